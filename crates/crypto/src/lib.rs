@@ -1,0 +1,21 @@
+//! Keys, suites, sealing, and the certificates that say who may do what.
+//!
+//! It is pure: bytes in, bytes out. It has no clock, no randomness of its own (callers hand in
+//! random bytes) and no I/O, so every function is tested by properties and golden bytes.
+//! It is not a general cryptography library: each primitive is fixed by the network's [`Suite`].
+#![forbid(unsafe_code)]
+
+pub mod canonical;
+pub mod certificate;
+mod class;
+mod genesis;
+mod ids;
+mod keys;
+mod suite;
+
+pub use certificate::{Announcement, CertificateError, Pass, PeerCertificate, PeerState, Tier};
+pub use class::{Class, Classified};
+pub use genesis::{Genesis, GenesisError, Organisation};
+pub use ids::{AuthorKey, ClientKey, NetworkId, OrgId, ParseIdError, PeerId, Place, ReaderKey, RecordId};
+pub use keys::{KeyError, PublicKey, SecretKey, SharedX, Signature};
+pub use suite::{Mac, MacState, Suite, UnknownSuite};

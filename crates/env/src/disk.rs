@@ -1,0 +1,40 @@
+//! A folder of append-only files, small enough that torn writes and lost fsyncs are simulated under it.
+//!
+//! Names are flat: no slashes, no `.` or `..`. Calls block; whoever calls runs on a thread of its own.
+
+use std::io;
+use std::sync::Arc;
+
+/// A folder of files.
+pub trait Disk: Send + Sync {
+    /// Opens a file, creating it where `create` says so.
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>>;
+    /// The names of all files, in no order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Renames over what is there.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file; one that is not there is no error.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals durable.
+    fn sync_names(&self) -> io::Result<()>;
+    /// Bytes that can still be written.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// One open file. It is closed when dropped.
+pub trait File: Send + Sync {
+    /// Its length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Fills `into` from `offset`; an end of file before that is [`io::ErrorKind::UnexpectedEof`].
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may be on the disk.
+    fn write_at(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()>;
+    /// Cuts the file to `len` bytes.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+    /// Makes everything written so far durable.
+    fn sync(&self) -> io::Result<()>;
+}

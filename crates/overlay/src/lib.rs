@@ -1,0 +1,79 @@
+//! Discovering peers and spreading news, behind a small trait.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use crypto::{Class, Classified, PeerId};
+use futures::stream::BoxStream;
+
+/// The largest piece of news, in bytes.
+pub const NEWS_BYTES_MAX: usize = 32 * 1024;
+
+/// What is spread to every peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum News {
+    /// A signed announcement of a peer (see `crypto::Announcement`).
+    Announcement(Bytes),
+    /// The encoded envelope document of a publication: its hash is the envelope's key, so it proves the publication's fields.
+    Envelope(Bytes),
+}
+
+/// News as it arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The peer that published it first, proven by its signature.
+    pub from: PeerId,
+    /// What it is. Receivers check it before they believe it.
+    pub news: News,
+}
+
+/// Why the overlay could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OverlayError {
+    /// Over [`NEWS_BYTES_MAX`].
+    #[error("news of {0} bytes is too large")]
+    TooLarge(usize),
+    /// Too much is waiting to be sent.
+    #[error("the overlay's queue is full")]
+    Busy,
+    /// The listener could not be opened.
+    #[error("cannot listen on {address}: {reason}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// It was shut down.
+    #[error("the overlay is closed")]
+    Closed,
+}
+
+impl Classified for OverlayError {
+    fn class(&self) -> Class {
+        match self {
+            Self::TooLarge(_) => Class::Invalid,
+            Self::Busy => Class::Busy,
+            Self::Listen { .. } | Self::Closed => Class::Unavailable,
+        }
+    }
+}
+
+/// Finds peers and tells news; it never moves records and never ranks holders.
+#[async_trait]
+pub trait Overlay: Send + Sync + 'static {
+    /// Where others reach this peer's overlay (multiaddresses with the peer's id); announced to the network.
+    fn addresses(&self) -> Vec<String>;
+    /// Tells where a peer's overlay is; the overlay dials it when it wants more links. Bounded; repeated calls are cheap.
+    fn learn(&self, peer: PeerId, addresses: &[String]);
+    /// Forgets a peer that left the network; its links are closed and its news are dropped.
+    fn forget(&self, peer: PeerId);
+    /// Spreads news to every peer. At most once each for the same bytes within two minutes.
+    async fn publish(&self, news: News) -> Result<(), OverlayError>;
+    /// News from others, from now on. A receiver that lags by more than 4,096 loses the oldest.
+    fn news(&self) -> BoxStream<'static, Heard>;
+    /// Peers linked right now.
+    fn links(&self) -> usize;
+    /// Closes all links and the listener.
+    async fn close(&self);
+}
