@@ -1,1 +1,58 @@
-fn main() {}
+//! The house's own tools: `cargo xtask tidy` checks what the compiler cannot.
+//!
+//! The same checks run as a test of this crate, so that `make test` holds the tree to them.
+
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let verb = std::env::args().nth(1);
+    match verb.as_deref() {
+        Some("tidy") => report(&root()),
+        _ => {
+            eprintln!("usage: cargo xtask tidy");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn report(root: &std::path::Path) -> ExitCode {
+    match tidy::check(root) {
+        Ok(found) if found.is_empty() => {
+            println!("tidy: clean");
+            ExitCode::SUCCESS
+        }
+        Ok(found) => {
+            for finding in &found {
+                println!("{finding}");
+            }
+            println!("tidy: {} findings", found.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root: this crate lies two folders below it.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_tree_is_tidy() {
+        let found = tidy_findings();
+        assert!(found.is_empty(), "cargo xtask tidy:\n{}", found.join("\n"));
+    }
+
+    fn tidy_findings() -> Vec<String> {
+        let found = crate::tidy::check(&crate::root()).expect("the tree can be read");
+        found.iter().map(ToString::to_string).collect()
+    }
+}
