@@ -1,0 +1,46 @@
+# The README's two commands are `make demo` and `make test`. Each sets up all it needs from the toolchains alone.
+#
+#   make demo           the story on an embedded network: put, share, lose two peers, read back
+#   make test           every test, the long ones scaled down
+#   make lint           formatting, clippy, tidy
+#   make shows-network  what the first network must show, in full
+#
+# Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
+
+SHELL := /bin/bash
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
+export CARGO_TARGET_DIR ?= $(CACHE)/holdfast/target
+# A clone of another place has other paths; incremental files would only fill the shared folder there.
+export CARGO_INCREMENTAL ?= 0
+CARGO ?= cargo
+LOCKED := --locked
+
+.PHONY: demo test lint fmt bench build unsealed shows-network
+
+build:
+	$(CARGO) build $(LOCKED) --package hold
+
+demo:
+	$(CARGO) run $(LOCKED) --quiet --package hold -- demo
+
+test:
+	$(CARGO) test $(LOCKED) --workspace --no-fail-fast
+	$(MAKE) unsealed
+
+# The control build: with sealing switched off the same search must find the planted markers.
+unsealed:
+	$(CARGO) test $(LOCKED) --package hold --features unsealed --test unsealed
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	$(CARGO) run $(LOCKED) --quiet --package xtask -- tidy
+
+fmt:
+	$(CARGO) fmt --all
+
+bench:
+	$(CARGO) bench $(LOCKED) --package store --package rpc
+
+shows-network:
+	tests/shows-network
