@@ -1,2 +1,31 @@
 //! Who holds what: pure functions of a view of the network.
+//!
+//! Every peer and every author computes the holders of a record by itself, from the same
+//! certificates, and must come to the same answer to the last bit; so this crate has integers only,
+//! no clock, no randomness and no I/O. It is not a directory of peers (`walk` keeps that) and it
+//! knows nothing of health: a sick peer is skipped by whoever asks, it keeps its rank.
+//!
+//! ```
+//! use crypto::{OrgId, PeerId, Place, SecretKey};
+//! use placement::{Candidate, View};
+//!
+//! let key = |n: u8| SecretKey::from_bytes(&[n; 32]).expect("a scalar").public();
+//! let candidate = |n: u8, organisation: u8| Candidate {
+//!     peer: PeerId::new(key(n)),
+//!     organisation: OrgId::new(key(organisation)),
+//!     weight: 1 << 40,
+//! };
+//! let view = View::new(0, vec![candidate(1, 101), candidate(2, 101), candidate(3, 102)]);
+//! let holders = view.holders(&Place::new([9; 32]), 2);
+//! // Two holders, and never both of the first organisation.
+//! assert!(holders.contains(&PeerId::new(key(3))));
+//! ```
 #![forbid(unsafe_code)]
+
+mod redundancy;
+mod score;
+mod view;
+
+pub use redundancy::{PAGE_COPIES, Redundancy, redundancy};
+pub use score::{LOG2_FRACTION_BITS, point};
+pub use view::{Candidate, View};

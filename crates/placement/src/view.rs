@@ -1,0 +1,147 @@
+//! A view of the network at one roster number, and the rank of its peers for a place.
+//!
+//! The rank takes one organisation at a time: the best peer of each, in order of their scores, then
+//! the second best of each, and so on. So n holders span as many organisations as there are, and
+//! one organisation's fire, bankruptcy or lie costs a record no more than its even share of the
+//! copies, however many peers it runs.
+//!
+//! Invariants: candidates ascend by key and none is there twice; weights are not 0 (both
+//! established by [`View::new`]); a rank names each candidate once.
+
+use std::cmp::Ordering;
+
+use crypto::{OrgId, PeerId, Place};
+
+use crate::score::{self, Score};
+
+/// A peer that may hold records.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Candidate {
+    /// Who it is.
+    pub peer: PeerId,
+    /// Whose it is, by its certificate.
+    pub organisation: OrgId,
+    /// Bytes it offers, more than 0: its share of the records of its organisation goes by it.
+    pub weight: u64,
+}
+
+/// The peers of a network as one roster and their certificates say. Immutable.
+#[derive(Clone, Debug)]
+pub struct View {
+    roster: u64,
+    candidates: Vec<Candidate>,
+    /// The point of the candidate at the same index.
+    points: Vec<[u8; 32]>,
+    /// Indexes of the candidates of each organisation.
+    organisations: Vec<Vec<usize>>,
+}
+
+/// A candidate (by index) with its score for one place.
+#[derive(Clone, Copy)]
+struct Ranked {
+    index: usize,
+    score: Score,
+}
+
+impl Ranked {
+    /// Best first; of equal scores the lesser key, which is the lesser index.
+    fn order(&self, other: &Self) -> Ordering {
+        other.score.compare(&self.score).then(self.index.cmp(&other.index))
+    }
+}
+
+impl View {
+    /// The view of these candidates. Their order does not matter; of two with the same key the
+    /// lesser by (organisation, weight) stays, and a weight of 0 counts as 1.
+    pub fn new(roster: u64, mut candidates: Vec<Candidate>) -> Self {
+        for candidate in &mut candidates {
+            candidate.weight = candidate.weight.max(1);
+        }
+        candidates.sort_unstable();
+        candidates.dedup_by_key(|candidate| candidate.peer);
+        let points = candidates.iter().map(|candidate| score::point(&candidate.peer)).collect();
+        let mut by_organisation: Vec<usize> = (0..candidates.len()).collect();
+        by_organisation.sort_by_key(|&index| candidates[index].organisation);
+        let organisations = by_organisation
+            .chunk_by(|&a, &b| candidates[a].organisation == candidates[b].organisation)
+            .map(<[usize]>::to_vec)
+            .collect();
+        Self { roster, candidates, points, organisations }
+    }
+
+    /// How many peers it has.
+    pub fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
+    /// The number of the roster it was made by.
+    pub fn roster(&self) -> u64 {
+        self.roster
+    }
+
+    /// The peers, ascending by key.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// How many organisations its peers belong to.
+    pub fn organisations(&self) -> usize {
+        self.organisations.len()
+    }
+
+    /// Every peer, best holder first, one organisation at a time.
+    pub fn rank(&self, place: &Place) -> Vec<PeerId> {
+        self.holders(place, self.len())
+    }
+
+    /// The first `n` of the rank (all of it where there are fewer).
+    ///
+    /// Every peer's draw is needed, but only those of each organisation that can be among the n are
+    /// sorted.
+    pub fn holders(&self, place: &Place, n: usize) -> Vec<PeerId> {
+        let n = n.min(self.len());
+        let rounds = self.rounds(n);
+        let mut chosen: Vec<(usize, Ranked)> = Vec::with_capacity(n + self.organisations.len());
+        for members in &self.organisations {
+            let mut ranked: Vec<Ranked> = members.iter().map(|&i| self.score(i, place)).collect();
+            if rounds < ranked.len() {
+                ranked.select_nth_unstable_by(rounds, Ranked::order);
+                ranked.truncate(rounds);
+            }
+            ranked.sort_unstable_by(Ranked::order);
+            chosen.extend(ranked.into_iter().enumerate());
+        }
+        chosen.sort_unstable_by(|(round, a), (other, b)| round.cmp(other).then(a.order(b)));
+        chosen.truncate(n);
+        chosen.into_iter().map(|(_, ranked)| self.candidates[ranked.index].peer).collect()
+    }
+
+    /// Where in the rank a peer stands, 0 being the best; `None` where the view does not have it.
+    pub fn rank_of(&self, place: &Place, peer: &PeerId) -> Option<usize> {
+        self.candidates.binary_search_by_key(peer, |candidate| candidate.peer).ok()?;
+        self.rank(place).iter().position(|found| found == peer)
+    }
+
+    /// In how many rounds of one peer an organisation n peers are taken.
+    fn rounds(&self, n: usize) -> usize {
+        let taken = |rounds: usize| -> usize {
+            self.organisations.iter().map(|members| members.len().min(rounds)).sum()
+        };
+        let (mut enough, mut low) = (self.len(), 0);
+        while low < enough {
+            let middle = low.midpoint(enough);
+            if taken(middle) < n { low = middle + 1 } else { enough = middle }
+        }
+        enough
+    }
+
+    fn score(&self, index: usize, place: &Place) -> Ranked {
+        let weight = self.candidates[index].weight;
+        Ranked { index, score: Score::new(&self.points[index], place, weight) }
+    }
+}
