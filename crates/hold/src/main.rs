@@ -1,1 +1,97 @@
-fn main() {}
+//! `hold`: the one binary of Holdfast. Flags and glue; everything it does is done by the crates
+//! below it.
+//!
+//! A run reads flags and settings, starts a runtime, runs one verb (a file each under `verb/`) and
+//! turns its outcome into an exit code. Whatever happens, what a user sees is printed by `out`.
+
+mod cli;
+mod config;
+mod error;
+mod exit;
+mod files;
+mod interrupt;
+mod organisation;
+mod out;
+mod peerdir;
+mod platform;
+mod verb;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::cli::{Cli, Session};
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::out::Out;
+
+/// I/O threads at most: calls wait, they do not compute.
+const IO_THREADS_MAX: usize = 4;
+/// Threads for CPU-heavy work and for the disk at most.
+const BLOCKING_THREADS_MAX: usize = 32;
+/// An idle thread of those ends after this.
+const BLOCKING_IDLE: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    platform::tame_allocator();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error).into(),
+    };
+    let out = Out::new(cli.global.json, cli.global.quiet);
+    match start(cli, out) {
+        Ok(exit) => exit.into(),
+        Err((out, error)) => {
+            out.error(&error);
+            error.exit().into()
+        }
+    }
+}
+
+/// What the parser has to say: help and version are results, the rest are errors.
+fn usage(error: &clap::Error) -> Exit {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = error.print();
+        return Exit::Done;
+    }
+    if std::env::args_os().any(|argument| argument == "--json") {
+        let text = error.render().to_string();
+        let line = text.lines().next().unwrap_or_default();
+        Out::new(true, false).usage_error(line.strip_prefix("error: ").unwrap_or(line));
+    } else {
+        let _ = error.print();
+    }
+    Exit::Invalid
+}
+
+fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
+    let config = match cli.global.config() {
+        Ok(config) => config,
+        Err(error) => return Err((out, error)),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.clamp(2, IO_THREADS_MAX))
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_keep_alive(BLOCKING_IDLE)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return Err((out, HoldError::io("start", "the runtime")(error))),
+    };
+    let done = runtime.block_on(async move {
+        let stop = match interrupt::token() {
+            Ok(stop) => stop,
+            Err(error) => return Err((out, error)),
+        };
+        let session = Session { out, config, stop };
+        let ended = Box::pin(cli.verb.run(&session)).await;
+        ended.map_err(|error| (session.out, error))
+    });
+    // A thread that waits for the system (a prompt, a pipe) must not keep the process.
+    runtime.shutdown_background();
+    done
+}

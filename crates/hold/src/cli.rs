@@ -1,0 +1,110 @@
+//! The command line: the flags every verb takes, the verbs, and what a verb gets to work with.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Flags};
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::verb;
+
+/// Storage that many organisations run together and none of them owns
+#[derive(Debug, Parser)]
+#[command(name = "hold", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 invalid, 3 partly done, 10 not found, \
+    11 busy or locked, 12 wrong key or passphrase, 13 denied, 14 conflict, 15 not enough peers, \
+    16 corrupt, 130 interrupted.")]
+pub(crate) struct Cli {
+    /// Flags of every verb.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Flags of every verb.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Flags of every verb")]
+pub(crate) struct Global {
+    /// Print results as JSON, one object or one a line; errors too, on stderr
+    #[arg(long, global = true, action = ArgAction::SetTrue)]
+    pub(crate) json: bool,
+    /// Print results and errors alone
+    #[arg(long, short, global = true, action = ArgAction::SetTrue)]
+    pub(crate) quiet: bool,
+    /// Where this user's keys and settings are [default: ~/.holdfast]
+    #[arg(long, global = true, value_name = "DIR", env = "HOLD_HOME", hide_env_values = true)]
+    pub(crate) home: Option<PathBuf>,
+    /// Librarians to ask
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOST:PORT,...",
+        value_delimiter = ',',
+        env = "HOLD_VIA",
+        hide_env_values = true
+    )]
+    pub(crate) via: Vec<String>,
+    /// File with the keyring's passphrase (else HOLD_PASSPHRASE, else a prompt)
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "HOLD_PASSPHRASE_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) passphrase_file: Option<PathBuf>,
+    /// Print logs (HOLD_LOG chooses which) as JSON lines
+    #[arg(long, global = true, action = ArgAction::SetTrue, env = "HOLD_LOG_JSON", hide_env_values = true)]
+    pub(crate) log_json: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Organisations: keys, peer certificates, client passes
+    #[command(subcommand)]
+    Org(verb::org::Org),
+    /// Networks: the genesis file
+    #[command(subcommand)]
+    Network(verb::network::Network),
+    /// One librarian, as an operator runs it
+    #[command(subcommand)]
+    Peer(verb::peer::Peer),
+}
+
+/// What a verb works with.
+pub(crate) struct Session {
+    /// Where results go.
+    pub(crate) out: Out,
+    /// The settings.
+    pub(crate) config: Config,
+    /// Cancelled by Ctrl-C and SIGTERM.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Global {
+    /// The settings these flags lead to.
+    pub(crate) fn config(&mut self) -> Result<Config, HoldError> {
+        Config::load(Flags {
+            home: self.home.take(),
+            via: std::mem::take(&mut self.via),
+            passphrase_file: self.passphrase_file.take(),
+        })
+    }
+}
+
+impl Verb {
+    /// Runs the verb to its end, or to the signal that stops it.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        match self {
+            Self::Org(verb) => verb.run(session),
+            Self::Network(verb) => verb.run(session),
+            Self::Peer(verb) => verb.run(session),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Why a verb failed: one line, the chain of causes, an exit code, and the command that helps.
+
+use std::io;
+use std::path::PathBuf;
+
+use crypto::{Class, Classified};
+
+use crate::exit::Exit;
+
+/// Why a verb failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum HoldError {
+    /// The operating system, about a file.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The operating system, about a listener.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The result could not be printed.
+    #[error("cannot write the output")]
+    Output(#[source] io::Error),
+    /// A result could not be put into JSON.
+    #[error("cannot encode the result")]
+    Json(#[source] serde_json::Error),
+    /// A file is there already and is never overwritten.
+    #[error("{} exists already; it is not overwritten", .0.display())]
+    Exists(PathBuf),
+    /// A file that must be there is not.
+    #[error("{what} is missing: {}", path.display())]
+    Missing {
+        /// What it should hold.
+        what: &'static str,
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The command that makes it.
+        hint: &'static str,
+    },
+    /// A file holds something else.
+    #[error("{} is not {what}", path.display())]
+    NotA {
+        /// What it should be.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// An argument or a setting cannot be what it is.
+    #[error("{name}: {reason}")]
+    Argument {
+        /// Which argument or setting.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A text that should be a key, an id or an address.
+    #[error("{text:?} is not {what}")]
+    Parse {
+        /// What was given, cut short.
+        text: String,
+        /// What it should be.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: crypto::ParseIdError,
+    },
+    /// A configuration file.
+    #[error("{} cannot be read as configuration", path.display())]
+    Toml {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// A genesis.
+    #[error(transparent)]
+    Genesis(#[from] crypto::GenesisError),
+    /// A certificate, a pass or an announcement.
+    #[error(transparent)]
+    Certificate(#[from] crypto::CertificateError),
+    /// A key.
+    #[error(transparent)]
+    Key(#[from] crypto::KeyError),
+    /// The passphrase was not given, or not the same twice.
+    #[error("{0}")]
+    Passphrase(&'static str),
+    /// Another process works on the same directory.
+    #[error("{} is in use by another process", .0.display())]
+    Locked(PathBuf),
+    /// No librarian to ask is known.
+    #[error("no librarian is known")]
+    NoVia,
+    /// Ctrl-C or SIGTERM.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl HoldError {
+    /// For `map_err` on a call about a file.
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// An argument's or a setting's fault.
+    pub(crate) fn argument(name: &'static str, reason: impl Into<String>) -> Self {
+        Self::Argument { name, reason: reason.into() }
+    }
+
+    /// A text that is not the id or key it should be.
+    pub(crate) fn parse(
+        what: &'static str,
+        text: &str,
+    ) -> impl FnOnce(crypto::ParseIdError) -> Self {
+        let text = text.chars().take(80).collect();
+        move |source| Self::Parse { text, what, source }
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Io { source, .. } => io_exit(source),
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => Exit::Busy,
+            Self::Listen { .. } | Self::Output(_) | Self::Json(_) => Exit::Failed,
+            Self::Exists(_) => Exit::Conflict,
+            Self::Missing { .. } => Exit::NotFound,
+            Self::NotA { .. } | Self::Argument { .. } | Self::Parse { .. } => Exit::Invalid,
+            Self::Toml { .. } | Self::Passphrase(_) | Self::NoVia => Exit::Invalid,
+            Self::Genesis(source) => source.class().into(),
+            Self::Certificate(source) => source.class().into(),
+            Self::Key(source) => source.class().into(),
+            Self::Locked(_) => Exit::Busy,
+            Self::Interrupted => Exit::Interrupted,
+        }
+    }
+
+    /// The command that helps, where there is one.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Missing { hint, .. } => hint,
+            Self::Exists(_) => "choose another name, or move what is there away",
+            Self::Toml { .. } => "hold doctor",
+            Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
+            Self::Passphrase(_) => "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal",
+            Self::Listen { .. } => "another program has the port; choose one with --listen",
+            Self::Certificate(crypto::CertificateError::Time { .. }) => {
+                "hold doctor, which compares the clocks; an expired certificate is renewed by \
+                 `hold org sign-peer`"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// A file that is missing is not found, one that may not be read is the caller's to mend; the rest
+/// of what a system says is a failure of the surroundings.
+fn io_exit(error: &io::Error) -> Exit {
+    match error.kind() {
+        io::ErrorKind::NotFound => Exit::NotFound,
+        io::ErrorKind::PermissionDenied => Exit::Denied,
+        io::ErrorKind::AlreadyExists => Exit::Conflict,
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Exit::Invalid,
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Exit::Invalid,
+        _ => Class::Bug.into(),
+    }
+}

@@ -1,0 +1,163 @@
+//! What a run prints: results on stdout, everything else on stderr, each result as text or JSON.
+//!
+//! A result is one type that both serialises and displays, so the two forms cannot drift apart.
+//! A reader of a pipe that goes away is no error of ours: what it did not want is dropped.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use crate::error::HoldError;
+use crate::exit::Exit;
+
+/// Where results and notes go, and in which form.
+#[derive(Debug)]
+pub(crate) struct Out {
+    json: bool,
+    quiet: bool,
+    colour: bool,
+    /// Results go to stderr: stdout carries the content itself (`get -o -`).
+    diverted: AtomicBool,
+}
+
+impl Out {
+    /// For these flags; colour where stderr is a terminal and `NO_COLOR` is not set.
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colour = !plain && io::stderr().is_terminal();
+        Self { json, quiet, colour, diverted: AtomicBool::new(false) }
+    }
+
+    /// Whether results are JSON.
+    pub(crate) const fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether a person watches: progress bars make sense.
+    pub(crate) fn watched(&self) -> bool {
+        !self.quiet && !self.json && io::stderr().is_terminal()
+    }
+
+    /// From now on results go to stderr, because stdout carries content.
+    pub(crate) fn divert(&self) {
+        self.diverted.store(true, Ordering::Relaxed);
+    }
+
+    /// Prints a result: one JSON object on one line, or its text.
+    ///
+    /// # Errors
+    /// Where the output cannot be written; a closed pipe is none.
+    pub(crate) fn result<T: Serialize + Display>(&self, result: &T) -> Result<(), HoldError> {
+        let line = if self.json {
+            serde_json::to_string(result).map_err(HoldError::Json)?
+        } else {
+            result.to_string()
+        };
+        let written = if self.diverted.load(Ordering::Relaxed) {
+            write_line(&mut io::stderr().lock(), &line)
+        } else {
+            write_line(&mut io::stdout().lock(), &line)
+        };
+        match written {
+            Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
+                Err(HoldError::Output(source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells what is going on, to people alone.
+    pub(crate) fn note(&self, text: impl Display) {
+        if !self.quiet && !self.json {
+            let _ = write_line(&mut io::stderr().lock(), &text.to_string());
+        }
+    }
+
+    /// Warns of something that did not stop the verb.
+    pub(crate) fn warn(&self, text: impl Display) {
+        self.labelled("warning", "33", &text.to_string());
+    }
+
+    /// Prints an error: its line, the chain of causes, the command that helps.
+    pub(crate) fn error(&self, error: &HoldError) {
+        let exit = error.exit();
+        if exit == Exit::Interrupted && !self.json {
+            return self.labelled("interrupted", "33", "stopped before it was done");
+        }
+        let (message, causes) = chain(error);
+        let hint = error.hint();
+        if self.json {
+            return self.error_object(&message, &causes, exit, hint.as_deref());
+        }
+        self.labelled("error", "31", &message);
+        for cause in &causes {
+            let _ = write_line(&mut io::stderr().lock(), &format!("  because: {cause}"));
+        }
+        if let Some(hint) = hint {
+            self.labelled("hint", "36", &hint);
+        }
+    }
+
+    /// Prints an error that the flags' parser found, in the JSON form.
+    pub(crate) fn usage_error(&self, message: &str) {
+        let hint = "hold help";
+        self.error_object(message, &[], Exit::Invalid, Some(hint));
+    }
+
+    fn error_object(&self, message: &str, causes: &[String], exit: Exit, hint: Option<&str>) {
+        let object = serde_json::json!({
+            "error": message,
+            "causes": causes,
+            "class": exit.class_name(),
+            "exit": exit.code(),
+            "hint": hint,
+        });
+        let _ = write_line(&mut io::stderr().lock(), &object.to_string());
+    }
+
+    fn labelled(&self, label: &str, code: &str, text: &str) {
+        let line = if self.colour {
+            format!("\u{1b}[1;{code}m{label}:\u{1b}[0m {text}")
+        } else {
+            format!("{label}: {text}")
+        };
+        let _ = write_line(&mut io::stderr().lock(), &line);
+    }
+}
+
+fn write_line(to: &mut impl Write, line: &str) -> io::Result<()> {
+    to.write_all(line.as_bytes())?;
+    to.write_all(b"\n")?;
+    to.flush()
+}
+
+/// An error's own line and those of its causes; a cause that only repeats the line before is left.
+fn chain(error: &dyn std::error::Error) -> (String, Vec<String>) {
+    let message = error.to_string();
+    let mut causes: Vec<String> = Vec::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if causes.last().unwrap_or(&message) != &text {
+            causes.push(text);
+        }
+        source = cause.source();
+    }
+    (message, causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_lists_each_cause_once() {
+        let source = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let error = HoldError::Io { action: "read", path: "a/b".into(), source };
+        let (message, causes) = chain(&error);
+        assert_eq!(message, "cannot read a/b");
+        assert_eq!(causes, ["no such file"]);
+    }
+}

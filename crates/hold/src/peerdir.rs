@@ -1,0 +1,366 @@
+//! A peer's directory: its key, certificate, settings and where its store is.
+//!
+//! ```text
+//! D/peer.toml      settings, edited by the operator
+//! D/peer.key       private key in hex, 0600
+//! D/peer.cert      the organisation's certificate (crypto::PeerCertificate)
+//! D/peer.request   where no organisation's key was at hand: what `hold org sign-peer` signs
+//! D/network        the genesis
+//! D/peers          peers known at the last look, so that losing the bootstrap address does no harm
+//! D/store/         records
+//! D/lock           held by the running peer
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use crypto::{Genesis, NetworkId, OrgId, PeerCertificate, PeerId, SecretKey};
+use serde::{Deserialize, Serialize};
+
+use crate::config;
+use crate::error::HoldError;
+use crate::files::{self, Access};
+use crate::organisation::OwnOrganisation;
+
+/// What a peer offers where its operator says nothing, in bytes (100 GiB).
+pub(crate) const CAPACITY_DEFAULT: u64 = 100 << 30;
+/// How long a certificate is valid where nothing is said, in days.
+pub(crate) const CERTIFICATE_DAYS: u64 = 365;
+/// Seconds of a day.
+pub(crate) const DAY_S: u64 = 24 * 3600;
+const REQUEST_DOMAIN: &str = "peer-request";
+const INIT: &str = "hold peer init --dir D --network NET --org ORG";
+
+/// `peer.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PeerConfig {
+    /// Where gRPC listens, `HOST:PORT`.
+    pub(crate) listen: String,
+    /// Where others reach it, best first; they stand in the certificate too.
+    pub(crate) addresses: Vec<String>,
+    /// Where libp2p listens, `HOST:PORT`; port 0 takes a free one.
+    pub(crate) p2p_listen: String,
+    /// Where the metrics page listens; port 0 takes a free one.
+    pub(crate) metrics: String,
+    /// Bytes it offers.
+    pub(crate) capacity: u64,
+    /// gRPC addresses of peers to meet first.
+    #[serde(default)]
+    pub(crate) bootstrap: Vec<String>,
+}
+
+/// A peer's directory, read and checked.
+pub(crate) struct PeerDir {
+    /// Where.
+    pub(crate) path: PathBuf,
+    /// Its settings.
+    pub(crate) config: PeerConfig,
+    /// Its private key.
+    pub(crate) key: SecretKey,
+    /// Its network.
+    pub(crate) genesis: Genesis,
+    /// Its certificate.
+    pub(crate) certificate: PeerCertificate,
+    /// The same, as its organisation signed it.
+    pub(crate) certificate_bytes: Bytes,
+}
+
+impl PeerDir {
+    /// Makes a new directory; with `org` the certificate too, otherwise a request for one.
+    ///
+    /// # Errors
+    /// [`HoldError::Exists`] where a peer is there already; [`crypto::CertificateError::Organisation`]
+    /// where the network does not list the organisation.
+    pub(crate) fn create(
+        path: &Path,
+        genesis: &Genesis,
+        config: &PeerConfig,
+        org: Option<&OwnOrganisation>,
+    ) -> Result<PeerId, HoldError> {
+        if let Some(org) = org {
+            check_listed(genesis, org.public.key)?;
+        }
+        files::make_private_folder(path)?;
+        let key = files::fresh_key();
+        files::write_secret_key(&path.join("peer.key"), &key)?;
+        files::write_new(&path.join("network"), &genesis.encode(), Access::Public)?;
+        let text = toml::to_string(config)
+            .map_err(|error| HoldError::argument("peer.toml", error.to_string()))?;
+        files::write_new(&path.join("peer.toml"), text.as_bytes(), Access::Public)?;
+        let request = PeerRequest::new(&key, &genesis.network(), config);
+        match org {
+            Some(org) => {
+                let bytes = request.certify(org, genesis, CERTIFICATE_DAYS)?;
+                files::write_new(&path.join("peer.cert"), &bytes, Access::Public)?;
+            }
+            None => {
+                let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
+                files::write_new(&path.join("peer.request"), text.as_bytes(), Access::Public)?;
+            }
+        }
+        Ok(PeerId::new(key.public()))
+    }
+
+    /// Reads a directory and checks that its parts belong together at `now`, Unix seconds.
+    ///
+    /// # Errors
+    /// Where a part is missing, damaged, expired or of another peer.
+    pub(crate) fn open(path: &Path, now: u64) -> Result<Self, HoldError> {
+        let toml_path = path.join("peer.toml");
+        let text = files::read_needed(&toml_path, "a peer's settings", INIT)?;
+        let config: PeerConfig = toml::from_slice(&text)
+            .map_err(|source| HoldError::Toml { path: toml_path, source: Box::new(source) })?;
+        let key = files::read_secret_key(&path.join("peer.key"), INIT)?;
+        let genesis = read_genesis(&path.join("network"))?;
+        let cert_path = path.join("peer.cert");
+        let bytes = files::read_needed(
+            &cert_path,
+            "the peer's certificate",
+            "hold org sign-peer --dir ORG --network NET --request D/peer.request -o D/peer.cert",
+        )?;
+        let certificate_bytes = Bytes::copy_from_slice(&bytes);
+        let certificate = PeerCertificate::verify(&certificate_bytes, &genesis, now)?;
+        if certificate.peer != PeerId::new(key.public()) {
+            return Err(HoldError::NotA { what: "the certificate of this peer", path: cert_path });
+        }
+        let path = path.to_owned();
+        Ok(Self { path, config, key, genesis, certificate, certificate_bytes })
+    }
+
+    /// Takes the directory for this process; another one that has it is [`HoldError::Locked`].
+    ///
+    /// # Errors
+    /// Also where the lock's file cannot be made.
+    pub(crate) fn lock(&self) -> Result<File, HoldError> {
+        let path = self.path.join("lock");
+        let mut options = OpenOptions::new();
+        let file = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(HoldError::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) => Err(HoldError::Locked(self.path.clone())),
+            Err(std::fs::TryLockError::Error(source)) => Err(HoldError::io("lock", &path)(source)),
+        }
+    }
+}
+
+/// What a peer asks its organisation to certify, as JSON signed by the peer's key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PeerRequest {
+    network: String,
+    peer: String,
+    addresses: Vec<String>,
+    capacity: u64,
+    signature: String,
+}
+
+impl PeerRequest {
+    fn new(key: &SecretKey, network: &NetworkId, config: &PeerConfig) -> Self {
+        let mut request = Self {
+            network: network.to_string(),
+            peer: key.public().to_string(),
+            addresses: config.addresses.clone(),
+            capacity: config.capacity,
+            signature: String::new(),
+        };
+        request.signature = hex::encode(key.sign(REQUEST_DOMAIN, network, &request.message()));
+        request
+    }
+
+    /// Reads a request from a file.
+    ///
+    /// # Errors
+    /// Where it is not one.
+    pub(crate) fn read(path: &Path) -> Result<Self, HoldError> {
+        let text = files::read_needed(path, "a peer's request", INIT)?;
+        serde_json::from_slice(&text)
+            .map_err(|_| HoldError::NotA { what: "a peer's request", path: path.to_owned() })
+    }
+
+    /// The organisation's certificate for it, from now on.
+    ///
+    /// # Errors
+    /// Where the request is of another network, is not signed by its peer, or its values do not
+    /// make a certificate.
+    pub(crate) fn certify(
+        &self,
+        org: &OwnOrganisation,
+        genesis: &Genesis,
+        days: u64,
+    ) -> Result<Bytes, HoldError> {
+        let network = genesis.network();
+        let asked: NetworkId =
+            self.network.parse().map_err(HoldError::parse("a network id", &self.network))?;
+        if asked != network {
+            return Err(crypto::CertificateError::Network(asked).into());
+        }
+        let peer: PeerId = self.peer.parse().map_err(HoldError::parse("a peer", &self.peer))?;
+        let signature = hex::decode(&self.signature).unwrap_or_default();
+        peer.key().verify(REQUEST_DOMAIN, &network, &self.message(), &signature)?;
+        let from = now_s();
+        let certificate = PeerCertificate {
+            peer,
+            organisation: org.public.key,
+            addresses: self.addresses.clone(),
+            capacity: self.capacity,
+            from,
+            until: from.saturating_add(days.saturating_mul(DAY_S)),
+        };
+        let bytes = certificate.sign(&org.key, &network);
+        // What would be refused by others is refused here, with the reason.
+        PeerCertificate::verify(&bytes, genesis, from)?;
+        Ok(bytes)
+    }
+
+    /// What the signature covers: capacity, then each address with its length.
+    fn message(&self) -> Vec<u8> {
+        let mut message = self.capacity.to_be_bytes().to_vec();
+        for address in &self.addresses {
+            message.extend((address.len() as u64).to_be_bytes());
+            message.extend(address.as_bytes());
+        }
+        message
+    }
+}
+
+/// The time, Unix seconds.
+pub(crate) fn now_s() -> u64 {
+    use env::Clock;
+    env::SystemClock::new().unix_s()
+}
+
+/// Reads a genesis file.
+///
+/// # Errors
+/// Where it is missing or not one.
+pub(crate) fn read_genesis(path: &Path) -> Result<Genesis, HoldError> {
+    let bytes = files::read_needed(
+        path,
+        "the network file",
+        "hold network init --org ORG,... -o NET, or get the file from whoever made the network",
+    )?;
+    Ok(Genesis::decode(&bytes)?)
+}
+
+/// Checks that a network lists an organisation.
+///
+/// # Errors
+/// [`crypto::CertificateError::Organisation`] where it does not.
+pub(crate) fn check_listed(genesis: &Genesis, org: OrgId) -> Result<(), HoldError> {
+    match genesis.organisation(&org) {
+        Some(_) => Ok(()),
+        None => Err(crypto::CertificateError::Organisation(org).into()),
+    }
+}
+
+/// The addresses a peer advertises for a listener: the listener itself, unless it is a wildcard.
+///
+/// # Errors
+/// Where the listener is a wildcard and nothing is advertised.
+pub(crate) fn advertised(listen: &str, advertise: &[String]) -> Result<Vec<String>, HoldError> {
+    for address in advertise {
+        config::check_address("--advertise", address)?;
+    }
+    let host = config::split_address(listen).map_or("", |(host, _)| host);
+    match (advertise, host) {
+        ([], "0.0.0.0" | "[::]") => Err(HoldError::argument(
+            "--listen",
+            "a wildcard address reaches nobody: add --advertise HOST:PORT",
+        )),
+        ([], _) => Ok(vec![listen.to_owned()]),
+        (given, _) => Ok(given.to_vec()),
+    }
+}
+
+/// A loopback address whose port was free a moment ago.
+///
+/// # Errors
+/// Where the system has none.
+pub(crate) fn free_loopback() -> Result<String, HoldError> {
+    let listen = |source| HoldError::Listen { address: "127.0.0.1:0".to_owned(), source };
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(listen)?;
+    let address = listener.local_addr();
+    address
+        .map(|address| address.to_string())
+        .map_err(|source| HoldError::Listen { address: "127.0.0.1:0".to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn config() -> PeerConfig {
+        PeerConfig {
+            listen: "127.0.0.1:4100".to_owned(),
+            addresses: vec!["127.0.0.1:4100".to_owned()],
+            p2p_listen: "127.0.0.1:0".to_owned(),
+            metrics: "127.0.0.1:0".to_owned(),
+            capacity: 1,
+            bootstrap: Vec::new(),
+        }
+    }
+
+    fn network(org: &OwnOrganisation) -> Genesis {
+        Genesis {
+            name: "n".to_owned(),
+            suite: crypto::Suite::Holdfast1,
+            organisations: vec![org.public.clone()],
+            copies: None,
+            created: 1,
+            nonce: [1; 16],
+        }
+    }
+
+    #[test]
+    fn a_peer_is_made_signed_or_with_a_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let org = OwnOrganisation::create(&folder.path().join("org"), "o").unwrap();
+        let genesis = network(&org);
+        let signed = folder.path().join("signed");
+        let peer = PeerDir::create(&signed, &genesis, &config(), Some(&org)).unwrap();
+        assert_eq!(PeerDir::open(&signed, now_s()).unwrap().certificate.peer, peer);
+
+        let asked = folder.path().join("asked");
+        PeerDir::create(&asked, &genesis, &config(), None).unwrap();
+        let missing = PeerDir::open(&asked, now_s());
+        assert!(matches!(missing, Err(HoldError::Missing { .. })));
+        let mut request = PeerRequest::read(&asked.join("peer.request")).unwrap();
+        let bytes = request.certify(&org, &genesis, 1).unwrap();
+        std::fs::write(asked.join("peer.cert"), &bytes).unwrap();
+        PeerDir::open(&asked, now_s()).unwrap();
+        std::fs::write(signed.join("peer.cert"), &bytes).unwrap();
+        assert!(matches!(PeerDir::open(&signed, now_s()), Err(HoldError::NotA { .. })));
+
+        request.capacity += 1;
+        assert!(matches!(request.certify(&org, &genesis, 1), Err(HoldError::Key(_))));
+    }
+
+    #[test]
+    fn a_directory_is_locked_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let org = OwnOrganisation::create(&folder.path().join("org"), "o").unwrap();
+        let dir = folder.path().join("peer");
+        PeerDir::create(&dir, &network(&org), &config(), Some(&org)).unwrap();
+        let peer = PeerDir::open(&dir, now_s()).unwrap();
+        let held = peer.lock().unwrap();
+        assert!(matches!(peer.lock(), Err(HoldError::Locked(_))));
+        drop(held);
+        peer.lock().unwrap();
+    }
+
+    #[test]
+    fn a_wildcard_needs_an_address_others_can_dial() {
+        assert!(advertised("0.0.0.0:1", &[]).is_err());
+        assert_eq!(advertised("0.0.0.0:1", &["a:2".to_owned()]).unwrap(), ["a:2"]);
+        assert_eq!(advertised("127.0.0.1:1", &[]).unwrap(), ["127.0.0.1:1"]);
+    }
+}

@@ -1,0 +1,5 @@
+//! The verbs, one file each.
+
+pub(crate) mod network;
+pub(crate) mod org;
+pub(crate) mod peer;
