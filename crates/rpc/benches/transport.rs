@@ -1,0 +1,2 @@
+//! MB/s and calls/s of the transport.
+fn main() {}

@@ -1,0 +1,117 @@
+//! Every bound of the transport, with its default.
+//!
+//! Memory: request messages over all connections are at most [`ServerLimits::request_bytes_in_flight`]
+//! (one connection a quarter of it); what a connection's windows let in before that is at most
+//! [`CONNECTION_WINDOW_BYTES`] a connection, and connections are bounded in all and by source.
+
+use std::time::Duration;
+
+/// HTTP/2 window of one stream: measured, the default 64 KiB costs more than half of the throughput.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 16 << 20;
+/// HTTP/2 window of one connection.
+pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// HTTP/2 frame size, both directions: 16 KiB frames halve the speed of downloads.
+pub(crate) const FRAME_BYTES_MAX: u32 = 1 << 20;
+/// Request and response headers, decoded.
+pub(crate) const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
+/// Streams of one connection at once.
+pub(crate) const STREAMS_MAX: u32 = 256;
+/// Streams the caller reset before they were taken: beyond it the connection ends (rapid reset).
+pub(crate) const RESET_STREAMS_MAX: usize = 64;
+/// A ping goes out when nothing came for this long,
+pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(20);
+/// and the connection is dead when no answer came for this long.
+pub(crate) const KEEP_ALIVE_WAIT: Duration = Duration::from_secs(10);
+
+/// A record's bytes: a document of 2 MiB + 1 KiB.
+pub const RECORD_BYTES_MAX: usize = (2 << 20) + 1024;
+/// A message with one record.
+pub const RECORD_MESSAGE_BYTES_MAX: usize = (2 << 20) + (16 << 10);
+/// A message with a batch of records: 8 MiB of them and 256 bytes for what is around each.
+pub const BATCH_MESSAGE_BYTES_MAX: usize =
+    env::calls::BATCH_BYTES_MAX + 256 * env::calls::BATCH_MAX;
+/// A request without records.
+pub const SMALL_MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// An encoded Bloom filter of a subscription.
+pub(crate) const FILTER_BYTES_MAX: usize = 65 << 10;
+/// An encoded publication.
+pub(crate) const PUBLICATION_BYTES_MAX: usize = 16 << 10;
+
+/// Requests of one stream in work at once.
+pub(crate) const STREAM_CONCURRENCY: usize = 16;
+/// A streaming call ends when the other side is silent for this long.
+pub(crate) const STREAM_SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Bounds of the answering side.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// Connections in all, those in the handshake included.
+    pub connections: usize,
+    /// Connections of one source (an IPv4 address, an IPv6 /64).
+    pub connections_per_source: usize,
+    /// Handshakes at once; beyond it new connections wait in the kernel's queue.
+    pub handshakes: usize,
+    /// TCP accepted to TLS done.
+    pub handshake: Duration,
+    /// Calls in work at once; beyond it callers are told *busy*.
+    pub calls: usize,
+    /// Request message bytes in work at once, over all connections.
+    pub request_bytes_in_flight: usize,
+    /// How long a request waits for its bytes before the caller is told *busy*.
+    pub admission_wait: Duration,
+    /// A request message of which nothing more comes for this long is given up.
+    pub stall: Duration,
+    /// A call's deadline where the caller gave none or a later one. Not for `Subscribe`.
+    pub call: Duration,
+    /// How long calls in flight may take to finish after the stop.
+    pub drain: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            connections: 2048,
+            connections_per_source: 512,
+            handshakes: 256,
+            handshake: Duration::from_secs(5),
+            calls: 4096,
+            request_bytes_in_flight: 128 << 20,
+            admission_wait: Duration::from_secs(2),
+            stall: Duration::from_secs(10),
+            call: Duration::from_secs(60),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Bounds of the asking side.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientLimits {
+    /// Connections in all. The least recently used idle one makes room; where none is idle, calls
+    /// to further peers are told *busy*.
+    pub connections: usize,
+    /// Connections to one endpoint that carry records, beside the one for small calls; opened when
+    /// those there are in use.
+    pub bulk_connections: usize,
+    /// A connection with nothing in flight for this long is closed.
+    pub idle: Duration,
+    /// TCP, TLS and the introduction together.
+    pub dial: Duration,
+    /// After a failed dial callers get its error at once for this long.
+    pub dial_back_off: Duration,
+    /// After *denied* a connection introduces itself again, once, if it did so longer ago than this.
+    pub reintroduce_after: Duration,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            bulk_connections: 2,
+            idle: Duration::from_secs(90),
+            dial: Duration::from_secs(5),
+            dial_back_off: Duration::from_millis(200),
+            reintroduce_after: Duration::from_secs(1),
+        }
+    }
+}
