@@ -81,8 +81,7 @@ struct SignedWire {
 
 fn sign(key: &SecretKey, domain: &str, network: &NetworkId, body: Vec<u8>) -> Bytes {
     let signature = key.sign(domain, network, &body);
-    let wire =
-        SignedWire { body: body.into(), signature: Bytes::copy_from_slice(&signature) };
+    let wire = SignedWire { body: body.into(), signature: Bytes::copy_from_slice(&signature) };
     wire.encode_to_vec().into()
 }
 

@@ -8,14 +8,26 @@
 pub mod canonical;
 pub mod certificate;
 mod class;
-mod genesis;
+mod eek;
+pub mod genesis;
 mod ids;
+pub mod jwt;
+mod kek;
+pub mod keyring;
 mod keys;
+pub mod seal;
 mod suite;
 
 pub use certificate::{Announcement, CertificateError, Pass, PeerCertificate, PeerState, Tier};
 pub use class::{Class, Classified};
+pub use eek::{EEK_BYTES, Eek};
 pub use genesis::{Genesis, GenesisError, Organisation};
-pub use ids::{AuthorKey, ClientKey, NetworkId, OrgId, ParseIdError, PeerId, Place, ReaderKey, RecordId};
+pub use ids::{
+    AuthorKey, ClientKey, NetworkId, OrgId, ParseIdError, PeerId, Place, ReaderKey, RecordId,
+};
+pub use kek::{EEK_CIPHERTEXT_BYTES, Kek, KekContext};
+pub use keyring::file::KeyringFile;
+pub use keyring::{Keyring, KeyringError, Purpose};
 pub use keys::{KeyError, PublicKey, SecretKey, SharedX, Signature};
+pub use seal::SealError;
 pub use suite::{Mac, MacState, Suite, UnknownSuite};

@@ -1,0 +1,170 @@
+//! AES-256-GCM without associated state: the one cipher of both suites.
+//!
+//! Callers own the nonces: every key here is fresh random bytes (an EEK), derived for one pair (a
+//! KEK) or from a fresh salt (a keyring), and each seals a nonce once. [`Eek`](crate::Eek) and
+//! [`Kek`](crate::Kek) are the types that keep that rule; this module is the arithmetic.
+//!
+//! aws-lc-rs is used because it is 17 times faster than the portable Rust cipher (19 against
+//! 1.1 GB/s on one core), which puts the cipher out of the way of the hashes.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+use crate::{Class, Classified};
+
+/// Bytes a sealed text is longer than its plaintext.
+pub const TAG_BYTES: usize = 16;
+/// A nonce's length, in bytes.
+pub const NONCE_BYTES: usize = 12;
+
+/// Whether this build seals at all. A control build with the feature `unsealed` leaves the plaintext
+/// as it is (tags are still made and checked), so that a search of the disks for planted markers can
+/// be shown to find what it looks for. This constant is the only place that knows.
+pub const SEALED: bool = cfg!(not(feature = "unsealed"));
+
+/// Why sealed bytes did not open.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SealError {
+    /// Shorter than a tag, or not the length this format has.
+    #[error("sealed bytes of a length that they cannot have")]
+    Length,
+    /// The MAC is not that of these bytes under this key.
+    #[error("the MAC does not match")]
+    Mac,
+    /// The cipher's tag is not that of these bytes under this key and nonce.
+    #[error("the cipher's tag does not match")]
+    Tag,
+    /// More bytes than one nonce may seal (2^36 - 32).
+    #[error("too many bytes for one nonce")]
+    TooLong,
+}
+
+impl Classified for SealError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Length | Self::Mac | Self::Tag => Class::Corrupt,
+            Self::TooLong => Class::Invalid,
+        }
+    }
+}
+
+/// An expanded AES-256-GCM key. aws-lc wipes its schedule when it is dropped.
+pub(crate) struct Cipher(LessSafeKey);
+
+impl Cipher {
+    /// The cipher with this key.
+    pub(crate) fn new(key: &[u8; 32]) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, key).expect("an AES-256 key has 32 bytes");
+        Self(LessSafeKey::new(key))
+    }
+
+    /// Seals in place and gives the tag.
+    pub(crate) fn seal(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        aad: &[u8],
+        text: &mut [u8],
+    ) -> Result<[u8; TAG_BYTES], SealError> {
+        if !SEALED {
+            return self.seal_real(nonce, aad, &mut text.to_vec());
+        }
+        self.seal_real(nonce, aad, text)
+    }
+
+    /// Opens `sealed` (ciphertext, then tag) into `out`, which is a tag shorter. On an error what is
+    /// in `out` means nothing and must not be used.
+    pub(crate) fn open_into(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        aad: &[u8],
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), SealError> {
+        let length = sealed.len().checked_sub(TAG_BYTES).ok_or(SealError::Length)?;
+        let (text, tag) = sealed.split_at(length);
+        if out.len() != length {
+            return Err(SealError::Length);
+        }
+        if !SEALED {
+            out.copy_from_slice(text);
+            let ours = self.seal_real(nonce, aad, &mut text.to_vec())?;
+            return if ours[..] == *tag { Ok(()) } else { Err(SealError::Tag) };
+        }
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.0
+            .open_separate_gather(nonce, Aad::from(aad), text, tag, out)
+            .map_err(|_| SealError::Tag)
+    }
+
+    fn seal_real(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        aad: &[u8],
+        text: &mut [u8],
+    ) -> Result<[u8; TAG_BYTES], SealError> {
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(nonce, Aad::from(aad), text)
+            .map_err(|_| SealError::TooLong)?;
+        let mut out = [0; TAG_BYTES];
+        out.copy_from_slice(tag.as_ref());
+        Ok(out)
+    }
+
+    /// Seals a vector and appends the tag to it.
+    pub(crate) fn seal_vec(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        aad: &[u8],
+        mut text: Vec<u8>,
+    ) -> Result<Vec<u8>, SealError> {
+        let tag = self.seal(nonce, aad, &mut text)?;
+        text.extend_from_slice(&tag);
+        Ok(text)
+    }
+
+    /// Opens into a new vector.
+    pub(crate) fn open_vec(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        aad: &[u8],
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
+        let length = sealed.len().checked_sub(TAG_BYTES).ok_or(SealError::Length)?;
+        let mut out = vec![0; length];
+        self.open_into(nonce, aad, sealed, &mut out)?;
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Test case 14 of the GCM specification (McGrew and Viega): zero key, zero nonce, one zero block.
+    #[test]
+    fn it_is_aes_256_gcm() {
+        let cipher = Cipher::new(&[0; 32]);
+        let sealed = cipher.seal_vec([0; 12], b"", vec![0; 16]).expect("short");
+        assert_eq!(
+            hex::encode(&sealed),
+            "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"
+        );
+        assert_eq!(cipher.open_vec([0; 12], b"", &sealed), Ok(vec![0; 16]));
+    }
+
+    #[test]
+    fn any_flipped_bit_other_nonce_or_other_aad_is_refused() {
+        let cipher = Cipher::new(&[1; 32]);
+        let sealed = cipher.seal_vec([2; 12], b"aad", b"text".to_vec()).expect("short");
+        for bit in 0..sealed.len() * 8 {
+            let mut bad = sealed.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(cipher.open_vec([2; 12], b"aad", &bad), Err(SealError::Tag));
+        }
+        assert_eq!(cipher.open_vec([3; 12], b"aad", &sealed), Err(SealError::Tag));
+        assert_eq!(cipher.open_vec([2; 12], b"add", &sealed), Err(SealError::Tag));
+        assert_eq!(cipher.open_vec([2; 12], b"aad", &sealed[..15]), Err(SealError::Length));
+    }
+}
