@@ -2,8 +2,13 @@
 //!
 //! Names are flat: no slashes, no `.` or `..`. Calls block; whoever calls runs on a thread of its own.
 
+mod dir;
+
+use std::any::Any;
 use std::io;
 use std::sync::Arc;
+
+pub use dir::{DirDisk, NAME_BYTES_MAX};
 
 /// A folder of files.
 pub trait Disk: Send + Sync {
@@ -19,6 +24,29 @@ pub trait Disk: Send + Sync {
     fn sync_names(&self) -> io::Result<()>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
+    /// Keeps every other opener out until the lock, and all others this opener took, are dropped. Another opener's lock
+    /// is [`io::ErrorKind::ResourceBusy`]. A folder that nobody else can reach needs none.
+    fn lock(&self) -> io::Result<Lock> {
+        Ok(Lock::none())
+    }
+}
+
+/// A folder held for one opener, as long as this lives.
+#[must_use]
+pub struct Lock {
+    _held: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Lock {
+    /// No lock: the folder is reached by one opener alone.
+    pub const fn none() -> Self {
+        Self { _held: None }
+    }
+
+    /// A lock that ends when the last clone of `held` is dropped.
+    pub fn holding(held: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { _held: Some(held) }
+    }
 }
 
 /// One open file. It is closed when dropped.
