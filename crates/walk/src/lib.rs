@@ -1,1 +1,44 @@
-//! walk
+//! The directory of peers and their health, and storing and finding records at their holders.
+//!
+//! Librarians (`Put`, `Get`, repair) and authors both walk; this is the one place that knows how. [`Directory`] learns
+//! signed announcements and remembers how calls to each peer went. [`Walker`] takes the rank that `placement` computes
+//! and stores to it, W of N acknowledged, or reads from it, every answer proven. It is not a transport (`env::calls::Calls` is)
+//! and does not repair: it tells what it saw.
+//!
+//! All time, randomness and tasks come from `env`, so that the same code runs in a seeded simulation.
+#![forbid(unsafe_code)]
+
+mod background;
+mod batch;
+mod candidates;
+mod core;
+mod directory;
+mod error;
+mod finding;
+mod health;
+mod hedge;
+mod holdings;
+mod join;
+mod latency;
+mod proof;
+mod race;
+mod storing;
+mod walker;
+
+pub use background::{BEHIND_BYTES_MAX, BEHIND_MAX, Reached, Rest};
+pub use batch::Sought;
+pub use candidates::{ASKED_MAX, NEAR_EXTRA};
+pub use core::{
+    BUSY_WAIT_MAX, CALL_LIMIT, LAST_RESORT_LIMIT, LocalStore, TRANSFER_BYTES_PER_S, WALK_LIMIT,
+};
+pub use directory::{
+    CHANGES_MAX, Change, Directory, Learnt, LearntFrom, PEERS_KNOWN_MAX, PeerStatus,
+};
+pub use error::{ERRORS_MAX, WalkError};
+pub use finding::WIDTH_MAX;
+pub use health::{AWAY_AFTER, BACKOFF_BASE, BACKOFF_MAX, Health, NO_WRITES_FOR};
+pub use hedge::{HEDGE_BURST, HEDGE_PERCENT};
+pub use holdings::{Held, Holding};
+pub use join::{INTRODUCED_MAX, PARALLEL_MAX};
+pub use storing::EXTRA_MAX;
+pub use walker::{Found, Stored, WalkOptions, Walker};

@@ -1,0 +1,245 @@
+//! Many small records at once: one call to each holder instead of one a record.
+//!
+//! A put ends with an entry and its envelopes, and a listing reads hundreds of entries; over one connection a call of one
+//! small record costs about as much as a call of a hundred. Each record keeps its own walk (copies, replacements, verdict);
+//! only the first call to each peer is shared, and answers each record that takes part in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::{PeerId, Place, RecordId};
+use document::{Kind, Record};
+use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest, FindResponse};
+use futures::FutureExt;
+use futures::StreamExt;
+use futures::future::{BoxFuture, Shared, join_all};
+use placement::Redundancy;
+
+use crate::core::{Answer, CALL_LIMIT, Core, Wanted, limit};
+use crate::directory::Standing;
+use crate::error::WalkError;
+use crate::finding::Finding;
+use crate::latency::Size;
+use crate::storing::Storing;
+use crate::walker::{Found, Stored, Walker};
+
+/// Records asked of one peer in one call: small enough that their answers stay under [`BATCH_BYTES_MAX`] where entries
+/// have their pages inline.
+const FIND_BATCH_MAX: usize = 256;
+/// Records on their way at once.
+const AT_ONCE_MAX: usize = BATCH_MAX;
+
+/// A record to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// What it should be, if that is known.
+    pub kind: Option<Kind>,
+    /// Which record.
+    pub id: RecordId,
+    /// Where it lives.
+    pub place: Place,
+}
+
+/// The answers of a call that several records share, one a record. An error is everybody's.
+type Answers<T> = Arc<Result<Vec<Result<T, CallError>>, CallError>>;
+/// A call that several records wait for. It runs while any of them does.
+type SharedCall<T> = Shared<BoxFuture<'static, Answers<T>>>;
+
+impl Walker {
+    /// Stores small records at their holders, those of one holder in one call; one outcome a record, in their order.
+    ///
+    /// For records of some kilobytes: each is held until its copies are durable. As for [`Walker::store`] otherwise.
+    pub async fn store_batch(
+        &self,
+        records: Vec<(Record, Redundancy)>,
+    ) -> Vec<Result<Stored, WalkError>> {
+        let mut outcomes = Vec::with_capacity(records.len());
+        let mut records = records.into_iter().peekable();
+        while records.peek().is_some() {
+            let some: Vec<_> = records.by_ref().take(AT_ONCE_MAX).collect();
+            outcomes.extend(self.store_some(some).await);
+        }
+        outcomes
+    }
+
+    async fn store_some(
+        &self,
+        records: Vec<(Record, Redundancy)>,
+    ) -> Vec<Result<Stored, WalkError>> {
+        let view = self.core.directory.view();
+        if view.is_empty() {
+            let none = || Err(WalkError::NoPeers { tried: Vec::new() });
+            return records.iter().map(|_| none()).collect();
+        }
+        let walks = records
+            .into_iter()
+            .map(|(record, redundancy)| Storing::new(self.core.clone(), &view, record, redundancy));
+        let mut walks: Vec<Storing> = walks.collect();
+        let mut by_peer: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        for (at, walk) in walks.iter_mut().enumerate() {
+            for peer in walk.choose() {
+                by_peer.entry(peer).or_default().push(at);
+            }
+        }
+        for (peer, members) in by_peer {
+            for group in bounded_groups(&walks, &members) {
+                let records = group.iter().map(|at| walks[*at].record.clone()).collect();
+                let answers = store_call(&self.core, peer, records);
+                for (index, at) in group.into_iter().enumerate() {
+                    let answers = answers.clone();
+                    walks[at]
+                        .start_with(peer, async move { one_of(&answers.await, index).map(drop) });
+                }
+            }
+        }
+        join_all(walks.into_iter().map(|walk| self.finish(walk))).await
+    }
+
+    /// Finds small records, those of one holder in one call; one outcome a record, in their order.
+    pub async fn find_batch(&self, sought: Vec<Sought>) -> Vec<Result<Found, WalkError>> {
+        let mut outcomes = Vec::with_capacity(sought.len());
+        for some in sought.chunks(AT_ONCE_MAX) {
+            outcomes.extend(self.find_some(some).await);
+        }
+        outcomes
+    }
+
+    async fn find_some(&self, sought: &[Sought]) -> Vec<Result<Found, WalkError>> {
+        let wanted: Vec<Wanted> = sought.iter().map(Wanted::from).collect();
+        let mut walks: Vec<Finding> =
+            wanted.iter().map(|wanted| Finding::new(self.core.clone(), *wanted)).collect();
+        let mut outcomes: Vec<Option<Result<Found, WalkError>>> = Vec::new();
+        let mut by_peer: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        for (at, walk) in walks.iter_mut().enumerate() {
+            let local = walk.local().await;
+            outcomes.push(local.map(|found| Ok(Found::from(found))));
+            if outcomes[at].is_none()
+                && let Some((peer, Standing::Ready | Standing::Slow)) = walk.choose()
+            {
+                by_peer.entry(peer).or_default().push(at);
+            }
+        }
+        for (peer, members) in by_peer {
+            for group in members.chunks(FIND_BATCH_MAX) {
+                let requests = group.iter().map(|at| wanted[*at].request).collect();
+                let answers = find_call(&self.core, peer, requests);
+                for (index, at) in group.iter().enumerate() {
+                    let (core, answers, wanted) = (self.core.clone(), answers.clone(), wanted[*at]);
+                    walks[*at].start_with(peer, async move {
+                        let since = core.env.clock.elapsed();
+                        let answer = one_of(&answers.await, index);
+                        let answer: Answer = core.judge(&peer, &wanted, since, answer).await;
+                        answer
+                    });
+                }
+            }
+        }
+        let walks = walks.into_iter().zip(outcomes).map(|(mut walk, outcome)| async move {
+            match outcome {
+                Some(outcome) => outcome,
+                None => walk.run().await.map(Found::from),
+            }
+        });
+        futures::stream::iter(walks).buffered(AT_ONCE_MAX).collect().await
+    }
+}
+
+impl From<&Sought> for Wanted {
+    fn from(sought: &Sought) -> Self {
+        let request = FindRequest { id: sought.id, place: sought.place };
+        Self { kind: sought.kind, request }
+    }
+}
+
+/// Splits the records of one peer so that each call keeps the bounds of a batch.
+fn bounded_groups(walks: &[Storing], members: &[usize]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut bytes = usize::MAX;
+    for at in members {
+        let size = walks[*at].record.bytes.len();
+        let full = groups.last().is_none_or(|group| group.len() >= BATCH_MAX);
+        if full || bytes.saturating_add(size) > BATCH_BYTES_MAX {
+            groups.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += size;
+        if let Some(group) = groups.last_mut() {
+            group.push(*at);
+        }
+    }
+    groups
+}
+
+fn store_call(core: &Arc<Core>, peer: PeerId, records: Vec<Record>) -> SharedCall<()> {
+    let core = core.clone();
+    let call = async move {
+        if let Some(own) = core.local(&peer) {
+            let stored = records.into_iter().map(|record| own.store(record));
+            return Arc::new(Ok(join_all(stored).await));
+        }
+        let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
+        let (limit, count) = (limit(bytes), records.len());
+        let answer = called(&core, peer, Size::of(bytes), limit, count, |to| {
+            let core = core.clone();
+            async move { core.calls.store_batch(&to, records, limit).await }
+        });
+        let outcomes = answer.await.map(|outcomes| {
+            outcomes.into_iter().map(|outcome| outcome.map(drop)).collect::<Vec<_>>()
+        });
+        for error in outcomes.iter().flatten().filter_map(|outcome| outcome.as_ref().err()) {
+            core.directory.failed(&peer, error);
+        }
+        Arc::new(outcomes)
+    };
+    call.boxed().shared()
+}
+
+fn find_call(
+    core: &Arc<Core>,
+    peer: PeerId,
+    requests: Vec<FindRequest>,
+) -> SharedCall<FindResponse> {
+    let core = core.clone();
+    let call = async move {
+        let (limit, count) = (CALL_LIMIT, requests.len());
+        let answer = called(&core, peer, Size::Small, limit, count, |to| {
+            let core = core.clone();
+            async move { core.calls.find_batch(&to, requests, limit).await }
+        });
+        Arc::new(answer.await)
+    };
+    call.boxed().shared()
+}
+
+/// Makes one call for many records, checks that each got an answer, and tells the directory how it went.
+async fn called<T, F>(
+    core: &Arc<Core>,
+    peer: PeerId,
+    size: Size,
+    limit: Duration,
+    count: usize,
+    call: impl FnOnce(env::calls::Endpoint) -> F,
+) -> Result<Vec<Result<T, CallError>>, CallError>
+where
+    F: Future<Output = Result<Vec<Result<T, CallError>>, CallError>> + Send,
+{
+    let to = core.endpoint(&peer)?;
+    let since = core.env.clock.elapsed();
+    let answer = core.bounded(&to, limit, call(to.clone())).await.and_then(|answers| {
+        if answers.len() == count {
+            return Ok(answers);
+        }
+        let reason = format!("{} answers to {count} requests", answers.len());
+        Err(CallError::Corrupt { address: to.address.clone(), reason })
+    });
+    core.note(&peer, size, since, &answer);
+    answer
+}
+
+fn one_of<T: Clone>(answers: &Answers<T>, index: usize) -> Result<T, CallError> {
+    match &**answers {
+        Ok(answers) => answers.get(index).cloned().unwrap_or(Err(CallError::NotFound)),
+        Err(error) => Err(error.clone()),
+    }
+}

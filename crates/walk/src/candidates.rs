@@ -1,0 +1,103 @@
+//! The peers of one rank that a walk has still to ask, and which of them next.
+//!
+//! The rank says who should hold a record; health says whom to ask first. Writers take the rank from its top past everybody
+//! who is unwell. Readers ask the well ones among the first N + [`NEAR_EXTRA`] first, since a copy is most likely there,
+//! then the well ones further down, then those that failed a moment ago.
+
+use crypto::{PeerId, Place};
+use placement::View;
+
+use crate::core::Core;
+use crate::directory::Standing;
+use crate::latency::Size;
+
+/// A copy may be on any of so many peers more than there are copies without being out of place.
+pub const NEAR_EXTRA: usize = 4;
+/// The most peers that one walk asks for one record.
+pub const ASKED_MAX: usize = 256;
+
+/// Peers to ask, in the order of their rank.
+pub(crate) struct Candidates {
+    left: Vec<(usize, PeerId)>,
+    near: usize,
+    write: bool,
+    size: Size,
+}
+
+impl Candidates {
+    /// All peers of the view, of which `copies` should hold what is at `place`.
+    pub(crate) fn new(view: &View, place: &Place, copies: usize, write: bool, size: Size) -> Self {
+        let rank = view.rank(place).into_iter().take(ASKED_MAX);
+        Self { left: rank.enumerate().collect(), near: copies + NEAR_EXTRA, write, size }
+    }
+
+    /// The same peers without these.
+    pub(crate) fn without(mut self, peers: impl Fn(&PeerId) -> bool) -> Self {
+        self.left.retain(|(_, peer)| !peers(peer));
+        self
+    }
+
+    /// Takes all peers out of it.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { left: std::mem::take(&mut self.left), ..*self }
+    }
+
+    /// Whether nobody is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Puts a peer back, to be asked once more.
+    pub(crate) fn again(&mut self, peer: PeerId) {
+        self.left.push((usize::MAX, peer));
+    }
+
+    /// The next peer to ask, of those whose standing is `worst` or better.
+    pub(crate) fn next(&mut self, core: &Core, worst: Standing) -> Option<(PeerId, Standing)> {
+        loop {
+            let (at, standing) = self.best(core, worst)?;
+            let (_, peer) = self.left.remove(at);
+            let claimed = core.directory.claim(&peer, self.size);
+            match standing {
+                // Somebody else claimed the try meanwhile: it is among those that wait now.
+                Standing::Ready | Standing::Slow if !claimed => {
+                    if worst >= Standing::Waiting {
+                        return Some((peer, Standing::Waiting));
+                    }
+                }
+                // A reader has better things to do than to dial a peer that has been dead for a minute.
+                Standing::Away if !claimed && !self.write => {}
+                _ => return Some((peer, standing)),
+            }
+        }
+    }
+
+    /// The place among `left` and the standing of the peer to be asked next.
+    fn best(&self, core: &Core, worst: Standing) -> Option<(usize, Standing)> {
+        let mut best: Option<(u8, usize, Standing)> = None;
+        for (at, (rank, peer)) in self.left.iter().enumerate() {
+            let standing = core.directory.standing(peer, self.size, self.write);
+            let order = self.order(standing, *rank >= self.near);
+            if standing <= worst && best.is_none_or(|(found, ..)| order < found) {
+                best = Some((order, at, standing));
+                if order == 0 {
+                    break;
+                }
+            }
+        }
+        best.map(|(_, at, standing)| (at, standing))
+    }
+
+    /// Less is earlier; peers of the same number go by rank.
+    fn order(&self, standing: Standing, far: bool) -> u8 {
+        match (standing, far && !self.write) {
+            (Standing::Ready, false) => 0,
+            (Standing::Slow, false) => 1,
+            (Standing::Ready, true) => 2,
+            (Standing::Slow, true) => 3,
+            (Standing::Waiting, _) => 4,
+            (Standing::Away, _) => 5,
+            (Standing::Gone, _) => 6,
+        }
+    }
+}

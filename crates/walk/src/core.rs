@@ -1,0 +1,225 @@
+//! What all walks share, and one call to one peer: deadline, one patient retry where it is busy, proof, health.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use crypto::{PeerId, RecordId};
+use document::{Kind, Record};
+use env::Env;
+use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, FindResponse};
+
+use crate::directory::Directory;
+use crate::hedge::Budget;
+use crate::latency::{LARGE_BYTES, Size};
+use crate::proof::{self, Proven};
+
+/// The deadline of a call that moves next to nothing.
+pub const CALL_LIMIT: Duration = Duration::from_secs(10);
+/// The slowest transfer that is waited for, in bytes a second.
+pub const TRANSFER_BYTES_PER_S: u64 = 1_000_000;
+/// The deadline of a call to a peer that failed a moment ago, when nobody else is left to ask.
+pub const LAST_RESORT_LIMIT: Duration = Duration::from_secs(2);
+/// The longest wait for a busy peer, once a call.
+pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// The longest one walk takes; what is not reached by then counts as unreachable.
+pub const WALK_LIMIT: Duration = Duration::from_secs(60);
+/// The largest answer to a question for a record, in bytes.
+pub(crate) const ANSWER_BYTES_MAX: usize = (2 << 20) + 1024;
+/// How much longer than its deadline a call may take to say that it missed it.
+const LIMIT_GRACE: Duration = Duration::from_millis(500);
+/// Announcements of closer peers taken from one answer.
+const CLOSER_MAX: usize = 16;
+
+/// This program's own store, where it is a holder itself.
+#[async_trait]
+pub trait LocalStore: Send + Sync + 'static {
+    /// Stores a record durably.
+    async fn store(&self, record: Record) -> Result<(), CallError>;
+    /// The record, if it is there.
+    async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError>;
+}
+
+/// What every walk needs.
+pub(crate) struct Core {
+    pub(crate) env: Env,
+    pub(crate) calls: Arc<dyn Calls>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) budget: Budget,
+    pub(crate) own: Option<(PeerId, Arc<dyn LocalStore>)>,
+    pub(crate) credential: Mutex<Credential>,
+}
+
+/// A record that is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) kind: Option<Kind>,
+    pub(crate) request: FindRequest,
+}
+
+impl Wanted {
+    /// How large an answer will be, as far as the kind tells.
+    pub(crate) fn size(&self) -> Size {
+        match self.kind {
+            Some(Kind::Envelope | Kind::Entry) => Size::Small,
+            Some(Kind::Page) | None => Size::Large,
+        }
+    }
+}
+
+/// What a peer said about a record.
+pub(crate) enum Answer {
+    /// Here it is, proven.
+    Found(Box<Proven>),
+    /// It is not here.
+    NotHere,
+    /// No answer that counts.
+    Failed(CallError),
+}
+
+/// The deadline of a call that moves so many bytes.
+pub(crate) fn limit(bytes: usize) -> Duration {
+    CALL_LIMIT + Duration::from_micros(bytes as u64 * 1_000_000 / TRANSFER_BYTES_PER_S)
+}
+
+impl Core {
+    /// The own store, if `peer` is this program.
+    pub(crate) fn local(&self, peer: &PeerId) -> Option<&Arc<dyn LocalStore>> {
+        self.own.as_ref().filter(|(own, _)| own == peer).map(|(_, store)| store)
+    }
+
+    pub(crate) fn credential(&self) -> Credential {
+        self.credential.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where to call the peer.
+    pub(crate) fn endpoint(&self, peer: &PeerId) -> Result<Endpoint, CallError> {
+        let endpoint = self.directory.endpoint(peer);
+        endpoint.ok_or_else(|| CallError::Unreachable {
+            address: peer.to_string(),
+            reason: "it announced no address".to_owned(),
+        })
+    }
+
+    /// Runs a call that promises to end by `limit`, and ends it where it does not.
+    pub(crate) async fn bounded<T>(
+        &self,
+        to: &Endpoint,
+        limit: Duration,
+        call: impl Future<Output = Result<T, CallError>> + Send,
+    ) -> Result<T, CallError> {
+        match self.env.within(limit + LIMIT_GRACE, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(CallError::TimedOut { address: to.address.clone(), limit }),
+        }
+    }
+
+    /// Tells the directory how a call went that began at `since`.
+    pub(crate) fn note<T>(
+        &self,
+        peer: &PeerId,
+        size: Size,
+        since: Duration,
+        result: &Result<T, CallError>,
+    ) {
+        match result {
+            Ok(_) => {
+                let took = self.env.clock.elapsed().saturating_sub(since);
+                self.directory.answered(peer, size, took);
+            }
+            Err(error) => self.directory.failed(peer, error),
+        }
+    }
+
+    /// Stores a record at one peer; a busy one is waited for once.
+    pub(crate) async fn store_at(&self, peer: PeerId, record: Record) -> Result<(), CallError> {
+        if let Some(own) = self.local(&peer) {
+            return own.store(record).await;
+        }
+        match self.store_once(&peer, record.clone()).await {
+            Err(CallError::Busy { retry_after }) => {
+                self.env.clock.sleep(retry_after.min(BUSY_WAIT_MAX)).await;
+                self.store_once(&peer, record).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn store_once(&self, peer: &PeerId, record: Record) -> Result<(), CallError> {
+        let to = self.endpoint(peer)?;
+        let size = Size::of(record.bytes.len());
+        let limit = limit(record.bytes.len());
+        let since = self.env.clock.elapsed();
+        let answer = self.bounded(&to, limit, self.calls.store(&to, record, limit)).await;
+        self.note(peer, size, since, &answer);
+        answer.map(drop)
+    }
+
+    /// Asks one peer for a record and proves its answer.
+    pub(crate) async fn find_at(&self, peer: PeerId, wanted: Wanted, limit: Duration) -> Answer {
+        let to = match self.endpoint(&peer) {
+            Ok(to) => to,
+            Err(error) => return Answer::Failed(error),
+        };
+        let since = self.env.clock.elapsed();
+        let call = self.calls.find(&to, wanted.request, limit);
+        let answer = self.bounded(&to, limit, call).await;
+        self.judge(&peer, &wanted, since, answer).await
+    }
+
+    /// Proves what a peer answered and tells the directory how it did.
+    pub(crate) async fn judge(
+        &self,
+        peer: &PeerId,
+        wanted: &Wanted,
+        since: Duration,
+        answer: Result<FindResponse, CallError>,
+    ) -> Answer {
+        let answer = match answer {
+            Ok(FindResponse::Found(record)) => self.prove(peer, wanted, record).await.map(Some),
+            Ok(FindResponse::Closest(closer)) => {
+                self.learn_closer(&closer);
+                Ok(None)
+            }
+            // A peer without the record may say so in either way.
+            Err(CallError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let size = match &answer {
+            Ok(Some(proven)) => Size::of(proven.record.bytes.len()),
+            _ => Size::Small,
+        };
+        self.note(peer, size, since, &answer);
+        match answer {
+            Ok(Some(proven)) => Answer::Found(Box::new(proven)),
+            Ok(None) => Answer::NotHere,
+            Err(error) => Answer::Failed(error),
+        }
+    }
+
+    /// Checks that a record is what was asked for and proves itself. A page is hashed on a CPU thread.
+    pub(crate) async fn prove(
+        &self,
+        peer: &PeerId,
+        wanted: &Wanted,
+        record: Record,
+    ) -> Result<Proven, CallError> {
+        let (suite, wanted) = (self.directory.genesis().suite, *wanted);
+        let proven = if record.bytes.len() < LARGE_BYTES {
+            proof::prove(suite, &wanted, record)
+        } else {
+            self.env.cpu(move || proof::prove(suite, &wanted, record)).await
+        };
+        proven.map_err(|reason| CallError::Corrupt {
+            address: self.directory.endpoint(peer).map(|at| at.address).unwrap_or_default(),
+            reason,
+        })
+    }
+
+    fn learn_closer(&self, closer: &[bytes::Bytes]) {
+        for announcement in closer.iter().take(CLOSER_MAX) {
+            // What does not count is left out: the peer may be lying, or have an older clock.
+            let _ = self.directory.learn(announcement);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The peers of the network as one program knows them: who they are, where they answer, how well they are.
+//!
+//! It takes signed announcements from anywhere and believes only what their signatures prove; of two by one peer the
+//! higher sequence counts. Health is this program's own experience and is never taken from others. Up to
+//! [`PEERS_KNOWN_MAX`] peers are kept, so that placement is a local computation; a larger network would need the
+//! iterative lookup of the design, and the directory would then be its cache.
+//!
+//! Invariants: every announcement kept was verified against the genesis; the view holds exactly the peers whose
+//! certificates are valid now and that have not left. Everything is behind one lock, held for microseconds and never
+//! over an await; iteration is in the order of keys, so that a seeded run repeats.
+
+mod peer;
+mod standing;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{Announcement, CertificateError, Genesis, OrgId, PeerId, PeerState};
+use env::Env;
+use env::calls::{CallError, Endpoint, KnownPeer};
+use placement::{Candidate, View};
+use tokio::sync::broadcast;
+
+use crate::health::Health;
+use crate::latency::Usual;
+use peer::Peer;
+pub use peer::PeerStatus;
+pub(crate) use standing::Standing;
+
+/// The most peers a directory knows.
+pub const PEERS_KNOWN_MAX: usize = 10_000;
+/// Changes that a receiver may lag behind before it loses the oldest.
+pub const CHANGES_MAX: usize = 1_024;
+
+/// What an announcement taught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learnt {
+    /// A peer that was not known.
+    New,
+    /// Something newer about a known peer.
+    Newer,
+    /// Nothing: the same, or something newer, was known.
+    Known,
+    /// Nothing: [`PEERS_KNOWN_MAX`] other peers are known.
+    Full,
+}
+
+/// An announcement that taught something.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Of which peer.
+    pub peer: PeerId,
+    /// Whether it was known before.
+    pub learnt: Learnt,
+    /// What it says, verified.
+    pub announcement: Arc<Announcement>,
+    /// Its signed bytes, to be told to others.
+    pub bytes: Bytes,
+}
+
+/// What a list of announcements taught.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LearntFrom {
+    /// Peers that were not known.
+    pub new: usize,
+    /// Peers of which something newer was learnt.
+    pub newer: usize,
+    /// Announcements that do not count: forged, expired, of another network.
+    pub bad: usize,
+}
+
+/// The peers of the network. Shared and thread-safe.
+pub struct Directory {
+    genesis: Arc<Genesis>,
+    env: Env,
+    own: Option<PeerId>,
+    inner: Mutex<Inner>,
+    changes: broadcast::Sender<Change>,
+}
+
+#[derive(Default)]
+struct Inner {
+    peers: BTreeMap<PeerId, Peer>,
+    view: Option<CachedView>,
+    usual: Usual,
+    usual_until: Duration,
+}
+
+struct CachedView {
+    view: Arc<View>,
+    /// When the first of its certificates expires, Unix seconds.
+    until: u64,
+}
+
+impl Directory {
+    /// An empty directory. `own` is the peer this program is, if it is one; its announcement is learnt like any other.
+    pub fn new(genesis: Arc<Genesis>, env: Env, own: Option<PeerId>) -> Arc<Self> {
+        let (changes, _) = broadcast::channel(CHANGES_MAX);
+        Arc::new(Self { genesis, env, own, inner: Mutex::default(), changes })
+    }
+
+    /// The network's genesis.
+    pub fn genesis(&self) -> &Arc<Genesis> {
+        &self.genesis
+    }
+
+    /// The peer this program is, if it is one.
+    pub fn own(&self) -> Option<PeerId> {
+        self.own
+    }
+
+    /// Takes a signed announcement.
+    ///
+    /// # Errors
+    /// [`CertificateError`] where it does not count in this network now. Nothing changes then.
+    pub fn learn(&self, announcement: &Bytes) -> Result<Learnt, CertificateError> {
+        // Most of what gossip and introductions bring is known already: two signatures saved.
+        if self.knows(announcement) {
+            return Ok(Learnt::Known);
+        }
+        let now = self.env.clock.unix_s();
+        let verified = Arc::new(Announcement::verify(announcement, &self.genesis, now)?);
+        let peer = verified.certificate.peer;
+        let learnt = self.lock().take(&verified, announcement, now);
+        if matches!(learnt, Learnt::New | Learnt::Newer) {
+            let bytes = announcement.clone();
+            // Nobody listening is no error.
+            let _ = self.changes.send(Change { peer, learnt, announcement: verified, bytes });
+        }
+        Ok(learnt)
+    }
+
+    fn knows(&self, announcement: &Bytes) -> bool {
+        self.signer_of(announcement).is_some()
+    }
+
+    /// Takes what a peer told of others; what does not count is left out.
+    pub fn learn_from(&self, known: &[KnownPeer]) -> LearntFrom {
+        let mut all = LearntFrom::default();
+        for peer in known.iter().take(env::calls::PEERS_MAX) {
+            match self.learn(&peer.announcement) {
+                Ok(Learnt::New) => all.new += 1,
+                Ok(Learnt::Newer) => all.newer += 1,
+                Ok(Learnt::Known | Learnt::Full) => {}
+                Err(_) => all.bad += 1,
+            }
+        }
+        all
+    }
+
+    /// The announcements of other peers, to be told to somebody: all where at most `max` are known, else a random sample.
+    pub fn announcements(&self, max: usize) -> Vec<KnownPeer> {
+        let now = self.env.clock.elapsed();
+        let now_s = self.env.clock.unix_s();
+        let mut all: Vec<KnownPeer> = {
+            let inner = self.lock();
+            let others = inner.peers.iter().filter(|(id, peer)| {
+                Some(**id) != self.own && now_s < peer.announcement.certificate.until
+            });
+            others.map(|(_, peer)| peer.known(now)).collect()
+        };
+        if all.len() > max {
+            // The first `max` of a shuffle; the bias of the remainder is below 2^-50.
+            for at in 0..max {
+                let left = (all.len() - at) as u64;
+                let jump = u64::from_be_bytes(self.env.random()) % left;
+                all.swap(at, at + usize::try_from(jump).unwrap_or(0));
+            }
+            all.truncate(max);
+        }
+        all
+    }
+
+    /// The peers that placement ranks: those with a certificate that is valid now that have not left.
+    pub fn view(&self) -> Arc<View> {
+        let now = self.env.clock.unix_s();
+        let mut inner = self.lock();
+        if let Some(cached) = inner.view.as_ref().filter(|cached| now < cached.until) {
+            return cached.view.clone();
+        }
+        // The certificates that expired are forgotten, and with them what was announced under them.
+        inner.peers.retain(|_, peer| now < peer.announcement.certificate.until);
+        let serving = inner.peers.values().map(|peer| &peer.announcement);
+        let serving = serving.filter(|announcement| announcement.state != PeerState::Left);
+        let candidates = serving.map(|announcement| Candidate {
+            peer: announcement.certificate.peer,
+            organisation: announcement.certificate.organisation,
+            weight: announcement.certificate.capacity,
+        });
+        let view = Arc::new(View::new(0, candidates.collect()));
+        let ends = inner.peers.values().map(|peer| peer.announcement.certificate.until);
+        let until = ends.min().unwrap_or(u64::MAX);
+        inner.view = Some(CachedView { view: view.clone(), until });
+        view
+    }
+
+    /// Every known peer, in the order of their keys.
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        let now = self.env.clock.elapsed();
+        let now_s = self.env.clock.unix_s();
+        let inner = self.lock();
+        let valid = inner.peers.values();
+        let valid = valid.filter(|peer| now_s < peer.announcement.certificate.until);
+        valid.map(|peer| peer.status(&self.genesis, now)).collect()
+    }
+
+    /// Where to call this peer: the address that worked last, or the next one after one that did not.
+    pub fn endpoint(&self, peer: &PeerId) -> Option<Endpoint> {
+        let inner = self.lock();
+        let known = inner.peers.get(peer)?;
+        Some(Endpoint { peer: Some(*peer), address: known.address()?.to_owned() })
+    }
+
+    /// The known peer that says it answers at this address, with that address; else an endpoint that takes any peer
+    /// of the network.
+    pub fn endpoint_at(&self, address: &str) -> Endpoint {
+        let inner = self.lock();
+        let at = inner.peers.iter().find(|(_, peer)| {
+            peer.announcement.certificate.addresses.iter().any(|known| known == address)
+        });
+        Endpoint { peer: at.map(|(id, _)| *id), address: address.to_owned() }
+    }
+
+    /// Whether the peer has a valid certificate of this network and has not left.
+    pub fn is_member(&self, peer: &PeerId) -> bool {
+        self.organisation_of(peer).is_some()
+    }
+
+    /// The organisation of a member (see [`Directory::is_member`]).
+    pub fn organisation_of(&self, peer: &PeerId) -> Option<OrgId> {
+        let now = self.env.clock.unix_s();
+        let inner = self.lock();
+        let announcement = &inner.peers.get(peer)?.announcement;
+        let valid = now < announcement.certificate.until && announcement.state != PeerState::Left;
+        valid.then_some(announcement.certificate.organisation)
+    }
+
+    /// What a peer announced last, verified when it was learnt.
+    pub fn announcement(&self, peer: &PeerId) -> Option<Arc<Announcement>> {
+        self.lock().peers.get(peer).map(|known| known.announcement.clone())
+    }
+
+    /// The known peer whose newest announcement these bytes are.
+    pub(crate) fn signer_of(&self, announcement: &Bytes) -> Option<PeerId> {
+        let inner = self.lock();
+        let signer = inner.peers.iter().find(|(_, peer)| peer.bytes == *announcement);
+        signer.map(|(id, _)| *id)
+    }
+
+    /// A call to the peer was answered, a small one, in so much time.
+    pub fn good(&self, peer: &PeerId, took: Duration) {
+        self.answered(peer, crate::latency::Size::Small, took);
+    }
+
+    /// A call to the peer failed. Refusals (denied, busy, full, malformed) count as signs of life.
+    pub fn failed(&self, peer: &PeerId, error: &CallError) {
+        let now = self.env.clock.elapsed();
+        if let Some(known) = self.lock().peers.get_mut(peer) {
+            known.failed(error, now);
+        }
+    }
+
+    /// How well the peer is. A peer that is not known is [`Health::Away`].
+    pub fn health(&self, peer: &PeerId) -> Health {
+        let now = self.env.clock.elapsed();
+        let inner = self.lock();
+        inner.peers.get(peer).map_or(Health::Away, |known| known.health(now))
+    }
+
+    /// Announcements that taught something, from now on. A receiver that lags by more than [`CHANGES_MAX`] is told so
+    /// and loses the oldest; [`Directory::peers`] has the whole.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every write under the lock is complete in itself, so what a panic elsewhere left is whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn take(&mut self, announcement: &Arc<Announcement>, bytes: &Bytes, now: u64) -> Learnt {
+        let id = announcement.certificate.peer;
+        if let Some(known) = self.peers.get_mut(&id) {
+            if known.announcement.sequence >= announcement.sequence {
+                return Learnt::Known;
+            }
+            known.renew(announcement.clone(), bytes.clone());
+            self.view = None;
+            return Learnt::Newer;
+        }
+        if self.peers.len() >= PEERS_KNOWN_MAX {
+            self.peers.retain(|_, peer| now < peer.announcement.certificate.until);
+            if self.peers.len() >= PEERS_KNOWN_MAX {
+                return Learnt::Full;
+            }
+        }
+        self.peers.insert(id, Peer::new(announcement.clone(), bytes.clone()));
+        self.view = None;
+        Learnt::New
+    }
+}

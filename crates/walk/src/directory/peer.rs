@@ -1,0 +1,108 @@
+//! One peer of the directory: what it announced, and how calls to it went.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{Announcement, Genesis, OrgId, PeerId, PeerState};
+use env::calls::{CallError, KnownPeer};
+
+use crate::health::{Health, Outcomes};
+use crate::latency::Latency;
+
+/// A peer, for people and for operators' pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Who it is.
+    pub peer: PeerId,
+    /// Whose it is.
+    pub organisation: OrgId,
+    /// What its organisation is called.
+    pub organisation_name: String,
+    /// Where it answers, best first.
+    pub addresses: Vec<String>,
+    /// What it says it is doing.
+    pub state: PeerState,
+    /// How well it is.
+    pub health: Health,
+    /// Time since the last good call to it, if there was one.
+    pub last_good: Option<Duration>,
+    /// Bytes it offers.
+    pub capacity: u64,
+}
+
+pub(super) struct Peer {
+    pub(super) announcement: Arc<Announcement>,
+    pub(super) bytes: Bytes,
+    pub(super) outcomes: Outcomes,
+    pub(super) latency: Latency,
+    /// Which of its addresses is tried next.
+    address: usize,
+    /// When a slow peer is asked in its turn again, to see whether it still is.
+    pub(super) probe_at: Duration,
+}
+
+impl Peer {
+    pub(super) fn new(announcement: Arc<Announcement>, bytes: Bytes) -> Self {
+        Self {
+            announcement,
+            bytes,
+            outcomes: Outcomes::default(),
+            latency: Latency::default(),
+            address: 0,
+            probe_at: Duration::ZERO,
+        }
+    }
+
+    /// Takes a newer announcement. A peer that came back or moved gets a fresh start: whoever announces is alive.
+    pub(super) fn renew(&mut self, announcement: Arc<Announcement>, bytes: Bytes) {
+        let addresses = &announcement.certificate.addresses;
+        let moved = *addresses != self.announcement.certificate.addresses;
+        if moved || self.announcement.state == PeerState::Stopped {
+            self.outcomes = Outcomes::default();
+            self.address = 0;
+        }
+        self.announcement = announcement;
+        self.bytes = bytes;
+    }
+
+    pub(super) fn address(&self) -> Option<&str> {
+        let addresses = &self.announcement.certificate.addresses;
+        let at = self.address % addresses.len().max(1);
+        addresses.get(at).map(String::as_str)
+    }
+
+    pub(super) fn failed(&mut self, error: &CallError, now: Duration) {
+        if matches!(error, CallError::Unreachable { .. } | CallError::WrongPeer { .. }) {
+            self.address = self.address.wrapping_add(1);
+        }
+        self.outcomes.failed(error, now);
+    }
+
+    pub(super) fn health(&self, now: Duration) -> Health {
+        self.outcomes.health(self.announcement.state, now)
+    }
+
+    pub(super) fn known(&self, now: Duration) -> KnownPeer {
+        let since = self.outcomes.last_good().map(|at| now.saturating_sub(at).as_millis());
+        KnownPeer {
+            announcement: self.bytes.clone(),
+            last_good_ms: since.map(|since| u64::try_from(since).unwrap_or(u64::MAX)),
+        }
+    }
+
+    pub(super) fn status(&self, genesis: &Genesis, now: Duration) -> PeerStatus {
+        let certificate = &self.announcement.certificate;
+        let organisation = genesis.organisation(&certificate.organisation);
+        PeerStatus {
+            peer: certificate.peer,
+            organisation: certificate.organisation,
+            organisation_name: organisation.map(|found| found.name.clone()).unwrap_or_default(),
+            addresses: certificate.addresses.clone(),
+            state: self.announcement.state,
+            health: self.health(now),
+            last_good: self.outcomes.last_good().map(|at| now.saturating_sub(at)),
+            capacity: certificate.capacity,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a walk needs of the directory: whom to ask now, whom later, and how long to wait for whom.
+
+use std::time::Duration;
+
+use crypto::{PeerId, PeerState};
+
+use super::{Directory, Inner};
+use crate::health::Health;
+use crate::latency::{Size, Usual};
+
+/// How long what is usual of all peers is kept before it is computed again.
+const USUAL_FOR: Duration = Duration::from_secs(1);
+/// How long a slow peer is asked after the others before it is tried in its turn again.
+const SLOW_FOR: Duration = Duration::from_secs(10);
+
+/// Whether to ask a peer now. In the order of preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// In its turn.
+    Ready,
+    /// After those that are usually faster.
+    Slow,
+    /// It failed a moment ago: only where nobody else is left.
+    Waiting,
+    /// It failed for long: as a last resort.
+    Away,
+    /// Not at all: it stopped or left.
+    Gone,
+}
+
+impl Directory {
+    /// Whether to ask this peer now to send (`write` = false) or to take a record.
+    pub(crate) fn standing(&self, peer: &PeerId, size: Size, write: bool) -> Standing {
+        let now = self.env.clock.elapsed();
+        let mut inner = self.lock();
+        let usual = inner.usual(now);
+        let Some(known) = inner.peers.get(peer) else { return Standing::Gone };
+        let state = known.announcement.state;
+        if matches!(state, PeerState::Stopped | PeerState::Left)
+            || (write && state == PeerState::ReadOnly)
+        {
+            return Standing::Gone;
+        }
+        if write && known.outcomes.refuses_writes(now) {
+            return Standing::Waiting;
+        }
+        match known.health(now) {
+            _ if !known.outcomes.ready(now) => match known.health(now) {
+                Health::Away => Standing::Away,
+                Health::Healthy | Health::Suspect => Standing::Waiting,
+            },
+            Health::Away => Standing::Away,
+            Health::Healthy | Health::Suspect => {
+                let slow = usual.slow(&known.latency, size) && now < known.probe_at;
+                if slow && !write { Standing::Slow } else { Standing::Ready }
+            }
+        }
+    }
+
+    /// Claims a call to this peer: of a peer that is unwell one caller gets the next try, the others are told `false`.
+    pub(crate) fn claim(&self, peer: &PeerId, size: Size) -> bool {
+        let now = self.env.clock.elapsed();
+        let mut inner = self.lock();
+        let usual = inner.usual(now);
+        let Some(known) = inner.peers.get_mut(peer) else { return false };
+        if usual.slow(&known.latency, size) && now >= known.probe_at {
+            known.probe_at = now + SLOW_FOR;
+        }
+        known.outcomes.claim(now)
+    }
+
+    /// A call to the peer was answered.
+    pub(crate) fn answered(&self, peer: &PeerId, size: Size, took: Duration) {
+        let now = self.env.clock.elapsed();
+        let mut inner = self.lock();
+        let usual = inner.usual(now);
+        let Some(known) = inner.peers.get_mut(peer) else { return };
+        known.outcomes.good(now);
+        // A slow peer that is fast again is not held to its old answers.
+        let was_slow = usual.slow(&known.latency, size);
+        known.latency.add(size, took);
+        if was_slow && usual.is_usual(size, took) {
+            known.latency.restart(size, took);
+        }
+    }
+
+    /// The answer of the peer was not waited for any longer, after so much time.
+    pub(crate) fn lagged(&self, peer: &PeerId, size: Size, waited: Duration) {
+        let now = self.env.clock.elapsed();
+        if let Some(known) = self.lock().peers.get_mut(peer) {
+            known.outcomes.lagged(now);
+            known.latency.add(size, waited);
+        }
+    }
+
+    /// How long to wait for this peer before another one is asked as well.
+    pub(crate) fn late(&self, peer: &PeerId, size: Size) -> Duration {
+        let now = self.env.clock.elapsed();
+        let mut inner = self.lock();
+        let usual = inner.usual(now);
+        match inner.peers.get(peer) {
+            Some(known) => usual.late(&known.latency, size),
+            None => usual.late(&crate::latency::Latency::default(), size),
+        }
+    }
+}
+
+impl Inner {
+    fn usual(&mut self, now: Duration) -> Usual {
+        if now >= self.usual_until {
+            self.usual = Usual::of(self.peers.values().map(|peer| &peer.latency));
+            self.usual_until = now + USUAL_FOR;
+        }
+        self.usual
+    }
+}

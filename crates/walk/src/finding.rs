@@ -1,0 +1,266 @@
+//! Finding one record: down the rank from its likeliest holder, each answer proven.
+//!
+//! One peer is asked; where it says "not here", more are asked at once ([`WIDTH_MAX`] at most), where it is late, one more
+//! is. The first proven answer counts. At the end of the rank the answers decide:
+//!
+//! - somebody sent bytes that do not prove themselves: [`WalkError::Corrupt`];
+//! - the first N of the rank, or more than half of all peers, do not have it: [`WalkError::NotFound`];
+//! - else it may exist where nobody answered: [`WalkError::Unavailable`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::PeerId;
+use document::Kind;
+use env::calls::CallError;
+use placement::{Redundancy, View, redundancy};
+
+use crate::candidates::Candidates;
+use crate::core::{
+    ANSWER_BYTES_MAX, Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted, limit,
+};
+use crate::directory::Standing;
+use crate::error::{ERRORS_MAX, WalkError, alike};
+use crate::latency::Size;
+use crate::proof::Proven;
+use crate::race::{Event, Race};
+
+/// Peers asked at once for one record.
+pub const WIDTH_MAX: usize = 8;
+/// How often newly learnt peers are asked too.
+const VIEWS_MAX: usize = 3;
+
+/// What was found, and where.
+pub(crate) struct FoundAt {
+    pub(crate) proven: Proven,
+    pub(crate) from: PeerId,
+    pub(crate) degraded: bool,
+}
+
+/// A record being looked for.
+pub(crate) struct Finding {
+    core: Arc<Core>,
+    wanted: Wanted,
+    size: Size,
+    view: Arc<View>,
+    views: usize,
+    copies: usize,
+    candidates: Candidates,
+    race: Race<Answer>,
+    asked: BTreeSet<PeerId>,
+    not_here: BTreeSet<PeerId>,
+    corrupt: Vec<PeerId>,
+    errors: Vec<(PeerId, CallError)>,
+    retried_busy: bool,
+    until: Duration,
+}
+
+impl Finding {
+    pub(crate) fn new(core: Arc<Core>, wanted: Wanted) -> Self {
+        let view = core.directory.view();
+        let copies = redundancy_of(&core, wanted.kind, &view).copies as usize;
+        let size = wanted.size();
+        let candidates = Candidates::new(&view, &wanted.request.place, copies, false, size);
+        let race = Race::new(core.clone(), size);
+        let until = core.env.clock.elapsed() + WALK_LIMIT;
+        Self {
+            core,
+            wanted,
+            size,
+            view,
+            views: 1,
+            copies,
+            candidates,
+            race,
+            asked: BTreeSet::new(),
+            not_here: BTreeSet::new(),
+            corrupt: Vec::new(),
+            errors: Vec::new(),
+            retried_busy: false,
+            until,
+        }
+    }
+
+    /// Looks into this program's own store first.
+    pub(crate) async fn local(&mut self) -> Option<FoundAt> {
+        let (own, store) = self.core.own.clone()?;
+        let answer = match store.find(&self.wanted.request.id).await {
+            Ok(Some(record)) => self.core.prove(&own, &self.wanted, record).await.map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let candidates = self.candidates.take();
+        self.candidates = candidates.without(|peer| *peer == own);
+        self.asked.insert(own);
+        match answer {
+            Ok(Some(proven)) => {
+                return Some(FoundAt { proven, from: own, degraded: false });
+            }
+            Ok(None) => {
+                self.not_here.insert(own);
+            }
+            // Damage of the own disk is no peer's lie: others may have it whole.
+            Err(error) => self.errors.push((own, error)),
+        }
+        None
+    }
+
+    /// The peer to be asked first.
+    pub(crate) fn choose(&mut self) -> Option<(PeerId, Standing)> {
+        let chosen = self.candidates.next(&self.core, Standing::Away)?;
+        self.asked.insert(chosen.0);
+        Some(chosen)
+    }
+
+    /// Starts a call to `peer` whose work is `call`.
+    pub(crate) fn start_with(
+        &mut self,
+        peer: PeerId,
+        call: impl Future<Output = Answer> + Send + 'static,
+    ) {
+        self.race.start(peer, limit(0), call);
+    }
+
+    fn fill(&mut self) {
+        // Peers that had nothing to say are cheap: the more of them, the more are asked at once.
+        let width = (1 + self.not_here.len() + self.errors.len() / 2).min(WIDTH_MAX);
+        while self.race.counted() < width && self.race.len() < WIDTH_MAX {
+            let Some((peer, standing)) = self.choose() else { return };
+            let limit = match (standing, self.size) {
+                (Standing::Waiting | Standing::Away, _) => LAST_RESORT_LIMIT,
+                (_, Size::Small) => limit(0),
+                (_, Size::Large) => limit(ANSWER_BYTES_MAX),
+            };
+            let (core, wanted) = (self.core.clone(), self.wanted);
+            let call = async move { core.find_at(peer, wanted, limit).await };
+            self.race.start(peer, limit, call);
+        }
+    }
+
+    /// Goes on until the record is found or nobody is left to ask. Cancel safe.
+    ///
+    /// # Errors
+    /// [`WalkError`].
+    pub(crate) async fn run(&mut self) -> Result<FoundAt, WalkError> {
+        loop {
+            self.fill();
+            let left = self.until.saturating_sub(self.core.env.clock.elapsed());
+            let event = self.core.env.within(left, self.race.next()).await;
+            match event {
+                Ok(Event::Done(from, answer)) => {
+                    if let Some(found) = self.answered(from, answer) {
+                        return Ok(found);
+                    }
+                }
+                Ok(Event::Late(peer)) => {
+                    if self.core.budget.spend() {
+                        self.race.replace(&peer);
+                    }
+                }
+                Ok(Event::Overdue(peer)) => {
+                    self.race.replace(&peer);
+                }
+                Ok(Event::Idle) => {
+                    if !self.new_peers() && !self.busy_peers().await {
+                        return Err(self.verdict());
+                    }
+                }
+                Err(_) => return Err(self.verdict()),
+            }
+        }
+    }
+
+    fn answered(&mut self, from: PeerId, answer: Answer) -> Option<FoundAt> {
+        match answer {
+            Answer::Found(proven) => {
+                self.race.give_up();
+                let degraded = self.degraded(&from);
+                return Some(FoundAt { proven: *proven, from, degraded });
+            }
+            Answer::NotHere => {
+                self.not_here.insert(from);
+            }
+            Answer::Failed(error) => {
+                if matches!(error, CallError::Corrupt { .. }) {
+                    self.corrupt.push(from);
+                }
+                self.errors.push((from, error));
+            }
+        }
+        None
+    }
+
+    /// Whether a holder that ranks before `from` failed or lied.
+    fn degraded(&self, from: &PeerId) -> bool {
+        let failed = |peer: &PeerId| self.errors.iter().any(|(found, _)| found == peer);
+        let rank = self.view.rank(&self.wanted.request.place);
+        rank.iter().take_while(|peer| *peer != from).any(failed)
+    }
+
+    /// Adds peers that were learnt on the way; `false` where there are none.
+    fn new_peers(&mut self) -> bool {
+        let view = self.core.directory.view();
+        if Arc::ptr_eq(&view, &self.view) || self.views >= VIEWS_MAX {
+            return false;
+        }
+        self.views += 1;
+        self.copies = redundancy_of(&self.core, self.wanted.kind, &view).copies as usize;
+        let all = Candidates::new(&view, &self.wanted.request.place, self.copies, false, self.size);
+        self.candidates = all.without(|peer| self.asked.contains(peer));
+        self.view = view;
+        !self.candidates.is_empty()
+    }
+
+    /// Waits for peers that were busy and puts them back, once; `false` where there are none.
+    async fn busy_peers(&mut self) -> bool {
+        let busy = |(_, error): &(PeerId, CallError)| matches!(error, CallError::Busy { .. });
+        let (busy, others) = std::mem::take(&mut self.errors).into_iter().partition(busy);
+        self.errors = others;
+        let busy: Vec<(PeerId, CallError)> = busy;
+        if self.retried_busy || busy.is_empty() {
+            self.errors.extend(busy);
+            return false;
+        }
+        self.retried_busy = true;
+        let wait = busy.iter().filter_map(|(_, error)| match error {
+            CallError::Busy { retry_after } => Some(*retry_after),
+            _ => None,
+        });
+        let wait = wait.min().unwrap_or_default().min(BUSY_WAIT_MAX);
+        busy.iter().for_each(|(peer, _)| self.candidates.again(*peer));
+        self.core.env.clock.sleep(wait).await;
+        true
+    }
+
+    fn verdict(&mut self) -> WalkError {
+        let id = self.wanted.request.id;
+        let asked = u32::try_from(self.not_here.len()).unwrap_or(u32::MAX);
+        if !self.corrupt.is_empty() {
+            let mut from = std::mem::take(&mut self.corrupt);
+            from.truncate(ERRORS_MAX);
+            return WalkError::Corrupt { id, from };
+        }
+        if self.view.is_empty() {
+            return WalkError::NoPeers { tried: Vec::new() };
+        }
+        let holders = self.view.holders(&self.wanted.request.place, self.copies);
+        let all_said_no = holders.iter().all(|peer| self.not_here.contains(peer));
+        if all_said_no || self.not_here.len() * 2 > self.view.len() {
+            return WalkError::NotFound { id, asked };
+        }
+        let mut errors = std::mem::take(&mut self.errors);
+        if let Some(error) = alike(&errors).filter(|_| asked == 0) {
+            return error;
+        }
+        errors.truncate(ERRORS_MAX);
+        let unreachable = self.view.len().saturating_sub(self.not_here.len());
+        let unreachable = u32::try_from(unreachable).unwrap_or(u32::MAX);
+        WalkError::Unavailable { id, asked, unreachable, errors }
+    }
+}
+
+/// How many copies there should be; of a record of unknown kind as many as any kind has.
+pub(crate) fn redundancy_of(core: &Core, kind: Option<Kind>, view: &View) -> Redundancy {
+    redundancy(kind.unwrap_or(Kind::Entry), view.len(), core.directory.genesis().copies)
+}

@@ -1,0 +1,126 @@
+//! Who holds a record, as each of its holders answers now: for people who want to know.
+
+use crypto::{OrgId, PeerId, Place, RecordId};
+use document::Record;
+use env::calls::{CallError, FindRequest, VerifyRequest, VerifyResponse};
+use futures::StreamExt;
+use placement::Redundancy;
+
+use crate::candidates::NEAR_EXTRA;
+use crate::core::{ANSWER_BYTES_MAX, Answer, Core, Wanted, limit};
+use crate::join::PARALLEL_MAX;
+use crate::latency::Size;
+use crate::walker::Walker;
+
+/// What a peer says of its copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It has it, and proved it.
+    Yes,
+    /// It says it does not.
+    No,
+    /// It gave no answer.
+    Unreachable(CallError),
+    /// It claims to have it and cannot prove it.
+    Corrupt,
+}
+
+/// A peer that should, or may, hold a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The peer.
+    pub peer: PeerId,
+    /// Its organisation.
+    pub organisation: Option<OrgId>,
+    /// Its place in the rank, from 0; those below N should hold the record.
+    pub rank: usize,
+    /// What it says.
+    pub held: Held,
+}
+
+impl Walker {
+    /// Asks the first N + [`NEAR_EXTRA`] peers in rank whether they hold a record, in the order of their rank.
+    ///
+    /// With the record at hand each proves its copy by a MAC under a fresh key, which moves no bytes; without it each
+    /// sends its copy.
+    pub async fn holdings(
+        &self,
+        id: RecordId,
+        place: Place,
+        redundancy: Redundancy,
+        record: Option<&Record>,
+    ) -> Vec<Holding> {
+        let view = self.core.directory.view();
+        let near = view.holders(&place, redundancy.copies as usize + NEAR_EXTRA);
+        let request = FindRequest { id, place };
+        let asked = near.into_iter().enumerate().map(|(rank, peer)| async move {
+            let held = match record {
+                Some(record) => self.core.verify_at(peer, request, record).await,
+                None => self.core.held_at(peer, request).await,
+            };
+            let organisation = self.core.directory.organisation_of(&peer);
+            Holding { peer, organisation, rank, held }
+        });
+        futures::stream::iter(asked).buffered(PARALLEL_MAX).collect().await
+    }
+}
+
+impl Core {
+    /// Asks one peer for its copy.
+    async fn held_at(&self, peer: PeerId, request: FindRequest) -> Held {
+        let wanted = Wanted { kind: None, request };
+        if let Some(own) = self.local(&peer) {
+            let copy = match own.find(&request.id).await {
+                Ok(Some(record)) => self.prove(&peer, &wanted, record).await.map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
+            return match copy {
+                Ok(Some(_)) => Held::Yes,
+                Ok(None) | Err(CallError::NotFound) => Held::No,
+                Err(CallError::Corrupt { .. }) => Held::Corrupt,
+                Err(error) => Held::Unreachable(error),
+            };
+        }
+        match self.find_at(peer, wanted, limit(ANSWER_BYTES_MAX)).await {
+            Answer::Found(_) => Held::Yes,
+            Answer::NotHere => Held::No,
+            Answer::Failed(CallError::Corrupt { .. }) => Held::Corrupt,
+            Answer::Failed(error) => Held::Unreachable(error),
+        }
+    }
+
+    /// Asks one peer to prove that it has the same bytes.
+    async fn verify_at(&self, peer: PeerId, request: FindRequest, record: &Record) -> Held {
+        if self.local(&peer).is_some() {
+            return self.held_at(peer, request).await;
+        }
+        let to = match self.endpoint(&peer) {
+            Ok(to) => to,
+            Err(error) => return Held::Unreachable(error),
+        };
+        let mac_key = self.env.random();
+        let verify = VerifyRequest { id: request.id, place: request.place, mac_key };
+        let limit = limit(0);
+        let since = self.env.clock.elapsed();
+        let answer = self.bounded(&to, limit, self.calls.verify(&to, verify, limit)).await;
+        let suite = self.directory.genesis().suite;
+        let bytes = record.bytes.clone();
+        let answer = match answer {
+            Ok(VerifyResponse::Mac(mac)) => {
+                let holds = self.env.cpu(move || suite.verify_mac(&mac_key, &bytes, &mac)).await;
+                let reason = "its MAC is not that of the record".to_owned();
+                let address = to.address.clone();
+                holds.then_some(Held::Yes).ok_or(CallError::Corrupt { address, reason })
+            }
+            Ok(VerifyResponse::Closest(_)) | Err(CallError::NotFound) => Ok(Held::No),
+            Err(error) => Err(error),
+        };
+        self.note(&peer, Size::Small, since, &answer);
+        match answer {
+            Ok(held) => held,
+            Err(CallError::Corrupt { .. }) => Held::Corrupt,
+            Err(error) => Held::Unreachable(error),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Joining the network: introduce oneself to the addresses one was given, learn peers, and go on to those.
+
+use std::collections::BTreeSet;
+
+use crypto::PeerId;
+use env::calls::{CallError, Endpoint, IntroduceRequest, IntroduceResponse, PEERS_MAX};
+use futures::StreamExt;
+
+use crate::core::CALL_LIMIT;
+use crate::directory::Learnt;
+use crate::error::{ERRORS_MAX, WalkError};
+use crate::health::Health;
+use crate::latency::Size;
+use crate::walker::Walker;
+
+/// Introductions at once.
+pub const PARALLEL_MAX: usize = 16;
+/// Peers that one joining introduces itself to. Each tells all peers it knows, so a few would do; more of them make it
+/// hard for one that lies by leaving peers out.
+pub const INTRODUCED_MAX: usize = 64;
+
+impl Walker {
+    /// Introduces this program to these addresses, learns the peers they tell, and goes on to those until no more are
+    /// learnt. Peers that were known before (from a file, say) are asked as well. Answers how many other peers are known.
+    ///
+    /// # Errors
+    /// [`WalkError::NoPeers`] where nobody answered.
+    pub async fn join(&self, bootstrap: &[String]) -> Result<usize, WalkError> {
+        let directory = &self.core.directory;
+        let own = directory.own();
+        let mut asked: BTreeSet<String> = BTreeSet::new();
+        let mut next: Vec<Endpoint> = Vec::new();
+        for address in bootstrap {
+            next.push(directory.endpoint_at(address));
+        }
+        let (mut answered, mut tried) = (0, Vec::new());
+        loop {
+            // Known and newly learnt peers, in the order of their keys; each address once.
+            let known = directory.peers().into_iter().map(|status| status.peer);
+            let known = known.filter(|peer| Some(*peer) != own && self.worth_asking(peer));
+            next.extend(known.filter_map(|peer| directory.endpoint(&peer)));
+            next.retain(|to| asked.insert(to.address.clone()));
+            next.truncate(INTRODUCED_MAX.saturating_sub(answered + tried.len()));
+            if next.is_empty() {
+                break;
+            }
+            let calls = std::mem::take(&mut next).into_iter().map(|to| async move {
+                let answer = self.introduce(&to).await;
+                (to, answer)
+            });
+            let mut calls = futures::stream::iter(calls).buffer_unordered(PARALLEL_MAX);
+            while let Some((to, answer)) = calls.next().await {
+                match answer {
+                    Ok(_) => answered += 1,
+                    Err(error) => tried.push((to.address, error)),
+                }
+            }
+        }
+        if answered == 0 {
+            tried.truncate(ERRORS_MAX);
+            return Err(WalkError::NoPeers { tried });
+        }
+        let known = directory.view();
+        Ok(known.candidates().iter().filter(|known| Some(known.peer) != own).count())
+    }
+
+    fn worth_asking(&self, peer: &PeerId) -> bool {
+        self.core.directory.health(peer) != Health::Away
+    }
+
+    /// Introduces this program to one peer and learns what it tells: also the health check of a peer.
+    ///
+    /// # Errors
+    /// [`CallError`]; a peer that announces itself with a certificate that does not count is [`CallError::WrongPeer`].
+    pub async fn introduce(&self, to: &Endpoint) -> Result<IntroduceResponse, CallError> {
+        let core = &self.core;
+        let request =
+            IntroduceRequest { credential: core.credential(), peers_max: PEERS_MAX as u32 };
+        let since = core.env.clock.elapsed();
+        let answer = core.calls.introduce(to, request, CALL_LIMIT);
+        let answer = core.bounded(to, CALL_LIMIT, answer).await;
+        let answer = answer.and_then(|answer| self.learn_answer(to, answer));
+        if let Ok((_, peer)) = &answer {
+            core.note(peer, Size::Small, since, &Ok(()));
+        } else if let (Some(peer), Err(error)) = (&to.peer, &answer) {
+            core.note::<()>(peer, Size::Small, since, &Err(error.clone()));
+        }
+        answer.map(|(answer, _)| answer)
+    }
+
+    /// Learns from an answer; the peer that gave it, by its own announcement.
+    fn learn_answer(
+        &self,
+        to: &Endpoint,
+        answer: IntroduceResponse,
+    ) -> Result<(IntroduceResponse, PeerId), CallError> {
+        let wrong = |reason: String| CallError::WrongPeer { address: to.address.clone(), reason };
+        let directory = &self.core.directory;
+        match directory.learn(&answer.announcement) {
+            Ok(Learnt::Full) => return Err(wrong("the directory of peers is full".to_owned())),
+            Ok(_) => {}
+            Err(error) => return Err(wrong(error.to_string())),
+        }
+        let peer = directory.signer_of(&answer.announcement);
+        let peer = peer.or(to.peer).ok_or_else(|| wrong("it announced another peer".to_owned()))?;
+        if to.peer.is_some_and(|expected| expected != peer) {
+            return Err(wrong(format!("it announced itself as {peer}")));
+        }
+        directory.learn_from(&answer.peers);
+        Ok((answer, peer))
+    }
+}

@@ -1,0 +1,150 @@
+//! Storing one record: at the first N peers of its rank that are well, answered when W copies are durable.
+//!
+//! ```text
+//!            start N calls           W are durable             N are durable, or nobody is left
+//!   rank ----------------> storing ----------------> stored  -------------------------> done
+//!                           |    ^       (the caller goes on; the rest is finished behind)
+//!              error, late  v    |
+//!                       the next in rank
+//! ```
+//! Never are more than N + [`EXTRA_MAX`] calls in flight. A refusal by one peer is the next peer's chance; a peer that
+//! failed a moment ago or is away is asked only while fewer than W copies could be reached without it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::PeerId;
+use document::Record;
+use env::calls::CallError;
+use placement::{Redundancy, View};
+
+use crate::candidates::Candidates;
+use crate::core::{Core, WALK_LIMIT, limit};
+use crate::directory::Standing;
+use crate::error::WalkError;
+use crate::latency::Size;
+use crate::race::{Event, Race};
+
+/// Calls in flight for one record beyond its copies.
+pub const EXTRA_MAX: usize = 4;
+
+/// A record on its way to its holders.
+pub(crate) struct Storing {
+    core: Arc<Core>,
+    pub(crate) record: Record,
+    pub(crate) redundancy: Redundancy,
+    candidates: Candidates,
+    race: Race<Result<(), CallError>>,
+    pub(crate) holders: Vec<PeerId>,
+    errors: Vec<(PeerId, CallError)>,
+    until: Duration,
+}
+
+impl Storing {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        view: &View,
+        record: Record,
+        redundancy: Redundancy,
+    ) -> Self {
+        let size = Size::of(record.bytes.len());
+        let copies = redundancy.copies as usize;
+        let candidates = Candidates::new(view, &record.place, copies, true, size);
+        let race = Race::new(core.clone(), size);
+        let until = core.env.clock.elapsed() + WALK_LIMIT;
+        let (holders, errors) = (Vec::new(), Vec::new());
+        Self { core, record, redundancy, candidates, race, holders, errors, until }
+    }
+
+    /// Copies that are durable.
+    pub(crate) fn acked(&self) -> u32 {
+        u32::try_from(self.holders.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The peers to start at now, so that N copies are stored or on their way if all goes well.
+    pub(crate) fn choose(&mut self) -> Vec<PeerId> {
+        let (copies, needed) = (self.redundancy.copies, self.redundancy.acknowledged);
+        let (copies, needed) = (copies as usize, needed as usize);
+        let mut chosen = Vec::new();
+        loop {
+            let expected = self.holders.len() + self.race.counted() + chosen.len();
+            if expected >= copies || self.race.len() + chosen.len() >= copies + EXTRA_MAX {
+                return chosen;
+            }
+            let worst = if expected < needed { Standing::Away } else { Standing::Ready };
+            match self.candidates.next(&self.core, worst) {
+                Some((peer, _)) => chosen.push(peer),
+                None => return chosen,
+            }
+        }
+    }
+
+    /// Starts a call to `peer` whose work is `call`.
+    pub(crate) fn start_with(
+        &mut self,
+        peer: PeerId,
+        call: impl Future<Output = Result<(), CallError>> + Send + 'static,
+    ) {
+        self.race.start(peer, limit(self.record.bytes.len()), call);
+    }
+
+    fn fill(&mut self) {
+        for peer in self.choose() {
+            let (core, record) = (self.core.clone(), self.record.clone());
+            self.start_with(peer, async move { core.store_at(peer, record).await });
+        }
+    }
+
+    /// Goes on until W copies are durable.
+    ///
+    /// # Errors
+    /// [`WalkError`] where nobody is left to ask, or [`WALK_LIMIT`] has passed.
+    pub(crate) async fn acknowledged(&mut self) -> Result<(), WalkError> {
+        while self.acked() < self.redundancy.acknowledged {
+            if !self.step().await {
+                let errors = std::mem::take(&mut self.errors);
+                return Err(WalkError::of_write(
+                    self.acked(),
+                    self.redundancy.acknowledged,
+                    errors,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on until N copies are durable or nothing more can be done; `on_holder` is told after each copy. Cancel safe.
+    pub(crate) async fn complete(&mut self, mut on_holder: impl FnMut(&[PeerId]) + Send) {
+        let mut known = self.holders.len();
+        while self.acked() < self.redundancy.copies && self.step().await {
+            if self.holders.len() > known {
+                known = self.holders.len();
+                on_holder(&self.holders);
+            }
+        }
+        self.race.give_up();
+        on_holder(&self.holders);
+    }
+
+    /// Starts what there is to start and waits for one event; `false` when nothing runs any more.
+    async fn step(&mut self) -> bool {
+        self.fill();
+        let left = self.until.saturating_sub(self.core.env.clock.elapsed());
+        let event = self.core.env.within(left, self.race.next()).await;
+        match event {
+            Ok(Event::Done(peer, Ok(()))) => self.holders.push(peer),
+            Ok(Event::Done(peer, Err(error))) => self.errors.push((peer, error)),
+            Ok(Event::Late(peer)) => {
+                // Behind an answered put nobody waits: there only a peer that is overdue is replaced.
+                if self.acked() < self.redundancy.acknowledged && self.core.budget.spend() {
+                    self.race.replace(&peer);
+                }
+            }
+            Ok(Event::Overdue(peer)) => {
+                self.race.replace(&peer);
+            }
+            Ok(Event::Idle) | Err(_) => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,149 @@
+//! Storing and finding records at their holders: what librarians and authors call.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crypto::{PeerId, Place, RecordId};
+use document::{Kind, Record};
+use env::Env;
+use env::calls::{Calls, Credential, FindRequest};
+use placement::{Redundancy, redundancy};
+
+use crate::background::{Background, Rest};
+use crate::core::{Core, LocalStore, Wanted};
+use crate::directory::Directory;
+use crate::error::WalkError;
+use crate::finding::{Finding, FoundAt};
+use crate::hedge::Budget;
+use crate::storing::Storing;
+
+/// What a walker is told when it is made.
+#[derive(Clone, Default)]
+pub struct WalkOptions {
+    /// This program's own store, where it is a holder: read and written without a call. It counts only where the
+    /// directory knows which peer this program is.
+    pub own: Option<Arc<dyn LocalStore>>,
+    /// What vouches for this program when the walker introduces it (see [`Walker::set_credential`]).
+    pub credential: Credential,
+}
+
+/// A record whose acknowledged copies are durable.
+#[derive(Debug)]
+pub struct Stored {
+    /// Copies that are durable: at least W.
+    pub acked: u32,
+    /// Copies wanted: N.
+    pub wanted: u32,
+    /// Who has them.
+    pub holders: Vec<PeerId>,
+    /// The other copies, on their way.
+    pub rest: Rest,
+}
+
+/// A record that was found and proven.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The record; its bytes hash to its id.
+    pub record: Record,
+    /// Who sent it.
+    pub from: PeerId,
+    /// Whether a better-ranked holder that should have answered failed or lied: its copy needs a look.
+    pub degraded: bool,
+}
+
+/// Stores and finds records at their holders. Shared; cheap calls in parallel are what it is for.
+///
+/// Dropping it aborts copies that are still being finished behind; [`Walker::drain`] waits for them.
+pub struct Walker {
+    pub(crate) core: Arc<Core>,
+    background: Arc<Background>,
+}
+
+impl Walker {
+    /// A walker over these calls and peers.
+    pub fn new(
+        env: Env,
+        calls: Arc<dyn Calls>,
+        directory: Arc<Directory>,
+        options: WalkOptions,
+    ) -> Arc<Self> {
+        let own = directory.own().zip(options.own);
+        let background = Background::new(env.clone());
+        let credential = Mutex::new(options.credential);
+        let core = Core { env, calls, directory, budget: Budget::new(), own, credential };
+        Arc::new(Self { core: Arc::new(core), background })
+    }
+
+    /// The peers it walks over.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.core.directory
+    }
+
+    /// What vouches for this program from now on: its pass, or its newest announcement.
+    pub fn set_credential(&self, credential: Credential) {
+        *self.core.credential.lock().unwrap_or_else(PoisonError::into_inner) = credential;
+    }
+
+    /// The copies that a record of this kind has in the network as it is known now.
+    pub fn redundancy(&self, kind: Kind) -> Redundancy {
+        let directory = &self.core.directory;
+        redundancy(kind, directory.view().len(), directory.genesis().copies)
+    }
+
+    /// Stores a record at its holders; answers when W copies are durable. The other copies go on behind.
+    ///
+    /// The record must be one that its holders accept: its id the hash of its bytes. Dropping the future before the
+    /// answer stops the copies that are on their way; those already stored stay.
+    ///
+    /// # Errors
+    /// [`WalkError`] where fewer than W copies became durable.
+    pub async fn store(&self, record: Record, redundancy: Redundancy) -> Result<Stored, WalkError> {
+        let view = self.core.directory.view();
+        if view.is_empty() {
+            return Err(WalkError::NoPeers { tried: Vec::new() });
+        }
+        let storing = Storing::new(self.core.clone(), &view, record, redundancy);
+        self.finish(storing).await
+    }
+
+    /// Waits for the W copies of a record and hands the others over to be finished behind.
+    pub(crate) async fn finish(&self, mut storing: Storing) -> Result<Stored, WalkError> {
+        storing.acknowledged().await?;
+        let wanted = storing.redundancy.copies;
+        let rest = self.background.finish(storing).await;
+        let reached = rest.reached();
+        Ok(Stored { acked: reached.acked, wanted, holders: reached.holders, rest })
+    }
+
+    /// Finds a record and proves it. `kind` is checked where it is given.
+    ///
+    /// Cancel safe: nothing is kept of a dropped call.
+    ///
+    /// # Errors
+    /// [`WalkError`]: see the module `finding` for what decides between *not found*, *unavailable* and *corrupt*.
+    pub async fn find(
+        &self,
+        kind: Option<Kind>,
+        id: RecordId,
+        place: Place,
+    ) -> Result<Found, WalkError> {
+        let wanted = Wanted { kind, request: FindRequest { id, place } };
+        let mut finding = Finding::new(self.core.clone(), wanted);
+        if let Some(found) = finding.local().await {
+            return Ok(Found::from(found));
+        }
+        finding.run().await.map(Found::from)
+    }
+
+    /// Waits until no copies are on their way any more, at most `limit`; tells how many records are left then.
+    pub async fn drain(&self, limit: Duration) -> usize {
+        self.background.drain(limit).await
+    }
+}
+
+impl From<FoundAt> for Found {
+    fn from(found: FoundAt) -> Self {
+        let FoundAt { proven, from, degraded } = found;
+        Self { record: proven.record, from, degraded }
+    }
+}
