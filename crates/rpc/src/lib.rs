@@ -9,16 +9,22 @@
 //! It is not a place for policy: who may do what, and how much, is decided by the service.
 //! The bytes are in `docs/formats/wire.md`.
 
+mod client;
 mod codec;
+mod convert;
 mod error;
 mod identity;
 mod limits;
 pub mod proto;
+mod server;
+mod status;
 mod verifier;
 
+pub use client::{Client, CredentialSource};
 pub use error::RpcError;
 pub use identity::Identity;
 pub use limits::{
     BATCH_MESSAGE_BYTES_MAX, ClientLimits, RECORD_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX,
     SMALL_MESSAGE_BYTES_MAX, ServerLimits,
 };
+pub use server::Server;

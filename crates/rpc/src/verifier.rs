@@ -1,7 +1,7 @@
 //! What counts as a certificate: exactly one, self-signed with P-256, carrying a secp256k1 key that
 //! signed it.
 //!
-//! libp2p-tls parses and checks (self-signature, extension, validity, RFC-less critical extensions
+//! libp2p-tls parses and checks (self-signature, extension, validity; unknown critical extensions are
 //! refused); its own verifiers are not used, because they accept every key type and know nothing of
 //! who is expected. webpki cannot be used at all: it refuses the critical extension.
 

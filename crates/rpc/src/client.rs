@@ -1,0 +1,255 @@
+//! The asking side: `env::calls::Calls` over pooled connections.
+//!
+//! A call goes: a connection of the pool (dialled, proven and introduced where there is none) ->
+//! the generated client -> the far side's answer opened and checked, all within the caller's limit.
+//! It is tried again in two cases only, once each: the connection had been open before and broke
+//! (a restarted peer), and the far side answered *denied* (it forgot who we are) to a connection
+//! that introduced itself some time ago. Every call may be repeated: records are immutable.
+//!
+//! Cancel safety: a dropped call resets its stream; a dial it waited for goes on for others.
+
+mod calls;
+mod connection;
+mod pool;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use env::Env;
+use env::calls::{CallError, Credential, Endpoint, IntroduceRequest};
+use futures::FutureExt;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use self::connection::{Connection, millis};
+use self::pool::{Lease, Pool};
+use crate::Identity;
+use crate::convert::{Open, Wrong};
+use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ClientLimits};
+use crate::proto::librarian_client::LibrarianClient;
+use crate::status::{Origin, from_status};
+
+/// The longest pause between two looks for idle connections.
+const SWEEP_EVERY_MAX: Duration = Duration::from_secs(5);
+
+/// Gives the credential of the moment: passes expire and announcements are renewed.
+pub type CredentialSource = Arc<dyn Fn() -> Credential + Send + Sync>;
+
+/// Asks librarians of one network, as one key.
+pub struct Client {
+    pool: Arc<Pool>,
+    introducer: Arc<Introducer>,
+    env: Env,
+    limits: ClientLimits,
+}
+
+/// Says what vouches for this side.
+struct Introducer {
+    credential: CredentialSource,
+    env: Env,
+}
+
+/// What a call is tried with.
+struct Attempt {
+    client: LibrarianClient<Channel>,
+    /// What is left of the limit.
+    left: Duration,
+}
+
+impl Attempt {
+    /// The message as a request with the deadline in its headers.
+    fn request<M>(&self, message: M) -> Request<M> {
+        let mut request = Request::new(message);
+        request.set_timeout(self.left);
+        request
+    }
+}
+
+impl Client {
+    /// A client that connects when it is first asked to.
+    ///
+    /// On each new connection it introduces itself by `credential` before any other call goes out,
+    /// unless that is [`Credential::None`].
+    pub fn new(
+        identity: Arc<Identity>,
+        credential: CredentialSource,
+        env: Env,
+        limits: ClientLimits,
+    ) -> Arc<Self> {
+        let introducer = Arc::new(Introducer { credential, env: env.clone() });
+        let dialler = {
+            let (introducer, env) = (introducer.clone(), env.clone());
+            move |to: Endpoint| {
+                let (identity, introducer) = (identity.clone(), introducer.clone());
+                let env = env.clone();
+                async move {
+                    let dial = async {
+                        let connection = Connection::dial(&identity, &to).await?;
+                        introducer.introduce(&connection, &to, limits.dial).await?;
+                        Ok(Arc::new(connection))
+                    };
+                    let late =
+                        CallError::TimedOut { address: to.address.clone(), limit: limits.dial };
+                    env.within(limits.dial, dial).await.unwrap_or(Err(late))
+                }
+                .boxed()
+            }
+        };
+        let pool = Pool::new(Box::new(dialler), env.clone(), limits);
+        let sweeping = sweep(Arc::downgrade(&pool), env.clone(), limits.idle);
+        env.tasks.spawn(sweeping.boxed()).detach();
+        Arc::new(Self { pool, introducer, env, limits })
+    }
+
+    /// Ends all connections. Calls in flight fail, later ones too.
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
+    /// How many connections are open now.
+    pub fn open_connections(&self) -> usize {
+        self.pool.open_connections()
+    }
+
+    /// One call, tried as the module says, within `limit`.
+    async fn call<T, F>(
+        &self,
+        to: &Endpoint,
+        records: bool,
+        limit: Duration,
+        ask: impl Fn(Attempt) -> F + Send + Sync,
+    ) -> Result<(T, Lease), CallError>
+    where
+        T: Send,
+        F: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let end = self.env.clock.elapsed().saturating_add(limit);
+        let tried = async {
+            let mut lease = self.pool.lease(to, records).await?;
+            let (mut again, mut reintroduced) = (!lease.fresh, false);
+            loop {
+                let left = end.saturating_sub(self.env.clock.elapsed());
+                let error = match attempt(&lease, to, left, &ask).await {
+                    Ok(answer) => return Ok((answer, lease)),
+                    Err((error, origin)) => {
+                        if origin == Origin::Connection {
+                            lease.connection.close();
+                        }
+                        error
+                    }
+                };
+                match error {
+                    CallError::Unreachable { .. } if again && !lease.connection.is_alive() => {
+                        again = false;
+                        lease = self.pool.lease(to, records).await?;
+                    }
+                    CallError::Denied { .. } if !reintroduced && self.forgotten(&lease) => {
+                        reintroduced = true;
+                        self.introducer.introduce(&lease.connection, to, left).await?;
+                    }
+                    error => return Err(error),
+                }
+            }
+        };
+        let late = CallError::TimedOut { address: to.address.clone(), limit };
+        self.env.within(limit, tried).await.unwrap_or(Err(late))
+    }
+
+    /// Whether the far side may have forgotten what vouches for this connection.
+    fn forgotten(&self, lease: &Lease) -> bool {
+        let since = millis(self.env.clock.elapsed())
+            .saturating_sub(lease.connection.introduced_ms.load(Ordering::Relaxed));
+        !lease.fresh && since >= millis(self.limits.reintroduce_after)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.pool.close();
+    }
+}
+
+async fn sweep(pool: Weak<Pool>, env: Env, idle: Duration) {
+    loop {
+        env.clock.sleep((idle / 2).clamp(Duration::from_millis(10), SWEEP_EVERY_MAX)).await;
+        match pool.upgrade() {
+            Some(pool) => pool.sweep(),
+            None => return,
+        }
+    }
+}
+
+/// One try on one connection.
+async fn attempt<T, F>(
+    lease: &Lease,
+    to: &Endpoint,
+    left: Duration,
+    ask: &(impl Fn(Attempt) -> F + Send + Sync),
+) -> Result<T, (CallError, Origin)>
+where
+    F: Future<Output = Result<Response<T>, Status>> + Send,
+{
+    let attempt = Attempt { client: librarian(&lease.connection), left };
+    caught(ask(attempt), to, left).await.map(Response::into_inner)
+}
+
+fn librarian(connection: &Connection) -> LibrarianClient<Channel> {
+    LibrarianClient::new(connection.channel.clone())
+        .max_decoding_message_size(BATCH_MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(BATCH_MESSAGE_BYTES_MAX)
+}
+
+/// The outcome of a call on the wire.
+///
+/// tonic panics on a trailer `grpc-status-details-bin` that is not base64, which any peer may send;
+/// such an answer is corrupt and no more.
+async fn caught<T>(
+    call: impl Future<Output = Result<T, Status>> + Send,
+    to: &Endpoint,
+    limit: Duration,
+) -> Result<T, (CallError, Origin)> {
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(outcome) => outcome.map_err(|status| from_status(&status, &to.address, limit)),
+        Err(_) => Err((malformed(to), Origin::Connection)),
+    }
+}
+
+fn malformed(to: &Endpoint) -> CallError {
+    let reason = "its status is malformed".to_owned();
+    CallError::Corrupt { address: to.address.clone(), reason }
+}
+
+/// An answer that is not what the protocol allows.
+fn corrupt(to: &Endpoint, reason: &str) -> CallError {
+    CallError::Corrupt { address: to.address.clone(), reason: reason.to_owned() }
+}
+
+/// Opens an answer.
+fn opened<T>(to: &Endpoint, answer: impl Open<T>) -> Result<T, CallError> {
+    answer.open().map_err(|Wrong(what)| corrupt(to, what))
+}
+
+impl Introducer {
+    /// Says what vouches for this side; asks for no peers.
+    async fn introduce(
+        &self,
+        connection: &Connection,
+        to: &Endpoint,
+        limit: Duration,
+    ) -> Result<(), CallError> {
+        let credential = (self.credential)();
+        if credential == Credential::None {
+            return Ok(());
+        }
+        let message = IntroduceRequest { credential, peers_max: 0 };
+        let mut request = Request::new(message.into());
+        request.set_timeout(limit);
+        let mut client = librarian(connection);
+        caught(client.introduce(request), to, limit).await.map_err(|(error, _)| error)?;
+        let now = millis(self.env.clock.elapsed());
+        connection.introduced_ms.store(now, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! The calls: message out, answer opened and compared with what was asked.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use document::Record;
+use env::calls::{
+    BATCH_BYTES_MAX, BATCH_MAX, CallError, Calls, Endpoint, Events, FindRequest, FindResponse,
+    IntroduceRequest, IntroduceResponse, PutResponse, StoreOutcome, SubscribeEvent,
+    SubscribeRequest, VerifyRequest, VerifyResponse,
+};
+use futures::StreamExt;
+use tonic::{Request, Streaming};
+
+use super::pool::Lease;
+use super::{Client, caught, corrupt, opened};
+use crate::limits::{RECORD_BYTES_MAX, STREAM_SILENCE_MAX};
+use crate::proto;
+
+/// From here on a record goes over the connections for records.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// What the far side would refuse is not sent.
+fn check_record(record: &Record) -> Result<(), CallError> {
+    match record.bytes.len() {
+        0 => Err(CallError::Invalid { reason: "a record without bytes".into() }),
+        1..=RECORD_BYTES_MAX => Ok(()),
+        _ => Err(CallError::Invalid { reason: "a record over 2 MiB + 1 KiB".into() }),
+    }
+}
+
+fn check_batch(len: usize) -> Result<(), CallError> {
+    match len {
+        1..=BATCH_MAX => Ok(()),
+        _ => Err(CallError::Invalid { reason: "a batch is 1 to 1,024 requests".into() }),
+    }
+}
+
+/// What was found is what was asked for; that its bytes prove it is for the caller to check.
+fn check_found(to: &Endpoint, asked: &FindRequest, found: &FindResponse) -> Result<(), CallError> {
+    match found {
+        FindResponse::Found(record) if record.id != asked.id => {
+            Err(corrupt(to, "it answered with another record"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_answers(to: &Endpoint, asked: usize, answered: usize) -> Result<(), CallError> {
+    if asked == answered { Ok(()) } else { Err(corrupt(to, "not one answer a request")) }
+}
+
+#[async_trait]
+impl Calls for Client {
+    async fn introduce(
+        &self,
+        to: &Endpoint,
+        request: IntroduceRequest,
+        limit: Duration,
+    ) -> Result<IntroduceResponse, CallError> {
+        let ask = |mut attempt: super::Attempt| {
+            let request = attempt.request(request.clone().into());
+            async move { attempt.client.introduce(request).await }
+        };
+        opened(to, self.call(to, false, limit, ask).await?.0)
+    }
+
+    async fn find(
+        &self,
+        to: &Endpoint,
+        request: FindRequest,
+        limit: Duration,
+    ) -> Result<FindResponse, CallError> {
+        let ask = |mut attempt: super::Attempt| {
+            let request = attempt.request(request.into());
+            async move { attempt.client.find(request).await }
+        };
+        let found = opened(to, self.call(to, true, limit, ask).await?.0)?;
+        check_found(to, &request, &found)?;
+        Ok(found)
+    }
+
+    async fn find_batch(
+        &self,
+        to: &Endpoint,
+        requests: Vec<FindRequest>,
+        limit: Duration,
+    ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
+        check_batch(requests.len())?;
+        let ask = |mut attempt: super::Attempt| {
+            let requests = requests.iter().map(|request| (*request).into()).collect();
+            let request = attempt.request(proto::FindBatchRequest { requests });
+            async move { attempt.client.find_batch(request).await }
+        };
+        let answers = self.call(to, true, limit, ask).await?.0.answers;
+        check_answers(to, requests.len(), answers.len())?;
+        let open = |(answer, asked): (proto::FindAnswer, &FindRequest)| {
+            let found = answer.open(&to.address).map_err(|wrong| corrupt(to, wrong.0))?;
+            if let Ok(found) = &found {
+                check_found(to, asked, found)?;
+            }
+            Ok(found)
+        };
+        answers.into_iter().zip(&requests).map(open).collect()
+    }
+
+    async fn verify(
+        &self,
+        to: &Endpoint,
+        request: VerifyRequest,
+        limit: Duration,
+    ) -> Result<VerifyResponse, CallError> {
+        let ask = |mut attempt: super::Attempt| {
+            let request = attempt.request(request.into());
+            async move { attempt.client.verify(request).await }
+        };
+        opened(to, self.call(to, false, limit, ask).await?.0)
+    }
+
+    async fn verify_batch(
+        &self,
+        to: &Endpoint,
+        requests: Vec<VerifyRequest>,
+        limit: Duration,
+    ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
+        check_batch(requests.len())?;
+        let ask = |mut attempt: super::Attempt| {
+            let requests = requests.iter().map(|request| (*request).into()).collect();
+            let request = attempt.request(proto::VerifyBatchRequest { requests });
+            async move { attempt.client.verify_batch(request).await }
+        };
+        let answers = self.call(to, false, limit, ask).await?.0.answers;
+        check_answers(to, requests.len(), answers.len())?;
+        let open = |answer: proto::VerifyAnswer| {
+            answer.open(&to.address).map_err(|wrong| corrupt(to, wrong.0))
+        };
+        answers.into_iter().map(open).collect()
+    }
+
+    async fn store(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        limit: Duration,
+    ) -> Result<StoreOutcome, CallError> {
+        check_record(&record)?;
+        let ask = |mut attempt: super::Attempt| {
+            let message = proto::StoreRequest { record: Some(record.clone().into()) };
+            let request = attempt.request(message);
+            async move { attempt.client.store(request).await }
+        };
+        let large = record.bytes.len() >= LARGE_BYTES;
+        opened(to, self.call(to, large, limit, ask).await?.0)
+    }
+
+    async fn store_batch(
+        &self,
+        to: &Endpoint,
+        records: Vec<Record>,
+        limit: Duration,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        check_batch(records.len())?;
+        records.iter().try_for_each(check_record)?;
+        if records.iter().map(|record| record.bytes.len()).sum::<usize>() > BATCH_BYTES_MAX {
+            let reason = "over 8 MiB of records in one batch".to_owned();
+            return Err(CallError::Invalid { reason });
+        }
+        let ask = |mut attempt: super::Attempt| {
+            let records = records.iter().map(|record| record.clone().into()).collect();
+            let request = attempt.request(proto::StoreBatchRequest { records });
+            async move { attempt.client.store_batch(request).await }
+        };
+        let answers = self.call(to, true, limit, ask).await?.0.answers;
+        check_answers(to, records.len(), answers.len())?;
+        let open = |answer: proto::StoreAnswer| {
+            answer.open(&to.address).map_err(|wrong| corrupt(to, wrong.0))
+        };
+        answers.into_iter().map(open).collect()
+    }
+
+    async fn put(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        limit: Duration,
+    ) -> Result<PutResponse, CallError> {
+        check_record(&record)?;
+        let ask = |mut attempt: super::Attempt| {
+            let message = proto::PutRequest { record: Some(record.clone().into()) };
+            let request = attempt.request(message);
+            async move { attempt.client.put(request).await }
+        };
+        let large = record.bytes.len() >= LARGE_BYTES;
+        opened(to, self.call(to, large, limit, ask).await?.0)
+    }
+
+    async fn get(
+        &self,
+        to: &Endpoint,
+        request: FindRequest,
+        limit: Duration,
+    ) -> Result<Record, CallError> {
+        let ask = |mut attempt: super::Attempt| {
+            let request = attempt.request(request.into());
+            async move { attempt.client.get(request).await }
+        };
+        let record: Record = opened(to, self.call(to, true, limit, ask).await?.0.record)?;
+        if record.id != request.id {
+            return Err(corrupt(to, "it answered with another record"));
+        }
+        Ok(record)
+    }
+
+    async fn subscribe(
+        &self,
+        to: &Endpoint,
+        request: SubscribeRequest,
+        limit: Duration,
+    ) -> Result<Events, CallError> {
+        let ask = |mut attempt: super::Attempt| {
+            // No deadline in the headers: it would bound the whole stream.
+            let request = Request::new(request.clone().into());
+            async move { attempt.client.subscribe(request).await }
+        };
+        let (stream, lease) = self.call(to, false, limit, ask).await?;
+        let first = Following { to: to.clone(), env: self.env.clone(), stream, _lease: lease };
+        Ok(futures::stream::unfold(Some(first), Following::next).boxed())
+    }
+}
+
+/// A subscription under way; its connection counts as in use.
+struct Following {
+    to: Endpoint,
+    env: env::Env,
+    stream: Streaming<proto::SubscribeEvent>,
+    _lease: Lease,
+}
+
+impl Following {
+    /// The next event; an error is the last.
+    async fn next(
+        state: Option<Self>,
+    ) -> Option<(Result<SubscribeEvent, CallError>, Option<Self>)> {
+        let mut this = state?;
+        let limit = STREAM_SILENCE_MAX;
+        let next = caught(this.stream.message(), &this.to, limit);
+        let event = match this.env.within(limit, next).await {
+            Ok(Ok(event)) => opened(&this.to, event?),
+            Ok(Err((error, _))) => Err(error),
+            Err(_) => Err(CallError::TimedOut { address: this.to.address.clone(), limit }),
+        };
+        match event {
+            Ok(event) => Some((Ok(event), Some(this))),
+            Err(error) => Some((Err(error), None)),
+        }
+    }
+}

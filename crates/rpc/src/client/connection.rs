@@ -1,0 +1,229 @@
+//! One connection to a peer: dialled, proven, introduced, counted.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crypto::PublicKey;
+use env::calls::{CallError, Endpoint};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::transport::Channel;
+
+use crate::Identity;
+use crate::limits::{
+    CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, HEADER_LIST_BYTES_MAX, KEEP_ALIVE_EVERY,
+    KEEP_ALIVE_WAIT, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES,
+};
+use crate::status::causes;
+use crate::verifier::PeerVerifier;
+
+/// What both the pool and the socket know of a connection.
+#[derive(Debug, Default)]
+struct Life {
+    /// The socket ended.
+    over: AtomicBool,
+    /// Ends the socket.
+    close: CancellationToken,
+}
+
+/// A proven connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Its calls go here; clones are cheap.
+    pub(crate) channel: Channel,
+    life: Arc<Life>,
+    /// Calls in flight.
+    pub(crate) in_flight: AtomicUsize,
+    /// When it was last used, milliseconds of the clock's `elapsed`.
+    pub(crate) used_ms: AtomicU64,
+    /// When it last introduced itself, likewise.
+    pub(crate) introduced_ms: AtomicU64,
+}
+
+impl Connection {
+    /// Whether calls may go out on it.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.life.over.load(Ordering::Acquire) && !self.life.close.is_cancelled()
+    }
+
+    /// Ends it; calls in flight fail.
+    pub(crate) fn close(&self) {
+        self.life.close.cancel();
+    }
+
+    /// Dials, checks who answers and which network it speaks. The caller bounds the time.
+    pub(crate) async fn dial(identity: &Identity, to: &Endpoint) -> Result<Self, CallError> {
+        let unreachable = |error: &(dyn std::error::Error + 'static)| CallError::Unreachable {
+            address: to.address.clone(),
+            reason: causes(error),
+        };
+        let tcp = TcpStream::connect(&to.address).await.map_err(|error| unreachable(&error))?;
+        tcp.set_nodelay(true).map_err(|error| unreachable(&error))?;
+        let expected = to.peer.map(|peer| *peer.key());
+        let verifier = PeerVerifier::new(expected);
+        let config = identity.dialling(verifier.clone()).map_err(|error| unreachable(&error))?;
+        let connector = TlsConnector::from(Arc::new(config));
+        // No name is sent and none is checked: the key is the name.
+        let name = ServerName::try_from("holdfast").map_err(|error| unreachable(&error))?;
+        let tls = match connector.connect(name, tcp).await {
+            Ok(tls) => tls,
+            Err(error) => {
+                let mismatch = mismatch(&error, expected, verifier.seen());
+                return Err(match mismatch {
+                    Some(reason) => CallError::WrongPeer { address: to.address.clone(), reason },
+                    None => unreachable(&error),
+                });
+            }
+        };
+        if tls.get_ref().1.alpn_protocol() != Some(&identity.protocol()[..]) {
+            let reason = NO_PROTOCOL.to_owned();
+            return Err(CallError::WrongPeer { address: to.address.clone(), reason });
+        }
+        let life = Arc::new(Life::default());
+        let closed = Box::pin(life.close.clone().cancelled_owned());
+        let socket = Socket { tls, life: life.clone(), closed };
+        let channel = channel(socket).await.map_err(|error| unreachable(&error))?;
+        let (in_flight, used_ms, introduced_ms) = Default::default();
+        Ok(Self { channel, life, in_flight, used_ms, introduced_ms })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.life.close.cancel();
+    }
+}
+
+const NO_PROTOCOL: &str = "it does not speak this network's protocol";
+
+/// Why a failed handshake means that somebody else, or another network, is there.
+fn mismatch(
+    error: &io::Error,
+    expected: Option<PublicKey>,
+    seen: Option<PublicKey>,
+) -> Option<String> {
+    let tls = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    match tls {
+        rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)
+        | rustls::Error::NoApplicationProtocol => Some("it belongs to another network".to_owned()),
+        rustls::Error::PeerIncompatible(_) => Some(NO_PROTOCOL.to_owned()),
+        rustls::Error::InvalidCertificate(_) => Some(match (expected, seen) {
+            (Some(expected), Some(seen)) if expected != seen => {
+                format!("its key is {seen}, expected {expected}")
+            }
+            _ => format!("its certificate does not count: {tls}"),
+        }),
+        _ => None,
+    }
+}
+
+/// HTTP/2 over a proven socket. The channel has this one socket: when it ends, so does the channel,
+/// because a new connection must be proven and introduced before calls go out on it.
+async fn channel(socket: Socket) -> Result<Channel, tonic::transport::Error> {
+    let mut once = Some(TokioIo::new(socket));
+    let connector = tower::service_fn(move |_| {
+        std::future::ready(once.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)))
+    });
+    tonic::transport::Endpoint::from_static("http://holdfast")
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
+        .http2_max_local_error_reset_streams(RESET_STREAMS_MAX)
+        .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
+        .keep_alive_timeout(KEEP_ALIVE_WAIT)
+        .keep_alive_while_idle(true)
+        .connect_with_connector(connector)
+        .await
+}
+
+/// The TLS stream of one connection, which notes its end.
+struct Socket {
+    tls: TlsStream<TcpStream>,
+    life: Arc<Life>,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Socket {
+    fn noted<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(outcome, Poll::Ready(Err(_))) {
+            self.life.over.store(true, Ordering::Release);
+        }
+        outcome
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.life.over.store(true, Ordering::Release);
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.closed.as_mut().poll(cx).is_ready() {
+            return this.noted(Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())));
+        }
+        let before = into.filled().len();
+        let outcome = Pin::new(&mut this.tls).poll_read(cx, into);
+        if matches!(outcome, Poll::Ready(Ok(()))) && into.filled().len() == before {
+            this.life.over.store(true, Ordering::Release);
+        }
+        this.noted(outcome)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.tls).poll_write(cx, bytes);
+        this.noted(outcome)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.tls).poll_write_vectored(cx, bytes);
+        this.noted(outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tls.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.tls).poll_flush(cx);
+        this.noted(outcome)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tls).poll_shutdown(cx)
+    }
+}
+
+/// Milliseconds of a duration, for the counters above.
+pub(crate) fn millis(elapsed: Duration) -> u64 {
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+}

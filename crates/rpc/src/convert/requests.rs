@@ -1,0 +1,144 @@
+//! Requests.
+
+use crypto::certificate::SIGNED_BYTES_MAX;
+use document::Record;
+use env::calls::{
+    BATCH_BYTES_MAX, BATCH_MAX, Credential, FindRequest, IntroduceRequest, PEERS_MAX,
+    SubscribeRequest, VerifyRequest,
+};
+
+use super::{Open, Wrong, array32, copied, id_and_place, place_bytes};
+use crate::limits::FILTER_BYTES_MAX;
+use crate::proto;
+
+impl Open<IntroduceRequest> for proto::IntroduceRequest {
+    fn open(self) -> Result<IntroduceRequest, Wrong> {
+        use proto::introduce_request::Credential as Wire;
+        let credential = match self.credential {
+            None => Credential::None,
+            Some(Wire::Peer(bytes) | Wire::Client(bytes)) if bytes.len() > SIGNED_BYTES_MAX => {
+                return Err(Wrong("a credential over 16 KiB"));
+            }
+            Some(Wire::Peer(bytes)) => Credential::Peer(bytes),
+            Some(Wire::Client(bytes)) => Credential::Client(bytes),
+        };
+        let most = u32::try_from(PEERS_MAX).unwrap_or(u32::MAX);
+        Ok(IntroduceRequest { credential, peers_max: self.peers_max.min(most) })
+    }
+}
+
+impl From<IntroduceRequest> for proto::IntroduceRequest {
+    fn from(request: IntroduceRequest) -> Self {
+        use proto::introduce_request::Credential as Wire;
+        let credential = match request.credential {
+            Credential::None => None,
+            Credential::Peer(bytes) => Some(Wire::Peer(bytes)),
+            Credential::Client(bytes) => Some(Wire::Client(bytes)),
+        };
+        Self { credential, peers_max: request.peers_max }
+    }
+}
+
+impl Open<FindRequest> for proto::FindRequest {
+    fn open(self) -> Result<FindRequest, Wrong> {
+        let (id, place) = id_and_place(&self.id, &self.place)?;
+        Ok(FindRequest { id, place })
+    }
+}
+
+impl From<FindRequest> for proto::FindRequest {
+    fn from(request: FindRequest) -> Self {
+        let place = place_bytes(&request.id, &request.place);
+        Self { id: copied(request.id.as_bytes()), place }
+    }
+}
+
+impl Open<FindRequest> for proto::GetRequest {
+    fn open(self) -> Result<FindRequest, Wrong> {
+        let (id, place) = id_and_place(&self.id, &self.place)?;
+        Ok(FindRequest { id, place })
+    }
+}
+
+impl From<FindRequest> for proto::GetRequest {
+    fn from(request: FindRequest) -> Self {
+        let place = place_bytes(&request.id, &request.place);
+        Self { id: copied(request.id.as_bytes()), place }
+    }
+}
+
+impl Open<VerifyRequest> for proto::VerifyRequest {
+    fn open(self) -> Result<VerifyRequest, Wrong> {
+        let (id, place) = id_and_place(&self.id, &self.place)?;
+        let mac_key = array32(&self.mac_key, "mac_key is not 32 bytes")?;
+        Ok(VerifyRequest { id, place, mac_key })
+    }
+}
+
+impl From<VerifyRequest> for proto::VerifyRequest {
+    fn from(request: VerifyRequest) -> Self {
+        Self {
+            id: copied(request.id.as_bytes()),
+            place: place_bytes(&request.id, &request.place),
+            mac_key: copied(&request.mac_key),
+        }
+    }
+}
+
+fn check_batch(len: usize) -> Result<(), Wrong> {
+    match len {
+        0 => Err(Wrong("an empty batch")),
+        1..=BATCH_MAX => Ok(()),
+        _ => Err(Wrong("over 1,024 in one batch")),
+    }
+}
+
+impl Open<Vec<FindRequest>> for proto::FindBatchRequest {
+    fn open(self) -> Result<Vec<FindRequest>, Wrong> {
+        check_batch(self.requests.len())?;
+        self.requests.into_iter().map(Open::open).collect()
+    }
+}
+
+impl Open<Vec<VerifyRequest>> for proto::VerifyBatchRequest {
+    fn open(self) -> Result<Vec<VerifyRequest>, Wrong> {
+        check_batch(self.requests.len())?;
+        self.requests.into_iter().map(Open::open).collect()
+    }
+}
+
+impl Open<Vec<Record>> for proto::StoreBatchRequest {
+    fn open(self) -> Result<Vec<Record>, Wrong> {
+        check_batch(self.records.len())?;
+        if self.records.iter().map(|record| record.bytes.len()).sum::<usize>() > BATCH_BYTES_MAX {
+            return Err(Wrong("over 8 MiB of records in one batch"));
+        }
+        self.records.into_iter().map(Open::open).collect()
+    }
+}
+
+impl Open<SubscribeRequest> for proto::SubscribeRequest {
+    fn open(self) -> Result<SubscribeRequest, Wrong> {
+        let filters = [&self.authors, &self.readers];
+        if filters.into_iter().flatten().any(|filter| filter.len() > FILTER_BYTES_MAX) {
+            return Err(Wrong("a filter over 65 KiB"));
+        }
+        Ok(SubscribeRequest {
+            authors: self.authors,
+            readers: self.readers,
+            from: self.from.open()?,
+            follow: self.follow,
+        })
+    }
+}
+
+impl From<SubscribeRequest> for proto::SubscribeRequest {
+    fn from(request: SubscribeRequest) -> Self {
+        Self {
+            authors: request.authors,
+            readers: request.readers,
+            from: Some(request.from.into()),
+            follow: request.follow,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The answering side: a listener that proves callers, and the librarian's service behind it.
+//!
+//! ```text
+//! TCP -> seat -> TLS within 5 s -> key, network -> HTTP/2 -> gate -> handler -> Service
+//!        accept.rs                 connection.rs            gate.rs  handlers.rs
+//!                                                           metered.rs (bytes)  streams.rs
+//! ```
+//! Stopping: the listener closes, health says NOT_SERVING, new calls are refused, streams end,
+//! calls in flight finish within [`ServerLimits::drain`]; then connections are closed.
+
+mod accept;
+mod connection;
+mod gate;
+mod handlers;
+mod metered;
+mod streams;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::Env;
+use env::calls::Service;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic_health::ServingStatus;
+
+use crate::limits::{
+    BATCH_MESSAGE_BYTES_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, HEADER_LIST_BYTES_MAX,
+    KEEP_ALIVE_EVERY, KEEP_ALIVE_WAIT, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX,
+    ServerLimits,
+};
+use crate::proto::DESCRIPTORS;
+use crate::proto::librarian_server::LibrarianServer;
+use crate::{Identity, RpcError};
+
+/// Connections that are proven and wait to be served.
+const PROVEN_WAITING_MAX: usize = 64;
+/// After the last call, connections get this long to close by themselves.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+/// The name under which health knows the service.
+const SERVICE_NAME: &str = "holdfast.v1.Librarian";
+
+/// A listener that is open and not served yet: callers wait in the kernel's queue.
+#[derive(Debug)]
+pub struct Server {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    identity: Arc<Identity>,
+    limits: ServerLimits,
+}
+
+impl Server {
+    /// Opens the listener on `HOST:PORT`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`RpcError::Listen`].
+    pub fn bind(
+        listen: &str,
+        identity: Arc<Identity>,
+        limits: ServerLimits,
+    ) -> Result<Self, RpcError> {
+        let failed = |source| RpcError::Listen { address: listen.to_owned(), source };
+        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address, identity, limits })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers with `service` until `stop`, then lets calls in flight finish and returns.
+    ///
+    /// Dropping the future closes the listener and all connections at once.
+    ///
+    /// # Errors
+    /// [`RpcError::Listen`], [`RpcError::Tls`], [`RpcError::Reflection`] at the start; a broken
+    /// connection or a failed call never ends it.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn serve(
+        self,
+        service: Arc<dyn Service>,
+        env: Env,
+        stop: CancellationToken,
+    ) -> Result<(), RpcError> {
+        let address = self.address.to_string();
+        let listener = tokio::net::TcpListener::from_std(self.listener)
+            .map_err(|source| RpcError::Listen { address, source })?;
+        let closed = CancellationToken::new();
+        // Connections are tasks of their own: they end with this future, however it ends.
+        let _close_on_drop = closed.clone().drop_guard();
+        let acceptor =
+            accept::Acceptor::new(&self.identity, env.clone(), self.limits, closed.clone())?;
+        let gate = gate::Gate::new(env.clone(), self.limits, stop.clone());
+
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_service_status(SERVICE_NAME, ServingStatus::Serving).await;
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()?;
+        let handlers = handlers::Handlers {
+            service,
+            env: env.clone(),
+            call: self.limits.call,
+            stop: stop.clone(),
+        };
+        let librarian = LibrarianServer::new(handlers)
+            .max_decoding_message_size(BATCH_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(BATCH_MESSAGE_BYTES_MAX);
+        let router = http2()
+            .layer(gate::GateLayer(gate.clone()))
+            .add_service(health_service)
+            .add_service(reflection)
+            .add_service(librarian);
+
+        let (ready, proven) = mpsc::channel(PROVEN_WAITING_MAX);
+        let accepting = acceptor.run(listener, ready.clone(), stop.clone());
+        let (closing, served) = (CancellationToken::new(), CancellationToken::new());
+        let serving = async {
+            let shutdown = closing.cancelled();
+            let served_all =
+                router.serve_with_incoming_shutdown(ReceiverStream::new(proven), shutdown).await;
+            served.cancel();
+            served_all
+        };
+        let draining = async {
+            stop.cancelled().await;
+            for name in ["", SERVICE_NAME] {
+                health.set_service_status(name, ServingStatus::NotServing).await;
+            }
+            if env.within(self.limits.drain, gate.idle()).await.is_err() {
+                tracing::warn!("calls were still in flight at the end of the drain");
+            }
+            closing.cancel();
+            // While this end of the channel lives, the server does not take its end for the stop.
+            drop(ready);
+            let _ = env.within(CLOSE_GRACE, served.cancelled()).await;
+            closed.cancel();
+        };
+        let ((), outcome, ()) = futures::join!(accepting, serving, draining);
+        outcome.map_err(RpcError::from)
+    }
+}
+
+/// HTTP/2 as measured, and bounded.
+fn http2() -> tonic::transport::Server {
+    tonic::transport::Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
+        .http2_max_pending_accept_reset_streams(Some(RESET_STREAMS_MAX))
+        .http2_max_local_error_reset_streams(Some(RESET_STREAMS_MAX))
+        .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_WAIT))
+}
