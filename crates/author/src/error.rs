@@ -1,0 +1,163 @@
+//! Why an author could not do what was asked.
+
+use std::io;
+use std::path::PathBuf;
+
+use crypto::{Class, Classified, RecordId};
+use walk::WalkError;
+
+/// What a record was needed for, so that an error says more than an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// An envelope: the address itself.
+    Envelope,
+    /// The entry an envelope names.
+    Entry,
+    /// The n-th page of the content.
+    Page(u32),
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Envelope => f.write_str("the envelope"),
+            Self::Entry => f.write_str("the entry"),
+            Self::Page(index) => write!(f, "page {index}"),
+        }
+    }
+}
+
+/// Why an author could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorError {
+    /// There is no keyring in the folder.
+    #[error("there is no keyring in {}", .0.display())]
+    NoKeyring(PathBuf),
+    /// There is a keyring already; it is never overwritten.
+    #[error("there is a keyring in {} already; it is not overwritten", .0.display())]
+    KeyringExists(PathBuf),
+    /// The passphrase does not open the keyring.
+    #[error("the passphrase does not open the keyring")]
+    WrongPassphrase,
+    /// The keyring's file is not one that this program can open.
+    #[error("the keyring cannot be opened")]
+    Keyring(#[source] crypto::KeyringError),
+    /// Another program holds the lock of the home for longer than it may.
+    #[error("another program holds {}", .0.display())]
+    Locked(PathBuf),
+    /// Every counter was issued.
+    #[error("the keyring has issued every key it can; make a new one")]
+    Exhausted,
+    /// None of this user's keys opens the envelope.
+    #[error("{address} is not sealed to any key of this keyring")]
+    NotForUs {
+        /// The envelope.
+        address: RecordId,
+    },
+    /// There is such a record, but it is no envelope.
+    #[error("{address} is not the address of a content: it is a record of kind {found}")]
+    NotAnAddress {
+        /// What was given.
+        address: RecordId,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A record could not be found.
+    #[error("cannot fetch {part}")]
+    Fetch {
+        /// What it was needed for.
+        part: Part,
+        /// Why not.
+        #[source]
+        source: WalkError,
+    },
+    /// A record could not be stored at enough holders.
+    #[error("cannot store {part}")]
+    Store {
+        /// What it was.
+        part: Part,
+        /// Why not.
+        #[source]
+        source: WalkError,
+    },
+    /// A librarian's log cannot be followed, and no other was left to try.
+    #[error("no librarian lets its log be followed")]
+    Follow(#[source] env::calls::CallError),
+    /// No peer of the network is known that could be asked.
+    #[error("no peer of the network is known")]
+    NoPeers,
+    /// The content is empty, which `libri-1` cannot say.
+    #[error("a network of suite libri-1 stores no empty content")]
+    Empty,
+    /// More readers than one put takes.
+    #[error("{0} readers are too many for one put; share with the others afterwards")]
+    TooManyReaders(usize),
+    /// The byte range does not lie in the content.
+    #[error("bytes {start} to {end} are not within the {size} bytes of the content")]
+    Range {
+        /// The first byte asked for.
+        start: u64,
+        /// The byte after the last.
+        end: u64,
+        /// Bytes of the content.
+        size: u64,
+    },
+    /// The source of a put could not be read.
+    #[error("cannot read what is to be put")]
+    Read(#[source] io::Error),
+    /// The sink of a get could not be written.
+    #[error("cannot write what was got")]
+    Write(#[source] io::Error),
+    /// The operating system, about a file.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A part of the work ended before it was done: the program is shutting down, or a defect.
+    #[error("the work was stopped before it was done")]
+    Stopped,
+}
+
+impl Classified for AuthorError {
+    fn class(&self) -> Class {
+        match self {
+            Self::NoKeyring(_) => Class::NotFound,
+            Self::KeyringExists(_) => Class::Conflict,
+            Self::WrongPassphrase | Self::NotForUs { .. } => Class::Denied,
+            Self::Keyring(source) => source.class(),
+            Self::NotAnAddress { .. }
+            | Self::Empty
+            | Self::TooManyReaders(_)
+            | Self::Range { .. }
+            | Self::Exhausted => Class::Invalid,
+            Self::Fetch { source, .. } | Self::Store { source, .. } => source.class(),
+            Self::Follow(source) => source.class(),
+            Self::NoPeers => Class::Unavailable,
+            Self::Locked(_) => Class::Busy,
+            Self::Read(source) | Self::Write(source) | Self::Io { source, .. } => of_io(source),
+            Self::Stopped => Class::Bug,
+        }
+    }
+}
+
+/// The class of what the operating system says.
+fn of_io(error: &io::Error) -> Class {
+    match error.kind() {
+        io::ErrorKind::NotFound => Class::NotFound,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Class::Denied,
+        io::ErrorKind::AlreadyExists => Class::Conflict,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Class::Busy,
+        io::ErrorKind::InvalidInput
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::NotADirectory => Class::Invalid,
+        _ => Class::Unavailable,
+    }
+}

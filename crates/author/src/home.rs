@@ -1,0 +1,246 @@
+//! A user's folder (`$HOLD_HOME`): the sealed keyring, and which of its one-time keys were issued.
+//!
+//! ```text
+//! keyring   the seed under the passphrase (`crypto::keyring::file`), written once, never overwritten
+//! issued    rows of issued counters (`issued`), appended and synced before a counter is used
+//! lock      locked by whoever appends to `issued`
+//! ```
+//! All are readable by their owner alone; a folder that is created is too. Every function blocks (files, scrypt, key
+//! derivation) and belongs on a thread that may.
+//!
+//! Invariants: a counter is issued at most once in the life of the folder, by however many programs and through crashes;
+//! a keyring file is complete or not there.
+//!
+//! Limits: two folders made of the same words issue the same counters. What that costs, and the rule for imports, is in
+//! `docs/concepts/sharing.md`.
+
+mod files;
+mod issued;
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use crypto::keyring::file;
+use crypto::{Keyring, KeyringError, KeyringFile, ReaderKey, SecretKey};
+use env::Entropy;
+use zeroize::Zeroizing;
+
+use crate::error::AuthorError;
+use issued::Issued;
+pub use issued::{COUNTERS_MAX, GAP, ISSUE_MAX, SCAN_MAX};
+
+const KEYRING: &str = "keyring";
+
+/// A user's opened folder. It does not print its keys.
+pub struct Home {
+    dir: PathBuf,
+    keyring: Keyring,
+    readers: Vec<ReaderKey>,
+    issued: Mutex<Issued>,
+}
+
+impl Home {
+    /// Whether there is a keyring in the folder.
+    pub fn exists(dir: &Path) -> bool {
+        dir.join(KEYRING).exists()
+    }
+
+    /// Makes a keyring of a new random seed, and the folder where it is missing. Takes half a second and 128 MiB (scrypt).
+    ///
+    /// # Errors
+    /// [`AuthorError::KeyringExists`], [`AuthorError::Io`].
+    pub fn create(
+        dir: &Path,
+        passphrase: &[u8],
+        entropy: &dyn Entropy,
+    ) -> Result<Self, AuthorError> {
+        Self::create_with(dir, passphrase, entropy, file::LOG_N)
+    }
+
+    /// As [`Home::create`] with another scrypt N (its base-2 logarithm, 10 to 20), for tests: below the default's 17 a
+    /// passphrase is guessed faster.
+    ///
+    /// # Errors
+    /// As [`Home::create`].
+    pub fn create_with(
+        dir: &Path,
+        passphrase: &[u8],
+        entropy: &dyn Entropy,
+        log_n: u8,
+    ) -> Result<Self, AuthorError> {
+        let mut seed = Zeroizing::new([0; crypto::keyring::SEED_BYTES]);
+        entropy.fill(&mut seed[..]);
+        Self::write(dir, Keyring::from_seed(&seed), passphrase, entropy, log_n, 0)
+    }
+
+    /// Makes the keyring of 24 words. `next` is the next counter that `hold keys export` told beside them; without it the
+    /// keyring goes on after [`GAP`]. An `issued` file that is in the folder already is gone on from, whichever is later.
+    ///
+    /// # Errors
+    /// [`AuthorError::Keyring`] for words that are none, and as [`Home::create`].
+    pub fn import(
+        dir: &Path,
+        words: &str,
+        next: Option<u64>,
+        passphrase: &[u8],
+        entropy: &dyn Entropy,
+    ) -> Result<Self, AuthorError> {
+        let keyring = Keyring::from_words(words).map_err(AuthorError::Keyring)?;
+        Self::write(dir, keyring, passphrase, entropy, file::LOG_N, next.unwrap_or(GAP))
+    }
+
+    /// Opens the keyring with its passphrase. Takes half a second and 128 MiB (scrypt).
+    ///
+    /// # Errors
+    /// [`AuthorError::NoKeyring`], [`AuthorError::WrongPassphrase`], [`AuthorError::Keyring`] for a damaged file,
+    /// [`AuthorError::Io`].
+    pub fn open(dir: &Path, passphrase: &[u8]) -> Result<Self, AuthorError> {
+        let path = dir.join(KEYRING);
+        let sealed = match files::read(&path, file::FILE_BYTES_MAX) {
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Err(AuthorError::NoKeyring(dir.to_owned()));
+            }
+            other => other.map_err(files::failed("read", &path))?,
+        };
+        let keyring = KeyringFile::open(&sealed, passphrase).map_err(|error| match error {
+            KeyringError::WrongPassphrase => AuthorError::WrongPassphrase,
+            other => AuthorError::Keyring(other),
+        })?;
+        let home = Self::with(dir, keyring);
+        home.locked(|issued, home| {
+            // Rows that were lost mean what an import means: older counters may have been used.
+            if issued.exists() { Ok(()) } else { issued.start_at(GAP, &home.keyring) }
+        })?;
+        Ok(home)
+    }
+
+    /// The seed as 24 words: whoever reads them has every key of this user. Write [`Home::next_counter`] beside them.
+    pub fn words(&self) -> Zeroizing<String> {
+        self.keyring.to_words()
+    }
+
+    /// The keys that all others follow from.
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
+    /// The 64 published reader keys, in order.
+    pub fn readers(&self) -> &[ReaderKey] {
+        &self.readers
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The counter that would be issued next.
+    ///
+    /// # Errors
+    /// [`AuthorError::Io`], [`AuthorError::Locked`].
+    pub fn next_counter(&self) -> Result<u64, AuthorError> {
+        self.locked(|issued, home| issued.next(&home.keyring))
+    }
+
+    /// Issues so many counters, each for one document: their rows are durable when this returns. A counter that is never
+    /// used costs nothing.
+    ///
+    /// # Errors
+    /// [`AuthorError::Exhausted`], [`AuthorError::Locked`], [`AuthorError::Io`].
+    ///
+    /// # Panics
+    /// For 0 and for more than [`ISSUE_MAX`].
+    pub fn issue(&self, count: u64) -> Result<Range<u64>, AuthorError> {
+        assert!((1..=ISSUE_MAX).contains(&count), "1 to {ISSUE_MAX} counters are issued at once");
+        self.locked(|issued, home| issued.issue(count, &home.keyring))
+    }
+
+    /// The key that opens envelopes to `reader`, where it is one of this user's: a published one, one in the rows, or one
+    /// found by scanning ahead (then its row is written). The scan derives up to [`SCAN_MAX`] keys of counters without a row, 20 us each.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn reader_secret(&self, reader: &ReaderKey) -> Result<Option<SecretKey>, AuthorError> {
+        if let Some(index) = self.readers.iter().position(|own| own == reader) {
+            let index = u32::try_from(index).expect("there are 64");
+            return Ok(self.keyring.reader(index).ok());
+        }
+        Ok(self.find_counter(reader)?.map(|counter| self.keyring.own_reader(counter)))
+    }
+
+    /// The counter of a self-addressed reader key, as [`Home::reader_secret`] finds it.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn find_counter(&self, reader: &ReaderKey) -> Result<Option<u64>, AuthorError> {
+        let (found, candidates) = self.locked(|issued, home| issued.find(reader, &home.keyring))?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        // Deriving is slow, so it is done without the lock; the row of a hit is then one more than is needed at worst.
+        let mut candidates = candidates.into_iter().flatten().take(SCAN_MAX);
+        let hit =
+            candidates.find(|&counter| self.keyring.own_reader(counter).public() == *reader.key());
+        if let Some(counter) = hit {
+            self.locked(|issued, home| issued.remember(counter, &home.keyring))?;
+        }
+        Ok(hit)
+    }
+
+    fn with(dir: &Path, keyring: Keyring) -> Self {
+        let readers = keyring.readers();
+        Self { dir: dir.to_owned(), keyring, readers, issued: Mutex::new(Issued::new(dir)) }
+    }
+
+    /// Writes a new keyring file, after the rows that say where its counters start.
+    fn write(
+        dir: &Path,
+        keyring: Keyring,
+        passphrase: &[u8],
+        entropy: &dyn Entropy,
+        log_n: u8,
+        next: u64,
+    ) -> Result<Self, AuthorError> {
+        files::create_dir(dir).map_err(files::failed("create", dir))?;
+        let home = Self::with(dir, keyring);
+        let (mut salt, mut nonce) = ([0; file::SALT_BYTES], [0; 12]);
+        entropy.fill(&mut salt);
+        entropy.fill(&mut nonce);
+        let path = dir.join(KEYRING);
+        home.locked(|issued, home| {
+            if path.exists() {
+                return Err(AuthorError::KeyringExists(dir.to_owned()));
+            }
+            issued.start_at(next, &home.keyring)?;
+            let sealed = KeyringFile::seal_with(&home.keyring, passphrase, salt, nonce, log_n);
+            match files::write_new(&path, &sealed) {
+                Err(source) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                    Err(AuthorError::KeyringExists(dir.to_owned()))
+                }
+                other => other.map_err(files::failed("write", &path)),
+            }
+        })?;
+        Ok(home)
+    }
+
+    /// Runs `work` as the only one who touches `issued`, in this process and among all others.
+    fn locked<T>(
+        &self,
+        work: impl FnOnce(&mut Issued, &Self) -> Result<T, AuthorError>,
+    ) -> Result<T, AuthorError> {
+        let mut issued = self.issued.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _lock = files::lock(&self.dir)?;
+        work(&mut issued, self)
+    }
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! The files of a home: private, written whole, and locked.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::error::AuthorError;
+
+const LOCK: &str = "lock";
+/// How long another program may hold the lock; it holds it for one fsync.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_RETRY: Duration = Duration::from_millis(5);
+
+/// Names what was being done when the operating system failed.
+pub(super) fn failed(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> AuthorError + use<> {
+    let path = path.to_owned();
+    move |source| AuthorError::Io { action, path, source }
+}
+
+/// Makes a folder that only its owner enters. One that is there keeps its permissions.
+pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Options for a file that only its owner reads.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
+}
+
+/// The bytes of a file of at most so many; one byte more where it has more.
+pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a new file whole and durably, or not at all; never over one that is there.
+///
+/// A link, unlike a rename, fails where the name is taken.
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let new = path.with_extension("new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = (|| {
+        let mut file = private().create_new(true).open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::hard_link(&new, path)
+    })();
+    let removed = fs::remove_file(&new);
+    written?;
+    removed?;
+    File::open(dir)?.sync_all()
+}
+
+/// The lock of a home, held until dropped; it ends with the process that holds it, however that ends.
+pub(super) fn lock(dir: &Path) -> Result<File, AuthorError> {
+    let path = dir.join(LOCK);
+    let file = private().create(true).truncate(false).open(&path);
+    let file = file.map_err(failed("open", &path))?;
+    let tries = LOCK_WAIT.as_millis() / LOCK_RETRY.as_millis();
+    for _ in 0..tries {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY),
+            Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
+        }
+    }
+    Err(AuthorError::Locked(path))
+}

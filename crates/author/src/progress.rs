@@ -1,0 +1,31 @@
+//! How a put or a get tells how far it is.
+
+/// Told of bytes as they pass each stage. Calls come from several threads, are short, and must not block.
+pub trait Progress: Send + Sync {
+    /// Bytes of plaintext read from the source (put) or written to the sink (get).
+    fn content(&self, bytes: u64) {
+        let _ = bytes;
+    }
+    /// Bytes of records sealed (put) or fetched and proven (get).
+    fn sealed(&self, bytes: u64) {
+        let _ = bytes;
+    }
+    /// A record was sent to its holders: copies sent, with their bytes in all.
+    fn sent(&self, copies: u32, bytes: u64) {
+        let _ = (copies, bytes);
+    }
+    /// A record was acknowledged: copies that are durable, with their bytes in all.
+    fn acked(&self, copies: u32, bytes: u64) {
+        let _ = (copies, bytes);
+    }
+    /// The size of the content became known (get, or a put with a size hint), in bytes.
+    fn total(&self, bytes: u64) {
+        let _ = bytes;
+    }
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {}

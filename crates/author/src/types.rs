@@ -1,0 +1,170 @@
+//! What a put and a get are asked for, and what they tell.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crypto::{AuthorKey, OrgId, PeerId, ReaderKey, RecordId};
+use document::Kind;
+
+use crate::window::WINDOW_BYTES;
+
+/// Readers that one put seals its entry's key to, at most.
+pub const READERS_MAX: usize = 1_024;
+/// Librarians that an inbox listens to at once.
+pub const LIBRARIANS_MAX: usize = 3;
+
+/// How an author works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorOptions {
+    /// Bytes in flight of all its puts and gets together (see `docs/concepts/documents.md`), from 8 MiB to 1 GiB.
+    pub window_bytes: usize,
+}
+
+impl Default for AuthorOptions {
+    fn default() -> Self {
+        Self { window_bytes: WINDOW_BYTES }
+    }
+}
+
+/// What a put is asked for. The default is content without a name, for the author alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    /// Its name or path, sealed with it.
+    pub name: Option<String>,
+    /// Its media type; by the end of the name where absent.
+    pub media_type: Option<String>,
+    /// Whom to share it with at once, at most [`READERS_MAX`].
+    pub readers: Vec<ReaderKey>,
+    /// How long the content will probably be, in bytes; for progress alone.
+    pub size_hint: Option<u64>,
+    /// Whatever else is to be sealed with it.
+    pub properties: BTreeMap<String, Vec<u8>>,
+}
+
+/// What a put reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PutReport {
+    /// What it is found by: the key of the envelope to the author's own reader key.
+    pub address: RecordId,
+    /// Its entry.
+    pub entry: RecordId,
+    /// Bytes of the content.
+    pub bytes: u64,
+    /// Bytes of records at all holders that acknowledged.
+    pub stored: u64,
+    /// Copies acknowledged of the record that has the fewest of those it wants.
+    pub acked: u32,
+    /// Copies wanted of that record.
+    pub wanted: u32,
+    /// Whether every record has all the copies it wants.
+    pub full: bool,
+    /// How long it took, in seconds, the wait for the last copies included.
+    pub seconds: f64,
+    /// The envelopes to other readers, in the order they were asked for.
+    pub envelopes: Vec<SharedTo>,
+}
+
+/// An envelope to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedTo {
+    /// Who can open it.
+    pub reader: ReaderKey,
+    /// The envelope's key.
+    pub address: RecordId,
+}
+
+/// What is sealed with a content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Details {
+    /// Bytes of the content.
+    pub size: u64,
+    /// Its media type; may be empty.
+    pub media_type: String,
+    /// The name its author gave it. It is what a stranger wrote: never use it as a path.
+    pub name: Option<String>,
+    /// Whatever else its author sealed with it.
+    pub properties: BTreeMap<String, Vec<u8>>,
+}
+
+/// What a get reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GetReport {
+    /// Bytes written to the sink.
+    pub bytes: u64,
+    /// Whether any record had to be sought past a holder that was down, slow or wrong.
+    pub degraded: bool,
+    /// What is sealed with the content.
+    pub details: Details,
+}
+
+/// What is known about a content and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The envelope it was found by.
+    pub envelope: RecordId,
+    /// Its entry.
+    pub entry: RecordId,
+    /// Who sealed the envelope (a key used once).
+    pub author: AuthorKey,
+    /// What is sealed with it.
+    pub details: Details,
+    /// When it was made as its author says, Unix seconds.
+    pub created_s: u32,
+    /// Its pages; 0 where the content lies in the entry.
+    pub pages: u64,
+    /// Its records and who holds them, the envelope and the entry first.
+    pub fragments: Vec<Fragment>,
+}
+
+/// One record of a content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Which record.
+    pub id: RecordId,
+    /// What it is.
+    pub kind: Kind,
+    /// Which page, for pages: list pages from 2^31.
+    pub index: Option<u32>,
+    /// Those that hold it or should.
+    pub holders: Vec<Holder>,
+}
+
+/// A peer that holds a record or should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Which peer.
+    pub peer: PeerId,
+    /// Whose peer.
+    pub organisation: Option<OrgId>,
+    /// Whether it answered at all.
+    pub reachable: bool,
+    /// Whether it proved that it holds the record.
+    pub held: bool,
+}
+
+/// An envelope that somebody addressed to this user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The envelope's key: what to get it by.
+    pub address: RecordId,
+    /// Who sealed it (a key used once: it proves nothing about a person).
+    pub author: AuthorKey,
+    /// The entry whose key it seals.
+    pub entry: RecordId,
+    /// To which of this user's keys.
+    pub reader: ReaderKey,
+    /// When a librarian logged it, Unix milliseconds.
+    pub received_ms: u64,
+}
+
+/// A byte range that ends no later than the content, checked.
+pub(crate) fn checked_range(
+    range: Option<Range<u64>>,
+    size: u64,
+) -> Result<Range<u64>, Range<u64>> {
+    match range {
+        None => Ok(0..size),
+        Some(range) if range.start <= range.end && range.end <= size => Ok(range),
+        Some(range) => Err(range),
+    }
+}
