@@ -75,6 +75,9 @@ pub(crate) enum Verb {
     /// One librarian, as an operator runs it
     #[command(subcommand)]
     Peer(verb::peer::Peer),
+    /// This user's keyring
+    #[command(subcommand)]
+    Keys(verb::keys::Keys),
 }
 
 /// What a verb works with.
@@ -85,6 +88,21 @@ pub(crate) struct Session {
     pub(crate) config: Config,
     /// Cancelled by Ctrl-C and SIGTERM.
     pub(crate) stop: CancellationToken,
+}
+
+impl Session {
+    /// Runs `work` until it is done or a signal comes; then it is dropped, and its guards remove
+    /// what is half done.
+    pub(crate) async fn stoppable(
+        &self,
+        work: impl Future<Output = Result<Exit, HoldError>>,
+    ) -> Result<Exit, HoldError> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(HoldError::Interrupted),
+            done = work => done,
+        }
+    }
 }
 
 impl Global {
@@ -105,6 +123,7 @@ impl Verb {
             Self::Org(verb) => verb.run(session),
             Self::Network(verb) => verb.run(session),
             Self::Peer(verb) => verb.run(session),
+            Self::Keys(verb) => session.stoppable(verb.run(session)).await,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use author::AuthorError;
 use crypto::{Class, Classified};
 
 use crate::exit::Exit;
@@ -95,6 +96,9 @@ pub(crate) enum HoldError {
     /// A key.
     #[error(transparent)]
     Key(#[from] crypto::KeyError),
+    /// The keyring, or what an author does with the network.
+    #[error(transparent)]
+    Author(#[from] author::AuthorError),
     /// The passphrase was not given, or not the same twice.
     #[error("{0}")]
     Passphrase(&'static str),
@@ -146,6 +150,7 @@ impl HoldError {
             Self::Genesis(source) => source.class().into(),
             Self::Certificate(source) => source.class().into(),
             Self::Key(source) => source.class().into(),
+            Self::Author(source) => author_exit(source),
             Self::Locked(_) => Exit::Busy,
             Self::Interrupted => Exit::Interrupted,
         }
@@ -155,6 +160,7 @@ impl HoldError {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Missing { hint, .. } => hint,
+            Self::Author(source) => author_hint(source)?,
             Self::Exists(_) => "choose another name, or move what is there away",
             Self::Toml { .. } => "hold doctor",
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
@@ -168,6 +174,34 @@ impl HoldError {
         };
         Some(hint.to_owned())
     }
+}
+
+/// What opens nothing is a wrong key; what the system says of a file is told as for our own files.
+fn author_exit(error: &AuthorError) -> Exit {
+    match error {
+        AuthorError::WrongPassphrase | AuthorError::NotForUs { .. } => Exit::WrongKey,
+        AuthorError::Read(source) | AuthorError::Write(source) => io_exit(source),
+        AuthorError::Io { source, .. } => io_exit(source),
+        other => other.class().into(),
+    }
+}
+
+fn author_hint(error: &AuthorError) -> Option<&'static str> {
+    Some(match error {
+        AuthorError::NoKeyring(_) => "hold keys init --network NET --org ORG",
+        AuthorError::KeyringExists(_) => "another --home, or move what is there away",
+        AuthorError::WrongPassphrase => {
+            "HOLD_PASSPHRASE and --passphrase-file come before a prompt"
+        }
+        AuthorError::NotForUs { .. } => {
+            "let its author share it: hold share ADDRESS --to (your hold keys show)"
+        }
+        _ => match Exit::from(error.class()) {
+            Exit::Unavailable => "hold doctor --via HOST:PORT",
+            Exit::Denied => "a pass of an organisation of the network: hold doctor",
+            _ => return None,
+        },
+    })
 }
 
 /// A file that is missing is not found, one that may not be read is the caller's to mend; the rest

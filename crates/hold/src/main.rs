@@ -5,15 +5,20 @@
 //! turns its outcome into an exit code. Whatever happens, what a user sees is printed by `out`.
 
 mod cli;
+mod client;
 mod config;
 mod error;
 mod exit;
 mod files;
 mod interrupt;
+mod logging;
+mod markers;
 mod organisation;
 mod out;
+mod passphrase;
 mod peerdir;
 mod platform;
+mod progress;
 mod verb;
 
 use std::process::ExitCode;

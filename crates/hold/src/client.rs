@@ -1,0 +1,118 @@
+//! This user as a client of the network: the opened home, the genesis, and the pass.
+//!
+//! Where the organisation's key is at hand (`org` in `holdfast.toml`) a pass is minted and renewed
+//! without asking, a day at a time; otherwise the operator of an organisation signs one for the
+//! client's key (`hold org pass`) and it is put into the home as `pass`. Without either the client
+//! is a stranger: it may look, and not store.
+
+use std::path::Path;
+
+use author::Home;
+use bytes::Bytes;
+use crypto::{ClientKey, Genesis, Pass, Tier};
+use env::calls::Credential;
+
+use crate::cli::Session;
+use crate::config::Config;
+use crate::error::HoldError;
+use crate::files::{self, Access};
+use crate::organisation::OwnOrganisation;
+use crate::passphrase::{self, Purpose};
+use crate::peerdir::{self, DAY_S};
+
+/// The pass's file in the home.
+pub(crate) const PASS_FILE: &str = "pass";
+/// A pass with less than this left is renewed, in seconds.
+const RENEW_BELOW_S: u64 = 3600;
+
+/// Opens this user's keyring, asking for the passphrase where it is not given.
+///
+/// # Errors
+/// Where there is no keyring, or the passphrase does not open it.
+pub(crate) async fn open_home(session: &Session) -> Result<Home, HoldError> {
+    let dir = session.config.home.clone();
+    if !Home::exists(&dir) {
+        return Err(author::AuthorError::NoKeyring(dir).into());
+    }
+    let passphrase = passphrase::ask(session, Purpose::Open).await?;
+    blocking(move || Ok(Home::open(&dir, passphrase.as_bytes())?)).await
+}
+
+/// Runs work that blocks or computes long away from the I/O threads.
+///
+/// # Errors
+/// What the work says.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HoldError> + Send + 'static,
+) -> Result<T, HoldError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(HoldError::Interrupted),
+    }
+}
+
+/// What this client shows to peers: its pass, fresh where it can be renewed here.
+///
+/// # Errors
+/// Where the pass's file or the organisation's directory is damaged.
+pub(crate) fn credential(
+    config: &Config,
+    genesis: &Genesis,
+    client: ClientKey,
+) -> Result<Credential, HoldError> {
+    let path = config.home.join(PASS_FILE);
+    let now = peerdir::now_s();
+    let held = held_pass(&path, genesis, client, now)?;
+    if let Some((bytes, pass)) = &held
+        && pass.until > now + RENEW_BELOW_S
+    {
+        return Ok(Credential::Client(bytes.clone()));
+    }
+    if let Some(bytes) = mint(config, genesis, client, now)? {
+        files::replace(&path, &bytes, Access::Secret)?;
+        return Ok(Credential::Client(bytes));
+    }
+    Ok(held.map_or(Credential::None, |(bytes, _)| Credential::Client(bytes)))
+}
+
+/// The pass in the home, where it is this client's and still counts.
+///
+/// # Errors
+/// Where its file cannot be read.
+pub(crate) fn held_pass(
+    path: &Path,
+    genesis: &Genesis,
+    client: ClientKey,
+    now: u64,
+) -> Result<Option<(Bytes, Pass)>, HoldError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let bytes = Bytes::copy_from_slice(&files::read_small(path)?);
+    let pass = Pass::verify(&bytes, genesis, now).ok().filter(|pass| pass.client == client);
+    Ok(pass.map(|pass| (bytes, pass)))
+}
+
+/// A pass for a day from the organisation whose key is at hand, if the network lists it.
+fn mint(
+    config: &Config,
+    genesis: &Genesis,
+    client: ClientKey,
+    now: u64,
+) -> Result<Option<Bytes>, HoldError> {
+    let Some(dir) = &config.org else { return Ok(None) };
+    let org = OwnOrganisation::open(dir)?;
+    if genesis.organisation(&org.public.key).is_none() {
+        return Ok(None);
+    }
+    let pass = Pass {
+        client,
+        organisation: org.public.key,
+        tier: Tier::Own,
+        quota: 0,
+        from: now,
+        until: now + DAY_S,
+    };
+    Ok(Some(pass.sign(&org.key, &genesis.network())))
+}

@@ -1,0 +1,78 @@
+//! The keyring's passphrase: from a file, the environment, or a prompt without echo.
+
+use std::io::IsTerminal;
+
+use zeroize::Zeroizing;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::files;
+
+/// The longest passphrase, in bytes.
+const PASSPHRASE_BYTES_MAX: usize = 4096;
+const NO_TERMINAL: &str = "a passphrase is needed and there is no terminal to ask at";
+
+/// What the passphrase is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To open the keyring: asked once.
+    Open,
+    /// To make one: asked twice.
+    Choose,
+}
+
+/// The passphrase, from `--passphrase-file`, `HOLD_PASSPHRASE`, or the terminal, in this order.
+/// A file's last line end does not belong to it.
+///
+/// # Errors
+/// Where there is none, or the two that were typed differ.
+pub(crate) async fn ask(
+    session: &Session,
+    purpose: Purpose,
+) -> Result<Zeroizing<String>, HoldError> {
+    let given = match &session.config.passphrase_file {
+        Some(path) => {
+            let bytes = files::read_small(path)?;
+            let text = std::str::from_utf8(&bytes).map_err(|_| HoldError::NotA {
+                what: "a passphrase in UTF-8",
+                path: path.clone(),
+            })?;
+            Some(Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
+        }
+        None => std::env::var("HOLD_PASSPHRASE").ok().map(Zeroizing::new),
+    };
+    let passphrase = match given {
+        Some(given) => given,
+        None => prompt(session, purpose).await?,
+    };
+    if passphrase.len() > PASSPHRASE_BYTES_MAX {
+        return Err(HoldError::Passphrase("the passphrase is over 4096 bytes"));
+    }
+    if purpose == Purpose::Choose && passphrase.is_empty() {
+        return Err(HoldError::Passphrase("an empty passphrase protects nothing"));
+    }
+    Ok(passphrase)
+}
+
+/// Asks at the terminal, on a thread of its own so that Ctrl-C ends the wait.
+async fn prompt(session: &Session, purpose: Purpose) -> Result<Zeroizing<String>, HoldError> {
+    if !std::io::stdin().is_terminal() {
+        return Err(HoldError::Passphrase(NO_TERMINAL));
+    }
+    let asked = tokio::task::spawn_blocking(move || {
+        let first = Zeroizing::new(rpassword::prompt_password("Passphrase of the keyring: ")?);
+        if purpose == Purpose::Choose {
+            let again = Zeroizing::new(rpassword::prompt_password("The same again: ")?);
+            return Ok((again == first).then_some(first));
+        }
+        Ok::<_, std::io::Error>(Some(first))
+    });
+    tokio::select! {
+        asked = asked => match asked {
+            Ok(Ok(Some(passphrase))) => Ok(passphrase),
+            Ok(Ok(None)) => Err(HoldError::Passphrase("the two passphrases differ")),
+            Ok(Err(_)) | Err(_) => Err(HoldError::Passphrase(NO_TERMINAL)),
+        },
+        () = session.stop.cancelled() => Err(HoldError::Interrupted),
+    }
+}

@@ -1,0 +1,326 @@
+//! `hold keys`: this user's keyring.
+
+use std::fmt;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use author::Home;
+use clap::{Args, Subcommand};
+use env::SystemEntropy;
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use crate::cli::Session;
+use crate::client;
+use crate::config::{self, FileConfig};
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::files::{self, Access};
+use crate::organisation::{KEY_FILE, OwnOrganisation};
+use crate::passphrase::{self, Purpose};
+use crate::peerdir;
+
+/// The longest text that 24 words may come in, in bytes.
+const WORDS_BYTES_MAX: u64 = 4096;
+
+/// What to do with the keyring.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Make this user's keyring, and keep the network file and the way to a pass beside it
+    Init(Init),
+    /// List the public reader keys: others share with any of them
+    List,
+    /// Show the first public reader key, to give to others
+    Show(Show),
+    /// Print the keyring as 24 words; whoever reads them has every key
+    Export(Export),
+    /// Make the keyring of 24 words from standard input
+    Import(Import),
+}
+
+/// `hold keys init`.
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    #[command(flatten)]
+    place: NetworkPlace,
+}
+
+/// The network this home is for.
+#[derive(Debug, Args)]
+struct NetworkPlace {
+    /// The network file; a copy is kept in the home
+    #[arg(long, value_name = "NET")]
+    network: Option<PathBuf>,
+    /// The organisation's directory: its key mints this client's passes
+    #[arg(long, value_name = "ORG", requires = "network")]
+    org: Option<PathBuf>,
+}
+
+/// `hold keys show`.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// As a QR code too
+    #[arg(long)]
+    qr: bool,
+    /// The key of this client's connections instead: what `hold org pass` signs for
+    #[arg(long, conflicts_with = "qr")]
+    client: bool,
+}
+
+/// `hold keys export`.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// Do not ask before the secret words are printed
+    #[arg(long)]
+    yes: bool,
+}
+
+/// `hold keys import`.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    #[command(flatten)]
+    place: NetworkPlace,
+    /// The next counter that `hold keys export` told beside the words
+    #[arg(long, value_name = "N")]
+    next: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Made {
+    home: PathBuf,
+    reader_key: String,
+    client_key: String,
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reader_key)
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    reader_keys: Vec<String>,
+    client_key: String,
+}
+
+impl fmt::Display for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reader_keys.join("\n"))
+    }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    reader_key: String,
+    client_key: String,
+    #[serde(skip)]
+    text: String,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[derive(Serialize)]
+struct Exported<'a> {
+    words: &'a str,
+    next: u64,
+}
+
+impl fmt::Display for Exported<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words)
+    }
+}
+
+impl Keys {
+    /// Runs it.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        match self {
+            Self::Init(args) => init(session, args.place).await,
+            Self::List => list(session).await,
+            Self::Show(args) => args.run(session).await,
+            Self::Export(args) => args.run(session).await,
+            Self::Import(args) => args.run(session).await,
+        }
+    }
+}
+
+async fn init(session: &Session, place: NetworkPlace) -> Result<Exit, HoldError> {
+    refuse_second(session)?;
+    place.check()?;
+    let passphrase = passphrase::ask(session, Purpose::Choose).await?;
+    create(session, &place, &passphrase).await.map(|()| Exit::Done)
+}
+
+/// Makes a keyring in the session's home and prints it.
+async fn create(
+    session: &Session,
+    place: &NetworkPlace,
+    passphrase: &Zeroizing<String>,
+) -> Result<(), HoldError> {
+    let (dir, passphrase) = (session.config.home.clone(), passphrase.clone());
+    let home =
+        client::blocking(move || Ok(Home::create(&dir, passphrase.as_bytes(), &SystemEntropy)?));
+    let home = home.await?;
+    place.keep(session, &home)?;
+    made(session, &home)
+}
+
+fn refuse_second(session: &Session) -> Result<(), HoldError> {
+    let dir = &session.config.home;
+    if Home::exists(dir) {
+        return Err(author::AuthorError::KeyringExists(dir.clone()).into());
+    }
+    Ok(())
+}
+
+fn made(session: &Session, home: &Home) -> Result<(), HoldError> {
+    session.out.note(format_args!(
+        "keyring in {}; its words (hold keys export) are its only backup",
+        home.dir().display()
+    ));
+    session.out.result(&Made {
+        home: home.dir().to_owned(),
+        reader_key: first_reader(home),
+        client_key: home.keyring().client_key().to_string(),
+    })
+}
+
+fn first_reader(home: &Home) -> String {
+    home.readers().first().map(ToString::to_string).unwrap_or_default()
+}
+
+async fn list(session: &Session) -> Result<Exit, HoldError> {
+    let home = client::open_home(session).await?;
+    session.out.result(&Listed {
+        reader_keys: home.readers().iter().map(ToString::to_string).collect(),
+        client_key: home.keyring().client_key().to_string(),
+    })?;
+    Ok(Exit::Done)
+}
+
+impl Show {
+    async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let home = client::open_home(session).await?;
+        let reader_key = first_reader(&home);
+        let client_key = home.keyring().client_key().to_string();
+        let mut text = if self.client { client_key.clone() } else { reader_key.clone() };
+        if self.qr
+            && let Ok(code) = qrcode::QrCode::new(reader_key.as_bytes())
+        {
+            let picture = code.render::<qrcode::render::unicode::Dense1x2>().build();
+            text = format!("{reader_key}\n{picture}");
+        }
+        session.out.result(&Shown { reader_key, client_key, text })?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Export {
+    async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        if !self.yes && !confirm()? {
+            return Err(HoldError::argument("--yes", "the words are printed only when confirmed"));
+        }
+        let home = client::open_home(session).await?;
+        let next = home.next_counter()?;
+        session.out.note(format_args!("write down beside the words: next counter {next}"));
+        session.out.result(&Exported { words: &home.words(), next })?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Asks at the terminal; no terminal is a no.
+fn confirm() -> Result<bool, HoldError> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    eprint!("Whoever reads the words has every key of this keyring. Print them? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(HoldError::io("read", "the terminal"))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+impl Import {
+    async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        refuse_second(session)?;
+        self.place.check()?;
+        let words = client::blocking(read_words).await?;
+        let passphrase = passphrase::ask(session, Purpose::Choose).await?;
+        let (dir, next) = (session.config.home.clone(), self.next);
+        let home = client::blocking(move || {
+            Ok(Home::import(&dir, &words, next, passphrase.as_bytes(), &SystemEntropy)?)
+        });
+        let home = home.await?;
+        self.place.keep(session, &home)?;
+        made(session, &home)?;
+        Ok(Exit::Done)
+    }
+}
+
+fn read_words() -> Result<Zeroizing<String>, HoldError> {
+    let mut words = Zeroizing::new(String::new());
+    if std::io::stdin().is_terminal() {
+        *words = rpassword::prompt_password("The 24 words: ")
+            .map_err(HoldError::io("read", "the terminal"))?;
+    } else {
+        let mut stdin = std::io::stdin().lock().take(WORDS_BYTES_MAX);
+        stdin.read_to_string(&mut words).map_err(HoldError::io("read", "standard input"))?;
+    }
+    Ok(words)
+}
+
+impl NetworkPlace {
+    /// Looks at the files before anything is made.
+    fn check(&self) -> Result<(), HoldError> {
+        if let Some(network) = &self.network {
+            peerdir::read_genesis(network)?;
+        }
+        self.org
+            .as_deref()
+            .filter(|org| org.join(KEY_FILE).exists())
+            .map_or(Ok(()), |org| OwnOrganisation::open(org).map(drop))
+    }
+
+    /// Keeps the network file and the settings in the home, and mints the first pass.
+    fn keep(&self, session: &Session, home: &Home) -> Result<(), HoldError> {
+        let Some(network) = &self.network else { return Ok(()) };
+        let genesis = peerdir::read_genesis(network)?;
+        files::replace(&home.dir().join("network"), &genesis.encode(), Access::Public)?;
+        let mut file: FileConfig = config::read_file(home.dir())?;
+        if !session.config.via.is_empty() {
+            file.via.clone_from(&session.config.via);
+        }
+        file.org = self.org.as_deref().and_then(|org| usable(session, org, &genesis));
+        config::write_file(home.dir(), &file)?;
+        let mut config = session.config.clone();
+        config.org = file.org;
+        client::credential(&config, &genesis, home.keyring().client_key()).map(drop)
+    }
+}
+
+/// The organisation's directory made absolute, where its key is there and the network lists it;
+/// else a warning.
+fn usable(session: &Session, org: &Path, genesis: &crypto::Genesis) -> Option<PathBuf> {
+    let stranger = "this client is a stranger, its puts will be denied";
+    if !org.join(KEY_FILE).exists() {
+        session.out.warn(format_args!(
+            "{} holds no organisation's key; until its operator signs a pass \
+             (hold org pass --client KEY) {stranger}",
+            org.display()
+        ));
+        return None;
+    }
+    let listed = OwnOrganisation::open(org).ok()?;
+    if genesis.organisation(&listed.public.key).is_none() {
+        session.out.warn(format_args!(
+            "the network does not list organisation {}: {stranger}",
+            listed.public.name
+        ));
+        return None;
+    }
+    std::path::absolute(org).ok()
+}
