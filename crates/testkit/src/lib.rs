@@ -1,1 +1,4 @@
-//! testkit
+//! What tests of several crates share: a network without wires, virtual time. A development crate: never shipped.
+
+pub mod network;
+pub mod time;
