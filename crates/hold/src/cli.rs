@@ -78,6 +78,8 @@ pub(crate) enum Verb {
     /// This user's keyring
     #[command(subcommand)]
     Keys(verb::keys::Keys),
+    /// Check the home, the keyring, the network file, the pass, the clock and the librarians
+    Doctor,
 }
 
 /// What a verb works with.
@@ -122,7 +124,8 @@ impl Verb {
         match self {
             Self::Org(verb) => verb.run(session),
             Self::Network(verb) => verb.run(session),
-            Self::Peer(verb) => verb.run(session),
+            Self::Peer(verb) => verb.run(session).await,
+            Self::Doctor => session.stoppable(verb::doctor::run(session)).await,
             Self::Keys(verb) => session.stoppable(verb.run(session)).await,
         }
     }

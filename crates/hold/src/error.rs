@@ -99,6 +99,21 @@ pub(crate) enum HoldError {
     /// The keyring, or what an author does with the network.
     #[error(transparent)]
     Author(#[from] author::AuthorError),
+    /// A call to one librarian.
+    #[error("cannot ask {address}")]
+    Call {
+        /// Which one.
+        address: String,
+        /// Why not.
+        #[source]
+        source: env::calls::CallError,
+    },
+    /// Nobody of the network answered, or nobody could do what was asked.
+    #[error(transparent)]
+    Walk(#[from] walk::WalkError),
+    /// Identity, TLS or the listener.
+    #[error(transparent)]
+    Rpc(#[from] rpc::RpcError),
     /// The passphrase was not given, or not the same twice.
     #[error("{0}")]
     Passphrase(&'static str),
@@ -151,6 +166,9 @@ impl HoldError {
             Self::Certificate(source) => source.class().into(),
             Self::Key(source) => source.class().into(),
             Self::Author(source) => author_exit(source),
+            Self::Call { source, .. } => source.class().into(),
+            Self::Walk(source) => source.class().into(),
+            Self::Rpc(source) => rpc_exit(source),
             Self::Locked(_) => Exit::Busy,
             Self::Interrupted => Exit::Interrupted,
         }
@@ -161,6 +179,7 @@ impl HoldError {
         let hint = match self {
             Self::Missing { hint, .. } => hint,
             Self::Author(source) => author_hint(source)?,
+            Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
             Self::Exists(_) => "choose another name, or move what is there away",
             Self::Toml { .. } => "hold doctor",
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
@@ -182,6 +201,16 @@ fn author_exit(error: &AuthorError) -> Exit {
         AuthorError::WrongPassphrase | AuthorError::NotForUs { .. } => Exit::WrongKey,
         AuthorError::Read(source) | AuthorError::Write(source) => io_exit(source),
         AuthorError::Io { source, .. } => io_exit(source),
+        other => other.class().into(),
+    }
+}
+
+/// A port that another program has is busy.
+fn rpc_exit(error: &rpc::RpcError) -> Exit {
+    match error {
+        rpc::RpcError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+            Exit::Busy
+        }
         other => other.class().into(),
     }
 }

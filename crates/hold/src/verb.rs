@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod doctor;
 pub(crate) mod keys;
 pub(crate) mod network;
 pub(crate) mod org;

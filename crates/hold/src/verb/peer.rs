@@ -1,5 +1,7 @@
 //! `hold peer`: one librarian, as an operator runs it.
 
+pub(crate) mod status;
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -18,6 +20,8 @@ use crate::peerdir::{self, PeerConfig, PeerDir};
 pub(crate) enum Peer {
     /// Make a peer's directory: key, settings, and its certificate or a request for one
     Init(Init),
+    /// Ask a librarian whom it knows, how they are, and what it holds
+    Status,
 }
 
 /// `hold peer init`.
@@ -69,9 +73,10 @@ impl fmt::Display for InitResult {
 
 impl Peer {
     /// Runs it.
-    pub(crate) fn run(self, session: &Session) -> Result<Exit, HoldError> {
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         match self {
             Self::Init(args) => args.run(session),
+            Self::Status => session.stoppable(status::run(session)).await,
         }
     }
 }

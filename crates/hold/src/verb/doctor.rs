@@ -1,0 +1,215 @@
+//! `hold doctor`: what could be wrong, looked at one by one, each with the command that mends it.
+
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use author::Home;
+use crypto::{ClientKey, Genesis};
+use serde::Serialize;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::verb::peer::status::Status;
+use crate::{client, connect, peerdir};
+
+/// Clocks may differ by this much before passes and certificates fail, in seconds; a quarter of
+/// what is allowed, so that the warning comes first.
+const CLOCK_WARN_S: u64 = crypto::certificate::CLOCK_SKEW_S / 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    check: &'static str,
+    verdict: Verdict,
+    text: String,
+    hint: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    version: &'static str,
+    checks: Vec<Check>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hold {}", self.version)?;
+        for Check { check, verdict, text, hint } in &self.checks {
+            let verdict = match verdict {
+                Verdict::Ok => "ok  ",
+                Verdict::Warn => "warn",
+                Verdict::Fail => "fail",
+            };
+            write!(f, "\n{verdict} {check}: {text}")?;
+            if let Some(hint) = hint {
+                write!(f, "\n     hint: {hint}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Check {
+    fn new(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
+        Self { check, verdict, text: text.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn failed(check: &'static str, error: &HoldError) -> Self {
+        let failed = Self::new(check, Verdict::Fail, error.to_string());
+        Self { hint: error.hint(), ..failed }
+    }
+}
+
+/// Runs every check; 1 where one failed.
+pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
+    let mut checks = vec![home(&session.config.home)];
+    let client = keyring(session, &mut checks).await;
+    match connect::genesis(session) {
+        Ok(genesis) => {
+            let text = format!("{} ({}), {}", genesis.name, genesis.suite, genesis.network());
+            checks.push(Check::new("network", Verdict::Ok, text));
+            if let Some(client) = client {
+                checks.push(pass(session, &genesis, client));
+            }
+            librarians(session, &genesis, &mut checks).await?;
+        }
+        Err(error) => checks.push(Check::failed("network", &error)),
+    }
+    let ok = checks.iter().all(|check| check.verdict != Verdict::Fail);
+    session.out.result(&Report { ok, version: env!("CARGO_PKG_VERSION"), checks })?;
+    Ok(if ok { Exit::Done } else { Exit::Failed })
+}
+
+fn home(home: &Path) -> Check {
+    let Ok(folder) = home.metadata() else {
+        return Check::new("home", Verdict::Fail, format!("{} is not there", home.display()))
+            .hint("hold keys init --network NET --org ORG");
+    };
+    let open = |path: &Path| path.metadata().is_ok_and(|m| m.permissions().mode() & 0o077 != 0);
+    let secrets = ["keyring", "issued", client::PASS_FILE].map(|name| home.join(name));
+    if let Some(secret) = secrets.iter().find(|path| open(path)) {
+        return Check::new("home", Verdict::Fail, format!("others can read {}", secret.display()))
+            .hint(format!("chmod 600 {}", secret.display()));
+    }
+    if folder.permissions().mode() & 0o077 != 0 {
+        return Check::new(
+            "home",
+            Verdict::Warn,
+            format!("others can look into {}", home.display()),
+        )
+        .hint(format!("chmod 700 {}", home.display()));
+    }
+    Check::new("home", Verdict::Ok, home.display().to_string())
+}
+
+/// Opens the keyring where a passphrase is at hand; it is never asked for here.
+async fn keyring(session: &Session, checks: &mut Vec<Check>) -> Option<ClientKey> {
+    let given = session.config.passphrase_file.is_some();
+    let given = given || std::env::var_os("HOLD_PASSPHRASE").is_some();
+    if Home::exists(&session.config.home) && !given {
+        checks.push(
+            Check::new("keyring", Verdict::Warn, "there, and not opened: no passphrase was given")
+                .hint("set HOLD_PASSPHRASE to have it opened"),
+        );
+        return None;
+    }
+    match client::open_home(session).await {
+        Ok(home) => {
+            checks.push(Check::new("keyring", Verdict::Ok, "opens"));
+            Some(home.keyring().client_key())
+        }
+        Err(error) => {
+            checks.push(Check::failed("keyring", &error));
+            None
+        }
+    }
+}
+
+fn pass(session: &Session, genesis: &Genesis, key: ClientKey) -> Check {
+    let now = peerdir::now_s();
+    let renewed = client::credential(&session.config, genesis, key);
+    let path = session.config.home.join(client::PASS_FILE);
+    let held = renewed.and_then(|_| client::held_pass(&path, genesis, key, now));
+    match held {
+        Ok(Some((_, pass))) => {
+            let organisation = genesis.organisation(&pass.organisation);
+            let name = organisation.map_or("", |organisation| organisation.name.as_str());
+            let hours = pass.until.saturating_sub(now) / 3600;
+            Check::new("pass", Verdict::Ok, format!("of {name}, {hours} h left"))
+        }
+        Ok(None) => Check::new("pass", Verdict::Warn, "none: this client may read and not store")
+            .hint(format!(
+                "an organisation's operator: hold org pass --client {key} -o PASS; then move it to {}",
+                path.display()
+            )),
+        Err(error) => Check::failed("pass", &error),
+    }
+}
+
+async fn librarians(
+    session: &Session,
+    genesis: &Arc<Genesis>,
+    checks: &mut Vec<Check>,
+) -> Result<(), HoldError> {
+    if session.config.via.is_empty() {
+        checks.push(Check::failed("librarians", &HoldError::NoVia));
+        return Ok(());
+    }
+    let walker = connect::stranger(genesis)?;
+    for address in &session.config.via {
+        match walker.introduce(&walker.directory().endpoint_at(address)).await {
+            Ok(answer) => {
+                let status = Status::new(address, genesis, &answer);
+                checks.push(reached(&status));
+                checks.push(clock(&status));
+            }
+            Err(source) => {
+                let error = HoldError::Call { address: address.clone(), source };
+                let text = std::error::Error::source(&error).map(ToString::to_string);
+                let text = format!("{error}: {}", text.unwrap_or_default());
+                checks.push(Check::new("librarian", Verdict::Fail, text).hint(
+                    "is `hold peer run` going there, of this network, and does a firewall let it through?",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn reached(status: &Status) -> Check {
+    let well = status.peers.iter().filter(|line| line.health == "healthy").count();
+    let (all, via) = (status.peers.len(), &status.via);
+    let text = format!("{via} answers; {well} of the {all} peers it knows are healthy");
+    let verdict = if well == all { Verdict::Ok } else { Verdict::Warn };
+    let check = Check::new("librarian", verdict, text);
+    if well == all { check } else { check.hint(format!("hold peer status --via {via}")) }
+}
+
+fn clock(status: &Status) -> Check {
+    let (ahead, via) = (status.clock_ahead_s, &status.via);
+    let text = format!("{via} is {ahead} s ahead of this machine");
+    let apart = ahead.unsigned_abs();
+    if apart >= crypto::certificate::CLOCK_SKEW_S {
+        return Check::new("clock", Verdict::Fail, text).hint("set the clock, say by NTP");
+    }
+    if apart >= CLOCK_WARN_S {
+        return Check::new("clock", Verdict::Warn, text).hint("set the clock, say by NTP");
+    }
+    Check::new("clock", Verdict::Ok, format!("within {CLOCK_WARN_S} s of {via}"))
+}

@@ -1,0 +1,137 @@
+//! `hold peer status`: the network as one librarian sees it.
+
+use std::fmt;
+
+use crypto::{Announcement, Genesis, PeerState};
+use env::calls::IntroduceResponse;
+use serde::Serialize;
+
+use crate::cli::Session;
+use crate::connect;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::peerdir;
+
+/// A peer without a good call for this long is away, in milliseconds (the design's 60 s).
+const AWAY_AFTER_MS: u64 = 60_000;
+
+/// A peer as the asked one sees it.
+#[derive(Serialize)]
+pub(crate) struct Line {
+    /// Which peer.
+    pub(crate) peer: String,
+    /// Its organisation's name.
+    pub(crate) organisation: String,
+    /// Where it answers.
+    pub(crate) address: String,
+    /// What it says it does.
+    pub(crate) state: &'static str,
+    /// healthy, suspect or away.
+    pub(crate) health: &'static str,
+}
+
+/// The answer of one librarian.
+#[derive(Serialize)]
+pub(crate) struct Status {
+    /// Who was asked.
+    pub(crate) via: String,
+    /// Which peer answered.
+    pub(crate) peer: String,
+    /// Records it holds.
+    pub(crate) records: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Its clock minus ours, in seconds.
+    pub(crate) clock_ahead_s: i64,
+    /// Itself and all it knows.
+    pub(crate) peers: Vec<Line>,
+}
+
+impl Status {
+    /// From an answer of `via`.
+    pub(crate) fn new(via: &str, genesis: &Genesis, answer: &IntroduceResponse) -> Self {
+        let now = peerdir::now_s();
+        let theirs = i64::try_from(answer.unix_ms / 1000).unwrap_or(i64::MAX);
+        let known = answer.peers.iter().map(|known| (&known.announcement, known.last_good_ms));
+        let all = std::iter::once((&answer.announcement, Some(0))).chain(known);
+        // Whoever asks as a stranger must not show what does not prove itself.
+        let proven = all.filter_map(|(bytes, last_good)| {
+            Some((Announcement::verify(bytes, genesis, now).ok()?, last_good))
+        });
+        let mut peers: Vec<Line> = Vec::new();
+        let mut asked = String::new();
+        for (announcement, last_good) in proven {
+            let line = Line::new(&announcement, last_good, genesis);
+            if asked.is_empty() {
+                asked.clone_from(&line.peer);
+            }
+            if peers.iter().all(|seen| seen.peer != line.peer) {
+                peers.push(line);
+            }
+        }
+        peers.sort_by(|a, b| (&a.organisation, &a.address).cmp(&(&b.organisation, &b.address)));
+        Self {
+            via: via.to_owned(),
+            peer: asked,
+            records: answer.records,
+            bytes: answer.bytes,
+            clock_ahead_s: theirs.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)),
+            peers,
+        }
+    }
+}
+
+impl Line {
+    fn new(announcement: &Announcement, last_good_ms: Option<u64>, genesis: &Genesis) -> Self {
+        let certificate = &announcement.certificate;
+        let organisation = genesis.organisation(&certificate.organisation);
+        let (state, up) = match announcement.state {
+            PeerState::Serving => ("serving", true),
+            PeerState::ReadOnly => ("read-only", true),
+            PeerState::Stopped => ("stopped", false),
+            PeerState::Left => ("left", false),
+        };
+        let health = match last_good_ms {
+            _ if !up => "away",
+            Some(ms) if ms < AWAY_AFTER_MS => "healthy",
+            Some(_) => "away",
+            None => "suspect",
+        };
+        Self {
+            peer: certificate.peer.to_string(),
+            organisation: organisation.map(|org| org.name.clone()).unwrap_or_default(),
+            address: certificate.addresses.first().cloned().unwrap_or_default(),
+            state,
+            health,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} holds {} records, {} bytes", self.via, self.records, self.bytes)?;
+        for line in &self.peers {
+            let Line { peer, organisation, address, state, health } = line;
+            let short: String = peer.chars().take(10).collect();
+            write!(f, "\n{health:8} {state:9} {address:21} {short} {organisation}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks the first librarian that answers.
+pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
+    let genesis = connect::genesis(session)?;
+    let walker = connect::stranger(&genesis)?;
+    let mut failed = None;
+    for address in connect::via(session)? {
+        match walker.introduce(&walker.directory().endpoint_at(address)).await {
+            Ok(answer) => {
+                session.out.result(&Status::new(address, &genesis, &answer))?;
+                return Ok(Exit::Done);
+            }
+            Err(source) => failed = Some(HoldError::Call { address: address.clone(), source }),
+        }
+    }
+    Err(failed.unwrap_or(HoldError::NoVia))
+}
