@@ -1,0 +1,168 @@
+//! An entry becomes content again: metadata first, then its pages in any order, then the whole's MACs.
+//!
+//! Nothing of a page goes anywhere before its id (`crate::prove`), its MAC and its tag hold. The index is
+//! checked as well: an entry's list of pages is not signed, and pages of the right entry in the wrong
+//! order would else give wrong bytes to a range read, which sees no whole.
+//!
+//! Decompression is bounded: a chunk opens to exactly the bytes its place calls for, a gzip stream to at
+//! most the stated size, in small parts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::{Eek, RecordId, SealError, Suite};
+
+use crate::chunk;
+use crate::content::ContentAssembler;
+use crate::entry::{Entry, EntryContent, LIST_INDEX_BASE};
+use crate::layout::Layout;
+use crate::macs::ContentMacs;
+use crate::metadata::{CompressionCodec, EntryMetadata};
+use crate::page::Page;
+use crate::seal::{PageKeys, Thresholds};
+use crate::{DocumentError, fields};
+
+/// Opens one entry's pages. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct EntryOpener {
+    keys: Arc<PageKeys>,
+    metadata: Arc<EntryMetadata>,
+    layout: Layout,
+    pub(crate) thresholds: Thresholds,
+}
+
+impl EntryOpener {
+    /// Opens the entry's metadata: checks its MAC and its tag, and that it fits the entry.
+    ///
+    /// # Errors
+    /// [`DocumentError::Seal`] for another EEK or changed metadata, and what the metadata can be wrong in.
+    pub fn new(suite: Suite, entry: &Entry, eek: Eek) -> Result<Self, DocumentError> {
+        let metadata =
+            eek.open_metadata(suite, &entry.metadata_ciphertext, &entry.metadata_ciphertext_mac)?;
+        let metadata = EntryMetadata::decode(&metadata)?;
+        let fits = match suite {
+            Suite::Holdfast1 => metadata.codec == CompressionCodec::ZstdChunks,
+            Suite::Libri1 => metadata.codec != CompressionCodec::ZstdChunks,
+        };
+        if !fits {
+            return Err(DocumentError::Field("compression codec"));
+        }
+        if suite == Suite::Libri1 && metadata.uncompressed_size == 0 {
+            return Err(DocumentError::Empty);
+        }
+        let opener = Self {
+            keys: Arc::new(PageKeys::new(suite, eek)),
+            metadata: Arc::new(metadata),
+            layout: Layout::copies(),
+            thresholds: Thresholds::default(),
+        };
+        opener.check_count(entry)?;
+        Ok(opener)
+    }
+
+    /// Whether the entry names as many pages or lists as its content's size calls for. In `libri-1` the
+    /// size of the compressed stream alone counts, which the whole's MAC checks at the end.
+    fn check_count(&self, entry: &Entry) -> Result<(), DocumentError> {
+        let Some(pages) = self.page_count() else { return Ok(()) };
+        let (wanted, found) = match &entry.content {
+            EntryContent::Inline(_) => (pages, 1),
+            EntryContent::Pages(ids) => (pages, ids.len() as u64),
+            EntryContent::Lists(ids) => {
+                (pages.div_ceil(self.thresholds.list_keys as u64), ids.len() as u64)
+            }
+        };
+        if wanted == found { Ok(()) } else { Err(DocumentError::PageCount { wanted, found }) }
+    }
+
+    /// The suite it is sealed in.
+    pub fn suite(&self) -> Suite {
+        self.keys.suite
+    }
+
+    /// The content's metadata.
+    pub fn metadata(&self) -> &EntryMetadata {
+        &self.metadata
+    }
+
+    /// How the content is cut; `None` in `libri-1`, where no part can be read alone.
+    pub fn layout(&self) -> Option<Layout> {
+        (self.keys.suite == Suite::Holdfast1).then_some(self.layout)
+    }
+
+    /// How many pages the content has; `None` in `libri-1`, where the entry's list says.
+    pub fn page_count(&self) -> Option<u64> {
+        self.layout().map(|layout| layout.chunk_count(self.metadata.uncompressed_size))
+    }
+
+    /// Opens list page `list` (from 0): the ids of its pages, in order.
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub fn open_list(&self, list: u32, page: &Page) -> Result<Vec<RecordId>, DocumentError> {
+        let index = LIST_INDEX_BASE.checked_add(list).ok_or(DocumentError::TooMuchContent)?;
+        let keys = self.open(index, page)?;
+        let max = self.thresholds.list_keys;
+        let (ids, rest) = keys.as_chunks::<32>();
+        if !rest.is_empty() || !(1..=max).contains(&ids.len()) {
+            return Err(DocumentError::Field("list page"));
+        }
+        if let Some(pages) = self.page_count() {
+            let wanted = pages.saturating_sub(u64::from(list) * max as u64).min(max as u64);
+            if wanted != ids.len() as u64 {
+                return Err(DocumentError::PageCount { wanted, found: ids.len() as u64 });
+            }
+        }
+        ids.iter().map(|id| fields::id(id, "page key")).collect()
+    }
+
+    /// Opens page `index`: its chunk. In `holdfast-1` that is the content's bytes of
+    /// `layout().chunk_range(index, size)`, in `libri-1` the next part of the compressed stream. CPU work of
+    /// about half a millisecond for 2 MiB.
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub fn open_page(&self, index: u32, page: &Page) -> Result<Bytes, DocumentError> {
+        if index >= LIST_INDEX_BASE {
+            return Err(DocumentError::TooMuchContent);
+        }
+        let bytes = Bytes::from(self.open(index, page)?);
+        match self.keys.suite {
+            Suite::Holdfast1 => {
+                let size = self.metadata.uncompressed_size;
+                let range = self.layout.chunk_range(u64::from(index), size);
+                chunk::decode(bytes, (range.end - range.start) as usize)
+            }
+            Suite::Libri1 => Ok(bytes),
+        }
+    }
+
+    fn open(&self, index: u32, page: &Page) -> Result<Vec<u8>, DocumentError> {
+        let PageKeys { suite, eek, mac_key } = &*self.keys;
+        if page.index != index {
+            return Err(DocumentError::PageIndex { wanted: index, found: page.index });
+        }
+        if !suite.verify_mac(mac_key, &page.ciphertext, &page.mac) {
+            return Err(DocumentError::Seal(SealError::Mac));
+        }
+        Ok(eek.open_page(*suite, index, &page.ciphertext)?)
+    }
+
+    /// Puts the content together from its pages, fed in order.
+    pub fn assembler(&self) -> ContentAssembler {
+        ContentAssembler::new(self)
+    }
+
+    pub(crate) fn shared_metadata(&self) -> Arc<EntryMetadata> {
+        Arc::clone(&self.metadata)
+    }
+
+    pub(crate) fn macs(&self) -> ContentMacs {
+        ContentMacs::new(self.keys.suite, &self.keys.eek)
+    }
+}
+
+impl std::fmt::Debug for EntryOpener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EntryOpener({}, {:?})", self.keys.suite, self.metadata)
+    }
+}
