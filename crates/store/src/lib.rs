@@ -3,9 +3,39 @@
 //! It is an append-only store of immutable records by id, with one fsync for many writers. It is not a general key-value
 //! database: nothing is updated in place, and a record's id proves its bytes.
 
+//!
+//! - [`LogStore`]: checksummed segment files over an `env::disk::Disk`, an index in memory.
+//! - [`MemoryStore`]: the same without a disk.
+//! - [`Journal`]: an append-only log of small entries with dense offsets, for a peer's publications.
+//!
+//! All bytes on the disk are described in `docs/formats/store.md`.
+
+mod header;
+pub mod journal;
+mod line;
+mod log;
+mod memory;
+mod scan;
+mod window;
+
+pub use journal::{Journal, JournalOptions};
+#[cfg(feature = "planted-bugs")]
+pub use log::PlantedBug;
+pub use log::{LogOptions, LogStore, Recovery};
+pub use memory::MemoryStore;
+
+use std::io;
+
 use async_trait::async_trait;
 use crypto::{Class, Classified, RecordId};
 use document::Record;
+
+/// The largest record a store takes, in bytes: twice the largest document, so that formats may grow.
+pub const RECORD_BYTES_MAX: usize = 4 << 20;
+/// Bytes of records in one `put` at most.
+pub const PUT_BYTES_MAX: usize = 64 << 20;
+/// Records in one `put` at most.
+pub const PUT_RECORDS_MAX: usize = 65_536;
 
 /// Why the store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +77,71 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
+    /// A record, a journal's entry or a whole write is over its bound; nothing was written.
+    #[error("{size} is over the bound of {max} for one write")]
+    TooLarge {
+        /// Bytes, or records, that were to be written.
+        size: usize,
+        /// The bound.
+        max: usize,
+    },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+impl StoreError {
+    /// The same error for another caller of the same write. The system's errors are carried by their number or kind.
+    fn again(&self) -> Self {
+        match self {
+            Self::Full => Self::Full,
+            Self::Poisoned => Self::Poisoned,
+            Self::Damaged { id, file, offset } => {
+                Self::Damaged { id: *id, file: file.clone(), offset: *offset }
+            }
+            Self::Locked => Self::Locked,
+            Self::Format { file } => Self::Format { file: file.clone() },
+            Self::Io { action, file, source } => {
+                let source = match source.raw_os_error() {
+                    Some(number) => io::Error::from_raw_os_error(number),
+                    None => source.kind().into(),
+                };
+                Self::Io { action, file: file.clone(), source }
+            }
+            Self::TooLarge { size, max } => Self::TooLarge { size: *size, max: *max },
+            Self::Closed => Self::Closed,
+        }
+    }
+}
+
+/// Whether the disk, or the quota, had no room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The error of an operation of the system on a file.
+fn io_error<'a>(action: &'static str, file: &'a str) -> impl Fn(io::Error) -> StoreError + 'a {
+    move |source| {
+        if is_full(&source) {
+            StoreError::Full
+        } else {
+            StoreError::Io { action, file: file.to_owned(), source }
+        }
+    }
+}
+
+/// Refuses a write that is over a bound.
+fn check_put(records: &[Record]) -> Result<(), StoreError> {
+    let total = records.iter().map(|record| record.bytes.len()).sum();
+    let largest = records.iter().map(|record| record.bytes.len()).max().unwrap_or(0);
+    for (size, max) in
+        [(records.len(), PUT_RECORDS_MAX), (largest, RECORD_BYTES_MAX), (total, PUT_BYTES_MAX)]
+    {
+        if size > max {
+            return Err(StoreError::TooLarge { size, max });
+        }
+    }
+    Ok(())
 }
 
 impl Classified for StoreError {
@@ -57,7 +149,7 @@ impl Classified for StoreError {
         match self {
             Self::Full | Self::Poisoned | Self::Locked => Class::Busy,
             Self::Damaged { .. } => Class::Corrupt,
-            Self::Format { .. } => Class::Invalid,
+            Self::Format { .. } | Self::TooLarge { .. } => Class::Invalid,
             Self::Io { .. } | Self::Closed => Class::Unavailable,
         }
     }
@@ -98,13 +190,14 @@ pub struct Stats {
 #[async_trait]
 pub trait RecordStore: Send + Sync + 'static {
     /// Stores records, all or none, and answers when they are durable as the store is set; `true` for those that were new.
-    /// One that is there already (and reads well) costs no write. Dropping the future does not undo the write.
+    /// One that is there already (and reads well) costs no write. After a power cut any part of a write that was not answered
+    /// may be there. Dropping the future does not undo the write.
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError>;
     /// The record with this id, its checksum checked.
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError>;
     /// Whether it is there, by the index alone.
     fn contains(&self, id: &RecordId) -> bool;
-    /// Drops records durably; those not there are no error.
+    /// Drops records durably, at most [`PUT_RECORDS_MAX`]; those not there are no error.
     async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError>;
     /// Up to `limit` ids in ascending order, from `from` on (inclusive).
     fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId>;

@@ -260,6 +260,6 @@ mod tests {
         drop(first);
         assert!(other.lock().is_err());
         drop(second);
-        other.lock().expect("free again");
+        drop(other.lock().expect("free again"));
     }
 }

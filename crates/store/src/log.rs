@@ -1,0 +1,385 @@
+//! A log-structured record store: records are appended to segment files and found through an index in memory.
+//!
+//! One file a record is as fast for large records and hopeless for small ones (an fsync and an inode each); a general
+//! key-value engine writes everything twice and brings threads and files of its own, under which torn writes and lost fsyncs
+//! cannot be simulated (`docs/adr/0002-record-log.md` has the measurements). Records are immutable and proven by their id, so a
+//! log with an index is all that is needed.
+//!
+//! ```text
+//! put -> checksum -> Line (waiting) -> Writer: append, fsync, index -> answer
+//! get -> Index -> pread, check header and payload -> Record
+//! ```
+//!
+//! Invariants:
+//! 1. What is served has a valid header with the wanted id and a payload of the right checksum.
+//! 2. What was acknowledged under `group` or `always` is on the disk.
+//! 3. No lock is held while anything is read or written.
+//!
+//! Limits: about 70 bytes of memory a record (`index`), at most [`crate::line::WAITING_KIB_MAX`] KiB waiting to be written and one
+//! batch being written, 64 open files. The space of removed records is not given back yet.
+
+pub(crate) mod frame;
+mod index;
+mod index_file;
+mod recovery;
+mod segment;
+mod writer;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use crypto::{RecordId, Suite};
+use document::Record;
+use env::Env;
+use env::disk::{Disk, Lock};
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use self::frame::{Content, Header};
+use self::index::{Index, Location};
+pub use self::recovery::Recovery;
+pub(crate) use self::recovery::take_lock;
+pub(crate) use self::segment::{CreateError, create};
+use self::segment::{OpenFiles, log_name};
+use self::writer::{Checked, Request, Writer};
+use crate::header::Family;
+use crate::line::Line;
+use crate::{Durability, PUT_RECORDS_MAX, RecordStore, Stats, StoreError, check_put, io_error};
+
+/// The smallest and the largest length a segment can be set to, in bytes.
+pub(crate) const SEGMENT_BYTES_RANGE: (u64, u64) = (4 << 10, 2 << 30);
+
+/// From this length on a record is read, and checksummed, away from the I/O threads. What is shorter takes less than the way
+/// to another thread.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// How long `everysec` waits before it syncs.
+const SYNC_DELAY: Duration = Duration::from_secs(1);
+
+/// How a [`LogStore`] works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// When writes are answered.
+    pub durability: Durability,
+    /// When a segment is full, in bytes; brought between 4 KiB and 2 GiB. One batch may go beyond it.
+    pub segment_bytes_max: u64,
+    /// Writes are refused as [`StoreError::Full`] while they would leave less than this, in bytes, so that whatever else the
+    /// peer keeps on the same disk can still be written.
+    pub reserve_free_bytes: u64,
+    /// The network's suite: a store of another is refused.
+    pub suite: Suite,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Group,
+            segment_bytes_max: 256 << 20,
+            reserve_free_bytes: 64 << 20,
+            suite: Suite::default(),
+        }
+    }
+}
+
+/// A [`RecordStore`] on a disk.
+pub struct LogStore {
+    shared: Arc<Shared>,
+    line: Arc<Line<Writer>>,
+    recovery: Recovery,
+}
+
+/// A defect on purpose, so that a test can show that it would be found.
+#[cfg(feature = "planted-bugs")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// Writes are answered and then synced.
+    AcknowledgeBeforeSync,
+}
+
+/// What the writer, the readers and the timer share.
+struct Shared {
+    disk: Arc<dyn Disk>,
+    env: Env,
+    index: RwLock<Index>,
+    files: OpenFiles,
+    durability: Durability,
+    segment_bytes_max: u64,
+    reserve_free_bytes: u64,
+    family: Family,
+    file_bytes: AtomicU64,
+    poisoned: AtomicBool,
+    closed: AtomicBool,
+    /// Whether a sync is due within [`SYNC_DELAY`].
+    sync_due: AtomicBool,
+    /// The line of the writer, for the timer.
+    line: OnceLock<Weak<Line<Writer>>>,
+    lock: Mutex<Option<Lock>>,
+}
+
+impl Shared {
+    // No code that can panic half-way through a change runs under the lock.
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn suite_number(&self) -> u8 {
+        self.family.suite_number()
+    }
+
+    /// Lets others open the store.
+    fn let_go(&self) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Sees to it that a sync comes within a second. At most one timer waits.
+    fn sync_soon(shared: &Arc<Self>) {
+        if shared.sync_due.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let weak = Arc::downgrade(shared);
+        let sleep = shared.env.clock.sleep(SYNC_DELAY);
+        let sync = async move {
+            sleep.await;
+            let Some(shared) = weak.upgrade() else { return };
+            shared.sync_due.store(false, Ordering::SeqCst);
+            if let Some(line) = shared.line.get().and_then(Weak::upgrade) {
+                // A closed line has synced already.
+                let _ = line.submit(Request::Sync, 0).await;
+            }
+        };
+        shared.env.tasks.spawn(sync.boxed()).detach();
+    }
+
+    /// Reads a record and marks it as damaged where it is.
+    fn read(&self, id: &RecordId, location: Location) -> Result<Record, StoreError> {
+        let file = log_name(location.segment);
+        let damaged =
+            || StoreError::Damaged { id: *id, file: file.clone(), offset: location.offset.into() };
+        if location.damaged {
+            return Err(damaged());
+        }
+        let found = self.files.get(location.segment).and_then(|file| {
+            let mut frame = vec![0; location.frame_len()];
+            file.read_at(location.offset.into(), &mut frame)?;
+            Ok(record_in(id, &location, frame))
+        });
+        match found {
+            Ok(Some(record)) => return Ok(record),
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Err(io_error("read", &file)(error)),
+        }
+        tracing::warn!(%id, file, offset = location.offset, "a record is damaged");
+        self.index_mut().mark_damaged(id, &location);
+        Err(damaged())
+    }
+}
+
+/// The record in a frame, where everything in it is as it should be.
+fn record_in(id: &RecordId, location: &Location, frame: Vec<u8>) -> Option<Record> {
+    let header = Header::decode_unmarked(&frame).filter(|header| header.id == *id)?;
+    let Content::Record { kind, place, length, payload_crc } = header.content else { return None };
+    let payload = frame.get(location.header_len()..)?;
+    let intact = length == location.length
+        && header.len() == location.header_len()
+        && crc32c::crc32c(payload) == payload_crc;
+    let bytes = intact.then(|| Bytes::from(frame).slice(location.header_len()..))?;
+    Some(Record { kind, id: *id, place, bytes })
+}
+
+impl LogStore {
+    /// Opens the store on `disk`, or begins one. It blocks: a second at most for a million records, and for reading the last
+    /// segment.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`], [`StoreError::Format`], or the system's. Damage is none: see [`LogStore::recovery`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        env: Env,
+        options: LogOptions,
+    ) -> Result<Arc<Self>, StoreError> {
+        let (shared, writer, recovery) = Self::parts(disk, env, options)?;
+        Ok(Self::start(shared, writer, recovery))
+    }
+
+    /// As [`LogStore::open`], with a defect.
+    ///
+    /// # Errors
+    /// As [`LogStore::open`].
+    #[cfg(feature = "planted-bugs")]
+    pub fn open_with_bug(
+        disk: Arc<dyn Disk>,
+        env: Env,
+        options: LogOptions,
+        bug: PlantedBug,
+    ) -> Result<Arc<Self>, StoreError> {
+        let (shared, mut writer, recovery) = Self::parts(disk, env, options)?;
+        writer.planted = Some(bug);
+        Ok(Self::start(shared, writer, recovery))
+    }
+
+    fn parts(
+        disk: Arc<dyn Disk>,
+        env: Env,
+        options: LogOptions,
+    ) -> Result<(Arc<Shared>, Writer, Recovery), StoreError> {
+        let family = Family::Log(options.suite);
+        let opened = recovery::open(&disk, family)?;
+        let (min, max) = SEGMENT_BYTES_RANGE;
+        let shared = Arc::new(Shared {
+            files: OpenFiles::new(disk.clone()),
+            disk,
+            env,
+            index: RwLock::new(opened.index),
+            durability: options.durability,
+            segment_bytes_max: options.segment_bytes_max.clamp(min, max),
+            reserve_free_bytes: options.reserve_free_bytes,
+            family,
+            file_bytes: AtomicU64::new(opened.file_bytes),
+            poisoned: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            sync_due: AtomicBool::new(false),
+            line: OnceLock::new(),
+            lock: Mutex::new(Some(opened.lock)),
+        });
+        let writer = Writer::new(shared.clone(), opened.active, opened.next);
+        Ok((shared, writer, opened.recovery))
+    }
+
+    fn start(shared: Arc<Shared>, writer: Writer, recovery: Recovery) -> Arc<Self> {
+        let line = Line::new(writer, shared.env.tasks.clone());
+        // Set once: `shared` was made a moment ago.
+        let _ = shared.line.set(Arc::downgrade(&line));
+        Arc::new(Self { shared, line, recovery })
+    }
+
+    /// What opening found damaged or unfinished.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        if self.shared.closed.load(Ordering::SeqCst) { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    async fn read(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        let Some(location) = self.shared.index().get(id) else { return Ok(None) };
+        if location.frame_len() <= SMALL_BYTES_MAX {
+            return self.shared.read(id, location).map(Some);
+        }
+        let (shared, id) = (self.shared.clone(), *id);
+        self.shared.env.blocking(move || shared.read(&id, location)).await.map(Some)
+    }
+
+    /// Reads those of the records that are there already, so that the writer writes damaged ones again.
+    async fn read_those_there(&self, records: &[Record]) {
+        for record in records {
+            let Some(location) = self.shared.index().get(&record.id) else { continue };
+            if self.read(&record.id).await.is_err() {
+                // Also where the disk could not read it: a new frame is the way to heal both.
+                self.shared.index_mut().mark_damaged(&record.id, &location);
+            }
+        }
+    }
+
+    async fn checksum(&self, records: Vec<Record>) -> Vec<Checked> {
+        let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
+        let checksum = move || {
+            let with_crc = |record: Record| {
+                let crc = crc32c::crc32c(&record.bytes);
+                (record, crc)
+            };
+            records.into_iter().map(with_crc).collect()
+        };
+        if bytes <= SMALL_BYTES_MAX { checksum() } else { self.shared.env.cpu(checksum).await }
+    }
+
+    async fn ask<T>(
+        &self,
+        bytes: usize,
+        request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.line.submit(request(answer), bytes).await.map_err(|_| StoreError::Closed)?;
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+#[async_trait]
+impl RecordStore for LogStore {
+    async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
+        self.check_open()?;
+        check_put(&records)?;
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
+        }
+        self.read_those_there(&records).await;
+        let records = self.checksum(records).await;
+        let bytes = records.iter().map(|(record, _)| record.bytes.len()).sum();
+        self.ask(bytes, |answer| Request::Put { records, answer }).await
+    }
+
+    async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        self.check_open()?;
+        self.read(id).await
+    }
+
+    fn contains(&self, id: &RecordId) -> bool {
+        self.shared.index().get(id).is_some()
+    }
+
+    async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError> {
+        self.check_open()?;
+        if ids.len() > PUT_RECORDS_MAX {
+            return Err(StoreError::TooLarge { size: ids.len(), max: PUT_RECORDS_MAX });
+        }
+        self.ask(ids.len() * 32, |answer| Request::Remove { ids, answer }).await
+    }
+
+    fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
+        self.shared.index().ids(from, limit)
+    }
+
+    fn stats(&self) -> Stats {
+        let free = self.shared.disk.free_bytes().unwrap_or(0);
+        let index = self.shared.index();
+        Stats {
+            records: index.records(),
+            bytes: index.bytes(),
+            file_bytes: self.shared.file_bytes.load(Ordering::SeqCst),
+            free_bytes: free.saturating_sub(self.shared.reserve_free_bytes),
+            damaged: index.damaged(),
+            poisoned: self.shared.poisoned.load(Ordering::SeqCst),
+        }
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        if self.shared.closed.swap(true, Ordering::SeqCst) {
+            return Err(StoreError::Closed);
+        }
+        let (answer, answered) = oneshot::channel();
+        let submitted = self.line.submit(Request::Close { answer }, 0).await;
+        self.line.close();
+        if submitted.is_err() {
+            self.shared.let_go();
+            return Err(StoreError::Closed);
+        }
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+impl std::fmt::Debug for LogStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LogStore({} records)", self.shared.index().records())
+    }
+}

@@ -1,0 +1,169 @@
+//! The frame around a record in the log: who it is, how long it is, and the checksums of both.
+//!
+//! ```text
+//! 0   marker         8   the segment's random marker
+//! 8   kind           1   the record's kind; 0 in a removal
+//! 9   flags          1   bit 0: a removal; bit 1: the place follows
+//! 10  zero           2
+//! 12  payload length 4
+//! 16  id            32
+//! 48  payload crc    4   CRC-32C of the payload; 0 in a removal
+//! 52  place         32   only where it is not the id
+//! ..  header crc     4   CRC-32C of all before it
+//! ..  payload
+//! ```
+//!
+//! Header and payload have checksums of their own, so that a damaged payload still tells where the next frame begins, and a
+//! damaged header leaves the frames behind it findable by their marker. The marker is random and secret to the peer: a record
+//! is bytes chosen by a stranger, and with a fixed magic number it could hold a forged frame that a search would take for one.
+//!
+//! Integers are big-endian.
+
+use crypto::{Place, RecordId};
+use document::Kind;
+
+use crate::RECORD_BYTES_MAX;
+use crate::scan::FrameHeader;
+
+/// Bytes of a header without a place.
+pub(crate) const HEADER_BYTES: usize = 56;
+/// Bytes of a header with a place.
+pub(crate) const HEADER_BYTES_MAX: usize = HEADER_BYTES + 32;
+
+const REMOVAL: u8 = 1;
+const PLACED: u8 = 2;
+
+/// What opens every frame of one segment.
+pub(crate) type Marker = [u8; 8];
+
+/// What a frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The record, or the one that is removed.
+    pub id: RecordId,
+    pub content: Content,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A record follows.
+    Record { kind: Kind, place: Place, length: u32, payload_crc: u32 },
+    /// The record is gone.
+    Removal,
+}
+
+impl Header {
+    /// Bytes of the encoded header.
+    pub(crate) fn len(&self) -> usize {
+        if self.placed() { HEADER_BYTES_MAX } else { HEADER_BYTES }
+    }
+
+    /// Bytes of the payload.
+    pub(crate) fn payload_bytes(&self) -> u32 {
+        match self.content {
+            Content::Record { length, .. } => length,
+            Content::Removal => 0,
+        }
+    }
+
+    /// Bytes of header and payload.
+    pub(crate) fn frame_len(&self) -> u64 {
+        self.len() as u64 + u64::from(self.payload_bytes())
+    }
+
+    pub(crate) fn placed(&self) -> bool {
+        matches!(self.content, Content::Record { place, .. } if place != Place::from(self.id))
+    }
+
+    /// Appends the encoded header.
+    pub(crate) fn encode(&self, marker: &Marker, into: &mut Vec<u8>) {
+        let start = into.len();
+        into.extend_from_slice(marker);
+        let (kind, flags, length, payload_crc) = match self.content {
+            Content::Record { kind, length, payload_crc, .. } => {
+                (kind.number(), if self.placed() { PLACED } else { 0 }, length, payload_crc)
+            }
+            Content::Removal => (0, REMOVAL, 0, 0),
+        };
+        into.extend_from_slice(&[kind, flags, 0, 0]);
+        into.extend_from_slice(&length.to_be_bytes());
+        into.extend_from_slice(self.id.as_bytes());
+        into.extend_from_slice(&payload_crc.to_be_bytes());
+        if let Content::Record { place, .. } = self.content
+            && self.placed()
+        {
+            into.extend_from_slice(place.as_bytes());
+        }
+        let crc = crc32c::crc32c(&into[start..]);
+        into.extend_from_slice(&crc.to_be_bytes());
+    }
+
+    /// The header at the start of `bytes`, which may go on behind it, with whatever marker it has: for a frame whose position
+    /// is known. `None` where there is none, where it is cut off or where a single byte is not as it was written (the
+    /// marker too: the checksum covers it).
+    pub(crate) fn decode_unmarked(bytes: &[u8]) -> Option<Self> {
+        let flags = *bytes.get(9)?;
+        let len = if flags & PLACED == 0 { HEADER_BYTES } else { HEADER_BYTES_MAX };
+        let bytes = bytes.get(..len)?;
+        let (covered, crc) = bytes.split_at(len - 4);
+        if crc32c::crc32c(covered).to_be_bytes() != crc {
+            return None;
+        }
+        let id = RecordId::from_slice(&bytes[16..48]).ok()?;
+        let length = be32(&bytes[12..16]);
+        let payload_crc = be32(&bytes[48..52]);
+        // A valid checksum over values this release does not write is a newer release's or a forgery: not a frame.
+        let content = match flags {
+            REMOVAL if bytes[8] == 0 && length == 0 && payload_crc == 0 => Content::Removal,
+            0 | PLACED if length as usize <= RECORD_BYTES_MAX => Content::Record {
+                kind: Kind::from_number(bytes[8].into())?,
+                place: match flags {
+                    PLACED => Place::from_slice(&bytes[52..84]).ok()?,
+                    _ => Place::from(id),
+                },
+                length,
+                payload_crc,
+            },
+            _ => return None,
+        };
+        (bytes[10..12] == [0, 0]).then_some(Self { id, content })
+    }
+}
+
+impl FrameHeader for Header {
+    const BYTES_MAX: usize = HEADER_BYTES_MAX;
+
+    fn decode(marker: &Marker, bytes: &[u8]) -> Option<Self> {
+        if bytes.get(..8)? == marker { Self::decode_unmarked(bytes) } else { None }
+    }
+
+    fn header_len(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn payload_len(&self) -> u64 {
+        self.payload_bytes().into()
+    }
+
+    /// A removal has an empty payload, whose checksum is 0.
+    fn payload_crc(&self) -> u32 {
+        match self.content {
+            Content::Record { payload_crc, .. } => payload_crc,
+            Content::Removal => 0,
+        }
+    }
+}
+
+/// The big-endian number in four bytes.
+pub(crate) fn be32(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+/// The big-endian number in eight bytes.
+pub(crate) fn be64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MARKER: Marker = *b"\x01\x23\x45\x67\x89\xab\xcd\xef";
+
+fn record(place: Place) -> Header {
+    let content = Content::Record {
+        kind: Kind::Page,
+        place,
+        length: 5,
+        payload_crc: crc32c::crc32c(b"hello"),
+    };
+    Header { id: RecordId::new([0x11; 32]), content }
+}
+
+fn encoded(header: &Header) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    header.encode(&MARKER, &mut bytes);
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes on disks that exist: a change here is a change of format, with a line in `docs/formats/store.md`.
+#[test]
+fn golden_bytes() {
+    let id = "11".repeat(32);
+    let at_id = record(Place::new([0x11; 32]));
+    let plain = format!("0123456789abcdef0300000000000005{id}9a71bb4c");
+    assert_eq!(hex(&encoded(&at_id)), format!("{plain}5c1a4e1b"));
+    let place = "22".repeat(32);
+    let placed = format!("0123456789abcdef0302000000000005{id}9a71bb4c{place}");
+    assert_eq!(hex(&encoded(&record(Place::new([0x22; 32])))), format!("{placed}91f1fec7"));
+    let removal = Header { id: RecordId::new([0x11; 32]), content: Content::Removal };
+    let gone = format!("0123456789abcdef0001000000000000{id}00000000");
+    assert_eq!(hex(&encoded(&removal)), format!("{gone}7d15d899"));
+}
+
+#[test]
+fn every_flipped_bit_of_a_header_is_noticed() {
+    for place in [[0x11; 32], [0x22; 32]] {
+        let header = record(Place::new(place));
+        let mut bytes = encoded(&header);
+        assert_eq!(bytes.len(), header.len());
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::decode(&MARKER, &bytes), None, "bit {bit}");
+            assert_eq!(Header::decode_unmarked(&bytes), None, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_eq!(Header::decode(&MARKER, &bytes), Some(header));
+    }
+}
+
+/// A header with right checksums over what this release never writes.
+fn resealed(change: impl FnOnce(&mut Vec<u8>)) -> Option<Header> {
+    let mut bytes = encoded(&record(Place::new([0x11; 32])));
+    bytes.truncate(52);
+    change(&mut bytes);
+    let crc = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_be_bytes());
+    bytes.resize(HEADER_BYTES_MAX, 0);
+    Header::decode(&MARKER, &bytes)
+}
+
+#[test]
+fn values_that_are_never_written_are_no_header() {
+    assert!(resealed(|_| {}).is_some());
+    for (at, value) in [(8, 0), (8, 200), (9, 1), (9, 3), (9, 4), (10, 1), (11, 1), (12, 1)] {
+        assert_eq!(resealed(|bytes| bytes[at] = value), None, "{value} at {at}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(
+        id: [u8; 32],
+        place: [u8; 32],
+        kind in 0usize..3,
+        length in 0u32..=RECORD_BYTES_MAX as u32,
+        payload_crc: u32,
+        tail in proptest::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let content = Content::Record {
+            kind: Kind::ALL[kind], place: Place::new(place), length, payload_crc,
+        };
+        let header = Header { id: RecordId::new(id), content };
+        let mut bytes = encoded(&header);
+        prop_assert_eq!(Header::decode(&MARKER, &bytes[..bytes.len() - 1]), None);
+        bytes.extend(tail);
+        prop_assert_eq!(Header::decode(&MARKER, &bytes), Some(header));
+        prop_assert_eq!(Header::decode(&[0; 8], &bytes), None);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Header::decode_unmarked(&bytes);
+        let _ = Header::decode(&MARKER, &bytes);
+    }
+}

@@ -1,0 +1,213 @@
+//! The index of a sealed segment in a file of its own, so that opening reads 44 bytes a record and not the records.
+//!
+//! ```text
+//! 0   magic       8   HOLDFIDX
+//! 8   version     2   1
+//! 10  suite       1   as in the segment
+//! 11  zero        1
+//! 12  segment     4
+//! 16  marker      8   the segment's
+//! 24  log length  8   the segment's, in bytes
+//! 32  rows        4
+//! 36  gaps        4   ranges of the segment that belong to no frame
+//! 40  rows crc    4   CRC-32C of all rows
+//! 44  header crc  4   CRC-32C of the 44 bytes before it
+//! 48  rows, 44 bytes each, in the order of the frames:
+//!     id 32 | offset 4 | payload length 4 | kind 1 | flags 1 | zero 2
+//! ```
+//!
+//! It holds nothing that the segment does not: where it is missing, torn, damaged or of another length it is written again
+//! from the segment. So it needs no fsync, and no failure to write it is one of the store.
+
+use std::io::{self, IoSlice};
+
+use crypto::RecordId;
+use env::disk::{Disk, File};
+
+use super::frame::{Content, Header, Marker, be32, be64};
+use super::segment::{Segment, index_name};
+use crate::scan::{Seen, scan};
+
+const MAGIC: &[u8; 8] = b"HOLDFIDX";
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 48;
+const ROW_BYTES: usize = 44;
+/// Rows read or written at once.
+const CHUNK_ROWS: usize = 1024;
+const REMOVAL: u8 = 1;
+const PLACED: u8 = 2;
+
+/// A frame as the index has it: all of the header but its place and payload checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub id: RecordId,
+    pub offset: u32,
+    pub length: u32,
+    pub removal: bool,
+    pub placed: bool,
+    kind: u8,
+}
+
+impl Row {
+    fn of(offset: u32, header: &Header) -> Self {
+        let (kind, removal) = match header.content {
+            Content::Record { kind, .. } => (kind.number(), false),
+            Content::Removal => (0, true),
+        };
+        let (id, placed) = (header.id, header.placed());
+        Self { id, offset, length: header.payload_bytes(), removal, placed, kind }
+    }
+
+    fn encode(&self, into: &mut Vec<u8>) {
+        into.extend_from_slice(self.id.as_bytes());
+        into.extend_from_slice(&self.offset.to_be_bytes());
+        into.extend_from_slice(&self.length.to_be_bytes());
+        let removal = if self.removal { REMOVAL } else { 0 };
+        let placed = if self.placed { PLACED } else { 0 };
+        into.extend_from_slice(&[self.kind, removal | placed, 0, 0]);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let id = RecordId::from_slice(bytes.get(..32)?).ok()?;
+        let flags = bytes[41];
+        Some(Self {
+            id,
+            offset: be32(&bytes[32..36]),
+            length: be32(&bytes[36..40]),
+            removal: flags & REMOVAL != 0,
+            placed: flags & PLACED != 0,
+            kind: bytes[40],
+        })
+    }
+}
+
+/// A valid index file.
+pub(crate) struct IndexFile {
+    file: std::sync::Arc<dyn File>,
+    rows: u32,
+    pub marker: Marker,
+    pub gaps: u32,
+    pub file_bytes: u64,
+}
+
+impl IndexFile {
+    /// Opens and checks the index of a segment of `log_len` bytes. `None` where there is none that fits.
+    pub(crate) fn open(disk: &dyn Disk, segment: u32, suite: u8, log_len: u64) -> Option<Self> {
+        let file = disk.open(&index_name(segment), false).ok()?;
+        let file_bytes = file.len().ok()?;
+        let mut head = [0; HEADER_BYTES];
+        file.read_at(0, &mut head).ok()?;
+        let rows = be32(&head[32..36]);
+        let fits = crc32c::crc32c(&head[..44]) == be32(&head[44..])
+            && head[..8] == *MAGIC
+            && head[8..10] == VERSION.to_be_bytes()
+            && head[10..12] == [suite, 0]
+            && be32(&head[12..16]) == segment
+            && be64(&head[24..32]) == log_len
+            && file_bytes == HEADER_BYTES as u64 + u64::from(rows) * ROW_BYTES as u64;
+        if !fits {
+            return None;
+        }
+        let mut marker = [0; 8];
+        marker.copy_from_slice(&head[16..24]);
+        let index = Self { file, rows, marker, gaps: be32(&head[36..40]), file_bytes };
+        let mut crc = 0;
+        index.chunks(|bytes| crc = crc32c::crc32c_append(crc, bytes)).ok()?;
+        (crc == be32(&head[40..44])).then_some(index)
+    }
+
+    /// Hands over every row, in the order of the frames.
+    pub(crate) fn rows(&self, mut each: impl FnMut(Row)) -> io::Result<()> {
+        self.chunks(|bytes| {
+            bytes.chunks_exact(ROW_BYTES).filter_map(Row::decode).for_each(&mut each)
+        })
+    }
+
+    fn chunks(&self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        let mut offset = HEADER_BYTES as u64;
+        let mut left = self.rows as usize;
+        let mut bytes = Vec::new();
+        while left > 0 {
+            let take = left.min(CHUNK_ROWS);
+            bytes.resize(take * ROW_BYTES, 0);
+            self.file.read_at(offset, &mut bytes)?;
+            each(&bytes);
+            offset += bytes.len() as u64;
+            left -= take;
+        }
+        Ok(())
+    }
+}
+
+/// Writes rows to the index file in chunks.
+struct RowWriter<'a> {
+    file: &'a dyn File,
+    offset: u64,
+    chunk: Vec<u8>,
+    rows: u32,
+    crc: u32,
+}
+
+impl RowWriter<'_> {
+    fn push(&mut self, row: &Row) -> io::Result<()> {
+        row.encode(&mut self.chunk);
+        self.rows += 1;
+        if self.chunk.len() >= CHUNK_ROWS * ROW_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.crc = crc32c::crc32c_append(self.crc, &self.chunk);
+        self.file.write_at(self.offset, &[IoSlice::new(&self.chunk)])?;
+        self.offset += self.chunk.len() as u64;
+        self.chunk.clear();
+        Ok(())
+    }
+}
+
+/// Writes the index of a sealed segment from its frames' headers, and returns its length. The segment is read again rather
+/// than its rows kept while it is written: rows of a segment of tiny records would take tens of megabytes.
+pub(crate) fn write(disk: &dyn Disk, segment: &Segment, suite: u8) -> io::Result<u64> {
+    let name = index_name(segment.number);
+    let file = disk.open(&name, true)?;
+    let written = file.truncate(0).and_then(|()| write_rows(&*file, segment, suite));
+    if written.is_err() {
+        let _ = disk.remove(&name);
+    }
+    written
+}
+
+fn write_rows(file: &dyn File, segment: &Segment, suite: u8) -> io::Result<u64> {
+    let chunk = Vec::with_capacity(CHUNK_ROWS * ROW_BYTES);
+    let mut rows = RowWriter { file, offset: HEADER_BYTES as u64, chunk, rows: 0, crc: 0 };
+    let mut failed = None;
+    let mut gaps = 0u32;
+    scan(&*segment.file, 0, segment.len, &segment.marker, false, &mut |seen| match seen {
+        Seen::Gap { .. } => gaps += 1,
+        Seen::Frame { offset, header, .. } => {
+            // Segments are under 4 GiB; where one is not, its index is not written.
+            let row = u32::try_from(offset).map(|offset| Row::of(offset, &header));
+            let pushed = row.map_err(io::Error::other).and_then(|row| rows.push(&row));
+            if let Err(error) = pushed {
+                failed.get_or_insert(error);
+            }
+        }
+    })?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    rows.flush()?;
+    let mut head = Vec::with_capacity(HEADER_BYTES);
+    head.extend_from_slice(MAGIC);
+    head.extend_from_slice(&VERSION.to_be_bytes());
+    head.extend_from_slice(&[suite, 0]);
+    head.extend_from_slice(&segment.number.to_be_bytes());
+    head.extend_from_slice(&segment.marker);
+    head.extend_from_slice(&segment.len.to_be_bytes());
+    head.extend_from_slice(&rows.rows.to_be_bytes());
+    head.extend_from_slice(&gaps.to_be_bytes());
+    head.extend_from_slice(&rows.crc.to_be_bytes());
+    let crc = crc32c::crc32c(&head);
+    head.extend_from_slice(&crc.to_be_bytes());
+    file.write_at(0, &[IoSlice::new(&head)])?;
+    Ok(rows.offset)
+}

@@ -1,0 +1,238 @@
+//! Opening a store: every segment into the index, the torn tail of the last one cut.
+//!
+//! Sealed segments are read through their index files, which are written anew where they do not fit. Of the last segment
+//! every payload is read and checked, since a crash may have left any part of its last writes. Only there something is
+//! cut: what lies behind its last intact frame was never acknowledged (or has rotted, which looks the same). Everything else
+//! that is damaged stays where it is, is reported and not served.
+//!
+//! At the end the last segment and the names are synced: a process that was killed leaves frames that the system has
+//! and the disk may not, and the store answers "present" for what is in its index.
+
+use std::io;
+use std::sync::Arc;
+
+use env::disk::{Disk, Lock};
+
+use super::frame::{Header, Marker};
+use super::index::{Index, Location};
+use super::index_file::{self, IndexFile};
+use super::segment::{Segment, log_name, log_number};
+use crate::header::{FILE_HEADER_BYTES, Family, FileHeader, Head};
+use crate::scan::{Seen, scan};
+use crate::{StoreError, io_error};
+
+/// What opening found that was not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Bytes cut from the end of the last segment.
+    pub cut_bytes: u64,
+    /// Ranges of segments that belong to no frame: each was at least one frame, whose record is not known.
+    pub gaps: u64,
+    /// Frames whose header is good and whose payload is not.
+    pub damaged_frames: u64,
+    /// Segments whose head is damaged in both copies and that have no index: they are kept and not read.
+    pub unreadable_segments: u64,
+    /// Index files that were missing or did not fit, and were written anew.
+    pub rebuilt_indexes: u64,
+}
+
+/// A store as it was found.
+pub(crate) struct Opened {
+    pub lock: Lock,
+    pub index: Index,
+    /// The last segment, which writing goes on in.
+    pub active: Option<Segment>,
+    /// The number of the next segment.
+    pub next: u32,
+    pub file_bytes: u64,
+    pub recovery: Recovery,
+}
+
+/// Opens what is on the disk.
+pub(crate) fn open(disk: &Arc<dyn Disk>, family: Family) -> Result<Opened, StoreError> {
+    let lock = take_lock(&**disk)?;
+    let mut numbers: Vec<u32> = disk
+        .list()
+        .map_err(io_error("list", "the store"))?
+        .iter()
+        .filter_map(|name| log_number(name))
+        .collect();
+    numbers.sort_unstable();
+    let next = numbers.last().map_or(1, |last| last + 1);
+    let mut opened = Opened {
+        lock,
+        index: Index::default(),
+        active: None,
+        next,
+        file_bytes: 0,
+        recovery: Recovery::default(),
+    };
+    let last = numbers.pop();
+    for number in numbers {
+        opened.sealed(&**disk, family, number)?;
+    }
+    if let Some(number) = last {
+        opened.last(&**disk, family, number)?;
+    }
+    disk.sync_names().map_err(io_error("sync", "the store"))?;
+    Ok(opened)
+}
+
+pub(crate) fn take_lock(disk: &dyn Disk) -> Result<Lock, StoreError> {
+    disk.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => StoreError::Locked,
+        _ => io_error("lock", "the store")(error),
+    })
+}
+
+impl Opened {
+    fn sealed(&mut self, disk: &dyn Disk, family: Family, number: u32) -> Result<(), StoreError> {
+        let name = log_name(number);
+        let file = disk.open(&name, false).map_err(io_error("open", &name))?;
+        let len = file.len().map_err(io_error("measure", &name))?;
+        self.file_bytes += len;
+        let head = FileHeader::read(&*file, len, family).map_err(io_error("read", &name))?;
+        let marker = self.marker(number, head)?;
+        let index = IndexFile::open(disk, number, family.suite_number(), len)
+            .filter(|index| marker.is_none_or(|marker| marker == index.marker));
+        let index = match (index, marker) {
+            (Some(index), _) => index,
+            (None, Some(marker)) => {
+                self.recovery.rebuilt_indexes += 1;
+                let segment = Segment { number, file, len, marker };
+                match rebuild(disk, &segment, family.suite_number()) {
+                    Some(index) => index,
+                    None => return self.read_frames(&segment, false).map(drop),
+                }
+            }
+            (None, None) => {
+                self.unreadable(&name);
+                return Ok(());
+            }
+        };
+        self.recovery.gaps += u64::from(index.gaps);
+        self.file_bytes += index.file_bytes;
+        if index.gaps > 0 {
+            tracing::warn!(file = name, gaps = index.gaps, "parts of a segment are damaged");
+        }
+        let records = &mut self.index;
+        let apply = |row: index_file::Row| {
+            if row.removal {
+                records.remove(&row.id);
+            } else {
+                let (offset, length, placed) = (row.offset, row.length, row.placed);
+                let segment = number;
+                records
+                    .insert(row.id, Location { segment, offset, length, placed, damaged: false });
+            }
+        };
+        index.rows(apply).map_err(io_error("read", &name))
+    }
+
+    fn last(&mut self, disk: &dyn Disk, family: Family, number: u32) -> Result<(), StoreError> {
+        let name = log_name(number);
+        let file = disk.open(&name, false).map_err(io_error("open", &name))?;
+        let len = file.len().map_err(io_error("measure", &name))?;
+        let head = FileHeader::read(&*file, len, family).map_err(io_error("read", &name))?;
+        let Some(marker) = self.marker(number, head)? else {
+            if len <= FILE_HEADER_BYTES {
+                // A crash during its creation: no frame was ever written to it. Its number is used again.
+                disk.remove(&name).map_err(io_error("remove", &name))?;
+                self.next = number;
+                return Ok(());
+            }
+            // Its index file may be there, if it was sealed and its successor not yet created.
+            self.sealed(disk, family, number)?;
+            return Ok(());
+        };
+        let mut segment = Segment { number, file, len, marker };
+        let end = self.read_frames(&segment, true)?;
+        if end < len {
+            self.recovery.cut_bytes += len - end;
+            tracing::warn!(file = name, at = end, bytes = len - end, "cut an unfinished write");
+            segment.file.truncate(end).map_err(io_error("cut", &name))?;
+            segment.len = end;
+        }
+        segment.file.sync().map_err(io_error("sync", &name))?;
+        self.file_bytes += end;
+        self.active = Some(segment);
+        Ok(())
+    }
+
+    /// The marker a head tells; `None` where both copies are damaged.
+    fn marker(&self, number: u32, head: Head) -> Result<Option<Marker>, StoreError> {
+        let file = log_name(number);
+        match head {
+            Head::Valid { header, whole } if header.number == u64::from(number) => {
+                if !whole {
+                    tracing::warn!(file, "one of the two copies of a segment's head is damaged");
+                }
+                Ok(Some(header.marker))
+            }
+            Head::Valid { .. } | Head::Foreign => Err(StoreError::Format { file }),
+            Head::Damaged => Ok(None),
+        }
+    }
+
+    /// Takes in the frames of a segment, and returns where its last intact one ends. Where `payloads` are read, the tail
+    /// behind that is not counted as damage: it is about to be cut.
+    fn read_frames(&mut self, segment: &Segment, payloads: bool) -> Result<u64, StoreError> {
+        let name = log_name(segment.number);
+        // Damage counts once something intact follows it.
+        let mut pending = Vec::new();
+        let end = scan(&*segment.file, 0, segment.len, &segment.marker, payloads, &mut |seen| {
+            // Segments end far below 4 GiB; what lies beyond is not one of ours.
+            match seen {
+                Seen::Gap { from, .. } => pending.push((from, None)),
+                Seen::Frame { offset, header, intact: false } => {
+                    pending.push((offset, Some(header)));
+                }
+                Seen::Frame { offset, header, intact: true } => {
+                    self.damaged(segment.number, &mut pending);
+                    if let Ok(offset) = u32::try_from(offset) {
+                        self.index.apply(segment.number, offset, &header, true);
+                    }
+                }
+            }
+        })
+        .map_err(io_error("read", &name))?;
+        if !payloads {
+            self.damaged(segment.number, &mut pending);
+        }
+        Ok(end)
+    }
+
+    /// Counts and reports damage, and takes in what it hit where that is known.
+    fn damaged(&mut self, segment: u32, pending: &mut Vec<(u64, Option<Header>)>) {
+        for (offset, header) in pending.drain(..) {
+            tracing::warn!(segment, offset, "a part of a segment is damaged");
+            let Some(header) = header else {
+                self.recovery.gaps += 1;
+                continue;
+            };
+            self.recovery.damaged_frames += 1;
+            // An intact frame of the record, written earlier, is the better one to serve.
+            if !self.index.is_good(&header.id)
+                && let Ok(offset) = u32::try_from(offset)
+            {
+                self.index.apply(segment, offset, &header, false);
+            }
+        }
+    }
+
+    fn unreadable(&mut self, name: &str) {
+        self.recovery.unreadable_segments += 1;
+        tracing::error!(file = name, "a segment's head is damaged: its records are not served");
+    }
+}
+
+/// Writes a missing index file; `None` where that fails (a full disk), which is no reason not to open.
+fn rebuild(disk: &dyn Disk, segment: &Segment, suite: u8) -> Option<IndexFile> {
+    let written = index_file::write(disk, segment, suite);
+    if let Err(error) = &written {
+        tracing::warn!(segment = segment.number, %error, "cannot write a segment's index");
+    }
+    written.ok()?;
+    IndexFile::open(disk, segment.number, suite, segment.len)
+}

@@ -1,0 +1,127 @@
+//! One file of the log: its name, its creation, and the handles of those that are open.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use env::disk::{Disk, File};
+
+use super::frame::Marker;
+use crate::header::{FILE_HEADER_BYTES, Family, FileHeader};
+
+/// Files a store keeps open for reading at most.
+pub(crate) const OPEN_FILES_MAX: usize = 64;
+
+/// The number in a segment's name is below this.
+pub(crate) const SEGMENTS_MAX: u32 = 100_000_000;
+
+/// A segment with its file open.
+#[derive(Clone)]
+pub(crate) struct Segment {
+    pub number: u32,
+    pub file: Arc<dyn File>,
+    pub len: u64,
+    pub marker: Marker,
+}
+
+/// `NNNNNNNN.log`.
+pub(crate) fn log_name(number: u32) -> String {
+    format!("{number:08}.log")
+}
+
+/// `NNNNNNNN.idx`.
+pub(crate) fn index_name(number: u32) -> String {
+    format!("{number:08}.idx")
+}
+
+/// The number of a segment file's name.
+pub(crate) fn log_number(name: &str) -> Option<u32> {
+    let digits = name.strip_suffix(".log")?;
+    let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all_digits { digits.parse().ok() } else { None }
+}
+
+/// Writes the head of a new file and makes it and its name durable, before any frame follows. The difference between the two
+/// errors is whether an fsync failed.
+pub(crate) fn create(
+    disk: &dyn Disk,
+    name: &str,
+    family: Family,
+    header: FileHeader,
+) -> Result<Arc<dyn File>, CreateError> {
+    let written = disk.open(name, true).and_then(|file| {
+        file.truncate(0)?;
+        file.write_at(0, &[IoSlice::new(&header.encode(family))])?;
+        Ok(file)
+    });
+    let file = match written {
+        Ok(file) => file,
+        Err(error) => {
+            let _ = disk.remove(name);
+            return Err(CreateError::Write(error));
+        }
+    };
+    file.sync().and_then(|()| disk.sync_names()).map_err(CreateError::Sync)?;
+    debug_assert!(file.len().is_ok_and(|len| len == FILE_HEADER_BYTES));
+    Ok(file)
+}
+
+/// Why a file could not be created.
+pub(crate) enum CreateError {
+    /// Nothing of it is left.
+    Write(io::Error),
+    /// It may or may not be there after a power cut.
+    Sync(io::Error),
+}
+
+/// The files that are open for reading: the least recently used is closed when there are too many.
+pub(crate) struct OpenFiles {
+    disk: Arc<dyn Disk>,
+    open: Mutex<VecDeque<(u32, Arc<dyn File>)>>,
+}
+
+impl OpenFiles {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, open: Mutex::default() }
+    }
+
+    /// A segment's file, opened where it is not.
+    pub(crate) fn get(&self, number: u32) -> io::Result<Arc<dyn File>> {
+        {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = open.iter().position(|(other, _)| *other == number)
+                && let Some(found) = open.remove(at)
+            {
+                let file = found.1.clone();
+                open.push_back(found);
+                return Ok(file);
+            }
+        }
+        let file = self.disk.open(&log_name(number), false)?;
+        self.add(number, file.clone());
+        Ok(file)
+    }
+
+    /// Takes in a file that is open already.
+    pub(crate) fn add(&self, number: u32, file: Arc<dyn File>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(other, _)| *other != number);
+        open.push_back((number, file));
+        if open.len() > OPEN_FILES_MAX {
+            open.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_eight_digits_name_a_segment() {
+        assert_eq!(log_number(&log_name(42)), Some(42));
+        for name in ["42.log", "00000042.idx", "0000004x.log", "000000042.log", "+0000042.log"] {
+            assert_eq!(log_number(name), None, "{name}");
+        }
+    }
+}

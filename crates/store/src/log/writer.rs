@@ -1,0 +1,426 @@
+//! The one writer: takes all that waits, appends it with one vectored write, syncs once, answers everybody.
+//!
+//! ```text
+//! waiting: put, put, remove, put      put ...
+//!          `------ one batch -----'
+//! plan     which records are new, which fit on the disk
+//! roll     seal a full segment, begin the next
+//! write    header, payload, header, payload ...   one pwritev, payloads not copied
+//! sync     (group, always)
+//! index    now readers see them
+//! answer
+//! ```
+//!
+//! Invariants:
+//! 1. With `group` and `always` nothing enters the index, and nobody is answered, before the fsync that covers it.
+//! 2. Bytes behind the end of the active segment as the writer knows it are never part of the store: a failed write is cut
+//!    back, and where that fails too, writing ends (`poison`).
+//! 3. After a failed fsync nothing more is written. What the system then says of the file's pages is not evidence (they may be
+//!    marked clean without being on the disk), so what was not acknowledged is cut off, as well as that still goes.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crypto::RecordId;
+use document::Record;
+use tokio::sync::oneshot;
+
+use super::frame::{Content, Header};
+use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, log_name};
+use super::{Shared, index_file};
+use crate::header::{FILE_HEADER_BYTES, FileHeader};
+use crate::line::Worker;
+use crate::{Durability, StoreError, io_error, is_full};
+
+/// Bytes of records in one batch, unless one request alone has more.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// Requests in one batch.
+const BATCH_REQUESTS_MAX: usize = 1024;
+
+/// A record and the CRC-32C of its bytes.
+pub(crate) type Checked = (Record, u32);
+
+/// What the writer is asked for.
+pub(crate) enum Request {
+    Put {
+        records: Vec<Checked>,
+        answer: oneshot::Sender<Result<Vec<bool>, StoreError>>,
+    },
+    Remove {
+        ids: Vec<RecordId>,
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Make durable what was written.
+    Sync,
+    /// Make durable what was written, and let go of the disk.
+    Close {
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Put { records, .. } => records.iter().map(|(record, _)| record.bytes.len()).sum(),
+            _ => 0,
+        }
+    }
+
+    fn refuse(self, error: StoreError) {
+        match self {
+            Self::Put { answer, .. } => drop(answer.send(Err(error))),
+            Self::Remove { answer, .. } | Self::Close { answer } => drop(answer.send(Err(error))),
+            Self::Sync => {}
+        }
+    }
+}
+
+/// The writer's own state; what readers need of it is in [`Shared`].
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    active: Option<Segment>,
+    next: u32,
+    /// Whether something written is not yet synced.
+    dirty: bool,
+    /// What an fsync of the active segment covers.
+    durable_len: u64,
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) planted: Option<super::PlantedBug>,
+}
+
+/// A batch being built.
+#[derive(Default)]
+struct Plan {
+    frames: Vec<Frame>,
+    /// What is there after this batch, where it differs from the index.
+    changes: HashMap<RecordId, bool>,
+    bytes: u64,
+    answers: Vec<Answer>,
+}
+
+/// A frame to write; its payload is the record's own bytes.
+struct Frame {
+    header: Header,
+    payload: bytes::Bytes,
+}
+
+enum Answer {
+    Put(oneshot::Sender<Result<Vec<bool>, StoreError>>, Vec<bool>),
+    Remove(oneshot::Sender<Result<(), StoreError>>),
+}
+
+impl Answer {
+    fn done(self) {
+        // Whoever asked may be gone: the work is done all the same.
+        match self {
+            Self::Put(answer, new) => drop(answer.send(Ok(new))),
+            Self::Remove(answer) => drop(answer.send(Ok(()))),
+        }
+    }
+
+    fn failed(self, error: StoreError) {
+        match self {
+            Self::Put(answer, _) => drop(answer.send(Err(error))),
+            Self::Remove(answer) => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+impl Worker for Writer {
+    type Request = Request;
+
+    fn batch_len<'a>(&self, waiting: impl Iterator<Item = &'a Request>) -> usize {
+        let alone = self.shared.durability == Durability::Always;
+        let mut bytes = 0;
+        let mut len = 0;
+        for request in waiting.take(BATCH_REQUESTS_MAX) {
+            let single = alone || matches!(request, Request::Sync | Request::Close { .. });
+            bytes += request.bytes();
+            if len > 0 && (single || bytes > BATCH_BYTES_MAX) {
+                break;
+            }
+            len += 1;
+            if single {
+                break;
+            }
+        }
+        len
+    }
+
+    fn work(&mut self, mut batch: Vec<Request>) {
+        match batch.pop() {
+            Some(Request::Sync) => drop(self.sync()),
+            Some(Request::Close { answer }) => drop(answer.send(self.close())),
+            Some(last) => {
+                batch.push(last);
+                self.write_batch(batch);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, active: Option<Segment>, next: u32) -> Self {
+        let durable_len = active.as_ref().map_or(0, |segment| segment.len);
+        Self {
+            shared,
+            active,
+            next,
+            dirty: false,
+            durable_len,
+            #[cfg(feature = "planted-bugs")]
+            planted: None,
+        }
+    }
+
+    fn write_batch(&mut self, batch: Vec<Request>) {
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            batch.into_iter().for_each(|request| request.refuse(StoreError::Poisoned));
+            return;
+        }
+        let mut plan = self.plan(batch);
+        let answers = std::mem::take(&mut plan.answers);
+        let synced = matches!(self.shared.durability, Durability::Group | Durability::Always);
+        if plan.frames.is_empty() {
+            answers.into_iter().for_each(Answer::done);
+            return;
+        }
+        let written = self.roll(plan.bytes).and_then(|()| self.append(&plan));
+        let start = match written {
+            Ok(start) => start,
+            Err(error) => {
+                tracing::warn!(%error, "a write failed");
+                answers.into_iter().for_each(|answer| answer.failed(error.again()));
+                return;
+            }
+        };
+        self.dirty = true;
+        #[cfg(feature = "planted-bugs")]
+        if synced && self.planted == Some(super::PlantedBug::AcknowledgeBeforeSync) {
+            self.index(&plan, start);
+            answers.into_iter().for_each(Answer::done);
+            let _ = self.sync();
+            return;
+        }
+        if synced && let Err(error) = self.sync() {
+            answers.into_iter().for_each(|answer| answer.failed(error.again()));
+            return;
+        }
+        self.index(&plan, start);
+        answers.into_iter().for_each(Answer::done);
+        if self.shared.durability == Durability::EverySecond {
+            Shared::sync_soon(&self.shared);
+        }
+    }
+
+    /// Decides what is written. What would leave too little room is answered at once; removals are tiny and always fit.
+    fn plan(&self, batch: Vec<Request>) -> Plan {
+        let free = self.shared.disk.free_bytes().unwrap_or(u64::MAX);
+        let room = free.saturating_sub(self.shared.reserve_free_bytes);
+        let mut plan = Plan::default();
+        let index = self.shared.index();
+        for request in batch {
+            match request {
+                Request::Put { records, answer } => {
+                    let is_there = |id: &RecordId| index.is_good(id);
+                    if let Err(NoRoom(answer)) = plan.put(records, room, is_there, answer) {
+                        answer.failed(StoreError::Full);
+                    }
+                }
+                Request::Remove { ids, answer } => {
+                    plan.remove(ids, |id| index.get(id).is_some());
+                    plan.answers.push(Answer::Remove(answer));
+                }
+                // They make batches of their own (`batch_len`).
+                Request::Sync | Request::Close { .. } => {}
+            }
+        }
+        plan
+    }
+
+    /// Seals the active segment where a batch of `bytes` would make it too long, and makes sure that there is one.
+    fn roll(&mut self, bytes: u64) -> Result<(), StoreError> {
+        let full = |segment: &Segment| {
+            segment.len > FILE_HEADER_BYTES && segment.len + bytes > self.shared.segment_bytes_max
+        };
+        if self.active.as_ref().is_some_and(full) {
+            self.sync()?;
+            if let Some(segment) = self.active.take() {
+                match index_file::write(&*self.shared.disk, &segment, self.shared.suite_number()) {
+                    Ok(len) => drop(self.shared.file_bytes.fetch_add(len, Ordering::SeqCst)),
+                    Err(error) => tracing::warn!(%error, "cannot write a segment's index"),
+                }
+            }
+        }
+        if self.active.is_none() {
+            self.active = Some(self.begin()?);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Segment, StoreError> {
+        let number = self.next;
+        assert!(number < SEGMENTS_MAX, "a store has at most {SEGMENTS_MAX} segments");
+        let name = log_name(number);
+        let header = FileHeader { number: number.into(), marker: self.shared.env.random() };
+        let family = self.shared.family;
+        let file = match create(&*self.shared.disk, &name, family, header) {
+            Ok(file) => file,
+            Err(CreateError::Write(error)) => return Err(io_error("create", &name)(error)),
+            Err(CreateError::Sync(error)) => return Err(self.poison(&error)),
+        };
+        self.next += 1;
+        self.durable_len = FILE_HEADER_BYTES;
+        self.shared.file_bytes.fetch_add(FILE_HEADER_BYTES, Ordering::SeqCst);
+        self.shared.files.add(number, file.clone());
+        Ok(Segment { number, file, len: FILE_HEADER_BYTES, marker: header.marker })
+    }
+
+    /// Writes the frames behind the active segment and returns where they begin.
+    fn append(&mut self, plan: &Plan) -> Result<u64, StoreError> {
+        let Some(active) = &mut self.active else { return Err(StoreError::Closed) };
+        let mut headers = Vec::with_capacity(plan.frames.iter().map(|f| f.header.len()).sum());
+        for frame in &plan.frames {
+            frame.header.encode(&active.marker, &mut headers);
+        }
+        let mut parts = Vec::with_capacity(plan.frames.len() * 2);
+        let mut rest = headers.as_slice();
+        for frame in &plan.frames {
+            let (header, behind) = rest.split_at(frame.header.len());
+            rest = behind;
+            parts.push(IoSlice::new(header));
+            if !frame.payload.is_empty() {
+                parts.push(IoSlice::new(&frame.payload));
+            }
+        }
+        let start = active.len;
+        let written = active.file.write_at(start, &parts);
+        match written {
+            Ok(()) => {
+                active.len += plan.bytes;
+                self.shared.file_bytes.fetch_add(plan.bytes, Ordering::SeqCst);
+                Ok(start)
+            }
+            Err(error) => {
+                let name = log_name(active.number);
+                if let Err(cut) = active.file.truncate(start) {
+                    return Err(self.poison(&cut));
+                }
+                Err(if is_full(&error) {
+                    StoreError::Full
+                } else {
+                    io_error("write", &name)(error)
+                })
+            }
+        }
+    }
+
+    fn index(&self, plan: &Plan, start: u64) {
+        let Some(active) = &self.active else { return };
+        let mut index = self.shared.index_mut();
+        let mut offset = start;
+        for frame in &plan.frames {
+            // `LogOptions` keeps segments, with the largest batch on top, below 4 GiB.
+            let short = u32::try_from(offset).expect("a segment is under 4 GiB");
+            index.apply(active.number, short, &frame.header, true);
+            offset += frame.header.frame_len();
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
+        }
+        let Some(active) = self.active.as_ref().filter(|_| self.dirty) else { return Ok(()) };
+        match active.file.sync() {
+            Ok(()) => {
+                self.dirty = false;
+                self.durable_len = active.len;
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(self.shared.durability, Durability::Group | Durability::Always) {
+                    // Nothing behind this was acknowledged (invariant 3).
+                    let _ = active.file.truncate(self.durable_len);
+                }
+                Err(self.poison(&error))
+            }
+        }
+    }
+
+    fn poison(&self, error: &io::Error) -> StoreError {
+        tracing::error!(%error, "an fsync failed: the store takes no more writes");
+        self.shared.poisoned.store(true, Ordering::SeqCst);
+        StoreError::Poisoned
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        let owed = self.dirty;
+        let synced = self.sync();
+        self.active = None;
+        self.shared.let_go();
+        // With everything acknowledged on the disk there is nothing to report, poisoned or not.
+        if owed { synced } else { Ok(()) }
+    }
+}
+
+/// A request that found no room.
+struct NoRoom(Answer);
+
+impl Plan {
+    fn put(
+        &mut self,
+        records: Vec<Checked>,
+        room: u64,
+        is_there: impl Fn(&RecordId) -> bool,
+        answer: oneshot::Sender<Result<Vec<bool>, StoreError>>,
+    ) -> Result<(), NoRoom> {
+        let (frames_before, bytes_before) = (self.frames.len(), self.bytes);
+        let mut before = Vec::new();
+        let mut new = Vec::with_capacity(records.len());
+        for (record, payload_crc) in records {
+            let there =
+                self.changes.get(&record.id).copied().unwrap_or_else(|| is_there(&record.id));
+            new.push(!there);
+            if there {
+                continue;
+            }
+            before.push((record.id, self.changes.insert(record.id, true)));
+            let length = u32::try_from(record.bytes.len()).expect("`check_put` bounds records");
+            let (kind, place) = (record.kind, record.place);
+            let content = Content::Record { kind, place, length, payload_crc };
+            self.push(Header { id: record.id, content }, record.bytes);
+        }
+        let answer = Answer::Put(answer, new);
+        if self.bytes > bytes_before && self.bytes > room {
+            self.frames.truncate(frames_before);
+            self.bytes = bytes_before;
+            for (id, change) in before.into_iter().rev() {
+                match change {
+                    Some(change) => self.changes.insert(id, change),
+                    None => self.changes.remove(&id),
+                };
+            }
+            return Err(NoRoom(answer));
+        }
+        self.answers.push(answer);
+        Ok(())
+    }
+
+    fn remove(&mut self, ids: Vec<RecordId>, is_there: impl Fn(&RecordId) -> bool) {
+        for id in ids {
+            if self.changes.get(&id).copied().unwrap_or_else(|| is_there(&id)) {
+                self.changes.insert(id, false);
+                self.push(Header { id, content: Content::Removal }, bytes::Bytes::new());
+            }
+        }
+    }
+
+    fn push(&mut self, header: Header, payload: bytes::Bytes) {
+        self.bytes += header.frame_len();
+        self.frames.push(Frame { header, payload });
+    }
+}

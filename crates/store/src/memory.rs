@@ -1,0 +1,104 @@
+//! Records in memory: the store of tests, of `hold up`'s embedded peers and of simulations that look elsewhere.
+//!
+//! Nothing is durable, nothing can be damaged, and the memory used is the records' own bytes.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use async_trait::async_trait;
+use crypto::RecordId;
+use document::Record;
+
+use crate::{RecordStore, Stats, StoreError, check_put};
+
+/// A [`RecordStore`] without a disk.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: BTreeMap<RecordId, Record>,
+    bytes: u64,
+    closed: bool,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    // No code that can panic runs under the lock, so a poisoned one still guards a whole state.
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Result<RwLockReadGuard<'_, State>, StoreError> {
+        let state = self.read();
+        if state.closed { Err(StoreError::Closed) } else { Ok(state) }
+    }
+
+    fn open_mut(&self) -> Result<RwLockWriteGuard<'_, State>, StoreError> {
+        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.closed { Err(StoreError::Closed) } else { Ok(state) }
+    }
+}
+
+#[async_trait]
+impl RecordStore for MemoryStore {
+    async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
+        check_put(&records)?;
+        let mut state = self.open_mut()?;
+        let new = records.into_iter().map(|record| {
+            let len = record.bytes.len() as u64;
+            let new = !state.records.contains_key(&record.id);
+            if new {
+                state.records.insert(record.id, record);
+                state.bytes += len;
+            }
+            new
+        });
+        Ok(new.collect())
+    }
+
+    async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        Ok(self.open()?.records.get(id).cloned())
+    }
+
+    fn contains(&self, id: &RecordId) -> bool {
+        self.read().records.contains_key(id)
+    }
+
+    async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError> {
+        let mut state = self.open_mut()?;
+        for id in ids {
+            if let Some(record) = state.records.remove(&id) {
+                state.bytes -= record.bytes.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
+        self.read().records.range(from..).take(limit).map(|(id, _)| *id).collect()
+    }
+
+    fn stats(&self) -> Stats {
+        let state = self.read();
+        Stats {
+            records: state.records.len() as u64,
+            bytes: state.bytes,
+            file_bytes: 0,
+            free_bytes: u64::MAX,
+            damaged: 0,
+            poisoned: false,
+        }
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.open_mut()?.closed = true;
+        Ok(())
+    }
+}

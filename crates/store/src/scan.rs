@@ -1,0 +1,79 @@
+//! Reading a segment of a log or journal without an index: every frame in order, past what is damaged.
+//!
+//! After a valid header the next frame begins where its payload ends, whether or not the payload is intact. Where there is no
+//! valid header, the marker is searched for, so that damage costs the frames it hits and no others. A frame whose
+//! payload would go past the end of the file was cut off by a crash, or belongs to a header that a disk put in the wrong
+//! place: the search goes on right behind its header.
+
+use std::io;
+
+use env::disk::File;
+
+use crate::header::FILE_HEADER_BYTES;
+use crate::log::frame::Marker;
+use crate::window::Window;
+
+/// The header of a family of frames.
+pub(crate) trait FrameHeader: Sized + Copy {
+    /// Bytes of the longest header.
+    const BYTES_MAX: usize;
+    /// The valid header at the start of `bytes`, if there is one of the segment with this marker.
+    fn decode(marker: &Marker, bytes: &[u8]) -> Option<Self>;
+    /// Bytes of this header.
+    fn header_len(&self) -> u64;
+    /// Bytes of its payload.
+    fn payload_len(&self) -> u64;
+    /// The CRC-32C of its payload.
+    fn payload_crc(&self) -> u32;
+}
+
+/// Something found in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen<H> {
+    /// A frame with a valid header. `intact` is about its payload, and `true` where payloads are not read.
+    Frame { offset: u64, header: H, intact: bool },
+    /// Bytes that belong to no frame.
+    Gap { from: u64, to: u64 },
+}
+
+/// Walks the first `len` bytes of a segment from `start`, where a frame begins, and returns where its last intact one ends.
+/// Bytes behind that are reported too.
+pub(crate) fn scan<H: FrameHeader>(
+    file: &dyn File,
+    start: u64,
+    len: u64,
+    marker: &Marker,
+    payloads: bool,
+    seen: &mut dyn FnMut(Seen<H>),
+) -> io::Result<u64> {
+    let mut window = Window::new(file, len);
+    let mut offset = start.max(FILE_HEADER_BYTES).min(len);
+    let mut intact_end = offset;
+    let mut gap_from = None;
+    while offset < len {
+        let header = H::decode(marker, window.at(offset, H::BYTES_MAX)?);
+        let frame_len = |header: &H| header.header_len() + header.payload_len();
+        let fits = header.filter(|header| offset + frame_len(header) <= len);
+        let Some(header) = fits else {
+            gap_from.get_or_insert(offset);
+            let behind = offset + header.map_or(1, |header| header.header_len());
+            offset = window.find(behind, marker)?.unwrap_or(len);
+            continue;
+        };
+        if let Some(from) = gap_from.take() {
+            seen(Seen::Gap { from, to: offset });
+        }
+        let payload = offset + header.header_len();
+        let intact =
+            !payloads || window.crc(payload, header.payload_len())? == header.payload_crc();
+        seen(Seen::Frame { offset, header, intact });
+        offset += frame_len(&header);
+        if intact {
+            intact_end = offset;
+        }
+    }
+    if let Some(from) = gap_from {
+        seen(Seen::Gap { from, to: len });
+    }
+    Ok(intact_end)
+}
