@@ -1,7 +1,7 @@
 //! One queue of heard news a receiver, bounded in number and in bytes: who lags loses the oldest.
 //!
-//! A queue of its own for each receiver grows only as far as that receiver lags, where a shared ring
-//! would hold its full length from the start. The bytes inside are shared by all of them.
+//! A queue of its own for each receiver grows only as far as that receiver lags, where a shared
+//! ring would hold its full length from the start. The bytes inside are shared by all of them.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

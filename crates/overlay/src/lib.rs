@@ -1,16 +1,17 @@
 //! Discovering peers and spreading news, behind a small trait.
 //!
-//! libp2p finds and tells, gRPC moves: measured on one machine, libp2p's streams carry a third of the
-//! bytes and half of the calls of the gRPC connections, but its mesh is hardened by networks far
-//! larger than ours. So no record ever travels here, only news of at most [`NEWS_BYTES_MAX`]: a peer's
-//! announcement, or the envelope of a publication. It never ranks holders (`placement` does) and
-//! keeps no directory of certificates (`walk` does).
+//! libp2p finds and tells, gRPC moves: measured on one machine, libp2p's streams carry a third of
+//! the bytes and half of the calls of the gRPC connections, but its mesh is hardened by networks
+//! far larger than ours. So no record ever travels here, only news of at most [`NEWS_BYTES_MAX`]: a
+//! peer's announcement, or the envelope of a publication. It never ranks holders (`placement` does)
+//! and keeps no directory of certificates (`walk` does).
 //!
 //! [`Libp2p`] is the real one, [`MemoryMesh`] the one for tests and simulation; `testkit` has one
 //! conformance suite over both. `docs/formats/news.md` has the protocols and bytes.
 
 mod inbox;
 mod memory;
+mod p2p;
 mod seen;
 mod wire;
 
@@ -27,10 +28,16 @@ pub const NEWS_BYTES_MAX: usize = 32 * 1024;
 
 pub use inbox::{INBOX_BYTES_MAX, INBOX_NEWS_MAX};
 pub use memory::{MemoryMesh, MemoryOverlay};
+pub use p2p::{
+    ADDRESSES_MAX, BACK_OFF_MAX, FORGOTTEN_MAX, FULL_MESH_MAX, KNOWN_MAX, LINK_BYTES_A_SECOND,
+    LINK_BYTES_BURST, LINKS_MAX, LINKS_WANTED, Libp2p, Libp2pOptions, PUBLISH_QUEUE_MAX,
+    STRANGER_FOR, STRANGERS_MAX, WAIT_FOR, WAITING_MAX, WAITING_OF_LINK_MAX,
+};
 pub use seen::{SEEN_FOR, SEEN_MAX};
 pub use wire::NEWS_OVERHEAD_BYTES_MAX;
 
-/// Who counts as a peer of the network right now. It is asked often: it must be quick and not block.
+/// Who counts as a peer of the network right now. It is asked often: it must be quick and not
+/// block.
 pub type Members = Arc<dyn Fn(&PeerId) -> bool + Send + Sync>;
 
 /// What is spread to every peer.
@@ -38,7 +45,8 @@ pub type Members = Arc<dyn Fn(&PeerId) -> bool + Send + Sync>;
 pub enum News {
     /// A signed announcement of a peer (see `crypto::Announcement`).
     Announcement(Bytes),
-    /// The encoded envelope document of a publication: its hash is the envelope's key, so it proves the publication's fields.
+    /// The encoded envelope document of a publication: its hash is the envelope's key, so it proves
+    /// the publication's fields.
     Envelope(Bytes),
 }
 
@@ -67,6 +75,9 @@ pub enum OverlayError {
     /// Too much is waiting to be sent.
     #[error("the overlay's queue is full")]
     Busy,
+    /// libp2p refused settings of ours: a defect.
+    #[error("libp2p does not take the settings of its {0}")]
+    Settings(&'static str),
     /// The listener could not be opened.
     #[error("cannot listen on {address}: {reason}")]
     Listen {
@@ -85,6 +96,7 @@ impl Classified for OverlayError {
         match self {
             Self::TooLarge(_) | Self::Empty | Self::Malformed(_) => Class::Invalid,
             Self::Busy => Class::Busy,
+            Self::Settings(_) => Class::Bug,
             Self::Listen { .. } | Self::Closed => Class::Unavailable,
         }
     }
@@ -93,9 +105,11 @@ impl Classified for OverlayError {
 /// Finds peers and tells news; it never moves records and never ranks holders.
 #[async_trait]
 pub trait Overlay: Send + Sync + 'static {
-    /// Where others reach this peer's overlay (multiaddresses with the peer's id); announced to the network.
+    /// Where others reach this peer's overlay (multiaddresses with the peer's id); announced to the
+    /// network.
     fn addresses(&self) -> Vec<String>;
-    /// Tells where a peer's overlay is; the overlay dials it when it wants more links. Bounded; repeated calls are cheap.
+    /// Tells where a peer's overlay is; the overlay dials it when it wants more links. Bounded;
+    /// repeated calls are cheap.
     fn learn(&self, peer: PeerId, addresses: &[String]);
     /// Forgets a peer that left the network; its links are closed and its news are dropped.
     fn forget(&self, peer: PeerId);

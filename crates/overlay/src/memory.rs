@@ -4,11 +4,11 @@
 //! nothing but what was called, so a simulation repeats exactly. Two peers are linked when one has
 //! learnt of the other, directly or through others (finding each other takes no time here), unless
 //! the link is cut or one has forgotten the other. Members and duplicates count as in
-//! [`crate::Libp2p`]; its grace for peers whose announcement is still on its way is not modelled: here a
-//! stranger's announcement passes at once, as it proves itself, and its envelopes never do.
+//! [`crate::Libp2p`]; its grace for peers whose announcement is still on its way is not modelled:
+//! here a stranger's announcement passes at once, as it proves itself, and its envelopes never do.
 //!
-//! Limit: everybody is linked to everybody, so a publication costs the square of the peers; meant for
-//! some hundreds of them.
+//! Limit: everybody is linked to everybody, so a publication costs the square of the peers; meant
+//! for some hundreds of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};

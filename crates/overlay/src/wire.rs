@@ -4,8 +4,8 @@
 //! News   oneof { announcement 1 (bytes) · envelope 2 (bytes) }
 //! ```
 //! Whoever forwards news answers for its form, so the form is checked before anything is forwarded;
-//! what is in it (signatures, certificates) is the receiver's to check. Limits: the field holds 1 to
-//! [`NEWS_BYTES_MAX`] bytes.
+//! what is in it (signatures, certificates) is the receiver's to check. Limits: the field holds 1
+//! to [`NEWS_BYTES_MAX`] bytes.
 
 use bytes::Bytes;
 use crypto::canonical;

@@ -1,0 +1,235 @@
+//! The libp2p protocols of an overlay and their settings.
+//!
+//! Every name holds the network's id, and so does the prologue of the Noise handshake: a peer of
+//! another network cannot complete a connection, let alone speak. Buffers are small and timers
+//! slow, since an idle peer must cost next to nothing: what is fast here is set by hand (the mesh's
+//! first heartbeat).
+
+use std::time::Duration;
+
+use crypto::{NetworkId, SecretKey, Suite};
+use libp2p::connection_limits::{self, ConnectionLimits};
+use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
+use libp2p::identity::Keypair;
+use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
+use libp2p::swarm::NetworkBehaviour;
+use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, identify, kad, noise, ping, tcp, yamux};
+
+use super::identity;
+use crate::{NEWS_BYTES_MAX, NEWS_OVERHEAD_BYTES_MAX, OverlayError};
+
+/// Room for a message's signer, number, topic and signature beside the news.
+const ENVELOPE_BYTES_MAX: usize = 1024;
+/// Messages that wait to be sent on one connection before further ones are dropped: at most 16 MiB.
+const SEND_QUEUE_MAX: usize = 512;
+/// Heartbeats for which a message can still be fetched, and a verdict on it be given.
+const HISTORY_HEARTBEATS: usize = 7;
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Connections, whether they count as links yet or not.
+const CONNECTIONS_MAX: u32 = 256;
+const CONNECTIONS_PENDING_MAX: u32 = 32;
+/// Two peers that dial each other at the same moment have two connections.
+const CONNECTIONS_OF_PEER_MAX: u32 = 2;
+const STREAMS_OF_CONNECTION_MAX: usize = 64;
+/// Links are kept open by us, not by what the protocols think of them.
+const IDLE_FOR: Duration = Duration::from_secs(24 * 3_600);
+const PING_EVERY: Duration = Duration::from_secs(30);
+const IDENTIFY_EVERY: Duration = Duration::from_secs(30 * 60);
+const REFRESH_EVERY: Duration = Duration::from_secs(15 * 60);
+
+#[derive(NetworkBehaviour)]
+pub(super) struct Behaviour {
+    pub(super) limits: connection_limits::Behaviour,
+    pub(super) ping: ping::Behaviour,
+    pub(super) identify: identify::Behaviour,
+    pub(super) kad: kad::Behaviour<MemoryStore>,
+    pub(super) gossipsub: gossipsub::Behaviour,
+}
+
+/// What the protocols of a network are called.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    pub(super) prologue: Vec<u8>,
+    pub(super) identify: String,
+    pub(super) kad: String,
+    pub(super) topic: String,
+}
+
+impl Names {
+    pub(super) fn of(network: &NetworkId) -> Self {
+        let whole = network.to_string();
+        let short = whole.get(..16).unwrap_or(&whole);
+        Self {
+            prologue: format!("holdfast overlay v1 {whole}").into_bytes(),
+            identify: format!("/holdfast/{short}/1"),
+            kad: format!("/holdfast/{short}/kad/1"),
+            topic: format!("holdfast/{whole}/news/1"),
+        }
+    }
+}
+
+/// A swarm that listens nowhere yet.
+pub(super) fn swarm(secret: &SecretKey, names: &Names) -> Result<Swarm<Behaviour>, OverlayError> {
+    let prologue = names.prologue.clone();
+    let security = move |keypair: &Keypair| {
+        noise::Config::new(keypair).map(|config| config.with_prologue(prologue.clone()))
+    };
+    let multiplexer = || {
+        let mut config = yamux::Config::default();
+        config.set_max_num_streams(STREAMS_OF_CONNECTION_MAX);
+        config
+    };
+    let swarm = SwarmBuilder::with_existing_identity(identity::keypair(secret))
+        .with_tokio()
+        .with_tcp(tcp::Config::new().nodelay(true), security, multiplexer)
+        .map_err(|_| OverlayError::Settings("connection security"))?
+        .with_behaviour(|keypair| Ok(behaviour(keypair, names)?))
+        .map_err(|_| OverlayError::Settings("protocols"))?
+        .with_swarm_config(|config| config.with_idle_connection_timeout(IDLE_FOR))
+        .build();
+    Ok(swarm)
+}
+
+fn behaviour(keypair: &Keypair, names: &Names) -> Result<Behaviour, OverlayError> {
+    let limits = ConnectionLimits::default()
+        .with_max_pending_incoming(Some(CONNECTIONS_PENDING_MAX))
+        .with_max_pending_outgoing(Some(CONNECTIONS_PENDING_MAX))
+        .with_max_established(Some(CONNECTIONS_MAX))
+        .with_max_established_per_peer(Some(CONNECTIONS_OF_PEER_MAX));
+    let identify = identify::Config::new(names.identify.clone(), keypair.public())
+        .with_agent_version(concat!("holdfast/", env!("CARGO_PKG_VERSION")).to_owned())
+        .with_interval(IDENTIFY_EVERY)
+        .with_cache_size(0);
+    Ok(Behaviour {
+        limits: connection_limits::Behaviour::new(limits),
+        ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY)),
+        identify: identify::Behaviour::new(identify),
+        kad: kademlia(keypair.public().to_peer_id(), names)?,
+        gossipsub: mesh(keypair, names)?,
+    })
+}
+
+/// A routing table alone: records are never kept for anybody.
+fn kademlia(own: PeerId, names: &Names) -> Result<kad::Behaviour<MemoryStore>, OverlayError> {
+    let protocol = StreamProtocol::try_from_owned(names.kad.clone())
+        .map_err(|_| OverlayError::Settings("kad protocol"))?;
+    let mut config = kad::Config::new(protocol);
+    // Only members enter the table, and only by our hand.
+    config
+        .set_kbucket_inserts(kad::BucketInserts::Manual)
+        .set_record_filtering(kad::StoreInserts::FilterBoth)
+        .set_replication_interval(None)
+        .set_publication_interval(None)
+        .set_provider_publication_interval(None)
+        .set_periodic_bootstrap_interval(Some(REFRESH_EVERY));
+    let nothing = MemoryStoreConfig {
+        max_records: 0,
+        max_value_bytes: 0,
+        max_providers_per_key: 0,
+        max_provided_keys: 0,
+    };
+    let mut kad = kad::Behaviour::with_config(own, MemoryStore::with_config(own, nothing), config);
+    kad.set_mode(Some(kad::Mode::Server));
+    Ok(kad)
+}
+
+fn mesh(keypair: &Keypair, names: &Names) -> Result<gossipsub::Behaviour, OverlayError> {
+    let config = gossipsub::ConfigBuilder::default()
+        .validation_mode(ValidationMode::Strict)
+        .validate_messages()
+        .message_id_fn(message_id)
+        .max_transmit_size(NEWS_BYTES_MAX + NEWS_OVERHEAD_BYTES_MAX + ENVELOPE_BYTES_MAX)
+        .duplicate_cache_time(crate::SEEN_FOR)
+        .heartbeat_initial_delay(HEARTBEAT / 10)
+        .heartbeat_interval(HEARTBEAT)
+        .history_length(HISTORY_HEARTBEATS)
+        .history_gossip(3)
+        .mesh_n(8)
+        .mesh_n_low(6)
+        .mesh_n_high(12)
+        .mesh_outbound_min(3)
+        .flood_publish(true)
+        .connection_handler_queue_len(SEND_QUEUE_MAX)
+        .build()
+        .map_err(|_| OverlayError::Settings("mesh"))?;
+    let signed = MessageAuthenticity::Signed(keypair.clone());
+    let mut mesh =
+        gossipsub::Behaviour::new(signed, config).map_err(|_| OverlayError::Settings("mesh"))?;
+    let topic = IdentTopic::new(names.topic.clone());
+    let (parameters, thresholds) = scores(&topic);
+    mesh.with_peer_score(parameters, thresholds).map_err(|_| OverlayError::Settings("scores"))?;
+    mesh.subscribe(&topic).map_err(|_| OverlayError::Settings("topic"))?;
+    Ok(mesh)
+}
+
+/// What costs a link its place in the mesh: messages of a wrong form (three within some minutes,
+/// and nothing it sends is looked at), and asking for a place again and again. Silence is no fault,
+/// for there may be no news; nor is a shared address, for an organisation's peers may stand behind
+/// one.
+fn scores(topic: &IdentTopic) -> (gossipsub::PeerScoreParams, gossipsub::PeerScoreThresholds) {
+    let of_topic = gossipsub::TopicScoreParams {
+        topic_weight: 1.0,
+        time_in_mesh_weight: 0.0,
+        first_message_deliveries_weight: 0.0,
+        mesh_message_deliveries_weight: 0.0,
+        mesh_failure_penalty_weight: 0.0,
+        invalid_message_deliveries_weight: -10.0,
+        invalid_message_deliveries_decay: gossipsub::score_parameter_decay(Duration::from_secs(
+            600,
+        )),
+        ..Default::default()
+    };
+    let parameters = gossipsub::PeerScoreParams {
+        topics: [(topic.hash(), of_topic)].into(),
+        ip_colocation_factor_weight: 0.0,
+        behaviour_penalty_weight: -1.0,
+        behaviour_penalty_threshold: 6.0,
+        retain_score: Duration::from_secs(600),
+        ..Default::default()
+    };
+    (parameters, gossipsub::PeerScoreThresholds::default())
+}
+
+/// BLAKE3(signer || content); why not of the content alone is in `intake`.
+fn message_id(message: &gossipsub::Message) -> MessageId {
+    let mut bytes = message.source.map(PeerId::to_bytes).unwrap_or_default();
+    bytes.extend_from_slice(&message.data);
+    MessageId::new(&Suite::Holdfast1.hash(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_hold_the_network() {
+        let names = Names::of(&NetworkId::new([0xab; 32]));
+        assert_eq!(names.identify, "/holdfast/abababababababab/1");
+        assert_eq!(names.kad, "/holdfast/abababababababab/kad/1");
+        assert_eq!(names.topic, format!("holdfast/{}/news/1", "ab".repeat(32)));
+        let prologue = format!("holdfast overlay v1 {}", "ab".repeat(32));
+        assert_eq!(names.prologue, prologue.as_bytes());
+    }
+
+    #[test]
+    fn the_settings_are_accepted() {
+        let secret = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let _context = runtime.enter();
+        swarm(&secret, &Names::of(&NetworkId::NONE)).expect("a swarm");
+    }
+
+    #[test]
+    fn a_message_is_named_by_its_signer_and_content() {
+        let message = |source, data: &[u8], number| gossipsub::Message {
+            source,
+            data: data.to_vec(),
+            sequence_number: Some(number),
+            topic: IdentTopic::new("t").hash(),
+        };
+        let (a, b) = (Some(PeerId::random()), Some(PeerId::random()));
+        assert_eq!(message_id(&message(a, b"x", 1)), message_id(&message(a, b"x", 2)));
+        assert_ne!(message_id(&message(a, b"x", 1)), message_id(&message(b, b"x", 1)));
+        assert_ne!(message_id(&message(a, b"x", 1)), message_id(&message(a, b"y", 1)));
+    }
+}

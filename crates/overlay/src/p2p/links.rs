@@ -1,0 +1,139 @@
+//! Which links count, and for how long a stranger's is kept.
+//!
+//! A newcomer's link may stand before its announcement has arrived here by way of others. So a link
+//! of somebody who is no member yet is kept for [`STRANGER_FOR`], and at most [`STRANGERS_MAX`] of
+//! them at a time; what becomes of its news meanwhile is in `intake`. Then it is closed. Above
+//! [`LINKS_MAX`] the surplus of members' links is closed too, those outside of the mesh first: a
+//! bootstrap peer that everybody dials gives the newcomers on to others.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use libp2p::PeerId;
+
+/// How long a link of somebody who is no member (yet) is kept.
+pub const STRANGER_FOR: Duration = Duration::from_secs(10);
+/// The most such links at a time.
+pub const STRANGERS_MAX: usize = 32;
+/// The most links to members that are kept.
+pub const LINKS_MAX: usize = 32;
+
+#[derive(Default)]
+pub(super) struct Links {
+    members: HashSet<PeerId>,
+    strangers: HashMap<PeerId, Duration>,
+}
+
+impl Links {
+    /// A connection to the peer stands. False where it must be closed.
+    pub(super) fn opened(&mut self, peer: PeerId, member: bool, now: Duration) -> bool {
+        if member {
+            self.strangers.remove(&peer);
+            self.members.insert(peer);
+            return true;
+        }
+        if self.strangers.len() >= STRANGERS_MAX && !self.strangers.contains_key(&peer) {
+            return false;
+        }
+        self.members.remove(&peer);
+        self.strangers.entry(peer).or_insert(now + STRANGER_FOR);
+        true
+    }
+
+    /// The last connection to the peer is gone.
+    pub(super) fn closed(&mut self, peer: &PeerId) {
+        self.members.remove(peer);
+        self.strangers.remove(peer);
+    }
+
+    /// Whether there is a link to the peer, member or not.
+    pub(super) fn has(&self, peer: &PeerId) -> bool {
+        self.members.contains(peer) || self.strangers.contains_key(peer)
+    }
+
+    /// Linked members.
+    pub(super) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Looks again who is a member, and returns the links to close: strangers out of time, and the
+    /// surplus over [`LINKS_MAX`] of those that `spare` says can be spared.
+    pub(super) fn review(
+        &mut self,
+        now: Duration,
+        member: impl Fn(&PeerId) -> bool,
+        spare: impl Fn(&PeerId) -> bool,
+    ) -> Vec<PeerId> {
+        let strangers: Vec<_> = self.strangers.keys().copied().collect();
+        let promoted: Vec<_> = strangers.into_iter().filter(|peer| member(peer)).collect();
+        let demoted: Vec<_> = self.members.iter().filter(|peer| !member(peer)).copied().collect();
+        for peer in promoted {
+            self.opened(peer, true, now);
+        }
+        let mut close = Vec::new();
+        for peer in demoted {
+            if !self.opened(peer, false, now) {
+                close.push(peer);
+            }
+        }
+        let late = self.strangers.iter().filter(|(_, until)| **until <= now);
+        close.extend(late.map(|(peer, _)| *peer));
+        let surplus = self.members.len().saturating_sub(LINKS_MAX);
+        close.extend(self.members.iter().filter(|peer| spare(peer)).take(surplus));
+        close
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn a_stranger_stays_until_it_is_a_member_or_its_time_is_up() {
+        let mut links = Links::default();
+        let (a, b) = (PeerId::random(), PeerId::random());
+        assert!(links.opened(a, false, NOW));
+        assert!(links.opened(b, false, NOW));
+        assert_eq!(links.len(), 0);
+        assert!(links.has(&a));
+        let later = NOW + STRANGER_FOR - Duration::from_millis(1);
+        assert!(links.review(later, |peer| *peer == a, |_| true).is_empty());
+        assert_eq!(links.len(), 1);
+        assert_eq!(links.review(NOW + STRANGER_FOR, |peer| *peer == a, |_| true), [b]);
+        // A second connection of a stranger does not start its time anew.
+        assert!(links.opened(b, false, later));
+        assert_eq!(links.review(NOW + STRANGER_FOR, |peer| *peer == a, |_| true), [b]);
+    }
+
+    #[test]
+    fn who_is_no_member_any_more_becomes_a_stranger() {
+        let mut links = Links::default();
+        let peer = PeerId::random();
+        assert!(links.opened(peer, true, NOW));
+        assert!(links.review(NOW, |_| false, |_| true).is_empty());
+        assert_eq!(links.len(), 0);
+        assert_eq!(links.review(NOW + STRANGER_FOR, |_| false, |_| true), [peer]);
+        links.closed(&peer);
+        assert!(!links.has(&peer));
+    }
+
+    #[test]
+    fn strangers_and_members_are_bounded() {
+        let mut links = Links::default();
+        for _ in 0..STRANGERS_MAX {
+            assert!(links.opened(PeerId::random(), false, NOW));
+        }
+        assert!(!links.opened(PeerId::random(), false, NOW));
+        let kept = PeerId::random();
+        assert!(links.opened(kept, true, NOW));
+        for _ in 0..LINKS_MAX + 4 {
+            assert!(links.opened(PeerId::random(), true, NOW));
+        }
+        let member: HashSet<_> = links.members.clone();
+        let close = links.review(NOW, |peer| member.contains(peer), |peer| *peer != kept);
+        assert_eq!(close.len(), 5);
+        assert!(!close.contains(&kept));
+    }
+}
