@@ -78,6 +78,9 @@ pub(crate) enum Verb {
     /// This user's keyring
     #[command(subcommand)]
     Keys(verb::keys::Keys),
+    /// Documents as files, without a network: seal, open, show
+    #[command(subcommand)]
+    Document(verb::document::DocumentVerb),
     /// Check the home, the keyring, the network file, the pass, the clock and the librarians
     Doctor,
 }
@@ -125,6 +128,7 @@ impl Verb {
             Self::Org(verb) => verb.run(session),
             Self::Network(verb) => verb.run(session),
             Self::Peer(verb) => verb.run(session).await,
+            Self::Document(verb) => session.stoppable(verb.run(session)).await,
             Self::Doctor => session.stoppable(verb::doctor::run(session)).await,
             Self::Keys(verb) => session.stoppable(verb.run(session)).await,
         }

@@ -99,6 +99,15 @@ pub(crate) enum HoldError {
     /// The keyring, or what an author does with the network.
     #[error(transparent)]
     Author(#[from] author::AuthorError),
+    /// A document.
+    #[error(transparent)]
+    Document(#[from] document::DocumentError),
+    /// A file whose bytes are not those its name says.
+    #[error("{} is damaged: its bytes are not those its name says", .0.display())]
+    Damaged(PathBuf),
+    /// In `libri-1` a pair of keys seals one entry's key, ever.
+    #[error("this author and reader already share a key that sealed another content ({})", .0.display())]
+    UsedPair(PathBuf),
     /// A call to one librarian.
     #[error("cannot ask {address}")]
     Call {
@@ -166,6 +175,9 @@ impl HoldError {
             Self::Certificate(source) => source.class().into(),
             Self::Key(source) => source.class().into(),
             Self::Author(source) => author_exit(source),
+            Self::Document(source) => document_exit(source),
+            Self::Damaged(_) => Exit::Corrupt,
+            Self::UsedPair(_) => Exit::Conflict,
             Self::Call { source, .. } => source.class().into(),
             Self::Walk(source) => source.class().into(),
             Self::Rpc(source) => rpc_exit(source),
@@ -180,6 +192,7 @@ impl HoldError {
             Self::Missing { hint, .. } => hint,
             Self::Author(source) => author_hint(source)?,
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
+            Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",
             Self::Exists(_) => "choose another name, or move what is there away",
             Self::Toml { .. } => "hold doctor",
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
@@ -201,6 +214,15 @@ fn author_exit(error: &AuthorError) -> Exit {
         AuthorError::WrongPassphrase | AuthorError::NotForUs { .. } => Exit::WrongKey,
         AuthorError::Read(source) | AuthorError::Write(source) => io_exit(source),
         AuthorError::Io { source, .. } => io_exit(source),
+        other => other.class().into(),
+    }
+}
+
+fn document_exit(error: &document::DocumentError) -> Exit {
+    use document::DocumentError as Error;
+    match error {
+        Error::NotForReader => Exit::WrongKey,
+        Error::Read(source) | Error::Write(source) => io_exit(source),
         other => other.class().into(),
     }
 }

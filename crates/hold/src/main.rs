@@ -8,6 +8,7 @@ mod cli;
 mod client;
 mod config;
 mod connect;
+mod draft;
 mod error;
 mod exit;
 mod files;

@@ -1,0 +1,98 @@
+//! A file in the making: under a temporary name until it is whole.
+//!
+//! What a get writes has its final name only after every check passed. Whatever ends it before, an
+//! error, Ctrl-C, a dropped future, removes the temporary file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::HoldError;
+use crate::files;
+
+/// A temporary file beside its final name; removed when dropped.
+pub(crate) struct Draft {
+    file: File,
+    draft: PathBuf,
+    path: PathBuf,
+    replace: bool,
+}
+
+impl Draft {
+    /// Makes the temporary file. `replace` says whether a file of the final name may be replaced.
+    ///
+    /// # Errors
+    /// [`HoldError::Exists`] where one is there and may not be; [`HoldError::Io`] where the folder
+    /// cannot be written.
+    pub(crate) fn new(path: &Path, replace: bool) -> Result<Self, HoldError> {
+        if path.is_dir() {
+            let source = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(HoldError::io("write", path)(source));
+        }
+        if !replace && path.symlink_metadata().is_ok() {
+            return Err(HoldError::Exists(path.to_owned()));
+        }
+        let draft = files::beside(path);
+        let file = OpenOptions::new().write(true).create_new(true).open(&draft);
+        let file = file.map_err(HoldError::io("write", path))?;
+        Ok(Self { file, draft, path: path.to_owned(), replace })
+    }
+
+    /// To write to.
+    ///
+    /// # Errors
+    /// Where the system has no more handles.
+    pub(crate) fn file(&self) -> Result<File, HoldError> {
+        self.file.try_clone().map_err(HoldError::io("write", &self.path))
+    }
+
+    /// Makes it durable and gives it its final name.
+    ///
+    /// # Errors
+    /// [`HoldError::Exists`] where a file came between; [`HoldError::Io`].
+    pub(crate) fn keep(self) -> Result<(), HoldError> {
+        let failed = || HoldError::io("write", &self.path);
+        self.file.sync_all().map_err(failed())?;
+        if self.replace {
+            return fs::rename(&self.draft, &self.path).map_err(failed());
+        }
+        fs::hard_link(&self.draft, &self.path).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => HoldError::Exists(self.path.clone()),
+            _ => failed()(source),
+        })
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After a rename there is nothing to remove.
+        let _ = fs::remove_file(&self.draft);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_draft_is_there_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let dropped = Draft::new(&path, false).unwrap();
+        dropped.file().unwrap().write_all(b"half").unwrap();
+        drop(dropped);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+
+        let kept = Draft::new(&path, false).unwrap();
+        kept.file().unwrap().write_all(b"whole").unwrap();
+        kept.keep().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert!(matches!(Draft::new(&path, false), Err(HoldError::Exists(_))));
+        Draft::new(&path, true).unwrap().keep().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
