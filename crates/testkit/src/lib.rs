@@ -1,4 +1,7 @@
 //! What tests of several crates share: a network without wires, virtual time. A development crate: never shipped.
 
+pub mod disk;
 pub mod network;
+pub mod store;
+pub mod overlay;
 pub mod time;

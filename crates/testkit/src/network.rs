@@ -19,6 +19,7 @@ mod community;
 mod direct;
 mod fault;
 mod memory_peer;
+mod records;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,7 @@ pub use direct::DirectCalls;
 use fault::flipped;
 pub use fault::{Counts, Fault};
 pub use memory_peer::MemoryPeer;
+pub use records::{envelope, noise, page};
 
 /// Services by their addresses, and what is wrong with each.
 pub struct DirectNetwork {

@@ -24,8 +24,6 @@ pub const LAST_RESORT_LIMIT: Duration = Duration::from_secs(2);
 pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The longest one walk takes; what is not reached by then counts as unreachable.
 pub const WALK_LIMIT: Duration = Duration::from_secs(60);
-/// The largest answer to a question for a record, in bytes.
-pub(crate) const ANSWER_BYTES_MAX: usize = (2 << 20) + 1024;
 /// How much longer than its deadline a call may take to say that it missed it.
 const LIMIT_GRACE: Duration = Duration::from_millis(500);
 /// Announcements of closer peers taken from one answer.
@@ -185,10 +183,8 @@ impl Core {
             Err(CallError::NotFound) => Ok(None),
             Err(error) => Err(error),
         };
-        let size = match &answer {
-            Ok(Some(proven)) => Size::of(proven.record.bytes.len()),
-            _ => Size::Small,
-        };
+        // By the size that was expected: that is what the next such question will be compared with.
+        let size = if let Ok(Some(_)) = &answer { wanted.size() } else { Size::Small };
         self.note(peer, size, since, &answer);
         match answer {
             Ok(Some(proven)) => Answer::Found(Box::new(proven)),

@@ -17,9 +17,7 @@ use env::calls::CallError;
 use placement::{Redundancy, View, redundancy};
 
 use crate::candidates::Candidates;
-use crate::core::{
-    ANSWER_BYTES_MAX, Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted, limit,
-};
+use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted, limit};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike};
 use crate::latency::Size;
@@ -130,7 +128,7 @@ impl Finding {
             let limit = match (standing, self.size) {
                 (Standing::Waiting | Standing::Away, _) => LAST_RESORT_LIMIT,
                 (_, Size::Small) => limit(0),
-                (_, Size::Large) => limit(ANSWER_BYTES_MAX),
+                (_, Size::Large) => limit(document::DOCUMENT_BYTES_MAX),
             };
             let (core, wanted) = (self.core.clone(), self.wanted);
             let call = async move { core.find_at(peer, wanted, limit).await };

@@ -83,7 +83,8 @@ impl Outcomes {
     /// A call was given up because another peer answered first, long after this one should have.
     pub(crate) fn lagged(&mut self, now: Duration) {
         self.lags += 1;
-        if self.lags >= LAGS_MAX {
+        // A peer that was suspect already gets one chance at a time.
+        if self.lags >= LAGS_MAX || self.failing_since.is_some() {
             self.lags = 0;
             self.fail(now);
         }

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use placement::Redundancy;
 
 use crate::candidates::NEAR_EXTRA;
-use crate::core::{ANSWER_BYTES_MAX, Answer, Core, Wanted, limit};
+use crate::core::{Answer, Core, Wanted, limit};
 use crate::join::PARALLEL_MAX;
 use crate::latency::Size;
 use crate::walker::Walker;
@@ -82,7 +82,7 @@ impl Core {
                 Err(error) => Held::Unreachable(error),
             };
         }
-        match self.find_at(peer, wanted, limit(ANSWER_BYTES_MAX)).await {
+        match self.find_at(peer, wanted, limit(document::DOCUMENT_BYTES_MAX)).await {
             Answer::Found(_) => Held::Yes,
             Answer::NotHere => Held::No,
             Answer::Failed(CallError::Corrupt { .. }) => Held::Corrupt,

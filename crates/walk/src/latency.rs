@@ -14,9 +14,9 @@ const SAMPLES_MIN: usize = 4;
 /// Bytes from which an answer counts as large.
 pub(crate) const LARGE_BYTES: usize = 64 << 10;
 /// When a small call is late where nothing is known yet.
-const LATE_SMALL: Duration = Duration::from_millis(500);
+const LATE_SMALL: Duration = Duration::from_millis(250);
 /// When a large call is late where nothing is known yet.
-const LATE_LARGE: Duration = Duration::from_secs(2);
+const LATE_LARGE: Duration = Duration::from_secs(1);
 /// The earliest a call is called late: below it, scheduling noise decides.
 const LATE_MIN: Duration = Duration::from_millis(10);
 /// How many times the usual time a peer's median must be for it to be asked later than the others.

@@ -1,14 +1,15 @@
 //! Whether a record that a peer sent is the one that was asked for.
 
 use crypto::Suite;
-use document::Record;
+use document::{Document, Record};
 
 use crate::core::Wanted;
 
-/// A record whose bytes prove its id.
+/// A record whose bytes prove its id, and what they say.
 #[derive(Clone, Debug)]
 pub(crate) struct Proven {
     pub(crate) record: Record,
+    pub(crate) document: Document,
 }
 
 /// Checks identity first, then the proof; the text says what is wrong.
@@ -19,8 +20,6 @@ pub(crate) fn prove(suite: Suite, wanted: &Wanted, record: Record) -> Result<Pro
     if wanted.kind.is_some_and(|kind| kind != record.kind) {
         return Err(format!("it is called {} and should not be", record.kind.name()));
     }
-    if suite.id(&record.bytes) != record.id {
-        return Err("its bytes do not hash to its id".to_owned());
-    }
-    Ok(Proven { record })
+    let document = document::prove(suite, &record).map_err(|error| error.to_string())?;
+    Ok(Proven { record, document })
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
-use document::{Kind, Record};
+use document::{Document, Kind, Record};
 use env::Env;
 use env::calls::{Calls, Credential, FindRequest};
 use placement::{Redundancy, redundancy};
@@ -45,6 +45,8 @@ pub struct Stored {
 pub struct Found {
     /// The record; its bytes hash to its id.
     pub record: Record,
+    /// What its bytes say, checked in form.
+    pub document: Document,
     /// Who sent it.
     pub from: PeerId,
     /// Whether a better-ranked holder that should have answered failed or lied: its copy needs a look.
@@ -77,6 +79,11 @@ impl Walker {
     /// The peers it walks over.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.core.directory
+    }
+
+    /// How it calls peers: for what is asked of one librarian and not of a record's holders.
+    pub fn calls(&self) -> &Arc<dyn Calls> {
+        &self.core.calls
     }
 
     /// What vouches for this program from now on: its pass, or its newest announcement.
@@ -144,6 +151,6 @@ impl Walker {
 impl From<FoundAt> for Found {
     fn from(found: FoundAt) -> Self {
         let FoundAt { proven, from, degraded } = found;
-        Self { record: proven.record, from, degraded }
+        Self { record: proven.record, document: proven.document, from, degraded }
     }
 }

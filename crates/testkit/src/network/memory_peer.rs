@@ -103,9 +103,8 @@ impl MemoryPeer {
     }
 
     fn take(&self, record: Record) -> Result<StoreOutcome, CallError> {
-        if self.genesis.suite.id(&record.bytes) != record.id {
-            return Err(CallError::Invalid { reason: "bytes do not hash to the id".to_owned() });
-        }
+        document::prove(self.genesis.suite, &record)
+            .map_err(|error| CallError::Invalid { reason: error.to_string() })?;
         match self.inner().records.insert(record.id, record) {
             Some(_) => Ok(StoreOutcome::Present),
             None => Ok(StoreOutcome::Stored),

@@ -44,16 +44,15 @@ impl Directory {
         if write && known.outcomes.refuses_writes(now) {
             return Standing::Waiting;
         }
-        match known.health(now) {
-            _ if !known.outcomes.ready(now) => match known.health(now) {
-                Health::Away => Standing::Away,
-                Health::Healthy | Health::Suspect => Standing::Waiting,
-            },
-            Health::Away => Standing::Away,
-            Health::Healthy | Health::Suspect => {
-                let slow = usual.slow(&known.latency, size) && now < known.probe_at;
-                if slow && !write { Standing::Slow } else { Standing::Ready }
+        let (health, ready) = (known.health(now), known.outcomes.ready(now));
+        match health {
+            // Writers pass an away peer by; a reader tries it in its turn once a back-off, and so learns that it is back.
+            Health::Away if write || !ready => Standing::Away,
+            _ if !ready => Standing::Waiting,
+            _ if !write && usual.slow(&known.latency, size) && now < known.probe_at => {
+                Standing::Slow
             }
+            _ => Standing::Ready,
         }
     }
 
@@ -89,7 +88,8 @@ impl Directory {
         let now = self.env.clock.elapsed();
         if let Some(known) = self.lock().peers.get_mut(peer) {
             known.outcomes.lagged(now);
-            known.latency.add(size, waited);
+            // It would have taken longer than it was waited for; how much longer nobody knows.
+            known.latency.add(size, waited * 2);
         }
     }
 

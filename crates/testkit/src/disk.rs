@@ -1,0 +1,436 @@
+//! A disk in memory that fails the way disks fail: torn writes, lost fsyncs, rot, no space, errors.
+//!
+//! Each file has what a reader sees now and what is durable, and a list of what was written between the two. A power cut
+//! ([`FaultyDisk::crash`]) leaves the durable bytes and, of the rest, any subset, each write cut anywhere: a disk orders
+//! nothing between two syncs. Of names (creations, renames, removals) not yet synced it leaves any prefix, as a journalling
+//! file system does. A failed sync drops what was pending from what can ever become durable, though readers still see it, as
+//! Linux does.
+//!
+//! Everything is decided by the seed: the same calls give the same disk.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use env::disk::{Disk, File};
+
+/// A [`Disk`] with faults that are switched on by its methods. Clones share one disk.
+#[derive(Clone)]
+pub struct FaultyDisk(Arc<Mutex<State>>);
+
+struct State {
+    random: u64,
+    files: Vec<Inode>,
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    pending_names: Vec<NameChange>,
+    capacity: u64,
+    /// Operations until the power goes; none is planned at `None`.
+    operations_left: Option<u64>,
+    powered: bool,
+    fail_syncs: u32,
+    fail_writes: u32,
+    fail_reads: bool,
+    lose_syncs_percent: u64,
+}
+
+#[derive(Default, Clone)]
+struct Inode {
+    bytes: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<Change>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    Truncate(u64),
+}
+
+#[derive(Clone)]
+enum NameChange {
+    Create(String, usize),
+    Rename(String, String),
+    Remove(String),
+}
+
+impl Change {
+    fn apply(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Truncate(len) => to.resize(*len as usize, 0),
+            Self::Write { offset, bytes } => {
+                let (from, end) = (*offset as usize, *offset as usize + bytes.len());
+                if to.len() < end {
+                    to.resize(end, 0);
+                }
+                to[from..end].copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            Self::Create(name, inode) => {
+                names.insert(name.clone(), *inode);
+            }
+            Self::Rename(from, to) => {
+                if let Some(inode) = names.remove(from) {
+                    names.insert(to.clone(), inode);
+                }
+            }
+            Self::Remove(name) => {
+                names.remove(name);
+            }
+        }
+    }
+}
+
+/// What a system without power answers.
+fn no_power() -> io::Error {
+    io::Error::other("the power is off")
+}
+
+fn no_input() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+impl State {
+    /// xorshift64*: small, and the same everywhere.
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16) % below.max(1)
+    }
+
+    /// Counts an operation; the power may go before it.
+    fn step(&mut self) -> io::Result<()> {
+        if let Some(left) = &mut self.operations_left {
+            if *left == 0 {
+                self.powered = false;
+            } else {
+                *left -= 1;
+            }
+        }
+        if self.powered { Ok(()) } else { Err(no_power()) }
+    }
+
+    fn used(&self) -> u64 {
+        self.names.values().map(|inode| self.files[*inode].bytes.len() as u64).sum()
+    }
+
+    /// What is left of a file after a power cut.
+    fn survivor(&mut self, inode: usize) -> Vec<u8> {
+        let file = std::mem::take(&mut self.files[inode]);
+        let mut bytes = file.durable;
+        for change in file.pending {
+            match change {
+                _ if self.random(3) == 0 => {}
+                Change::Write { offset, bytes: mut written } => {
+                    if self.random(2) == 0 {
+                        let keep = self.random(written.len() as u64 + 1) as usize;
+                        written.truncate(keep);
+                    }
+                    Change::Write { offset, bytes: written }.apply(&mut bytes);
+                }
+                truncate => truncate.apply(&mut bytes),
+            }
+        }
+        bytes
+    }
+}
+
+impl FaultyDisk {
+    /// An empty disk without faults, without end.
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            files: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            pending_names: Vec::new(),
+            capacity: u64::MAX,
+            operations_left: None,
+            powered: true,
+            fail_syncs: 0,
+            fail_writes: 0,
+            fail_reads: false,
+            lose_syncs_percent: 0,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the power: every later call on this disk fails. Returns the disk as it is found afterwards, without faults.
+    pub fn crash(&self) -> Self {
+        let mut state = self.lock();
+        state.powered = false;
+        let keep = state.random(state.pending_names.len() as u64 + 1) as usize;
+        let mut names = state.durable_names.clone();
+        state.pending_names.iter().take(keep).for_each(|change| change.apply(&mut names));
+        let after = Self::new(state.random(u64::MAX));
+        {
+            let mut next = after.lock();
+            next.capacity = state.capacity;
+            for (name, inode) in names {
+                let bytes = state.survivor(inode);
+                let number = next.files.len();
+                next.files.push(Inode { durable: bytes.clone(), bytes, pending: Vec::new() });
+                next.names.insert(name.clone(), number);
+                next.durable_names.insert(name, number);
+            }
+        }
+        after
+    }
+
+    /// The power goes after so many more operations that change the disk; [`FaultyDisk::crash`] then tells what is left.
+    pub fn crash_after(&self, operations: u64) {
+        self.lock().operations_left = Some(operations);
+    }
+
+    /// Whether the power is still on.
+    pub fn is_powered(&self) -> bool {
+        self.lock().powered
+    }
+
+    /// The disk takes no more than `bytes` in all.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.lock().capacity = bytes;
+    }
+
+    /// Bytes of all files.
+    pub fn used_bytes(&self) -> u64 {
+        self.lock().used()
+    }
+
+    /// The next `count` syncs of files fail, and what they should have made durable never will be.
+    pub fn fail_syncs(&self, count: u32) {
+        self.lock().fail_syncs = count;
+    }
+
+    /// The next `count` writes fail half-way.
+    pub fn fail_writes(&self, count: u32) {
+        self.lock().fail_writes = count;
+    }
+
+    /// Reads fail, or no longer do.
+    pub fn fail_reads(&self, fail: bool) {
+        self.lock().fail_reads = fail;
+    }
+
+    /// So many of a hundred syncs answer without doing anything: a disk that lies.
+    pub fn lose_syncs(&self, percent: u64) {
+        self.lock().lose_syncs_percent = percent;
+    }
+
+    /// The bytes of a file as a reader sees them.
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.lock();
+        state.names.get(name).map(|inode| state.files[*inode].bytes.clone())
+    }
+
+    /// Rot: changes one byte of a file, durably.
+    ///
+    /// # Panics
+    /// Where there is no such byte.
+    pub fn flip(&self, name: &str, offset: usize, mask: u8) {
+        let mut state = self.lock();
+        let inode = *state.names.get(name).expect("a file of this name");
+        let file = &mut state.files[inode];
+        file.bytes[offset] ^= mask;
+        if let Some(byte) = file.durable.get_mut(offset) {
+            *byte ^= mask;
+        }
+    }
+
+    /// Rot: changes one byte somewhere. Returns where; `None` on an empty disk.
+    pub fn rot(&self) -> Option<(String, usize)> {
+        let (name, offset, mask) = {
+            let mut state = self.lock();
+            let full: Vec<(String, usize)> = state
+                .names
+                .iter()
+                .map(|(name, inode)| (name.clone(), state.files[*inode].bytes.len()))
+                .filter(|(_, len)| *len > 0)
+                .collect();
+            let (name, len) = full.get(state.random(full.len() as u64) as usize)?.clone();
+            let offset = state.random(len as u64) as usize;
+            (name, offset, 1 << state.random(8))
+        };
+        self.flip(&name, offset, mask);
+        Some((name, offset))
+    }
+
+    /// A copy of the disk as a reader sees it, everything durable, without faults.
+    pub fn copy(&self) -> Self {
+        let state = self.lock();
+        let copy = Self::new(state.random | 1);
+        {
+            let mut next = copy.lock();
+            for (name, inode) in &state.names {
+                let bytes = state.files[*inode].bytes.clone();
+                let number = next.files.len();
+                next.files.push(Inode { durable: bytes.clone(), bytes, pending: Vec::new() });
+                next.names.insert(name.clone(), number);
+                next.durable_names.insert(name.clone(), number);
+            }
+        }
+        copy
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>> {
+        let mut state = self.lock();
+        if !state.powered {
+            return Err(no_power());
+        }
+        let inode = match state.names.get(name) {
+            Some(inode) => *inode,
+            None if create => {
+                state.step()?;
+                let inode = state.files.len();
+                state.files.push(Inode::default());
+                state.names.insert(name.to_owned(), inode);
+                state.pending_names.push(NameChange::Create(name.to_owned(), inode));
+                inode
+            }
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(Arc::new(FaultyFile { disk: self.clone(), inode }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let state = self.lock();
+        if state.powered { Ok(state.names.keys().cloned().collect()) } else { Err(no_power()) }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        state.step()?;
+        if !state.names.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let change = NameChange::Rename(from.to_owned(), to.to_owned());
+        change.apply(&mut state.names);
+        state.pending_names.push(change);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        state.step()?;
+        if state.names.remove(name).is_some() {
+            state.pending_names.push(NameChange::Remove(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.step()?;
+        if state.random(100) >= state.lose_syncs_percent {
+            state.durable_names = state.names.clone();
+            state.pending_names.clear();
+        }
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let state = self.lock();
+        Ok(state.capacity.saturating_sub(state.used()))
+    }
+}
+
+struct FaultyFile {
+    disk: FaultyDisk,
+    inode: usize,
+}
+
+impl File for FaultyFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().files[self.inode].bytes.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let state = self.disk.lock();
+        if !state.powered {
+            return Err(no_power());
+        }
+        if state.fail_reads {
+            return Err(no_input());
+        }
+        let bytes = &state.files[self.inode].bytes;
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let there = bytes.get(from..).and_then(|rest| rest.get(..into.len()));
+        into.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        if !state.powered {
+            return Err(no_power());
+        }
+        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let power = state.step();
+        let free = state.capacity.saturating_sub(state.used());
+        let len = state.files[self.inode].bytes.len() as u64;
+        let grows = (offset + bytes.len() as u64).saturating_sub(len);
+        let result = if power.is_err() {
+            // The power went during this write: any part of it may have been on its way.
+            power
+        } else if state.fail_writes > 0 {
+            state.fail_writes -= 1;
+            bytes.truncate(bytes.len() / 2);
+            Err(no_input())
+        } else if grows > free {
+            let fits = bytes.len() as u64 - (grows - free);
+            bytes.truncate(fits as usize);
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        };
+        let change = Change::Write { offset, bytes };
+        let file = &mut state.files[self.inode];
+        change.apply(&mut file.bytes);
+        file.pending.push(change);
+        result
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.step()?;
+        let file = &mut state.files[self.inode];
+        let change = Change::Truncate(len);
+        change.apply(&mut file.bytes);
+        file.pending.push(change);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.step()?;
+        let lost = state.random(100) < state.lose_syncs_percent;
+        let failed = state.fail_syncs > 0;
+        if failed {
+            state.fail_syncs -= 1;
+        }
+        let file = &mut state.files[self.inode];
+        if failed {
+            file.pending.clear();
+            return Err(no_input());
+        }
+        if !lost {
+            // What a failed sync dropped stays missing: only what is pending becomes durable.
+            for change in std::mem::take(&mut file.pending) {
+                change.apply(&mut file.durable);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Many small records in one call a holder, each with a walk of its own.
+
+use std::time::Duration;
+
+use crypto::{Class, Classified};
+use document::{Kind, Record};
+use env::calls::CallError;
+use testkit::network::{Fault, envelope};
+use testkit::time::run;
+use walk::Sought;
+
+use super::{LONG, PAGES, Stage, small};
+
+fn records(count: usize) -> Vec<Record> {
+    (0..count).map(|number| envelope(crypto::Suite::Holdfast1, number)).collect()
+}
+
+fn sought(records: &[Record]) -> Vec<Sought> {
+    let sought = records.iter().map(|record| Sought {
+        kind: Some(record.kind),
+        id: record.id,
+        place: record.place,
+    });
+    sought.collect()
+}
+
+#[test]
+fn a_batch_costs_one_call_a_holder() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let records = records(300);
+        let with = records.iter().map(|record| (record.clone(), PAGES)).collect();
+        for stored in stage.walker.store_batch(with).await {
+            assert!(stored.unwrap().acked >= 2);
+        }
+        assert_eq!(stage.walker.drain(LONG).await, 0);
+        for record in &records {
+            assert_eq!(stage.holders(record).len(), 3);
+        }
+        for member in &stage.community.members {
+            let counts = stage.network.counts(&member.peer);
+            assert_eq!((counts.store_batch, counts.store), (1, 0));
+        }
+        let found = stage.walker.find_batch(sought(&records)).await;
+        for (found, record) in found.into_iter().zip(&records) {
+            assert_eq!(found.unwrap().record, *record);
+        }
+        for member in &stage.community.members {
+            let counts = stage.network.counts(&member.peer);
+            assert_eq!((counts.find_batch, counts.find), (1, 0));
+        }
+    });
+}
+
+#[test]
+fn a_batch_survives_what_a_single_record_does() {
+    let denied = CallError::Denied { reason: "no".to_owned() };
+    let faults = [Fault::Down, Fault::Hang, Fault::Writes(CallError::Full), Fault::Error(denied)];
+    for fault in faults {
+        run(1, |env| async move {
+            let stage = Stage::new(&env, 3, 9);
+            stage.set(1, fault.clone());
+            stage.set(4, fault.clone());
+            let records = records(40);
+            let with = records.iter().map(|record| (record.clone(), PAGES)).collect();
+            for stored in stage.walker.store_batch(with).await {
+                assert!(stored.unwrap().acked >= 2, "{fault:?}");
+            }
+            // All have W long before any deadline.
+            assert!(env.clock.elapsed() < Duration::from_secs(6), "{fault:?}");
+            assert_eq!(stage.walker.drain(LONG).await, 0);
+            for record in &records {
+                assert_eq!(stage.holders(record).len(), 3, "{fault:?}");
+            }
+            for (found, record) in
+                stage.walker.find_batch(sought(&records)).await.into_iter().zip(&records)
+            {
+                assert_eq!(found.unwrap().record, *record, "{fault:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn each_record_of_a_batch_has_its_own_verdict() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let records = records(3);
+        let with = records[..2].iter().map(|record| (record.clone(), PAGES)).collect();
+        assert!(stage.walker.store_batch(with).await.iter().all(Result::is_ok));
+        assert_eq!(stage.walker.drain(LONG).await, 0);
+        stage.holders(&records[1]).iter().for_each(|number| {
+            stage.peers[*number].rot(&records[1].id);
+        });
+        let found = stage.walker.find_batch(sought(&records)).await;
+        assert_eq!(found[0].as_ref().unwrap().record, records[0]);
+        assert_eq!(found[1].as_ref().unwrap_err().class(), Class::Corrupt);
+        assert_eq!(found[2].as_ref().unwrap_err().class(), Class::NotFound);
+    });
+}
+
+#[test]
+fn a_record_the_peers_refuse_fails_alone() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let good = small(1);
+        let bad = Record { kind: Kind::Page, bytes: small(3).bytes, ..small(2) };
+        let outcomes = stage.walker.store_batch(vec![(bad, PAGES), (good.clone(), PAGES)]).await;
+        assert_eq!(outcomes[0].as_ref().unwrap_err().class(), Class::Invalid);
+        assert!(outcomes[1].is_ok());
+        assert!(stage.walker.find_batch(Vec::new()).await.is_empty());
+        assert!(stage.walker.store_batch(Vec::new()).await.is_empty());
+    });
+}

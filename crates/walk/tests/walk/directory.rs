@@ -1,0 +1,170 @@
+//! The directory: what it believes, what it forgets, what it tells.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{Announcement, CertificateError, PeerCertificate, PeerState};
+use env::calls::KnownPeer;
+use testkit::network::{community, key};
+use testkit::time::{START_UNIX_S, run};
+use walk::{Directory, Health, Learnt};
+
+#[test]
+fn the_higher_sequence_counts_and_forgeries_do_not() {
+    run(1, |env| async move {
+        let community = community(2, 4);
+        let directory = Directory::new(community.genesis.clone(), env, None);
+        let mut changes = directory.changes();
+        let first = community.members[0].announcement.clone();
+        assert_eq!(directory.learn(&first).unwrap(), Learnt::New);
+        assert_eq!(directory.learn(&first).unwrap(), Learnt::Known);
+        let stopped = community.announce(0, PeerState::Stopped, 3);
+        assert_eq!(directory.learn(&stopped).unwrap(), Learnt::Newer);
+        let older = community.announce(0, PeerState::Serving, 2);
+        assert_eq!(directory.learn(&older).unwrap(), Learnt::Known);
+        assert_eq!(directory.peers()[0].state, PeerState::Stopped);
+        assert_eq!(directory.health(&community.peer(0)), Health::Away);
+        // It is still a member, and keeps its rank.
+        assert!(directory.is_member(&community.peer(0)));
+        assert_eq!(directory.view().len(), 1);
+
+        // Every bit of an announcement is covered by a signature, or by the form.
+        for at in 0..first.len() {
+            let mut forged = community.members[1].announcement.to_vec();
+            if let Some(byte) = forged.get_mut(at) {
+                *byte ^= 1 << (at % 8);
+                assert!(directory.learn(&forged.into()).is_err(), "byte {at}");
+            }
+        }
+        let other = testkit::network::Community::new(&testkit::network::CommunityOptions {
+            organisations: 3,
+            peers: 1,
+            suite: crypto::Suite::Libri1,
+            copies: None,
+            capacity: 1,
+        });
+        let error = directory.learn(&other.members[0].announcement).unwrap_err();
+        assert!(matches!(error, CertificateError::Network(_)), "{error}");
+        assert_eq!(directory.view().len(), 1);
+
+        let told = changes.recv().await.unwrap();
+        assert_eq!((told.peer, told.learnt), (community.peer(0), Learnt::New));
+        let told = changes.recv().await.unwrap();
+        assert_eq!((told.learnt, told.bytes), (Learnt::Newer, stopped));
+        assert!(changes.try_recv().is_err());
+    });
+}
+
+#[test]
+fn who_left_has_no_rank_and_does_not_come_back_by_an_old_word() {
+    run(1, |env| async move {
+        let community = community(2, 4);
+        let directory = Directory::new(community.genesis.clone(), env, None);
+        assert_eq!(directory.learn_from(&community.known()).new, 4);
+        let view = directory.view();
+        assert!(std::sync::Arc::ptr_eq(&view, &directory.view()), "a view is kept");
+        directory.learn(&community.announce(2, PeerState::Left, 9)).unwrap();
+        assert_eq!((view.len(), directory.view().len()), (4, 3));
+        assert!(!directory.is_member(&community.peer(2)));
+        assert_eq!(directory.organisation_of(&community.peer(2)), None);
+        let learnt = directory.learn_from(&community.known());
+        assert_eq!((learnt.new, learnt.newer, learnt.bad), (0, 0, 0));
+        assert_eq!(directory.view().len(), 3);
+    });
+}
+
+#[test]
+fn an_expired_certificate_drops_out() {
+    run(1, |env| async move {
+        let community = community(1, 2);
+        let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+        directory.learn_from(&community.known());
+        let network = community.genesis.network();
+        let peer = key("peer", 77);
+        let certificate = PeerCertificate {
+            peer: peer.public().into(),
+            organisation: community.members[0].organisation,
+            addresses: vec!["a:1".to_owned()],
+            capacity: 1,
+            from: START_UNIX_S,
+            until: START_UNIX_S + 100,
+        };
+        let announcement = Announcement {
+            certificate_bytes: certificate.sign(&community.organisations[0], &network),
+            certificate,
+            sequence: 1,
+            p2p_addresses: Vec::new(),
+            state: PeerState::Serving,
+        };
+        let bytes = announcement.sign(&peer, &network);
+        directory.learn(&bytes).unwrap();
+        let id = peer.public().into();
+        assert_eq!((directory.view().len(), directory.is_member(&id)), (3, true));
+        env.clock.sleep(Duration::from_secs(100)).await;
+        assert_eq!((directory.view().len(), directory.is_member(&id)), (2, false));
+        assert_eq!(directory.peers().len(), 2);
+        assert!(matches!(directory.learn(&bytes), Err(CertificateError::Time { .. })));
+    });
+}
+
+#[test]
+fn what_is_told_is_all_or_a_sample() {
+    run(1, |env| async move {
+        let community = community(3, 30);
+        let own = community.peer(5);
+        let directory = Directory::new(community.genesis.clone(), env, Some(own));
+        let bad = KnownPeer { announcement: Bytes::from_static(b"bad"), last_good_ms: None };
+        let known: Vec<KnownPeer> = community.known().into_iter().chain([bad]).collect();
+        let learnt = directory.learn_from(&known);
+        assert_eq!((learnt.new, learnt.bad), (30, 1));
+        assert_eq!(directory.announcements(100).len(), 29, "all but its own");
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..60 {
+            let sample = directory.announcements(5);
+            let distinct: std::collections::BTreeSet<_> =
+                sample.into_iter().map(|peer| peer.announcement).collect();
+            assert_eq!(distinct.len(), 5);
+            seen.extend(distinct);
+        }
+        assert_eq!(seen.len(), 29, "everybody is told sooner or later");
+    });
+}
+
+#[test]
+fn the_endpoint_moves_on_from_an_address_that_fails() {
+    run(1, |env| async move {
+        let community = community(1, 1);
+        let directory = Directory::new(community.genesis.clone(), env, None);
+        let network = community.genesis.network();
+        let member = &community.members[0];
+        let certificate = PeerCertificate {
+            peer: member.peer,
+            organisation: member.organisation,
+            addresses: vec!["a:1".to_owned(), "b:2".to_owned()],
+            capacity: 1,
+            from: 0,
+            until: u64::MAX,
+        };
+        let announcement = Announcement {
+            certificate_bytes: certificate.sign(&community.organisations[0], &network),
+            certificate,
+            sequence: 7,
+            p2p_addresses: Vec::new(),
+            state: PeerState::Serving,
+        };
+        directory.learn(&announcement.sign(&member.key, &network)).unwrap();
+        let address = || directory.endpoint(&member.peer).unwrap().address;
+        assert_eq!(address(), "a:1");
+        let refused = env::calls::CallError::Unreachable {
+            address: "a:1".to_owned(),
+            reason: "refused".to_owned(),
+        };
+        directory.failed(&member.peer, &refused);
+        assert_eq!(address(), "b:2");
+        directory.good(&member.peer, Duration::from_millis(1));
+        assert_eq!(address(), "b:2");
+        assert_eq!(directory.endpoint_at("b:2").peer, Some(member.peer));
+        assert_eq!(directory.endpoint_at("c:3").peer, None);
+        assert_eq!(directory.peers()[0].organisation_name, "organisation-0");
+    });
+}

@@ -1,0 +1,266 @@
+//! Finding: the right bytes or an error that says which kind of absence it is.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use crypto::{Class, Classified, RecordId};
+use document::{Kind, Record};
+use env::calls::CallError;
+use testkit::network::{Fault, key};
+use testkit::time::run;
+use walk::{Directory, Health, Held, LocalStore, WalkError, WalkOptions, Walker};
+
+use super::{LONG, PAGES, Stage, small};
+
+async fn stored(stage: &Stage, number: usize) -> Record {
+    let record = small(number);
+    let mut stored = stage.walker.store(record.clone(), PAGES).await.unwrap();
+    assert!(stored.rest.wait(LONG).await.is_full());
+    record
+}
+
+#[test]
+fn every_fault_of_the_first_two_holders_is_survived() {
+    let faults = [
+        Fault::Down,
+        Fault::Hang,
+        Fault::Error(CallError::Internal { reason: "bug".to_owned() }),
+        Fault::Error(CallError::Denied { reason: "no".to_owned() }),
+        Fault::Error(CallError::Busy { retry_after: Duration::from_secs(1) }),
+        Fault::Deny,
+        Fault::Flip,
+        Fault::Garbage,
+        Fault::Other(small(77)),
+        Fault::Delay(Duration::from_secs(5)),
+    ];
+    for first in &faults {
+        for second in &faults {
+            run(1, |env| async move {
+                let stage = Stage::new(&env, 3, 9);
+                let record = stored(&stage, 1).await;
+                let rank = stage.rank(&record.place);
+                stage.set(rank[0], first.clone());
+                stage.set(rank[1], second.clone());
+                let since = env.clock.elapsed();
+                let found = stage.walker.find(Some(Kind::Page), record.id, record.place).await;
+                let found = found.unwrap();
+                assert_eq!(found.record, record);
+                assert_eq!(stage.number(&found.from), rank[2], "{first:?}, {second:?}");
+                let took = env.clock.elapsed() - since;
+                assert!(took < Duration::from_secs(5), "{first:?}, {second:?}: {took:?}");
+                let lies =
+                    |fault: &Fault| matches!(fault, Fault::Flip | Fault::Garbage | Fault::Other(_));
+                for (fault, number) in [(first, rank[0]), (second, rank[1])] {
+                    if lies(fault) {
+                        let health = stage.directory.health(&stage.peer(number));
+                        assert_eq!(health, Health::Suspect, "{fault:?}");
+                        assert!(found.degraded);
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn what_nobody_has_is_not_found() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = small(1);
+        let error = stage.walker.find(None, record.id, record.place).await.unwrap_err();
+        assert!(matches!(error, WalkError::NotFound { asked: 9, .. }), "{error}");
+        assert_eq!(error.class(), Class::NotFound);
+    });
+}
+
+#[test]
+fn not_found_needs_the_holders_or_a_majority() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = small(1);
+        let rank = stage.rank(&record.place);
+        // All first three answer: what the others would say does not matter.
+        rank[3..].iter().for_each(|number| stage.set(*number, Fault::Down));
+        let find = || stage.walker.find(Some(Kind::Page), record.id, record.place);
+        let error = find().await.unwrap_err();
+        assert!(matches!(error, WalkError::NotFound { asked: 3, .. }), "{error}");
+        // One of the first three is gone, and four others: the record may be where nobody answers.
+        stage.network.heal();
+        env.clock.sleep(LONG).await;
+        [0, 5, 6, 7, 8].iter().for_each(|at| stage.set(rank[*at], Fault::Down));
+        let error = find().await.unwrap_err();
+        let WalkError::Unavailable { asked, unreachable, errors, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((*asked, *unreachable, errors.len()), (4, 5, 5));
+        assert_eq!(error.class(), Class::Unavailable);
+        // With one more of the others, more than half say no.
+        stage.set(rank[8], Fault::None);
+        env.clock.sleep(LONG).await;
+        let error = find().await.unwrap_err();
+        assert!(matches!(error, WalkError::NotFound { asked: 5, .. }), "{error}");
+    });
+}
+
+#[test]
+fn wrong_bytes_alone_are_corrupt_and_denials_alone_denied() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = stored(&stage, 1).await;
+        for number in stage.holders(&record) {
+            assert!(stage.peers[number].rot(&record.id));
+        }
+        let error = stage.walker.find(None, record.id, record.place).await.unwrap_err();
+        let WalkError::Corrupt { from, .. } = &error else { panic!("{error}") };
+        assert_eq!(from.len(), 3);
+        assert_eq!(error.class(), Class::Corrupt);
+    });
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let denied = CallError::Denied { reason: "who are you".to_owned() };
+        (0..9).for_each(|number| stage.set(number, Fault::Error(denied.clone())));
+        let record = small(1);
+        let error = stage.walker.find(None, record.id, record.place).await.unwrap_err();
+        assert_eq!(error.class(), Class::Denied, "{error}");
+        assert_eq!(stage.directory.health(&stage.peer(0)), Health::Healthy);
+    });
+}
+
+#[test]
+fn a_record_of_another_kind_or_place_is_a_lie() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 3);
+        let record = stored(&stage, 1).await;
+        let as_entry = stage.walker.find(Some(Kind::Entry), record.id, record.place).await;
+        assert_eq!(as_entry.unwrap_err().class(), Class::Corrupt);
+        let elsewhere = Record { place: crypto::Place::new([9; 32]), ..record.clone() };
+        (0..3).for_each(|number| stage.set(number, Fault::Other(elsewhere.clone())));
+        let moved = stage.walker.find(None, record.id, record.place).await;
+        assert_eq!(moved.unwrap_err().class(), Class::Corrupt);
+    });
+}
+
+#[test]
+fn busy_peers_are_waited_for_once() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 3);
+        let record = stored(&stage, 1).await;
+        let busy = CallError::Busy { retry_after: Duration::from_millis(500) };
+        (0..3).for_each(|number| stage.set(number, Fault::Error(busy.clone())));
+        let finding = stage.walker.find(None, record.id, record.place);
+        let healing = async {
+            env.clock.sleep(Duration::from_millis(400)).await;
+            stage.network.heal();
+        };
+        let (found, ()) = futures::join!(finding, healing);
+        assert_eq!(found.unwrap().record, record);
+        (0..3).for_each(|number| stage.set(number, Fault::Error(busy.clone())));
+        let error = stage.walker.find(None, record.id, record.place).await.unwrap_err();
+        assert_eq!(error.class(), Class::Busy, "{error}");
+    });
+}
+
+#[test]
+fn one_record_far_down_the_rank_is_found() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 5, 40);
+        let record = stored(&stage, 1).await;
+        let rank = stage.rank(&record.place);
+        let last = rank[39];
+        let only = testkit::network::MemoryPeer::new(
+            stage.community.genesis.clone(),
+            stage.community.members[last].announcement.clone(),
+            &env,
+        );
+        stage.holders(&record).iter().for_each(|number| {
+            stage.peers[*number].lose(&record.id);
+        });
+        let caller = env::calls::Caller { key: key("client", 0).public() };
+        env::calls::Service::store(&*only, caller, record.clone()).await.unwrap();
+        stage.network.serve(&stage.community.members[last].address, stage.peer(last), only);
+        let found = stage.walker.find(None, record.id, record.place).await.unwrap();
+        assert_eq!(stage.number(&found.from), last);
+    });
+}
+
+#[test]
+fn a_peer_that_was_down_a_moment_ago_is_asked_when_nobody_else_has_it() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = stored(&stage, 1).await;
+        let holders = stage.holders(&record);
+        holders.iter().for_each(|number| stage.set(*number, Fault::Down));
+        let error = stage.walker.find(None, record.id, record.place).await.unwrap_err();
+        assert_ne!(error.class(), Class::Corrupt);
+        stage.network.heal();
+        let found = stage.walker.find(None, record.id, record.place).await;
+        assert_eq!(found.unwrap().record, record);
+    });
+}
+
+#[derive(Default)]
+struct Own(Mutex<Vec<Record>>);
+
+#[async_trait]
+impl LocalStore for Own {
+    async fn store(&self, record: Record) -> Result<(), CallError> {
+        self.0.lock().unwrap().push(record);
+        Ok(())
+    }
+
+    async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError> {
+        let records = self.0.lock().unwrap();
+        Ok(records.iter().find(|record| record.id == *id).cloned())
+    }
+}
+
+#[test]
+fn a_librarian_stores_and_reads_its_own_copy_without_a_call() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 3);
+        let own = stage.peer(0);
+        let directory = Directory::new(stage.community.genesis.clone(), env.clone(), Some(own));
+        directory.learn_from(&stage.community.known());
+        let store = std::sync::Arc::new(Own::default());
+        let options = WalkOptions { own: Some(store.clone()), ..WalkOptions::default() };
+        let calls = stage.network.calls(stage.community.members[0].key.public());
+        let walker = Walker::new(env.clone(), calls, directory, options);
+        let record = small(1);
+        let mut stored = walker.store(record.clone(), PAGES).await.unwrap();
+        assert_eq!(stored.rest.wait(LONG).await.acked, 3);
+        assert_eq!(store.0.lock().unwrap().len(), 1);
+        let before = stage.network.total();
+        let found = walker.find(None, record.id, record.place).await.unwrap();
+        assert_eq!((found.record, found.from), (record.clone(), own));
+        assert_eq!(stage.network.total(), before);
+        // A damaged copy of its own is no answer: the others have it.
+        store.0.lock().unwrap()[0].bytes = bytes::Bytes::from_static(b"rot");
+        let found = walker.find(None, record.id, record.place).await.unwrap();
+        assert_ne!(found.from, own);
+        assert_eq!(stage.network.counts(&own).total(), 0);
+    });
+}
+
+#[test]
+fn holdings_tell_what_each_holder_says() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = stored(&stage, 1).await;
+        let rank = stage.rank(&record.place);
+        stage.peers[rank[1]].rot(&record.id);
+        stage.set(rank[2], Fault::Down);
+        for with in [Some(&record), None] {
+            let (walker, id, place) = (&stage.walker, record.id, record.place);
+            let holdings = walker.holdings(id, place, PAGES, with).await;
+            assert_eq!(holdings.len(), 3 + walk::NEAR_EXTRA);
+            assert_eq!(holdings[0].held, Held::Yes);
+            assert_eq!(holdings[1].held, Held::Corrupt);
+            assert!(matches!(holdings[2].held, Held::Unreachable(_)));
+            assert!(holdings[3..].iter().all(|holding| holding.held == Held::No));
+            let peers = holdings.iter().map(|holding| stage.number(&holding.peer));
+            assert!(peers.eq(rank[..7].iter().copied()));
+            assert!(holdings.iter().enumerate().all(|(at, holding)| holding.rank == at));
+        }
+    });
+}

@@ -1,0 +1,118 @@
+//! Joining: from one address to everybody.
+
+use std::sync::Arc;
+
+use crypto::{Class, Classified, PeerState};
+use env::Env;
+use testkit::network::{Community, DirectNetwork, Fault, MemoryPeer, community, key};
+use testkit::time::run;
+use walk::{Directory, WalkError, WalkOptions, Walker};
+
+fn newcomer(
+    env: &Env,
+    community: &Community,
+    network: &Arc<DirectNetwork>,
+) -> (Arc<Directory>, Arc<Walker>) {
+    let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+    let calls = network.calls(key("client", 0).public());
+    let walker = Walker::new(env.clone(), calls, directory.clone(), WalkOptions::default());
+    (directory, walker)
+}
+
+fn address(community: &Community, number: usize) -> String {
+    community.members[number].address.clone()
+}
+
+#[test]
+fn one_address_is_enough() {
+    run(1, |env| async move {
+        let community = community(3, 9);
+        let (network, _) = community.network(&env);
+        let (directory, walker) = newcomer(&env, &community, &network);
+        assert_eq!(walker.join(&[address(&community, 4)]).await.unwrap(), 9);
+        assert_eq!(directory.view().len(), 9);
+        // The address is dead: those known from before are enough.
+        network.set(&community.peer(4), Fault::Down);
+        assert_eq!(walker.join(&[address(&community, 4)]).await.unwrap(), 9);
+        assert_eq!(walker.join(&[]).await.unwrap(), 9);
+    });
+}
+
+#[test]
+fn a_chain_is_followed_to_its_end() {
+    run(1, |env| async move {
+        let community = community(3, 12);
+        let network = DirectNetwork::new(env.clone());
+        for (number, member) in community.members.iter().enumerate() {
+            let genesis = community.genesis.clone();
+            let peer = MemoryPeer::new(genesis, member.announcement.clone(), &env);
+            // Each knows the next one alone.
+            if let Some(next) = community.members.get(number + 1) {
+                peer.learn(&next.announcement);
+            }
+            network.serve(&member.address, member.peer, peer);
+        }
+        let (_, walker) = newcomer(&env, &community, &network);
+        assert_eq!(walker.join(&[address(&community, 0)]).await.unwrap(), 12);
+    });
+}
+
+#[test]
+fn nobody_there_says_what_each_address_said() {
+    run(1, |env| async move {
+        let community = community(3, 3);
+        let (network, _) = community.network(&env);
+        network.set(&community.peer(0), Fault::Down);
+        network.set(&community.peer(1), Fault::Hang);
+        network.set(&community.peer(2), Fault::Garbage);
+        let (_, walker) = newcomer(&env, &community, &network);
+        let mut addresses: Vec<String> = (0..3).map(|at| address(&community, at)).collect();
+        addresses.push("nowhere.test:1".to_owned());
+        let error = walker.join(&addresses).await.unwrap_err();
+        assert_eq!(error.class(), Class::Unavailable);
+        let WalkError::NoPeers { tried } = error else { panic!("{error}") };
+        let class = |address: &String| {
+            let found = tried.iter().find(|(tried, _)| tried == address);
+            found.map(|(_, error)| error.class())
+        };
+        assert_eq!(class(&addresses[0]), Some(Class::Unavailable));
+        assert_eq!(class(&addresses[1]), Some(Class::Unavailable));
+        assert_eq!(class(&addresses[2]), Some(Class::Denied));
+        assert_eq!(class(&addresses[3]), Some(Class::Unavailable));
+        let (_, walker) = newcomer(&env, &community, &network);
+        assert!(matches!(walker.join(&[]).await, Err(WalkError::NoPeers { .. })));
+    });
+}
+
+#[test]
+fn a_peer_of_another_network_teaches_nothing() {
+    run(1, |env| async move {
+        let ours = community(3, 1);
+        let theirs = community(4, 5);
+        let (network, _) = theirs.network(&env);
+        let (directory, walker) = newcomer(&env, &ours, &network);
+        let error = walker.join(&[address(&theirs, 2)]).await.unwrap_err();
+        assert!(matches!(error, WalkError::NoPeers { .. }));
+        assert!(directory.view().is_empty());
+    });
+}
+
+#[test]
+fn a_newer_word_of_a_known_peer_is_learnt() {
+    run(1, |env| async move {
+        let community = community(3, 3);
+        let (network, peers) = community.network(&env);
+        let (directory, walker) = newcomer(&env, &community, &network);
+        walker.join(&[address(&community, 0)]).await.unwrap();
+        peers[1].announce(community.announce(1, PeerState::ReadOnly, 5));
+        let to = directory.endpoint(&community.peer(1)).unwrap();
+        let answer = walker.introduce(&to).await.unwrap();
+        assert_eq!(answer.records, 0);
+        let state = |number: usize| {
+            let peer = community.peer(number);
+            directory.announcement(&peer).map(|announcement| announcement.state)
+        };
+        assert_eq!(state(1), Some(PeerState::ReadOnly));
+        assert_eq!(state(0), Some(PeerState::Serving));
+    });
+}
