@@ -242,6 +242,12 @@ impl Directory {
         self.lock().peers.get(peer).map(|known| known.announcement.clone())
     }
 
+    /// The signed bytes of what these peers announced last, in their order; unknown ones are left out.
+    pub fn announced(&self, peers: &[PeerId]) -> Vec<Bytes> {
+        let inner = self.lock();
+        peers.iter().filter_map(|peer| Some(inner.peers.get(peer)?.bytes.clone())).collect()
+    }
+
     /// The known peer whose newest announcement these bytes are.
     pub(crate) fn signer_of(&self, announcement: &Bytes) -> Option<PeerId> {
         let inner = self.lock();
