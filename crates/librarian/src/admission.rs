@@ -1,0 +1,194 @@
+//! How many calls are answered at once, in all and for one key.
+//!
+//! A peer that takes more than it can do is slow for everybody; one that says *busy* at once is
+//! fast for most (the design's Q7). So a call takes a permit before any work and gives it back when
+//! its future ends, however it ends. This bounds concurrency and bytes in flight; rates and quotas
+//! come with the tiers and extend this one limiter.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crypto::PublicKey;
+use env::calls::CallError;
+use tokio::sync::Notify;
+
+use crate::options::Limits;
+use crate::standing::Standing;
+
+/// When to try again after a bound of calls: about what a few calls take.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// When to try a peer again that is going down: it will not be back sooner.
+const RETRY_AFTER_DRAIN: Duration = Duration::from_secs(5);
+
+/// Counts calls in progress.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    limits: Limits,
+    inner: Mutex<Inner>,
+    idle: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    calls: usize,
+    write_bytes: usize,
+    /// Keys with calls in progress; at most `calls_max` of them.
+    by_key: HashMap<PublicKey, usize>,
+    draining: bool,
+}
+
+/// The right to answer one call; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    admission: Arc<Admission>,
+    key: PublicKey,
+    write_bytes: usize,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, inner: Mutex::default(), idle: Notify::new() })
+    }
+
+    /// Lets a call in, with the record bytes it wants to write.
+    ///
+    /// # Errors
+    /// `Busy` over a bound, or while the peer drains.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        standing: &Standing,
+        write_bytes: usize,
+    ) -> Result<Permit, CallError> {
+        let mut inner = self.lock();
+        if inner.draining {
+            return Err(CallError::Busy { retry_after: RETRY_AFTER_DRAIN });
+        }
+        let own = inner.by_key.get(key).copied().unwrap_or(0);
+        let own_max = match standing {
+            Standing::Peer(..) => self.limits.calls_peer_max,
+            Standing::Client { .. } => self.limits.calls_client_max,
+            Standing::Stranger => self.limits.calls_stranger_max,
+        };
+        // One write always fits, so that a bound below a record's size does not refuse all.
+        let crowded = inner.write_bytes + write_bytes > self.limits.write_bytes_max;
+        let too_heavy = crowded && inner.write_bytes > 0 && write_bytes > 0;
+        if inner.calls >= self.limits.calls_max || own >= own_max || too_heavy {
+            return Err(CallError::Busy { retry_after: RETRY_AFTER });
+        }
+        inner.calls += 1;
+        inner.write_bytes += write_bytes;
+        inner.by_key.insert(*key, own + 1);
+        Ok(Permit { admission: Arc::clone(self), key: *key, write_bytes })
+    }
+
+    /// Lets nobody in any more.
+    pub(crate) fn drain(&self) {
+        self.lock().draining = true;
+    }
+
+    /// Whether [`Admission::drain`] was called.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.lock().draining
+    }
+
+    /// Calls in progress, and the record bytes they write.
+    pub(crate) fn in_progress(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.calls, inner.write_bytes)
+    }
+
+    /// Waits until no call is in progress. Cancel safe.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let notified = self.idle.notified();
+            futures::pin_mut!(notified);
+            // Enabled before the look, so that the last permit's drop in between is not missed.
+            notified.as_mut().enable();
+            if self.lock().calls == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut inner = self.admission.lock();
+        inner.calls -= 1;
+        inner.write_bytes -= self.write_bytes;
+        let left = inner.by_key.get(&self.key).map_or(0, |own| own - 1);
+        if left == 0 {
+            inner.by_key.remove(&self.key);
+        } else {
+            inner.by_key.insert(self.key, left);
+        }
+        if inner.calls == 0 {
+            self.admission.idle.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> PublicKey {
+        crypto::SecretKey::from_bytes(&[n; 32]).expect("a scalar").public()
+    }
+
+    fn small() -> Limits {
+        Limits {
+            calls_max: 3,
+            calls_client_max: 2,
+            calls_stranger_max: 1,
+            write_bytes_max: 100,
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn a_stranger_has_its_own_bound_and_gives_its_place_back() {
+        let admission = Admission::new(small());
+        let first = admission.enter(&key(1), &Standing::Stranger, 0).expect("room");
+        assert!(admission.enter(&key(1), &Standing::Stranger, 0).is_err());
+        let _other = admission.enter(&key(2), &Standing::Stranger, 0).expect("another key");
+        drop(first);
+        let _again = admission.enter(&key(1), &Standing::Stranger, 0).expect("room again");
+        let _third = admission.enter(&key(3), &Standing::Stranger, 0).expect("room");
+        assert!(admission.enter(&key(4), &Standing::Stranger, 0).is_err(), "over the whole");
+        assert_eq!(admission.in_progress(), (3, 0));
+    }
+
+    #[test]
+    fn bytes_being_written_are_bounded_but_one_write_always_fits() {
+        let admission = Admission::new(small());
+        let large = admission.enter(&key(1), &Standing::Stranger, 1000).expect("alone");
+        assert!(admission.enter(&key(2), &Standing::Stranger, 1).is_err());
+        let _read = admission.enter(&key(2), &Standing::Stranger, 0).expect("reads go on");
+        drop(large);
+        assert_eq!(admission.in_progress(), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn draining_lets_nobody_in_and_waits_for_the_last() {
+        let admission = Admission::new(small());
+        let permit = admission.enter(&key(1), &Standing::Stranger, 0).expect("room");
+        admission.drain();
+        assert!(matches!(
+            admission.enter(&key(2), &Standing::Stranger, 0),
+            Err(CallError::Busy { .. })
+        ));
+        let idle = admission.idle();
+        futures::pin_mut!(idle);
+        assert!(futures::poll!(idle.as_mut()).is_pending());
+        drop(permit);
+        idle.await;
+    }
+}

@@ -1,0 +1,98 @@
+//! What this peer says about itself: its newest signed announcement.
+//!
+//! It is there before the overlay and the transport are, because both need it (the transport
+//! introduces the peer on each connection), and it is signed anew when the overlay's addresses are
+//! known, when the peer's state changes, and every hour. Sequences are Unix milliseconds and rise
+//! even where the clock does not: of two announcements the higher sequence counts.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use crypto::{Announcement, Genesis, NetworkId, PeerCertificate, PeerId, PeerState, SecretKey};
+use env::calls::Credential;
+
+use crate::error::LibrarianError;
+
+/// Signs and keeps the own announcement.
+pub(crate) struct Announcer {
+    secret: SecretKey,
+    network: NetworkId,
+    current: Mutex<(Announcement, Bytes)>,
+}
+
+impl Announcer {
+    /// Checks the certificate and signs a first announcement.
+    ///
+    /// `after` is the highest sequence this peer is known to have used.
+    pub(crate) fn new(
+        secret: SecretKey,
+        genesis: &Genesis,
+        certificate: Bytes,
+        state: PeerState,
+        after: u64,
+        unix_ms: u64,
+    ) -> Result<Self, LibrarianError> {
+        let checked = PeerCertificate::verify(&certificate, genesis, unix_ms / 1000)?;
+        let own = PeerId::new(secret.public());
+        if checked.peer != own {
+            return Err(LibrarianError::OtherKey { certified: checked.peer, own });
+        }
+        let announcement = Announcement {
+            certificate: checked,
+            certificate_bytes: certificate,
+            sequence: unix_ms.max(after.saturating_add(1)),
+            p2p_addresses: Vec::new(),
+            state,
+        };
+        let network = genesis.network();
+        let bytes = announcement.sign(&secret, &network);
+        Ok(Self { secret, network, current: Mutex::new((announcement, bytes)) })
+    }
+
+    /// This peer.
+    pub(crate) fn own(&self) -> PeerId {
+        PeerId::new(self.secret.public())
+    }
+
+    /// The newest announcement, signed.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.lock().1.clone()
+    }
+
+    /// The newest announcement.
+    pub(crate) fn announcement(&self) -> Announcement {
+        self.lock().0.clone()
+    }
+
+    /// What vouches for this peer.
+    pub(crate) fn credential(&self) -> Credential {
+        Credential::Peer(self.bytes())
+    }
+
+    /// Whether the newest announcement says this.
+    pub(crate) fn says(&self, p2p_addresses: &[String], state: PeerState) -> bool {
+        let current = self.lock();
+        current.0.p2p_addresses == p2p_addresses && current.0.state == state
+    }
+
+    /// Signs a newer announcement.
+    pub(crate) fn renew(
+        &self,
+        p2p_addresses: Vec<String>,
+        state: PeerState,
+        unix_ms: u64,
+    ) -> Bytes {
+        let mut current = self.lock();
+        let announcement = &mut current.0;
+        announcement.sequence = unix_ms.max(announcement.sequence + 1);
+        announcement.p2p_addresses = p2p_addresses;
+        announcement.p2p_addresses.truncate(crypto::certificate::ADDRESSES_MAX);
+        announcement.state = state;
+        current.1 = current.0.sign(&self.secret, &self.network);
+        current.1.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Announcement, Bytes)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

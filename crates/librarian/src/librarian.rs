@@ -1,0 +1,331 @@
+//! One peer from its start to its end.
+//!
+//! ```text
+//!   prepare -----> start -----> serving -----> stop
+//!   key and        log read,    service(),     says farewell, lets calls finish,
+//!   certificate    announced,   background     ends background work, then closes
+//!   checked        joins        work           overlay, store and log
+//! ```
+//! Every background task is owned here and joined by [`Librarian::stop`]; where a librarian is dropped
+//! without it, they are aborted (what was acknowledged is durable all the same).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{Announcement, PeerId, PeerState};
+use env::calls::{Calls, Credential, PEERS_MAX, Service};
+use env::{Env, Task};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use overlay::{Members, Overlay};
+use store::{Journal, RecordStore};
+use tokio_util::sync::CancellationToken;
+use walk::{Directory, WalkOptions, Walker};
+
+use crate::admission::Admission;
+use crate::announcer::Announcer;
+use crate::core::Core;
+use crate::error::LibrarianError;
+use crate::metrics::Metrics;
+use crate::options::LibrarianOptions;
+use crate::publications::{Outlets, Publications};
+use crate::seats::Seats;
+use crate::service::Endpoints;
+use crate::shelf::{OwnShelf, Shelf};
+use crate::standing::Standings;
+use crate::status::Status;
+use crate::{catch_up, neighbours, news, spread};
+
+/// How long a stopping peer waits for copies that it is making for somebody (`Put`).
+const WALKS_DRAIN: Duration = Duration::from_secs(5);
+/// How long a stopping peer waits for a background task before it ends it.
+const TASK_DRAIN: Duration = Duration::from_secs(5);
+
+/// A peer whose identity is checked and that has nothing yet to serve with.
+///
+/// The overlay asks who is a member and the transport introduces the peer on each connection, and
+/// both must exist before the peer starts. They get [`Prepared::members`] and
+/// [`Prepared::credential`], which stay current as long as the peer lives.
+pub struct Prepared {
+    options: LibrarianOptions,
+    env: Env,
+    directory: Arc<Directory>,
+    announcer: Arc<Announcer>,
+}
+
+impl Prepared {
+    /// This peer.
+    pub fn peer(&self) -> PeerId {
+        self.announcer.own()
+    }
+
+    /// The peers known, so far those of the last run.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// Whether a peer is a member of the network now: for the overlay.
+    pub fn members(&self) -> Members {
+        let directory = Arc::clone(&self.directory);
+        Arc::new(move |peer| directory.is_member(peer))
+    }
+
+    /// What vouches for this peer now: for the transport, which shows it on each new connection.
+    pub fn credential(&self) -> Arc<dyn Fn() -> Credential + Send + Sync> {
+        let announcer = Arc::clone(&self.announcer);
+        Arc::new(move || announcer.credential())
+    }
+
+    /// Starts the peer. It serves as soon as this returns; joining goes on behind.
+    ///
+    /// # Errors
+    /// Where the publication log cannot be read.
+    pub async fn start(
+        self,
+        store: Arc<dyn RecordStore>,
+        journal: Arc<Journal>,
+        overlay: Arc<dyn Overlay>,
+        calls: Arc<dyn Calls>,
+    ) -> Result<Arc<Librarian>, LibrarianError> {
+        let Self { options, env, directory, announcer } = self;
+        let suite = options.genesis.suite;
+        let metrics = Arc::new(Metrics::new());
+        let opening =
+            Publications::open(env.clone(), suite, Arc::clone(&journal), Arc::clone(&metrics));
+        let (publications, outlets) = opening.await?;
+        let shelf = Shelf::new(
+            env.clone(),
+            suite,
+            Arc::clone(&store),
+            Arc::clone(&publications),
+            Arc::clone(&metrics),
+            options.read_only,
+        );
+        let own: Arc<dyn walk::LocalStore> = Arc::new(OwnShelf(Arc::clone(&shelf)));
+        let walking = WalkOptions { own: Some(own), credential: announcer.credential() };
+        let walker = Walker::new(env.clone(), Arc::clone(&calls), Arc::clone(&directory), walking);
+        let core = Arc::new(Core {
+            own: announcer.own(),
+            organisation: announcer.announcement().certificate.organisation,
+            bootstrap: options.bootstrap,
+            genesis: options.genesis,
+            limits: options.limits,
+            rhythm: options.rhythm,
+            started: env.clock.elapsed(),
+            standings: Standings::new(options.limits.standings_max),
+            admission: Admission::new(options.limits),
+            seats: Seats::new(options.limits),
+            stop: CancellationToken::new(),
+            stop_log: CancellationToken::new(),
+            env,
+            directory,
+            walker,
+            calls,
+            overlay,
+            journal,
+            shelf,
+            publications,
+            announcer,
+            metrics,
+        });
+        let tasks = start_tasks(&core, outlets);
+        tracing::info!(
+            peer = %core.own,
+            organisation = %core.organisation,
+            network = %core.genesis.network(),
+            peers = core.directory.view().len(),
+            "serving"
+        );
+        Ok(Arc::new(Librarian { core, store, tasks: Mutex::new(tasks) }))
+    }
+}
+
+/// The background work of one peer, in two parts: the log's ends last.
+struct Running {
+    neighbourly: Vec<Task>,
+    log: Vec<Task>,
+}
+
+fn start_tasks(core: &Arc<Core>, outlets: Outlets) -> Option<Running> {
+    let spawn = |work: BoxFuture<'static, ()>| core.env.tasks.spawn(work);
+    let changes = core.directory.changes();
+    // The peers of the last run are no change.
+    news::tell_overlay_all(core);
+    let publications = Arc::clone(&core.publications);
+    let log = publications.append_all(outlets.queue, core.stop_log.clone());
+    let spreading = spread::spread_all(
+        core.env.clone(),
+        Arc::clone(&core.overlay),
+        Arc::clone(&core.metrics),
+        outlets.spread,
+        core.stop_log.clone(),
+    );
+    Some(Running {
+        neighbourly: vec![
+            spawn(news::follow_changes(Arc::clone(core), changes).boxed()),
+            spawn(news::hear_all(Arc::clone(core)).boxed()),
+            spawn(neighbours::join_all(Arc::clone(core)).boxed()),
+            spawn(neighbours::introduce_all(Arc::clone(core)).boxed()),
+            spawn(neighbours::check_all(Arc::clone(core)).boxed()),
+            spawn(neighbours::announce_all(Arc::clone(core)).boxed()),
+            spawn(catch_up::catch_up_all(Arc::clone(core)).boxed()),
+        ],
+        log: vec![spawn(log.boxed()), spawn(spreading.boxed())],
+    })
+}
+
+/// A running peer.
+pub struct Librarian {
+    core: Arc<Core>,
+    store: Arc<dyn RecordStore>,
+    tasks: Mutex<Option<Running>>,
+}
+
+impl Librarian {
+    /// Checks who the peer is and what it remembers of others.
+    ///
+    /// # Errors
+    /// Where the certificate does not count, or is for another key.
+    pub fn prepare(options: LibrarianOptions, env: Env) -> Result<Prepared, LibrarianError> {
+        let now_ms = env.clock.unix_ms();
+        let own = PeerId::new(options.secret.public());
+        // Others ignore what is not newer than the last they saw, even if this clock went back.
+        let of_own = |bytes: &Bytes| {
+            let known = Announcement::verify(bytes, &options.genesis, now_ms / 1000).ok()?;
+            (known.certificate.peer == own).then_some(known.sequence)
+        };
+        let after = options.known_peers.iter().filter_map(of_own).max().unwrap_or(0);
+        let state = if options.read_only { PeerState::ReadOnly } else { PeerState::Serving };
+        let announcer = Announcer::new(
+            options.secret.clone(),
+            &options.genesis,
+            options.certificate.clone(),
+            state,
+            after,
+            now_ms,
+        )?;
+        let directory =
+            Directory::new(Arc::clone(&options.genesis), env.clone(), Some(announcer.own()));
+        for announcement in options.known_peers.iter().take(walk::PEERS_KNOWN_MAX) {
+            // Those that expired meanwhile are no loss.
+            let _ = directory.learn(announcement);
+        }
+        directory.learn(&announcer.bytes())?;
+        Ok(Prepared { options, env, directory, announcer: Arc::new(announcer) })
+    }
+
+    /// [`Librarian::prepare`] and [`Prepared::start`] in one, where nothing needs what is between.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub async fn start(
+        options: LibrarianOptions,
+        env: Env,
+        store: Arc<dyn RecordStore>,
+        journal: Arc<Journal>,
+        overlay: Arc<dyn Overlay>,
+        calls: Arc<dyn Calls>,
+    ) -> Result<Arc<Self>, LibrarianError> {
+        Self::prepare(options, env)?.start(store, journal, overlay, calls).await
+    }
+
+    /// What answers callers: for the transport.
+    pub fn service(&self) -> Arc<dyn Service> {
+        Arc::new(Endpoints(Arc::clone(&self.core)))
+    }
+
+    /// This peer.
+    pub fn peer(&self) -> PeerId {
+        self.core.own
+    }
+
+    /// The peers it knows.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.core.directory
+    }
+
+    /// What stores and finds records at their holders.
+    pub fn walker(&self) -> &Arc<Walker> {
+        &self.core.walker
+    }
+
+    /// Its publication log.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.core.journal
+    }
+
+    /// What vouches for it now.
+    pub fn credential(&self) -> Credential {
+        self.core.announcer.credential()
+    }
+
+    /// Its state, for people and scripts.
+    pub fn status(&self) -> Status {
+        self.core.status()
+    }
+
+    /// Whether it takes calls: `false` from the moment it stops.
+    pub fn is_serving(&self) -> bool {
+        !self.core.admission.is_draining()
+    }
+
+    /// Its metrics, as OpenMetrics text.
+    pub fn metrics(&self) -> String {
+        self.core.metrics.encode(&self.core.levels())
+    }
+
+    /// The announcements of other peers, to be kept for the next start; a random part of them
+    /// where they are more than [`PEERS_MAX`]. The own one is among them, for its sequence.
+    pub fn known_peers(&self) -> Vec<Bytes> {
+        let others = self.core.directory.announcements(PEERS_MAX - 1);
+        let others = others.into_iter().map(|known| known.announcement);
+        others.chain([self.core.announcer.bytes()]).collect()
+    }
+
+    /// Stops: says farewell, lets calls in progress finish, ends what runs, and closes overlay, store
+    /// and log. What is refused meanwhile is told *busy*. Bounded by [`crate::Rhythm::drain`] and some
+    /// seconds. A second call does nothing.
+    ///
+    /// # Errors
+    /// Where the store or the log could not make everything durable; all else is stopped then too.
+    pub async fn stop(&self) -> Result<(), LibrarianError> {
+        let Some(running) = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
+        let core = &self.core;
+        core.admission.drain();
+        tracing::info!(peer = %core.own, "stopping");
+        // Background work first: it would announce this peer as serving again.
+        core.stop.cancel();
+        end(&core.env, running.neighbourly).await;
+        core.announce(PeerState::Stopped).await;
+        neighbours::say_farewell(core).await;
+        if core.env.within(core.rhythm.drain, core.admission.idle()).await.is_err() {
+            let (calls, _) = core.admission.in_progress();
+            tracing::warn!(calls, "calls did not finish in time and are cut off");
+        }
+        let unfinished = core.walker.drain(WALKS_DRAIN).await;
+        if unfinished > 0 {
+            tracing::warn!(records = unfinished, "copies were not finished in time");
+        }
+        core.stop_log.cancel();
+        end(&core.env, running.log).await;
+        core.overlay.close().await;
+        let stored = self.store.close().await;
+        let logged = core.journal.close().await;
+        tracing::info!(peer = %core.own, "stopped");
+        stored?;
+        logged?;
+        Ok(())
+    }
+}
+
+/// Waits for tasks that were told to end; one that does not is aborted.
+async fn end(env: &Env, tasks: Vec<Task>) {
+    for task in tasks {
+        if env.within(TASK_DRAIN, task.join()).await.is_err() {
+            tracing::warn!("a background task did not end in time and was aborted");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Keeping in touch: joining, introducing itself, and looking after peers that were not heard from.
+//!
+//! All of it is the same call, `Introduce`, since it proves that a peer answers, tells who this peer
+//! is, and brings what the other one knows. News tell of joins and departures within a second; this
+//! is what finds the peers that the news did not reach.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::{PeerId, PeerState};
+use env::calls::{Endpoint, IntroduceRequest};
+use futures::StreamExt;
+use walk::Health;
+
+use crate::core::Core;
+
+/// A peer that answered so lately is not checked.
+const FRESH: Duration = Duration::from_secs(30);
+/// Peers checked in one round.
+const CHECKS_MAX: usize = 32;
+/// Checks at once.
+const CHECKS_PARALLEL: usize = 8;
+/// The deadline of a check.
+const CHECK_LIMIT: Duration = Duration::from_secs(3);
+/// Days before the certificate's end from which the log warns.
+const EXPIRY_WARNING_S: u64 = 30 * 24 * 3600;
+/// How often it warns.
+const EXPIRY_REPEAT: Duration = Duration::from_secs(24 * 3600);
+/// Peers that are told personally that this one stops.
+const FAREWELLS_MAX: usize = 8;
+/// The deadline of telling it.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+
+/// Joins as soon as somebody answers, and again whenever nobody known answers any more.
+///
+/// A first peer is alone and serves at once; it goes on asking its bootstrap addresses, at most every
+/// [`crate::Rhythm::introduce`].
+pub(crate) async fn join_all(core: Arc<Core>) {
+    let mut pause = core.rhythm.join;
+    loop {
+        if in_touch(&core) {
+            pause = core.rhythm.introduce;
+        } else {
+            let joined = tokio::select! {
+                biased;
+                () = core.stop.cancelled() => return,
+                joined = core.walker.join(&core.bootstrap) => joined,
+            };
+            match joined {
+                Ok(peers) => {
+                    tracing::info!(peers, "joined");
+                    pause = core.rhythm.introduce;
+                }
+                Err(error) => {
+                    if !core.bootstrap.is_empty() {
+                        tracing::warn!(%error, "nobody to join answered yet");
+                    }
+                    pause = (pause * 2).min(core.rhythm.introduce);
+                }
+            }
+        }
+        if !core.pause(core.jittered(pause)).await {
+            return;
+        }
+    }
+}
+
+/// Whether any other peer answered lately.
+fn in_touch(core: &Core) -> bool {
+    let peers = core.directory.peers();
+    let mut others = peers.iter().filter(|status| status.peer != core.own);
+    others.any(|status| status.health == Health::Healthy && status.last_good.is_some())
+}
+
+/// Introduces this peer to a random other one, again and again, and learns whom that one knows.
+pub(crate) async fn introduce_all(core: Arc<Core>) {
+    while core.pause(core.jittered(core.rhythm.introduce)).await {
+        let well = others(&core, |health| health == Health::Healthy);
+        // Where all are unwell, any may have recovered.
+        let peers = if well.is_empty() { others(&core, |_| true) } else { well };
+        let Some(to) = core.pick(&peers).and_then(|peer| core.directory.endpoint(&peer)) else {
+            continue;
+        };
+        let answer = tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            answer = core.walker.introduce(&to) => answer,
+        };
+        if let Err(error) = answer {
+            tracing::debug!(address = %to.address, %error, "introduction failed");
+        }
+    }
+}
+
+fn others(core: &Core, with: impl Fn(Health) -> bool) -> Vec<PeerId> {
+    let peers = core.directory.peers().into_iter();
+    let left = |state| state == PeerState::Left;
+    let others = peers.filter(|status| status.peer != core.own && !left(status.state));
+    others.filter(|status| with(status.health)).map(|status| status.peer).collect()
+}
+
+/// Calls peers that were not heard from, again and again.
+pub(crate) async fn check_all(core: Arc<Core>) {
+    while core.pause(core.jittered(core.rhythm.health)).await {
+        let quiet = quiet_peers(&core);
+        let checks = quiet.into_iter().map(|to| check(&core, to));
+        let mut checks = futures::stream::iter(checks).buffer_unordered(CHECKS_PARALLEL);
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = async { while checks.next().await.is_some() {} } => {}
+        }
+    }
+}
+
+/// Peers without a fresh good call; where there are more than a round takes, a random part of them.
+fn quiet_peers(core: &Core) -> Vec<Endpoint> {
+    let fresh = FRESH.min(core.rhythm.health * 3);
+    let quiet = core.directory.peers().into_iter().filter(|status| {
+        let away = matches!(status.state, PeerState::Left | PeerState::Stopped);
+        let heard = status.last_good.is_some_and(|ago| ago < fresh);
+        status.peer != core.own && !away && !heard
+    });
+    let mut quiet: Vec<PeerId> = quiet.map(|status| status.peer).collect();
+    if quiet.len() > CHECKS_MAX {
+        let from = usize::from(u16::from_be_bytes(core.env.random())) % quiet.len();
+        quiet.rotate_left(from);
+        quiet.truncate(CHECKS_MAX);
+    }
+    quiet.iter().filter_map(|peer| core.directory.endpoint(peer)).collect()
+}
+
+/// A small call that shows whether a peer answers.
+async fn check(core: &Core, to: Endpoint) {
+    let Some(peer) = to.peer else { return };
+    let request = IntroduceRequest { credential: core.announcer.credential(), peers_max: 0 };
+    let since = core.env.clock.elapsed();
+    match core.calls.introduce(&to, request, CHECK_LIMIT).await {
+        Ok(answer) => {
+            // A peer that came back or changed says so here, if its news did not arrive.
+            let _ = core.directory.learn(&answer.announcement);
+            core.directory.good(&peer, core.env.clock.elapsed().saturating_sub(since));
+        }
+        Err(error) => core.directory.failed(&peer, &error),
+    }
+}
+
+/// Announces this peer again when what it says is no longer so, and every hour.
+pub(crate) async fn announce_all(core: Arc<Core>) {
+    core.announce(core.state()).await;
+    let mut announced = core.env.clock.elapsed();
+    let mut warned = None;
+    while core.pause(core.jittered(core.rhythm.state)).await {
+        let now = core.env.clock.elapsed();
+        warn_of_expiry(&core, &mut warned, now);
+        let state = core.state();
+        let due = now.saturating_sub(announced) >= core.rhythm.announce;
+        if due || !core.announcer.says(&core.overlay.addresses(), state) {
+            core.announce(state).await;
+            announced = now;
+        }
+    }
+}
+
+fn warn_of_expiry(core: &Core, warned: &mut Option<Duration>, now: Duration) {
+    let until = core.announcer.announcement().certificate.until;
+    let left_s = until.saturating_sub(core.env.clock.unix_s());
+    let lately = warned.is_some_and(|at| now.saturating_sub(at) < EXPIRY_REPEAT);
+    if left_s > EXPIRY_WARNING_S || lately {
+        return;
+    }
+    *warned = Some(now);
+    tracing::warn!(days = left_s / (24 * 3600), until, "the peer's certificate expires");
+}
+
+/// Tells some peers personally that this one stops: the mesh may go down before it has told.
+pub(crate) async fn say_farewell(core: &Core) {
+    let mut peers = others(core, |health| health == Health::Healthy);
+    if !peers.is_empty() {
+        let from = usize::from(u16::from_be_bytes(core.env.random())) % peers.len();
+        peers.rotate_left(from);
+        peers.truncate(FAREWELLS_MAX);
+    }
+    let calls =
+        peers.iter().filter_map(|peer| core.directory.endpoint(peer)).map(|to| async move {
+            let credential = core.announcer.credential();
+            let request = IntroduceRequest { credential, peers_max: 0 };
+            let call = core.calls.introduce(&to, request, FAREWELL_LIMIT);
+            let _ = core.env.within(FAREWELL_LIMIT, call).await;
+        });
+    futures::future::join_all(calls).await;
+}

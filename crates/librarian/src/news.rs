@@ -1,0 +1,184 @@
+//! What other peers tell: announcements and envelopes, checked before they are believed.
+//!
+//! An announcement proves itself by its signatures, whoever brings it. An envelope proves its
+//! publication by its hash, and nothing proves that somebody wanted it told; so it counts only from a
+//! peer of the network, and only so many a second ([`crate::Limits::news_per_second`]) of each. What is
+//! dropped here is not lost: it is found in other peers' logs (`catch_up`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{PeerId, PeerState};
+use futures::StreamExt;
+use overlay::{Heard, News};
+use tokio::sync::broadcast;
+use walk::Change;
+
+use crate::core::Core;
+use crate::metrics::{Dropped, Source};
+use crate::publications::Entry;
+use crate::shelf;
+
+/// Sources whose rate is remembered; beyond it all start afresh.
+const SOURCES_MAX: usize = 16_384;
+/// Announcements of peers that are not known yet, taken a second: joins of a whole network.
+const STRANGERS_PER_SECOND: u32 = 200;
+
+/// How much each source may still tell: a bucket that fills by the second.
+#[derive(Default)]
+struct Rates {
+    by_peer: HashMap<PeerId, Bucket>,
+    strangers: Bucket,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    /// Thousandths of news that were taken and have not run out again.
+    level_milli: u64,
+    at: Duration,
+}
+
+impl Bucket {
+    fn take(&mut self, now: Duration, per_second: u32) -> bool {
+        let passed_ms = now.saturating_sub(self.at).as_millis();
+        let run_out = u64::try_from(passed_ms * u128::from(per_second)).unwrap_or(u64::MAX);
+        self.level_milli = self.level_milli.saturating_sub(run_out);
+        self.at = now;
+        if self.level_milli + 1000 > u64::from(per_second) * 1000 {
+            return false;
+        }
+        self.level_milli += 1000;
+        true
+    }
+}
+
+impl Rates {
+    fn take(&mut self, from: Option<PeerId>, now: Duration, per_second: u32) -> bool {
+        let Some(from) = from else { return self.strangers.take(now, STRANGERS_PER_SECOND) };
+        if self.by_peer.len() >= SOURCES_MAX && !self.by_peer.contains_key(&from) {
+            self.by_peer.clear();
+        }
+        self.by_peer.entry(from).or_default().take(now, per_second)
+    }
+}
+
+/// Takes news until the overlay closes or the peer stops.
+pub(crate) async fn hear_all(core: Arc<Core>) {
+    let mut news = core.overlay.news();
+    let mut rates = Rates::default();
+    loop {
+        let heard = tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            heard = news.next() => heard,
+        };
+        let Some(heard) = heard else { return };
+        hear(&core, &mut rates, heard);
+    }
+}
+
+fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
+    if heard.from == core.own {
+        return;
+    }
+    let member = core.directory.is_member(&heard.from);
+    let now = core.env.clock.elapsed();
+    if !rates.take(member.then_some(heard.from), now, core.limits.news_per_second) {
+        core.metrics.dropped(Dropped::Rate);
+        return;
+    }
+    match heard.news {
+        News::Announcement(bytes) => {
+            if core.directory.learn(&bytes).is_err() {
+                core.metrics.dropped(Dropped::Malformed);
+            }
+        }
+        News::Envelope(_) if !member => core.metrics.dropped(Dropped::Stranger),
+        News::Envelope(bytes) => hear_envelope(core, bytes),
+    }
+}
+
+fn hear_envelope(core: &Core, bytes: Bytes) {
+    let Ok((_, publication)) = shelf::envelope_of(core.genesis.suite, bytes) else {
+        core.metrics.dropped(Dropped::Malformed);
+        return;
+    };
+    if core.publications.knows(&publication.encode()) {
+        return;
+    }
+    if !core.publications.offer(Entry::heard(&publication, Source::News)) {
+        core.metrics.dropped(Dropped::Queue);
+    }
+}
+
+/// Tells the overlay where peers are as the directory learns it, until the peer stops.
+pub(crate) async fn follow_changes(core: Arc<Core>, mut changes: broadcast::Receiver<Change>) {
+    loop {
+        let change = tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            change = changes.recv() => change,
+        };
+        match change {
+            Ok(change) => changed(&core, &change),
+            Err(broadcast::error::RecvError::Lagged(_)) => tell_overlay_all(&core),
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+fn changed(core: &Core, change: &Change) {
+    if change.peer == core.own {
+        return;
+    }
+    core.metrics.announcement();
+    tracing::info!(
+        peer = %change.peer,
+        organisation = %change.announcement.certificate.organisation,
+        state = ?change.announcement.state,
+        learnt = ?change.learnt,
+        "a peer announced itself"
+    );
+    tell_overlay(core, &change.peer, change.announcement.state);
+}
+
+/// Tells the overlay about every peer that is known.
+pub(crate) fn tell_overlay_all(core: &Core) {
+    for status in core.directory.peers() {
+        if status.peer != core.own {
+            tell_overlay(core, &status.peer, status.state);
+        }
+    }
+}
+
+fn tell_overlay(core: &Core, peer: &PeerId, state: PeerState) {
+    if state == PeerState::Left {
+        core.standings.remove(peer.key());
+        core.overlay.forget(*peer);
+    } else if let Some(announcement) = core.directory.announcement(peer) {
+        core.overlay.learn(*peer, &announcement.p2p_addresses);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_gets_its_rate_and_no_more_and_others_do_not_pay() {
+        let peer = |n: u8| {
+            let secret = crypto::SecretKey::from_bytes(&[n; 32]).expect("a scalar");
+            PeerId::new(secret.public())
+        };
+        let mut rates = Rates::default();
+        let mut taken = |from, ms| rates.take(Some(peer(from)), Duration::from_millis(ms), 100);
+        let first = (0..1000).filter(|_| taken(1, 5)).count();
+        assert_eq!(first, 100, "a burst of one second");
+        assert!(taken(2, 5), "another source");
+        let later = (0..1000).filter(|_| taken(1, 505)).count();
+        assert_eq!(later, 50, "half a second later");
+        assert!((0..1000).all(|n| taken(3, n * 10 + 1000)), "a steady 100 a second");
+    }
+}

@@ -1,0 +1,251 @@
+//! The publication log: every publication once, in the order in which this peer learnt of it.
+//!
+//! One task appends. What comes while it waits for the disk is its next batch, so one fsync serves
+//! many publications, and whether one is there already is decided in one place.
+//!
+//! ```text
+//!   stored here ---\                              /--> spread to other peers (those stored here)
+//!   news        -----> queue -> known? -> append --
+//!   caught up   ---/              \--> answered    \--> subscribers are woken
+//! ```
+//!
+//! Invariants:
+//! 1. Times in the log never fall, so that a place in it is found by time.
+//! 2. A publication is answered, spread and shown to subscribers only when it is durable.
+//!
+//! Limits: [`QUEUE_MAX`] wait (news beyond it are dropped and caught up later; stores wait),
+//! [`APPEND_MAX`] in a batch; [`SPREAD_MAX`] wait to be spread, and what does not fit is left to the
+//! others' catching up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use crypto::{RecordId, Suite};
+use document::Publication;
+use env::Env;
+use env::calls::CallError;
+use store::{Journal, StoreError};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{Metrics, Source};
+use crate::remembered::{REMEMBERED_MAX, Remembered};
+use crate::shelf;
+
+/// Publications waiting to be logged.
+const QUEUE_MAX: usize = 4096;
+/// Publications of one append.
+const APPEND_MAX: usize = 512;
+/// Envelopes waiting to be spread.
+pub(crate) const SPREAD_MAX: usize = 8192;
+/// Publications read at once while the log is read at the start.
+const READ_MAX: usize = 1024;
+
+/// A publication on its way into the log.
+pub(crate) struct Entry {
+    key: Option<RecordId>,
+    publication: Bytes,
+    /// The envelope, where this peer is to spread it.
+    envelope: Option<Bytes>,
+    source: Source,
+    answer: Option<oneshot::Sender<Result<(), CallError>>>,
+}
+
+impl Entry {
+    /// Of an envelope that was stored here, with its bytes.
+    pub(crate) fn stored(publication: &Publication, envelope: Bytes) -> Self {
+        Self::new(publication, Some(envelope), Source::Stored)
+    }
+
+    /// Told by another peer, and proven.
+    pub(crate) fn heard(publication: &Publication, source: Source) -> Self {
+        Self::new(publication, None, source)
+    }
+
+    fn new(publication: &Publication, envelope: Option<Bytes>, source: Source) -> Self {
+        let publication = publication.encode();
+        Self { key: None, publication, envelope, source, answer: None }
+    }
+}
+
+/// The log and what leads into it.
+pub(crate) struct Publications {
+    env: Env,
+    suite: Suite,
+    journal: Arc<Journal>,
+    queue: mpsc::Sender<Entry>,
+    spread: mpsc::Sender<Bytes>,
+    remembered: Mutex<Remembered>,
+    /// The time of the last row of the log.
+    last_ms: AtomicU64,
+    /// The end of the log, told to subscribers.
+    end: watch::Sender<u64>,
+    metrics: Arc<Metrics>,
+}
+
+/// The other ends of the queues: one for the task that appends, one for the task that spreads.
+pub(crate) struct Outlets {
+    pub(crate) queue: mpsc::Receiver<Entry>,
+    pub(crate) spread: mpsc::Receiver<Bytes>,
+}
+
+impl Publications {
+    /// Reads the newest part of the log, to know what is in it.
+    pub(crate) async fn open(
+        env: Env,
+        suite: Suite,
+        journal: Arc<Journal>,
+        metrics: Arc<Metrics>,
+    ) -> Result<(Arc<Self>, Outlets), StoreError> {
+        let mut remembered = Remembered::default();
+        let mut last_ms = 0;
+        let mut at = journal.end().saturating_sub(REMEMBERED_MAX as u64).max(journal.start());
+        while at < journal.end() {
+            let entries = journal.read(at, READ_MAX).await?;
+            // Nothing at all means that the rest is damaged.
+            let Some((last, ..)) = entries.last() else { break };
+            at = last + 1;
+            for (_, logged_ms, publication) in &entries {
+                remembered.insert(&suite.id(publication), *logged_ms);
+                last_ms = last_ms.max(*logged_ms);
+            }
+        }
+        let (queue, queued) = mpsc::channel(QUEUE_MAX);
+        let (spread, spreading) = mpsc::channel(SPREAD_MAX);
+        let (end, _) = watch::channel(journal.end());
+        let remembered = Mutex::new(remembered);
+        let last_ms = AtomicU64::new(last_ms);
+        let publications =
+            Self { env, suite, journal, queue, spread, remembered, last_ms, end, metrics };
+        Ok((Arc::new(publications), Outlets { queue: queued, spread: spreading }))
+    }
+
+    /// The log itself.
+    pub(crate) fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// Told whenever the log grew.
+    pub(crate) fn grown(&self) -> watch::Receiver<u64> {
+        self.end.subscribe()
+    }
+
+    /// Envelopes waiting to be spread.
+    pub(crate) fn spreading(&self) -> usize {
+        self.spread.max_capacity() - self.spread.capacity()
+    }
+
+    /// When the last publication was logged, Unix milliseconds; 0 where none was.
+    pub(crate) fn last_ms(&self) -> u64 {
+        self.last_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether a publication is in the log, as far as memory goes.
+    pub(crate) fn knows(&self, publication: &Bytes) -> bool {
+        self.remembered().contains(&self.suite.id(publication))
+    }
+
+    /// See [`Remembered::floor_ms`].
+    pub(crate) fn floor_ms(&self) -> u64 {
+        self.remembered().floor_ms()
+    }
+
+    /// Logs publications; answers when all of them are durable. Waits where the queue is full.
+    ///
+    /// # Errors
+    /// The first error of the log. Dropping the future does not undo it.
+    pub(crate) async fn log(&self, entries: Vec<Entry>) -> Result<(), CallError> {
+        let mut answers = Vec::with_capacity(entries.len());
+        for mut entry in entries {
+            let (answer, answered) = oneshot::channel();
+            entry.answer = Some(answer);
+            let sent = self.queue.send(entry).await;
+            sent.map_err(|_| shelf::refusal(&StoreError::Closed))?;
+            answers.push(answered);
+        }
+        for answered in answers {
+            answered.await.unwrap_or_else(|_| Err(shelf::refusal(&StoreError::Closed)))?;
+        }
+        Ok(())
+    }
+
+    /// Logs a publication when there is time; `false` where the queue is full.
+    pub(crate) fn offer(&self, entry: Entry) -> bool {
+        self.queue.try_send(entry).is_ok()
+    }
+
+    /// Appends what comes, until `stop`; what waits then is still appended.
+    pub(crate) async fn append_all(
+        self: Arc<Self>,
+        mut queue: mpsc::Receiver<Entry>,
+        stop: CancellationToken,
+    ) {
+        let mut batch = Vec::new();
+        loop {
+            let more = tokio::select! {
+                biased;
+                () = stop.cancelled(), if !queue.is_closed() => {
+                    queue.close();
+                    continue;
+                }
+                more = queue.recv_many(&mut batch, APPEND_MAX) => more,
+            };
+            if more == 0 {
+                return;
+            }
+            self.append(std::mem::take(&mut batch)).await;
+        }
+    }
+
+    async fn append(&self, batch: Vec<Entry>) {
+        let mut fresh = Vec::new();
+        let mut answers = Vec::new();
+        let mut rows = Vec::new();
+        // The calendar may jump back; the log must not.
+        let now = self.env.clock.unix_ms().max(self.last_ms());
+        self.last_ms.store(now, Ordering::Relaxed);
+        for mut entry in batch {
+            let key = self.suite.id(&entry.publication);
+            answers.extend(entry.answer.take());
+            let twice = fresh.iter().any(|other: &Entry| other.key == Some(key));
+            if twice || self.remembered().contains(&key) {
+                continue;
+            }
+            entry.key = Some(key);
+            rows.push((now, entry.publication.clone()));
+            fresh.push(entry);
+        }
+        let result = if rows.is_empty() {
+            Ok(())
+        } else {
+            let appended = self.journal.append(rows).await;
+            appended.map(drop).map_err(|error| shelf::refusal(&error))
+        };
+        match &result {
+            Ok(()) => fresh.into_iter().for_each(|entry| self.logged(entry, now)),
+            Err(error) => tracing::warn!(%error, count = fresh.len(), "publications not logged"),
+        }
+        self.end.send_replace(self.journal.end());
+        for answer in answers {
+            // A caller that went away is no error.
+            let _ = answer.send(result.clone());
+        }
+    }
+
+    fn logged(&self, entry: Entry, now: u64) {
+        if let Some(key) = &entry.key {
+            self.remembered().insert(key, now);
+        }
+        self.metrics.published(entry.source);
+        if let Some(envelope) = entry.envelope
+            && self.spread.try_send(envelope).is_err()
+        {
+            self.metrics.spread_lost();
+        }
+    }
+
+    fn remembered(&self) -> std::sync::MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,185 @@
+//! The places of subscribers: a bounded number, and none kept by one that stopped reading.
+//!
+//! A subscription is pulled: its stream reads the log when its reader wants the next event, so a
+//! slow one costs its place and no memory. Its place is another's when it left an event unread for
+//! longer than [`Limits::subscriber_stall_max`] and somebody else wants to sit; and where it comes
+//! back itself after so long, it is told *busy* and resumes by its cursor.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crypto::PublicKey;
+use env::calls::CallError;
+use tokio_util::sync::CancellationToken;
+
+use crate::options::Limits;
+
+/// When to try again where all places are taken.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// The places there are.
+pub(crate) struct Seats {
+    limits: Limits,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    by_id: BTreeMap<u64, Sitting>,
+    next: u64,
+}
+
+struct Sitting {
+    key: PublicKey,
+    /// Since when an event waits to be read.
+    unread_since: Option<Duration>,
+    ended: CancellationToken,
+}
+
+/// One place; given back when dropped.
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    id: u64,
+    /// Cancelled when the place was given to somebody else.
+    pub(crate) ended: CancellationToken,
+}
+
+impl Seats {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, taken: Mutex::default() })
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    /// Takes a place for a key; `now` is the clock's `elapsed`.
+    ///
+    /// # Errors
+    /// `Busy` where all places, or all of this key's, are taken by subscribers that read.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        now: Duration,
+    ) -> Result<Seat, CallError> {
+        let mut taken = self.lock();
+        let own = taken.by_id.values().filter(|sitting| sitting.key == *key).count();
+        if own >= self.limits.subscribers_key_max {
+            self.evict(&mut taken, now, |sitting| sitting.key == *key)?;
+        }
+        if taken.by_id.len() >= self.limits.subscribers_max {
+            self.evict(&mut taken, now, |_| true)?;
+        }
+        let id = taken.next;
+        taken.next += 1;
+        let ended = CancellationToken::new();
+        let sitting = Sitting { key: *key, unread_since: None, ended: ended.clone() };
+        taken.by_id.insert(id, sitting);
+        Ok(Seat { seats: Arc::clone(self), id, ended })
+    }
+
+    /// Ends the one that has not read for the longest time, of those that have not for long enough.
+    fn evict(
+        &self,
+        taken: &mut Taken,
+        now: Duration,
+        of: impl Fn(&Sitting) -> bool,
+    ) -> Result<(), CallError> {
+        let stalled = taken.by_id.iter().filter(|(_, sitting)| of(sitting));
+        let stalled = stalled.filter_map(|(id, sitting)| Some((sitting.unread_since?, *id)));
+        match stalled.min() {
+            Some((since, id)) if self.is_stalled(since, now) => {
+                if let Some(sitting) = taken.by_id.remove(&id) {
+                    sitting.ended.cancel();
+                }
+                Ok(())
+            }
+            _ => Err(CallError::Busy { retry_after: RETRY_AFTER }),
+        }
+    }
+
+    fn is_stalled(&self, since: Duration, now: Duration) -> bool {
+        now.saturating_sub(since) > self.limits.subscriber_stall_max
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    /// An event is handed over at `now`.
+    pub(crate) fn handed_over(&self, now: Duration) {
+        if let Some(sitting) = self.seats.lock().by_id.get_mut(&self.id) {
+            sitting.unread_since = Some(now);
+        }
+    }
+
+    /// The next event is wanted at `now`; `false` where that took too long, or the place is gone.
+    pub(crate) fn wanted(&self, now: Duration) -> bool {
+        let mut taken = self.seats.lock();
+        let Some(sitting) = taken.by_id.get_mut(&self.id) else { return false };
+        let since = sitting.unread_since.take();
+        since.is_none_or(|since| !self.seats.is_stalled(since, now))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.lock().by_id.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> PublicKey {
+        crypto::SecretKey::from_bytes(&[n; 32]).expect("a scalar").public()
+    }
+
+    fn seats() -> Arc<Seats> {
+        Seats::new(Limits { subscribers_max: 3, subscribers_key_max: 2, ..Limits::default() })
+    }
+
+    const LATER: Duration = Duration::from_secs(61);
+
+    #[test]
+    fn places_are_bounded_in_all_and_for_one_key_and_come_back() {
+        let seats = seats();
+        let first = seats.take(&key(1), Duration::ZERO).ok().expect("room");
+        let _second = seats.take(&key(1), Duration::ZERO).ok().expect("room");
+        assert!(seats.take(&key(1), LATER).is_err(), "two of one key, waiting for news");
+        let _third = seats.take(&key(2), Duration::ZERO).ok().expect("room");
+        assert!(seats.take(&key(3), LATER).is_err(), "three in all");
+        drop(first);
+        assert!(seats.take(&key(3), LATER).is_ok());
+    }
+
+    #[test]
+    fn one_that_stopped_reading_loses_its_place_to_one_that_comes() {
+        let seats = seats();
+        let slow = seats.take(&key(1), Duration::ZERO).ok().expect("room");
+        let quick = seats.take(&key(2), Duration::ZERO).ok().expect("room");
+        let _idle = seats.take(&key(2), Duration::ZERO).ok().expect("room");
+        slow.handed_over(Duration::ZERO);
+        quick.handed_over(Duration::ZERO);
+        assert!(quick.wanted(Duration::from_secs(1)));
+        assert!(seats.take(&key(3), Duration::from_secs(59)).is_err(), "not long enough");
+        let new = seats.take(&key(3), LATER).ok().expect("the slow one's place");
+        assert!(slow.ended.is_cancelled() && !slow.wanted(LATER));
+        drop(slow);
+        assert_eq!(seats.taken(), 3);
+        assert!(new.wanted(LATER));
+    }
+
+    #[test]
+    fn one_that_comes_back_too_late_is_told_so() {
+        let seats = seats();
+        let slow = seats.take(&key(1), Duration::ZERO).ok().expect("room");
+        slow.handed_over(Duration::ZERO);
+        assert!(!slow.wanted(LATER));
+    }
+}

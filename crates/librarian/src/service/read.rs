@@ -1,0 +1,124 @@
+//! `Find`, `Verify`, their batch forms, and `Get`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{PeerId, Place};
+use document::Record;
+use env::calls::{
+    BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest, FindResponse, VerifyRequest, VerifyResponse,
+};
+use futures::StreamExt;
+
+use super::{Endpoints, invalid};
+use crate::metrics::Method;
+
+/// Closer peers told where a record is not held.
+const CLOSEST_MAX: usize = 20;
+/// Announcements told in one batch, in bytes: when so many were, misses are bare.
+const CLOSEST_BATCH_BYTES_MAX: usize = 64 * 1024;
+/// Records of one batch being read at once.
+const READ_PARALLEL: usize = 16;
+/// From so many bytes on, a MAC is computed on a CPU thread.
+const LARGE_BYTES: usize = 64 * 1024;
+
+impl Endpoints {
+    pub(super) async fn found(&self, request: FindRequest) -> Result<FindResponse, CallError> {
+        match self.0.shelf.get(&request.id).await? {
+            Some(record) => {
+                self.0.metrics.sent(Method::Find, record.bytes.len());
+                Ok(FindResponse::Found(record))
+            }
+            None => Ok(FindResponse::Closest(self.closest(&request.place))),
+        }
+    }
+
+    /// Answers many; those that do not fit into one answer are to be asked for again.
+    pub(super) async fn found_all(
+        &self,
+        requests: Vec<FindRequest>,
+    ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
+        if requests.len() > BATCH_MAX {
+            return Err(invalid(format!("a batch has at most {BATCH_MAX} requests")));
+        }
+        let reads = requests
+            .into_iter()
+            .map(|request| async move { (request.place, self.0.shelf.get(&request.id).await) });
+        let mut reads = futures::stream::iter(reads).buffered(READ_PARALLEL);
+        let mut answers = Vec::new();
+        let (mut sent, mut told) = (0, 0);
+        while let Some((place, read)) = reads.next().await {
+            let answer = match read {
+                Ok(Some(record)) if sent + record.bytes.len() > BATCH_BYTES_MAX => {
+                    Err(CallError::Busy { retry_after: Duration::ZERO })
+                }
+                Ok(Some(record)) => {
+                    sent += record.bytes.len();
+                    Ok(FindResponse::Found(record))
+                }
+                Ok(None) => Ok(FindResponse::Closest(self.closest_within(&place, &mut told))),
+                Err(error) => Err(error),
+            };
+            answers.push(answer);
+        }
+        self.0.metrics.sent(Method::FindBatch, sent);
+        Ok(answers)
+    }
+
+    /// The misses of one batch are mostly answered with the same peers, so they share a bound.
+    fn closest_within(&self, place: &Place, told: &mut usize) -> Vec<Bytes> {
+        if *told >= CLOSEST_BATCH_BYTES_MAX {
+            return Vec::new();
+        }
+        let closest = self.closest(place);
+        *told += closest.iter().map(Bytes::len).sum::<usize>();
+        closest
+    }
+
+    pub(super) async fn verified(
+        &self,
+        request: VerifyRequest,
+    ) -> Result<VerifyResponse, CallError> {
+        match self.0.shelf.get(&request.id).await? {
+            Some(record) => Ok(VerifyResponse::Mac(self.mac(request.mac_key, record).await)),
+            None => Ok(VerifyResponse::Closest(self.closest(&request.place))),
+        }
+    }
+
+    pub(super) async fn verified_all(
+        &self,
+        requests: Vec<VerifyRequest>,
+    ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
+        if requests.len() > BATCH_MAX {
+            return Err(invalid(format!("a batch has at most {BATCH_MAX} requests")));
+        }
+        let answers = requests.into_iter().map(|request| self.verified(request));
+        Ok(futures::stream::iter(answers).buffered(READ_PARALLEL).collect().await)
+    }
+
+    async fn mac(&self, key: [u8; 32], record: Record) -> [u8; 32] {
+        let suite = self.0.genesis.suite;
+        if record.bytes.len() < LARGE_BYTES {
+            return suite.mac(&key, &record.bytes);
+        }
+        self.0.env.cpu(move || suite.mac(&key, &record.bytes)).await
+    }
+
+    /// The announcements of the peers that rank first for a place, this one left out.
+    fn closest(&self, place: &Place) -> Vec<Bytes> {
+        let core = &self.0;
+        let holders = core.directory.view().holders(place, CLOSEST_MAX + 1);
+        let others: Vec<PeerId> =
+            holders.into_iter().filter(|peer| *peer != core.own).take(CLOSEST_MAX).collect();
+        core.directory.announced(&others)
+    }
+
+    pub(super) async fn got(&self, request: FindRequest) -> Result<Record, CallError> {
+        let walker = Arc::clone(&self.0.walker);
+        let found = walker.find(None, request.id, request.place).await;
+        let record = found.map_err(super::write::walk_refusal)?.record;
+        self.0.metrics.sent(Method::Get, record.bytes.len());
+        Ok(record)
+    }
+}

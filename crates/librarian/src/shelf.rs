@@ -1,0 +1,271 @@
+//! A peer's own records: proven before they are stored, never served damaged.
+//!
+//! Callers over the network and the peer's own walks both come through here, so that there is one
+//! place where a record becomes durable, and an envelope a publication.
+//!
+//! Invariants:
+//! 1. Nothing is stored that does not prove itself (suite, canonical form, kind, place, limits).
+//! 2. An envelope is acknowledged when it *and* its publication are durable. A crash between the two
+//!    leaves it unacknowledged; the writer's next try finds it present and logs the publication then.
+//! 3. A record that the disk damaged is as good as not held: it is counted, logged, and asked for
+//!    elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use crypto::{RecordId, Suite};
+use document::{Document, DocumentError, Kind, Publication, Record};
+use env::Env;
+use env::calls::{CallError, StoreOutcome};
+use futures::FutureExt;
+use store::{RecordStore, StoreError};
+use tokio::sync::oneshot;
+use walk::LocalStore;
+
+use crate::metrics::Metrics;
+use crate::publications::{Entry, Publications};
+
+/// From so many bytes on, records are hashed on a CPU thread: below it the hop costs more.
+const LARGE_BYTES: usize = 64 * 1024;
+/// When to try again a peer that closes its store.
+const RETRY_AFTER_CLOSED: Duration = Duration::from_secs(5);
+/// A full disk counts as mended when so much is free again.
+const FREE_AGAIN_BYTES: u64 = 256 << 20;
+
+/// The records of one peer.
+pub(crate) struct Shelf {
+    env: Env,
+    suite: Suite,
+    store: Arc<dyn RecordStore>,
+    publications: Arc<Publications>,
+    metrics: Arc<Metrics>,
+    read_only: bool,
+    full: AtomicBool,
+}
+
+impl Shelf {
+    pub(crate) fn new(
+        env: Env,
+        suite: Suite,
+        store: Arc<dyn RecordStore>,
+        publications: Arc<Publications>,
+        metrics: Arc<Metrics>,
+        read_only: bool,
+    ) -> Arc<Self> {
+        let full = AtomicBool::new(false);
+        Arc::new(Self { env, suite, store, publications, metrics, read_only, full })
+    }
+
+    /// What is in the store.
+    pub(crate) fn stats(&self) -> store::Stats {
+        self.store.stats()
+    }
+
+    /// Why the peer takes no writes now; `None` where it does.
+    pub(crate) fn refuses_writes(&self) -> Option<&'static str> {
+        if self.read_only {
+            return Some("it is set to read-only");
+        }
+        let stats = self.store.stats();
+        if stats.poisoned {
+            return Some("an fsync failed, its disk must be checked");
+        }
+        if self.full.load(Ordering::Relaxed) {
+            if stats.free_bytes < FREE_AGAIN_BYTES {
+                return Some("its disk is full");
+            }
+            self.full.store(false, Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Stores records; one outcome each, in order, when all that could be stored are durable.
+    ///
+    /// Those that do not prove themselves are refused one by one; the others are stored all or none.
+    /// A caller that goes away does not undo it.
+    pub(crate) async fn put(
+        self: &Arc<Self>,
+        records: Vec<Record>,
+    ) -> Vec<Result<StoreOutcome, CallError>> {
+        let count = records.len();
+        if self.read_only {
+            let reason = "it is set to read-only".to_owned();
+            return vec![Err(CallError::ReadOnly { reason }); count];
+        }
+        let proven = self.prove(records).await;
+        // A dropped caller must not leave an envelope without its publication, so the two writes
+        // are a task of their own. Their number is bounded by the calls admitted and by the store's
+        // and the log's queues.
+        let (answer, answered) = oneshot::channel();
+        let shelf = Arc::clone(self);
+        let work = async move {
+            let _ = answer.send(shelf.put_proven(proven).await);
+        };
+        self.env.tasks.spawn(work.boxed()).detach();
+        match answered.await {
+            Ok(outcomes) => outcomes,
+            Err(_) => vec![Err(closed()); count],
+        }
+    }
+
+    async fn put_proven(
+        &self,
+        proven: Vec<Result<(Record, Option<Publication>), CallError>>,
+    ) -> Vec<Result<StoreOutcome, CallError>> {
+        let mut outcomes = Vec::with_capacity(proven.len());
+        let (mut records, mut publications) = (Vec::new(), Vec::new());
+        for result in proven {
+            match result {
+                Ok((record, publication)) => {
+                    let bytes = record.bytes.clone();
+                    publications.extend(publication.map(|found| Entry::stored(&found, bytes)));
+                    records.push(record);
+                    outcomes.push(Ok(StoreOutcome::Stored));
+                }
+                Err(error) => outcomes.push(Err(error)),
+            }
+        }
+        if records.is_empty() {
+            return outcomes;
+        }
+        let stored = match self.store.put(records).await.map_err(|error| self.refused(error)) {
+            Ok(stored) => self.publications.log(publications).await.map(|()| stored),
+            Err(error) => Err(error),
+        };
+        let good = outcomes.iter_mut().filter(|outcome| outcome.is_ok());
+        match stored {
+            Ok(stored) => {
+                for (outcome, new) in good.zip(stored) {
+                    *outcome = Ok(if new { StoreOutcome::Stored } else { StoreOutcome::Present });
+                }
+            }
+            Err(error) => good.for_each(|outcome| *outcome = Err(error.clone())),
+        }
+        outcomes
+    }
+
+    /// The record, if it is held whole.
+    pub(crate) async fn get(&self, id: &RecordId) -> Result<Option<Record>, CallError> {
+        if !self.store.contains(id) {
+            return Ok(None);
+        }
+        match self.store.get(id).await {
+            Ok(record) => Ok(record),
+            Err(StoreError::Damaged { id, .. }) => {
+                self.metrics.damaged_read();
+                tracing::error!(record = %id, "a record is damaged on disk and is not served");
+                Ok(None)
+            }
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// The record, where it proves itself.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) async fn proven(&self, record: Record) -> Result<Record, CallError> {
+        let proven = self.prove(vec![record]).await.pop();
+        proven.unwrap_or_else(|| Err(closed())).map(|(record, _)| record)
+    }
+
+    /// Proves records, on a CPU thread where they are large.
+    async fn prove(
+        &self,
+        records: Vec<Record>,
+    ) -> Vec<Result<(Record, Option<Publication>), CallError>> {
+        let suite = self.suite;
+        let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
+        let all = move || records.into_iter().map(|record| prove(suite, record)).collect();
+        if bytes < LARGE_BYTES { all() } else { self.env.cpu(all).await }
+    }
+
+    fn refused(&self, error: StoreError) -> CallError {
+        match error {
+            StoreError::Full => {
+                if !self.full.swap(true, Ordering::Relaxed) {
+                    tracing::error!("the disk is full: no more writes, reads go on");
+                }
+                CallError::Full
+            }
+            error => refusal(&error),
+        }
+    }
+}
+
+/// A store's error as a caller is told. What the system said stays in the log: it names files.
+pub(crate) fn refusal(error: &StoreError) -> CallError {
+    match error {
+        StoreError::Full => CallError::Full,
+        StoreError::Poisoned => {
+            let reason = "an fsync failed, its disk must be checked".to_owned();
+            CallError::ReadOnly { reason }
+        }
+        StoreError::Closed => closed(),
+        error => {
+            tracing::error!(%error, "the store failed");
+            CallError::Internal { reason: "its storage failed".to_owned() }
+        }
+    }
+}
+
+fn closed() -> CallError {
+    CallError::Busy { retry_after: RETRY_AFTER_CLOSED }
+}
+
+/// Proves one record; an envelope's publication comes with it.
+pub(crate) fn prove(
+    suite: Suite,
+    record: Record,
+) -> Result<(Record, Option<Publication>), CallError> {
+    match document::prove(suite, &record) {
+        Ok(Document::Envelope(envelope)) => {
+            let publication = Publication::from_envelope(record.id, &envelope);
+            Ok((record, Some(publication)))
+        }
+        Ok(_) => Ok((record, None)),
+        Err(error) => Err(CallError::Invalid { reason: one_line(&error) }),
+    }
+}
+
+/// The error and what caused it, in one line.
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// The envelope in these bytes as its record and publication.
+///
+/// # Errors
+/// Where they are no canonical envelope.
+pub(crate) fn envelope_of(
+    suite: Suite,
+    bytes: bytes::Bytes,
+) -> Result<(Record, Publication), DocumentError> {
+    match Record::from_bytes(suite, bytes)? {
+        (record, Document::Envelope(envelope)) => {
+            let publication = Publication::from_envelope(record.id, &envelope);
+            Ok((record, publication))
+        }
+        (record, _) => Err(DocumentError::OtherKind { id: record.id, wanted: Kind::Envelope }),
+    }
+}
+
+/// The peer's own store as its walker sees it: no call to itself.
+pub(crate) struct OwnShelf(pub(crate) Arc<Shelf>);
+
+#[async_trait]
+impl LocalStore for OwnShelf {
+    async fn store(&self, record: Record) -> Result<(), CallError> {
+        let outcome = self.0.put(vec![record]).await.pop();
+        outcome.unwrap_or_else(|| Err(closed())).map(drop)
+    }
+
+    async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError> {
+        self.0.get(id).await
+    }
+}

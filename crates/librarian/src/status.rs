@@ -1,0 +1,171 @@
+//! A peer's state for people and scripts, as one JSON object.
+
+use std::collections::BTreeMap;
+
+use crypto::PeerState;
+use serde::Serialize;
+use walk::Health;
+
+use crate::core::Core;
+use crate::metrics::Levels;
+
+/// What a peer tells about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// Its key, hex.
+    pub peer: String,
+    /// Its organisation's key, hex.
+    pub organisation: String,
+    /// The network's name.
+    pub network: String,
+    /// The network's id, hex.
+    pub network_id: String,
+    /// `serving`, `read-only`, or `draining`.
+    pub state: &'static str,
+    /// Why it takes no writes, where it does not.
+    pub read_only: Option<&'static str>,
+    /// Seconds since its start.
+    pub uptime_s: u64,
+    /// What it stores.
+    pub store: StoreStatus,
+    /// Other peers it knows.
+    pub peers: PeersStatus,
+    /// Its publication log.
+    pub publications: LogStatus,
+    /// Calls being answered.
+    pub calls: usize,
+    /// When its certificate expires, Unix seconds.
+    pub certificate_until: u64,
+}
+
+/// What a peer stores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoreStatus {
+    /// Records held.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the files.
+    pub file_bytes: u64,
+    /// Bytes that can still be written.
+    pub free_bytes: u64,
+    /// Records found damaged and not written again.
+    pub damaged: u64,
+    /// Whether a failed fsync ended writes.
+    pub poisoned: bool,
+}
+
+/// Other peers as one peer sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PeersStatus {
+    /// Whose last call was answered, or that were not called yet.
+    pub healthy: usize,
+    /// Whose last call failed.
+    pub suspect: usize,
+    /// That stopped, left, or did not answer for a minute.
+    pub away: usize,
+    /// Linked for news.
+    pub links: usize,
+    /// How many of each organisation, by the name in the roster.
+    pub by_organisation: BTreeMap<String, OrganisationStatus>,
+}
+
+/// The peers of one organisation, this peer not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OrganisationStatus {
+    /// Known.
+    pub known: usize,
+    /// Of those, healthy.
+    pub healthy: usize,
+}
+
+/// The publication log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LogStatus {
+    /// First offset kept.
+    pub start: u64,
+    /// Next offset.
+    pub end: u64,
+    /// Open subscriptions.
+    pub subscribers: usize,
+}
+
+impl Core {
+    /// The state now.
+    pub(crate) fn status(&self) -> Status {
+        let stats = self.shelf.stats();
+        let read_only = self.shelf.refuses_writes();
+        let state = match (self.admission.is_draining(), self.state()) {
+            (true, _) => "draining",
+            (false, PeerState::Serving) => "serving",
+            (false, _) => "read-only",
+        };
+        Status {
+            peer: self.own.to_string(),
+            organisation: self.organisation.to_string(),
+            network: self.genesis.name.clone(),
+            network_id: self.genesis.network().to_string(),
+            state,
+            read_only,
+            uptime_s: self.uptime().as_secs(),
+            store: StoreStatus {
+                records: stats.records,
+                bytes: stats.bytes,
+                file_bytes: stats.file_bytes,
+                free_bytes: stats.free_bytes,
+                damaged: stats.damaged,
+                poisoned: stats.poisoned,
+            },
+            peers: self.peers_status(),
+            publications: LogStatus {
+                start: self.journal.start(),
+                end: self.journal.end(),
+                subscribers: self.seats.taken(),
+            },
+            calls: self.admission.in_progress().0,
+            certificate_until: self.announcer.announcement().certificate.until,
+        }
+    }
+
+    fn peers_status(&self) -> PeersStatus {
+        let mut all = PeersStatus { links: self.overlay.links(), ..PeersStatus::default() };
+        for status in self.directory.peers() {
+            if status.peer == self.own {
+                continue;
+            }
+            let organisation = all.by_organisation.entry(status.organisation_name).or_default();
+            organisation.known += 1;
+            match status.health {
+                Health::Healthy => {
+                    organisation.healthy += 1;
+                    all.healthy += 1;
+                }
+                Health::Suspect => all.suspect += 1,
+                Health::Away => all.away += 1,
+            }
+        }
+        all
+    }
+
+    /// The same, as levels of the metrics.
+    pub(crate) fn levels(&self) -> Levels {
+        let peers = self.peers_status();
+        let (calls, write_bytes) = self.admission.in_progress();
+        Levels {
+            uptime: self.uptime(),
+            store: self.shelf.stats(),
+            healthy: peers.healthy,
+            suspect: peers.suspect,
+            away: peers.away,
+            links: peers.links,
+            calls,
+            write_bytes,
+            subscribers: self.seats.taken(),
+            log_start: self.journal.start(),
+            log_end: self.journal.end(),
+            spreading: self.publications.spreading(),
+            certificate_until: self.announcer.announcement().certificate.until,
+            read_only: self.shelf.refuses_writes().is_some(),
+        }
+    }
+}
