@@ -115,19 +115,44 @@ impl ContentAssembler {
         chunk: &Bytes,
         out: &mut dyn FnMut(Bytes) -> Result<(), DocumentError>,
     ) -> Result<(), DocumentError> {
+        self.push_page(page)?;
+        self.push_chunk(chunk, out)
+    }
+
+    /// The first half of [`ContentAssembler::push`]: takes the next page. Its chunk follows.
+    ///
+    /// # Errors
+    /// [`DocumentError::Size`] where there is more of it than stated.
+    ///
+    /// # Panics
+    /// As [`ContentAssembler::push`].
+    pub fn push_page(&mut self, page: &Page) -> Result<(), DocumentError> {
         assert_eq!(self.next_index(), u64::from(page.index), "pages are fed in order");
         self.macs.add_page(&page.ciphertext);
         if self.macs.ciphertext_bytes() > self.metadata.ciphertext_size {
             return Err(DocumentError::Size("ciphertext"));
         }
+        Ok(())
+    }
+
+    /// The second half: takes the chunk that the page opened to, or a part of it, the parts in order. Whoever must not hold
+    /// all that a chunk decompresses to (in `libri-1` some thousand times its size) feeds small parts.
+    ///
+    /// # Errors
+    /// [`DocumentError`], and the errors of `out`.
+    pub fn push_chunk(
+        &mut self,
+        part: &Bytes,
+        out: &mut dyn FnMut(Bytes) -> Result<(), DocumentError>,
+    ) -> Result<(), DocumentError> {
         let macs = &mut self.macs;
         let Some(libri) = &mut self.libri else {
-            macs.add_plaintext(chunk);
-            return if chunk.is_empty() { Ok(()) } else { out(chunk.clone()) };
+            macs.add_plaintext(part);
+            return if part.is_empty() { Ok(()) } else { out(part.clone()) };
         };
-        libri.push(chunk, &mut |part| {
-            macs.add_plaintext(&part);
-            out(part)
+        libri.push(part, &mut |bytes| {
+            macs.add_plaintext(&bytes);
+            out(bytes)
         })
     }
 
