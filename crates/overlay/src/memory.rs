@@ -76,6 +76,7 @@ impl MemoryMesh {
         let joined = Peer::default();
         let inboxes = joined.inboxes.clone();
         let mut state = lock(&self.state);
+        state.links(peer);
         state.links = None;
         if let Some(before) = state.peers.insert(peer, joined) {
             before.inboxes.close();
@@ -123,20 +124,30 @@ impl State {
     }
 
     fn links(&mut self, peer: PeerId) -> Vec<PeerId> {
-        let links = self.links.take().unwrap_or_else(|| self.all_links());
+        let links = match self.links.take() {
+            Some(links) => links,
+            None => self.all_links(),
+        };
         self.links.insert(links).get(&peer).cloned().unwrap_or_default()
     }
 
-    fn all_links(&self) -> BTreeMap<PeerId, Vec<PeerId>> {
+    /// Everybody's links. Who found each other through a third one stays acquainted without it.
+    fn all_links(&mut self) -> BTreeMap<PeerId, Vec<PeerId>> {
         let mut links = BTreeMap::new();
-        for peer in self.peers.keys() {
-            if links.contains_key(peer) {
+        let peers: Vec<_> = self.peers.keys().copied().collect();
+        for peer in peers {
+            if links.contains_key(&peer) {
                 continue;
             }
-            let acquainted = self.acquainted(*peer);
+            let acquainted = self.acquainted(peer);
             for at in &acquainted {
                 let linked = acquainted.iter().filter(|other| self.linked(*at, **other));
-                links.insert(*at, linked.copied().collect());
+                let linked: Vec<_> = linked.copied().collect();
+                if let Some(state) = self.peers.get_mut(at) {
+                    let known = acquainted.iter().filter(|other| !state.forgotten.contains(other));
+                    state.learnt.extend(known);
+                }
+                links.insert(*at, linked);
             }
         }
         links
@@ -224,6 +235,8 @@ impl Overlay for MemoryOverlay {
         self.inboxes.close();
         let mut state = lock(&self.mesh.state);
         if self.own(&mut state).is_some() {
+            // Whoever met through this peer met before it goes.
+            state.links(self.peer);
             state.peers.remove(&self.peer);
             state.links = None;
         }

@@ -123,7 +123,7 @@ mod tests {
         let theirs = keypair(&secret(1)).public().to_peer_id();
         assert_eq!(to_libp2p(&ours), theirs);
         assert_eq!(from_libp2p(&theirs), Some(ours));
-        assert_eq!(theirs.to_string(), "16Uiu2HAkwGkXSDaUqk26K1htBoEAbVudNh3K38BiS8arU68QfPBf");
+        assert_eq!(theirs.to_string(), "16Uiu2HAmEWQnHq2jLKJypwVnVoQeFCULuyop6atvq2eWjYSUjzNi");
     }
 
     #[test]
