@@ -89,7 +89,7 @@ impl Walker {
                 for (index, at) in group.into_iter().enumerate() {
                     let answers = answers.clone();
                     walks[at]
-                        .start_with(peer, async move { one_of(&answers.await, index).map(drop) });
+                        .start_shared(peer, async move { one_of(&answers.await, index).map(drop) });
                 }
             }
         }
@@ -126,11 +126,14 @@ impl Walker {
                 let answers = find_call(&self.core, peer, requests);
                 for (index, at) in group.iter().enumerate() {
                     let (core, answers, wanted) = (self.core.clone(), answers.clone(), wanted[*at]);
-                    walks[*at].start_with(peer, async move {
-                        let since = core.env.clock.elapsed();
+                    walks[*at].start_shared(peer, async move {
                         let answer = one_of(&answers.await, index);
-                        let answer: Answer = core.judge(&peer, &wanted, since, answer).await;
-                        answer
+                        let answer = core.judge(&peer, &wanted, answer).await;
+                        // How the call went is noted once; what one record says of the peer is noted here.
+                        if let Err(error) = &answer {
+                            core.directory.failed(&peer, error);
+                        }
+                        Answer::from(answer)
                     });
                 }
             }
@@ -180,7 +183,7 @@ fn store_call(core: &Arc<Core>, peer: PeerId, records: Vec<Record>) -> SharedCal
         }
         let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
         let (limit, count) = (limit(bytes), records.len());
-        let answer = called(&core, peer, Size::of(bytes), limit, count, |to| {
+        let answer = called(&core, peer, limit, count, |to| {
             let core = core.clone();
             async move { core.calls.store_batch(&to, records, limit).await }
         });
@@ -203,7 +206,7 @@ fn find_call(
     let core = core.clone();
     let call = async move {
         let (limit, count) = (CALL_LIMIT, requests.len());
-        let answer = called(&core, peer, Size::Small, limit, count, |to| {
+        let answer = called(&core, peer, limit, count, |to| {
             let core = core.clone();
             async move { core.calls.find_batch(&to, requests, limit).await }
         });
@@ -216,7 +219,6 @@ fn find_call(
 async fn called<T, F>(
     core: &Arc<Core>,
     peer: PeerId,
-    size: Size,
     limit: Duration,
     count: usize,
     call: impl FnOnce(env::calls::Endpoint) -> F,
@@ -233,7 +235,8 @@ where
         let reason = format!("{} answers to {count} requests", answers.len());
         Err(CallError::Corrupt { address: to.address.clone(), reason })
     });
-    core.note(&peer, size, since, &answer);
+    // A call of many records is compared with the large ones, whatever its bytes.
+    core.note(&peer, Size::Large, since, &answer);
     answer
 }
 

@@ -75,6 +75,16 @@ pub(crate) enum Answer {
     Failed(CallError),
 }
 
+impl From<Result<Option<Proven>, CallError>> for Answer {
+    fn from(answer: Result<Option<Proven>, CallError>) -> Self {
+        match answer {
+            Ok(Some(proven)) => Self::Found(Box::new(proven)),
+            Ok(None) => Self::NotHere,
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
 /// The deadline of a call that moves so many bytes.
 pub(crate) fn limit(bytes: usize) -> Duration {
     CALL_LIMIT + Duration::from_micros(bytes as u64 * 1_000_000 / TRANSFER_BYTES_PER_S)
@@ -162,18 +172,21 @@ impl Core {
         let since = self.env.clock.elapsed();
         let call = self.calls.find(&to, wanted.request, limit);
         let answer = self.bounded(&to, limit, call).await;
-        self.judge(&peer, &wanted, since, answer).await
+        let answer = self.judge(&peer, &wanted, answer).await;
+        // By the size that was expected: that is what the next such question will be compared with.
+        let size = if let Ok(Some(_)) = &answer { wanted.size() } else { Size::Small };
+        self.note(&peer, size, since, &answer);
+        Answer::from(answer)
     }
 
-    /// Proves what a peer answered and tells the directory how it did.
+    /// Proves what a peer answered; `None` where it says that it does not have the record.
     pub(crate) async fn judge(
         &self,
         peer: &PeerId,
         wanted: &Wanted,
-        since: Duration,
         answer: Result<FindResponse, CallError>,
-    ) -> Answer {
-        let answer = match answer {
+    ) -> Result<Option<Proven>, CallError> {
+        match answer {
             Ok(FindResponse::Found(record)) => self.prove(peer, wanted, record).await.map(Some),
             Ok(FindResponse::Closest(closer)) => {
                 self.learn_closer(&closer);
@@ -182,14 +195,6 @@ impl Core {
             // A peer without the record may say so in either way.
             Err(CallError::NotFound) => Ok(None),
             Err(error) => Err(error),
-        };
-        // By the size that was expected: that is what the next such question will be compared with.
-        let size = if let Ok(Some(_)) = &answer { wanted.size() } else { Size::Small };
-        self.note(peer, size, since, &answer);
-        match answer {
-            Ok(Some(proven)) => Answer::Found(Box::new(proven)),
-            Ok(None) => Answer::NotHere,
-            Err(error) => Answer::Failed(error),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike};
 use crate::latency::Size;
 use crate::proof::Proven;
-use crate::race::{Event, Race};
+use crate::race::{Event, Race, SHARED_LATE};
 
 /// Peers asked at once for one record.
 pub const WIDTH_MAX: usize = 8;
@@ -111,13 +111,13 @@ impl Finding {
         Some(chosen)
     }
 
-    /// Starts a call to `peer` whose work is `call`.
-    pub(crate) fn start_with(
+    /// Starts a call to `peer` that other records share: it is not late by what is usual for one record.
+    pub(crate) fn start_shared(
         &mut self,
         peer: PeerId,
         call: impl Future<Output = Answer> + Send + 'static,
     ) {
-        self.race.start(peer, limit(0), call);
+        self.race.start_late_after(SHARED_LATE, peer, limit(0), call);
     }
 
     fn fill(&mut self) {

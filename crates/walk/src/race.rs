@@ -16,6 +16,9 @@ use futures::stream::FuturesUnordered;
 use crate::core::Core;
 use crate::latency::Size;
 
+/// When a call that many records share is late.
+pub(crate) const SHARED_LATE: Duration = Duration::from_secs(1);
+
 /// Something that happened to a call.
 pub(crate) enum Event<T> {
     /// It ended.
@@ -57,8 +60,20 @@ impl<T: 'static> Race<T> {
         limit: Duration,
         call: impl Future<Output = T> + Send + 'static,
     ) {
+        let late = self.core.directory.late(&peer, self.size);
+        self.start_late_after(late, peer, limit, call);
+    }
+
+    /// Starts a call that is late after so much time.
+    pub(crate) fn start_late_after(
+        &mut self,
+        late: Duration,
+        peer: PeerId,
+        limit: Duration,
+        call: impl Future<Output = T> + Send + 'static,
+    ) {
         let since = self.core.env.clock.elapsed();
-        let late_at = since + self.core.directory.late(&peer, self.size);
+        let late_at = since + late;
         let running = Running {
             since,
             late_at: Some(late_at),

@@ -23,7 +23,7 @@ use crate::core::{Core, WALK_LIMIT, limit};
 use crate::directory::Standing;
 use crate::error::WalkError;
 use crate::latency::Size;
-use crate::race::{Event, Race};
+use crate::race::{Event, Race, SHARED_LATE};
 
 /// Calls in flight for one record beyond its copies.
 pub const EXTRA_MAX: usize = 4;
@@ -79,19 +79,21 @@ impl Storing {
         }
     }
 
-    /// Starts a call to `peer` whose work is `call`.
-    pub(crate) fn start_with(
+    /// Starts a call to `peer` that other records share: it is not late by what is usual for one record.
+    pub(crate) fn start_shared(
         &mut self,
         peer: PeerId,
         call: impl Future<Output = Result<(), CallError>> + Send + 'static,
     ) {
-        self.race.start(peer, limit(self.record.bytes.len()), call);
+        let limit = limit(self.record.bytes.len());
+        self.race.start_late_after(SHARED_LATE, peer, limit, call);
     }
 
     fn fill(&mut self) {
         for peer in self.choose() {
             let (core, record) = (self.core.clone(), self.record.clone());
-            self.start_with(peer, async move { core.store_at(peer, record).await });
+            let limit = limit(record.bytes.len());
+            self.race.start(peer, limit, async move { core.store_at(peer, record).await });
         }
     }
 

@@ -7,7 +7,7 @@ use document::{Kind, Record};
 use env::calls::CallError;
 use testkit::network::{Fault, envelope};
 use testkit::time::run;
-use walk::Sought;
+use walk::{Health, Sought};
 
 use super::{LONG, PAGES, Stage, small};
 
@@ -79,6 +79,37 @@ fn a_batch_survives_what_a_single_record_does() {
             }
         });
     }
+}
+
+#[test]
+fn a_batch_may_take_longer_than_a_record() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let delay = |ms| {
+            (0..9).for_each(|at| stage.set(at, Fault::Delay(Duration::from_millis(ms))));
+        };
+        let records = records(200);
+        delay(1);
+        for record in &records[100..] {
+            stage.walker.store(record.clone(), PAGES).await.unwrap();
+            let (kind, id, place) = (Some(record.kind), record.id, record.place);
+            stage.walker.find(kind, id, place).await.unwrap();
+        }
+        delay(500);
+        let singles = || {
+            let counts = (0..9).map(|at| stage.network.counts(&stage.peer(at)));
+            counts.map(|counts| counts.store + counts.find).sum::<u64>()
+        };
+        assert_eq!(stage.walker.drain(LONG).await, 0);
+        let before = singles();
+        let with = records[..100].iter().map(|record| (record.clone(), PAGES)).collect();
+        assert!(stage.walker.store_batch(with).await.iter().all(Result::is_ok));
+        let found = stage.walker.find_batch(sought(&records)).await;
+        assert!(found.iter().all(Result::is_ok));
+        assert_eq!(singles(), before);
+        let healthy = stage.directory.peers().iter().all(|peer| peer.health == Health::Healthy);
+        assert!(healthy);
+    });
 }
 
 #[test]
