@@ -9,7 +9,7 @@
 //! Cancel safety: a dropped call resets its stream; a dial it waited for goes on for others.
 
 mod calls;
-mod connection;
+pub(crate) mod connection;
 mod pool;
 
 use std::panic::AssertUnwindSafe;
@@ -33,6 +33,9 @@ use crate::status::{Origin, from_status};
 
 /// The longest pause between two looks for idle connections.
 const SWEEP_EVERY_MAX: Duration = Duration::from_secs(5);
+
+/// How far timers of one deadline may differ.
+const TIMER_SLACK: Duration = Duration::from_millis(20);
 
 /// Gives the credential of the moment: passes expire and announcements are renewed.
 pub type CredentialSource = Arc<dyn Fn() -> Credential + Send + Sync>;
@@ -80,22 +83,8 @@ impl Client {
     ) -> Arc<Self> {
         let introducer = Arc::new(Introducer { credential, env: env.clone() });
         let dialler = {
-            let (introducer, env) = (introducer.clone(), env.clone());
-            move |to: Endpoint| {
-                let (identity, introducer) = (identity.clone(), introducer.clone());
-                let env = env.clone();
-                async move {
-                    let dial = async {
-                        let connection = Connection::dial(&identity, &to).await?;
-                        introducer.introduce(&connection, &to, limits.dial).await?;
-                        Ok(Arc::new(connection))
-                    };
-                    let late =
-                        CallError::TimedOut { address: to.address.clone(), limit: limits.dial };
-                    env.within(limits.dial, dial).await.unwrap_or(Err(late))
-                }
-                .boxed()
-            }
+            let introducer = introducer.clone();
+            move |to| dial(identity.clone(), introducer.clone(), limits.dial, to).boxed()
         };
         let pool = Pool::new(Box::new(dialler), env.clone(), limits);
         let sweeping = sweep(Arc::downgrade(&pool), env.clone(), limits.idle);
@@ -153,8 +142,17 @@ impl Client {
                 }
             }
         };
-        let late = CallError::TimedOut { address: to.address.clone(), limit };
-        self.env.within(limit, tried).await.unwrap_or(Err(late))
+        let late = || CallError::TimedOut { address: to.address.clone(), limit };
+        match self.env.within(limit, tried).await {
+            // Both sides and tonic keep the same deadline: whoever notices first, it is ours.
+            Ok(Err(CallError::TimedOut { .. }))
+                if self.env.clock.elapsed().saturating_add(TIMER_SLACK) >= end =>
+            {
+                Err(late())
+            }
+            Ok(outcome) => outcome,
+            Err(_) => Err(late()),
+        }
     }
 
     /// Whether the far side may have forgotten what vouches for this connection.
@@ -169,6 +167,22 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.pool.close();
     }
+}
+
+/// A connection that is proven and introduced.
+async fn dial(
+    identity: Arc<Identity>,
+    introducer: Arc<Introducer>,
+    limit: Duration,
+    to: Endpoint,
+) -> Result<Arc<Connection>, CallError> {
+    let dialled = Box::pin(async {
+        let connection = Connection::dial(&identity, &to).await?;
+        introducer.introduce(&connection, &to, limit).await?;
+        Ok(Arc::new(connection))
+    });
+    let late = CallError::TimedOut { address: to.address.clone(), limit };
+    introducer.env.within(limit, dialled).await.unwrap_or(Err(late))
 }
 
 async fn sweep(pool: Weak<Pool>, env: Env, idle: Duration) {
@@ -252,4 +266,15 @@ impl Introducer {
         connection.introduced_ms.store(now, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// The generated client on a connection of its own, for tests of what the typed one would not send.
+#[cfg(test)]
+pub(crate) async fn wire(
+    identity: &Identity,
+    to: &Endpoint,
+) -> Result<LibrarianClient<Channel>, CallError> {
+    // Leaked into the process of the test: dropping it would end the connection.
+    let connection = Box::leak(Box::new(Connection::dial(identity, to).await?));
+    Ok(librarian(connection))
 }

@@ -28,3 +28,6 @@ pub use limits::{
     SMALL_MESSAGE_BYTES_MAX, ServerLimits,
 };
 pub use server::Server;
+
+#[cfg(test)]
+mod tests;

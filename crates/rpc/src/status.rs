@@ -143,11 +143,12 @@ pub(crate) fn from_status(status: &Status, address: &str, limit: Duration) -> (C
     let reason = tidy(status.message(), REASON_BYTES_MAX);
     let address = address.to_owned();
     if let Some(source) = std::error::Error::source(status) {
-        if source.downcast_ref::<Malformed>().is_some() {
-            let reason = source.to_string();
+        if let Some(malformed) = find::<Malformed>(source) {
+            let reason = malformed.to_string();
             return (CallError::Corrupt { address, reason }, Origin::Connection);
         }
-        if source.downcast_ref::<tonic::TimeoutExpired>().is_some() {
+        // tonic's own timer on this side: the connection is as good as before.
+        if find::<tonic::TimeoutExpired>(source).is_some() {
             return (CallError::TimedOut { address, limit }, Origin::Far);
         }
         let reason = tidy(&causes(source), REASON_BYTES_MAX);
@@ -176,6 +177,14 @@ pub(crate) fn from_status(status: &Status, address: &str, limit: Duration) -> (C
         _ => CallError::Internal { reason },
     };
     (error, Origin::Far)
+}
+
+/// The error of this type among an error and its causes.
+fn find<'a, E: std::error::Error + 'static>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a E> {
+    std::iter::successors(Some(error), |error| error.source())
+        .find_map(|error| error.downcast_ref::<E>())
 }
 
 /// An error and what caused it, as one line.

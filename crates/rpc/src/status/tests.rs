@@ -4,7 +4,7 @@ const HERE: &str = "192.0.2.1:7000";
 
 /// Every variant, with parts that would be lost if the table dropped one.
 fn every_error() -> Vec<CallError> {
-    let (address, reason) = || -> (String, String) { ("192.0.2.9:1".into(), "because".into()) }();
+    let (address, reason) = ("192.0.2.9:1".to_owned(), "because".to_owned());
     let limit = Duration::from_millis(1234);
     vec![
         CallError::Unreachable { address: address.clone(), reason: reason.clone() },

@@ -1,0 +1,250 @@
+//! What a proven caller may send: anything, and nothing breaks.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use crypto::RecordId;
+use env::calls::*;
+use http_body::{Body as _, Frame};
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::memory::{PANICS, of, record};
+use super::*;
+use crate::client::connection::Connection;
+use crate::proto;
+
+const METHODS: [&str; 13] = [
+    "Introduce",
+    "Find",
+    "Verify",
+    "Store",
+    "Get",
+    "Put",
+    "Subscribe",
+    "FindBatch",
+    "VerifyBatch",
+    "StoreBatch",
+    "FindStream",
+    "VerifyStream",
+    "StoreStream",
+];
+
+/// A body of these frames; the last may never end.
+struct Frames(Vec<Bytes>, bool);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.0.is_empty() {
+            return if self.1 { Poll::Pending } else { Poll::Ready(None) };
+        }
+        Poll::Ready(Some(Ok(Frame::data(self.0.remove(0)))))
+    }
+}
+
+/// A gRPC message that says it has `len` bytes and has these.
+fn framed(len: usize, bytes: &[u8]) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u8(0);
+    out.put_u32(u32::try_from(len).unwrap());
+    out.put_slice(bytes);
+    out.freeze()
+}
+
+async fn send(channel: &Channel, method: &str, body: Frames) -> Response<Body> {
+    use tower::ServiceExt;
+    let request = Request::post(format!("http://holdfast/holdfast.v1.Librarian/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Body::new(body))
+        .unwrap();
+    channel.clone().oneshot(request).await.unwrap()
+}
+
+/// The status of a call: in the headers, or in the trailers after its messages.
+async fn status(response: Response<Body>) -> Status {
+    if let Some(status) = Status::from_header_map(response.headers()) {
+        return status;
+    }
+    let mut body = response.into_body();
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        if let Ok(trailers) = frame.unwrap().into_trailers() {
+            return Status::from_header_map(&trailers).unwrap();
+        }
+    }
+    panic!("no status")
+}
+
+async fn channel(peer: &Running) -> (Channel, Connection) {
+    let connection = Connection::dial(&identity(2, 1), &peer.endpoint()).await.unwrap();
+    (connection.channel.clone(), connection)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_method_answers_garbage_with_invalid_argument() {
+    let peer = Running::start(ServerLimits::default());
+    let (channel, _open) = channel(&peer).await;
+    // Not protobuf; a field of the wrong type; a wrong length; a message in a message cut short.
+    let garbage: [&[u8]; 4] =
+        [&[0xff; 40], &[0x0a, 0x7f, 1, 2], &[0x0d, 1, 2, 3], &[0x1a, 0x05, 0x08]];
+    for method in METHODS {
+        for bytes in garbage {
+            let body = Frames(vec![framed(bytes.len(), bytes)], false);
+            let status = status(send(&channel, method, body).await).await;
+            assert_eq!(status.code(), Code::InvalidArgument, "{method} {bytes:?} {status:?}");
+        }
+    }
+    let lost = status(send(&channel, "Nothing", Frames(vec![framed(0, b"")], false)).await).await;
+    assert_eq!(lost.code(), Code::Unimplemented);
+    assert!(peer.service.records.lock().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn well_formed_messages_with_wrong_fields_are_invalid() {
+    let peer = Running::start(ServerLimits::default());
+    let mut wire = crate::client::wire(&identity(2, 1), &peer.endpoint()).await.unwrap();
+    let bytes = |len: usize| Bytes::from(vec![1; len]);
+    let good: proto::Record = record("good").into();
+    let stores = [
+        None,
+        Some(proto::Record { kind: 77, ..good.clone() }),
+        Some(proto::Record { id: bytes(31), ..good.clone() }),
+        Some(proto::Record { place: bytes(31), ..good.clone() }),
+        Some(proto::Record { bytes: bytes(0), ..good.clone() }),
+        Some(proto::Record { bytes: bytes(crate::RECORD_BYTES_MAX + 1), ..good.clone() }),
+        Some(proto::Record { id: bytes(32), ..good.clone() }),
+    ];
+    let invalid = |status: Status| assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    for record in stores {
+        invalid(wire.store(proto::StoreRequest { record: record.clone() }).await.unwrap_err());
+        invalid(wire.put(proto::PutRequest { record }).await.unwrap_err());
+    }
+    let find = |len, place| proto::FindRequest { id: bytes(len), place: bytes(place) };
+    for (id, place) in [(0, 0), (31, 0), (33, 32), (32, 1)] {
+        invalid(wire.find(find(id, place)).await.unwrap_err());
+        let get = proto::GetRequest { id: bytes(id), place: bytes(place) };
+        invalid(wire.get(get).await.unwrap_err());
+    }
+    let verify = proto::VerifyRequest { id: bytes(32), place: bytes(0), mac_key: bytes(16) };
+    invalid(wire.verify(verify).await.unwrap_err());
+    for count in [0, 1025] {
+        let requests = vec![find(32, 0); count];
+        invalid(wire.find_batch(proto::FindBatchRequest { requests }).await.unwrap_err());
+        let records = vec![good.clone(); count];
+        invalid(wire.store_batch(proto::StoreBatchRequest { records }).await.unwrap_err());
+    }
+    let credential = Some(proto::introduce_request::Credential::Peer(bytes(16 * 1024 + 1)));
+    invalid(
+        wire.introduce(proto::IntroduceRequest { credential, peers_max: 0 }).await.unwrap_err(),
+    );
+    let cursor = Some(proto::Cursor { peer: Bytes::from(vec![0xff; 33]), offset: 0, unix_ms: 0 });
+    let subscribe = proto::SubscribeRequest { from: cursor, ..Default::default() };
+    invalid(wire.subscribe(subscribe).await.unwrap_err());
+    let filter = proto::SubscribeRequest { authors: Some(bytes(66 << 10)), ..Default::default() };
+    invalid(wire.subscribe(filter).await.unwrap_err());
+    assert!(peer.service.records.lock().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn truncated_and_oversized_messages_end_the_call_alone() {
+    let limits = ServerLimits { stall: Duration::from_millis(200), ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    let (channel, _open) = channel(&peer).await;
+    // Over the limit of the method: refused by its prefix, before the bytes.
+    for (method, len) in [("Store", 3 << 20), ("StoreBatch", 9 << 20), ("Find", 300 << 10)] {
+        let body = Frames(vec![framed(len, &[0; 64])], true);
+        let status = status(send(&channel, method, body).await).await;
+        assert_eq!(status.code(), Code::InvalidArgument, "{method} {status:?}");
+        assert!(status.message().contains("at most"), "{status:?}");
+    }
+    // Cut in the message: the end of the stream comes first.
+    let body = Frames(vec![framed(1000, &[0; 10])], false);
+    let cut = status(send(&channel, "Store", body).await).await;
+    assert_ne!(cut.code(), Code::Ok);
+    // Stalled in the message, and in its prefix.
+    for bytes in [framed(1000, &[0; 10]), Bytes::from_static(&[0, 0])] {
+        let body = Frames(vec![bytes], true);
+        let stalled = status(send(&channel, "Store", body).await).await;
+        assert_eq!(stalled.code(), Code::DeadlineExceeded, "{stalled:?}");
+    }
+    assert!(client().find(&peer.endpoint(), of(RecordId::new([1; 32])), LIMIT).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn request_bytes_in_flight_are_bounded_and_beyond_it_is_busy() {
+    let limits = ServerLimits {
+        request_bytes_in_flight: 4 << 20,
+        admission_wait: Duration::from_millis(100),
+        stall: Duration::from_secs(5),
+        ..ServerLimits::default()
+    };
+    let peer = Running::start(limits);
+    let (channel, _open) = channel(&peer).await;
+    let two_mib = 2 << 20;
+    let stalled = (0..2).map(|_| {
+        let channel = channel.clone();
+        tokio::spawn(async move {
+            let body = Frames(vec![framed(two_mib, &[0; 10])], true);
+            status(send(&channel, "Store", body).await).await.code()
+        })
+    });
+    let stalled: Vec<_> = stalled.collect();
+    let client = client();
+    let record = record(vec![1; two_mib]);
+    // The stalled ones have the bytes as soon as their prefixes arrived.
+    let busy = loop {
+        match client.store(&peer.endpoint(), record.clone(), LIMIT).await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(busy, CallError::Busy { .. }), "{busy:?}");
+    for task in stalled {
+        assert_eq!(task.await.unwrap(), Code::DeadlineExceeded);
+    }
+    // The bytes came back.
+    assert!(client.store(&peer.endpoint(), record, LIMIT).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_is_internal_and_ends_nothing_else() {
+    let peer = Running::start(ServerLimits::default());
+    let (client, to) = (client(), peer.endpoint());
+    let slow = client.find(&to, of(memory::SLOW), LIMIT);
+    let panics = client.find(&to, of(PANICS), LIMIT);
+    let (slow, panicked) = tokio::join!(slow, panics);
+    assert!(slow.is_ok(), "{slow:?}");
+    assert!(matches!(panicked, Err(CallError::Internal { .. })), "{panicked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_beyond_the_bound_are_busy() {
+    let peer = Running::start(ServerLimits { calls: 1, ..ServerLimits::default() });
+    let (client, to) = (client(), peer.endpoint());
+    let (slow, second) = tokio::join!(client.find(&to, of(memory::SLOW), LIMIT), async {
+        while peer.service.asked.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        client.find(&to, of(RecordId::new([1; 32])), LIMIT).await
+    });
+    assert!(slow.is_ok());
+    assert!(matches!(second, Err(CallError::Busy { .. })), "{second:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_keeps_its_own_deadline() {
+    let limits = ServerLimits { call: Duration::from_millis(150), ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    let late = client().find(&peer.endpoint(), of(memory::HANGS), LIMIT).await;
+    let (address, limit) = (peer.address.to_string(), Duration::from_millis(150));
+    assert_eq!(late, Err(CallError::TimedOut { address, limit }));
+}

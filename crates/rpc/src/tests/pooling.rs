@@ -1,0 +1,151 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::RecordId;
+use env::calls::*;
+
+use super::memory::{PRIVATE, of};
+use super::relay::{Fault, Relay};
+use super::*;
+
+const ID: RecordId = RecordId::new([1; 32]);
+
+/// Waits for what another task will make true.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < LIMIT, "{what} did not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_callers_share_one_dial() {
+    let peer = Running::start(ServerLimits::default());
+    let relay = Relay::start(peer.address, Fault::None).await;
+    let (client, to) = (client(), endpoint(relay.address));
+    let verify = VerifyRequest { id: ID, place: ID.into(), mac_key: [0; 32] };
+    let all = (0..32).map(|_| client.verify(&to, verify, LIMIT));
+    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    assert_eq!(relay.connections.load(Ordering::SeqCst), 1);
+    for _ in 0..5 {
+        client.find(&to, of(ID), LIMIT).await.unwrap();
+    }
+    assert_eq!(relay.connections.load(Ordering::SeqCst), 1, "one after the other needs one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_dial_is_remembered_for_a_moment() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let limits =
+        ClientLimits { dial_back_off: Duration::from_millis(300), ..ClientLimits::default() };
+    let client = client_with(limits);
+    let failed = client.find(&endpoint(address), of(ID), LIMIT).await;
+    assert!(matches!(failed, Err(CallError::Unreachable { .. })), "{failed:?}");
+    // Somebody is there now, and is not asked until the back-off is over.
+    let peer = Running::at(&address.to_string(), ServerLimits::default());
+    assert_eq!(client.find(&peer.endpoint(), of(ID), LIMIT).await, failed);
+    tokio::time::sleep(Duration::from_millis(310)).await;
+    assert!(client.find(&peer.endpoint(), of(ID), LIMIT).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_are_closed_and_all_are_bounded() {
+    let peers: Vec<_> = (0..3).map(|_| Running::start(ServerLimits::default())).collect();
+    let limits = ClientLimits {
+        connections: 2,
+        idle: Duration::from_millis(200),
+        ..ClientLimits::default()
+    };
+    let client = client_with(limits);
+    for peer in &peers {
+        client.find(&peer.endpoint(), of(ID), LIMIT).await.unwrap();
+        assert!(client.open_connections() <= 2);
+    }
+    until("the end of idle connections", || client.open_connections() == 0).await;
+    client.find(&peers[0].endpoint(), of(ID), LIMIT).await.unwrap();
+
+    // Where none is idle, a further peer is busy rather than over the bound.
+    let (first, second, third) = (peers[0].endpoint(), peers[1].endpoint(), peers[2].endpoint());
+    let slow = |to: Endpoint| {
+        let client = client.clone();
+        async move { client.find(&to, of(memory::SLOW), LIMIT).await }
+    };
+    let third = async {
+        let asked = |peer: &Running| peer.service.asked.lock().unwrap().contains(&memory::SLOW);
+        until("two slow calls", || asked(&peers[0]) && asked(&peers[1])).await;
+        client.find(&third, of(ID), LIMIT).await
+    };
+    let (first, second, third) = tokio::join!(slow(first), slow(second), third);
+    assert!(first.is_ok() && second.is_ok());
+    assert!(matches!(third, Err(CallError::Busy { .. })), "{third:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_peer_is_called_again_on_its_old_port() {
+    let peer = Running::start(ServerLimits::default());
+    let (client, to, address) = (client(), peer.endpoint(), peer.address.to_string());
+    client.find(&to, of(ID), LIMIT).await.unwrap();
+    peer.stop().await;
+    let gone = client.find(&to, of(ID), LIMIT).await;
+    assert!(matches!(gone, Err(CallError::Unreachable { .. })), "{gone:?}");
+    let again = Running::at(&address, ServerLimits::default());
+    tokio::time::sleep(ClientLimits::default().dial_back_off).await;
+    assert!(client.find(&again.endpoint(), of(ID), LIMIT).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_connection_introduces_itself_first_and_again_when_forgotten() {
+    let peer = Running::start(ServerLimits::default());
+    let given = Arc::new(AtomicUsize::new(0));
+    let counter = given.clone();
+    let credential = move || {
+        let number = counter.fetch_add(1, Ordering::SeqCst);
+        Credential::Client(Bytes::from(format!("pass {number}")))
+    };
+    let limits = ClientLimits { reintroduce_after: Duration::ZERO, ..ClientLimits::default() };
+    let client = Client::new(identity(2, 1), Arc::new(credential), Env::real(), limits);
+    let to = peer.endpoint();
+    // The first call is answered: the introduction came before it.
+    client.find(&to, of(PRIVATE), LIMIT).await.unwrap();
+    // The peer forgets (it restarted, or the pass expired).
+    peer.service.known.lock().unwrap().clear();
+    client.find(&to, of(PRIVATE), LIMIT).await.unwrap();
+    let introductions = peer.service.introductions.lock().unwrap().clone();
+    let passes: Vec<_> = ["pass 0", "pass 1"].map(|pass| Credential::Client(pass.into())).into();
+    assert_eq!(introductions, passes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn denied_for_good_is_not_asked_again_and_again() {
+    let peer = Running::start(ServerLimits::default());
+    let (client, to) = (client(), peer.endpoint());
+    for _ in 0..3 {
+        let denied = client.find(&to, of(PRIVATE), LIMIT).await;
+        assert!(matches!(denied, Err(CallError::Denied { .. })), "{denied:?}");
+    }
+    assert!(peer.service.asked.lock().unwrap().len() <= 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_client_calls_nobody() {
+    let peer = Running::start(ServerLimits::default());
+    let client = client();
+    client.find(&peer.endpoint(), of(ID), LIMIT).await.unwrap();
+    client.close();
+    let refused = client.find(&peer.endpoint(), of(ID), LIMIT).await;
+    assert!(matches!(refused, Err(CallError::Unreachable { .. })), "{refused:?}");
+    assert_eq!(client.open_connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_gives_up_does_not_end_the_dial_for_others() {
+    let peer = Running::start(ServerLimits::default());
+    let (client, to) = (client(), peer.endpoint());
+    let impatient = client.find(&to, of(ID), Duration::ZERO).await;
+    assert!(matches!(impatient, Err(CallError::TimedOut { .. })), "{impatient:?}");
+    assert!(client.find(&to, of(ID), LIMIT).await.is_ok());
+}
