@@ -16,6 +16,8 @@ pub enum Part {
     Entry,
     /// The n-th page of the content.
     Page(u32),
+    /// The n-th list of the content's pages.
+    List(u32),
 }
 
 impl std::fmt::Display for Part {
@@ -24,6 +26,7 @@ impl std::fmt::Display for Part {
             Self::Envelope => f.write_str("the envelope"),
             Self::Entry => f.write_str("the entry"),
             Self::Page(index) => write!(f, "page {index}"),
+            Self::List(number) => write!(f, "list {number} of the pages"),
         }
     }
 }
@@ -88,6 +91,21 @@ pub enum AuthorError {
     /// No peer of the network is known that could be asked.
     #[error("no peer of the network is known")]
     NoPeers,
+    /// What was fetched does not open: its author's fault or a forgery.
+    #[error("{part} is not what it should be")]
+    Corrupt {
+        /// Which record.
+        part: Part,
+        /// What is wrong.
+        #[source]
+        source: document::DocumentError,
+    },
+    /// The content as a whole is not what its author sealed.
+    #[error("the content is not what its author sealed")]
+    Content(#[source] document::DocumentError),
+    /// The content or what goes with it cannot be sealed.
+    #[error("this cannot be sealed")]
+    Unsealable(#[source] document::DocumentError),
     /// The content is empty, which `libri-1` cannot say.
     #[error("a network of suite libri-1 stores no empty content")]
     Empty,
@@ -137,12 +155,14 @@ impl Classified for AuthorError {
             | Self::Empty
             | Self::TooManyReaders(_)
             | Self::Range { .. }
+            | Self::Unsealable(_)
             | Self::Exhausted => Class::Invalid,
             Self::Fetch { source, .. } | Self::Store { source, .. } => source.class(),
             Self::Follow(source) => source.class(),
             Self::NoPeers => Class::Unavailable,
             Self::Locked(_) => Class::Busy,
             Self::Read(source) | Self::Write(source) | Self::Io { source, .. } => of_io(source),
+            Self::Corrupt { .. } | Self::Content(_) => Class::Corrupt,
             Self::Stopped => Class::Bug,
         }
     }

@@ -32,6 +32,15 @@ impl<T: Send + 'static> Job<T> {
         Self { result, _task: None }
     }
 
+    /// Starts work that waits for the operating system at once.
+    pub(crate) fn blocking(env: &Env, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        let (send, result) = oneshot::channel();
+        env.tasks.blocking(Box::new(move || {
+            let _ = send.send(work());
+        }));
+        Self { result, _task: None }
+    }
+
     /// Starts a task at once.
     pub(crate) fn task(env: &Env, work: impl Future<Output = T> + Send + 'static) -> Self {
         let (send, result) = oneshot::channel();

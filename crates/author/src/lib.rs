@@ -1,17 +1,51 @@
 //! An author: a keyring on disk; seals, spreads and fetches contents; shares them; listens for what others share.
+//!
+//! It is the client's whole side of the network: [`Home`] keeps a user's keys, [`Author`] puts, gets, shares and listens.
+//! It is not a librarian, holds no records, and trusts no peer: whatever comes back is proven before it goes anywhere.
+//!
+//! ```no_run
+//! # async fn example(env: env::Env, walker: std::sync::Arc<walk::Walker>) -> Result<(), author::AuthorError> {
+//! use std::path::Path;
+//! use std::sync::Arc;
+//! use author::{Author, AuthorOptions, Home, NoProgress, PutOptions};
+//!
+//! let home = Arc::new(Home::open(Path::new("/home/ada/.holdfast"), b"passphrase")?);
+//! let author = Author::new(env, home, walker, &AuthorOptions::default());
+//! let put = author.put(&b"a letter"[..], PutOptions::default(), Arc::new(NoProgress)).await?;
+//! let mut letter = Vec::new();
+//! author.get(put.address, &mut letter, None, Arc::new(NoProgress)).await?;
+//! assert_eq!(letter, b"a letter");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The way of a put is in `put`, of a get in `get`; both bound their memory by one `window` and stop when dropped.
 #![forbid(unsafe_code)]
 
+mod author;
+mod content;
 mod error;
+mod file;
+mod get;
 mod home;
+mod inbox;
+mod info;
 mod job;
 pub mod media;
 mod progress;
+mod put;
+mod share;
+mod spread;
 mod types;
 mod window;
 
+pub use author::Author;
 pub use error::{AuthorError, Part};
 pub use home::{COUNTERS_MAX, GAP, Home, ISSUE_MAX, SCAN_MAX};
+pub use inbox::{Inbox, InboxEvent, TOLD_MAX};
 pub use progress::{NoProgress, Progress};
+pub use put::FULL_WAIT;
+pub use share::SHARE_WAIT;
 pub use types::{
     AuthorOptions, Details, Fragment, GetReport, Holder, Info, LIBRARIANS_MAX, PutOptions,
     PutReport, READERS_MAX, Received, SharedTo,

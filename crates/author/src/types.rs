@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crypto::{AuthorKey, OrgId, PeerId, ReaderKey, RecordId};
-use document::Kind;
+use document::{Kind, Publication};
 
 use crate::window::WINDOW_BYTES;
 
@@ -155,6 +155,16 @@ pub struct Received {
     pub reader: ReaderKey,
     /// When a librarian logged it, Unix milliseconds.
     pub received_ms: u64,
+    /// Whether the envelope was fetched and says the same. Where its holders could not be asked, a librarian's word is all
+    /// there is.
+    pub proven: bool,
+}
+
+impl Received {
+    pub(crate) fn new(publication: &Publication, received_ms: u64, proven: bool) -> Self {
+        let Publication { envelope, entry, author, reader } = *publication;
+        Self { address: envelope, author, entry, reader, received_ms, proven }
+    }
 }
 
 /// A byte range that ends no later than the content, checked.

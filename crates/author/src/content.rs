@@ -1,0 +1,200 @@
+//! A content that was found: its envelope and entry opened, its pages to be fetched one by one.
+//!
+//! A content over 32,768 pages has their ids in list pages of 65,536 each. A list is fetched when its first page is
+//! needed, and one is held at a time, so a range read of a huge file fetches one list and its pages.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::RecordId;
+use document::entry::LIST_PAGE_KEYS_MAX;
+use document::{Document, DocumentError, EntryContent, EntryOpener, Kind, Page, Record};
+use env::Env;
+use walk::Walker;
+
+use crate::author::{Author, Opened};
+use crate::error::{AuthorError, Part};
+use crate::job::Job;
+use crate::types::Details;
+
+/// An opened content.
+pub(crate) struct Content {
+    pub(crate) opened: Opened,
+    pub(crate) entry: Record,
+    pub(crate) created_s: u32,
+    pub(crate) opener: EntryOpener,
+    /// Whether a holder failed or lied so far.
+    pub(crate) degraded: bool,
+    held: EntryContent,
+}
+
+/// Where the n-th page of a content is.
+pub(crate) enum At {
+    /// In the entry.
+    Inline(Page),
+    /// A record of its own.
+    Record(RecordId),
+}
+
+/// A page that was fetched and opened.
+pub(crate) struct OpenedPage {
+    pub(crate) page: Page,
+    pub(crate) chunk: Bytes,
+    /// Bytes of its record; 0 where it lay in the entry.
+    pub(crate) bytes: u64,
+    pub(crate) degraded: bool,
+}
+
+impl Author {
+    /// Finds and opens what an address names.
+    pub(crate) async fn content(&self, address: RecordId) -> Result<Content, AuthorError> {
+        let opened = self.open(address).await?;
+        let found = self.fetch(Part::Entry, opened.envelope.entry).await?;
+        let corrupt = |source| AuthorError::Corrupt { part: Part::Entry, source };
+        let entry = match Document::decode(&found.record.bytes).map_err(corrupt)? {
+            Document::Entry(entry) => entry,
+            _ => return Err(corrupt(DocumentError::Kind)),
+        };
+        let opener = EntryOpener::new(self.suite(), &entry, opened.eek.clone()).map_err(corrupt)?;
+        Ok(Content {
+            degraded: opened.degraded || found.degraded,
+            opened,
+            entry: found.record,
+            created_s: entry.created_time,
+            opener,
+            held: entry.content,
+        })
+    }
+}
+
+impl Content {
+    /// What is sealed with it.
+    pub(crate) fn details(&self) -> Details {
+        let metadata = self.opener.metadata();
+        let info = &metadata.info;
+        Details {
+            size: metadata.uncompressed_size,
+            media_type: info.media_type.clone(),
+            name: Some(info.filepath.clone()).filter(|name| !name.is_empty()),
+            properties: info.properties.clone(),
+        }
+    }
+
+    /// Bytes of the content.
+    pub(crate) fn size(&self) -> u64 {
+        self.opener.metadata().uncompressed_size
+    }
+
+    /// The list pages' ids.
+    pub(crate) fn lists(&self) -> &[RecordId] {
+        match &self.held {
+            EntryContent::Lists(lists) => lists,
+            EntryContent::Inline(_) | EntryContent::Pages(_) => &[],
+        }
+    }
+
+    /// Its pages from the `first` on.
+    pub(crate) fn pages(&self, first: u64) -> Pages<'_> {
+        Pages { content: self, next: first, list: None, degraded: false }
+    }
+}
+
+/// Goes through a content's pages.
+pub(crate) struct Pages<'a> {
+    content: &'a Content,
+    next: u64,
+    /// The list that was fetched last: its number and its ids.
+    list: Option<(u64, Vec<RecordId>)>,
+    pub(crate) degraded: bool,
+}
+
+impl Pages<'_> {
+    /// The next page's index and where it is; `None` after the last.
+    ///
+    /// # Errors
+    /// Where a list page cannot be fetched or does not open.
+    pub(crate) async fn next(&mut self, author: &Author) -> Result<Option<(u32, At)>, AuthorError> {
+        let at = match &self.content.held {
+            EntryContent::Inline(page) => (self.next == 0).then(|| At::Inline(page.clone())),
+            EntryContent::Pages(ids) => id_at(ids, self.next).map(At::Record),
+            EntryContent::Lists(lists) => {
+                let per_list = LIST_PAGE_KEYS_MAX as u64;
+                let (number, within) = (self.next / per_list, self.next % per_list);
+                let Some(list) = id_at(lists, number) else { return Ok(None) };
+                id_at(self.list(author, number, list).await?, within).map(At::Record)
+            }
+        };
+        let Some(at) = at else { return Ok(None) };
+        let index = u32::try_from(self.next).map_err(|_| AuthorError::Corrupt {
+            part: Part::Entry,
+            source: DocumentError::TooMuchContent,
+        })?;
+        self.next += 1;
+        Ok(Some((index, at)))
+    }
+
+    /// The ids in a list page.
+    async fn list(
+        &mut self,
+        author: &Author,
+        number: u64,
+        id: RecordId,
+    ) -> Result<&[RecordId], AuthorError> {
+        if self.list.as_ref().is_none_or(|(held, _)| *held != number) {
+            self.list = None;
+            let number32 = u32::try_from(number).unwrap_or(u32::MAX);
+            let part = Part::List(number32);
+            let found = author.fetch(part, id).await?;
+            self.degraded |= found.degraded;
+            let opener = self.content.opener.clone();
+            let open = move || {
+                let page = page_of(&found.record)?;
+                opener.open_list(number32, &page)
+            };
+            let ids = author.cpu(open).await?;
+            let ids = ids.map_err(|source| AuthorError::Corrupt { part, source })?;
+            self.list = Some((number, ids));
+        }
+        Ok(self.list.as_ref().map_or(&[], |(_, ids)| ids))
+    }
+}
+
+/// Fetches a page, proves it and opens it, in a task of its own.
+pub(crate) fn open_page(
+    env: &Env,
+    walker: &Arc<Walker>,
+    opener: &EntryOpener,
+    index: u32,
+    at: At,
+) -> Job<Result<OpenedPage, AuthorError>> {
+    let (walker, opener, within) = (Arc::clone(walker), opener.clone(), env.clone());
+    Job::task(env, async move {
+        let part = Part::Page(index);
+        let corrupt = move |source| AuthorError::Corrupt { part, source };
+        let (page, bytes, degraded) = match at {
+            At::Inline(page) => (page, 0, false),
+            At::Record(id) => {
+                let found = walker.find(Some(Kind::Page), id, id.into()).await;
+                let found = found.map_err(|source| AuthorError::Fetch { part, source })?;
+                let page = page_of(&found.record).map_err(corrupt)?;
+                (page, found.record.bytes.len() as u64, found.degraded)
+            }
+        };
+        let work = move || {
+            let chunk = opener.open_page(index, &page)?;
+            Ok(OpenedPage { page, chunk, bytes, degraded })
+        };
+        Job::cpu(&within, work).await.ok_or(AuthorError::Stopped)?.map_err(corrupt)
+    })
+}
+
+fn page_of(record: &Record) -> Result<Page, DocumentError> {
+    match Document::decode(&record.bytes)? {
+        Document::Page(page) => Ok(page),
+        _ => Err(DocumentError::OtherKind { id: record.id, wanted: Kind::Page }),
+    }
+}
+
+fn id_at(ids: &[RecordId], at: u64) -> Option<RecordId> {
+    ids.get(usize::try_from(at).ok()?).copied()
+}

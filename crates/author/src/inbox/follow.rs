@@ -1,0 +1,245 @@
+//! Following one librarian's log, and the next one where it fails.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{PeerId, ReaderKey};
+use document::Publication;
+use document::bloom::Bloom;
+use env::Env;
+use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
+use futures::channel::mpsc;
+use futures::{SinkExt, StreamExt};
+use walk::{Health, Walker};
+
+use crate::author::Author;
+
+/// How long a librarian may take for the first answer.
+const FIRST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How much longer a call may take to say that it missed its deadline.
+const LIMIT_GRACE: Duration = Duration::from_millis(500);
+/// How long a librarian may be silent: it sends a heartbeat more often.
+const SILENCE_MAX: Duration = Duration::from_secs(75);
+/// Waits between tries, doubling from the first to the last.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LAST: Duration = Duration::from_secs(10);
+/// Librarians tried by one follower of a listing that does not go on.
+const TRIES_MAX: usize = 4;
+
+/// What a follower tells.
+pub(super) enum Told {
+    /// A publication for one of this user's reader keys, as the librarian says.
+    Publication { publication: Publication, received_ms: u64, cursor: Cursor },
+    /// It is further in the log, with nothing for this user.
+    Cursor(Cursor),
+    /// The log does not go back to the cursor.
+    Gap { peer: PeerId, from: Cursor },
+    /// All that was logged at the start was told.
+    CaughtUp(Cursor),
+    /// No librarian could be followed to its end.
+    GaveUp(CallError),
+}
+
+/// What the followers of one inbox share.
+pub(super) struct Shared {
+    env: Env,
+    walker: Arc<Walker>,
+    readers: BTreeSet<ReaderKey>,
+    filter: Bytes,
+    follow: bool,
+    /// Librarians that are being followed, so that each follower has another.
+    in_use: Mutex<BTreeSet<PeerId>>,
+}
+
+impl Shared {
+    pub(super) fn new(author: &Author, follow: bool) -> Self {
+        let env = author.env().clone();
+        let readers: BTreeSet<ReaderKey> = author.reader_keys().iter().copied().collect();
+        let mut filter = Bloom::with_capacity(readers.len(), u64::from_be_bytes(env.random()));
+        for reader in &readers {
+            filter.insert(reader.as_bytes());
+        }
+        Self {
+            env,
+            walker: Arc::clone(author.walker()),
+            readers,
+            filter: filter.encode(),
+            follow,
+            in_use: Mutex::default(),
+        }
+    }
+
+    /// A librarian for a follower: the one it was at where that is well, else a random one of those that are best off
+    /// and that no other follower has.
+    fn choose(&self, last: Option<PeerId>, failed: &BTreeSet<PeerId>) -> Option<PeerId> {
+        let peers = self.walker.directory().peers();
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = |peer: &PeerId| !in_use.contains(peer);
+        let worth = |peer: PeerId, health: Health| {
+            let draw = u64::from_be_bytes(self.env.random());
+            (failed.contains(&peer), rank(health), last != Some(peer), draw)
+        };
+        let candidates = peers.iter().filter(|status| free(&status.peer));
+        let chosen = candidates.min_by_key(|status| worth(status.peer, status.health))?.peer;
+        in_use.insert(chosen);
+        Some(chosen)
+    }
+
+    fn release(&self, peer: &PeerId) {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).remove(peer);
+    }
+}
+
+fn rank(health: Health) -> u8 {
+    match health {
+        Health::Healthy => 0,
+        Health::Suspect => 1,
+        Health::Away => 2,
+    }
+}
+
+/// Follows one librarian at a time.
+pub(super) struct Follower {
+    number: usize,
+    cursor: Cursor,
+    shared: Arc<Shared>,
+    tell: mpsc::Sender<(usize, Told)>,
+}
+
+/// Why following one librarian ended.
+enum Ended {
+    /// Nobody listens any more.
+    Unheard,
+    /// It told all it had, and no more was asked for.
+    CaughtUp,
+    /// The call failed or broke.
+    Failed(CallError),
+}
+
+impl Follower {
+    pub(super) fn new(
+        number: usize,
+        cursor: Cursor,
+        shared: Arc<Shared>,
+        tell: mpsc::Sender<(usize, Told)>,
+    ) -> Self {
+        Self { number, cursor, shared, tell }
+    }
+
+    pub(super) async fn run(mut self) {
+        let (mut failed, mut wait, mut tries) = (BTreeSet::new(), RETRY_FIRST, 0);
+        let mut last_error = CallError::NotFound;
+        loop {
+            if let Some(peer) = self.shared.choose(self.cursor.peer, &failed) {
+                let before = self.cursor;
+                let ended = self.follow(peer).await;
+                self.shared.release(&peer);
+                match ended {
+                    Ended::Unheard | Ended::CaughtUp => return,
+                    Ended::Failed(error) => {
+                        tracing::debug!(%peer, %error, "a librarian's log ended");
+                        self.shared.walker.directory().failed(&peer, &error);
+                        last_error = error;
+                    }
+                }
+                if self.cursor != before {
+                    // It worked for a while: the others may have come back meanwhile.
+                    (wait, tries) = (RETRY_FIRST, 0);
+                    failed.clear();
+                }
+                failed.insert(peer);
+            }
+            tries += 1;
+            if !self.shared.follow && tries >= TRIES_MAX {
+                self.tell(Told::GaveUp(last_error)).await;
+                return;
+            }
+            self.shared.env.clock.sleep(wait).await;
+            wait = (wait * 2).min(RETRY_LAST);
+        }
+    }
+
+    /// Follows this librarian until that ends.
+    async fn follow(&mut self, peer: PeerId) -> Ended {
+        let mut events = match self.subscribe(&peer).await {
+            Ok(events) => events,
+            Err(error) => return Ended::Failed(error),
+        };
+        loop {
+            let next = self.shared.env.within(SILENCE_MAX, events.next()).await;
+            let event = match next {
+                Ok(Some(Ok(event))) => event,
+                Ok(Some(Err(error))) => return Ended::Failed(error),
+                Ok(None) => return Ended::Failed(ended(&peer)),
+                Err(elapsed) => return Ended::Failed(silent(&peer, elapsed.0)),
+            };
+            let caught_up = matches!(event, SubscribeEvent::CaughtUp { .. });
+            if let Some(told) = self.take(peer, event)
+                && !self.tell(told).await
+            {
+                return Ended::Unheard;
+            }
+            if caught_up && !self.shared.follow {
+                return Ended::CaughtUp;
+            }
+        }
+    }
+
+    async fn subscribe(&self, peer: &PeerId) -> Result<Events, CallError> {
+        let directory = self.shared.walker.directory();
+        let to = directory.endpoint(peer).ok_or_else(|| ended(peer))?;
+        let request = SubscribeRequest {
+            authors: None,
+            readers: Some(self.shared.filter.clone()),
+            from: self.cursor,
+            follow: self.shared.follow,
+        };
+        let call = self.shared.walker.calls().subscribe(&to, request, FIRST_ANSWER_LIMIT);
+        match self.shared.env.within(FIRST_ANSWER_LIMIT + LIMIT_GRACE, call).await {
+            Ok(answer) => answer,
+            Err(elapsed) => Err(silent(peer, elapsed.0)),
+        }
+    }
+
+    /// What an event means for the reader. What does not decode or is not for this user moves the cursor alone.
+    fn take(&mut self, peer: PeerId, event: SubscribeEvent) -> Option<Told> {
+        match event {
+            SubscribeEvent::Publication { publication, received_ms, cursor } => {
+                self.cursor = own(peer, cursor);
+                let publication = Publication::decode(&publication).ok();
+                let ours = publication.filter(|one| self.shared.readers.contains(&one.reader));
+                Some(match ours {
+                    Some(publication) => {
+                        Told::Publication { publication, received_ms, cursor: self.cursor }
+                    }
+                    None => Told::Cursor(self.cursor),
+                })
+            }
+            SubscribeEvent::Gap { cursor } => Some(Told::Gap { peer, from: own(peer, cursor) }),
+            SubscribeEvent::CaughtUp { cursor } => {
+                self.cursor = own(peer, cursor);
+                Some(Told::CaughtUp(self.cursor))
+            }
+        }
+    }
+
+    /// Tells the merger; whether it listens.
+    async fn tell(&mut self, told: Told) -> bool {
+        self.tell.send((self.number, told)).await.is_ok()
+    }
+}
+
+/// A cursor that a librarian gave is into its own log, whatever it says.
+fn own(peer: PeerId, cursor: Cursor) -> Cursor {
+    Cursor { peer: Some(peer), ..cursor }
+}
+
+fn ended(peer: &PeerId) -> CallError {
+    CallError::Unreachable { address: peer.to_string(), reason: "its log ended".to_owned() }
+}
+
+fn silent(peer: &PeerId, limit: Duration) -> CallError {
+    CallError::TimedOut { address: peer.to_string(), limit }
+}

@@ -1,0 +1,216 @@
+//! What a content is, and where each of its records lies right now.
+//!
+//! Holders prove what they hold by a MAC over the record under a fresh key, so nothing is moved. Envelope and entry are at
+//! hand, so their proofs are checked exactly. Pages are not: their holders' answers are compared with each other, and where they
+//! differ, or only one answers, the page is fetched to see who is right. Holders that collude could claim a page that all
+//! of them lost; a get would find out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crypto::{Mac, PeerId, Place, RecordId};
+use document::entry::LIST_INDEX_BASE;
+use document::{Kind, Record};
+use env::calls::{CallError, VerifyRequest, VerifyResponse};
+use futures::StreamExt;
+use walk::{Held, Holding, NEAR_EXTRA};
+
+use crate::author::Author;
+use crate::content::{At, Content};
+use crate::error::AuthorError;
+use crate::types::{Fragment, Holder, Info};
+
+/// Pages asked of a peer in one call: 32 MiB that it reads from its disk.
+const PAGES_ASKED: usize = 16;
+/// Peers asked at once.
+const PEERS_ASKED: usize = 16;
+/// How long a peer may take to prove that many.
+const VERIFY_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a peer says about a page: its MAC under the fresh key, or that it does not have it; an error is no answer.
+type Claim = Result<Option<Mac>, CallError>;
+
+/// A page or a list page, to be asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    id: RecordId,
+    index: u32,
+    key: [u8; 32],
+}
+
+impl Author {
+    /// What the content at an address is, and who holds its records.
+    ///
+    /// # Errors
+    /// [`AuthorError::NotForUs`], [`AuthorError::Fetch`], [`AuthorError::Corrupt`]. Holders that do not answer are no
+    /// errors: they are in the answer.
+    pub async fn info(&self, address: RecordId) -> Result<Info, AuthorError> {
+        let content = self.content(address).await?;
+        let mut fragments =
+            vec![self.proven(&content.opened.record).await, self.proven(&content.entry).await];
+        let lists = content.lists().iter().zip(LIST_INDEX_BASE..).map(|(id, index)| (*id, index));
+        for batch in lists.collect::<Vec<_>>().chunks(PAGES_ASKED) {
+            fragments.extend(self.compared(batch).await);
+        }
+        let mut pages = content.pages(0);
+        let (mut batch, mut count) = (Vec::new(), 0);
+        while let Some((index, at)) = pages.next(self).await? {
+            if let At::Record(id) = at {
+                batch.push((id, index));
+                count += 1;
+            }
+            if batch.len() == PAGES_ASKED {
+                fragments.extend(self.compared(&std::mem::take(&mut batch)).await);
+            }
+        }
+        fragments.extend(self.compared(&batch).await);
+        Ok(report(&content, count, fragments))
+    }
+
+    /// Who holds a record that is at hand.
+    async fn proven(&self, record: &Record) -> Fragment {
+        let redundancy = self.walker().redundancy(record.kind);
+        let holdings =
+            self.walker().holdings(record.id, record.place, redundancy, Some(record)).await;
+        fragment(record.id, record.kind, None, holdings, redundancy.copies)
+    }
+
+    /// Who holds these pages, by comparing what their holders say.
+    async fn compared(&self, pages: &[(RecordId, u32)]) -> Vec<Fragment> {
+        let directory = self.walker().directory();
+        let view = directory.view();
+        let copies = self.walker().redundancy(Kind::Page).copies;
+        let asked: Vec<Asked> = pages
+            .iter()
+            .map(|(id, index)| Asked { id: *id, index: *index, key: self.env().random() })
+            .collect();
+        let near: Vec<Vec<PeerId>> = asked
+            .iter()
+            .map(|page| view.holders(&Place::from(page.id), copies as usize + NEAR_EXTRA))
+            .collect();
+        let mut by_peer: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        for (page, peers) in near.iter().enumerate() {
+            for peer in peers {
+                by_peer.entry(*peer).or_default().push(page);
+            }
+        }
+        let asked_of = &asked;
+        let calls = by_peer.into_iter().map(|(peer, pages)| async move {
+            let wanted: Vec<Asked> = pages.iter().map(|page| asked_of[*page]).collect();
+            (peer, pages, self.claims(&peer, &wanted).await)
+        });
+        let answers: Vec<_> =
+            futures::stream::iter(calls).buffer_unordered(PEERS_ASKED).collect().await;
+        let mut claims: BTreeMap<(usize, PeerId), Claim> = BTreeMap::new();
+        for (peer, pages, answered) in answers {
+            claims.extend(pages.into_iter().map(|page| (page, peer)).zip(answered));
+        }
+        let mut fragments = Vec::new();
+        for (number, (page, peers)) in asked.iter().zip(near).enumerate() {
+            let told = peers
+                .into_iter()
+                .enumerate()
+                .filter_map(|(rank, peer)| Some((rank, peer, claims.remove(&(number, peer))?)));
+            let told: Vec<(usize, PeerId, Claim)> = told.collect();
+            let right = self.right_mac(page, &told).await;
+            let holdings = told.into_iter().map(|(rank, peer, claim)| Holding {
+                peer,
+                organisation: directory.organisation_of(&peer),
+                rank,
+                held: held(claim, right),
+            });
+            let kind = Kind::Page;
+            fragments.push(fragment(page.id, kind, Some(page.index), holdings.collect(), copies));
+        }
+        fragments
+    }
+
+    /// Asks one peer for its proofs of these pages, one answer a page.
+    async fn claims(&self, peer: &PeerId, pages: &[Asked]) -> Vec<Claim> {
+        let directory = self.walker().directory();
+        let Some(to) = directory.endpoint(peer) else {
+            return vec![Err(CallError::NotFound); pages.len()];
+        };
+        let requests = pages.iter().map(|page| VerifyRequest {
+            id: page.id,
+            place: page.id.into(),
+            mac_key: page.key,
+        });
+        let call = self.walker().calls().verify_batch(&to, requests.collect(), VERIFY_LIMIT);
+        let answers = match self.env().within(VERIFY_LIMIT, call).await {
+            Ok(answers) => answers,
+            Err(_) => Err(CallError::TimedOut { address: to.address, limit: VERIFY_LIMIT }),
+        };
+        match answers {
+            Ok(answers) if answers.len() == pages.len() => answers
+                .into_iter()
+                .map(|answer| {
+                    answer.map(|answer| match answer {
+                        VerifyResponse::Mac(mac) => Some(mac),
+                        VerifyResponse::Closest(_) => None,
+                    })
+                })
+                .collect(),
+            Ok(_) => {
+                let reason = "another number of answers than questions".to_owned();
+                vec![Err(CallError::Corrupt { address: peer.to_string(), reason }); pages.len()]
+            }
+            Err(error) => vec![Err(error); pages.len()],
+        }
+    }
+
+    /// The MAC that a holder of the page gives: the one that at least two agree on where nobody objects, else that of
+    /// the page itself. `None` where nobody has it.
+    async fn right_mac(&self, page: &Asked, told: &[(usize, PeerId, Claim)]) -> Option<Mac> {
+        let macs = told.iter().filter_map(|(_, _, claim)| claim.as_ref().ok().copied().flatten());
+        let macs: Vec<Mac> = macs.collect();
+        let first = *macs.first()?;
+        if macs.len() > 1 && macs.iter().all(|mac| *mac == first) {
+            return Some(first);
+        }
+        let found = self.walker().find(Some(Kind::Page), page.id, page.id.into()).await.ok()?;
+        let (suite, key) = (self.suite(), page.key);
+        self.cpu(move || suite.mac(&key, &found.record.bytes)).await.ok()
+    }
+}
+
+fn held(claim: Claim, right: Option<Mac>) -> Held {
+    match claim {
+        Ok(Some(mac)) if Some(mac) == right => Held::Yes,
+        Ok(Some(_)) => Held::Corrupt,
+        Ok(None) => Held::No,
+        Err(error) => Held::Unreachable(error),
+    }
+}
+
+/// Those that should hold a record, and those that do though they need not.
+fn fragment(
+    id: RecordId,
+    kind: Kind,
+    index: Option<u32>,
+    holdings: Vec<Holding>,
+    copies: u32,
+) -> Fragment {
+    let told = holdings
+        .into_iter()
+        .filter(|holding| holding.rank < copies as usize || holding.held == Held::Yes);
+    let holders = told.map(|holding| Holder {
+        peer: holding.peer,
+        organisation: holding.organisation,
+        reachable: !matches!(holding.held, Held::Unreachable(_)),
+        held: holding.held == Held::Yes,
+    });
+    Fragment { id, kind, index, holders: holders.collect() }
+}
+
+fn report(content: &Content, pages: u64, fragments: Vec<Fragment>) -> Info {
+    Info {
+        envelope: content.opened.record.id,
+        entry: content.entry.id,
+        author: content.opened.envelope.author,
+        details: content.details(),
+        created_s: content.created_s,
+        pages,
+        fragments,
+    }
+}

@@ -1,0 +1,194 @@
+//! The first stage of a put: reads the source, cuts it into chunks, and starts sealing each.
+//!
+//! In `holdfast-1` a chunk is 2 MiB of the source, and the next one is sealed while the last one is. In `libri-1` the source
+//! is compressed as one stream, on one CPU thread at a time, and the compressed stream is cut.
+//!
+//! Whether a page is the only one must be known before it is handed on, since a small one goes into the entry. In `holdfast-1`
+//! one byte more than the chunk is read; in `libri-1` one chunk is kept back, outside of the window (2 MiB a put).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::Suite;
+use document::{CHUNK_BYTES_MAX, DocumentError, EntrySealer, Kind, LibriCompressor, SealedPage};
+use futures::SinkExt;
+use futures::channel::mpsc;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::author::Author;
+use crate::error::AuthorError;
+use crate::job::Job;
+use crate::progress::Progress;
+use crate::window::Lease;
+
+/// Bytes that a page has beyond its chunk, rounded up.
+const PAGE_EXTRA: usize = 1 << 10;
+
+/// What is to be taken into the MACs next, and the part of the window it holds.
+pub(super) struct Step {
+    pub(super) plaintext: Bytes,
+    pub(super) page: Option<Taken>,
+    pub(super) lease: Arc<Lease>,
+}
+
+/// A chunk being sealed.
+pub(super) struct Taken {
+    pub(super) job: Job<Result<SealedPage, DocumentError>>,
+    /// Whether it is the content's only one.
+    pub(super) only: bool,
+}
+
+impl Author {
+    /// Reads and cuts the source to its end, and starts sealing what it cuts.
+    pub(super) async fn cut(
+        &self,
+        source: impl AsyncRead + Send + Unpin,
+        sealer: &mut EntrySealer,
+        steps: mpsc::Sender<Step>,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<(), AuthorError> {
+        let cutting = Cutting { author: self, sealer, steps, progress };
+        match self.suite() {
+            Suite::Holdfast1 => cutting.chunks(source).await,
+            Suite::Libri1 => cutting.stream(source).await,
+        }
+    }
+
+    /// What a page of so many bytes takes of memory while it is sent: itself, and a buffer for each copy on its way.
+    pub(super) fn sending_cost(&self, bytes: usize) -> usize {
+        let copies = self.walker().redundancy(Kind::Page).copies as usize;
+        bytes * (1 + copies)
+    }
+
+    /// What a chunk may take at one time: being sealed (itself and its page, with a buffer for the head) or being sent.
+    fn chunk_cost(&self) -> usize {
+        self.sending_cost(CHUNK_BYTES_MAX + PAGE_EXTRA).min(self.window().bytes())
+    }
+}
+
+struct Cutting<'a> {
+    author: &'a Author,
+    sealer: &'a mut EntrySealer,
+    steps: mpsc::Sender<Step>,
+    progress: &'a Arc<dyn Progress>,
+}
+
+impl Cutting<'_> {
+    /// `holdfast-1`: each chunk of the source by itself.
+    async fn chunks(
+        mut self,
+        mut source: impl AsyncRead + Send + Unpin,
+    ) -> Result<(), AuthorError> {
+        let mut ahead = None;
+        let mut first = true;
+        loop {
+            let lease = self.author.window().lease(self.author.chunk_cost()).await;
+            let chunk = self.read(&mut source, ahead.take()).await?;
+            if chunk.len() == CHUNK_BYTES_MAX {
+                let mut byte = [0];
+                let read = source.read(&mut byte).await.map_err(AuthorError::Read)?;
+                ahead = (read == 1).then_some(byte[0]);
+            }
+            let last = ahead.is_none();
+            self.seal(chunk.clone(), chunk, first && last, Arc::new(lease)).await?;
+            if last {
+                return Ok(());
+            }
+            first = false;
+        }
+    }
+
+    /// `libri-1`: the source compressed as a whole, then cut.
+    async fn stream(
+        mut self,
+        mut source: impl AsyncRead + Send + Unpin,
+    ) -> Result<(), AuthorError> {
+        let mut compressor = LibriCompressor::new();
+        let (mut kept, mut first, mut empty) = (None, true, true);
+        loop {
+            let lease = Arc::new(self.author.window().lease(self.author.chunk_cost()).await);
+            let part = self.read(&mut source, None).await?;
+            let ended = part.len() < CHUNK_BYTES_MAX;
+            empty = empty && part.is_empty();
+            if empty {
+                return Err(AuthorError::Empty);
+            }
+            let plaintext = part.clone();
+            let work = move || compress(compressor, &part, ended);
+            let (rest, chunks) = self.author.cpu(work).await?.map_err(AuthorError::Unsealable)?;
+            self.step(plaintext, None, &lease).await?;
+            for chunk in chunks {
+                if let Some(before) = kept.replace(Bytes::from(chunk)) {
+                    self.seal(Bytes::new(), before, false, Arc::clone(&lease)).await?;
+                    first = false;
+                }
+            }
+            match rest {
+                Some(rest) => compressor = rest,
+                None => {
+                    let last = kept.take().unwrap_or_default();
+                    return self.seal(Bytes::new(), last, first, lease).await;
+                }
+            }
+        }
+    }
+
+    /// Reads a chunk: full, unless the source ended.
+    async fn read(
+        &self,
+        source: &mut (impl AsyncRead + Send + Unpin),
+        ahead: Option<u8>,
+    ) -> Result<Bytes, AuthorError> {
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES_MAX);
+        chunk.extend(ahead);
+        let mut limited = source.take((CHUNK_BYTES_MAX - chunk.len()) as u64);
+        while chunk.len() < CHUNK_BYTES_MAX {
+            let read = limited.read_buf(&mut chunk).await.map_err(AuthorError::Read)?;
+            if read == 0 {
+                break;
+            }
+            self.progress.content(read as u64);
+        }
+        Ok(chunk.into())
+    }
+
+    /// Starts sealing a chunk and hands it on.
+    async fn seal(
+        &mut self,
+        plaintext: Bytes,
+        chunk: Bytes,
+        only: bool,
+        lease: Arc<Lease>,
+    ) -> Result<(), AuthorError> {
+        let ticket = self.sealer.ticket().map_err(AuthorError::Unsealable)?;
+        let job = Job::cpu(self.author.env(), move || ticket.seal(&chunk));
+        self.step(plaintext, Some(Taken { job, only }), &lease).await
+    }
+
+    async fn step(
+        &mut self,
+        plaintext: Bytes,
+        page: Option<Taken>,
+        lease: &Arc<Lease>,
+    ) -> Result<(), AuthorError> {
+        let step = Step { plaintext, page, lease: Arc::clone(lease) };
+        self.steps.send(step).await.map_err(|_| AuthorError::Stopped)
+    }
+}
+
+/// A compressor that has more to take, or none at the end of the stream; and the chunks that are full.
+type Compressed = (Option<LibriCompressor>, Vec<Vec<u8>>);
+
+fn compress(
+    mut compressor: LibriCompressor,
+    part: &[u8],
+    ended: bool,
+) -> Result<Compressed, DocumentError> {
+    compressor.push(part)?;
+    let mut chunks: Vec<_> = std::iter::from_fn(|| compressor.next_chunk()).collect();
+    if !ended {
+        return Ok((Some(compressor), chunks));
+    }
+    chunks.extend(compressor.finish()?);
+    Ok((None, chunks))
+}
