@@ -33,6 +33,7 @@ use env::{Env, Task};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use libp2p::core::multiaddr::Protocol;
+use libp2p::core::transport::TransportError;
 use libp2p::swarm::SwarmEvent;
 use libp2p::{Multiaddr, PeerId, Swarm};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -159,6 +160,12 @@ async fn listen(
     let sockets = tokio::net::lookup_host(at).await.map_err(|error| refused(error.to_string()))?;
     let mut reason = "the name has no address".to_owned();
     for socket in sockets {
+        // libp2p shares its ports (SO_REUSEPORT) to dial from them, so two peers could listen on one
+        // and each get half of the links. A plain listener does not share: it finds out first.
+        if let Err(error) = std::net::TcpListener::bind(socket) {
+            reason = error.to_string();
+            continue;
+        }
         match swarm.listen_on(identity::of_socket(socket)) {
             Ok(_) => {
                 let begun = async {
@@ -176,6 +183,7 @@ async fn listen(
                 shared.listens(begun.map_err(|error| refused(error.to_string()))?);
                 return Ok(());
             }
+            Err(TransportError::Other(error)) => reason = error.to_string(),
             Err(error) => reason = error.to_string(),
         }
     }

@@ -1,0 +1,295 @@
+//! What libp2p alone can get wrong: other networks, hostile connections, addresses, restarts.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{NetworkId, PeerId, SecretKey};
+use env::Env;
+use futures::StreamExt;
+use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity};
+use libp2p::identity::Keypair;
+use libp2p::swarm::SwarmEvent;
+use libp2p::{Multiaddr, Swarm, SwarmBuilder, noise, tcp, yamux};
+use overlay::{Heard, Libp2p, Libp2pOptions, Members, News, Overlay, OverlayError};
+use testkit::overlay::{PATIENCE, QUIET, eventually};
+
+const NETWORK: NetworkId = NetworkId::new([5; 32]);
+
+fn secret(byte: u8) -> SecretKey {
+    SecretKey::from_bytes(&[byte; 32]).unwrap()
+}
+
+fn id(byte: u8) -> PeerId {
+    PeerId::new(secret(byte).public())
+}
+
+fn everybody() -> Members {
+    Arc::new(|_| true)
+}
+
+fn options(byte: u8, network: NetworkId, listen: &str, members: Members) -> Libp2pOptions {
+    let (secret, listen) = (secret(byte), listen.to_owned());
+    Libp2pOptions { secret, network, listen, announce: None, members, env: Env::real() }
+}
+
+async fn start(byte: u8) -> Arc<Libp2p> {
+    Libp2p::start(options(byte, NETWORK, "127.0.0.1:0", everybody())).await.unwrap()
+}
+
+fn envelope(text: &str) -> News {
+    News::Envelope(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+async fn linked_pair() -> (Arc<Libp2p>, Arc<Libp2p>) {
+    let (a, b) = (start(1).await, start(2).await);
+    b.learn(id(1), &a.addresses());
+    eventually("a link", || a.links() == 1 && b.links() == 1).await;
+    (a, b)
+}
+
+/// `b` hears of `a` and nothing else: neither before nor for a while after.
+async fn only_this_passes(a: &Arc<Libp2p>, b: &Arc<Libp2p>) {
+    let mut stream = b.news();
+    a.publish(envelope("genuine")).await.unwrap();
+    let heard = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap();
+    assert_eq!(heard, Some(Heard { from: id(1), news: envelope("genuine") }));
+    assert!(tokio::time::timeout(QUIET, stream.next()).await.is_err());
+}
+
+#[tokio::test]
+async fn addresses_carry_the_peers_id_and_the_announced_hosts() {
+    let plain = start(1).await;
+    let addresses = plain.addresses();
+    assert_eq!(addresses.len(), 1);
+    let peer = "16Uiu2HAmEWQnHq2jLKJypwVnVoQeFCULuyop6atvq2eWjYSUjzNi";
+    assert!(addresses[0].starts_with("/ip4/127.0.0.1/tcp/"));
+    assert!(addresses[0].ends_with(&format!("/p2p/{peer}")));
+    assert!(!addresses[0].contains("/tcp/0/"));
+    let mut announced = options(1, NETWORK, "127.0.0.1:0", everybody());
+    announced.announce = Some(vec!["peer.example".to_owned(), "192.0.2.7".to_owned()]);
+    let announced = Libp2p::start(announced).await.unwrap();
+    let addresses = announced.addresses();
+    assert!(addresses[0].starts_with("/dns/peer.example/tcp/"));
+    assert!(addresses[1].starts_with("/ip4/192.0.2.7/tcp/"));
+    plain.close().await;
+    announced.close().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_listened_on_is_a_clear_error() {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap().to_string();
+    // 192.0.2.1 is no address of this machine.
+    for listen in ["nonsense", "192.0.2.1:0", "127.0.0.1:99999", &taken] {
+        match Libp2p::start(options(1, NETWORK, listen, everybody())).await {
+            Err(OverlayError::Listen { address, reason }) => {
+                assert_eq!(address, listen);
+                assert!(!reason.is_empty());
+            }
+            _ => panic!("{listen}"),
+        }
+    }
+    drop(held);
+    let first = Libp2p::start(options(1, NETWORK, &taken, everybody())).await.unwrap();
+    let second = Libp2p::start(options(2, NETWORK, &taken, everybody())).await;
+    assert!(matches!(second, Err(OverlayError::Listen { .. })), "a port belongs to one peer");
+    first.close().await;
+}
+
+#[tokio::test]
+async fn peers_of_two_networks_do_not_link() {
+    let ours = start(1).await;
+    let other = options(2, NetworkId::new([6; 32]), "127.0.0.1:0", everybody());
+    let other = Libp2p::start(other).await.unwrap();
+    other.learn(id(1), &ours.addresses());
+    ours.learn(id(2), &other.addresses());
+    // A third one links to ours meanwhile, so there was time enough.
+    let third = start(3).await;
+    third.learn(id(1), &ours.addresses());
+    eventually("a link within the network", || third.links() == 1).await;
+    tokio::time::sleep(QUIET).await;
+    assert_eq!((ours.links(), other.links()), (1, 0));
+    for overlay in [ours, other, third] {
+        overlay.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_looked_up_before_it_is_dialled() {
+    let (a, b) = (start(1).await, start(2).await);
+    let named = a.addresses()[0].replace("/ip4/127.0.0.1/", "/dns/localhost/");
+    b.learn(id(1), &[named]);
+    eventually("a link", || b.links() == 1).await;
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_peer_that_comes_back_is_linked_again() {
+    let (a, b) = linked_pair().await;
+    let address = a.addresses()[0].clone();
+    let port = address.split('/').nth(4).unwrap().to_owned();
+    a.close().await;
+    eventually("the link is lost", || b.links() == 0).await;
+    // It knows nobody any more: the other one must find it by the address it had.
+    let listen = format!("127.0.0.1:{port}");
+    let again = Libp2p::start(options(1, NETWORK, &listen, everybody())).await.unwrap();
+    eventually("the link stands again", || b.links() == 1 && again.links() == 1).await;
+    only_this_passes(&again, &b).await;
+    again.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn what_is_published_before_the_first_link_is_not_lost() {
+    let (a, b) = (start(1).await, start(2).await);
+    let mut stream = b.news();
+    a.publish(envelope("early")).await.unwrap();
+    b.learn(id(1), &a.addresses());
+    let heard = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap();
+    assert_eq!(heard, Some(Heard { from: id(1), news: envelope("early") }));
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn news_right_before_closing_still_arrives() {
+    let (a, b) = linked_pair().await;
+    let mut stream = b.news();
+    // Until the topic is known to both, news waits; so one is sent and seen first.
+    a.publish(envelope("first")).await.unwrap();
+    assert!(tokio::time::timeout(PATIENCE, stream.next()).await.is_ok());
+    a.publish(envelope("farewell")).await.unwrap();
+    a.close().await;
+    let heard = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap();
+    assert_eq!(heard, Some(Heard { from: id(1), news: envelope("farewell") }));
+    b.close().await;
+}
+
+#[tokio::test]
+async fn garbage_on_the_port_does_no_harm() {
+    let (a, b) = linked_pair().await;
+    let address: Multiaddr = a.addresses()[0].parse().unwrap();
+    let port = address.to_string().split('/').nth(4).unwrap().parse::<u16>().unwrap();
+    let mut open = Vec::new();
+    for length in [0, 1, 100, 70_000] {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // The other side may have closed already.
+        let _ = stream.write_all(&vec![0xff; length]);
+        open.push(stream);
+    }
+    only_this_passes(&a, &b).await;
+    a.close().await;
+    b.close().await;
+}
+
+/// Gossipsub alone on a connection as an overlay of the network makes it, in anybody's hands.
+fn rogue(keypair: Keypair) -> Swarm<gossipsub::Behaviour> {
+    let prologue = format!("holdfast overlay v1 {NETWORK}").into_bytes();
+    let security = move |keypair: &Keypair| {
+        noise::Config::new(keypair).map(|config| config.with_prologue(prologue.clone()))
+    };
+    let mut swarm = SwarmBuilder::with_existing_identity(keypair)
+        .with_tokio()
+        .with_tcp(tcp::Config::default(), security, yamux::Config::default)
+        .unwrap()
+        .with_behaviour(|keypair| {
+            let signed = MessageAuthenticity::Signed(keypair.clone());
+            let config = gossipsub::ConfigBuilder::default()
+                .max_transmit_size(1 << 20)
+                .heartbeat_initial_delay(Duration::from_millis(50))
+                .build()?;
+            Ok(gossipsub::Behaviour::new(signed, config)?)
+        })
+        .unwrap()
+        .with_swarm_config(|config| config.with_idle_connection_timeout(PATIENCE))
+        .build();
+    swarm.behaviour_mut().subscribe(&topic()).unwrap();
+    swarm
+}
+
+fn topic() -> IdentTopic {
+    IdentTopic::new(format!("holdfast/{NETWORK}/news/1"))
+}
+
+async fn until_subscribed(swarm: &mut Swarm<gossipsub::Behaviour>) {
+    let subscribed = async {
+        loop {
+            let event = swarm.select_next_some().await;
+            if matches!(event, SwarmEvent::Behaviour(gossipsub::Event::Subscribed { .. })) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, subscribed).await.unwrap();
+}
+
+#[tokio::test]
+async fn malformed_news_goes_no_further_and_silences_its_sender() {
+    let (a, b) = linked_pair().await;
+    let (mut at_a, mut at_b) = (a.news(), b.news());
+    let keypair = libp2p::identity::secp256k1::SecretKey::try_from_bytes([9; 32]).unwrap();
+    let keypair = libp2p::identity::secp256k1::Keypair::from(keypair);
+    let mut swarm = rogue(keypair.into());
+    swarm.dial(a.addresses()[0].parse::<Multiaddr>().unwrap()).unwrap();
+    until_subscribed(&mut swarm).await;
+    // Well-formed and signed by a member: heard, and it shows that the way is open.
+    let genuine = envelope("well-formed").encode().unwrap();
+    swarm.behaviour_mut().publish(topic(), genuine).unwrap();
+    let mut malformed: Vec<Vec<u8>> =
+        vec![b"".to_vec(), b"\x0a\x00".to_vec(), b"\x1a\x01x".to_vec(), vec![0x12; 40_000]];
+    malformed.extend((0..10_u8).map(|n| vec![0xff, n]));
+    let drive = async {
+        while at_a.next().await != Some(Heard { from: id(9), news: envelope("well-formed") }) {}
+    };
+    tokio::pin!(drive);
+    let passed = tokio::time::timeout(PATIENCE, async {
+        loop {
+            tokio::select! {
+                _ = swarm.select_next_some() => {}
+                () = &mut drive => return,
+            }
+        }
+    });
+    assert!(passed.await.is_ok());
+    for bytes in malformed {
+        let _ = swarm.behaviour_mut().publish(topic(), bytes);
+    }
+    // Once it has sent enough of that, nothing it sends is looked at.
+    let last = envelope("after the garbage").encode().unwrap();
+    let _ = swarm.behaviour_mut().publish(topic(), last);
+    let sending = tokio::time::timeout(QUIET, async {
+        loop {
+            swarm.select_next_some().await;
+        }
+    });
+    assert!(sending.await.is_err());
+    let heard = tokio::time::timeout(PATIENCE, at_b.next()).await.unwrap();
+    assert_eq!(heard.map(|heard| heard.news), Some(envelope("well-formed")));
+    assert!(tokio::time::timeout(QUIET, at_b.next()).await.is_err());
+    only_this_passes(&a, &b).await;
+    a.close().await;
+    b.close().await;
+}
+
+#[tokio::test]
+async fn a_peer_with_another_kind_of_key_gets_no_link() {
+    let a = start(1).await;
+    // An Ed25519 identity: libp2p knows it, this network does not.
+    let mut swarm = rogue(Keypair::ed25519_from_bytes([3; 32]).unwrap());
+    swarm.dial(a.addresses()[0].parse::<Multiaddr>().unwrap()).unwrap();
+    let refused = async {
+        loop {
+            let event = swarm.select_next_some().await;
+            if matches!(event, SwarmEvent::ConnectionClosed { .. }) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    assert_eq!(a.links(), 0);
+    a.close().await;
+}
