@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Flags};
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::logging;
 use crate::out::Out;
 use crate::verb;
 
@@ -78,6 +79,16 @@ pub(crate) enum Verb {
     /// This user's keyring
     #[command(subcommand)]
     Keys(verb::keys::Keys),
+    /// Put a file, a folder or a pipe into the network; prints its address
+    Put(verb::put::Put),
+    /// Get what is at an address
+    Get(verb::get::Get),
+    /// Show what is at an address and which peers hold it
+    Info(verb::info::InfoVerb),
+    /// Share what is at an address with another reader; prints the address that reader opens
+    Share(verb::share::Share),
+    /// List what others shared with this user
+    Inbox(verb::inbox::Inbox),
     /// Documents as files, without a network: seal, open, show
     #[command(subcommand)]
     Document(verb::document::DocumentVerb),
@@ -91,6 +102,8 @@ pub(crate) struct Session {
     pub(crate) out: Out,
     /// The settings.
     pub(crate) config: Config,
+    /// Whether logs are JSON lines.
+    pub(crate) log_json: bool,
     /// Cancelled by Ctrl-C and SIGTERM.
     pub(crate) stop: CancellationToken,
 }
@@ -102,10 +115,11 @@ impl Session {
         &self,
         work: impl Future<Output = Result<Exit, HoldError>>,
     ) -> Result<Exit, HoldError> {
+        logging::to_stderr(logging::VERB_LEVEL, self.log_json);
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(HoldError::Interrupted),
-            done = work => done,
+            done = Box::pin(work) => done,
         }
     }
 }
@@ -128,6 +142,11 @@ impl Verb {
             Self::Org(verb) => verb.run(session),
             Self::Network(verb) => verb.run(session),
             Self::Peer(verb) => verb.run(session).await,
+            Self::Put(verb) => session.stoppable(verb.run(session)).await,
+            Self::Get(verb) => session.stoppable(verb.run(session)).await,
+            Self::Info(verb) => session.stoppable(verb.run(session)).await,
+            Self::Share(verb) => session.stoppable(verb.run(session)).await,
+            Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
             Self::Document(verb) => session.stoppable(verb.run(session)).await,
             Self::Doctor => session.stoppable(verb::doctor::run(session)).await,
             Self::Keys(verb) => session.stoppable(verb.run(session)).await,

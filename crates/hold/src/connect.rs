@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use author::{Author, AuthorOptions, Home};
 use crypto::{Genesis, SecretKey};
 use env::Env;
 use env::calls::Credential;
@@ -9,8 +10,9 @@ use rpc::{Client, ClientLimits, Identity};
 use walk::{Directory, WalkOptions, Walker};
 
 use crate::cli::Session;
+use crate::config::Config;
 use crate::error::HoldError;
-use crate::{files, peerdir};
+use crate::{client as client_home, files, peerdir};
 
 /// The librarians this run asks.
 ///
@@ -54,4 +56,34 @@ pub(crate) fn stranger(genesis: &Arc<Genesis>) -> Result<Arc<Walker>, HoldError>
     let client = client(genesis, files::fresh_key(), || Credential::None, env.clone())?;
     let directory = Directory::new(genesis.clone(), env.clone(), None);
     Ok(Walker::new(env, client, directory, WalkOptions::default()))
+}
+
+/// This user as an author in the network, who knows its peers.
+///
+/// # Errors
+/// Where the keyring does not open, no librarian is named, or none of those named answers.
+pub(crate) async fn author(session: &Session) -> Result<Arc<Author>, HoldError> {
+    let genesis = genesis(session)?;
+    via(session)?;
+    let home = client_home::open_home(session).await?;
+    author_at(&session.config, genesis, home).await
+}
+
+/// As [`author`], for a home that is open.
+///
+/// # Errors
+/// As [`author`].
+pub(crate) async fn author_at(
+    config: &Config,
+    genesis: Arc<Genesis>,
+    home: Home,
+) -> Result<Arc<Author>, HoldError> {
+    let env = Env::real();
+    let credential = client_home::credential(config, &genesis, home.keyring().client_key())?;
+    let shown = credential.clone();
+    let client = client(&genesis, home.keyring().client(), move || shown.clone(), env.clone())?;
+    let directory = Directory::new(genesis, env.clone(), None);
+    let walker = Walker::new(env.clone(), client, directory, WalkOptions { own: None, credential });
+    walker.join(&config.via).await?;
+    Ok(Author::new(env, Arc::new(home), walker, &AuthorOptions::default()))
 }

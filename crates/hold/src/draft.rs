@@ -38,6 +38,25 @@ impl Draft {
         Ok(Self { file, draft, path: path.to_owned(), replace })
     }
 
+    /// A draft in `folder` whose name is not known yet: see [`Draft::keep_as`].
+    ///
+    /// # Errors
+    /// [`HoldError::Io`] where the folder cannot be written.
+    pub(crate) fn unnamed(folder: &Path) -> Result<Self, HoldError> {
+        Self::new(&folder.join("hold-get"), true)
+    }
+
+    /// Keeps it under this name in its folder, never over a file that is there.
+    ///
+    /// # Errors
+    /// As [`Draft::keep`].
+    pub(crate) fn keep_as(mut self, name: &str) -> Result<PathBuf, HoldError> {
+        self.path.set_file_name(name);
+        self.replace = false;
+        let path = self.path.clone();
+        self.keep().map(|()| path)
+    }
+
     /// To write to.
     ///
     /// # Errors

@@ -123,6 +123,15 @@ pub(crate) enum HoldError {
     /// Identity, TLS or the listener.
     #[error(transparent)]
     Rpc(#[from] rpc::RpcError),
+    /// A peer that does not start or does not end well.
+    #[error(transparent)]
+    Librarian(#[from] librarian::LibrarianError),
+    /// A peer's store.
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    /// A peer's overlay.
+    #[error(transparent)]
+    Overlay(#[from] overlay::OverlayError),
     /// The passphrase was not given, or not the same twice.
     #[error("{0}")]
     Passphrase(&'static str),
@@ -181,6 +190,9 @@ impl HoldError {
             Self::Call { source, .. } => source.class().into(),
             Self::Walk(source) => source.class().into(),
             Self::Rpc(source) => rpc_exit(source),
+            Self::Librarian(source) => source.class().into(),
+            Self::Store(source) => source.class().into(),
+            Self::Overlay(source) => source.class().into(),
             Self::Locked(_) => Exit::Busy,
             Self::Interrupted => Exit::Interrupted,
         }
@@ -193,6 +205,7 @@ impl HoldError {
             Self::Author(source) => author_hint(source)?,
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
             Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",
+            Self::Locked(_) => "stop the other `hold peer run`, or use another --dir",
             Self::Exists(_) => "choose another name, or move what is there away",
             Self::Toml { .. } => "hold doctor",
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",

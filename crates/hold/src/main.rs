@@ -4,6 +4,7 @@
 //! A run reads flags and settings, starts a runtime, runs one verb (a file each under `verb/`) and
 //! turns its outcome into an exit code. Whatever happens, what a user sees is printed by `out`.
 
+mod address;
 mod cli;
 mod client;
 mod config;
@@ -19,8 +20,10 @@ mod organisation;
 mod out;
 mod passphrase;
 mod peerdir;
+mod pipes;
 mod platform;
 mod progress;
+mod running;
 mod verb;
 
 use std::process::ExitCode;
@@ -94,7 +97,7 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
             Ok(stop) => stop,
             Err(error) => return Err((out, error)),
         };
-        let session = Session { out, config, stop };
+        let session = Session { out, config, log_json: cli.global.log_json, stop };
         let ended = Box::pin(cli.verb.run(&session)).await;
         ended.map_err(|error| (session.out, error))
     });

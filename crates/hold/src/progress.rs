@@ -1,5 +1,7 @@
-//! Progress on a terminal: bytes, rate, time left, and records confirmed. Nothing elsewhere.
+//! Progress on a terminal: bytes, rate, time left, and copies confirmed. Nothing elsewhere.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,36 +13,53 @@ const DRAWS: u8 = 10;
 const SIZED: &str = "{prefix} {bytes}/{total_bytes} {wide_bar} {bytes_per_sec}, {eta} left{msg}";
 const UNSIZED: &str = "{prefix} {spinner} {bytes}, {bytes_per_sec}{msg}";
 
-/// A bar that is there only where a person watches.
-pub(crate) struct Progress(ProgressBar);
+/// A bar that is there only where a person watches; it goes away when dropped.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    copies: AtomicU64,
+}
 
-impl Progress {
-    /// For a transfer of `bytes`, where that is known. `verb` stands before it.
-    pub(crate) fn new(out: &Out, verb: &'static str, bytes: Option<u64>) -> Self {
-        if !out.watched() {
-            return Self(ProgressBar::hidden());
-        }
-        let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr_with_hz(DRAWS));
-        let template = if bytes.is_some() { SIZED } else { UNSIZED };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
+impl Bar {
+    /// For one transfer. `verb` stands before it.
+    pub(crate) fn new(out: &Out, verb: &'static str) -> Arc<Self> {
+        let bar = if out.watched() {
+            let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
+            let bar = ProgressBar::with_draw_target(None, target);
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        } else {
+            ProgressBar::hidden()
+        };
         bar.set_prefix(verb);
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Self(bar)
-    }
-
-    /// So many bytes are through, and so many records are confirmed.
-    pub(crate) fn set(&self, bytes: u64, records: Option<u64>) {
-        self.0.set_position(bytes);
-        if let Some(records) = records {
-            self.0.set_message(format!(", {records} fragments confirmed"));
-        }
+        style(&bar, UNSIZED);
+        Arc::new(Self { bar, copies: AtomicU64::new(0) })
     }
 }
 
-impl Drop for Progress {
+fn style(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+}
+
+impl author::Progress for Bar {
+    fn content(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    fn acked(&self, copies: u32, _bytes: u64) {
+        let copies = self.copies.fetch_add(copies.into(), Ordering::Relaxed) + u64::from(copies);
+        self.bar.set_message(format!(", {copies} copies confirmed"));
+    }
+
+    fn total(&self, bytes: u64) {
+        self.bar.set_length(bytes);
+        style(&self.bar, SIZED);
+    }
+}
+
+impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }

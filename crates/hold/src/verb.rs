@@ -2,7 +2,12 @@
 
 pub(crate) mod doctor;
 pub(crate) mod document;
+pub(crate) mod get;
+pub(crate) mod inbox;
+pub(crate) mod info;
 pub(crate) mod keys;
 pub(crate) mod network;
 pub(crate) mod org;
 pub(crate) mod peer;
+pub(crate) mod put;
+pub(crate) mod share;

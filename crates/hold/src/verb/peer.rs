@@ -1,5 +1,6 @@
 //! `hold peer`: one librarian, as an operator runs it.
 
+mod run;
 pub(crate) mod status;
 
 use std::fmt;
@@ -20,6 +21,8 @@ use crate::peerdir::{self, PeerConfig, PeerDir};
 pub(crate) enum Peer {
     /// Make a peer's directory: key, settings, and its certificate or a request for one
     Init(Init),
+    /// Run the librarian until SIGTERM or Ctrl-C; prints one line when it serves
+    Run(run::Run),
     /// Ask a librarian whom it knows, how they are, and what it holds
     Status,
 }
@@ -76,6 +79,7 @@ impl Peer {
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         match self {
             Self::Init(args) => args.run(session),
+            Self::Run(args) => args.run(session).await,
             Self::Status => session.stoppable(status::run(session)).await,
         }
     }

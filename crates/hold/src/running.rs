@@ -1,0 +1,228 @@
+//! One librarian running in this process: its store, log, transport, overlay and page of metrics.
+//!
+//! ```text
+//! start: listener bound -> store and log opened -> identity checked -> overlay -> librarian -> served
+//! stop:  librarian drains (farewell, calls, store closed) -> transport -> page -> peers written
+//! ```
+//! The listener is bound first, so that a taken port is told before anything is opened. The peers
+//! it knows are written whenever they change, so that also a killed peer finds its network again
+//! without its bootstrap address.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::Env;
+use env::disk::DirDisk;
+use librarian::{Librarian, LibrarianOptions, MetricsPage, Prepared};
+use overlay::{Libp2p, Libp2pOptions};
+use rpc::{Client, ClientLimits, Identity, Server, ServerLimits};
+use store::{Journal, JournalOptions, LogOptions, LogStore};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::client;
+use crate::config;
+use crate::error::HoldError;
+use crate::files::{self, Access};
+use crate::peerdir::PeerDir;
+
+/// Peers are written at most this often.
+const PEERS_WRITTEN_EVERY: Duration = Duration::from_secs(1);
+/// The file of known peers is at most this long, in bytes; the rest is learnt again.
+const PEERS_BYTES_MAX: usize = 512 << 10;
+const PEERS_FILE: &str = "peers";
+
+/// A running librarian.
+pub(crate) struct Running {
+    /// The peer itself.
+    pub(crate) librarian: Arc<Librarian>,
+    /// Where others reach it.
+    pub(crate) address: String,
+    /// Where its metrics are, `HOST:PORT`.
+    pub(crate) metrics: SocketAddr,
+    /// Bytes of the store, its directory's key and so on stay locked while this lives.
+    _lock: std::fs::File,
+    client: Arc<Client>,
+    path: PathBuf,
+    stop: CancellationToken,
+    serving: JoinHandle<Result<(), rpc::RpcError>>,
+    page: JoinHandle<Result<(), librarian::LibrarianError>>,
+    writing: JoinHandle<()>,
+}
+
+impl Running {
+    /// Opens a peer's directory and serves. When it returns, callers are answered.
+    ///
+    /// # Errors
+    /// Where the directory is in use, a port is taken, or the store cannot be opened.
+    pub(crate) async fn start(dir: PeerDir, env: &Env) -> Result<Self, HoldError> {
+        let lock = dir.lock()?;
+        let identity = Identity::new(dir.key.clone(), dir.genesis.network())?;
+        let server = Server::bind(&dir.config.listen, identity.clone(), ServerLimits::default())?;
+        let page = MetricsPage::bind(metrics_address(&dir)?).await?;
+        let (store, journal) = open_storage(&dir, env).await?;
+
+        let prepared = Librarian::prepare(options(&dir), env.clone())?;
+        let client =
+            Client::new(identity, prepared.credential(), env.clone(), ClientLimits::default());
+        let overlay = start_overlay(&dir, &prepared, env).await?;
+        let librarian = prepared.start(store, journal, overlay, client.clone()).await?;
+
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.serve(librarian.service(), env.clone(), stop.clone()));
+        let metrics = page.address();
+        let page = tokio::spawn(page.serve(librarian.clone(), stop.clone().cancelled_owned()));
+        let path = dir.path.join(PEERS_FILE);
+        let writing = tokio::spawn(write_peers(librarian.clone(), path.clone(), stop.clone()));
+        let address = dir.config.addresses.first().cloned().unwrap_or_default();
+        Ok(Self {
+            librarian,
+            address,
+            metrics,
+            _lock: lock,
+            client,
+            path,
+            stop,
+            serving,
+            page,
+            writing,
+        })
+    }
+
+    /// Waits until the transport ends, which it does by itself only when it fails.
+    ///
+    /// # Errors
+    /// What it failed with.
+    pub(crate) async fn failed(&mut self) -> Result<(), HoldError> {
+        match (&mut self.serving).await {
+            Ok(served) => Ok(served?),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// Drains, then closes everything.
+    ///
+    /// # Errors
+    /// Where the store could not make everything durable; all else is closed then too.
+    pub(crate) async fn stop(self) -> Result<(), HoldError> {
+        let stopped = self.librarian.stop().await;
+        self.stop.cancel();
+        let _ = self.writing.await;
+        let kept = keep_peers(&self.librarian, &self.path);
+        self.client.close();
+        let _ = self.serving.await;
+        let _ = self.page.await;
+        stopped?;
+        kept
+    }
+}
+
+fn options(dir: &PeerDir) -> LibrarianOptions {
+    let genesis = Arc::new(dir.genesis.clone());
+    let mut options =
+        LibrarianOptions::new(dir.key.clone(), genesis, dir.certificate_bytes.clone());
+    options.bootstrap.clone_from(&dir.config.bootstrap);
+    options.known_peers = read_peers(&dir.path.join(PEERS_FILE));
+    options
+}
+
+fn metrics_address(dir: &PeerDir) -> Result<SocketAddr, HoldError> {
+    let text = &dir.config.metrics;
+    text.parse().map_err(|_| {
+        HoldError::argument("metrics", format!("{text:?} is not an IP address with a port"))
+    })
+}
+
+async fn open_storage(
+    dir: &PeerDir,
+    env: &Env,
+) -> Result<(Arc<LogStore>, Arc<Journal>), HoldError> {
+    let (path, env, suite) = (dir.path.clone(), env.clone(), dir.genesis.suite);
+    client::blocking(move || {
+        let open = |name: &str| {
+            let path = path.join(name);
+            DirDisk::open(&path).map(Arc::new).map_err(HoldError::io("open", &path))
+        };
+        let options = LogOptions { suite, ..LogOptions::default() };
+        let store = LogStore::open(open("store")?, env.clone(), options)?;
+        let journal = Journal::open(open("news")?, env, "news", JournalOptions::default())?;
+        Ok((store, journal))
+    })
+    .await
+}
+
+async fn start_overlay(
+    dir: &PeerDir,
+    prepared: &Prepared,
+    env: &Env,
+) -> Result<Arc<Libp2p>, HoldError> {
+    let hosts = dir.config.addresses.iter().filter_map(|address| config::split_address(address));
+    let hosts: Vec<String> =
+        hosts.map(|(host, _)| host.trim_matches(['[', ']']).to_owned()).collect();
+    let options = Libp2pOptions {
+        secret: dir.key.clone(),
+        network: dir.genesis.network(),
+        listen: dir.config.p2p_listen.clone(),
+        announce: (!hosts.is_empty()).then_some(hosts),
+        members: prepared.members(),
+        env: env.clone(),
+    };
+    Ok(Libp2p::start(options).await?)
+}
+
+/// Writes the known peers when they changed.
+async fn write_peers(librarian: Arc<Librarian>, path: PathBuf, stop: CancellationToken) {
+    let mut changes = librarian.directory().changes();
+    loop {
+        if let Err(error) = keep_peers(&librarian, &path) {
+            tracing::warn!(%error, "the known peers could not be written");
+        }
+        tokio::select! {
+            // Lagging behind is a change too.
+            changed = changes.recv() => {
+                if matches!(changed, Err(tokio::sync::broadcast::error::RecvError::Closed)) {
+                    return;
+                }
+            }
+            () = stop.cancelled() => return,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PEERS_WRITTEN_EVERY) => {}
+            () = stop.cancelled() => return,
+        }
+        changes = changes.resubscribe();
+    }
+}
+
+/// The file: each announcement after its length as four bytes, big-endian.
+fn keep_peers(librarian: &Librarian, path: &Path) -> Result<(), HoldError> {
+    let mut bytes = Vec::new();
+    for announcement in librarian.known_peers() {
+        let length = u32::try_from(announcement.len()).unwrap_or(u32::MAX);
+        if bytes.len() + announcement.len() + 4 > PEERS_BYTES_MAX {
+            break;
+        }
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(&announcement);
+    }
+    files::replace(path, &bytes, Access::Public)
+}
+
+/// What is readable of the file; the librarian checks each.
+fn read_peers(path: &Path) -> Vec<Bytes> {
+    let Ok(file) = files::read_small(path) else { return Vec::new() };
+    let mut rest = Bytes::copy_from_slice(&file);
+    let mut peers = Vec::new();
+    while let Some(length) = rest.first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        if rest.len() < 4 + length {
+            break;
+        }
+        let _ = rest.split_to(4);
+        peers.push(rest.split_to(length));
+    }
+    peers
+}

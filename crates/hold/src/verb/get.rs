@@ -1,0 +1,147 @@
+//! `hold get`: a content out of the network, into a file or a pipe.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use author::{Author, AuthorError, GetReport};
+use clap::Args;
+use crypto::RecordId;
+use serde::Serialize;
+use tokio::io::AsyncWrite;
+
+use crate::cli::Session;
+use crate::draft::Draft;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::progress::Bar;
+use crate::{address, connect, pipes};
+
+/// `hold get`.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// What `put`, `share` or `inbox` printed
+    address: String,
+    /// Where it goes, over a file that is there; - is standard output (then results go to stderr)
+    /// [default: its own name in the current folder, never over a file that is there]
+    #[arg(short, long, value_name = "FILE|-")]
+    output: Option<PathBuf>,
+    /// Bytes A to B alone, both included and counted from 0, as in HTTP; A- is from A to the end
+    #[arg(long, value_name = "A-B", value_parser = parse_range)]
+    range: Option<Range<u64>>,
+}
+
+/// `A-B`, both included, to a half-open range; `A-` has no end.
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("{text:?} is not A-B with A not above B");
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    if !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+        return Err(wrong());
+    }
+    let first: u64 = first.parse().map_err(|_| wrong())?;
+    let last: u64 = if last.is_empty() { u64::MAX } else { last.parse().map_err(|_| wrong())? };
+    if last < first {
+        return Err(wrong());
+    }
+    Ok(first..last.saturating_add(1))
+}
+
+#[derive(Serialize)]
+struct GetResult {
+    bytes: u64,
+    seconds: f64,
+    degraded: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
+}
+
+impl fmt::Display for GetResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}", file.display()),
+            None => write!(f, "{} bytes in {:.1} s", self.bytes, self.seconds),
+        }
+    }
+}
+
+impl Get {
+    /// Runs it.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let address = address::parse(&self.address)?;
+        let to_stdout = self.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
+        if to_stdout {
+            session.out.divert();
+        }
+        // Where it cannot be written is told before the passphrase is asked for.
+        let draft = match &self.output {
+            _ if to_stdout => None,
+            Some(path) => Some(Draft::new(path, true)?),
+            None => Some(Draft::unnamed(Path::new("."))?),
+        };
+        let author = connect::author(session).await?;
+        let started = Instant::now();
+        let bar = Bar::new(&session.out, "get");
+        let report = match &draft {
+            Some(draft) => {
+                let mut file = tokio::fs::File::from_std(draft.file()?);
+                self.content(&author, address, &mut file, bar).await?
+            }
+            None => self.content(&author, address, &mut pipes::stdout()?, bar).await?,
+        };
+        let file = match (draft, &self.output) {
+            (None, _) => None,
+            (Some(draft), Some(path)) => draft.keep().map(|()| Some(path.clone()))?,
+            (Some(draft), None) => {
+                let name = address::file_name(report.details.name.as_deref(), &address);
+                Some(draft.keep_as(&name)?)
+            }
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        let (bytes, degraded) = (report.bytes, report.degraded);
+        let result = GetResult { bytes, seconds, degraded, file };
+        if !to_stdout || session.out.json() {
+            session.out.result(&result)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Get {
+    /// Writes the content, or its range as far as the content goes.
+    async fn content(
+        &self,
+        author: &Author,
+        address: RecordId,
+        sink: &mut (impl AsyncWrite + Send + Unpin),
+        bar: Arc<Bar>,
+    ) -> Result<GetReport, HoldError> {
+        let range = self.range.clone();
+        let first = author.get(address, &mut *sink, range.clone(), bar.clone()).await;
+        match (first, range) {
+            // Nothing was written: an end beyond the content's is brought to it, as in HTTP.
+            (Err(AuthorError::Range { start, end, size }), Some(_))
+                if start < size && end > size =>
+            {
+                Ok(author.get(address, sink, Some(start..size), bar).await?)
+            }
+            (report, _) => Ok(report?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_both_ends() {
+        assert_eq!(parse_range("0-0"), Ok(0..1));
+        assert_eq!(parse_range("5-9"), Ok(5..10));
+        assert_eq!(parse_range("5-"), Ok(5..u64::MAX));
+        for bad in ["", "-", "5", "-5", "9-8", "a-b", "1-2-3", "+1-2"] {
+            assert!(parse_range(bad).is_err(), "{bad}");
+        }
+    }
+}

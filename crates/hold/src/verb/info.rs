@@ -1,0 +1,114 @@
+//! `hold info`: what a content is, where each record of it is, and whether it is well there.
+
+use std::fmt;
+
+use author::{Fragment, Holder, Info};
+use clap::Args;
+use crypto::Genesis;
+use serde::Serialize;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::{address, connect};
+
+/// `hold info`.
+#[derive(Debug, Args)]
+pub(crate) struct InfoVerb {
+    /// What `put`, `share` or `inbox` printed
+    address: String,
+}
+
+/// One record at one holder.
+#[derive(Serialize)]
+struct Row {
+    id: String,
+    kind: &'static str,
+    index: Option<u32>,
+    holder: String,
+    organisation: String,
+    reachable: bool,
+    healthy: bool,
+}
+
+#[derive(Serialize)]
+struct InfoResult {
+    address: String,
+    entry: String,
+    size: u64,
+    #[serde(rename = "type")]
+    media_type: String,
+    name: Option<String>,
+    created: u32,
+    pages: u64,
+    fragments: Vec<Row>,
+}
+
+impl Row {
+    fn new(fragment: &Fragment, holder: &Holder, genesis: &Genesis) -> Self {
+        let organisation = holder.organisation.and_then(|key| genesis.organisation(&key));
+        Self {
+            id: fragment.id.to_string(),
+            kind: fragment.kind.name(),
+            index: fragment.index,
+            holder: holder.peer.to_string(),
+            organisation: organisation.map(|org| org.name.clone()).unwrap_or_default(),
+            reachable: holder.reachable,
+            healthy: holder.held,
+        }
+    }
+}
+
+impl InfoResult {
+    fn new(info: &Info, genesis: &Genesis) -> Self {
+        let rows = info.fragments.iter().flat_map(|fragment| {
+            fragment.holders.iter().map(|holder| Row::new(fragment, holder, genesis))
+        });
+        Self {
+            address: address::text(&info.envelope),
+            entry: info.entry.to_string(),
+            size: info.details.size,
+            media_type: info.details.media_type.clone(),
+            name: info.details.name.clone(),
+            created: info.created_s,
+            pages: info.pages,
+            fragments: rows.collect(),
+        }
+    }
+}
+
+impl fmt::Display for InfoResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name: String = self.name.iter().flat_map(|name| name.escape_debug()).collect();
+        writeln!(f, "name     {name}")?;
+        writeln!(f, "type     {}", self.media_type.escape_debug())?;
+        writeln!(f, "size     {} bytes, {} pages", self.size, self.pages)?;
+        writeln!(f, "created  {} (Unix seconds)", self.created)?;
+        write!(f, "entry    {}", self.entry)?;
+        for row in &self.fragments {
+            let id: String = row.id.chars().take(12).collect();
+            let holder: String = row.holder.chars().take(10).collect();
+            let state = match (row.healthy, row.reachable) {
+                (true, _) => "healthy",
+                (false, true) => "missing",
+                (false, false) => "away",
+            };
+            let index = row.index.map_or_else(String::new, |index| format!(" {index}"));
+            let what = format!("{}{index}", row.kind);
+            write!(f, "\n{state:8} {what:12} {id} at {holder} {}", row.organisation)?;
+        }
+        Ok(())
+    }
+}
+
+impl InfoVerb {
+    /// Runs it.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let address = address::parse(&self.address)?;
+        let author = connect::author(session).await?;
+        let info = author.info(address).await?;
+        let genesis = author.walker().directory().genesis().clone();
+        session.out.result(&InfoResult::new(&info, &genesis))?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,66 @@
+//! `hold peer run`: one librarian in the foreground, until a signal.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::Args;
+use env::Env;
+use serde::Serialize;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::logging;
+use crate::peerdir::{self, PeerDir};
+use crate::running::Running;
+
+/// `hold peer run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The peer's directory
+    #[arg(long, value_name = "D")]
+    dir: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+    address: String,
+    peer: String,
+    metrics: String,
+}
+
+impl fmt::Display for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, peer, metrics, .. } = self;
+        write!(f, "ready at {address}, peer {peer}, metrics at http://{metrics}/metrics")
+    }
+}
+
+impl Run {
+    /// Serves until SIGTERM or SIGINT, then drains.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        logging::to_stderr(logging::PEER_LEVEL, session.log_json);
+        let dir = PeerDir::open(&self.dir, peerdir::now_s())?;
+        let env = Env::real();
+        let started = tokio::select! {
+            started = Running::start(dir, &env) => started,
+            () = session.stop.cancelled() => return Ok(Exit::Done),
+        };
+        let mut running = started?;
+        session.out.result(&Ready {
+            ready: true,
+            address: running.address.clone(),
+            peer: running.librarian.peer().to_string(),
+            metrics: running.metrics.to_string(),
+        })?;
+        let failed = tokio::select! {
+            failed = running.failed() => failed,
+            () = session.stop.cancelled() => Ok(()),
+        };
+        failed?;
+        session.out.note("stopping");
+        running.stop().await?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,203 @@
+//! `hold put`: a file, a folder of files, or a pipe into the network.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use author::{Author, PutOptions, PutReport};
+use clap::Args;
+use crypto::ReaderKey;
+use serde::Serialize;
+use tokio::io::AsyncRead;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::progress::Bar;
+use crate::{address, connect, pipes};
+
+/// The most files one put of a folder takes.
+const FILES_MAX: usize = 1_000_000;
+
+/// `hold put`.
+#[derive(Debug, Args)]
+pub(crate) struct Put {
+    /// A file; a folder, whose regular files go one by one, links not followed; or - for standard input
+    #[arg(value_name = "FILE|DIR|-")]
+    source: PathBuf,
+    /// Share it with this reader too (hold keys show)
+    #[arg(long, value_name = "READER", value_delimiter = ',')]
+    to: Vec<String>,
+    /// The name sealed with it [default: the file's]
+    #[arg(long)]
+    name: Option<String>,
+    /// The media type sealed with it [default: by the name's end]
+    #[arg(long = "type", value_name = "TYPE")]
+    media_type: Option<String>,
+}
+
+#[derive(Serialize)]
+struct EnvelopeResult {
+    reader: String,
+    address: String,
+}
+
+#[derive(Serialize)]
+struct PutResult {
+    address: String,
+    entry: String,
+    bytes: u64,
+    stored: u64,
+    acked: u32,
+    wanted: u32,
+    seconds: f64,
+    envelopes: Vec<EnvelopeResult>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+}
+
+impl fmt::Display for PutResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)?;
+        if let Some(name) = &self.name {
+            write!(f, "  {name}")?;
+        }
+        for envelope in &self.envelopes {
+            write!(f, "\n{}  to {}", envelope.address, envelope.reader)?;
+        }
+        Ok(())
+    }
+}
+
+impl PutResult {
+    fn new(report: &PutReport, name: Option<String>) -> Self {
+        let envelopes = report.envelopes.iter().map(|shared| EnvelopeResult {
+            reader: shared.reader.to_string(),
+            address: address::text(&shared.address),
+        });
+        Self {
+            address: address::text(&report.address),
+            entry: report.entry.to_string(),
+            bytes: report.bytes,
+            stored: report.stored,
+            acked: report.acked,
+            wanted: report.wanted,
+            seconds: report.seconds,
+            envelopes: envelopes.collect(),
+            name,
+        }
+    }
+}
+
+impl Put {
+    /// Runs it: 0 when every copy is stored, 3 when only those that must be were.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let readers = address::readers(&self.to)?;
+        if self.source.as_os_str() == "-" {
+            let author = connect::author(session).await?;
+            let options = self.options(readers, self.name.clone(), None);
+            let report = put(session, &author, pipes::stdin()?, options).await?;
+            return told(session, &report, None);
+        }
+        // Looked at before the passphrase is asked for.
+        let about = std::fs::metadata(&self.source).map_err(HoldError::io("read", &self.source))?;
+        if about.is_dir() {
+            let files = files_below(&self.source)?;
+            let author = connect::author(session).await?;
+            return self.folder(session, &author, readers, files).await;
+        }
+        std::fs::File::open(&self.source).map_err(HoldError::io("read", &self.source))?;
+        let author = connect::author(session).await?;
+        let base = self.source.file_name().map(|name| name.to_string_lossy().into_owned());
+        let options = self.options(readers, self.name.clone().or(base), Some(about.len()));
+        let report = self.file(session, &author, &self.source, options).await?;
+        told(session, &report, None)
+    }
+
+    fn options(
+        &self,
+        readers: Vec<ReaderKey>,
+        name: Option<String>,
+        size_hint: Option<u64>,
+    ) -> PutOptions {
+        let media_type = self.media_type.clone();
+        PutOptions { name, media_type, readers, size_hint, ..PutOptions::default() }
+    }
+
+    async fn file(
+        &self,
+        session: &Session,
+        author: &Author,
+        path: &Path,
+        options: PutOptions,
+    ) -> Result<PutReport, HoldError> {
+        let file = tokio::fs::File::open(path).await.map_err(HoldError::io("read", path))?;
+        put(session, author, file, options).await
+    }
+
+    /// Files one after the other, in order of their names; the first failure ends it, and those that
+    /// were told are stored.
+    async fn folder(
+        &self,
+        session: &Session,
+        author: &Author,
+        readers: Vec<ReaderKey>,
+        files: Vec<PathBuf>,
+    ) -> Result<Exit, HoldError> {
+        let mut exit = Exit::Done;
+        for path in files {
+            let name = path.strip_prefix(&self.source).unwrap_or(&path);
+            let name = name.to_string_lossy().into_owned();
+            let size = std::fs::metadata(&path).map(|about| about.len()).ok();
+            let options = self.options(readers.clone(), Some(name.clone()), size);
+            let report = self.file(session, author, &path, options).await?;
+            if told(session, &report, Some(name))? == Exit::Partly {
+                exit = Exit::Partly;
+            }
+        }
+        Ok(exit)
+    }
+}
+
+async fn put(
+    session: &Session,
+    author: &Author,
+    source: impl AsyncRead + Send + Unpin,
+    options: PutOptions,
+) -> Result<PutReport, HoldError> {
+    let bar = Bar::new(&session.out, "put");
+    Ok(author.put(source, options, bar).await?)
+}
+
+fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<Exit, HoldError> {
+    session.out.result(&PutResult::new(report, name))?;
+    if report.full {
+        return Ok(Exit::Done);
+    }
+    session.out.warn(format_args!(
+        "stored, and safe against fewer losses than wanted: {} of {} copies are confirmed",
+        report.acked, report.wanted
+    ));
+    Ok(Exit::Partly)
+}
+
+/// The regular files below a folder, in order of their names. Links, sockets and the like are not
+/// followed: a put stores what is in the folder, not what it points to.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, HoldError> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for item in std::fs::read_dir(&folder).map_err(HoldError::io("read", &folder))? {
+            let item = item.map_err(HoldError::io("read", &folder))?;
+            let kind = item.file_type().map_err(HoldError::io("read", item.path()))?;
+            if kind.is_dir() {
+                folders.push(item.path());
+            } else if kind.is_file() {
+                files.push(item.path());
+            }
+            if files.len() > FILES_MAX {
+                return Err(HoldError::argument("DIR", format!("over {FILES_MAX} files")));
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
