@@ -169,6 +169,13 @@ pub enum Durability {
     Memory,
 }
 
+impl Durability {
+    /// Whether whoever has an answer has it on the disk.
+    pub const fn syncs_before_answer(self) -> bool {
+        matches!(self, Self::Group | Self::Always)
+    }
+}
+
 /// What is in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {

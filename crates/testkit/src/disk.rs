@@ -169,7 +169,8 @@ impl FaultyDisk {
     pub fn crash(&self) -> Self {
         let mut state = self.lock();
         state.powered = false;
-        let keep = state.random(state.pending_names.len() as u64 + 1) as usize;
+        let unsynced = state.pending_names.len() as u64;
+        let keep = state.random(unsynced + 1) as usize;
         let mut names = state.durable_names.clone();
         state.pending_names.iter().take(keep).for_each(|change| change.apply(&mut names));
         let after = Self::new(state.random(u64::MAX));

@@ -52,7 +52,8 @@ impl Worker for Writer {
         match batch.pop() {
             Some(Request::Sync) => drop(self.sync()),
             Some(Request::Close { answer }) => {
-                let owed = self.dirty;
+                let durability = self.shared.options.durability;
+                let owed = self.dirty && !durability.syncs_before_answer();
                 let synced = self.sync();
                 self.active = None;
                 self.shared.let_go();
@@ -121,7 +122,7 @@ impl Writer {
             });
         }
         self.dirty = true;
-        if matches!(self.shared.options.durability, Durability::Group | Durability::Always)
+        if self.shared.options.durability.syncs_before_answer()
             && let Err(error) = self.sync()
         {
             // Not acknowledged, and not to be found after a restart.

@@ -61,7 +61,11 @@ pub(crate) fn create(
             return Err(CreateError::Write(error));
         }
     };
-    file.sync().and_then(|()| disk.sync_names()).map_err(CreateError::Sync)?;
+    if let Err(error) = file.sync().and_then(|()| disk.sync_names()) {
+        // The system may go on showing a head that never reaches the disk: the next opening must not build on it.
+        let _ = disk.remove(name);
+        return Err(CreateError::Sync(error));
+    }
     debug_assert!(file.len().is_ok_and(|len| len == FILE_HEADER_BYTES));
     Ok(file)
 }

@@ -183,7 +183,7 @@ impl Writer {
         }
         let mut plan = self.plan(batch);
         let answers = std::mem::take(&mut plan.answers);
-        let synced = matches!(self.shared.durability, Durability::Group | Durability::Always);
+        let synced = self.shared.durability.syncs_before_answer();
         if plan.frames.is_empty() {
             answers.into_iter().for_each(Answer::done);
             return;
@@ -342,7 +342,7 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
-                if matches!(self.shared.durability, Durability::Group | Durability::Always) {
+                if self.shared.durability.syncs_before_answer() {
                     // Nothing behind this was acknowledged (invariant 3).
                     let _ = active.file.truncate(self.durable_len);
                 }
@@ -358,7 +358,7 @@ impl Writer {
     }
 
     fn close(&mut self) -> Result<(), StoreError> {
-        let owed = self.dirty;
+        let owed = self.dirty && !self.shared.durability.syncs_before_answer();
         let synced = self.sync();
         self.active = None;
         self.shared.let_go();

@@ -1,0 +1,269 @@
+//! What a store does when its disk fails: every fault of `testkit::disk`, and every byte of its files flipped once.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use document::Record;
+use env::Env;
+use env::disk::Disk;
+use store::{Durability, LogOptions, LogStore, RecordStore, StoreError};
+use testkit::disk::FaultyDisk;
+use testkit::store::record;
+use testkit::time::run;
+
+fn options(durability: Durability) -> LogOptions {
+    LogOptions {
+        durability,
+        segment_bytes_max: 4 << 10,
+        reserve_free_bytes: 0,
+        ..LogOptions::default()
+    }
+}
+
+fn open(disk: &FaultyDisk, env: &Env) -> Arc<LogStore> {
+    LogStore::open(Arc::new(disk.clone()), env.clone(), options(Durability::Group)).unwrap()
+}
+
+fn some(numbers: std::ops::Range<usize>, len: usize) -> Vec<Record> {
+    numbers.map(|number| record(number, len)).collect()
+}
+
+/// The records of one small file: an envelope, an entry and its pages, over several segments, one of them removed.
+async fn small_file(env: &Env) -> (FaultyDisk, Vec<Record>, Record) {
+    let disk = FaultyDisk::new(1);
+    let store = open(&disk, env);
+    let records = some(0..8, 900);
+    for record in &records {
+        store.put(vec![record.clone()]).await.unwrap();
+    }
+    let gone = record(20, 300);
+    store.put(vec![gone.clone()]).await.unwrap();
+    store.remove(vec![gone.id]).await.unwrap();
+    store.put(vec![record(21, 0)]).await.unwrap();
+    store.close().await.unwrap();
+    let names = disk.list().unwrap();
+    assert!(names.iter().filter(|name| name.ends_with(".idx")).count() >= 2, "{names:?}");
+    (disk, records, gone)
+}
+
+#[test]
+fn no_flipped_byte_gives_wrong_bytes_or_hides_another_record() {
+    run(1, |env| async move {
+        let (disk, records, gone) = small_file(&env).await;
+        for name in disk.list().unwrap() {
+            for offset in 0..disk.bytes(&name).unwrap().len() {
+                let rotten = disk.copy();
+                rotten.flip(&name, offset, 1 << (offset % 8));
+                let store = open(&rotten, &env);
+                let mut lost = 0;
+                for wanted in &records {
+                    match store.get(&wanted.id).await {
+                        Ok(Some(found)) => assert_eq!(&found, wanted, "{name} at {offset}"),
+                        Ok(None) | Err(StoreError::Damaged { .. }) => lost += 1,
+                        Err(error) => panic!("{name} at {offset}: {error}"),
+                    }
+                }
+                assert!(lost <= 1, "{lost} records lost by {name} at {offset}");
+                // A removal that is lost brings the record back, never other bytes.
+                let back = store.get(&gone.id).await.unwrap();
+                assert!(back.is_none_or(|found| found == gone), "{name} at {offset}");
+                // Putting everything again heals it.
+                store.put(records.clone()).await.unwrap();
+                for wanted in &records {
+                    let healed = store.get(&wanted.id).await.unwrap();
+                    assert_eq!(healed.as_ref(), Some(wanted), "{name} at {offset}");
+                }
+                assert_eq!(store.stats().damaged, 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_damaged_record_is_counted_not_served_and_healed_by_putting_it_again() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = some(0..3, 500);
+        store.put(records.clone()).await.unwrap();
+        disk.flip("00000001.log", 64 + 88 + 10, 1);
+        let damaged = store.get(&records[0].id).await;
+        assert!(matches!(damaged, Err(StoreError::Damaged { id, .. }) if id == records[0].id));
+        assert_eq!(store.stats().damaged, 1);
+        assert!(store.get(&records[1].id).await.unwrap().is_some());
+        assert_eq!(store.put(records.clone()).await.unwrap(), [true, false, false]);
+        assert_eq!(store.get(&records[0].id).await.unwrap().as_ref(), Some(&records[0]));
+        assert_eq!(store.stats().damaged, 0);
+        // Without having been read, too.
+        disk.flip("00000001.log", 64 + 88 + 500 + 56 + 7, 1);
+        assert_eq!(store.put(records).await.unwrap(), [false, true, false]);
+    });
+}
+
+/// A stranger's record that holds what looks like the frame of another record.
+#[test]
+fn a_frame_inside_a_record_is_never_taken_for_one() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        store.put(vec![record(1, 400)]).await.unwrap();
+        let forged = disk.bytes("00000001.log").unwrap();
+        store.close().await.unwrap();
+        let other = FaultyDisk::new(2);
+        let other_env = Env { entropy: Arc::new(testkit::time::SeededEntropy::new(2)), ..env };
+        let store = open(&other, &other_env);
+        let bytes = forged[64..].to_vec().into();
+        let trap = Record { bytes, ..record(2, 1) };
+        store.put(vec![trap.clone(), record(3, 50)]).await.unwrap();
+        store.close().await.unwrap();
+        // The trap's own header is damaged, so that recovery searches through its payload.
+        other.flip("00000001.log", 70, 1);
+        let store = open(&other, &other_env);
+        assert_eq!(store.recovery().gaps, 1);
+        assert!(!store.contains(&record(1, 400).id) && !store.contains(&trap.id));
+        assert_eq!(store.get(&record(3, 50).id).await.unwrap(), Some(record(3, 50)));
+    });
+}
+
+#[test]
+fn only_the_unfinished_tail_of_the_last_segment_is_cut() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        store.put(some(0..2, 300)).await.unwrap();
+        let whole = disk.bytes("00000001.log").unwrap().len();
+        store.put(some(2..3, 300)).await.unwrap();
+        store.close().await.unwrap();
+        let file = disk.open("00000001.log", false).unwrap();
+        let len = file.len().unwrap();
+        file.truncate(len - 1).unwrap();
+        let store = open(&disk, &env);
+        assert_eq!(store.recovery().cut_bytes, len - 1 - whole as u64);
+        assert_eq!(disk.bytes("00000001.log").unwrap().len(), whole);
+        assert_eq!(store.stats().records, 2);
+        assert!(!store.contains(&record(2, 300).id));
+        assert_eq!(store.put(some(0..3, 300)).await.unwrap(), [false, false, true]);
+    });
+}
+
+#[test]
+fn a_failed_sync_ends_writing_and_not_reading() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        store.put(some(0..2, 100)).await.unwrap();
+        disk.fail_syncs(1);
+        let failed = store.put(some(2..3, 100)).await;
+        assert!(matches!(failed, Err(StoreError::Poisoned)), "{failed:?}");
+        assert!(store.stats().poisoned);
+        assert!(matches!(store.put(some(3..4, 100)).await, Err(StoreError::Poisoned)));
+        let removed = store.remove(vec![record(0, 100).id]).await;
+        assert!(matches!(removed, Err(StoreError::Poisoned)));
+        assert!(!store.contains(&record(2, 100).id), "never acknowledged, never served");
+        for wanted in some(0..2, 100) {
+            assert_eq!(store.get(&wanted.id).await.unwrap(), Some(wanted));
+        }
+        store.close().await.unwrap();
+        // The system still shows what the failed sync left; it must not count as stored after a restart.
+        let store = open(&disk, &env);
+        assert_eq!(store.put(some(0..3, 100)).await.unwrap(), [false, false, true]);
+        let store = open(&disk.crash(), &env);
+        for wanted in some(0..3, 100) {
+            assert_eq!(store.get(&wanted.id).await.unwrap(), Some(wanted));
+        }
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_writes_whole_and_takes_them_when_there_is_room() {
+    run(1, |env| async move {
+        for reserve in [0, 3000] {
+            let disk = FaultyDisk::new(1);
+            disk.set_capacity(2500 + reserve);
+            let options = LogOptions { reserve_free_bytes: reserve, ..options(Durability::Group) };
+            let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+            store.put(some(0..2, 500)).await.unwrap();
+            let before = disk.bytes("00000001.log");
+            for _ in 0..3 {
+                let full = store.put(some(2..6, 500)).await;
+                assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+            }
+            assert_eq!(disk.bytes("00000001.log"), before, "nothing of it is kept");
+            assert!(!store.contains(&record(2, 500).id) && !store.stats().poisoned);
+            assert_eq!(store.get(&record(1, 500).id).await.unwrap(), Some(record(1, 500)));
+            // What fits is still taken, and so is a removal.
+            store.put(some(2..3, 100)).await.unwrap();
+            store.remove(vec![record(0, 500).id]).await.unwrap();
+            disk.set_capacity(20_000 + reserve);
+            store.put(some(2..6, 500)).await.unwrap();
+            store.close().await.unwrap();
+            let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+            assert_eq!(store.stats().records, 6);
+        }
+    });
+}
+
+#[test]
+fn a_failing_write_is_undone() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        store.put(some(0..1, 100)).await.unwrap();
+        let before = disk.bytes("00000001.log");
+        disk.fail_writes(1);
+        let failed = store.put(some(1..3, 100)).await;
+        assert!(matches!(failed, Err(StoreError::Io { action: "write", .. })), "{failed:?}");
+        assert_eq!(disk.bytes("00000001.log"), before);
+        assert_eq!(store.put(some(1..3, 100)).await.unwrap(), [true, true]);
+        disk.fail_reads(true);
+        assert!(matches!(store.get(&record(0, 100).id).await, Err(StoreError::Io { .. })));
+        disk.fail_reads(false);
+        assert!(store.get(&record(0, 100).id).await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn every_second_syncs_within_a_second_or_so() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let options = options(Durability::EverySecond);
+        let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+        store.put(some(0..2, 100)).await.unwrap();
+        env.clock.sleep(Duration::from_millis(1100)).await;
+        let store = open(&disk.crash(), &env);
+        assert_eq!(store.stats().records, 2);
+    });
+}
+
+#[test]
+fn another_suite_and_a_newer_release_are_refused() {
+    run(1, |env| async move {
+        let (disk, ..) = small_file(&env).await;
+        let other = LogOptions { suite: crypto::Suite::Libri1, ..options(Durability::Group) };
+        let refused = LogStore::open(Arc::new(disk.clone()), env.clone(), other);
+        assert!(matches!(refused, Err(StoreError::Format { .. })));
+    });
+}
+
+#[test]
+fn without_or_with_foreign_index_files_everything_is_found() {
+    run(1, |env| async move {
+        let (disk, records, gone) = small_file(&env).await;
+        let first = disk.open("00000001.idx", false).unwrap();
+        let second = disk.open("00000002.idx", false).unwrap();
+        let mut bytes = vec![0; second.len().unwrap() as usize];
+        second.read_at(0, &mut bytes).unwrap();
+        first.truncate(0).unwrap();
+        first.write_at(0, &[std::io::IoSlice::new(&bytes)]).unwrap();
+        disk.remove("00000002.idx").unwrap();
+        let store = open(&disk, &env);
+        assert_eq!(store.recovery().rebuilt_indexes, 2);
+        for wanted in &records {
+            assert_eq!(store.get(&wanted.id).await.unwrap().as_ref(), Some(wanted));
+        }
+        assert!(!store.contains(&gone.id));
+        store.close().await.unwrap();
+        assert_eq!(open(&disk, &env).recovery(), store::Recovery::default());
+    });
+}
