@@ -164,8 +164,9 @@ impl Client {
 }
 
 impl Drop for Client {
+    /// A subscription outlives its client.
     fn drop(&mut self) {
-        self.pool.close();
+        self.pool.retire();
     }
 }
 

@@ -248,6 +248,13 @@ impl Pool {
         lanes.by_endpoint.clear();
     }
 
+    /// Ends all connections but those with calls in flight, which end with them.
+    pub(super) fn retire(&self) {
+        let mut lanes = self.lock();
+        lanes.closed = true;
+        lanes.by_endpoint.clear();
+    }
+
     /// How many connections are open.
     pub(super) fn open_connections(&self) -> usize {
         self.lock().by_endpoint.values().flatten().filter(|lane| lane.is_open()).count()

@@ -142,6 +142,10 @@ impl Metered {
                     if *seen < PREFIX_BYTES {
                         return Ok(());
                     }
+                    if prefix[0] != 0 {
+                        let reason = "a compressed message: none is taken".to_owned();
+                        return Err(CallError::Invalid { reason });
+                    }
                     let len = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
                     if len as usize > self.message_bytes_max {
                         let max = self.message_bytes_max;
@@ -225,6 +229,10 @@ impl Body for Metered {
                     }
                     this.frame = Some(frame);
                 }
+                None if !matches!(this.at, At::Prefix(0, _)) => {
+                    let reason = "the stream ended in a message".to_owned();
+                    return Poll::Ready(Some(Err(to_status(&CallError::Invalid { reason }))));
+                }
                 end => return Poll::Ready(end),
             }
         }
@@ -235,7 +243,8 @@ impl Body for Metered {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.frame.is_none() && self.body.is_end_stream()
+        let between = matches!(self.at, At::Prefix(0, _));
+        self.frame.is_none() && between && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

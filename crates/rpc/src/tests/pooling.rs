@@ -4,6 +4,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use crypto::RecordId;
 use env::calls::*;
+use futures::StreamExt;
 
 use super::memory::{PRIVATE, of};
 use super::relay::{Fault, Relay};
@@ -139,6 +140,18 @@ async fn a_closed_client_calls_nobody() {
     let refused = client.find(&peer.endpoint(), of(ID), LIMIT).await;
     assert!(matches!(refused, Err(CallError::Unreachable { .. })), "{refused:?}");
     assert_eq!(client.open_connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_outlives_its_client() {
+    let peer = Running::start(ServerLimits::default());
+    let client = client();
+    let request = SubscribeRequest { follow: true, ..SubscribeRequest::default() };
+    let mut events = client.subscribe(&peer.endpoint(), request, LIMIT).await.unwrap();
+    drop(client);
+    for _ in 0..3 {
+        events.next().await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
