@@ -67,6 +67,10 @@ pub(crate) struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Show the whole story on an embedded network, every step checked
+    Demo(verb::demo::Demo),
+    /// Run an embedded network on this machine until Ctrl-C
+    Up(verb::up::Up),
     /// Organisations: keys, peer certificates, client passes
     #[command(subcommand)]
     Org(verb::org::Org),
@@ -139,6 +143,8 @@ impl Verb {
     /// Runs the verb to its end, or to the signal that stops it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         match self {
+            Self::Demo(verb) => Box::pin(verb.run(session)).await,
+            Self::Up(verb) => Box::pin(verb.run(session)).await,
             Self::Org(verb) => verb.run(session),
             Self::Network(verb) => verb.run(session),
             Self::Peer(verb) => verb.run(session).await,

@@ -4,6 +4,7 @@
 //! via = ["127.0.0.1:4100", "127.0.0.1:4101"]   # HOLD_VIA: librarians to ask, gRPC addresses
 //! network = "/path/to/NET"                      # HOLD_NETWORK: the genesis file; default: network in the home
 //! org = "/path/to/ORG"                          # HOLD_ORG: organisation directory that mints this client's pass
+//! passphrase_file = "/path"                     # HOLD_PASSPHRASE_FILE: after HOLD_PASSPHRASE here, before it as a flag
 //! ```
 //! A key the program does not know is an error: a typing mistake must not pass as a default.
 
@@ -32,6 +33,9 @@ pub(crate) struct FileConfig {
     /// The organisation's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) org: Option<PathBuf>,
+    /// The file the passphrase is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) passphrase_file: Option<PathBuf>,
 }
 
 /// The settings of one run.
@@ -78,7 +82,11 @@ impl Config {
         Ok(Self {
             network: network.unwrap_or_else(|| home.join("network")),
             org: env_path("HOLD_ORG").or(file.org),
-            passphrase_file: flags.passphrase_file,
+            passphrase_file: flags.passphrase_file.or_else(|| {
+                // A passphrase in the environment is nearer than one in a file.
+                let near = std::env::var_os("HOLD_PASSPHRASE").is_some();
+                file.passphrase_file.filter(|_| !near)
+            }),
             home,
             via,
         })

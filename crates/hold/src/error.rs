@@ -132,6 +132,14 @@ pub(crate) enum HoldError {
     /// A peer's overlay.
     #[error(transparent)]
     Overlay(#[from] overlay::OverlayError),
+    /// A step of the demonstration did not hold.
+    #[error("step {step} did not hold: {why}")]
+    Demo {
+        /// Which one.
+        step: u32,
+        /// What was seen.
+        why: String,
+    },
     /// The passphrase was not given, or not the same twice.
     #[error("{0}")]
     Passphrase(&'static str),
@@ -193,6 +201,7 @@ impl HoldError {
             Self::Librarian(source) => source.class().into(),
             Self::Store(source) => source.class().into(),
             Self::Overlay(source) => source.class().into(),
+            Self::Demo { .. } => Exit::Failed,
             Self::Locked(_) => Exit::Busy,
             Self::Interrupted => Exit::Interrupted,
         }

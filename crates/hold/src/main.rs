@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod connect;
 mod draft;
+mod embedded;
 mod error;
 mod exit;
 mod files;

@@ -22,7 +22,7 @@ const MARKER_CHARS: usize = 32;
 const WINDOW: usize = 1 << 20;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A fresh marker of letters and digits.
+/// A fresh marker: letters, digits, `-` and `_`.
 pub(crate) fn fresh() -> String {
     let mut bytes = [0; MARKER_CHARS];
     env::SystemEntropy.fill(&mut bytes);
@@ -49,6 +49,15 @@ pub(crate) struct Search {
     pub(crate) bytes: u64,
     /// What was found; at most one of a kind a file.
     pub(crate) leaks: Vec<Leak>,
+}
+
+impl Search {
+    /// Adds what another search saw.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.leaks.extend(other.leaks);
+    }
 }
 
 struct Form {

@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod document;
 pub(crate) mod get;
@@ -11,3 +12,4 @@ pub(crate) mod org;
 pub(crate) mod peer;
 pub(crate) mod put;
 pub(crate) mod share;
+pub(crate) mod up;
