@@ -1,0 +1,11 @@
+//! Librarians on a network without wires, in virtual time: what callers get, what peers tell each
+//! other, and what is left after faults, stops and restarts.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod callers;
+mod endings;
+mod joining;
+mod news;
+mod records;
+mod subscribers;
+mod town;

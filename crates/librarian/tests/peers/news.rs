@@ -1,0 +1,181 @@
+//! A publication reaches every log once: by news, or by catching up where news are lost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::Tier;
+use env::calls::CallError;
+use overlay::News;
+use testkit::network::Fault;
+
+use crate::town::{LIMIT, Town, envelope, page};
+
+#[test]
+fn a_publication_is_in_every_log_once_within_a_second() {
+    testkit::time::run(1, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        let client = town.client(0, Tier::Own).await;
+        let mut wanted = BTreeSet::new();
+        for n in 0..20 {
+            let (record, publication) = envelope(n, 0);
+            client.put(&town.at(n as usize % 3 * 3), record, LIMIT).await.unwrap();
+            wanted.insert(publication);
+        }
+        env.clock.sleep(Duration::from_secs(1)).await;
+        for number in 0..9 {
+            let log = town.log_of(number).await;
+            assert_eq!(log.len(), 20, "peer {number}: each once");
+            assert_eq!(log.into_iter().collect::<BTreeSet<Bytes>>(), wanted);
+        }
+        // Pages and entries are no news.
+        client.put(&town.at(0), page(1, 100), LIMIT).await.unwrap();
+        env.clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(town.log_of(0).await.len(), 20);
+    });
+}
+
+#[test]
+fn storing_an_envelope_again_is_no_news() {
+    testkit::time::run(2, |env| async move {
+        let town = Town::new(&env, 1, 2).await;
+        let client = town.client(0, Tier::Known).await;
+        let (record, _) = envelope(1, 0);
+        for _ in 0..3 {
+            client.store(&town.at(0), record.clone(), LIMIT).await.unwrap();
+            client.store(&town.at(1), record.clone(), LIMIT).await.unwrap();
+        }
+        let twice = vec![record.clone(), record];
+        client.store_batch(&town.at(0), twice, LIMIT).await.unwrap();
+        env.clock.sleep(Duration::from_secs(300)).await;
+        assert_eq!((town.log_of(0).await.len(), town.log_of(1).await.len()), (1, 1));
+    });
+}
+
+#[test]
+fn a_peer_that_heard_nothing_catches_up() {
+    testkit::time::run(3, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        // Past the quick rounds of the start.
+        env.clock.sleep(Duration::from_secs(60)).await;
+        for other in 0..8 {
+            town.mesh.cut(town.community.peer(8), town.community.peer(other));
+        }
+        let client = town.client(0, Tier::Own).await;
+        for n in 0..50 {
+            client.put(&town.at(0), envelope(n, 0).0, LIMIT).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(1)).await;
+        assert!(town.log_of(8).await.len() < 50, "its links are down");
+        env.clock.sleep(Duration::from_secs(150)).await;
+        let log: BTreeSet<Bytes> = town.log_of(8).await.into_iter().collect();
+        assert_eq!(log, (0..50).map(|n| envelope(n, 0).1).collect());
+        assert_eq!(town.log_of(8).await.len(), 50);
+        assert!(town.peers[8].metrics().contains("publications_total{source=\"CatchUp\"}"));
+    });
+}
+
+#[test]
+fn a_peer_that_was_down_has_what_it_missed_soon_after_its_start() {
+    testkit::time::run(4, |env| async move {
+        let mut town = Town::empty(&env, 3, 9);
+        for _ in 0..8 {
+            town.start_next(|_| {}).await;
+        }
+        town.until("eight know eight", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 8)
+        })
+        .await;
+        let client = town.client(0, Tier::Own).await;
+        for n in 0..50 {
+            client.put(&town.at(0), envelope(n, 0).0, LIMIT).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(3600)).await;
+        town.start_next(|_| {}).await;
+        env.clock.sleep(Duration::from_secs(20)).await;
+        assert_eq!(town.log_of(8).await.len(), 50);
+    });
+}
+
+#[test]
+fn catching_up_believes_no_log_without_the_envelopes() {
+    testkit::time::run(5, |env| async move {
+        let town = Town::new(&env, 3, 3).await;
+        // Peer 2's log holds claims whose envelopes nobody has, and one with a changed reader.
+        let (_, missing) = envelope(1, 0);
+        let (record, truth) = envelope(2, 0);
+        let (_, lie) = envelope(2, 1);
+        let claim = {
+            let truth = document::Publication::decode(&truth).unwrap();
+            let lie = document::Publication::decode(&lie).unwrap();
+            document::Publication { reader: lie.reader, ..truth }.encode()
+        };
+        let journal = town.peers[2].journal();
+        let now = env.clock.unix_ms();
+        journal.append(vec![(now, missing), (now, claim)]).await.unwrap();
+        let client = town.client(0, Tier::Own).await;
+        client.put(&town.at(0), record, LIMIT).await.unwrap();
+        env.clock.sleep(Duration::from_secs(1200)).await;
+        for number in 0..2 {
+            assert_eq!(town.log_of(number).await, std::slice::from_ref(&truth), "peer {number}");
+        }
+    });
+}
+
+#[test]
+fn garbage_news_are_dropped_and_counted() {
+    testkit::time::run(6, |env| async move {
+        let town = Town::new(&env, 3, 3).await;
+        // Everybody passes this mesh, so what counts here is the librarian's own check.
+        let stranger = town.mesh.join(crypto::PeerId::new(crate::town::reader(9).public()));
+        stranger.learn(town.community.peer(0), &[]);
+        stranger.publish(News::Envelope(envelope(5, 0).0.bytes)).await.unwrap();
+        let member = town.mesh.join(town.community.peer(2));
+        member.learn(town.community.peer(0), &[]);
+        member.publish(News::Envelope(Bytes::from_static(b"junk"))).await.unwrap();
+        member.publish(News::Envelope(page(1, 100).bytes)).await.unwrap();
+        member.publish(News::Announcement(Bytes::from_static(b"junk"))).await.unwrap();
+        env.clock.sleep(Duration::from_secs(1)).await;
+        let page = town.peers[0].metrics();
+        assert!(page.contains("news_dropped_total{reason=\"Stranger\"} 1"), "{page}");
+        assert!(page.contains("news_dropped_total{reason=\"Malformed\"} 3"), "{page}");
+        assert_eq!(town.log_of(0).await.len(), 0);
+    });
+}
+
+#[test]
+fn one_peer_cannot_flood_the_logs() {
+    testkit::time::run(7, |env| async move {
+        let mut town = Town::empty(&env, 1, 2);
+        town.start_next(|options| options.limits.news_per_second = 10).await;
+        town.start_next(|_| {}).await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let flood = town.mesh.join(town.community.peer(1));
+        flood.learn(town.community.peer(0), &[]);
+        for n in 0..200 {
+            flood.publish(News::Envelope(envelope(n, 0).0.bytes)).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_millis(900)).await;
+        let logged = town.log_of(0).await.len();
+        assert!((1..=20).contains(&logged), "{logged}");
+        assert!(town.peers[0].metrics().contains("news_dropped_total{reason=\"Rate\"}"));
+    });
+}
+
+#[test]
+fn a_peer_that_hangs_does_not_keep_others_from_catching_up() {
+    testkit::time::run(8, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        for other in 0..8 {
+            town.mesh.cut(town.community.peer(8), town.community.peer(other));
+        }
+        town.network.set(&town.community.peer(1), Fault::Hang);
+        town.network.set(&town.community.peer(2), Fault::Error(CallError::Full));
+        let client = town.client_of(0, Tier::Own, &[0]).await;
+        for n in 0..10 {
+            client.put(&town.at(0), envelope(n, 0).0, LIMIT).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(400)).await;
+        assert_eq!(town.log_of(8).await.len(), 10);
+    });
+}

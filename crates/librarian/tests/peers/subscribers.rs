@@ -1,0 +1,223 @@
+//! Following a peer's log: filters, cursors, gaps, heartbeats, and readers that stopped reading.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::Tier;
+use document::Bloom;
+use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
+use futures::StreamExt;
+use store::JournalOptions;
+
+use crate::town::{LIMIT, Shop, Town, envelope, everything, next, reader};
+
+/// Reads to the end of what is logged: the publications with the cursors after them, and the last
+/// cursor.
+async fn read(town: &Town, events: &mut Events) -> (Vec<(Bytes, Cursor)>, Cursor, bool) {
+    let (mut all, mut gap) = (Vec::new(), false);
+    loop {
+        match next(&town.env, events, LIMIT).await {
+            SubscribeEvent::Publication { publication, cursor, .. } => {
+                all.push((publication, cursor));
+            }
+            SubscribeEvent::Gap { .. } => gap = true,
+            SubscribeEvent::CaughtUp { cursor } => return (all, cursor, gap),
+        }
+    }
+}
+
+async fn subscribe(town: &Town, number: usize, request: SubscribeRequest) -> Events {
+    let calls = town.client(0, Tier::Known).await;
+    calls.subscribe(&town.at(number), request, LIMIT).await.unwrap()
+}
+
+async fn publish(town: &Town, numbers: std::ops::Range<u32>) -> Vec<Bytes> {
+    let client = town.client(0, Tier::Known).await;
+    let mut all = Vec::new();
+    for n in numbers {
+        let (record, publication) = envelope(n, n as usize % 2);
+        client.store(&town.at(0), record, LIMIT).await.unwrap();
+        all.push(publication);
+    }
+    all
+}
+
+#[test]
+fn a_follower_gets_each_publication_once_and_at_once() {
+    testkit::time::run(1, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        let before = publish(&town, 0..5).await;
+        env.clock.sleep(Duration::from_secs(1)).await;
+        let mut events = subscribe(&town, 7, everything(Cursor::default(), true)).await;
+        let (got, end, gap) = read(&town, &mut events).await;
+        let got: Vec<Bytes> = got.into_iter().map(|(publication, _)| publication).collect();
+        assert_eq!((got, gap, end.peer), (before, false, Some(town.community.peer(7))));
+        for n in 5..15 {
+            let since = env.clock.elapsed();
+            let published = publish(&town, n..n + 1).await;
+            let event = next(&env, &mut events, Duration::from_secs(1)).await;
+            let SubscribeEvent::Publication { publication, .. } = event else {
+                panic!("{event:?}")
+            };
+            assert_eq!(vec![publication], published);
+            assert!(env.clock.elapsed() - since < Duration::from_secs(1));
+        }
+        // Nothing more but heartbeats.
+        for _ in 0..5 {
+            let since = env.clock.elapsed();
+            let event = next(&env, &mut events, Duration::from_secs(25)).await;
+            assert!(matches!(event, SubscribeEvent::CaughtUp { .. }), "{event:?}");
+            assert!(env.clock.elapsed() - since <= Duration::from_secs(20));
+        }
+    });
+}
+
+#[test]
+fn filters_let_through_what_matches_both() {
+    testkit::time::run(2, |env| async move {
+        let town = Town::new(&env, 1, 2).await;
+        publish(&town, 0..20).await;
+        let filter = |keys: &[&[u8]]| {
+            let mut bloom = Bloom::with_capacity(keys.len() * 10, 5);
+            keys.iter().for_each(|key| bloom.insert(key));
+            Some(bloom.encode())
+        };
+        let author = testkit::network::key("author", 1).public();
+        let stranger = reader(7).public();
+        let reader = reader(1).public();
+        let all = everything(Cursor::default(), false);
+        let with = |authors, readers| SubscribeRequest { authors, readers, ..all.clone() };
+        let rows = [
+            (with(None, filter(&[reader.as_bytes()])), 10),
+            (with(filter(&[author.as_bytes()]), None), 20),
+            (with(filter(&[author.as_bytes()]), filter(&[reader.as_bytes()])), 10),
+            (with(filter(&[stranger.as_bytes()]), filter(&[reader.as_bytes()])), 0),
+            (with(None, filter(&[])), 0),
+        ];
+        for (request, expected) in rows {
+            let mut events = subscribe(&town, 0, request).await;
+            let (got, end, _) = read(&town, &mut events).await;
+            assert_eq!(got.len(), expected);
+            assert_eq!(end.offset, 20, "the cursor is past what did not match, too");
+            assert!(events.next().await.is_none(), "it does not follow");
+        }
+        let calls = town.peer_calls(1);
+        let bad = with(None, Some(Bytes::from_static(b"no filter")));
+        let refused = calls.subscribe(&town.at(0), bad, LIMIT).await.map(drop);
+        assert!(matches!(refused, Err(CallError::Invalid { .. })), "{refused:?}");
+    });
+}
+
+#[test]
+fn every_cursor_resumes_exactly_after_its_event() {
+    testkit::time::run(3, |env| async move {
+        let town = Town::new(&env, 1, 2).await;
+        let all = publish(&town, 0..10).await;
+        let mut events = subscribe(&town, 0, everything(Cursor::default(), false)).await;
+        let (got, end, _) = read(&town, &mut events).await;
+        for (at, (_, cursor)) in got.iter().enumerate() {
+            let mut events = subscribe(&town, 0, everything(*cursor, false)).await;
+            let (rest, again, gap) = read(&town, &mut events).await;
+            let rest: Vec<Bytes> = rest.into_iter().map(|(publication, _)| publication).collect();
+            assert_eq!((&rest[..], gap), (&all[at + 1..], false));
+            assert_eq!(again, end);
+        }
+    });
+}
+
+#[test]
+fn at_another_peer_two_minutes_are_replayed() {
+    testkit::time::run(4, |env| async move {
+        let town = Town::new(&env, 1, 2).await;
+        publish(&town, 0..3).await;
+        env.clock.sleep(Duration::from_secs(1000)).await;
+        let recent = publish(&town, 3..6).await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let mut events = subscribe(&town, 0, everything(Cursor::default(), false)).await;
+        let (_, end, _) = read(&town, &mut events).await;
+        let newer = publish(&town, 6..8).await;
+        env.clock.sleep(Duration::from_secs(1)).await;
+        let mut events = subscribe(&town, 1, everything(end, false)).await;
+        let (got, _, gap) = read(&town, &mut events).await;
+        let got: Vec<Bytes> = got.into_iter().map(|(publication, _)| publication).collect();
+        assert_eq!((got, gap), ([recent, newer].concat(), false));
+    });
+}
+
+#[test]
+fn a_cursor_that_is_not_of_this_log_gets_a_gap() {
+    testkit::time::run(5, |env| async move {
+        let town = Town::new(&env, 1, 2).await;
+        let all = publish(&town, 0..3).await;
+        let now = env.clock.unix_ms();
+        let peer = Some(town.community.peer(0));
+        let from = Cursor { peer, offset: 1_000, unix_ms: now };
+        let mut events = subscribe(&town, 0, everything(from, false)).await;
+        let (got, _, gap) = read(&town, &mut events).await;
+        assert_eq!((got.len(), gap), (all.len(), true), "by time, and told so");
+        // A cursor far in the future of another peer is the end of this log.
+        let from = Cursor { peer: None, offset: 0, unix_ms: u64::MAX };
+        let mut events = subscribe(&town, 0, everything(from, false)).await;
+        let (got, _, gap) = read(&town, &mut events).await;
+        assert_eq!((got.len(), gap), (0, false));
+    });
+}
+
+#[test]
+fn a_log_that_was_cut_says_so() {
+    testkit::time::run(6, |env| async move {
+        let mut town = Town::empty(&env, 1, 2);
+        let short = JournalOptions {
+            retain_ms: 3_600_000,
+            segment_bytes_max: 4096,
+            ..JournalOptions::default()
+        };
+        let shop = std::sync::Arc::new(Shop::new(std::sync::Arc::new(store::MemoryStore::new())));
+        let peer = town.start_with(0, shop.clone(), short, |_| {}).await;
+        town.peers.push(peer);
+        town.stores.push(shop);
+        publish(&town, 0..100).await;
+        let mut events = subscribe(&town, 0, everything(Cursor::default(), false)).await;
+        let (old, _, _) = read(&town, &mut events).await;
+        assert_eq!(old.len(), 100);
+        env.clock.sleep(Duration::from_secs(7200)).await;
+        let cut = publish(&town, 100..200).await;
+        let start = town.peers[0].journal().start();
+        assert!(start > 10, "the log was cut");
+        let mut events = subscribe(&town, 0, everything(old[5].1, false)).await;
+        let (got, _, gap) = read(&town, &mut events).await;
+        assert!(gap && got.len() >= cut.len());
+        // By time from another peer's cursor too.
+        let from = Cursor { peer: Some(town.community.peer(1)), ..old[5].1 };
+        let mut events = subscribe(&town, 0, everything(from, false)).await;
+        assert!(read(&town, &mut events).await.2);
+        // Who asks for what there is, gets it without a gap.
+        let mut events = subscribe(&town, 0, everything(Cursor::default(), false)).await;
+        assert!(!read(&town, &mut events).await.2);
+    });
+}
+
+#[test]
+fn a_reader_that_stopped_reading_makes_room() {
+    testkit::time::run(7, |env| async move {
+        let mut town = Town::empty(&env, 1, 2);
+        town.start_next(|options| options.limits.subscribers_max = 2).await;
+        publish(&town, 0..5).await;
+        let mut slow = subscribe(&town, 0, everything(Cursor::default(), true)).await;
+        next(&env, &mut slow, LIMIT).await;
+        let mut quick = subscribe(&town, 0, everything(Cursor::default(), true)).await;
+        read(&town, &mut quick).await;
+        let calls = town.client(0, Tier::Known).await;
+        let third = calls.subscribe(&town.at(0), everything(Cursor::default(), true), LIMIT).await;
+        assert!(matches!(third.map(drop), Err(CallError::Busy { .. })));
+        for _ in 0..4 {
+            let event = next(&env, &mut quick, Duration::from_secs(25)).await;
+            assert!(matches!(event, SubscribeEvent::CaughtUp { .. }));
+        }
+        let mut third = subscribe(&town, 0, everything(Cursor::default(), true)).await;
+        assert_eq!(read(&town, &mut third).await.0.len(), 5);
+        assert!(matches!(slow.next().await, Some(Err(CallError::Busy { .. }))));
+        assert!(slow.next().await.is_none());
+        next(&env, &mut quick, Duration::from_secs(25)).await;
+    });
+}
