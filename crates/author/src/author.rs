@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, RecordId, SecretKey, Suite};
 use document::{Document, DocumentError, Envelope, Kind, Record, envelope};
 use env::Env;
-use walk::{Found, Walker};
+use walk::{Found, WalkError, Walker};
 
 use crate::error::{AuthorError, Part};
 use crate::home::Home;
@@ -120,9 +120,26 @@ impl Author {
         found.map_err(|source| AuthorError::Fetch { part, source })
     }
 
+    /// Fetches what is at an address where no holder has an envelope: another kind of record, or lies.
+    async fn fetch_any(&self, address: RecordId) -> Result<Found, AuthorError> {
+        let part = Part::Envelope;
+        let found = self.walker.find(None, address, address.into()).await;
+        let found = found.map_err(|source| AuthorError::Fetch { part, source })?;
+        match found.record.kind {
+            Kind::Envelope => Ok(found),
+            other => Err(AuthorError::NotAnAddress { address, found: other.name() }),
+        }
+    }
+
     /// Fetches the envelope at an address and opens it with whichever of this user's keys it is sealed to.
     pub(crate) async fn open(&self, address: RecordId) -> Result<Opened, AuthorError> {
-        let Found { record, degraded, .. } = self.fetch(Part::Envelope, address).await?;
+        let fetched = match self.fetch(Part::Envelope, address).await {
+            Err(AuthorError::Fetch { source: WalkError::Corrupt { .. }, .. }) => {
+                self.fetch_any(address).await
+            }
+            other => other,
+        };
+        let Found { record, degraded, .. } = fetched?;
         let corrupt = |source| AuthorError::Corrupt { part: Part::Envelope, source };
         let envelope = match Document::decode(&record.bytes).map_err(corrupt)? {
             Document::Envelope(envelope) => envelope,

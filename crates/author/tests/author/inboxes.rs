@@ -1,0 +1,179 @@
+//! Inboxes: what was shared arrives, once, from librarians that fail, forget and lie.
+
+use std::time::Duration;
+
+use author::{AuthorError, Inbox, InboxEvent, Received};
+use crypto::{AuthorKey, ReaderKey, RecordId, Suite};
+use document::Publication;
+use env::Env;
+use env::calls::CallError;
+use futures::StreamExt;
+use testkit::network::{Fault, key};
+use testkit::time;
+
+use crate::network::{Net, get, put, put_to};
+
+/// What arrives until it is caught up.
+async fn listed(inbox: &mut Inbox) -> Vec<Received> {
+    let mut received = Vec::new();
+    while let Some(event) = inbox.next().await {
+        match event.unwrap() {
+            InboxEvent::Received(one) => received.push(one),
+            InboxEvent::CaughtUp => return received,
+            InboxEvent::Gap { .. } => panic!("no gap was expected"),
+        }
+    }
+    panic!("the inbox ended before it was caught up");
+}
+
+async fn next(env: &Env, inbox: &mut Inbox) -> InboxEvent {
+    let next = env.within(Duration::from_secs(60), inbox.next()).await;
+    next.expect("something arrives").expect("it does not end").unwrap()
+}
+
+#[test]
+fn a_share_arrives_once_and_is_read() {
+    time::run(1, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let (ada, ben, eve) = (net.user("ada"), net.user("ben"), net.user("eve"));
+        let before = put_to(&ada, b"before", &[ben.reader_keys()[63]]).await.unwrap();
+        let mut inbox = ben.inbox(true, &[]);
+        let first = listed(&mut inbox).await;
+        assert_eq!(first.len(), 1);
+        assert_eq!(first[0].address, before.envelopes[0].address);
+        assert_eq!((first[0].entry, first[0].proven), (before.entry, true));
+
+        let own = put(&ada, b"after").await.unwrap();
+        let started = env.clock.elapsed();
+        let shared = ada.share(own.address, ben.reader_keys()[0]).await.unwrap();
+        let InboxEvent::Received(received) = next(&env, &mut inbox).await else { panic!() };
+        assert_eq!((received.address, received.entry), (shared, own.entry));
+        assert!(env.clock.elapsed() - started < Duration::from_secs(1));
+        assert_eq!(get(&ben, received.address).await.unwrap().0, b"after");
+        let more = env.within(Duration::from_secs(5), inbox.next()).await;
+        assert!(more.is_err(), "three librarians, told once: {more:?}");
+        assert!(listed(&mut eve.inbox(false, &[])).await.is_empty());
+    });
+}
+
+#[test]
+fn a_listing_ends_and_goes_on_from_its_cursors() {
+    time::run(2, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        for _ in 0..5 {
+            put_to(&ada, b"x", &[ben.reader_keys()[0]]).await.unwrap();
+        }
+        let mut inbox = ben.inbox(false, &[]);
+        assert_eq!(listed(&mut inbox).await.len(), 5);
+        assert!(inbox.next().await.is_none(), "it ends");
+        let cursors = inbox.cursors().to_vec();
+        assert_eq!(cursors.len(), 3);
+        assert!(listed(&mut ben.inbox(false, &cursors)).await.is_empty());
+        let new = put_to(&ada, b"y", &[ben.reader_keys()[0]]).await.unwrap();
+        let received = listed(&mut ben.inbox(false, &cursors)).await;
+        assert_eq!(received.len(), 1);
+        assert_eq!(received[0].address, new.envelopes[0].address);
+    });
+}
+
+#[test]
+fn librarians_that_fail_are_replaced() {
+    for fault in [Fault::Down, Fault::Hang, Fault::Error(CallError::Full)] {
+        time::run(3, |env| async move {
+            let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+            let (ada, ben) = (net.user("ada"), net.user("ben"));
+            put_to(&ada, b"x", &[ben.reader_keys()[0]]).await.unwrap();
+            // Six of nine fail: at least one follower starts at a bad one in most runs, and all end at good ones.
+            for number in 0..6 {
+                net.network.set(&net.community.peer(number), fault.clone());
+            }
+            assert_eq!(listed(&mut ben.inbox(false, &[])).await.len(), 1, "{fault:?}");
+        });
+    }
+}
+
+#[test]
+fn an_inbox_that_nobody_serves_says_so() {
+    time::run(4, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let ben = net.user("ben");
+        net.peers.iter().for_each(|peer| net.network.set(&peer.id, Fault::Down));
+        let mut inbox = ben.inbox(false, &[]);
+        let error = inbox.next().await.expect("an answer").unwrap_err();
+        assert!(matches!(error, AuthorError::Follow(_)), "{error:?}");
+        assert!(inbox.next().await.is_none());
+        // One that follows waits for them to come back.
+        let mut inbox = ben.inbox(true, &[]);
+        assert!(env.within(Duration::from_secs(60), inbox.next()).await.is_err());
+        net.network.heal();
+        assert_eq!(next(&env, &mut inbox).await, InboxEvent::CaughtUp);
+
+        let nobody = Net::new(&env, 1, 0, Suite::Holdfast1);
+        let error = nobody.user("ben").inbox(true, &[]).next().await.expect("an answer");
+        assert!(matches!(error, Err(AuthorError::NoPeers)));
+    });
+}
+
+#[test]
+fn a_gap_is_told() {
+    time::run(5, |env| async move {
+        let net = Net::new(&env, 1, 1, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        put_to(&ada, b"x", &[ben.reader_keys()[0]]).await.unwrap();
+        let mut inbox = ben.inbox(false, &[]);
+        listed(&mut inbox).await;
+        let cursors = inbox.cursors().to_vec();
+        for _ in 0..3 {
+            put_to(&ada, b"y", &[ben.reader_keys()[0]]).await.unwrap();
+        }
+        // Each put is two publications; the first two puts are forgotten.
+        *net.peers[0].log_start.lock().unwrap() = 4;
+        let mut inbox = ben.inbox(false, &cursors);
+        let InboxEvent::Gap { peer, from } = next(&env, &mut inbox).await else { panic!() };
+        assert_eq!((peer, from.offset), (net.peers[0].id, 4));
+        assert_eq!(listed(&mut inbox).await.len(), 2);
+    });
+}
+
+#[test]
+fn made_up_news_are_not_believed() {
+    time::run(6, |env| async move {
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let (ada, ben, eve) = (net.user("ada"), net.user("ben"), net.user("eve"));
+        let real = put_to(&ada, b"x", &[ben.reader_keys()[0]]).await.unwrap();
+        let to_eve = put_to(&ada, b"x", &[eve.reader_keys()[0]]).await.unwrap();
+        let made_up = |envelope: RecordId| Publication {
+            envelope,
+            entry: RecordId::new([9; 32]),
+            author: AuthorKey::new(key("liar", 0).public()),
+            reader: ben.reader_keys()[0],
+        };
+        *net.peers[0].invented.lock().unwrap() = vec![
+            made_up(RecordId::new([8; 32])),
+            made_up(real.entry),
+            made_up(to_eve.envelopes[0].address),
+            // A real envelope under a wrong entry and author: told as the envelope says.
+            made_up(real.envelopes[0].address),
+        ];
+        let received = listed(&mut ben.inbox(false, &[])).await;
+        assert_eq!(received.len(), 1);
+        assert_eq!((received[0].entry, received[0].proven), (real.entry, true));
+        assert_ne!(received[0].author, AuthorKey::new(key("liar", 0).public()));
+    });
+}
+
+#[test]
+fn envelopes_whose_holders_are_away_are_told_unproven() {
+    time::run(7, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        let report = put_to(&ada, b"x", &[ben.reader_keys()[5]]).await.unwrap();
+        let address = report.envelopes[0].address;
+        net.break_holders(&ada, address, 6, &Fault::Down);
+        let received = listed(&mut ben.inbox(false, &[])).await;
+        assert_eq!(received.len(), 1);
+        assert_eq!((received[0].address, received[0].proven), (address, false));
+        assert_eq!(received[0].reader, ReaderKey::new(*ben.reader_keys()[5].key()));
+    });
+}

@@ -1,0 +1,12 @@
+//! The author over a network in this process: what a user sees, with peers that are well, down, slow, lying and full.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod contents;
+mod faults;
+mod files;
+mod flips;
+mod inboxes;
+mod memory;
+mod network;
+mod peer;
+mod sharing;
