@@ -8,7 +8,8 @@
 //! ```
 //! The signer of a certificate and of a pass is `organisation`, of an announcement the certificate's `peer`;
 //! the domains are `peer-certificate`, `pass` and `announcement`. Times are Unix seconds; `from` is allowed
-//! [`CLOCK_SKEW_S`] in the future. All is canonical protobuf, at most [`SIGNED_BYTES_MAX`].
+//! [`CLOCK_SKEW_S`] in the future. Addresses are printable ASCII without spaces. All is canonical protobuf,
+//! at most [`SIGNED_BYTES_MAX`].
 
 use bytes::Bytes;
 use prost::Message;
@@ -95,9 +96,13 @@ fn open<M: Message + Default>(bytes: &Bytes) -> Result<(SignedWire, M), Certific
 }
 
 fn check_addresses(addresses: &[String]) -> Result<(), CertificateError> {
-    let good = |address: &String| (1..=ADDRESS_BYTES_MAX).contains(&address.len());
-    if addresses.len() > ADDRESSES_MAX || !addresses.iter().all(good) {
+    let short = |address: &String| (1..=ADDRESS_BYTES_MAX).contains(&address.len());
+    if addresses.len() > ADDRESSES_MAX || !addresses.iter().all(short) {
         return Err(CertificateError::TooLarge);
+    }
+    // They come from strangers and end in logs and terminals.
+    if !addresses.iter().all(|address| address.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(CertificateError::Field("address"));
     }
     Ok(())
 }

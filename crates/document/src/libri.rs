@@ -18,23 +18,39 @@ const PART_BYTES: usize = 256 << 10;
 /// gzip's largest window, as a base-2 logarithm.
 const WINDOW_BITS: u8 = 15;
 
+/// The compressor is fed in blocks of this many bytes: what it writes depends on how it is fed, and one
+/// content should become one stream, however its bytes come.
+const BLOCK_BYTES: usize = 64 << 10;
+
 /// Compresses a content and cuts it.
 pub struct LibriCompressor {
     encoder: GzEncoder<Vec<u8>>,
+    block: Vec<u8>,
 }
 
 impl LibriCompressor {
     /// Nothing fed yet.
     pub fn new() -> Self {
-        Self { encoder: GzEncoder::new(Vec::new(), Compression::default()) }
+        let encoder = GzEncoder::new(Vec::new(), Compression::default());
+        Self { encoder, block: Vec::with_capacity(BLOCK_BYTES) }
     }
 
     /// Takes the next bytes of the content.
     ///
     /// # Errors
     /// [`DocumentError::Compress`].
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), DocumentError> {
-        self.encoder.write_all(bytes).map_err(DocumentError::Compress)
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), DocumentError> {
+        while !bytes.is_empty() {
+            let room = BLOCK_BYTES - self.block.len();
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            self.block.extend_from_slice(now);
+            bytes = rest;
+            if self.block.len() == BLOCK_BYTES {
+                self.encoder.write_all(&self.block).map_err(DocumentError::Compress)?;
+                self.block.clear();
+            }
+        }
+        Ok(())
     }
 
     /// The next full chunk, where there is one. Take all of them after each push: they are held in memory.
@@ -51,7 +67,8 @@ impl LibriCompressor {
     ///
     /// # Errors
     /// [`DocumentError::Compress`].
-    pub fn finish(self) -> Result<Vec<Vec<u8>>, DocumentError> {
+    pub fn finish(mut self) -> Result<Vec<Vec<u8>>, DocumentError> {
+        self.encoder.write_all(&self.block).map_err(DocumentError::Compress)?;
         let rest = self.encoder.finish().map_err(DocumentError::Compress)?;
         Ok(rest.chunks(CHUNK_BYTES_MAX).map(<[u8]>::to_vec).collect())
     }

@@ -28,7 +28,7 @@ pub struct EntryOpener {
     keys: Arc<PageKeys>,
     metadata: Arc<EntryMetadata>,
     layout: Layout,
-    pub(crate) thresholds: Thresholds,
+    thresholds: Thresholds,
 }
 
 impl EntryOpener {
@@ -37,6 +37,15 @@ impl EntryOpener {
     /// # Errors
     /// [`DocumentError::Seal`] for another EEK or changed metadata, and what the metadata can be wrong in.
     pub fn new(suite: Suite, entry: &Entry, eek: Eek) -> Result<Self, DocumentError> {
+        Self::with_thresholds(suite, entry, eek, Thresholds::default())
+    }
+
+    pub(crate) fn with_thresholds(
+        suite: Suite,
+        entry: &Entry,
+        eek: Eek,
+        thresholds: Thresholds,
+    ) -> Result<Self, DocumentError> {
         let metadata =
             eek.open_metadata(suite, &entry.metadata_ciphertext, &entry.metadata_ciphertext_mac)?;
         let metadata = EntryMetadata::decode(&metadata)?;
@@ -54,7 +63,7 @@ impl EntryOpener {
             keys: Arc::new(PageKeys::new(suite, eek)),
             metadata: Arc::new(metadata),
             layout: Layout::copies(),
-            thresholds: Thresholds::default(),
+            thresholds,
         };
         opener.check_count(entry)?;
         Ok(opener)

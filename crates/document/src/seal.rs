@@ -68,7 +68,7 @@ pub struct EntrySealer {
     keys: Arc<PageKeys>,
     author: AuthorKey,
     next: u32,
-    pub(crate) thresholds: Thresholds,
+    thresholds: Thresholds,
 }
 
 /// The right to seal one chunk at one index, once.
@@ -314,3 +314,6 @@ impl std::fmt::Debug for PageTicket {
         write!(f, "PageTicket({})", self.index)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,7 +92,12 @@ impl KeyringFile {
         let tag = cipher.seal(nonce, &aad, &mut seed[..]).expect("32 bytes are not too many");
         file.sealed[..SEED_BYTES].copy_from_slice(&seed[..]);
         file.sealed[SEED_BYTES..].copy_from_slice(&tag);
-        file.wire(Bytes::copy_from_slice(&file.sealed)).encode_to_vec()
+        file.encode()
+    }
+
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        self.wire(Bytes::copy_from_slice(&self.sealed)).encode_to_vec()
     }
 
     /// Decodes a file's bytes and checks their form, without the passphrase.

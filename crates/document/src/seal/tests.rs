@@ -1,0 +1,122 @@
+//! List pages, with thresholds low enough for a test: 3 ids in an entry, 4 in a list.
+
+use crypto::SecretKey;
+
+use super::*;
+use crate::open::EntryOpener;
+
+const LOW: Thresholds = Thresholds { entry_keys: 3, list_keys: 4 };
+
+fn author() -> AuthorKey {
+    AuthorKey::new(SecretKey::from_bytes(&[1; 32]).expect("small").public())
+}
+
+fn eek() -> Eek {
+    Eek::from_bytes(&[5; 108])
+}
+
+/// An entry of `pages` pages, its list pages, and the pages' ids.
+fn sealed(suite: Suite, pages: usize) -> (Entry, Vec<Page>, Vec<RecordId>) {
+    let mut sealer = EntrySealer::new(suite, eek(), author());
+    sealer.thresholds = LOW;
+    let mut macs = sealer.macs();
+    let chunk = vec![0; CHUNK_BYTES_MAX];
+    let mut ids = Vec::new();
+    for _ in 0..pages {
+        let page = sealer.ticket().expect("few").seal(&chunk).expect("a chunk");
+        macs.add_plaintext(&chunk);
+        macs.add_page(&page.page.ciphertext);
+        ids.push(page.record.id);
+    }
+    let content = SealedContent::Pages(ids.clone());
+    let finished = sealer.finish(macs, content, ContentInfo::default(), 1).expect("a content");
+    let Ok(Document::Entry(entry)) = crate::prove(suite, &finished.entry) else {
+        panic!("an entry")
+    };
+    let lists = finished.lists.iter().map(|list| match crate::prove(suite, list) {
+        Ok(Document::Page(page)) => page,
+        _ => panic!("a page"),
+    });
+    (entry, lists.collect(), ids)
+}
+
+fn opener(suite: Suite, entry: &Entry) -> Result<EntryOpener, DocumentError> {
+    EntryOpener::with_thresholds(suite, entry, eek(), LOW)
+}
+
+#[test]
+fn few_pages_are_named_in_the_entry_and_many_in_lists() {
+    for suite in Suite::ALL {
+        let (entry, lists, ids) = sealed(suite, 3);
+        assert_eq!((entry.content, lists.len()), (EntryContent::Pages(ids), 0));
+        for (pages, sizes) in [(4, vec![4]), (5, vec![4, 1]), (9, vec![4, 4, 1])] {
+            let (entry, lists, ids) = sealed(suite, pages);
+            assert!(
+                matches!(&entry.content, EntryContent::Lists(keys) if keys.len() == sizes.len())
+            );
+            let opener = opener(suite, &entry).expect("our own");
+            let opened: Vec<Vec<RecordId>> = lists
+                .iter()
+                .zip(0..)
+                .map(|(page, list)| opener.open_list(list, page).expect("our own"))
+                .collect();
+            assert_eq!(opened.iter().map(Vec::len).collect::<Vec<_>>(), sizes);
+            assert_eq!(opened.concat(), ids);
+        }
+    }
+}
+
+#[test]
+fn a_list_in_the_place_of_another_is_refused() {
+    let (entry, lists, _) = sealed(Suite::Holdfast1, 9);
+    let opener = opener(Suite::Holdfast1, &entry).expect("our own");
+    assert!(matches!(opener.open_list(0, &lists[1]), Err(DocumentError::PageIndex { .. })));
+    assert!(matches!(opener.open_list(1 << 31, &lists[0]), Err(DocumentError::TooMuchContent)));
+    // Nor is a list opened as a page, or a page as a list.
+    assert!(opener.open_page(LIST_INDEX_BASE, &lists[0]).is_err());
+    let moved = Page { index: LIST_INDEX_BASE + 1, ..lists[0].clone() };
+    assert!(matches!(opener.open_list(1, &moved), Err(DocumentError::Seal(_))));
+}
+
+#[test]
+fn too_few_or_too_many_lists_or_ids_are_refused() {
+    let (mut entry, _, _) = sealed(Suite::Holdfast1, 9);
+    let EntryContent::Lists(ids) = entry.content.clone() else { panic!("lists") };
+    for wrong in [ids[..2].to_vec(), [&ids[..], &ids[..1]].concat()] {
+        entry.content = EntryContent::Lists(wrong);
+        let refused = opener(Suite::Holdfast1, &entry);
+        assert!(matches!(refused, Err(DocumentError::PageCount { wanted: 3, .. })));
+    }
+    let (entry, _, _) = sealed(Suite::Holdfast1, 5);
+    let opener = opener(Suite::Holdfast1, &entry).expect("our own");
+    let list = |keys: &[u8], index| {
+        let eek = eek();
+        let suite = Suite::Holdfast1;
+        let ciphertext = eek.seal_page(suite, index, keys.to_vec()).expect("short");
+        let mac = suite.mac(&eek.mac_key(suite), &ciphertext);
+        Page { author: author(), index, ciphertext: ciphertext.into(), mac }
+    };
+    // The second list of five pages holds one id.
+    let second = |keys: &[u8]| opener.open_list(1, &list(keys, LIST_INDEX_BASE + 1));
+    assert!(second(&[7; 32]).is_ok());
+    for bad in [&[7; 64][..], &[7; 31], &[7; 33], &[], &[0; 32], &[7; 160]] {
+        assert!(second(bad).is_err(), "{} bytes", bad.len());
+    }
+}
+
+#[test]
+fn tickets_count_up_and_end_before_the_lists_indices() {
+    let mut sealer = EntrySealer::new(Suite::Holdfast1, eek(), author());
+    let indices: Vec<u32> = (0..5).map(|_| sealer.ticket().expect("few").index()).collect();
+    assert_eq!(indices, [0, 1, 2, 3, 4]);
+    sealer.next = LIST_INDEX_BASE - 1;
+    assert_eq!(sealer.ticket().expect("the last").index(), LIST_INDEX_BASE - 1);
+    assert!(matches!(sealer.ticket(), Err(DocumentError::TooMuchContent)));
+}
+
+/// The defaults name every index below 2^31, and a full list page is a full chunk.
+#[test]
+fn the_thresholds_fit_each_other() {
+    assert_eq!(LIST_KEYS_MAX * LIST_PAGE_KEYS_MAX, LIST_INDEX_BASE as usize);
+    assert_eq!(LIST_PAGE_KEYS_MAX * 32, CHUNK_BYTES_MAX);
+}

@@ -1,0 +1,148 @@
+//! The bytes of `holdfast-1`'s documents with fixed keys. `HOLD_GOLDEN=update` writes them on purpose; see
+//! `testkit::golden`. `docs/formats/documents.md` explains these very bytes.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, SecretKey, Suite};
+use document::{
+    Bloom, ContentInfo, Document, EntryOpener, EntrySealer, Finished, Publication, Record,
+    SchemaArtifact, SealedContent, envelope, offline, prove,
+};
+
+const SUITE: Suite = Suite::Holdfast1;
+const NETWORK: NetworkId = NetworkId::new([9; 32]);
+const CREATED: u32 = 1_700_000_000;
+const LETTER: &[u8] = b"Dear reader, the light is on.\n";
+
+fn golden(name: &str, bytes: &[u8]) {
+    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), name, bytes);
+}
+
+fn secret(byte: u8) -> SecretKey {
+    SecretKey::from_bytes(&[byte; 32]).unwrap()
+}
+
+fn author() -> AuthorKey {
+    AuthorKey::new(secret(1).public())
+}
+
+fn reader() -> ReaderKey {
+    ReaderKey::new(secret(2).public())
+}
+
+fn eek() -> Eek {
+    Eek::from_bytes(&std::array::from_fn(|i| i as u8 + 1))
+}
+
+fn info() -> ContentInfo {
+    ContentInfo {
+        media_type: "text/plain".into(),
+        filepath: "letter.txt".into(),
+        ..ContentInfo::default()
+    }
+}
+
+fn sealed(info: ContentInfo) -> Finished {
+    let mut sealer = EntrySealer::new(SUITE, eek(), author());
+    let mut macs = sealer.macs();
+    let page = sealer.ticket().unwrap().seal(LETTER).unwrap();
+    macs.add_plaintext(LETTER);
+    macs.add_page(&page.page.ciphertext);
+    sealer.finish(macs, SealedContent::Single(Box::new(page)), info, CREATED).unwrap()
+}
+
+fn of_envelope(entry: &Record) -> Record {
+    let sealed = envelope::seal(SUITE, NETWORK, entry.id, &secret(1), &reader(), &eek());
+    Record::of(SUITE, &Document::Envelope(sealed))
+}
+
+#[test]
+fn a_letter_inline_its_envelope_and_its_publication() {
+    let finished = sealed(info());
+    assert!(finished.page.is_none() && finished.lists.is_empty());
+    golden("entry-inline", &finished.entry.bytes);
+    golden("metadata", &finished.metadata.encode().unwrap());
+
+    let record = of_envelope(&finished.entry);
+    golden("envelope", &record.bytes);
+    golden("envelope-id", record.id.as_bytes());
+    let Ok(Document::Envelope(envelope)) = prove(SUITE, &record) else { panic!("an envelope") };
+
+    let publication = Publication::from_envelope(record.id, &envelope);
+    golden("publication", &publication.encode());
+    golden("publication-key", publication.key(SUITE).as_bytes());
+    assert_eq!(Publication::decode(&publication.encode()).unwrap(), publication);
+
+    let mut content = Vec::new();
+    let fetch = &mut |id: &_| Ok((finished.entry.id == *id).then(|| finished.entry.bytes.clone()));
+    offline::open(SUITE, NETWORK, &envelope, &secret(2), fetch, &mut content).unwrap();
+    assert_eq!(content, LETTER);
+}
+
+#[test]
+fn metadata_with_everything_and_the_page_outside() {
+    let artifact = |name: &str| SchemaArtifact {
+        group: "group".into(),
+        project: "project".into(),
+        path: "path".into(),
+        name: name.into(),
+        version: "1.0".into(),
+    };
+    let everything = ContentInfo {
+        properties: BTreeMap::from([
+            ("a".to_owned(), b"first".to_vec()),
+            ("long".to_owned(), vec![0x2e; 400]),
+        ]),
+        schema: Some(artifact("schema")),
+        data_dictionary: Some(artifact("dictionary")),
+        ..info()
+    };
+    let finished = sealed(everything);
+    golden("metadata-full", &finished.metadata.encode().unwrap());
+    golden("entry-pages", &finished.entry.bytes);
+    golden("page", &finished.page.unwrap().bytes);
+}
+
+#[test]
+fn an_empty_content() {
+    let mut sealer = EntrySealer::new(SUITE, eek(), author());
+    let mut macs = sealer.macs();
+    let page = sealer.ticket().unwrap().seal(b"").unwrap();
+    macs.add_page(&page.page.ciphertext);
+    let content = SealedContent::Single(Box::new(page));
+    let finished = sealer.finish(macs, content, ContentInfo::default(), CREATED).unwrap();
+    golden("entry-empty", &finished.entry.bytes);
+}
+
+#[test]
+fn a_bloom_filter() {
+    let mut bloom = Bloom::with_capacity(4, 42);
+    bloom.insert(author().as_bytes());
+    bloom.insert(reader().as_bytes());
+    golden("bloom", &bloom.encode());
+    assert_eq!(Bloom::decode(&bloom.encode()).unwrap(), bloom);
+}
+
+/// Compressed bytes depend on zstd's version, so this one is only opened: old data opens.
+#[test]
+fn an_entry_with_a_compressed_page_of_an_earlier_build_opens() {
+    let text = LETTER.repeat(100);
+    let mut sealer = EntrySealer::new(SUITE, eek(), author());
+    let mut macs = sealer.macs();
+    let page = sealer.ticket().unwrap().seal(&text).unwrap();
+    assert!(page.page.ciphertext.len() < 200, "it compresses");
+    macs.add_plaintext(&text);
+    macs.add_page(&page.page.ciphertext);
+    let content = SealedContent::Single(Box::new(page));
+    let finished = sealer.finish(macs, content, info(), CREATED).unwrap();
+    if testkit::golden::updating() {
+        golden("entry-compressed", &finished.entry.bytes);
+    }
+    let bytes = Bytes::from(testkit::golden::read(env!("CARGO_MANIFEST_DIR"), "entry-compressed"));
+    let Ok(Document::Entry(entry)) = Document::decode(&bytes) else { panic!("an entry") };
+    let opener = EntryOpener::new(SUITE, &entry, eek()).unwrap();
+    let document::EntryContent::Inline(page) = &entry.content else { panic!("inline") };
+    assert!(opener.open_page(0, page).unwrap() == text);
+}
