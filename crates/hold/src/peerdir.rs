@@ -62,9 +62,7 @@ pub(crate) struct PeerDir {
     pub(crate) key: SecretKey,
     /// Its network.
     pub(crate) genesis: Genesis,
-    /// Its certificate.
-    pub(crate) certificate: PeerCertificate,
-    /// The same, as its organisation signed it.
+    /// Its certificate, as its organisation signed it.
     pub(crate) certificate_bytes: Bytes,
 }
 
@@ -127,7 +125,7 @@ impl PeerDir {
             return Err(HoldError::NotA { what: "the certificate of this peer", path: cert_path });
         }
         let path = path.to_owned();
-        Ok(Self { path, config, key, genesis, certificate, certificate_bytes })
+        Ok(Self { path, config, key, genesis, certificate_bytes })
     }
 
     /// Takes the directory for this process; another one that has it is [`HoldError::Locked`].
@@ -327,7 +325,8 @@ mod tests {
         let genesis = network(&org);
         let signed = folder.path().join("signed");
         let peer = PeerDir::create(&signed, &genesis, &config(), Some(&org)).unwrap();
-        assert_eq!(PeerDir::open(&signed, now_s()).unwrap().certificate.peer, peer);
+        let opened = PeerDir::open(&signed, now_s()).unwrap();
+        assert_eq!(PeerId::new(opened.key.public()), peer);
 
         let asked = folder.path().join("asked");
         PeerDir::create(&asked, &genesis, &config(), None).unwrap();

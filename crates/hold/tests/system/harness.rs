@@ -51,11 +51,12 @@ impl Outcome {
         self
     }
 
-    /// Fails with this code, one `error:` line, and no panic.
+    /// Fails with this code, an error in either form, and no panic.
     #[track_caller]
     pub fn expect_error(self, code: i32) -> Self {
         let this = self.expect(code);
-        assert!(this.stderr.contains("error: "), "no error line: {}", this.stderr);
+        let told = this.stderr.contains("error: ") || this.stderr.contains("\"error\":");
+        assert!(told, "no error line: {}", this.stderr);
         assert!(!this.stderr.contains("panicked"), "a panic: {}", this.stderr);
         this
     }
