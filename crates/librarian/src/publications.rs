@@ -17,6 +17,7 @@
 //! [`APPEND_MAX`] in a batch; [`SPREAD_MAX`] wait to be spread, and what does not fit is left to the
 //! others' catching up.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -199,7 +200,8 @@ impl Publications {
     }
 
     async fn append(&self, batch: Vec<Entry>) {
-        let mut fresh = Vec::new();
+        let mut fresh: Vec<Entry> = Vec::new();
+        let mut keys = HashSet::new();
         let mut answers = Vec::new();
         let mut rows = Vec::new();
         // The calendar may jump back; the log must not.
@@ -208,8 +210,7 @@ impl Publications {
         for mut entry in batch {
             let key = self.suite.id(&entry.publication);
             answers.extend(entry.answer.take());
-            let twice = fresh.iter().any(|other: &Entry| other.key == Some(key));
-            if twice || self.remembered().contains(&key) {
+            if self.remembered().contains(&key) || !keys.insert(key) {
                 continue;
             }
             entry.key = Some(key);

@@ -126,6 +126,12 @@ impl Seat {
     }
 }
 
+impl std::fmt::Debug for Seat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Seat({})", self.id)
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         self.seats.lock().by_id.remove(&self.id);
@@ -149,10 +155,10 @@ mod tests {
     #[test]
     fn places_are_bounded_in_all_and_for_one_key_and_come_back() {
         let seats = seats();
-        let first = seats.take(&key(1), Duration::ZERO).ok().expect("room");
-        let _second = seats.take(&key(1), Duration::ZERO).ok().expect("room");
+        let first = seats.take(&key(1), Duration::ZERO).expect("room");
+        let _second = seats.take(&key(1), Duration::ZERO).expect("room");
         assert!(seats.take(&key(1), LATER).is_err(), "two of one key, waiting for news");
-        let _third = seats.take(&key(2), Duration::ZERO).ok().expect("room");
+        let _third = seats.take(&key(2), Duration::ZERO).expect("room");
         assert!(seats.take(&key(3), LATER).is_err(), "three in all");
         drop(first);
         assert!(seats.take(&key(3), LATER).is_ok());
@@ -161,14 +167,14 @@ mod tests {
     #[test]
     fn one_that_stopped_reading_loses_its_place_to_one_that_comes() {
         let seats = seats();
-        let slow = seats.take(&key(1), Duration::ZERO).ok().expect("room");
-        let quick = seats.take(&key(2), Duration::ZERO).ok().expect("room");
-        let _idle = seats.take(&key(2), Duration::ZERO).ok().expect("room");
+        let slow = seats.take(&key(1), Duration::ZERO).expect("room");
+        let quick = seats.take(&key(2), Duration::ZERO).expect("room");
+        let _idle = seats.take(&key(2), Duration::ZERO).expect("room");
         slow.handed_over(Duration::ZERO);
         quick.handed_over(Duration::ZERO);
         assert!(quick.wanted(Duration::from_secs(1)));
         assert!(seats.take(&key(3), Duration::from_secs(59)).is_err(), "not long enough");
-        let new = seats.take(&key(3), LATER).ok().expect("the slow one's place");
+        let new = seats.take(&key(3), LATER).expect("the slow one's place");
         assert!(slow.ended.is_cancelled() && !slow.wanted(LATER));
         drop(slow);
         assert_eq!(seats.taken(), 3);
@@ -178,7 +184,7 @@ mod tests {
     #[test]
     fn one_that_comes_back_too_late_is_told_so() {
         let seats = seats();
-        let slow = seats.take(&key(1), Duration::ZERO).ok().expect("room");
+        let slow = seats.take(&key(1), Duration::ZERO).expect("room");
         slow.handed_over(Duration::ZERO);
         assert!(!slow.wanted(LATER));
     }

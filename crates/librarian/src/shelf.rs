@@ -95,6 +95,12 @@ impl Shelf {
             return vec![Err(CallError::ReadOnly { reason }); count];
         }
         let proven = self.prove(records).await;
+        let told = |one: &Result<(Record, Option<Publication>), _>| {
+            one.as_ref().is_ok_and(|(_, publication)| publication.is_some())
+        };
+        if !proven.iter().any(told) {
+            return self.put_proven(proven).await;
+        }
         // A dropped caller must not leave an envelope without its publication, so the two writes
         // are a task of their own. Their number is bounded by the calls admitted and by the store's
         // and the log's queues.

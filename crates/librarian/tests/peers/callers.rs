@@ -9,7 +9,7 @@ use env::calls::{
 };
 use testkit::network::{Community, CommunityOptions, key};
 
-use crate::town::{LIMIT, Town, everything, introduce, page};
+use crate::town::{LIMIT, Town, envelope, everything, introduce, page};
 
 /// Whether each call is denied: store, verify, subscribe, put, get, and the batch forms.
 async fn denied(town: &Town, calls: &Arc<dyn Calls>) -> Vec<bool> {
@@ -146,7 +146,7 @@ fn calls_at_once_are_bounded_and_the_bound_lets_go() {
         let client = town.client(0, Tier::Known).await;
         let many = (0..20).map(|n| {
             let (client, to) = (client.clone(), town.at(0));
-            async move { client.store(&to, page(n, 400), LIMIT).await }
+            async move { client.store(&to, envelope(n, 0).0, LIMIT).await }
         });
         let outcomes = futures::future::join_all(many).await;
         let busy = outcomes.iter().filter(|one| matches!(one, Err(CallError::Busy { .. }))).count();

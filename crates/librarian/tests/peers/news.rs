@@ -179,3 +179,40 @@ fn a_peer_that_hangs_does_not_keep_others_from_catching_up() {
         assert_eq!(town.log_of(8).await.len(), 10);
     });
 }
+
+#[test]
+fn an_envelope_whose_publication_cannot_be_logged_is_not_acknowledged() {
+    testkit::time::run(9, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = town.client(0, Tier::Known).await;
+        town.peers[0].journal().close().await.unwrap();
+        let (record, _) = envelope(1, 0);
+        let stored = client.store(&town.at(0), record.clone(), LIMIT).await;
+        assert!(matches!(stored, Err(CallError::Busy { .. })), "{stored:?}");
+        let batch = vec![record, page(1, 100)];
+        let stored = client.store_batch(&town.at(0), batch, LIMIT).await.unwrap();
+        assert!(stored.iter().all(Result::is_err), "all or none: {stored:?}");
+        client.store(&town.at(0), page(2, 100), LIMIT).await.unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_goes_away_leaves_no_envelope_without_its_publication() {
+    testkit::time::run(10, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = town.client(0, Tier::Known).await;
+        for n in 0..20 {
+            let to = town.at(0);
+            // Polled a few times, then dropped.
+            let mut call = client.store(&to, envelope(n, 0).0, LIMIT);
+            for _ in 0..n % 4 {
+                let _ = futures::poll!(call.as_mut());
+            }
+            drop(call);
+        }
+        env.clock.sleep(Duration::from_secs(1)).await;
+        let held = town.stores[0].stats_records();
+        assert!(held > 0, "some had got that far");
+        assert_eq!(town.log_of(0).await.len() as u64, held);
+    });
+}
