@@ -111,8 +111,9 @@ impl Writer {
             bytes.extend_from_slice(body);
         }
         if let Err(error) = file.write_at(segment.len, &[IoSlice::new(&bytes)]) {
-            if file.truncate(segment.len).is_err() {
-                return Err(self.poison(&error));
+            // Synced, so that a power cut does not bring back an offset that is given again in the next segment.
+            if let Err(cut) = file.truncate(segment.len).and_then(|()| file.sync()) {
+                return Err(self.poison(&cut));
             }
             let name = journal_name(&self.shared.prefix, segment.first);
             return Err(if is_full(&error) {

@@ -14,7 +14,7 @@
 //! Invariants:
 //! 1. With `group` and `always` nothing enters the index, and nobody is answered, before the fsync that covers it.
 //! 2. Bytes behind the end of the active segment as the writer knows it are never part of the store: a failed write is cut
-//!    back, and where that fails too, writing ends (`poison`).
+//!    back and the cut synced, and where that fails too, writing ends (`poison`).
 //! 3. After a failed fsync nothing more is written. What the system then says of the file's pages is not evidence (they may be
 //!    marked clean without being on the disk), so what was not acknowledged is cut off, as well as that still goes.
 
@@ -305,10 +305,12 @@ impl Writer {
                 Ok(start)
             }
             Err(error) => {
-                let name = log_name(active.number);
-                if let Err(cut) = active.file.truncate(start) {
+                // The cut is made durable too: a removal that failed, and came back after a power cut, would take away
+                // a record that was answered as present meanwhile.
+                if let Err(cut) = active.file.truncate(start).and_then(|()| active.file.sync()) {
                     return Err(self.poison(&cut));
                 }
+                let name = log_name(active.number);
                 Err(if is_full(&error) {
                     StoreError::Full
                 } else {
