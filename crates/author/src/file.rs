@@ -2,9 +2,11 @@
 //!
 //! The bytes go to a temporary file beside the final name (so that the rename stays within one file system). It gets the
 //! name after the MACs over the whole hold and an fsync. On an error and when the get is dropped, at whatever stage, the
-//! temporary file is removed; only a killed process leaves one (`.NAME.RANDOM.part`).
+//! temporary file is removed; only a killed process leaves one (`.NAME.RANDOM.part`). To that end the file and the guard
+//! that removes it are always owned together, also by a thread that is still creating it.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use crypto::RecordId;
 
 use crate::author::Author;
 use crate::error::AuthorError;
+use crate::job::Job;
 use crate::progress::Progress;
 use crate::types::GetReport;
 
@@ -32,7 +35,8 @@ impl Drop for Temporary {
 impl Author {
     /// Writes the content at an address, or a range of its bytes, to a file, over one that is there.
     ///
-    /// Cancel safe: dropping it leaves the file of that name as it was, and no other.
+    /// Cancel safe: dropping it leaves the file of that name as it was, and no other; once all was fetched and checked it may
+    /// still get its name, whole.
     ///
     /// # Errors
     /// As [`Author::get`], and [`AuthorError::Io`] about the file: that it can be written is seen before anything is
@@ -44,22 +48,22 @@ impl Author {
         range: Option<Range<u64>>,
         progress: Arc<dyn Progress>,
     ) -> Result<GetReport, AuthorError> {
-        let named = self.temporary_name(path);
-        let name = named.map_err(|source| failed("write", path, source))?;
-        let mut options = tokio::fs::OpenOptions::new();
-        let opened = options.write(true).create_new(true).open(&name).await;
-        let mut file = opened.map_err(|source| failed("create", &name, source))?;
-        let mut temporary = Temporary(Some(name.clone()));
-
+        let name = self.temporary_name(path).map_err(|source| failed("write", path, source))?;
+        // Made by one job together with its guard: where nobody waits for the result any more, it is dropped with it.
+        let create = move || {
+            let mut options = std::fs::OpenOptions::new();
+            let created = options.write(true).create_new(true).open(&name);
+            created
+                .map_err(|source| failed("create", &name, source))
+                .map(|file| (file, Temporary(Some(name))))
+        };
+        let (file, temporary) =
+            Job::blocking(self.env(), create).await.ok_or(AuthorError::Stopped)??;
+        let mut file = tokio::fs::File::from_std(file);
         let report = self.get(address, &mut file, range, progress).await?;
-        file.sync_all().await.map_err(|source| failed("write", &name, source))?;
-        let renamed = tokio::fs::rename(&name, path).await;
-        renamed.map_err(|source| failed("rename to", path, source))?;
-        temporary.0 = None;
-        let dir = parent(path).to_owned();
-        let synced = move || std::fs::File::open(dir)?.sync_all();
-        let synced = crate::job::Job::blocking(self.env(), synced).await;
-        synced.ok_or(AuthorError::Stopped)?.map_err(|source| failed("write", path, source))?;
+        let (file, path) = (file.into_std().await, path.to_owned());
+        let keep = move || keep(&file, temporary, &path);
+        Job::blocking(self.env(), keep).await.ok_or(AuthorError::Stopped)??;
         Ok(report)
     }
 
@@ -75,6 +79,17 @@ impl Author {
         temporary.push(format!(".{random:016x}.part"));
         Ok(path.with_file_name(temporary))
     }
+}
+
+/// Makes a file that is whole durable and gives it its name.
+fn keep(file: &File, mut temporary: Temporary, path: &Path) -> Result<(), AuthorError> {
+    let write = |source| failed("write", path, source);
+    file.sync_all().map_err(write)?;
+    if let Some(name) = &temporary.0 {
+        std::fs::rename(name, path).map_err(|source| failed("rename to", path, source))?;
+    }
+    temporary.0 = None;
+    File::open(parent(path)).and_then(|dir| dir.sync_all()).map_err(write)
 }
 
 fn parent(path: &Path) -> &Path {

@@ -102,7 +102,6 @@ impl Issued {
 
     /// The counter of a self-addressed reader key by its row; else the counters without a row among which to look, the
     /// likeliest first: those above the highest known, then those below from the top.
-    #[expect(clippy::type_complexity, reason = "a counter, or where to look for it")]
     pub(super) fn find(
         &mut self,
         reader: &ReaderKey,

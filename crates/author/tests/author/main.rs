@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod contents;
+mod counters;
 mod faults;
 mod files;
 mod flips;
