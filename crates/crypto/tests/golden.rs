@@ -134,3 +134,9 @@ fn a_signature_with_its_domain() {
     let signature = secret(1).sign("pass", &NetworkId::new([9; 32]), b"message");
     golden("signature", &Bytes::copy_from_slice(&signature));
 }
+
+#[test]
+fn the_examples_of_the_documentation_are_these_bytes() {
+    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "keyring.md");
+    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "certificates.md");
+}

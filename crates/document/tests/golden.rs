@@ -146,3 +146,8 @@ fn an_entry_with_a_compressed_page_of_an_earlier_build_opens() {
     let document::EntryContent::Inline(page) = &entry.content else { panic!("inline") };
     assert!(opener.open_page(0, page).unwrap() == text);
 }
+
+#[test]
+fn the_examples_of_the_documentation_are_these_bytes() {
+    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "documents.md");
+}

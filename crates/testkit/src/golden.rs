@@ -61,3 +61,30 @@ fn path(manifest: &str, name: &str) -> PathBuf {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// Compares every block of a page in `docs/formats/` that is marked `hex NAME` with the golden file of that
+/// name. In such a block a line is hex, then at least two spaces and a remark, or a remark alone.
+///
+/// # Panics
+/// Where one differs, or the page has none.
+pub fn check_page(manifest: &str, page: &str) {
+    let path = Path::new(manifest).join("../../docs/formats").join(page);
+    let text = std::fs::read_to_string(&path).expect("the page is there");
+    let mut blocks = 0;
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix("```hex ") else { continue };
+        let block = lines.by_ref().take_while(|line| *line != "```");
+        let found: String = block.map(|line| line.split("  ").next().unwrap_or_default()).collect();
+        // A page may show a format of another crate.
+        let owner = std::fs::read_dir(Path::new(manifest).join("..")).expect("crates/");
+        let owner = owner
+            .map(|entry| entry.expect("readable").path())
+            .find(|crate_| crate_.join(format!("tests/golden/{name}.hex")).exists())
+            .unwrap_or_else(|| panic!("{page}: no crate has golden bytes {name}"));
+        let golden = read(&owner.to_string_lossy(), name);
+        assert_eq!(found, hex(&golden), "{page}: the example {name}");
+        blocks += 1;
+    }
+    assert!(blocks > 0, "{page} has examples");
+}
