@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -239,7 +240,9 @@ impl RecordStore for Shop {
         if self.full.load(Ordering::SeqCst) {
             return Err(StoreError::Full);
         }
-        self.inner.put(records).await
+        let stored = self.inner.put(records).await;
+        pause_once().await;
+        stored
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
@@ -271,4 +274,18 @@ impl RecordStore for Shop {
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.close().await
     }
+}
+
+/// Pends once: between a write and its answer there is time in which a caller may go away.
+async fn pause_once() {
+    let mut paused = false;
+    std::future::poll_fn(|context| {
+        if paused {
+            return Poll::Ready(());
+        }
+        paused = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
