@@ -98,6 +98,11 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
             Ok(stop) => stop,
             Err(error) => return Err((out, error)),
         };
+        if !crypto::seal::SEALED {
+            out.warn(
+                "this is a control build that seals nothing: what it puts, every peer can read",
+            );
+        }
         let session = Session { out, config, log_json: cli.global.log_json, stop };
         let ended = Box::pin(cli.verb.run(&session)).await;
         ended.map_err(|error| (session.out, error))

@@ -322,7 +322,7 @@ fn too_few(network: &mut Network, home: &Home, file: &Path) {
     run(home.hold(["put", "--via", &network.via()]).arg(file)).expect_error(15);
 }
 
-/// A disk of a few MiB: its peer refuses, the others take the file, what was there stays readable.
+/// A disk with room for 16 MiB beside the reserve of 64: its peer refuses, the others take the file, what was there stays readable.
 #[test]
 fn a_full_disk_at_a_peer_loses_nothing() {
     let mut network = Network::new(3, &[]);
@@ -330,12 +330,12 @@ fn a_full_disk_at_a_peer_loses_nothing() {
     let mount = network.folder.path().join("small");
     fs::create_dir(&mount).unwrap();
     let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
+        .args(["-t", "tmpfs", "-o", "size=80m", "tmpfs"])
         .arg(&mount)
         .output()
         .is_ok_and(|done| done.status.success());
     if !mounted {
-        println!("SKIPPED: a tmpfs of 8 MiB cannot be mounted here");
+        println!("SKIPPED: a tmpfs of 80 MiB cannot be mounted here");
         return;
     }
     let _unmount = Unmount(mount.clone());
@@ -356,6 +356,10 @@ fn a_full_disk_at_a_peer_loses_nothing() {
         home.get(&via, address, &back).expect(0);
         assert_same(file, &back);
     }
+    // It did refuse: three copies over four peers are 30 MiB each, and it has half of that.
+    let full = network.peers[3].address.clone();
+    let held = run(&mut home.hold(["peer", "status", "--json", "--via", &full])).expect(0).json();
+    assert!(held["bytes"].as_u64().unwrap() < 17 << 20, "{held}");
     network.peers.iter_mut().for_each(harness::Peer::kill);
 }
 
