@@ -1,4 +1,5 @@
-//! The signed requests of the original Libri: a JWT whose one claim is the hash of the request.
+//! Signed requests, for callers whose connection proves no key. What `holdfast-1` signs is in
+//! [`claims`]; this is the form of the original Libri: a JWT whose one claim is the hash of the request.
 //!
 //! ```text
 //! base64url({"alg":"ES256","typ":"JWT"}) . base64url({"hash":"<claim>"}) . base64url(r || s)
@@ -14,7 +15,9 @@ use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 
 use crate::{Class, Classified, KeyError, PublicKey, SecretKey};
 
-/// The longest token looked at, in bytes; a real one has 198.
+pub mod claims;
+
+/// The longest token looked at, in bytes; the original's has 198, ours about 620.
 pub const TOKEN_BYTES_MAX: usize = 1024;
 /// The header, as the original writes it.
 pub const HEADER: &str = r#"{"alg":"ES256","typ":"JWT"}"#;
@@ -26,12 +29,37 @@ pub enum JwtError {
     /// Not three base64url parts of the expected JSON.
     #[error("not a signed request token")]
     Malformed,
-    /// Another algorithm or type than the original's.
-    #[error("the token's header is not {HEADER}")]
+    /// Another algorithm or type than is taken.
+    #[error("the token's header names an algorithm or type that is not taken here")]
     Header,
-    /// The claim is another request's.
-    #[error("the token was made for another request")]
+    /// The hash is another message's.
+    #[error("the token was made for another message")]
     Claim,
+    /// Made for another network.
+    #[error("the token was made for another network")]
+    Network,
+    /// Made for another peer.
+    #[error("the token was made for another peer")]
+    Audience,
+    /// Made for another method.
+    #[error("the token was made for another method")]
+    Method,
+    /// Made under another request id than came with it.
+    #[error("the token was made under another request id")]
+    Id,
+    /// It lives too long, or ends before it begins.
+    #[error("a token ends 1 to {} s after it was issued", claims::TOKEN_SECONDS_MAX)]
+    Life,
+    /// Not yet, or no longer, valid.
+    #[error("the token counts from {issued} to {expires} (Unix seconds), and it is {now} here")]
+    Time {
+        /// Its `iat`.
+        issued: u64,
+        /// Its `exp`.
+        expires: u64,
+        /// The clock of whoever checked it.
+        now: u64,
+    },
     /// The signature.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -41,7 +69,13 @@ impl Classified for JwtError {
     fn class(&self) -> Class {
         match self {
             Self::Malformed | Self::Header => Class::Invalid,
-            Self::Claim => Class::Denied,
+            Self::Claim
+            | Self::Network
+            | Self::Audience
+            | Self::Method
+            | Self::Id
+            | Self::Life
+            | Self::Time { .. } => Class::Denied,
             Self::Key(source) => source.class(),
         }
     }
@@ -54,10 +88,7 @@ pub fn claims(request: &[u8]) -> String {
 
 /// A token for this request.
 pub fn sign(key: &SecretKey, request: &[u8]) -> String {
-    let signed =
-        format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims(request)));
-    let signature = key.sign_digest(&sha256(signed.as_bytes()));
-    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    signed(key, HEADER, &claims(request))
 }
 
 /// Checks that the owner of `key` signed `token` for `request` (the encoded message).
@@ -65,25 +96,56 @@ pub fn sign(key: &SecretKey, request: &[u8]) -> String {
 /// # Errors
 /// [`JwtError`].
 pub fn verify(token: &str, key: &PublicKey, request: &[u8]) -> Result<(), JwtError> {
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(JwtError::Malformed);
-    }
-    let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Malformed)?;
-    let (header, body) = signed.split_once('.').ok_or(JwtError::Malformed)?;
-    let header = object(header)?;
-    if header.get("alg").and_then(|alg| alg.as_str()) != Some("ES256")
-        || header.get("typ").and_then(|typ| typ.as_str()) != Some("JWT")
-    {
-        return Err(JwtError::Header);
-    }
-    let body = object(body)?;
+    let parts = Parts::of(token)?;
+    parts.check_header("ES256")?;
+    let body = object(parts.claims)?;
     let claim = body.get("hash").and_then(|hash| hash.as_str()).ok_or(JwtError::Malformed)?;
     let claim = URL_SAFE.decode(claim).map_err(|_| JwtError::Malformed)?;
-    let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtError::Malformed)?;
-    // The original's signer does not care which half s is in.
-    let signature = PublicKey::normalise(&signature)?;
-    key.verify_digest(&sha256(signed.as_bytes()), &signature)?;
+    parts.check_signature(key)?;
     if claim != sha256(request) { Err(JwtError::Claim) } else { Ok(()) }
+}
+
+/// A token of this header and these claims.
+fn signed(key: &SecretKey, header: &str, claims: &str) -> String {
+    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let signature = key.sign_digest(&sha256(signed.as_bytes()));
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// The three parts of a token, and what of it is signed.
+struct Parts<'a> {
+    signed: &'a str,
+    header: &'a str,
+    claims: &'a str,
+    signature: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(token: &'a str) -> Result<Self, JwtError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(JwtError::Malformed);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(JwtError::Malformed)?;
+        Ok(Self { signed, header, claims, signature })
+    }
+
+    /// The header names this algorithm, and nothing that would have to be understood.
+    fn check_header(&self, algorithm: &str) -> Result<(), JwtError> {
+        let header = object(self.header)?;
+        let is = |name: &str, value: &str| header.get(name).and_then(|v| v.as_str()) == Some(value);
+        match is("alg", algorithm) && is("typ", "JWT") && header.get("crit").is_none() {
+            true => Ok(()),
+            false => Err(JwtError::Header),
+        }
+    }
+
+    fn check_signature(&self, key: &PublicKey) -> Result<(), JwtError> {
+        let signature = URL_SAFE_NO_PAD.decode(self.signature).map_err(|_| JwtError::Malformed)?;
+        // Foreign signers do not care which half s is in.
+        let signature = PublicKey::normalise(&signature)?;
+        Ok(key.verify_digest(&sha256(self.signed.as_bytes()), &signature)?)
+    }
 }
 
 fn object(part: &str) -> Result<serde_json::Value, JwtError> {
