@@ -1,7 +1,8 @@
 //! Calls to peers: what can be asked of a librarian, as plain types that carry no transport.
 //!
-//! [`Calls`] is the asking side, [`Service`] the answering one. `rpc` joins them over gRPC with mutual TLS; a simulated
-//! network joins them directly. Both sides see the same messages and the same [`CallError`].
+//! [`Calls`] is the asking side, [`Service`] the answering one. `rpc` joins them over gRPC with
+//! mutual TLS; a simulated network joins them directly. Both sides see the same messages and the
+//! same [`CallError`].
 
 use std::fmt;
 use std::time::Duration;
@@ -22,7 +23,8 @@ pub const PEERS_MAX: usize = 1024;
 /// Whom to call: an address, and who must answer there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// The peer that must prove its key; `None` takes any peer of the network (a bootstrap address).
+    /// The peer that must prove its key; `None` takes any peer of the network (a bootstrap
+    /// address).
     pub peer: Option<PeerId>,
     /// `HOST:PORT` of its gRPC listener.
     pub address: String,
@@ -34,7 +36,8 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why a call did not succeed. It is what travels: the far side's error arrives as the same variant.
+/// Why a call did not succeed. It is what travels: the far side's error arrives as the same
+/// variant.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
@@ -193,7 +196,8 @@ pub struct FindRequest {
 pub enum FindResponse {
     /// The peer holds it. The caller proves it before use.
     Found(Record),
-    /// The peer does not hold it; the closest peers it knows, as signed announcements, closest first.
+    /// The peer does not hold it; the closest peers it knows, as signed announcements, closest
+    /// first.
     Closest(Vec<Bytes>),
 }
 
@@ -246,7 +250,8 @@ pub struct Cursor {
     pub unix_ms: u64,
 }
 
-/// Which publications to send. An absent filter lets everything pass; both must match where both are given.
+/// Which publications to send. An absent filter lets everything pass; both must match where both
+/// are given.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SubscribeRequest {
     /// Bloom filter over author keys (encoded, see `document::bloom`).
@@ -289,7 +294,8 @@ pub type Events = BoxStream<'static, Result<SubscribeEvent, CallError>>;
 /// Asks librarians. Every call ends within its deadline with an answer or an error.
 #[async_trait]
 pub trait Calls: Send + Sync {
-    /// Learn and be learnt. Implementations introduce themselves by their own credential on each new connection too.
+    /// Learn and be learnt. Implementations introduce themselves by their own credential on each
+    /// new connection too.
     async fn introduce(
         &self,
         to: &Endpoint,
@@ -361,8 +367,9 @@ pub trait Calls: Send + Sync {
         limit: Duration,
     ) -> Result<Record, CallError>;
 
-    /// Follow a librarian's publication log. `limit` bounds the first answer, not the stream; a stream of which nothing
-    /// comes for a minute has ended with an error (librarians send [`SubscribeEvent::CaughtUp`] as heartbeat).
+    /// Follow a librarian's publication log. `limit` bounds the first answer, not the stream; a
+    /// stream of which nothing comes for a minute has ended with an error (librarians send
+    /// [`SubscribeEvent::CaughtUp`] as heartbeat).
     async fn subscribe(
         &self,
         to: &Endpoint,
@@ -378,7 +385,8 @@ pub struct Caller {
     pub key: PublicKey,
 }
 
-/// Answers callers: a librarian. Each method may be called with anything and answers with a typed error.
+/// Answers callers: a librarian. Each method may be called with anything and answers with a typed
+/// error.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
     /// See [`Calls::introduce`].

@@ -1,6 +1,8 @@
-//! A folder of append-only files, small enough that torn writes and lost fsyncs are simulated under it.
+//! A folder of append-only files, small enough that torn writes and lost fsyncs are simulated under
+//! it.
 //!
-//! Names are flat: no slashes, no `.` or `..`. Calls block; whoever calls runs on a thread of its own.
+//! Names are flat: no slashes, no `.` or `..`. Calls block; whoever calls runs on a thread of its
+//! own.
 
 mod dir;
 
@@ -24,8 +26,9 @@ pub trait Disk: Send + Sync {
     fn sync_names(&self) -> io::Result<()>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// Keeps every other opener out until the lock, and all others this opener took, are dropped. Another opener's lock
-    /// is [`io::ErrorKind::ResourceBusy`]. A folder that nobody else can reach needs none.
+    /// Keeps every other opener out until the lock, and all others this opener took, are dropped.
+    /// Another opener's lock is [`io::ErrorKind::ResourceBusy`]. A folder that nobody else can
+    /// reach needs none.
     fn lock(&self) -> io::Result<Lock> {
         Ok(Lock::none())
     }
@@ -59,7 +62,8 @@ pub trait File: Send + Sync {
     }
     /// Fills `into` from `offset`; an end of file before that is [`io::ErrorKind::UnexpectedEof`].
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
-    /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may be on the disk.
+    /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
+    /// be on the disk.
     fn write_at(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()>;
     /// Cuts the file to `len` bytes.
     fn truncate(&self, len: u64) -> io::Result<()>;

@@ -1,7 +1,7 @@
 //! Time, randomness, tasks, disk and calls to peers as traits, with the real ones.
 //!
-//! Everything above takes these from outside, so that the production code of a peer and of an author runs unchanged on a
-//! seeded simulated network under virtual time.
+//! Everything above takes these from outside, so that the production code of a peer and of an
+//! author runs unchanged on a seeded simulated network under virtual time.
 
 pub mod calls;
 mod clock;
@@ -77,8 +77,8 @@ impl Env {
         finished(result.await)
     }
 
-    /// Runs work that waits for the operating system (a read, an fsync) away from the I/O threads and waits for its
-    /// result.
+    /// Runs work that waits for the operating system (a read, an fsync) away from the I/O threads
+    /// and waits for its result.
     ///
     /// The work runs to its end even where the caller is dropped.
     ///

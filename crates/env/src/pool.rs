@@ -1,15 +1,17 @@
 //! A bounded pool of threads for CPU-heavy work: at most one job a core at once, however many wait.
 //!
-//! tokio's `spawn_blocking` starts up to 512 threads; hashing on all of them thrashes the caches and starves the I/O
-//! threads. Here jobs beyond the number of threads wait in arrival order.
+//! tokio's `spawn_blocking` starts up to 512 threads; hashing on all of them thrashes the caches
+//! and starves the I/O threads. Here jobs beyond the number of threads wait in arrival order.
 //!
 //! Invariants:
-//! 1. At most `threads_max` jobs run at once. Threads start when a job finds no idle one, so an unused pool costs none.
+//! 1. At most `threads_max` jobs run at once. Threads start when a job finds no idle one, so an
+//!    unused pool costs none.
 //! 2. Every job that was taken runs, even when the pool is dropped meanwhile; then the threads end.
 //! 3. A job that panics ends alone: its thread goes on.
 //!
-//! Limit: the queue itself has no bound, since each waiting job belongs to a caller that waits for it (`Env::cpu`), and
-//! callers bound their own number (a semaphore of chunks in flight, the limits of the RPC listener).
+//! Limit: the queue itself has no bound, since each waiting job belongs to a caller that waits for
+//! it (`Env::cpu`), and callers bound their own number (a semaphore of chunks in flight, the limits
+//! of the RPC listener).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +50,8 @@ impl Shared {
         loop {
             if let Some(job) = state.queue.pop_front() {
                 drop(state);
-                // The panic was printed by the hook; whoever waits for the job learns of it by its channel.
+                // The panic was printed by the hook; whoever waits for the job learns of it by its
+                // channel.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
             } else if state.closed {

@@ -51,8 +51,8 @@ impl Drop for Task {
 pub trait Tasks: Send + Sync {
     /// Starts `work` on the I/O threads.
     fn spawn(&self, work: BoxFuture<'static, ()>) -> Task;
-    /// Starts CPU-heavy work (hashing, coding, sealing a chunk) on a thread of a bounded pool. Work beyond its threads
-    /// waits in order; callers bound how much they hand in.
+    /// Starts CPU-heavy work (hashing, coding, sealing a chunk) on a thread of a bounded pool. Work
+    /// beyond its threads waits in order; callers bound how much they hand in.
     fn cpu(&self, work: Box<dyn FnOnce() + Send>);
     /// Starts work that waits for the operating system (a long read) on a thread of its own kind.
     fn blocking(&self, work: Box<dyn FnOnce() + Send>);
@@ -60,7 +60,8 @@ pub trait Tasks: Send + Sync {
     fn parallelism(&self) -> usize;
 }
 
-/// Tasks on a tokio runtime, with a CPU pool of its own. Clones share both; the pool's threads end with the last clone.
+/// Tasks on a tokio runtime, with a CPU pool of its own. Clones share both; the pool's threads end
+/// with the last clone.
 #[derive(Clone, Debug)]
 pub struct TokioTasks {
     runtime: tokio::runtime::Handle,

@@ -1,9 +1,11 @@
-//! The record log beside plain files and fjall, on the same bytes and the same disk: `cargo bench -p store`.
+//! The record log beside plain files and fjall, on the same bytes and the same disk: `cargo bench
+//! -p store`.
 //!
-//! Absolute figures do not repeat on shared machines, so the table shows ratios within one run. Every line is the median of
-//! three rounds, the contenders taking turns. Everything is acknowledged after an fsync that covers it. Checksums and their
-//! check on reading are part of our figures; plain files have none. Records are written once and read back from the page
-//! cache, in an order that is not that of writing.
+//! Absolute figures do not repeat on shared machines, so the table shows ratios within one run.
+//! Every line is the median of three rounds, the contenders taking turns. Everything is
+//! acknowledged after an fsync that covers it. Checksums and their check on reading are part of our
+//! figures; plain files have none. Records are written once and read back from the page cache, in
+//! an order that is not that of writing.
 #![allow(clippy::unwrap_used, reason = "a program that stops at the first failure")]
 
 use std::fs;
@@ -155,15 +157,16 @@ fn settle_disk() {
 
 type Contender<'a> = (&'static str, usize, Box<dyn Fn(&Path) -> Seconds + 'a>);
 
-/// Prints a table: a contender's amount (MB or thousands of records) a second, and its ratio to the first.
+/// Prints a table: a contender's amount (MB or thousands of records) a second, and how many times
+/// that the first contender does.
 fn table(title: &str, unit: &str, contenders: &[Contender<'_>], amount: impl Fn(usize) -> f64) {
     println!(
         "\n{title}\n{:24} {:>12} {:>7} {:>12} {:>7}",
         "",
         format!("write {unit}"),
-        "ratio",
+        "log is",
         format!("read {unit}"),
-        "ratio"
+        "log is"
     );
     let mut rounds = vec![(Vec::new(), Vec::new()); contenders.len()];
     for _ in 0..ROUNDS {
@@ -178,7 +181,7 @@ fn table(title: &str, unit: &str, contenders: &[Contender<'_>], amount: impl Fn(
         let (write, read) = (amount(*batches) / median(writes), amount(*batches) / median(reads));
         let (base_write, base_read) = *first.get_or_insert((write, read));
         println!(
-            "{name:24} {write:12.0} {:7.2} {read:12.0} {:7.2}",
+            "{name:24} {write:12.1} {:7.2} {read:12.1} {:7.2}",
             base_write / write,
             base_read / read
         );

@@ -1,4 +1,5 @@
-//! The head of every log and journal file: what it is, which one, and the marker of its frames, twice.
+//! The head of every log and journal file: what it is, which one, and the marker of its frames,
+//! twice.
 //!
 //! ```text
 //! 0   magic    8   HOLDFLOG or HOLDFJNL
@@ -11,8 +12,9 @@
 //! 32  all of it again
 //! ```
 //!
-//! It is there twice, because without the marker no frame of the file can be found by searching. It is synced before the
-//! first frame is written, so after a power cut a file without a valid copy holds nothing that was acknowledged.
+//! It is there twice, because without the marker no frame of the file can be found by searching. It
+//! is synced before the first frame is written, so after a power cut a file without a valid copy
+//! holds nothing that was acknowledged.
 
 use std::io;
 

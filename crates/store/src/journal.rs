@@ -1,17 +1,19 @@
-//! An append-only log of small entries with dense offsets: what a peer told its subscribers, and in which order.
+//! An append-only log of small entries with dense offsets: what a peer told its subscribers, and in
+//! which order.
 //!
-//! A subscriber resumes at an offset, so offsets are never given twice and grow by one. Entries are kept in segments that
-//! are dropped whole when their newest entry is older than the retention. Reading begins at a block of 64 entries whose
-//! place is kept in memory (32 bytes a block: half a byte an entry).
+//! A subscriber resumes at an offset, so offsets are never given twice and grow by one. Entries are
+//! kept in segments that are dropped whole when their newest entry is older than the retention.
+//! Reading begins at a block of 64 entries whose place is kept in memory (32 bytes a block: half a
+//! byte an entry).
 //!
 //! ```text
 //! news-00000000000000000000.jnl   offsets 0 ..
 //! news-00000000000000004711.jnl   offsets 4711 ..      <- written to
 //! ```
 //!
-//! Invariants: an entry is readable only when it is as durable as the journal is set (`group`: fsynced); a damaged entry is never
-//! read, and shows as an offset that is skipped; the file that is written to is never dropped, so that offsets go on after all
-//! else has expired.
+//! Invariants: an entry is readable only when it is as durable as the journal is set (`group`:
+//! fsynced); a damaged entry is never read, and shows as an offset that is skipped; the file that
+//! is written to is never dropped, so that offsets go on after all else has expired.
 
 mod entry;
 mod segments;
@@ -204,7 +206,8 @@ impl Shared {
 }
 
 impl Journal {
-    /// Opens the journal whose files' names begin with `prefix`, or begins one. It blocks: the headers of all entries are read.
+    /// Opens the journal whose files' names begin with `prefix`, or begins one. It blocks: the
+    /// headers of all entries are read.
     ///
     /// # Errors
     /// [`StoreError::Locked`], [`StoreError::Format`], or the system's.
@@ -234,12 +237,12 @@ impl Journal {
         Ok(Arc::new(Self { shared, line }))
     }
 
-    /// Appends entries (Unix milliseconds, bytes), all or none, and answers with their offsets when they are durable as the
-    /// journal is set. Dropping the future does not undo it.
+    /// Appends entries (Unix milliseconds, bytes), all or none, and answers with their offsets when
+    /// they are durable as the journal is set. Dropping the future does not undo it.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] over [`ENTRY_BYTES_MAX`] or [`APPEND_ENTRIES_MAX`], [`StoreError::Full`],
-    /// [`StoreError::Poisoned`], [`StoreError::Closed`], or the system's.
+    /// [`StoreError::TooLarge`] over [`ENTRY_BYTES_MAX`] or [`APPEND_ENTRIES_MAX`],
+    /// [`StoreError::Full`], [`StoreError::Poisoned`], [`StoreError::Closed`], or the system's.
     pub async fn append(&self, entries: Vec<(u64, Bytes)>) -> Result<Vec<u64>, StoreError> {
         let largest = entries.iter().map(|(_, bytes)| bytes.len()).max().unwrap_or(0);
         for (size, max) in [(largest, ENTRY_BYTES_MAX), (entries.len(), APPEND_ENTRIES_MAX)] {
@@ -254,8 +257,8 @@ impl Journal {
         answered.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Up to `limit` entries from the offset `from` on, in order, and at most about [`READ_BYTES_MAX`] bytes. An offset that is
-    /// skipped was damaged, or has expired.
+    /// Up to `limit` entries from the offset `from` on, in order, and at most about
+    /// [`READ_BYTES_MAX`] bytes. An offset that is skipped was damaged, or has expired.
     ///
     /// # Errors
     /// [`StoreError::Closed`], or the system's.
@@ -278,7 +281,8 @@ impl Journal {
         self.shared.env.blocking(read).await
     }
 
-    /// The first offset whose entry is logged at `unix_ms` or later; [`Journal::end`] where there is none.
+    /// The first offset whose entry is logged at `unix_ms` or later; [`Journal::end`] where there
+    /// is none.
     ///
     /// # Errors
     /// As [`Journal::read`].
@@ -317,7 +321,8 @@ impl Journal {
     /// Makes everything appended durable and ends; later calls are [`StoreError::Closed`].
     ///
     /// # Errors
-    /// [`StoreError::Closed`] where it is already, [`StoreError::Poisoned`] where something answered is not durable.
+    /// [`StoreError::Closed`] where it is already, [`StoreError::Poisoned`] where something
+    /// answered is not durable.
     pub async fn close(&self) -> Result<(), StoreError> {
         if self.shared.closed.swap(true, Ordering::SeqCst) {
             return Err(StoreError::Closed);

@@ -1,12 +1,14 @@
 //! A peer's own storage: records in a checksummed log with an index, or in memory.
 //!
-//! It is an append-only store of immutable records by id, with one fsync for many writers. It is not a general key-value
-//! database: nothing is updated in place, and a record's id proves its bytes.
+//! It is an append-only store of immutable records by id, with one fsync for many writers. It is
+//! not a general key-value database: nothing is updated in place, and a record's id proves its
+//! bytes.
 
 //!
 //! - [`LogStore`]: checksummed segment files over an `env::disk::Disk`, an index in memory.
 //! - [`MemoryStore`]: the same without a disk.
-//! - [`Journal`]: an append-only log of small entries with dense offsets, for a peer's publications.
+//! - [`Journal`]: an append-only log of small entries with dense offsets, for a peer's
+//!   publications.
 //!
 //! All bytes on the disk are described in `docs/formats/store.md`.
 
@@ -30,7 +32,8 @@ use async_trait::async_trait;
 use crypto::{Class, Classified, RecordId};
 use document::Record;
 
-/// The largest record a store takes, in bytes: twice the largest document, so that formats may grow.
+/// The largest record a store takes, in bytes: twice the largest document, so that formats may
+/// grow.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
 /// Bytes of records in one `put` at most.
 pub const PUT_BYTES_MAX: usize = 64 << 20;
@@ -44,7 +47,8 @@ pub enum StoreError {
     /// The disk is full: nothing of the write is kept, reads go on.
     #[error("the disk is full; free space or move the store, then restart the peer")]
     Full,
-    /// An fsync failed before: what was written since may not be on the disk, so nothing more is taken. Reads go on.
+    /// An fsync failed before: what was written since may not be on the disk, so nothing more is
+    /// taken. Reads go on.
     #[error("writes ended after a failed fsync; check the disk, then restart the peer")]
     Poisoned,
     /// The record's bytes on the disk are not those that were written. It is not served.
@@ -91,7 +95,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The same error for another caller of the same write. The system's errors are carried by their number or kind.
+    /// The same error for another caller of the same write. The system's errors are carried by
+    /// their number or kind.
     fn again(&self) -> Self {
         match self {
             Self::Full => Self::Full,
@@ -196,9 +201,10 @@ pub struct Stats {
 /// Stores immutable records by id. Callers prove records before they put them.
 #[async_trait]
 pub trait RecordStore: Send + Sync + 'static {
-    /// Stores records, all or none, and answers when they are durable as the store is set; `true` for those that were new.
-    /// One that is there already (and reads well) costs no write. After a power cut any part of a write that was not answered
-    /// may be there. Dropping the future does not undo the write.
+    /// Stores records, all or none, and answers when they are durable as the store is set; `true`
+    /// for those that were new. One that is there already (and reads well) costs no write. After a
+    /// power cut any part of a write that was not answered may be there. Dropping the future does
+    /// not undo the write.
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError>;
     /// The record with this id, its checksum checked.
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError>;

@@ -1,15 +1,18 @@
 //! One writer at a time, which takes all that waits: what makes one fsync serve many callers.
 //!
-//! Requests wait in a queue. Whoever finds the worker at rest sends it to a blocking thread, where it takes everything that
-//! waits, does it as one batch, and again, until nothing waits; then it rests. While a batch is being written and synced the
-//! next one gathers by itself, so batches grow with the load and a lone write waits for nobody. No thread exists while
-//! nothing is written, and on a simulated runtime, where blocking work runs inline, the same code is single-threaded.
+//! Requests wait in a queue. Whoever finds the worker at rest sends it to a blocking thread, where
+//! it takes everything that waits, does it as one batch, and again, until nothing waits; then it
+//! rests. While a batch is being written and synced the next one gathers by itself, so batches grow
+//! with the load and a lone write waits for nobody. No thread exists while nothing is written, and
+//! on a simulated runtime, where blocking work runs inline, the same code is single-threaded.
 //!
 //! Invariants:
-//! 1. The worker is moved, not locked: it is in the queue or in one running turn, and no lock is held while it works.
+//! 1. The worker is moved, not locked: it is in the queue or in one running turn, and no lock is
+//!    held while it works.
 //! 2. Batches are made of whole requests, in the order in which they were submitted.
 //! 3. What waits is bounded by [`WAITING_KIB_MAX`]: submitters wait for room before they queue.
-//! 4. Where the worker panics, its requests and all later ones are dropped, which their callers see as "closed".
+//! 4. Where the worker panics, its requests and all later ones are dropped, which their callers see
+//!    as "closed".
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,8 +71,8 @@ impl<W: Worker> Line<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room for a request of `bytes`, then queues it. Dropped before that, nothing is queued; once it returned,
-    /// the request is done whatever its caller does.
+    /// Waits for room for a request of `bytes`, then queues it. Dropped before that, nothing is
+    /// queued; once it returned, the request is done whatever its caller does.
     pub(crate) async fn submit(
         self: &Arc<Self>,
         request: W::Request,
@@ -112,7 +115,8 @@ impl<W: Worker> Line<W> {
                 let len = len.clamp(1, state.waiting.len());
                 state.waiting.drain(..len).collect()
             };
-            // The room is given back when the batch is done, so that what is being written counts too.
+            // The room is given back when the batch is done, so that what is being written counts
+            // too.
             let (requests, _room): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.request, waiting._room)).unzip();
             worker.work(requests);

@@ -1,9 +1,11 @@
-//! A log-structured record store: records are appended to segment files and found through an index in memory.
+//! A log-structured record store: records are appended to segment files and found through an index
+//! in memory.
 //!
-//! One file a record is as fast for large records and hopeless for small ones (an fsync and an inode each); a general
-//! key-value engine writes everything twice and brings threads and files of its own, under which torn writes and lost fsyncs
-//! cannot be simulated (`docs/adr/0002-record-log.md` has the measurements). Records are immutable and proven by their id, so a
-//! log with an index is all that is needed.
+//! One file a record is as fast for large records and hopeless for small ones (an fsync and an
+//! inode each); a general key-value engine writes everything twice and brings threads and files of
+//! its own, under which torn writes and lost fsyncs cannot be simulated
+//! (`docs/adr/0002-record-log.md` has the measurements). Records are immutable and proven by their
+//! id, so a log with an index is all that is needed.
 //!
 //! ```text
 //! put -> checksum -> Line (waiting) -> Writer: append, fsync, index -> answer
@@ -15,8 +17,9 @@
 //! 2. What was acknowledged under `group` or `always` is on the disk.
 //! 3. No lock is held while anything is read or written.
 //!
-//! Limits: about 70 bytes of memory a record (`index`), at most [`crate::line::WAITING_KIB_MAX`] KiB waiting to be written and one
-//! batch being written, 64 open files. The space of removed records is not given back yet.
+//! Limits: about 70 bytes of memory a record (`index`), at most [`crate::line::WAITING_KIB_MAX`]
+//! KiB waiting to be written and one batch being written, 64 open files. The space of removed
+//! records is not given back yet.
 
 pub(crate) mod frame;
 mod index;
@@ -55,8 +58,8 @@ use crate::{Durability, PUT_RECORDS_MAX, RecordStore, Stats, StoreError, check_p
 /// The smallest and the largest length a segment can be set to, in bytes.
 pub(crate) const SEGMENT_BYTES_RANGE: (u64, u64) = (4 << 10, 2 << 30);
 
-/// From this length on a record is read, and checksummed, away from the I/O threads. What is shorter takes less than the way
-/// to another thread.
+/// From this length on a record is read, and checksummed, away from the I/O threads. What is
+/// shorter takes less than the way to another thread.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// How long `everysec` waits before it syncs.
@@ -67,10 +70,11 @@ const SYNC_DELAY: Duration = Duration::from_secs(1);
 pub struct LogOptions {
     /// When writes are answered.
     pub durability: Durability,
-    /// When a segment is full, in bytes; brought between 4 KiB and 2 GiB. One batch may go beyond it.
+    /// When a segment is full, in bytes; brought between 4 KiB and 2 GiB. One batch may go beyond
+    /// it.
     pub segment_bytes_max: u64,
-    /// Writes are refused as [`StoreError::Full`] while they would leave less than this, in bytes, so that whatever else the
-    /// peer keeps on the same disk can still be written.
+    /// Writes are refused as [`StoreError::Full`] while they would leave less than this, in bytes,
+    /// so that whatever else the peer keeps on the same disk can still be written.
     pub reserve_free_bytes: u64,
     /// The network's suite: a store of another is refused.
     pub suite: Suite,
@@ -198,11 +202,12 @@ fn record_in(id: &RecordId, location: &Location, frame: Vec<u8>) -> Option<Recor
 }
 
 impl LogStore {
-    /// Opens the store on `disk`, or begins one. It blocks: a second at most for a million records, and for reading the last
-    /// segment.
+    /// Opens the store on `disk`, or begins one. It blocks: about a second for a million records,
+    /// and for reading the last segment.
     ///
     /// # Errors
-    /// [`StoreError::Locked`], [`StoreError::Format`], or the system's. Damage is none: see [`LogStore::recovery`].
+    /// [`StoreError::Locked`], [`StoreError::Format`], or the system's. Damage is none: see
+    /// [`LogStore::recovery`].
     pub fn open(
         disk: Arc<dyn Disk>,
         env: Env,
@@ -281,7 +286,8 @@ impl LogStore {
         self.shared.env.blocking(move || shared.read(&id, location)).await.map(Some)
     }
 
-    /// Reads those of the records that are there already, so that the writer writes damaged ones again.
+    /// Reads those of the records that are there already, so that the writer writes damaged ones
+    /// again.
     async fn read_those_there(&self, records: &[Record]) {
         for record in records {
             let Some(location) = self.shared.index().get(&record.id) else { continue };

@@ -1,4 +1,5 @@
-//! Records in memory: the store of tests, of `hold up`'s embedded peers and of simulations that look elsewhere.
+//! Records in memory: the store of tests, of `hold up`'s embedded peers and of simulations that
+//! look elsewhere.
 //!
 //! Nothing is durable, nothing can be damaged, and the memory used is the records' own bytes.
 

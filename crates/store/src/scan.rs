@@ -1,9 +1,11 @@
-//! Reading a segment of a log or journal without an index: every frame in order, past what is damaged.
+//! Reading a segment of a log or journal without an index: every frame in order, past what is
+//! damaged.
 //!
-//! After a valid header the next frame begins where its payload ends, whether or not the payload is intact. Where there is no
-//! valid header, the marker is searched for, so that damage costs the frames it hits and no others. A frame whose
-//! payload would go past the end of the file was cut off by a crash, or belongs to a header that a disk put in the wrong
-//! place: the search goes on right behind its header.
+//! After a valid header the next frame begins where its payload ends, whether or not the payload is
+//! intact. Where there is no valid header, the marker is searched for, so that damage costs the
+//! frames it hits and no others. A frame whose payload would go past the end of the file was cut
+//! off by a crash, or belongs to a header that a disk put in the wrong place: the search goes on
+//! right behind its header.
 
 use std::io;
 
@@ -30,14 +32,15 @@ pub(crate) trait FrameHeader: Sized + Copy {
 /// Something found in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen<H> {
-    /// A frame with a valid header. `intact` is about its payload, and `true` where payloads are not read.
+    /// A frame with a valid header. `intact` is about its payload, and `true` where payloads are
+    /// not read.
     Frame { offset: u64, header: H, intact: bool },
     /// Bytes that belong to no frame.
     Gap { from: u64, to: u64 },
 }
 
-/// Walks the first `len` bytes of a segment from `start`, where a frame begins, and returns where its last intact one ends.
-/// Bytes behind that are reported too.
+/// Walks the first `len` bytes of a segment from `start`, where a frame begins, and returns where
+/// its last intact one ends. Bytes behind that are reported too.
 pub(crate) fn scan<H: FrameHeader>(
     file: &dyn File,
     start: u64,

@@ -6,7 +6,8 @@ use env::disk::File;
 
 use crate::log::frame::Marker;
 
-/// What is read at once. Small frames are read hundreds at a time; of large ones only the headers' surroundings are.
+/// What is read at once. Small frames are read hundreds at a time; of large ones only the headers'
+/// surroundings are.
 const WINDOW_BYTES: usize = 64 * 1024;
 
 /// A part of a file in memory, moved along as it is read.

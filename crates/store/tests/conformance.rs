@@ -13,7 +13,8 @@ const ALL: [Durability; 4] =
     [Durability::Group, Durability::Always, Durability::EverySecond, Durability::Memory];
 
 fn options(durability: Durability) -> LogOptions {
-    // Small segments, so that the suite crosses many of them; no reserve on a temporary folder's disk.
+    // Small segments, so that the suite crosses many of them; no reserve on a temporary folder's
+    // disk.
     LogOptions {
         durability,
         segment_bytes_max: 1 << 20,

@@ -1,4 +1,5 @@
-//! Random operations with power cuts against a model: what was acknowledged survives, and nothing wrong is ever read.
+//! Random operations with power cuts against a model: what was acknowledged survives, and nothing
+//! wrong is ever read.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -124,7 +125,8 @@ impl Run {
         }
     }
 
-    /// What a power cut forgives: nothing that was acknowledged, except on a disk or a setting that promises less.
+    /// What a power cut forgives: nothing that was acknowledged, except on a disk or a setting that
+    /// promises less.
     fn after_crash(&mut self) {
         if !self.durability.syncs_before_answer() {
             self.known.values_mut().for_each(|known| *known = Known::Either);
@@ -237,7 +239,8 @@ proptest! {
     }
 }
 
-/// A failed removal was cut off, the cut not synced, the record answered as present; then a power cut brought the removal back.
+/// A failed removal was cut off, the cut not synced, the record answered as present; then a power
+/// cut brought the removal back.
 #[test]
 fn a_failed_removal_does_not_come_back() {
     for seed in 0..200 {
@@ -266,7 +269,8 @@ fn workload(seed: u64) -> Vec<Step> {
     steps
 }
 
-/// The defect that this suite exists to find is found, by this seed, and the same run without it passes.
+/// The defect that this suite exists to find is found, by this seed, and the same run without it
+/// passes.
 #[test]
 fn acknowledging_before_the_sync_is_found() {
     const SEED: u64 = 4;

@@ -1,4 +1,5 @@
-//! What a store does when its disk fails: every fault of `testkit::disk`, and every byte of its files flipped once.
+//! What a store does when its disk fails: every fault of `testkit::disk`, and every byte of its
+//! files flipped once.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -29,7 +30,8 @@ fn some(numbers: std::ops::Range<usize>, len: usize) -> Vec<Record> {
     numbers.map(|number| record(number, len)).collect()
 }
 
-/// The records of one small file: an envelope, an entry and its pages, over several segments, one of them removed.
+/// The records of one small file: an envelope, an entry and its pages, over several segments, one
+/// of them removed.
 async fn small_file(env: &Env) -> (FaultyDisk, Vec<Record>, Record) {
     let disk = FaultyDisk::new(1);
     let store = open(&disk, env);
@@ -165,7 +167,8 @@ fn a_failed_sync_ends_writing_and_not_reading() {
             assert_eq!(store.get(&wanted.id).await.unwrap(), Some(wanted));
         }
         store.close().await.unwrap();
-        // The system still shows what the failed sync left; it must not count as stored after a restart.
+        // The system still shows what the failed sync left; it must not count as stored after a
+        // restart.
         let store = open(&disk, &env);
         assert_eq!(store.put(some(0..3, 100)).await.unwrap(), [false, false, true]);
         let store = open(&disk.crash(), &env);

@@ -1,10 +1,11 @@
 //! A disk in memory that fails the way disks fail: torn writes, lost fsyncs, rot, no space, errors.
 //!
-//! Each file has what a reader sees now and what is durable, and a list of what was written between the two. A power cut
-//! ([`FaultyDisk::crash`]) leaves the durable bytes and, of the rest, any subset, each write cut anywhere: a disk orders
-//! nothing between two syncs. Of names (creations, renames, removals) not yet synced it leaves any prefix, as a journalling
-//! file system does. A failed sync drops what was pending from what can ever become durable, though readers still see it, as
-//! Linux does.
+//! Each file has what a reader sees now and what is durable, and a list of what was written between
+//! the two. A power cut ([`FaultyDisk::crash`]) leaves the durable bytes and, of the rest, any
+//! subset, each write cut anywhere: a disk orders nothing between two syncs. Of names (creations,
+//! renames, removals) not yet synced it leaves any prefix, as a journalling file system does. A
+//! failed sync drops what was pending from what can ever become durable, though readers still see
+//! it, as Linux does.
 //!
 //! Everything is decided by the seed: the same calls give the same disk.
 
@@ -165,7 +166,8 @@ impl FaultyDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts the power: every later call on this disk fails. Returns the disk as it is found afterwards, without faults.
+    /// Cuts the power: every later call on this disk fails. Returns the disk as it is found
+    /// afterwards, without faults.
     pub fn crash(&self) -> Self {
         let mut state = self.lock();
         state.powered = false;
@@ -188,7 +190,8 @@ impl FaultyDisk {
         after
     }
 
-    /// The power goes after so many more operations that change the disk; [`FaultyDisk::crash`] then tells what is left.
+    /// The power goes after so many more operations that change the disk; [`FaultyDisk::crash`]
+    /// then tells what is left.
     pub fn crash_after(&self, operations: u64) {
         self.lock().operations_left = Some(operations);
     }

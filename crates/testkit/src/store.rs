@@ -1,6 +1,7 @@
 //! What every `RecordStore` does, and a model to compare one with.
 //!
-//! [`conformance`] is run over the log on a directory, the log on a faulty disk and the store in memory.
+//! [`conformance`] is run over the log on a directory, the log on a faulty disk and the store in
+//! memory.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use store::{PUT_RECORDS_MAX, RECORD_BYTES_MAX, RecordStore, StoreError};
 
 use crate::network::noise;
 
-/// A record of `len` bytes that `number` decides, with the id that proves it. Every third has a place of its own. A store
-/// does not look into records, so the bytes are noise.
+/// A record of `len` bytes that `number` decides, with the id that proves it. Every third has a
+/// place of its own. A store does not look into records, so the bytes are noise.
 pub fn record(number: usize, len: usize) -> Record {
     let bytes = noise("stored", number, len);
     // Records without bytes would all have one id.

@@ -1,10 +1,12 @@
 //! A directory of the file system as a [`Disk`].
 //!
-//! Files are opened by name below one directory handle, so that the directory may be renamed meanwhile and a name can never
-//! lead out of it: names are letters, digits, `.`, `-` and `_`, do not begin with a dot, and symbolic links are not followed.
-//! Files are readable by their owner alone (0600, the directory 0700).
+//! Files are opened by name below one directory handle, so that the directory may be renamed
+//! meanwhile and a name can never lead out of it: names are letters, digits, `.`, `-` and `_`, do
+//! not begin with a dot, and symbolic links are not followed. Files are readable by their owner
+//! alone (0600, the directory 0700).
 //!
-//! `sync` is fdatasync, which makes bytes and length durable but no times; `sync_names` is fsync of the directory.
+//! `sync` is fdatasync, which makes bytes and length durable but no times; `sync_names` is fsync of
+//! the directory.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -157,7 +159,8 @@ impl File for DirFile {
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         let mut left = parts.as_mut_slice();
         while !left.is_empty() {
-            // rustix hands over as many slices as the system takes; the rest follows in the next round.
+            // rustix hands over as many slices as the system takes; the rest follows in the next
+            // round.
             match rustix::io::pwritev(&self.0, left, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {

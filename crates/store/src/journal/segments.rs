@@ -1,4 +1,5 @@
-//! What a journal knows of its files: which offsets and times each holds, and where every 64th entry is.
+//! What a journal knows of its files: which offsets and times each holds, and where every 64th
+//! entry is.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -127,7 +128,8 @@ impl Opened {
             }
             Head::Damaged => {
                 tracing::error!(file = name, "a journal's head is damaged: its entries are lost");
-                // The offsets go on behind what it may have held: every entry takes a header at least.
+                // The offsets go on behind what it may have held: every entry takes a header at
+                // least.
                 let unknown = Segment::new(first + len / EntryHeader::BYTES_MAX as u64, [0; 8]);
                 self.segments.push_back(unknown);
                 return Ok(());

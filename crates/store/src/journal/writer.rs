@@ -1,7 +1,8 @@
-//! The one writer of a journal: gives offsets, appends, syncs, begins new segments and drops old ones.
+//! The one writer of a journal: gives offsets, appends, syncs, begins new segments and drops old
+//! ones.
 //!
-//! It keeps the invariants of the record log's writer: nothing is seen or answered before its fsync (`group`, `always`), a failed
-//! write is cut back, a failed fsync ends writing.
+//! It keeps the invariants of the record log's writer: nothing is seen or answered before its fsync
+//! (`group`, `always`), a failed write is cut back, a failed fsync ends writing.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::{Durability, StoreError, io_error, is_full};
 
 /// Requests in one batch.
 const BATCH_REQUESTS_MAX: usize = 1024;
-/// A segment is begun anew when its first entry is older than this part of the retention, so that old ones can go.
+/// A segment is begun anew when its first entry is older than this part of the retention, so that
+/// old ones can go.
 const SEGMENTS_PER_RETENTION: u64 = 8;
 
 pub(crate) enum Request {
@@ -111,7 +113,8 @@ impl Writer {
             bytes.extend_from_slice(body);
         }
         if let Err(error) = file.write_at(segment.len, &[IoSlice::new(&bytes)]) {
-            // Synced, so that a power cut does not bring back an offset that is given again in the next segment.
+            // Synced, so that a power cut does not bring back an offset that is given again in the
+            // next segment.
             if let Err(cut) = file.truncate(segment.len).and_then(|()| file.sync()) {
                 return Err(self.poison(&cut));
             }

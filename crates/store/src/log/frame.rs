@@ -13,9 +13,10 @@
 //! ..  payload
 //! ```
 //!
-//! Header and payload have checksums of their own, so that a damaged payload still tells where the next frame begins, and a
-//! damaged header leaves the frames behind it findable by their marker. The marker is random and secret to the peer: a record
-//! is bytes chosen by a stranger, and with a fixed magic number it could hold a forged frame that a search would take for one.
+//! Header and payload have checksums of their own, so that a damaged payload still tells where the
+//! next frame begins, and a damaged header leaves the frames behind it findable by their marker.
+//! The marker is random and secret to the peer: a record is bytes chosen by a stranger, and with a
+//! fixed magic number it could hold a forged frame that a search would take for one.
 //!
 //! Integers are big-endian.
 
@@ -99,9 +100,9 @@ impl Header {
         into.extend_from_slice(&crc.to_be_bytes());
     }
 
-    /// The header at the start of `bytes`, which may go on behind it, with whatever marker it has: for a frame whose position
-    /// is known. `None` where there is none, where it is cut off or where a single byte is not as it was written (the
-    /// marker too: the checksum covers it).
+    /// The header at the start of `bytes`, which may go on behind it, with whatever marker it has:
+    /// for a frame whose position is known. `None` where there is none, where it is cut off or
+    /// where a single byte is not as it was written (the marker too: the checksum covers it).
     pub(crate) fn decode_unmarked(bytes: &[u8]) -> Option<Self> {
         let flags = *bytes.get(9)?;
         let len = if flags & PLACED == 0 { HEADER_BYTES } else { HEADER_BYTES_MAX };
@@ -113,7 +114,8 @@ impl Header {
         let id = RecordId::from_slice(&bytes[16..48]).ok()?;
         let length = be32(&bytes[12..16]);
         let payload_crc = be32(&bytes[48..52]);
-        // A valid checksum over values this release does not write is a newer release's or a forgery: not a frame.
+        // A valid checksum over values this release does not write is a newer release's or a
+        // forgery: not a frame.
         let content = match flags {
             REMOVAL if bytes[8] == 0 && length == 0 && payload_crc == 0 => Content::Removal,
             0 | PLACED if length as usize <= RECORD_BYTES_MAX => Content::Record {

@@ -1,7 +1,8 @@
 //! Where each live record is: an ordered map in memory.
 //!
-//! A record costs 48 bytes in the map's leaves, about 70 with their slack: a million records are 70 MB, a thousand are 70 KB.
-//! The map is guarded by one lock that is never held while anything is read or written.
+//! A record costs 48 bytes in the map's leaves, about 70 with their slack: a million records are 70
+//! MB, a thousand are 70 KB. The map is guarded by one lock that is never held while anything is
+//! read or written.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The index of a sealed segment in a file of its own, so that opening reads 44 bytes a record and not the records.
+//! The index of a sealed segment in a file of its own, so that opening reads 44 bytes a record and
+//! not the records.
 //!
 //! ```text
 //! 0   magic       8   HOLDFIDX
@@ -16,8 +17,9 @@
 //!     id 32 | offset 4 | payload length 4 | kind 1 | flags 1 | zero 2
 //! ```
 //!
-//! It holds nothing that the segment does not: where it is missing, torn, damaged or of another length it is written again
-//! from the segment. So it needs no fsync, and no failure to write it is one of the store.
+//! It holds nothing that the segment does not: where it is missing, torn, damaged or of another
+//! length it is written again from the segment. So it needs no fsync, and no failure to write it is
+//! one of the store.
 
 use std::io::{self, IoSlice};
 
@@ -91,7 +93,8 @@ pub(crate) struct IndexFile {
 }
 
 impl IndexFile {
-    /// Opens and checks the index of a segment of `log_len` bytes. `None` where there is none that fits.
+    /// Opens and checks the index of a segment of `log_len` bytes. `None` where there is none that
+    /// fits.
     pub(crate) fn open(disk: &dyn Disk, segment: u32, suite: u8, log_len: u64) -> Option<Self> {
         let file = disk.open(&index_name(segment), false).ok()?;
         let file_bytes = file.len().ok()?;
@@ -164,8 +167,9 @@ impl RowWriter<'_> {
     }
 }
 
-/// Writes the index of a sealed segment from its frames' headers, and returns its length. The segment is read again rather
-/// than its rows kept while it is written: rows of a segment of tiny records would take tens of megabytes.
+/// Writes the index of a sealed segment from its frames' headers, and returns its length. The
+/// segment is read again rather than its rows kept while it is written: rows of a segment of tiny
+/// records would take tens of megabytes.
 pub(crate) fn write(disk: &dyn Disk, segment: &Segment, suite: u8) -> io::Result<u64> {
     let name = index_name(segment.number);
     let file = disk.open(&name, true)?;

@@ -1,12 +1,14 @@
 //! Opening a store: every segment into the index, the torn tail of the last one cut.
 //!
-//! Sealed segments are read through their index files, which are written anew where they do not fit. Of the last segment
-//! every payload is read and checked, since a crash may have left any part of its last writes. Only there something is
-//! cut: what lies behind its last intact frame was never acknowledged (or has rotted, which looks the same). Everything else
-//! that is damaged stays where it is, is reported and not served.
+//! Sealed segments are read through their index files, which are written anew where they do not
+//! fit. Of the last segment every payload is read and checked, since a crash may have left any part
+//! of its last writes. Only there something is cut: what lies behind its last intact frame was
+//! never acknowledged (or has rotted, which looks the same). Everything else that is damaged stays
+//! where it is, is reported and not served.
 //!
-//! At the end the last segment and the names are synced: a process that was killed leaves frames that the system has
-//! and the disk may not, and the store answers "present" for what is in its index.
+//! At the end the last segment and the names are synced: a process that was killed leaves frames
+//! that the system has and the disk may not, and the store answers "present" for what is in its
+//! index.
 
 use std::io;
 use std::sync::Arc;
@@ -27,11 +29,13 @@ use crate::{StoreError, io_error};
 pub struct Recovery {
     /// Bytes cut from the end of the last segment.
     pub cut_bytes: u64,
-    /// Ranges of segments that belong to no frame: each was at least one frame, whose record is not known.
+    /// Ranges of segments that belong to no frame: each was at least one frame, whose record is not
+    /// known.
     pub gaps: u64,
     /// Frames whose header is good and whose payload is not.
     pub damaged_frames: u64,
-    /// Segments whose head is damaged in both copies and that have no index: they are kept and not read.
+    /// Segments whose head is damaged in both copies and that have no index: they are kept and not
+    /// read.
     pub unreadable_segments: u64,
     /// Index files that were missing or did not fit, and were written anew.
     pub rebuilt_indexes: u64,
@@ -137,7 +141,8 @@ impl Opened {
         let head = FileHeader::read(&*file, len, family).map_err(io_error("read", &name))?;
         let Some(marker) = self.marker(number, head)? else {
             if len <= FILE_HEADER_BYTES {
-                // A crash during its creation: no frame was ever written to it. Its number is used again.
+                // A crash during its creation: no frame was ever written to it. Its number is used
+                // again.
                 disk.remove(&name).map_err(io_error("remove", &name))?;
                 self.next = number;
                 return Ok(());
@@ -175,8 +180,8 @@ impl Opened {
         }
     }
 
-    /// Takes in the frames of a segment, and returns where its last intact one ends. Where `payloads` are read, the tail
-    /// behind that is not counted as damage: it is about to be cut.
+    /// Takes in the frames of a segment, and returns where its last intact one ends. Where
+    /// `payloads` are read, the tail behind that is not counted as damage: it is about to be cut.
     fn read_frames(&mut self, segment: &Segment, payloads: bool) -> Result<u64, StoreError> {
         let name = log_name(segment.number);
         // Damage counts once something intact follows it.
@@ -227,7 +232,8 @@ impl Opened {
     }
 }
 
-/// Writes a missing index file; `None` where that fails (a full disk), which is no reason not to open.
+/// Writes a missing index file; `None` where that fails (a full disk), which is no reason not to
+/// open.
 fn rebuild(disk: &dyn Disk, segment: &Segment, suite: u8) -> Option<IndexFile> {
     let written = index_file::write(disk, segment, suite);
     if let Err(error) = &written {

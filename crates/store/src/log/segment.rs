@@ -41,8 +41,8 @@ pub(crate) fn log_number(name: &str) -> Option<u32> {
     if all_digits { digits.parse().ok() } else { None }
 }
 
-/// Writes the head of a new file and makes it and its name durable, before any frame follows. The difference between the two
-/// errors is whether an fsync failed.
+/// Writes the head of a new file and makes it and its name durable, before any frame follows. The
+/// difference between the two errors is whether an fsync failed.
 pub(crate) fn create(
     disk: &dyn Disk,
     name: &str,
@@ -62,7 +62,8 @@ pub(crate) fn create(
         }
     };
     if let Err(error) = file.sync().and_then(|()| disk.sync_names()) {
-        // The system may go on showing a head that never reaches the disk: the next opening must not build on it.
+        // The system may go on showing a head that never reaches the disk: the next opening must
+        // not build on it.
         let _ = disk.remove(name);
         return Err(CreateError::Sync(error));
     }

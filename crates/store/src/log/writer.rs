@@ -1,4 +1,5 @@
-//! The one writer: takes all that waits, appends it with one vectored write, syncs once, answers everybody.
+//! The one writer: takes all that waits, appends it with one vectored write, syncs once, answers
+//! everybody.
 //!
 //! ```text
 //! waiting: put, put, remove, put      put ...
@@ -12,11 +13,14 @@
 //! ```
 //!
 //! Invariants:
-//! 1. With `group` and `always` nothing enters the index, and nobody is answered, before the fsync that covers it.
-//! 2. Bytes behind the end of the active segment as the writer knows it are never part of the store: a failed write is cut
-//!    back and the cut synced, and where that fails too, writing ends (`poison`).
-//! 3. After a failed fsync nothing more is written. What the system then says of the file's pages is not evidence (they may be
-//!    marked clean without being on the disk), so what was not acknowledged is cut off, as well as that still goes.
+//! 1. With `group` and `always` nothing enters the index, and nobody is answered, before the fsync
+//!    that covers it.
+//! 2. Bytes behind the end of the active segment as the writer knows it are never part of the
+//!    store: a failed write is cut back and the cut synced, and where that fails too, writing ends
+//!    (`poison`).
+//! 3. After a failed fsync nothing more is written. What the system then says of the file's pages
+//!    is not evidence (they may be marked clean without being on the disk), so what was not
+//!    acknowledged is cut off, as well as that still goes.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -216,7 +220,8 @@ impl Writer {
         }
     }
 
-    /// Decides what is written. What would leave too little room is answered at once; removals are tiny and always fit.
+    /// Decides what is written. What would leave too little room is answered at once; removals are
+    /// tiny and always fit.
     fn plan(&self, batch: Vec<Request>) -> Plan {
         let free = self.shared.disk.free_bytes().unwrap_or(u64::MAX);
         let room = free.saturating_sub(self.shared.reserve_free_bytes);
@@ -241,7 +246,8 @@ impl Writer {
         plan
     }
 
-    /// Seals the active segment where a batch of `bytes` would make it too long, and makes sure that there is one.
+    /// Seals the active segment where a batch of `bytes` would make it too long, and makes sure
+    /// that there is one.
     fn roll(&mut self, bytes: u64) -> Result<(), StoreError> {
         let full = |segment: &Segment| {
             segment.len > FILE_HEADER_BYTES && segment.len + bytes > self.shared.segment_bytes_max
@@ -305,8 +311,8 @@ impl Writer {
                 Ok(start)
             }
             Err(error) => {
-                // The cut is made durable too: a removal that failed, and came back after a power cut, would take away
-                // a record that was answered as present meanwhile.
+                // The cut is made durable too: a removal that failed, and came back after a power
+                // cut, would take away a record that was answered as present meanwhile.
                 if let Err(cut) = active.file.truncate(start).and_then(|()| active.file.sync()) {
                     return Err(self.poison(&cut));
                 }

@@ -26,7 +26,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes on disks that exist: a change here is a change of format, with a line in `docs/formats/store.md`.
+/// The bytes on disks that exist: a change here is a change of format, with a line in
+/// `docs/formats/store.md`.
 #[test]
 fn golden_bytes() {
     let id = "11".repeat(32);
