@@ -20,7 +20,7 @@ pub struct ContentCutter(Cutter);
 #[derive(Debug)]
 enum Cutter {
     Plain { buffer: Vec<u8>, cut: bool },
-    Libri(LibriCompressor),
+    Libri(Box<LibriCompressor>),
 }
 
 impl ContentCutter {
@@ -28,7 +28,7 @@ impl ContentCutter {
     pub fn new(suite: Suite) -> Self {
         Self(match suite {
             Suite::Holdfast1 => Cutter::Plain { buffer: Vec::new(), cut: false },
-            Suite::Libri1 => Cutter::Libri(LibriCompressor::new()),
+            Suite::Libri1 => Cutter::Libri(Box::default()),
         })
     }
 

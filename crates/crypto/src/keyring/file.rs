@@ -116,7 +116,7 @@ impl KeyringFile {
         let bounded = LOG_N_BOUNDS.contains(&log_n)
             && (1..=R_MAX).contains(&r)
             && (1..=P_MAX).contains(&p)
-            && 128 * u64::from(r) << log_n <= MEMORY_BYTES_MAX;
+            && (128 * u64::from(r)) << log_n <= MEMORY_BYTES_MAX;
         if !bounded {
             return Err(KeyringError::Scrypt { log_n, r, p });
         }
