@@ -17,18 +17,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crypto::{NetworkId, SecretKey};
 use env::Env;
 use env::calls::{CallError, Credential, Endpoint, IntroduceRequest};
 use futures::FutureExt;
-use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use self::connection::{Connection, millis};
-use self::pool::{Lease, Pool};
+use self::pool::{Dialler, Lease, Pool};
 use crate::Identity;
 use crate::convert::{Open, Wrong};
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ClientLimits};
 use crate::proto::librarian_client::LibrarianClient;
+use crate::signing::{Line, Signer};
 use crate::status::{Origin, from_status};
 
 /// The longest pause between two looks for idle connections.
@@ -39,6 +40,15 @@ const TIMER_SLACK: Duration = Duration::from_millis(20);
 
 /// Gives the credential of the moment: passes expire and announcements are renewed.
 pub type CredentialSource = Arc<dyn Fn() -> Credential + Send + Sync>;
+
+/// What lies between this side and a listener for signed requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignedDial {
+    /// TLS, in which the peer proves its key.
+    Tls,
+    /// Plain TCP, to a peer or a proxy on the same machine. Calls must name the peer they are for.
+    Plain,
+}
 
 /// Asks librarians of one network, as one key.
 pub struct Client {
@@ -56,7 +66,7 @@ struct Introducer {
 
 /// What a call is tried with.
 struct Attempt {
-    client: LibrarianClient<Channel>,
+    client: LibrarianClient<Line>,
     /// What is left of the limit.
     left: Duration,
 }
@@ -86,7 +96,39 @@ impl Client {
             let introducer = introducer.clone();
             move |to| dial(identity.clone(), introducer.clone(), limits.dial, to).boxed()
         };
-        let pool = Pool::new(Box::new(dialler), env.clone(), limits);
+        Self::with(Box::new(dialler), introducer, env, limits)
+    }
+
+    /// A client that shows no certificate and signs each request with `secret` instead, for peers'
+    /// second listeners ([`crate::SignedServer`]).
+    ///
+    /// `pass` is asked at each request; of a [`Credential`] only [`Credential::Client`] is shown.
+    pub fn signed(
+        secret: SecretKey,
+        network: NetworkId,
+        through: SignedDial,
+        pass: CredentialSource,
+        env: Env,
+        limits: ClientLimits,
+    ) -> Arc<Self> {
+        let signer = Signer::new(secret, network, pass, env.clone());
+        // What vouches for the key goes with each request: connections are not introduced.
+        let nothing = Arc::new(|| Credential::None);
+        let introducer = Arc::new(Introducer { credential: nothing, env: env.clone() });
+        let dialler = {
+            let env = env.clone();
+            move |to| dial_signed(signer.clone(), through, env.clone(), limits.dial, to).boxed()
+        };
+        Self::with(Box::new(dialler), introducer, env, limits)
+    }
+
+    fn with(
+        dialler: Box<Dialler>,
+        introducer: Arc<Introducer>,
+        env: Env,
+        limits: ClientLimits,
+    ) -> Arc<Self> {
+        let pool = Pool::new(dialler, env.clone(), limits);
         let sweeping = sweep(Arc::downgrade(&pool), env.clone(), limits.idle);
         env.tasks.spawn(sweeping.boxed()).detach();
         Arc::new(Self { pool, introducer, env, limits })
@@ -186,6 +228,20 @@ async fn dial(
     introducer.env.within(limit, dialled).await.unwrap_or(Err(late))
 }
 
+/// A connection on which each request will be signed.
+async fn dial_signed(
+    signer: Arc<Signer>,
+    through: SignedDial,
+    env: Env,
+    limit: Duration,
+    to: Endpoint,
+) -> Result<Arc<Connection>, CallError> {
+    let dialled =
+        Connection::dial_signed(&signer, through, &to).map(|dialled| dialled.map(Arc::new));
+    let late = CallError::TimedOut { address: to.address.clone(), limit };
+    env.within(limit, Box::pin(dialled)).await.unwrap_or(Err(late))
+}
+
 async fn sweep(pool: Weak<Pool>, env: Env, idle: Duration) {
     loop {
         env.clock.sleep((idle / 2).clamp(Duration::from_millis(10), SWEEP_EVERY_MAX)).await;
@@ -210,8 +266,8 @@ where
     caught(ask(attempt), to, left).await.map(Response::into_inner)
 }
 
-fn librarian(connection: &Connection) -> LibrarianClient<Channel> {
-    LibrarianClient::new(connection.channel.clone())
+fn librarian(connection: &Connection) -> LibrarianClient<Line> {
+    LibrarianClient::new(connection.line.clone())
         .max_decoding_message_size(BATCH_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(BATCH_MESSAGE_BYTES_MAX)
 }
@@ -274,7 +330,7 @@ impl Introducer {
 pub(crate) async fn wire(
     identity: &Identity,
     to: &Endpoint,
-) -> Result<LibrarianClient<Channel>, CallError> {
+) -> Result<LibrarianClient<Line>, CallError> {
     // Leaked into the process of the test: dropping it would end the connection.
     let connection = Box::leak(Box::new(Connection::dial(identity, to).await?));
     Ok(librarian(connection))

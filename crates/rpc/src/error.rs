@@ -23,6 +23,12 @@ pub enum RpcError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Callers would send their requests in the clear over a network.
+    #[error("without TLS it listens on a loopback address alone, not on {address}")]
+    NotLoopback {
+        /// The address asked for.
+        address: String,
+    },
     /// The service descriptions for reflection do not load.
     #[error("the service descriptions do not load")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -35,7 +41,7 @@ impl Classified for RpcError {
     fn class(&self) -> Class {
         match self {
             Self::Listen { .. } | Self::Serve(_) => Class::Unavailable,
-            Self::Key(_) => Class::Invalid,
+            Self::Key(_) | Self::NotLoopback { .. } => Class::Invalid,
             Self::Certificate(_) | Self::Tls(_) | Self::Reflection(_) => Class::Bug,
         }
     }

@@ -99,6 +99,37 @@ impl Identity {
     }
 }
 
+/// The ALPN protocol of the second listener: any gRPC client offers it.
+pub(crate) const PLAIN_PROTOCOL: &[u8] = b"h2";
+
+impl Identity {
+    /// For a listener whose callers prove no key by TLS: only this side shows its certificate.
+    pub(crate) fn listening_alone(&self) -> Result<ServerConfig, RpcError> {
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&TLS13])?
+            .with_no_client_auth()
+            .with_cert_resolver(self.certificate.clone());
+        config.alpn_protocols = vec![PLAIN_PROTOCOL.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        Ok(config)
+    }
+}
+
+/// For one dial of such a listener.
+pub(crate) fn dialling_alone(verifier: Arc<PeerVerifier>) -> Result<ClientConfig, RpcError> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![PLAIN_PROTOCOL.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    config.enable_sni = false;
+    Ok(config)
+}
+
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({} in {})", self.key, self.network)

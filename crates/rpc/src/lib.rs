@@ -6,6 +6,9 @@
 //! `overlay`'s. Measured on the design's machine, tonic over TLS moves 2 MiB messages three times as
 //! fast as libp2p streams or QUIC, and every language has a client.
 //!
+//! Callers that cannot show a certificate have a second listener, [`SignedServer`], at which each
+//! request is signed; [`Client::signed`] speaks it.
+//!
 //! It is not a place for policy: who may do what, and how much, is decided by the service.
 //! The bytes are in `docs/formats/wire.md`.
 
@@ -17,10 +20,11 @@ mod identity;
 mod limits;
 pub mod proto;
 mod server;
+mod signing;
 mod status;
 mod verifier;
 
-pub use client::{Client, CredentialSource};
+pub use client::{Client, CredentialSource, SignedDial};
 pub use error::RpcError;
 pub use identity::Identity;
 pub use limits::{
@@ -28,6 +32,7 @@ pub use limits::{
     SMALL_MESSAGE_BYTES_MAX, ServerLimits,
 };
 pub use server::Server;
+pub use server::signed::{REMEMBERED_IDS_MAX, SignedOptions, SignedServer, SignedTransport};
 
 #[cfg(test)]
 mod tests;

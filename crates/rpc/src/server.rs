@@ -13,6 +13,7 @@ mod connection;
 mod gate;
 mod handlers;
 mod metered;
+pub(crate) mod signed;
 mod streams;
 
 use std::net::SocketAddr;
@@ -61,10 +62,7 @@ impl Server {
         identity: Arc<Identity>,
         limits: ServerLimits,
     ) -> Result<Self, RpcError> {
-        let failed = |source| RpcError::Listen { address: listen.to_owned(), source };
-        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let (listener, address) = listen_on(listen)?;
         Ok(Self { listener, address, identity, limits })
     }
 
@@ -89,6 +87,38 @@ impl Server {
         env: Env,
         stop: CancellationToken,
     ) -> Result<(), RpcError> {
+        let Self { listener, address, identity, limits } = self;
+        let proof = accept::Proof::Mutual(identity);
+        let signed = None;
+        Serving { listener, address, proof, limits, signed }.run(service, env, stop).await
+    }
+}
+
+fn listen_on(listen: &str) -> Result<(std::net::TcpListener, SocketAddr), RpcError> {
+    let failed = |source| RpcError::Listen { address: listen.to_owned(), source };
+    let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+/// A listener of either kind, and what it takes to serve it.
+struct Serving {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    proof: accept::Proof,
+    limits: ServerLimits,
+    /// Where requests prove their callers.
+    signed: Option<Arc<signed::Checker>>,
+}
+
+impl Serving {
+    async fn run(
+        self,
+        service: Arc<dyn Service>,
+        env: Env,
+        stop: CancellationToken,
+    ) -> Result<(), RpcError> {
         let address = self.address.to_string();
         let listener = tokio::net::TcpListener::from_std(self.listener)
             .map_err(|source| RpcError::Listen { address, source })?;
@@ -96,8 +126,8 @@ impl Server {
         // Connections are tasks of their own: they end with this future, however it ends.
         let _close_on_drop = closed.clone().drop_guard();
         let acceptor =
-            accept::Acceptor::new(&self.identity, env.clone(), self.limits, closed.clone())?;
-        let gate = gate::Gate::new(env.clone(), self.limits, stop.clone());
+            accept::Acceptor::new(&self.proof, env.clone(), self.limits, closed.clone())?;
+        let gate = gate::Gate::new(env.clone(), self.limits, stop.clone(), self.signed);
 
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status(SERVICE_NAME, ServingStatus::Serving).await;

@@ -10,6 +10,7 @@ mod memory;
 mod pooling;
 mod relay;
 mod round_trips;
+mod signed;
 mod stopping;
 
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crypto::PublicKey;
+use crypto::{PeerId, PublicKey};
 use env::calls::{CallError, Endpoint};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -15,16 +15,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::Channel;
 
-use crate::Identity;
+use super::SignedDial;
 use crate::limits::{
     CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, HEADER_LIST_BYTES_MAX, KEEP_ALIVE_EVERY,
     KEEP_ALIVE_WAIT, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES,
 };
+use crate::signing::{Line, Signer};
 use crate::status::causes;
 use crate::verifier::PeerVerifier;
+use crate::{Identity, identity};
 
 /// What both the pool and the socket know of a connection.
 #[derive(Debug, Default)]
@@ -36,10 +39,9 @@ struct Life {
 }
 
 /// A proven connection.
-#[derive(Debug)]
 pub(crate) struct Connection {
     /// Its calls go here; clones are cheap.
-    pub(crate) channel: Channel,
+    pub(crate) line: Line,
     life: Arc<Life>,
     /// Calls in flight.
     pub(crate) in_flight: AtomicUsize,
@@ -62,39 +64,85 @@ impl Connection {
 
     /// Dials, checks who answers and which network it speaks. The caller bounds the time.
     pub(crate) async fn dial(identity: &Identity, to: &Endpoint) -> Result<Self, CallError> {
-        let unreachable = |error: &(dyn std::error::Error + 'static)| CallError::Unreachable {
-            address: to.address.clone(),
-            reason: causes(error),
-        };
-        let tcp = TcpStream::connect(&to.address).await.map_err(|error| unreachable(&error))?;
-        tcp.set_nodelay(true).map_err(|error| unreachable(&error))?;
+        let unreachable = |error: &(dyn std::error::Error + 'static)| unreachable(to, error);
+        let tcp = connect(to).await?;
         let expected = to.peer.map(|peer| *peer.key());
         let verifier = PeerVerifier::new(expected);
         let config = identity.dialling(verifier.clone()).map_err(|error| unreachable(&error))?;
-        let connector = TlsConnector::from(Arc::new(config));
-        // No name is sent and none is checked: the key is the name.
-        let name = ServerName::try_from("holdfast").map_err(|error| unreachable(&error))?;
-        let tls = match connector.connect(name, tcp).await {
-            Ok(tls) => tls,
-            Err(error) => {
-                let mismatch = mismatch(&error, expected, verifier.seen());
-                return Err(match mismatch {
-                    Some(reason) => CallError::WrongPeer { address: to.address.clone(), reason },
-                    None => unreachable(&error),
-                });
-            }
-        };
+        let tls = handshake(config, &verifier, expected, tcp, to).await?;
         if tls.get_ref().1.alpn_protocol() != Some(&identity.protocol()[..]) {
             let reason = NO_PROTOCOL.to_owned();
             return Err(CallError::WrongPeer { address: to.address.clone(), reason });
         }
+        Self::over(Either::Left(tls), None, to).await
+    }
+
+    /// Dials a listener for signed requests. Without TLS the peer must be known beforehand: it is
+    /// what the tokens are for.
+    pub(crate) async fn dial_signed(
+        signer: &Arc<Signer>,
+        through: SignedDial,
+        to: &Endpoint,
+    ) -> Result<Self, CallError> {
+        let tcp = connect(to).await?;
+        let expected = to.peer.map(|peer| *peer.key());
+        let (socket, peer) = match through {
+            SignedDial::Plain => (Either::Right(tcp), expected),
+            SignedDial::Tls => {
+                let verifier = PeerVerifier::new(expected);
+                let config = identity::dialling_alone(verifier.clone())
+                    .map_err(|error| unreachable(to, &error))?;
+                let tls = handshake(config, &verifier, expected, tcp, to).await?;
+                (Either::Left(tls), verifier.seen())
+            }
+        };
+        let Some(peer) = peer else {
+            let reason = "a request in the clear is signed for one peer: name it".to_owned();
+            return Err(CallError::Invalid { reason });
+        };
+        Self::over(socket, Some((signer.clone(), PeerId::new(peer))), to).await
+    }
+
+    async fn over(
+        stream: Stream,
+        signing: Option<(Arc<Signer>, PeerId)>,
+        to: &Endpoint,
+    ) -> Result<Self, CallError> {
         let life = Arc::new(Life::default());
         let closed = Box::pin(life.close.clone().cancelled_owned());
-        let socket = Socket { tls, life: life.clone(), closed };
-        let channel = channel(socket).await.map_err(|error| unreachable(&error))?;
+        let socket = Socket { stream, life: life.clone(), closed };
+        let channel = channel(socket).await.map_err(|error| unreachable(to, &error))?;
+        let line = Line { channel, signing };
         let (in_flight, used_ms, introduced_ms) = Default::default();
-        Ok(Self { channel, life, in_flight, used_ms, introduced_ms })
+        Ok(Self { line, life, in_flight, used_ms, introduced_ms })
     }
+}
+
+fn unreachable(to: &Endpoint, error: &(dyn std::error::Error + 'static)) -> CallError {
+    CallError::Unreachable { address: to.address.clone(), reason: causes(error) }
+}
+
+async fn connect(to: &Endpoint) -> Result<TcpStream, CallError> {
+    let tcp = TcpStream::connect(&to.address).await.map_err(|error| unreachable(to, &error))?;
+    tcp.set_nodelay(true).map_err(|error| unreachable(to, &error))?;
+    Ok(tcp)
+}
+
+async fn handshake(
+    config: rustls::ClientConfig,
+    verifier: &PeerVerifier,
+    expected: Option<PublicKey>,
+    tcp: TcpStream,
+    to: &Endpoint,
+) -> Result<TlsStream<TcpStream>, CallError> {
+    // No name is sent and none is checked: the key is the name.
+    let name = ServerName::try_from("holdfast").map_err(|error| unreachable(to, &error))?;
+    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.map_err(|error| {
+        match mismatch(&error, expected, verifier.seen()) {
+            Some(reason) => CallError::WrongPeer { address: to.address.clone(), reason },
+            None => unreachable(to, &error),
+        }
+    })
 }
 
 impl Drop for Connection {
@@ -146,9 +194,12 @@ async fn channel(socket: Socket) -> Result<Channel, tonic::transport::Error> {
         .await
 }
 
-/// The TLS stream of one connection, which notes its end.
+/// TLS, or plain TCP on the same machine.
+type Stream = Either<TlsStream<TcpStream>, TcpStream>;
+
+/// The stream of one connection, which notes its end.
 struct Socket {
-    tls: TlsStream<TcpStream>,
+    stream: Stream,
     life: Arc<Life>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
@@ -179,7 +230,7 @@ impl AsyncRead for Socket {
             return this.noted(Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())));
         }
         let before = into.filled().len();
-        let outcome = Pin::new(&mut this.tls).poll_read(cx, into);
+        let outcome = Pin::new(&mut this.stream).poll_read(cx, into);
         if matches!(outcome, Poll::Ready(Ok(()))) && into.filled().len() == before {
             this.life.over.store(true, Ordering::Release);
         }
@@ -194,7 +245,7 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let outcome = Pin::new(&mut this.tls).poll_write(cx, bytes);
+        let outcome = Pin::new(&mut this.stream).poll_write(cx, bytes);
         this.noted(outcome)
     }
 
@@ -204,22 +255,22 @@ impl AsyncWrite for Socket {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let outcome = Pin::new(&mut this.tls).poll_write_vectored(cx, bytes);
+        let outcome = Pin::new(&mut this.stream).poll_write_vectored(cx, bytes);
         this.noted(outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tls.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let outcome = Pin::new(&mut this.tls).poll_flush(cx);
+        let outcome = Pin::new(&mut this.stream).poll_flush(cx);
         this.noted(outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().tls).poll_shutdown(cx)
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
 

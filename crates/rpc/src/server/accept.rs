@@ -18,9 +18,12 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Peer, source};
+use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
 use crate::{Identity, RpcError, verifier};
 
@@ -66,10 +69,22 @@ impl Drop for Seat {
     }
 }
 
+/// What a connection proves before it is served.
+pub(super) enum Proof {
+    /// Both sides their keys, and the network.
+    Mutual(Arc<Identity>),
+    /// This side its key; each request proves the caller's.
+    Alone(Arc<Identity>),
+    /// Nothing: plain TCP.
+    Nothing,
+}
+
 /// Turns TCP connections into proven ones.
 pub(super) struct Acceptor {
-    tls: TlsAcceptor,
-    protocol: Vec<u8>,
+    /// With the protocol that must be agreed on.
+    tls: Option<(TlsAcceptor, Vec<u8>)>,
+    /// Whether the caller proves a key here.
+    mutual: bool,
     env: Env,
     limits: ServerLimits,
     seats: Arc<Mutex<Seats>>,
@@ -80,14 +95,20 @@ pub(super) struct Acceptor {
 
 impl Acceptor {
     pub(super) fn new(
-        identity: &Identity,
+        proof: &Proof,
         env: Env,
         limits: ServerLimits,
         closed: CancellationToken,
     ) -> Result<Arc<Self>, RpcError> {
+        let tls = match proof {
+            Proof::Mutual(identity) => Some((identity.listening()?, identity.protocol())),
+            Proof::Alone(identity) => Some((identity.listening_alone()?, PLAIN_PROTOCOL.to_vec())),
+            Proof::Nothing => None,
+        };
+        let acceptor = |(config, protocol)| (TlsAcceptor::from(Arc::new(config)), protocol);
         Ok(Arc::new(Self {
-            tls: TlsAcceptor::from(Arc::new(identity.listening()?)),
-            protocol: identity.protocol(),
+            tls: tls.map(acceptor),
+            mutual: matches!(proof, Proof::Mutual(_)),
             env,
             limits,
             seats: Arc::default(),
@@ -148,7 +169,27 @@ impl Acceptor {
     async fn prove(&self, tcp: TcpStream, seat: Seat) -> Option<Connection> {
         // Small answers go out at once.
         tcp.set_nodelay(true).ok()?;
-        let handshake = self.tls.accept(tcp);
+        let (socket, caller) = match &self.tls {
+            None => (Either::Right(tcp), None),
+            Some((acceptor, protocol)) => {
+                let tls = self.handshake(acceptor, protocol, tcp).await?;
+                let caller = if self.mutual { Some(caller(&tls)?) } else { None };
+                (Either::Left(tls), caller)
+            }
+        };
+        let share = (self.limits.request_bytes_in_flight / 4).max(BATCH_MESSAGE_BYTES_MAX);
+        let peer = Peer { caller, bytes: Arc::new(Semaphore::new(share)) };
+        let closed = Box::pin(self.closed.clone().cancelled_owned());
+        Some(Connection { socket, peer, closed, _seat: seat })
+    }
+
+    async fn handshake(
+        &self,
+        acceptor: &TlsAcceptor,
+        protocol: &[u8],
+        tcp: TcpStream,
+    ) -> Option<TlsStream<TcpStream>> {
+        let handshake = acceptor.accept(tcp);
         let tls = match self.env.within(self.limits.handshake, handshake).await {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => {
@@ -157,16 +198,16 @@ impl Acceptor {
             }
             Err(_) => return None,
         };
-        let (_, session) = tls.get_ref();
         // A caller that offers no protocol at all passes the handshake; here it does not.
-        if session.alpn_protocol() != Some(&self.protocol[..]) {
+        if tls.get_ref().1.alpn_protocol() != Some(protocol) {
             return None;
         }
-        let (certificate, others) = session.peer_certificates()?.split_first()?;
-        let key = verifier::key_of(certificate, others).ok()?;
-        let share = (self.limits.request_bytes_in_flight / 4).max(BATCH_MESSAGE_BYTES_MAX);
-        let peer = Peer { caller: Caller { key }, bytes: Arc::new(Semaphore::new(share)) };
-        let closed = Box::pin(self.closed.clone().cancelled_owned());
-        Some(Connection { tls, peer, closed, _seat: seat })
+        Some(tls)
     }
+}
+
+/// The key that a caller proved in the handshake.
+fn caller(tls: &TlsStream<TcpStream>) -> Option<Caller> {
+    let (certificate, others) = tls.get_ref().1.peer_certificates()?.split_first()?;
+    Some(Caller { key: verifier::key_of(certificate, others).ok()? })
 }

@@ -1,4 +1,4 @@
-//! One accepted connection: TLS, the key it proved, and what it may take.
+//! One accepted connection: its bytes, the key it proved, and what it may take.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 
@@ -19,15 +20,18 @@ use super::accept::Seat;
 /// What a call learns of its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
-    /// The key it proved.
-    pub(super) caller: Caller,
+    /// The key it proved; none where each request proves its own.
+    pub(super) caller: Option<Caller>,
     /// Its share of the request bytes in flight.
     pub(super) bytes: Arc<Semaphore>,
 }
 
+/// TLS, or plain TCP on a loopback address.
+pub(super) type Socket = Either<TlsStream<TcpStream>, TcpStream>;
+
 /// A connection whose key is proven. It ends when the server is closed.
 pub(super) struct Connection {
-    pub(super) tls: TlsStream<TcpStream>,
+    pub(super) socket: Socket,
     pub(super) peer: Peer,
     pub(super) closed: Pin<Box<WaitForCancellationFutureOwned>>,
     pub(super) _seat: Seat,
@@ -51,7 +55,7 @@ impl AsyncRead for Connection {
         if this.closed.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        Pin::new(&mut this.tls).poll_read(cx, into)
+        Pin::new(&mut this.socket).poll_read(cx, into)
     }
 }
 
@@ -61,7 +65,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().tls).poll_write(cx, bytes)
+        Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -69,19 +73,19 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().tls).poll_write_vectored(cx, bytes)
+        Pin::new(&mut self.get_mut().socket).poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tls.is_write_vectored()
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().tls).poll_flush(cx)
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().tls).poll_shutdown(cx)
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
     }
 }
 

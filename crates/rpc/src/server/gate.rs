@@ -2,8 +2,8 @@
 //! messages, its deadline, and the net under a handler that panics.
 //!
 //! One layer over all services. A unary call is bounded as a whole, its body included, so a caller
-//! who sends slowly does not hold a handler. A streaming call is bounded message by message in
-//! `streams`. The health and reflection services pass even while the server stops: that is when
+//! who sends slowly does not hold a handler. A streaming call is bounded until it begins to answer,
+//! then message by message in `streams`. The health and reflection services pass even while the server stops: that is when
 //! somebody asks them.
 
 use std::convert::Infallible;
@@ -28,13 +28,14 @@ use tonic::codegen::http::{Request, Response};
 
 use super::connection::Peer;
 use super::metered::{Budget, Metered};
+use super::signed::Checker;
 use crate::limits::{
     BATCH_MESSAGE_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, ServerLimits,
 };
 use crate::status::to_status;
 
 /// The paths of our own service; others are health and reflection.
-const LIBRARIAN: &str = "/holdfast.v1.Librarian/";
+pub(super) const LIBRARIAN: &str = "/holdfast.v1.Librarian/";
 
 /// What the layer knows of the whole server.
 pub(super) struct Gate {
@@ -45,10 +46,17 @@ pub(super) struct Gate {
     bytes: Arc<Semaphore>,
     calls: AtomicUsize,
     ended: Notify,
+    /// On the listener for signed requests.
+    signed: Option<Arc<Checker>>,
 }
 
 impl Gate {
-    pub(super) fn new(env: Env, limits: ServerLimits, stop: CancellationToken) -> Arc<Self> {
+    pub(super) fn new(
+        env: Env,
+        limits: ServerLimits,
+        stop: CancellationToken,
+        signed: Option<Arc<Checker>>,
+    ) -> Arc<Self> {
         let bytes = Arc::new(Semaphore::new(limits.request_bytes_in_flight));
         Arc::new(Self {
             env,
@@ -57,6 +65,7 @@ impl Gate {
             bytes,
             calls: AtomicUsize::new(0),
             ended: Notify::new(),
+            signed,
         })
     }
 
@@ -186,7 +195,7 @@ async fn pass<S>(
     request: Request<Body>,
 ) -> Result<Response<Body>, Infallible>
 where
-    S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send,
     S::Future: Send,
 {
     let ours = request.uri().path().starts_with(LIBRARIAN);
@@ -201,7 +210,9 @@ where
         return Ok(refused(&CallError::Internal { reason }));
     };
     let asked = request.headers().get("grpc-timeout").and_then(|text| deadline_of(text.as_bytes()));
-    let limit = asked.unwrap_or(Duration::MAX).min(gate.limits.call);
+    // A streaming call is bounded here until it begins to answer.
+    let asked = asked.filter(|_| allowed.unary).unwrap_or(Duration::MAX);
+    let limit = asked.min(gate.limits.call);
 
     let budget = Budget {
         connection: peer.bytes,
@@ -214,17 +225,15 @@ where
     parts.extensions.insert(messages.clone());
     let request = Request::from_parts(parts, Body::new(body));
 
-    let handled = AssertUnwindSafe(inner.call(request)).catch_unwind();
-    let handled = if allowed.unary {
-        match gate.env.within(limit, handled).await {
-            Ok(handled) => handled,
-            Err(_) => {
-                let error = CallError::TimedOut { address: String::new(), limit };
-                return Ok(refused(&error));
-            }
+    let handled = async {
+        match gate.signed.as_deref().filter(|_| ours) {
+            None => inner.call(request).await,
+            Some(checker) => checker.handled(request, |request| inner.call(request)).await,
         }
-    } else {
-        handled.await
+    };
+    let handled = AssertUnwindSafe(handled).catch_unwind();
+    let Ok(handled) = gate.env.within(limit, handled).await else {
+        return Ok(refused(&CallError::TimedOut { address: String::new(), limit }));
     };
     // A unary call's messages were held until here, by `messages`.
     let response = match handled {

@@ -35,10 +35,10 @@ pub(super) fn invalid(wrong: Wrong) -> CallError {
     CallError::Invalid { reason: wrong.0.to_owned() }
 }
 
-/// Who called, by the key of the connection.
+/// Who called, by the key of the connection or of the signed request.
 pub(super) fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
-    request.extensions().get::<Peer>().map(|peer| peer.caller).ok_or_else(|| {
-        to_status(&CallError::Internal { reason: "a call without a connection".into() })
+    request.extensions().get::<Peer>().and_then(|peer| peer.caller).ok_or_else(|| {
+        to_status(&CallError::Internal { reason: "a call without a proven key".into() })
     })
 }
 

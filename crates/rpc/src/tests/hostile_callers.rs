@@ -71,7 +71,7 @@ async fn send(channel: &Channel, method: &str, body: Frames) -> Response<Body> {
 }
 
 /// The status of a call: in the headers, or in the trailers after its messages.
-async fn status(response: Response<Body>) -> Status {
+pub(crate) async fn status(response: Response<Body>) -> Status {
     if let Some(status) = Status::from_header_map(response.headers()) {
         return status;
     }
@@ -86,7 +86,7 @@ async fn status(response: Response<Body>) -> Status {
 
 async fn channel(peer: &Running) -> (Channel, Connection) {
     let connection = Connection::dial(&identity(2, 1), &peer.endpoint()).await.unwrap();
-    (connection.channel.clone(), connection)
+    (connection.line.channel.clone(), connection)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -172,7 +172,7 @@ async fn health_and_reflection_answer_on_the_same_listener() {
     let connection = crate::client::connection::Connection::dial(&identity(2, 1), &peer.endpoint())
         .await
         .unwrap();
-    let mut health = HealthClient::new(connection.channel.clone());
+    let mut health = HealthClient::new(connection.line.channel.clone());
     for service in ["", "holdfast.v1.Librarian"] {
         let request = HealthCheckRequest { service: service.into() };
         let answer = health.check(request).await.unwrap().into_inner();
@@ -181,7 +181,7 @@ async fn health_and_reflection_answer_on_the_same_listener() {
             tonic_health::pb::health_check_response::ServingStatus::Serving
         );
     }
-    let mut reflection = ServerReflectionClient::new(connection.channel.clone());
+    let mut reflection = ServerReflectionClient::new(connection.line.channel.clone());
     let message_request =
         Some(MessageRequest::FileContainingSymbol("holdfast.v1.Librarian.StoreBatch".into()));
     let request = ServerReflectionRequest { host: String::new(), message_request };
