@@ -47,7 +47,7 @@ pub use self::directory::{ADDRESSES_MAX, BACK_OFF_MAX, FULL_MESH_MAX, KNOWN_MAX,
 pub use self::intake::{
     LINK_BYTES_A_SECOND, LINK_BYTES_BURST, WAIT_FOR, WAITING_MAX, WAITING_OF_LINK_MAX,
 };
-pub use self::links::{LINKS_MAX, STRANGER_FOR, STRANGERS_MAX};
+pub use self::links::{LINKS_MAX, SETTLE_FOR, STRANGER_FOR, STRANGERS_MAX};
 
 /// News that waits for the overlay's task, at most.
 pub const PUBLISH_QUEUE_MAX: usize = 256;
@@ -95,6 +95,9 @@ struct Shared {
     changes: Mutex<Changes>,
     changed: Notify,
     forgotten: Mutex<VecDeque<crypto::PeerId>>,
+    /// Our ids of libp2p's, as far as asked for: finding one decompresses a point twice, and every
+    /// link is looked at every second.
+    ids: Mutex<HashMap<PeerId, Option<crypto::PeerId>>>,
 }
 
 /// What `learn` and `forget` said since the task last looked; a later word replaces an earlier one.
@@ -126,6 +129,7 @@ impl Libp2p {
             changes: Mutex::default(),
             changed: Notify::new(),
             forgotten: Mutex::default(),
+            ids: Mutex::default(),
         });
         listen(&mut swarm, &shared, &options.listen).await?;
         for address in shared.announced() {
@@ -160,8 +164,8 @@ async fn listen(
     let sockets = tokio::net::lookup_host(at).await.map_err(|error| refused(error.to_string()))?;
     let mut reason = "the name has no address".to_owned();
     for socket in sockets {
-        // libp2p shares its ports (SO_REUSEPORT) to dial from them, so two peers could listen on one
-        // and each get half of the links. A plain listener does not share: it finds out first.
+        // libp2p shares its ports (SO_REUSEPORT) to dial from them, so two peers could listen on
+        // one and each get half of the links. A plain listener does not share: it finds out first.
         if let Err(error) = std::net::TcpListener::bind(socket) {
             reason = error.to_string();
             continue;
@@ -197,6 +201,15 @@ impl Shared {
 
     fn is_member(&self, peer: &crypto::PeerId) -> bool {
         (self.members)(peer) && !self.is_forgotten(peer)
+    }
+
+    /// Our id of a libp2p peer; `None` where its key is of another kind.
+    fn id_of(&self, peer: &PeerId) -> Option<crypto::PeerId> {
+        let mut ids = lock(&self.ids);
+        if ids.len() >= KNOWN_MAX && !ids.contains_key(peer) {
+            ids.clear();
+        }
+        *ids.entry(*peer).or_insert_with(|| identity::from_libp2p(peer))
     }
 
     fn set_links(&self, links: usize) {

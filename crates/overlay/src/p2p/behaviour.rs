@@ -33,9 +33,8 @@ const CONNECTIONS_OF_PEER_MAX: u32 = 2;
 const STREAMS_OF_CONNECTION_MAX: usize = 64;
 /// Links are kept open by us, not by what the protocols think of them.
 const IDLE_FOR: Duration = Duration::from_secs(24 * 3_600);
-const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_EVERY: Duration = Duration::from_secs(60);
 const IDENTIFY_EVERY: Duration = Duration::from_secs(30 * 60);
-const REFRESH_EVERY: Duration = Duration::from_secs(15 * 60);
 
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
@@ -114,14 +113,15 @@ fn kademlia(own: PeerId, names: &Names) -> Result<kad::Behaviour<MemoryStore>, O
     let protocol = StreamProtocol::try_from_owned(names.kad.clone())
         .map_err(|_| OverlayError::Settings("kad protocol"))?;
     let mut config = kad::Config::new(protocol);
-    // Only members enter the table, and only by our hand.
+    // Only members enter the table, and only by our hand. It looks around by itself while it knows
+    // few (fewer than 20); later on `Engine::ask` does, where links are missing.
     config
         .set_kbucket_inserts(kad::BucketInserts::Manual)
         .set_record_filtering(kad::StoreInserts::FilterBoth)
         .set_replication_interval(None)
         .set_publication_interval(None)
         .set_provider_publication_interval(None)
-        .set_periodic_bootstrap_interval(Some(REFRESH_EVERY));
+        .set_periodic_bootstrap_interval(None);
     let nothing = MemoryStoreConfig {
         max_records: 0,
         max_value_bytes: 0,

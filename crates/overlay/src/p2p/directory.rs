@@ -52,10 +52,17 @@ impl Directory {
         if addresses.is_empty() || (self.0.len() >= KNOWN_MAX && !self.0.contains_key(&peer)) {
             return false;
         }
-        if let Some(known) = self.0.get(&peer)
-            && (known.addresses == addresses || (known.announced && !announced))
-        {
-            return false;
+        if let Some(known) = self.0.get(&peer) {
+            let nothing_new = if announced {
+                known.announced && known.addresses == addresses
+            } else {
+                // Different peers tell different subsets: only what is new counts, or two of them
+                // would change the entry to and fro.
+                known.announced || addresses.iter().all(|found| known.addresses.contains(found))
+            };
+            if nothing_new {
+                return false;
+            }
         }
         self.0.insert(peer, Known { addresses, announced, failures: 0, next: Duration::ZERO });
         true
@@ -173,6 +180,9 @@ mod tests {
         assert_eq!(directory.addresses(&ids[0]), address(9));
         let found = PeerId::random();
         assert!(directory.note(found, address(2), false));
+        assert!(!directory.note(found, address(2), false));
+        assert!(directory.note(found, [address(2), address(4)].concat(), false));
+        assert!(!directory.note(found, address(4), false));
         assert!(directory.note(found, address(3), true));
         directory.remove(&found);
         assert!(directory.addresses(&found).is_empty());

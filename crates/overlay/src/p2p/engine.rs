@@ -102,7 +102,7 @@ impl Engine {
     }
 
     fn is_member(&self, peer: &PeerId) -> bool {
-        identity::from_libp2p(peer).is_some_and(|peer| self.shared.is_member(&peer))
+        self.shared.id_of(peer).is_some_and(|peer| self.shared.is_member(&peer))
     }
 
     // Links.
@@ -132,7 +132,7 @@ impl Engine {
     fn opened(&mut self, peer: PeerId) {
         self.dialling.remove(&peer);
         self.directory.linked(&peer);
-        let known = identity::from_libp2p(&peer);
+        let known = self.shared.id_of(&peer);
         let wanted = known.is_some_and(|known| !self.shared.is_forgotten(&known));
         let member = self.is_member(&peer);
         let now = self.now();
@@ -187,8 +187,7 @@ impl Engine {
         let mesh = self.swarm.behaviour().gossipsub.mesh_peers(&topic);
         let mesh: HashSet<_> = mesh.copied().collect();
         let shared = self.shared.clone();
-        let member =
-            |peer: &PeerId| identity::from_libp2p(peer).is_some_and(|peer| shared.is_member(&peer));
+        let member = |peer: &PeerId| shared.id_of(peer).is_some_and(|peer| shared.is_member(&peer));
         for peer in self.links.review(now, member, |peer| !mesh.contains(peer)) {
             let _ = self.swarm.disconnect_peer_id(peer);
         }
@@ -203,7 +202,7 @@ impl Engine {
         let now = self.now();
         let salt = u64::from_be_bytes(self.shared.env.random());
         let counts = |peer: &PeerId| {
-            identity::from_libp2p(peer).is_some_and(|peer| !self.shared.is_forgotten(&peer))
+            self.shared.id_of(peer).is_some_and(|peer| !self.shared.is_forgotten(&peer))
         };
         let linked = |peer: &PeerId| self.links.has(peer) || self.dialling.contains(peer);
         for peer in self.directory.to_dial(now, salt, counts, linked) {
@@ -285,7 +284,7 @@ impl Engine {
     fn arrived(&mut self, id: gossipsub::MessageId, link: PeerId, message: gossipsub::Message) {
         let now = self.now();
         let bytes = Bytes::from(message.data);
-        let from = message.source.as_ref().and_then(identity::from_libp2p);
+        let from = message.source.as_ref().and_then(|source| self.shared.id_of(source));
         let (Some(from), Ok(news)) = (from, News::decode(&bytes)) else {
             return self.report(&id, &link, MessageAcceptance::Reject);
         };
@@ -342,10 +341,10 @@ impl Engine {
             BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. }) => {
                 self.identified(peer_id, info);
             }
-            BehaviourEvent::Ping(ping::Event { connection, result: Err(failure), .. }) => {
-                if !matches!(failure, ping::Failure::Unsupported) {
-                    self.swarm.close_connection(connection);
-                }
+            BehaviourEvent::Ping(ping::Event { connection, result: Err(failure), .. })
+                if !matches!(failure, ping::Failure::Unsupported) =>
+            {
+                self.swarm.close_connection(connection);
             }
             BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed {
                 result: kad::QueryResult::GetClosestPeers(Ok(found)),
@@ -357,7 +356,8 @@ impl Engine {
 
     fn identified(&mut self, peer: PeerId, info: identify::Info) {
         if info.protocol_version != self.names.identify {
-            tracing::debug!(%peer, version = info.protocol_version, "not an overlay of this network");
+            let version = info.protocol_version;
+            tracing::debug!(%peer, version, "not an overlay of this network");
             let _ = self.swarm.disconnect_peer_id(peer);
             return;
         }

@@ -2,11 +2,15 @@
 //!
 //! A newcomer's link may stand before its announcement has arrived here by way of others. So a link
 //! of somebody who is no member yet is kept for [`STRANGER_FOR`], and at most [`STRANGERS_MAX`] of
-//! them at a time; what becomes of its news meanwhile is in `intake`. Then it is closed. Above
-//! [`LINKS_MAX`] the surplus of members' links is closed too, those outside of the mesh first: a
-//! bootstrap peer that everybody dials gives the newcomers on to others.
+//! them at a time; what becomes of its news meanwhile is in `intake`. Then it is closed.
+//!
+//! Above [`LINKS_MAX`] the surplus of members' links is closed too, those outside of the mesh
+//! first: a bootstrap peer that everybody dials gives the newcomers on to others. But never a link
+//! younger than [`SETTLE_FOR`]: Kademlia dials dozens of peers in one lookup, and closing those
+//! under its hands made it dial them again (64 peers that had just met kept two thirds of a core
+//! busy with handshakes).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use libp2p::PeerId;
@@ -15,12 +19,16 @@ use libp2p::PeerId;
 pub const STRANGER_FOR: Duration = Duration::from_secs(10);
 /// The most such links at a time.
 pub const STRANGERS_MAX: usize = 32;
-/// The most links to members that are kept.
+/// The most links to members that are kept for long.
 pub const LINKS_MAX: usize = 32;
+/// How long every link to a member is left alone.
+pub const SETTLE_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(super) struct Links {
-    members: HashSet<PeerId>,
+    /// Since when each linked member is linked.
+    members: HashMap<PeerId, Duration>,
+    /// Until when each stranger's link is kept.
     strangers: HashMap<PeerId, Duration>,
 }
 
@@ -29,7 +37,7 @@ impl Links {
     pub(super) fn opened(&mut self, peer: PeerId, member: bool, now: Duration) -> bool {
         if member {
             self.strangers.remove(&peer);
-            self.members.insert(peer);
+            self.members.entry(peer).or_insert(now);
             return true;
         }
         if self.strangers.len() >= STRANGERS_MAX && !self.strangers.contains_key(&peer) {
@@ -48,7 +56,7 @@ impl Links {
 
     /// Whether there is a link to the peer, member or not.
     pub(super) fn has(&self, peer: &PeerId) -> bool {
-        self.members.contains(peer) || self.strangers.contains_key(peer)
+        self.members.contains_key(peer) || self.strangers.contains_key(peer)
     }
 
     /// Linked members.
@@ -66,7 +74,7 @@ impl Links {
     ) -> Vec<PeerId> {
         let strangers: Vec<_> = self.strangers.keys().copied().collect();
         let promoted: Vec<_> = strangers.into_iter().filter(|peer| member(peer)).collect();
-        let demoted: Vec<_> = self.members.iter().filter(|peer| !member(peer)).copied().collect();
+        let demoted: Vec<_> = self.members.keys().filter(|peer| !member(peer)).copied().collect();
         for peer in promoted {
             self.opened(peer, true, now);
         }
@@ -79,7 +87,8 @@ impl Links {
         let late = self.strangers.iter().filter(|(_, until)| **until <= now);
         close.extend(late.map(|(peer, _)| *peer));
         let surplus = self.members.len().saturating_sub(LINKS_MAX);
-        close.extend(self.members.iter().filter(|peer| spare(peer)).take(surplus));
+        let settled = self.members.iter().filter(|(_, since)| **since + SETTLE_FOR <= now);
+        close.extend(settled.map(|(peer, _)| *peer).filter(spare).take(surplus));
         close
     }
 }
@@ -131,8 +140,12 @@ mod tests {
         for _ in 0..LINKS_MAX + 4 {
             assert!(links.opened(PeerId::random(), true, NOW));
         }
-        let member: HashSet<_> = links.members.clone();
-        let close = links.review(NOW, |peer| member.contains(peer), |peer| *peer != kept);
+        let members = links.members.clone();
+        let mut review =
+            |now| links.review(now, |peer| members.contains_key(peer), |peer| *peer != kept);
+        assert!(review(NOW + STRANGER_FOR - Duration::from_millis(1)).is_empty());
+        let mut close = review(NOW + SETTLE_FOR);
+        close.retain(|peer| members.contains_key(peer));
         assert_eq!(close.len(), 5);
         assert!(!close.contains(&kept));
     }
