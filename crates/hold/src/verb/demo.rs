@@ -86,10 +86,12 @@ impl Demo {
         logging::to_file(LOG, &log)?;
         let mut teller = Teller { session, step: 0, since: Instant::now() };
         let mut network = Embedded::start(&folder.path().join("network"), PEERS).await?;
+        let given = self.file.as_deref();
+        let story = Box::pin(story::tell(&mut teller, &mut network, folder.path(), given));
         let told = tokio::select! {
             biased;
             () = session.stop.cancelled() => Err(HoldError::Interrupted),
-            told = Box::pin(story::tell(&mut teller, &mut network, folder.path(), self.file.as_deref())) => told,
+            told = story => told,
         };
         let stopped = network.stop_all().await;
         told.and(stopped)?;

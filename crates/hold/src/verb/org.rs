@@ -52,7 +52,11 @@ pub(crate) struct SignPeer {
     #[arg(short, long, value_name = "CERT")]
     output: PathBuf,
     /// How long it is valid
-    #[arg(long, default_value_t = peerdir::CERTIFICATE_DAYS, value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    #[arg(
+        long,
+        default_value_t = peerdir::CERTIFICATE_DAYS,
+        value_parser = clap::value_parser!(u64).range(1..=36_500)
+    )]
     days: u64,
 }
 
