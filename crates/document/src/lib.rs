@@ -25,6 +25,8 @@ pub mod metadata;
 pub mod offline;
 mod open;
 pub mod page;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod publication;
 mod record;
 mod seal;
