@@ -20,6 +20,8 @@ mod hedge;
 mod holdings;
 mod join;
 mod latency;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod proof;
 mod race;
 mod storing;

@@ -20,6 +20,11 @@ pub(crate) fn prove(suite: Suite, wanted: &Wanted, record: Record) -> Result<Pro
     if wanted.kind.is_some_and(|kind| kind != record.kind) {
         return Err(format!("it is called {} and should not be", record.kind.name()));
     }
+    #[cfg(feature = "planted-bugs")]
+    if crate::planted::is_on(crate::planted::PlantedBug::SkipProof) {
+        let document = Document::decode(&record.bytes).map_err(|error| error.to_string())?;
+        return Ok(Proven { record, document });
+    }
     let document = document::prove(suite, &record).map_err(|error| error.to_string())?;
     Ok(Proven { record, document })
 }

@@ -102,7 +102,7 @@ impl Storing {
     /// # Errors
     /// [`WalkError`] where nobody is left to ask, or [`WALK_LIMIT`] has passed.
     pub(crate) async fn acknowledged(&mut self) -> Result<(), WalkError> {
-        while self.acked() < self.redundancy.acknowledged {
+        while self.acked() < self.needed() {
             if !self.step().await {
                 let errors = std::mem::take(&mut self.errors);
                 return Err(WalkError::of_write(
@@ -113,6 +113,15 @@ impl Storing {
             }
         }
         Ok(())
+    }
+
+    /// Copies that a writer's answer waits for.
+    fn needed(&self) -> u32 {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is_on(crate::planted::PlantedBug::AcknowledgeEarly) {
+            return self.redundancy.acknowledged.saturating_sub(1);
+        }
+        self.redundancy.acknowledged
     }
 
     /// Goes on until N copies are durable or nothing more can be done; `on_holder` is told after each copy. Cancel safe.
