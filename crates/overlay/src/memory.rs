@@ -242,3 +242,58 @@ impl Overlay for MemoryOverlay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crypto::SecretKey;
+    use futures::{FutureExt, StreamExt};
+
+    use super::*;
+
+    fn peer(byte: u8) -> PeerId {
+        PeerId::new(SecretKey::from_bytes(&[byte; 32]).expect("a scalar").public())
+    }
+
+    fn publish(overlay: &Arc<dyn Overlay>, text: &'static str) {
+        let news = News::Envelope(text.as_bytes().into());
+        let published = overlay.publish(news).now_or_never().expect("it never waits");
+        published.expect("open and small");
+    }
+
+    fn heard(stream: &mut BoxStream<'static, Heard>) -> Option<News> {
+        stream.next().now_or_never().flatten().map(|heard| heard.news)
+    }
+
+    #[test]
+    fn news_goes_round_a_cut_link_and_not_across_a_partition() {
+        let mesh = MemoryMesh::new();
+        let [a, b, c] = [1, 2, 3].map(|byte| mesh.join(peer(byte)));
+        b.learn(peer(1), &[]);
+        c.learn(peer(1), &[]);
+        let mut at_b = b.news();
+        mesh.cut(peer(2), peer(1));
+        assert_eq!((a.links(), b.links(), c.links()), (1, 1, 2));
+        publish(&a, "by way of c");
+        assert_eq!(heard(&mut at_b), Some(News::Envelope("by way of c".into())));
+        mesh.cut(peer(2), peer(3));
+        publish(&a, "lost");
+        assert_eq!((b.links(), heard(&mut at_b)), (0, None));
+        mesh.heal(peer(3), peer(2));
+        publish(&a, "back");
+        assert_eq!(heard(&mut at_b), Some(News::Envelope("back".into())));
+    }
+
+    #[test]
+    fn a_peer_that_joins_anew_replaces_what_it_was() {
+        let mesh = MemoryMesh::new();
+        let [a, old] = [1, 2].map(|byte| mesh.join(peer(byte)));
+        old.learn(peer(1), &[]);
+        let new = mesh.join(peer(2));
+        let late = old.publish(News::Envelope("late".into())).now_or_never();
+        assert!(matches!(late, Some(Err(OverlayError::Closed))));
+        assert_eq!((old.links(), new.links(), a.links()), (0, 1, 1));
+        // Closing the one that was replaced leaves the new one alone.
+        old.close().now_or_never().expect("it never waits");
+        assert_eq!(new.links(), 1);
+    }
+}
