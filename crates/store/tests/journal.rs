@@ -231,3 +231,35 @@ proptest! {
         prop_assert_eq!(checked, Ok(()));
     }
 }
+
+#[test]
+fn a_damaged_head_costs_its_own_entries_and_not_the_later_ones() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let day_ms = 24 * 3600 * 1000;
+        let reopen = || {
+            let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+            Journal::open(disk, env.clone(), "news", options(day_ms)).unwrap()
+        };
+        let now = env.clock.unix_ms();
+        let journal = reopen();
+        journal.append(vec![(now, body(0)), (now, body(1))]).await.unwrap();
+        journal.close().await.unwrap();
+        let name = disk.list().unwrap().remove(0);
+        (0..64).for_each(|offset| disk.flip(&name, offset, 1));
+        let journal = reopen();
+        assert_eq!(journal.read(0, 10).await.unwrap(), []);
+        let mut kept = Vec::new();
+        for number in 2..5 {
+            // The damaged file counts as expired: dropping it must not drop the one in use.
+            let offset = journal.append(vec![(now, body(number))]).await.unwrap()[0];
+            assert!(offset >= 2, "no offset is given twice");
+            kept.push((offset, now, body(number)));
+            assert_eq!(journal.read(0, 10).await.unwrap(), kept);
+        }
+        journal.close().await.unwrap();
+        let journal = reopen();
+        assert_eq!(journal.read(0, 10).await.unwrap(), kept);
+        assert_eq!(journal.end(), kept[2].0 + 1);
+    });
+}

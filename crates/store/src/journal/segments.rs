@@ -129,8 +129,9 @@ impl Opened {
             Head::Damaged => {
                 tracing::error!(file = name, "a journal's head is damaged: its entries are lost");
                 // The offsets go on behind what it may have held: every entry takes a header at
-                // least.
-                let unknown = Segment::new(first + len / EntryHeader::BYTES_MAX as u64, [0; 8]);
+                // least. Its own first offset stays: it names the file, and the next one is another.
+                let mut unknown = Segment::new(first, [0; 8]);
+                unknown.end = first + len / EntryHeader::BYTES_MAX as u64;
                 self.segments.push_back(unknown);
                 return Ok(());
             }
