@@ -10,8 +10,6 @@
 //! index key is the keyring's derivation for purpose `index`, counter 0, try 0. The two inputs have
 //! lengths of their own (34 and 24 bytes), so one key serves both.
 
-use zeroize::Zeroizing;
-
 use super::{Keyring, KeyringError, Purpose};
 use crate::PublicKey;
 
@@ -57,8 +55,7 @@ impl Keyring {
     }
 
     fn index_hash(&self, bytes: &[u8]) -> [u8; 32] {
-        let key: Zeroizing<[u8; 32]> = self.expand("index", 0, 0);
-        *blake3::keyed_hash(&key, bytes).as_bytes()
+        *blake3::keyed_hash(&self.index, bytes).as_bytes()
     }
 }
 
