@@ -135,7 +135,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_round_trip(unit in proptest::collection::vec(any::<u8>(), 0..100), times in 1..50_usize) {
+        fn chunks_round_trip(
+            unit in proptest::collection::vec(any::<u8>(), 0..100),
+            times in 1..50_usize,
+        ) {
             let chunk = unit.repeat(times);
             let page = encoded(&chunk);
             prop_assert!(page.len() <= chunk.len() + 1);
@@ -143,7 +146,10 @@ mod tests {
         }
 
         #[test]
-        fn any_page_opens_or_is_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), wanted in 0..200_usize) {
+        fn any_page_opens_or_is_refused(
+            bytes in proptest::collection::vec(any::<u8>(), 0..100),
+            wanted in 0..200_usize,
+        ) {
             for codec in [RAW, ZSTD] {
                 let page = [&[codec], &bytes[..]].concat();
                 if let Ok(chunk) = decode(page.into(), wanted) {

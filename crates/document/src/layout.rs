@@ -139,7 +139,10 @@ mod tests {
 
         #[test]
         fn no_number_overflows(
-            k in 1..=K_MAX, index in any::<u64>(), length in any::<u64>(), at in any::<(u64, u64)>(),
+            k in 1..=K_MAX,
+            index in any::<u64>(),
+            length in any::<u64>(),
+            at in any::<(u64, u64)>(),
         ) {
             let layout = Layout::new(k);
             let range = layout.chunk_range(index, length);

@@ -12,7 +12,7 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 
 use crate::Heard;
 
-/// The most pieces of news that wait for one receiver.
+/// The most news that wait for one receiver.
 pub const INBOX_NEWS_MAX: usize = 4_096;
 /// The most bytes of news that wait for one receiver.
 pub const INBOX_BYTES_MAX: usize = 16 << 20;

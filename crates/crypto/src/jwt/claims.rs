@@ -111,7 +111,7 @@ impl Claims {
             return Err(JwtError::Id);
         }
         let (issued, expires, now) = (self.issued, self.expires, expected.now);
-        let lives = expires.checked_sub(issued).unwrap_or_default();
+        let lives = expires.saturating_sub(issued);
         if !(1..=TOKEN_SECONDS_MAX).contains(&lives) {
             return Err(JwtError::Life);
         }

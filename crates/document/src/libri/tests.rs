@@ -110,7 +110,10 @@ proptest! {
     }
 
     #[test]
-    fn any_flipped_byte_is_refused_or_does_not_matter(at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn any_flipped_byte_is_refused_or_does_not_matter(
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+    ) {
         let content = b"some content, some content".to_vec();
         let mut chunks = compressed(&content, 100);
         let at = at.index(chunks[0].len());

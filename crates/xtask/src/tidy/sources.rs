@@ -32,7 +32,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
         if BANNED_FILES.contains(&stem.as_ref()) {
             find(0, format!("a file is named after the noun it serves, not {stem}"));
         }
-        if !source.text.trim_start().starts_with("//!") {
+        if is_production(source) && !source.text.trim_start().starts_with("//!") {
             find(1, "a module starts with a //! sentence of what it does".to_owned());
         }
         for (at, line) in source.text.lines().enumerate() {
@@ -60,7 +60,7 @@ fn is_rust(source: &Source) -> bool {
 /// Whether the file is part of a library or program rather than a test, bench or fuzz target.
 fn is_production(source: &Source) -> bool {
     let test = |part: &std::ffi::OsStr| part == "tests" || part == "benches" || part == "fuzz";
-    !source.path.iter().any(test) && source.path.file_stem().is_none_or(|stem| stem != "tests")
+    !source.path.with_extension("").iter().any(test)
 }
 
 /// Lines before the file's own tests.

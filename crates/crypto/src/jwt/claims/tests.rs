@@ -126,12 +126,19 @@ proptest! {
         let of = Claims { hash, id, network, method, issued, expires: issued + 60, ..claims() };
         let token = sign_claims(&key(2), &of);
         let expected = Expected {
-            method: &of.method, audience: &of.audience, network: &of.network, id: &of.id, now: issued,
+            method: &of.method,
+            audience: &of.audience,
+            network: &of.network,
+            id: &of.id,
+            now: issued,
         };
         match verify_claims(&token, &key(2).public(), &expected) {
             Ok(back) => prop_assert_eq!(back, of),
             // Long paths of many-byte characters do not fit a token.
-            Err(error) => prop_assert!(error == JwtError::Malformed && token.len() > TOKEN_BYTES_MAX),
+            Err(error) => {
+                prop_assert_eq!(error, JwtError::Malformed);
+                prop_assert!(token.len() > TOKEN_BYTES_MAX);
+            }
         }
     }
 
