@@ -1,7 +1,7 @@
 //! MB/s of 2 MiB records and calls/s of 256-byte ones, over real sockets and TLS on loopback, both
 //! sides in one process, beside the figures the design was chosen by.
 //!
-//! `cargo bench -p rpc`. Absolute figures do not repeat on shared machines: read them as +-20 %.
+//! `cargo bench -p rpc --bench transport [-- PART OF A ROW'S NAME..]`. Absolute figures do not repeat on shared machines: read them as +-20 %.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,15 +93,24 @@ fn record(large: bool) -> Record {
     Record { kind: Kind::Page, id, place: Place::from(id), bytes: vec![7; len].into() }
 }
 
-/// Calls a second with so many in flight, and the median call.
+/// Processor time of this process so far, in clock ticks of 10 ms: on a busy machine it repeats where
+/// rates do not.
+fn ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let field = |at| after_name.split_whitespace().nth(at).and_then(|text| text.parse().ok());
+    field(11).unwrap_or(0) + field(12).unwrap_or(0u64)
+}
+
+/// Calls a second with so many in flight, the median call, and processor time a call.
 async fn rate(
     client: &Arc<Client>,
     to: &Endpoint,
     store: bool,
     large: bool,
     in_flight: usize,
-) -> (f64, Duration) {
-    let started = Instant::now();
+) -> (f64, Duration, Duration) {
+    let (ticks_before, started) = (ticks(), Instant::now());
     let workers = (0..in_flight).map(|_| {
         let (client, to, record) = (client.clone(), to.clone(), record(large));
         tokio::spawn(async move {
@@ -125,7 +134,10 @@ async fn rate(
         times.extend(worker.await.expect("the worker ends"));
     }
     times.sort_unstable();
-    (times.len() as f64 / started.elapsed().as_secs_f64(), times[times.len() / 2])
+    let processor = Duration::from_millis(10 * (ticks() - ticks_before));
+    let calls = u32::try_from(times.len()).expect("few");
+    let rate = f64::from(calls) / started.elapsed().as_secs_f64();
+    (rate, times[times.len() / 2], processor / calls)
 }
 
 async fn run() {
@@ -144,7 +156,8 @@ async fn run() {
     let client =
         Client::new(identity(2), Arc::new(|| Credential::None), env, ClientLimits::default());
 
-    println!("{:<34} {:>12} {:>10}   design's figure", "", "rate", "p50");
+    let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    println!("{:<27} {:>10} {:>10} {:>12}   design's figure", "", "rate", "p50", "processor");
     let rows = [
         ("store 2 MiB, 1 in flight", true, true, 1, "3,554 MB/s up (streamed)"),
         ("store 2 MiB, 4 in flight", true, true, 4, "2,593 MB/s"),
@@ -155,12 +168,16 @@ async fn run() {
         ("find 256 B, 64 in flight", false, false, 64, "60,000/s"),
     ];
     for (name, store, large, in_flight, figure) in rows {
-        let (calls, p50) = rate(&client, &to, store, large, in_flight).await;
+        if !only.is_empty() && !only.iter().any(|only| name.contains(only.as_str())) {
+            continue;
+        }
+        let (calls, p50, processor) = rate(&client, &to, store, large, in_flight).await;
         let rate = match large {
             true => format!("{:.0} MB/s", calls * LARGE_BYTES as f64 / 1e6),
             false => format!("{calls:.0}/s"),
         };
-        println!("{name:<34} {rate:>12} {:>7} us   {figure}", p50.as_micros());
+        let (p50, processor) = (p50.as_micros(), processor.as_nanos() as f64 / 1e3);
+        println!("{name:<27} {rate:>10} {p50:>7} us {processor:>9.1} us   {figure}");
     }
     stop.cancel();
     serving.await.expect("it ends").expect("it ends well");

@@ -21,6 +21,7 @@ mod limits;
 pub mod proto;
 mod server;
 mod signing;
+mod socket;
 mod status;
 mod verifier;
 

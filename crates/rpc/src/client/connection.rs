@@ -25,6 +25,7 @@ use crate::limits::{
     KEEP_ALIVE_WAIT, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES,
 };
 use crate::signing::{Line, Signer};
+use crate::socket::{self, Tcp};
 use crate::status::causes;
 use crate::verifier::PeerVerifier;
 use crate::{Identity, identity};
@@ -122,22 +123,24 @@ fn unreachable(to: &Endpoint, error: &(dyn std::error::Error + 'static)) -> Call
     CallError::Unreachable { address: to.address.clone(), reason: causes(error) }
 }
 
-async fn connect(to: &Endpoint) -> Result<TcpStream, CallError> {
+async fn connect(to: &Endpoint) -> Result<Tcp, CallError> {
     let tcp = TcpStream::connect(&to.address).await.map_err(|error| unreachable(to, &error))?;
-    tcp.set_nodelay(true).map_err(|error| unreachable(to, &error))?;
-    Ok(tcp)
+    socket::tcp(tcp).map_err(|error| unreachable(to, &error))
 }
 
 async fn handshake(
     config: rustls::ClientConfig,
     verifier: &PeerVerifier,
     expected: Option<PublicKey>,
-    tcp: TcpStream,
+    tcp: Tcp,
     to: &Endpoint,
-) -> Result<TlsStream<TcpStream>, CallError> {
+) -> Result<TlsStream<Tcp>, CallError> {
     // No name is sent and none is checked: the key is the name.
     let name = ServerName::try_from("holdfast").map_err(|error| unreachable(to, &error))?;
-    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.map_err(|error| {
+    let connector = TlsConnector::from(Arc::new(config));
+    let larger =
+        |tls: &mut rustls::ClientConnection| tls.set_buffer_limit(Some(socket::TLS_WRITE_BYTES));
+    connector.connect_with(name, tcp, larger).await.map_err(|error| {
         match mismatch(&error, expected, verifier.seen()) {
             Some(reason) => CallError::WrongPeer { address: to.address.clone(), reason },
             None => unreachable(to, &error),
@@ -195,7 +198,7 @@ async fn channel(socket: Socket) -> Result<Channel, tonic::transport::Error> {
 }
 
 /// TLS, or plain TCP on the same machine.
-type Stream = Either<TlsStream<TcpStream>, TcpStream>;
+type Stream = Either<TlsStream<Tcp>, Tcp>;
 
 /// The stream of one connection, which notes its end.
 struct Socket {

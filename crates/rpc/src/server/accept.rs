@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Connection, Peer, source};
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
+use crate::socket::{self, Tcp};
 use crate::{Identity, RpcError, verifier};
 
 /// After a failed `accept` (no descriptors left) the next try is this much later.
@@ -167,8 +168,7 @@ impl Acceptor {
     }
 
     async fn prove(&self, tcp: TcpStream, seat: Seat) -> Option<Connection> {
-        // Small answers go out at once.
-        tcp.set_nodelay(true).ok()?;
+        let tcp = socket::tcp(tcp).ok()?;
         let (socket, caller) = match &self.tls {
             None => (Either::Right(tcp), None),
             Some((acceptor, protocol)) => {
@@ -187,9 +187,10 @@ impl Acceptor {
         &self,
         acceptor: &TlsAcceptor,
         protocol: &[u8],
-        tcp: TcpStream,
-    ) -> Option<TlsStream<TcpStream>> {
-        let handshake = acceptor.accept(tcp);
+        tcp: Tcp,
+    ) -> Option<TlsStream<Tcp>> {
+        let handshake =
+            acceptor.accept_with(tcp, |tls| tls.set_buffer_limit(Some(socket::TLS_WRITE_BYTES)));
         let tls = match self.env.within(self.limits.handshake, handshake).await {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => {
@@ -207,7 +208,7 @@ impl Acceptor {
 }
 
 /// The key that a caller proved in the handshake.
-fn caller(tls: &TlsStream<TcpStream>) -> Option<Caller> {
+fn caller(tls: &TlsStream<Tcp>) -> Option<Caller> {
     let (certificate, others) = tls.get_ref().1.peer_certificates()?.split_first()?;
     Some(Caller { key: verifier::key_of(certificate, others).ok()? })
 }

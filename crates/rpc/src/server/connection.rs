@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use env::calls::Caller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
@@ -16,6 +15,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 
 use super::accept::Seat;
+use crate::socket::Tcp;
 
 /// What a call learns of its connection.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Peer {
 }
 
 /// TLS, or plain TCP on a loopback address.
-pub(super) type Socket = Either<TlsStream<TcpStream>, TcpStream>;
+pub(super) type Socket = Either<TlsStream<Tcp>, Tcp>;
 
 /// A connection whose key is proven. It ends when the server is closed.
 pub(super) struct Connection {

@@ -60,3 +60,33 @@ fn introductions_and_subscriptions_have_their_bytes() {
     check(&proto::SubscribeRequest::from(subscribe), &format!("0a01661a27{cursor}2001"));
     check(&proto::SubscribeRequest::from(SubscribeRequest::default()), "1a00");
 }
+
+/// The token was made by another implementation (Python's `cryptography`, deterministic ECDSA).
+#[test]
+fn a_signed_request_has_its_bytes() {
+    use crypto::jwt::claims::{Claims, message_hash, sign_claims};
+    let id = RecordId::new([0xaa; 32]);
+    let find = FindRequest { id, place: Place::from(id) };
+    let claims = Claims {
+        hash: message_hash(&proto::FindRequest::from(find).encode_to_vec()),
+        method: "/holdfast.v1.Librarian/Find".into(),
+        audience: PeerId::new(secret(1).public()),
+        network: super::network(1),
+        issued: 1_800_000_000,
+        expires: 1_800_000_030,
+        id: [0xcc; 32],
+    };
+    assert_eq!(
+        sign_claims(&secret(5), &claims),
+        concat!(
+            "eyJhbGciOiJFUzI1NksiLCJ0eXAiOiJKV1QifQ.eyJoYXNoIjoiRmNreW42RXVtb0QxRWhiU1I3bWw4NmN3U",
+            "3h3NnJiWmZpZmhGNTlwQVphVT0iLCJtZXRob2QiOiIvaG9sZGZhc3QudjEuTGlicmFyaWFuL0ZpbmQiLCJhd",
+            "WQiOiIwMzFiODRjNTU2N2IxMjY0NDA5OTVkM2VkNWFhYmEwNTY1ZDcxZTE4MzQ2MDQ4MTlmZjljMTdmNWU5Z",
+            "DVkZDA3OGYiLCJuZXQiOiIwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxM",
+            "DEwMTAxMDEwMTAxMDEwMTAxIiwiaWF0IjoxODAwMDAwMDAwLCJleHAiOjE4MDAwMDAwMzAsImp0aSI6ImNjY",
+            "2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2Mif",
+            "Q.YFExJEfeh4f6LcsRD6qiy_wkDcIrR2axHfN1kfCcFM86kfgUe6f3XaH-pWWjN8JZt9ShvCUJTH5RaHX7R1",
+            "NKng",
+        )
+    );
+}

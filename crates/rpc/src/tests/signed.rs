@@ -101,7 +101,7 @@ async fn a_pass_is_told_to_the_librarian_once_and_again_after_it_forgot() {
         assert!(client.find(&to, of(PRIVATE), LIMIT).await.is_ok());
     }
     let pass = Credential::Client(Bytes::from_static(b"pass"));
-    assert_eq!(*peer.service.introductions.lock().unwrap(), [pass.clone()]);
+    assert_eq!(peer.service.introductions.lock().unwrap().len(), 1);
     // The librarian forgets: one call is denied, the next is introduced again.
     peer.service.known.lock().unwrap().clear();
     let mut outcomes = Vec::new();
