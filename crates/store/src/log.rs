@@ -25,6 +25,7 @@ pub(crate) mod frame;
 mod index;
 mod index_file;
 mod recovery;
+pub(crate) mod scrub;
 mod segment;
 mod writer;
 
@@ -116,6 +117,7 @@ struct Shared {
     segment_bytes_max: u64,
     reserve_free_bytes: u64,
     family: Family,
+    suite: Suite,
     file_bytes: AtomicU64,
     poisoned: AtomicBool,
     closed: AtomicBool,
@@ -250,6 +252,7 @@ impl LogStore {
             segment_bytes_max: options.segment_bytes_max.clamp(min, max),
             reserve_free_bytes: options.reserve_free_bytes,
             family,
+            suite: options.suite,
             file_bytes: AtomicU64::new(opened.file_bytes),
             poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),

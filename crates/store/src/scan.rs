@@ -49,11 +49,35 @@ pub(crate) fn scan<H: FrameHeader>(
     payloads: bool,
     seen: &mut dyn FnMut(Seen<H>),
 ) -> io::Result<u64> {
+    let walked = scan_some(file, start, len, marker, payloads, u64::MAX, seen)?;
+    Ok(walked.intact_end)
+}
+
+/// Where a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// Behind the last intact frame.
+    pub intact_end: u64,
+    /// Where the walk goes on; the end of the file where it is done.
+    pub next: u64,
+}
+
+/// As [`scan`], but ends behind the frame, or the gap, with which `enough` bytes were walked.
+pub(crate) fn scan_some<H: FrameHeader>(
+    file: &dyn File,
+    start: u64,
+    len: u64,
+    marker: &Marker,
+    payloads: bool,
+    enough: u64,
+    seen: &mut dyn FnMut(Seen<H>),
+) -> io::Result<Walked> {
     let mut window = Window::new(file, len);
     let mut offset = start.max(FILE_HEADER_BYTES).min(len);
     let mut intact_end = offset;
     let mut gap_from = None;
-    while offset < len {
+    let stop = offset.saturating_add(enough.max(1));
+    while offset < len && (offset < stop || gap_from.is_some()) {
         let header = H::decode(marker, window.at(offset, H::BYTES_MAX)?);
         let frame_len = |header: &H| header.header_len() + header.payload_len();
         let fits = header.filter(|header| offset + frame_len(header) <= len);
@@ -78,5 +102,5 @@ pub(crate) fn scan<H: FrameHeader>(
     if let Some(from) = gap_from {
         seen(Seen::Gap { from, to: len });
     }
-    Ok(intact_end)
+    Ok(Walked { intact_end, next: offset })
 }

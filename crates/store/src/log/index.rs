@@ -4,11 +4,11 @@
 //! MB, a thousand are 70 KB. The map is guarded by one lock that is never held while anything is
 //! read or written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crypto::RecordId;
 
-use super::frame::{Content, HEADER_BYTES, HEADER_BYTES_MAX, Header};
+use super::frame::{Content, HEADER_BYTES, HEADER_BYTES_MAX, Header, Marker};
 
 /// Where a record's frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,24 @@ impl Location {
     }
 }
 
-/// The live records.
+/// What is known of a segment's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Extent {
+    /// Bytes of it that are part of the store.
+    pub len: u64,
+    /// `None` where its head is damaged: then its frames cannot be searched for.
+    pub marker: Option<Marker>,
+    /// Bytes of the frames of live records in it.
+    pub live: u64,
+}
+
+/// The live records, and the segments they are in.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     records: BTreeMap<RecordId, Location>,
+    segments: BTreeMap<u32, Extent>,
     bytes: u64,
-    damaged: u64,
+    damaged: BTreeSet<RecordId>,
 }
 
 impl Index {
@@ -67,22 +79,50 @@ impl Index {
     }
 
     pub(crate) fn insert(&mut self, id: RecordId, location: Location) {
-        self.bytes += u64::from(location.length);
-        self.damaged += u64::from(location.damaged);
         let before = self.records.insert(id, location);
-        self.forget(before);
+        self.forget(&id, before);
+        self.bytes += u64::from(location.length);
+        self.segments.entry(location.segment).or_default().live += location.frame_len() as u64;
+        if location.damaged {
+            self.damaged.insert(id);
+        }
     }
 
     pub(crate) fn remove(&mut self, id: &RecordId) {
         let before = self.records.remove(id);
-        self.forget(before);
+        self.forget(id, before);
     }
 
-    fn forget(&mut self, before: Option<Location>) {
-        if let Some(location) = before {
-            self.bytes -= u64::from(location.length);
-            self.damaged -= u64::from(location.damaged);
+    fn forget(&mut self, id: &RecordId, before: Option<Location>) {
+        let Some(location) = before else { return };
+        self.bytes -= u64::from(location.length);
+        if let Some(extent) = self.segments.get_mut(&location.segment) {
+            extent.live -= location.frame_len() as u64;
         }
+        self.damaged.remove(id);
+    }
+
+    /// Tells how long a segment is, and its marker.
+    pub(crate) fn extend(&mut self, segment: u32, len: u64, marker: Option<Marker>) {
+        let extent = self.segments.entry(segment).or_default();
+        (extent.len, extent.marker) = (len, marker);
+    }
+
+    /// The first segment from `number` on.
+    pub(crate) fn segment_from(&self, number: u32) -> Option<(u32, Extent)> {
+        self.segments.range(number..).next().map(|(number, extent)| (*number, *extent))
+    }
+
+    /// The live records whose frames begin within one of these ranges of a segment. It looks at
+    /// every record.
+    pub(crate) fn within(&self, segment: u32, ranges: &[(u64, u64)]) -> Vec<(RecordId, Location)> {
+        let hit = |location: &Location| {
+            let offset = u64::from(location.offset);
+            location.segment == segment
+                && ranges.iter().any(|(from, to)| (*from..*to).contains(&offset))
+        };
+        let found = self.records.iter().filter(|(_, location)| hit(location));
+        found.map(|(id, location)| (*id, *location)).collect()
     }
 
     /// Marks a record as damaged, unless it was written anew meanwhile.
@@ -92,7 +132,7 @@ impl Index {
             && !location.damaged
         {
             location.damaged = true;
-            self.damaged += 1;
+            self.damaged.insert(*id);
         }
     }
 
@@ -109,6 +149,10 @@ impl Index {
     }
 
     pub(crate) fn damaged(&self) -> u64 {
-        self.damaged
+        self.damaged.len() as u64
+    }
+
+    pub(crate) fn damaged_ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
+        self.damaged.range(from..).take(limit).copied().collect()
     }
 }

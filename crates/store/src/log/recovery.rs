@@ -98,6 +98,7 @@ impl Opened {
         self.file_bytes += len;
         let head = FileHeader::read(&*file, len, family).map_err(io_error("read", &name))?;
         let marker = self.marker(number, head)?;
+        self.index.extend(number, len, marker);
         let index = IndexFile::open(disk, number, family.suite_number(), len)
             .filter(|index| marker.is_none_or(|marker| marker == index.marker));
         let index = match (index, marker) {
@@ -115,6 +116,7 @@ impl Opened {
                 return Ok(());
             }
         };
+        self.index.extend(number, len, Some(index.marker));
         self.recovery.gaps += u64::from(index.gaps);
         self.file_bytes += index.file_bytes;
         if index.gaps > 0 {
@@ -161,6 +163,7 @@ impl Opened {
         }
         segment.file.sync().map_err(io_error("sync", &name))?;
         self.file_bytes += end;
+        self.index.extend(number, end, Some(marker));
         self.active = Some(segment);
         Ok(())
     }

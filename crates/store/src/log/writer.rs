@@ -282,6 +282,7 @@ impl Writer {
         self.durable_len = FILE_HEADER_BYTES;
         self.shared.file_bytes.fetch_add(FILE_HEADER_BYTES, Ordering::SeqCst);
         self.shared.files.add(number, file.clone());
+        self.shared.index_mut().extend(number, FILE_HEADER_BYTES, Some(header.marker));
         Ok(Segment { number, file, len: FILE_HEADER_BYTES, marker: header.marker })
     }
 
@@ -336,6 +337,7 @@ impl Writer {
             index.apply(active.number, short, &frame.header, true);
             offset += frame.header.frame_len();
         }
+        index.extend(active.number, offset, Some(active.marker));
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

@@ -1,0 +1,154 @@
+//! One pass of a scrub finds every flipped byte, at its pace, and what it finds is healed by a put.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{Place, RecordId, Suite};
+use document::{Kind, Record};
+use env::Env;
+use env::disk::Disk;
+use store::{LogOptions, LogStore, RecordStore, ScrubCursor, StoreError};
+use testkit::disk::FaultyDisk;
+use testkit::network::noise;
+use testkit::time::run;
+
+fn open(disk: &FaultyDisk, env: &Env) -> Arc<LogStore> {
+    let options =
+        LogOptions { segment_bytes_max: 4 << 10, reserve_free_bytes: 0, ..LogOptions::default() };
+    LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap()
+}
+
+/// A record whose id is the hash of its bytes; every second has a place of its own.
+fn hashed(number: usize, len: usize) -> Record {
+    let bytes: Bytes = noise("scrubbed", number, len);
+    let id = Suite::Holdfast1.id(&bytes);
+    let place = match number % 2 {
+        0 => Place::new(Suite::Holdfast1.hash(id.as_bytes())),
+        _ => Place::from(id),
+    };
+    Record { kind: Kind::Page, id, place, bytes }
+}
+
+const FIRST: RecordId = RecordId::new([0; 32]);
+
+async fn filled(disk: &FaultyDisk, env: &Env, records: usize, len: usize) -> Vec<Record> {
+    let store = open(disk, env);
+    let records: Vec<Record> = (0..records).map(|number| hashed(number, len)).collect();
+    for record in &records {
+        store.put(vec![record.clone()]).await.unwrap();
+    }
+    let gone = hashed(1000, len);
+    store.put(vec![gone.clone()]).await.unwrap();
+    store.remove(vec![gone.id]).await.unwrap();
+    store.close().await.unwrap();
+    records
+}
+
+#[test]
+fn one_pass_finds_a_flipped_byte_anywhere_in_the_log() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let records = filled(&disk, &env, 8, 700).await;
+        let clean = open(&disk, &env).scrub(1 << 30).await.unwrap();
+        assert_eq!((clean.records, clean.damaged, clean.damaged_ranges), (8, 0, 0));
+        let logs = disk.list().unwrap().into_iter().filter(|name| name.ends_with(".log"));
+        for name in logs {
+            for offset in 0..disk.bytes(&name).unwrap().len() {
+                let rotten = disk.copy();
+                let store = open(&rotten, &env);
+                rotten.flip(&name, offset, 1 << (offset % 8));
+                let pass = store.scrub(1 << 30).await.unwrap();
+                assert!(pass.damaged + pass.damaged_ranges >= 1, "{name} at {offset}: {pass:?}");
+                assert!(pass.damaged <= 1, "{name} at {offset}: {pass:?}");
+                let found = store.damaged_ids(&FIRST, 10);
+                assert_eq!(found.len() as u64, pass.damaged);
+                assert_eq!(store.stats().damaged, pass.damaged);
+                for id in &found {
+                    let read = store.get(id).await;
+                    assert!(matches!(read, Err(StoreError::Damaged { .. })), "{read:?}");
+                    let record = records.iter().find(|record| record.id == *id).unwrap();
+                    assert_eq!(store.put(vec![record.clone()]).await.unwrap(), [true]);
+                    assert_eq!(store.get(id).await.unwrap().as_ref(), Some(record));
+                }
+                assert_eq!(store.stats().damaged, 0);
+                assert!(store.damaged_ids(&FIRST, 10).is_empty());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_record_that_was_wrong_before_it_was_written_is_found() {
+    run(1, |env| async move {
+        let store = open(&FaultyDisk::new(1), &env);
+        let mut wrong = hashed(1, 300);
+        wrong.bytes = noise("other", 1, 300);
+        store.put(vec![hashed(0, 300), wrong.clone(), hashed(2, 300)]).await.unwrap();
+        let step = store.scrub_step(ScrubCursor::default(), 1 << 20).await.unwrap();
+        assert_eq!(step.damaged, [wrong.id]);
+        assert_eq!((step.records, step.cursor), (3, None));
+        store.put(vec![hashed(1, 300)]).await.unwrap();
+        assert_eq!(store.get(&wrong.id).await.unwrap(), Some(hashed(1, 300)));
+    });
+}
+
+#[test]
+fn a_pass_takes_as_long_as_its_pace_says() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        filled(&disk, &env, 20, 1000).await;
+        let store = open(&disk, &env);
+        for bytes_per_s in [500, 5_000] {
+            let begun = env.clock.elapsed();
+            let pass = store.scrub(bytes_per_s).await.unwrap();
+            let took = env.clock.elapsed() - begun;
+            assert!(pass.bytes > 20_000);
+            let wanted = Duration::from_millis(pass.bytes * 1000 / bytes_per_s);
+            assert!(took >= wanted && took < wanted + Duration::from_secs(1), "{took:?}");
+        }
+    });
+}
+
+#[test]
+fn steps_are_bounded_and_see_everything_once_beside_writers() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        filled(&disk, &env, 30, 500).await;
+        let store = open(&disk, &env);
+        let mut cursor = ScrubCursor::default();
+        let (mut records, mut steps) = (0, 0);
+        loop {
+            let step = store.scrub_step(cursor, 600).await.unwrap();
+            assert!(step.bytes <= 600 + 64 + 88 + 500, "{step:?}");
+            assert!(step.damaged.is_empty() && step.damaged_ranges == 0, "{step:?}");
+            records += step.records;
+            steps += 1;
+            if steps <= 5 {
+                store.put(vec![hashed(100 + steps, 200)]).await.unwrap();
+            }
+            let Some(next) = step.cursor else { break };
+            assert_ne!(next, cursor, "it goes on");
+            cursor = next;
+        }
+        assert_eq!(records, 35);
+        assert!(steps >= 15);
+        store.close().await.unwrap();
+        let closed = store.scrub_step(ScrubCursor::default(), 1).await;
+        assert!(matches!(closed, Err(StoreError::Closed)));
+    });
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_is_an_error_and_marks_nothing() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        filled(&disk, &env, 3, 500).await;
+        let store = open(&disk, &env);
+        disk.fail_reads(true);
+        assert!(matches!(store.scrub(1 << 20).await, Err(StoreError::Io { .. })));
+        disk.fail_reads(false);
+        assert_eq!(store.stats().damaged, 0);
+    });
+}
