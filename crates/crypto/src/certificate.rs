@@ -50,6 +50,9 @@ pub enum CertificateError {
     /// The roster does not list the organisation.
     #[error("organisation {0} is not in the network's roster")]
     Organisation(OrgId),
+    /// Its organisation took its word back.
+    #[error("organisation {0} revoked this key")]
+    Revoked(OrgId),
     /// Not yet, or no longer, valid.
     #[error("valid from {from} until {until} (Unix seconds), and it is {now}")]
     Time {
@@ -67,26 +70,30 @@ impl Classified for CertificateError {
         match self {
             Self::Encoding(_) | Self::TooLarge | Self::Field(_) => Class::Invalid,
             Self::Key(source) => source.class(),
-            Self::Network(_) | Self::Organisation(_) | Self::Time { .. } => Class::Denied,
+            Self::Network(_) | Self::Organisation(_) | Self::Revoked(_) | Self::Time { .. } => {
+                Class::Denied
+            }
         }
     }
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct SignedWire {
+pub(crate) struct SignedWire {
     #[prost(bytes = "bytes", tag = "1")]
-    body: Bytes,
+    pub(crate) body: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
-    signature: Bytes,
+    pub(crate) signature: Bytes,
 }
 
-fn sign(key: &SecretKey, domain: &str, network: &NetworkId, body: Vec<u8>) -> Bytes {
+pub(crate) fn sign(key: &SecretKey, domain: &str, network: &NetworkId, body: Vec<u8>) -> Bytes {
     let signature = key.sign(domain, network, &body);
     let wire = SignedWire { body: body.into(), signature: Bytes::copy_from_slice(&signature) };
     wire.encode_to_vec().into()
 }
 
-fn open<M: Message + Default>(bytes: &Bytes) -> Result<(SignedWire, M), CertificateError> {
+pub(crate) fn open<M: Message + Default>(
+    bytes: &Bytes,
+) -> Result<(SignedWire, M), CertificateError> {
     if bytes.len() > SIGNED_BYTES_MAX {
         return Err(CertificateError::TooLarge);
     }
@@ -114,7 +121,7 @@ fn check_time(from: u64, until: u64, now: u64) -> Result<(), CertificateError> {
     Ok(())
 }
 
-fn check_network(
+pub(crate) fn check_network(
     genesis: &Genesis,
     found: &[u8],
     organisation: &OrgId,

@@ -15,6 +15,7 @@ pub mod jwt;
 mod kek;
 pub mod keyring;
 mod keys;
+pub mod revocation;
 pub mod seal;
 mod suite;
 
@@ -29,5 +30,6 @@ pub use kek::{EEK_CIPHERTEXT_BYTES, Kek, KekContext};
 pub use keyring::file::KeyringFile;
 pub use keyring::{Keyring, KeyringError, Purpose};
 pub use keys::{KeyError, PublicKey, SecretKey, SharedX, Signature};
+pub use revocation::Revocation;
 pub use seal::SealError;
 pub use suite::{Mac, MacState, Suite, UnknownSuite};

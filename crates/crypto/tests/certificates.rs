@@ -336,3 +336,65 @@ proptest! {
         prop_assert_eq!(decoded, genesis);
     }
 }
+
+fn revocation() -> crypto::Revocation {
+    let mut keys: Vec<_> = (5..8).map(|byte| secret(byte).public()).collect();
+    keys.sort_unstable();
+    crypto::Revocation { organisation: organisation(1).key, sequence: NOW * 1000, keys }
+}
+
+#[test]
+fn a_revocation_counts_for_its_signer_network_and_time_alone() {
+    let (genesis, network) = (genesis(), genesis().network());
+    let verify = |bytes: &Bytes| crypto::Revocation::verify(bytes, &genesis, NOW);
+    assert_eq!(verify(&revocation().sign(&secret(1), &network)).unwrap(), revocation());
+    let none = crypto::Revocation { keys: Vec::new(), ..revocation() };
+    assert_eq!(verify(&none.sign(&secret(1), &network)).unwrap(), none);
+    assert!(verify(&revocation().sign(&secret(2), &network)).is_err(), "another's key");
+    let foreign = crypto::NetworkId::new([9; 32]);
+    assert!(matches!(
+        verify(&revocation().sign(&secret(1), &foreign)),
+        Err(CertificateError::Network(_))
+    ));
+    let unlisted = crypto::Revocation { organisation: organisation(9).key, ..revocation() };
+    assert!(matches!(
+        verify(&unlisted.sign(&secret(9), &network)),
+        Err(CertificateError::Organisation(_))
+    ));
+    let ahead = crypto::Revocation { sequence: (NOW + CLOCK_SKEW_S) * 1000 + 1, ..revocation() };
+    assert!(matches!(
+        verify(&ahead.sign(&secret(1), &network)),
+        Err(CertificateError::Field("sequence"))
+    ));
+    // A pass is no revocation: the domain differs.
+    assert!(verify(&pass().sign(&secret(1), &network)).is_err());
+}
+
+#[test]
+fn every_flipped_bit_of_a_revocation_is_refused() {
+    let (genesis, network) = (genesis(), genesis().network());
+    let bytes = revocation().sign(&secret(1), &network);
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(crypto::Revocation::verify(&flipped.into(), &genesis, NOW).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_revocation_of_too_many_keys_is_refused() {
+    let keys = (0..=crypto::revocation::REVOKED_MAX).map(|n| {
+        let mut bytes = [1; 32];
+        bytes[..8].copy_from_slice(&(n as u64).to_be_bytes());
+        SecretKey::from_bytes(&bytes).unwrap().public()
+    });
+    let mut keys: Vec<_> = keys.collect();
+    let over = crypto::Revocation { keys: keys.clone(), ..revocation() };
+    let bytes = over.sign(&secret(1), &genesis().network());
+    let refused = crypto::Revocation::verify(&bytes, &genesis(), NOW);
+    assert!(matches!(refused, Err(CertificateError::TooLarge)), "{refused:?}");
+    keys.pop();
+    let most = crypto::Revocation { keys, ..revocation() };
+    let bytes = most.sign(&secret(1), &genesis().network());
+    crypto::Revocation::verify(&bytes, &genesis(), NOW).unwrap();
+}

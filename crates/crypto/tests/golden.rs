@@ -84,6 +84,22 @@ fn a_certificate_a_pass_and_an_announcement() {
 }
 
 #[test]
+fn a_revocation() {
+    let network = genesis().network();
+    let revocation = crypto::Revocation {
+        organisation: OrgId::new(secret(3).public()),
+        sequence: NOW * 1000,
+        keys: vec![secret(6).public(), secret(5).public()],
+    };
+    let bytes = revocation.sign(&secret(3), &network);
+    golden("revocation", &bytes);
+    let checked = crypto::Revocation::verify(&bytes, &genesis(), NOW).unwrap();
+    assert!(checked.keys.is_sorted() && checked.keys.len() == 2);
+    assert!(revocation.keys.iter().all(|key| checked.names(key)));
+    assert!(!checked.names(&secret(7).public()));
+}
+
+#[test]
 fn keys_of_a_keyring() {
     let keyring = Keyring::from_seed(&[1; 32]);
     let keys = [
