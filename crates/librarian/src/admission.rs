@@ -2,8 +2,9 @@
 //!
 //! A peer that takes more than it can do is slow for everybody; one that says *busy* at once is
 //! fast for most (the design's Q7). So a call takes a permit before any work and gives it back when
-//! its future ends, however it ends. This bounds concurrency and bytes in flight; rates and quotas
-//! come with the tiers and extend this one limiter.
+//! its future ends, however it ends. This bounds concurrency and bytes in flight; strangers together
+//! get a part of it, so that keys made for the purpose cannot take every place. Rates and quotas
+//! are counted by `limiter` and `quota` behind it, and share its answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,8 @@ pub(crate) struct Admission {
 #[derive(Debug, Default)]
 struct Inner {
     calls: usize,
+    /// Those of strangers.
+    strangers: usize,
     write_bytes: usize,
     /// Keys with calls in progress; at most `calls_max` of them.
     by_key: HashMap<PublicKey, usize>,
@@ -43,6 +46,7 @@ struct Inner {
 pub(crate) struct Permit {
     admission: Arc<Admission>,
     key: PublicKey,
+    stranger: bool,
     write_bytes: usize,
 }
 
@@ -66,6 +70,8 @@ impl Admission {
             return Err(CallError::Busy { retry_after: RETRY_AFTER_DRAIN });
         }
         let own = inner.by_key.get(key).copied().unwrap_or(0);
+        let stranger = matches!(standing, Standing::Stranger);
+        let strange = stranger && inner.strangers >= self.limits.calls_strangers_max;
         let own_max = match standing {
             Standing::Peer(..) => self.limits.calls_peer_max,
             Standing::Client { .. } => self.limits.calls_client_max,
@@ -74,13 +80,14 @@ impl Admission {
         // One write always fits, so that a bound below a record's size does not refuse all.
         let crowded = inner.write_bytes + write_bytes > self.limits.write_bytes_max;
         let too_heavy = crowded && inner.write_bytes > 0 && write_bytes > 0;
-        if inner.calls >= self.limits.calls_max || own >= own_max || too_heavy {
+        if inner.calls >= self.limits.calls_max || own >= own_max || strange || too_heavy {
             return Err(CallError::Busy { retry_after: RETRY_AFTER });
         }
         inner.calls += 1;
+        inner.strangers += usize::from(stranger);
         inner.write_bytes += write_bytes;
         inner.by_key.insert(*key, own + 1);
-        Ok(Permit { admission: Arc::clone(self), key: *key, write_bytes })
+        Ok(Permit { admission: Arc::clone(self), key: *key, stranger, write_bytes })
     }
 
     /// Lets nobody in any more.
@@ -122,6 +129,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut inner = self.admission.lock();
         inner.calls -= 1;
+        inner.strangers -= usize::from(self.stranger);
         inner.write_bytes -= self.write_bytes;
         let left = inner.by_key.get(&self.key).map_or(0, |own| own - 1);
         if left == 0 {
@@ -164,6 +172,18 @@ mod tests {
         let _third = admission.enter(&key(3), &Standing::Stranger, 0).expect("room");
         assert!(admission.enter(&key(4), &Standing::Stranger, 0).is_err(), "over the whole");
         assert_eq!(admission.in_progress(), (3, 0));
+    }
+
+    #[test]
+    fn strangers_together_leave_room_for_members() {
+        let admission = Admission::new(Limits { calls_strangers_max: 2, ..small() });
+        let first = admission.enter(&key(1), &Standing::Stranger, 0).expect("room");
+        let _second = admission.enter(&key(2), &Standing::Stranger, 0).expect("room");
+        assert!(admission.enter(&key(3), &Standing::Stranger, 0).is_err(), "a third stranger");
+        let member = Standing::Peer(crypto::PeerId::new(key(4)), crypto::OrgId::new(key(5)));
+        let _member = admission.enter(&key(4), &member, 0).expect("a member's place");
+        drop(first);
+        assert!(admission.enter(&key(3), &Standing::Stranger, 0).is_ok(), "given back");
     }
 
     #[test]

@@ -13,9 +13,11 @@ use walk::{Directory, Walker};
 
 use crate::admission::Admission;
 use crate::announcer::Announcer;
+use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::options::{Limits, Rhythm};
 use crate::publications::Publications;
+use crate::quota::Quotas;
 use crate::seats::Seats;
 use crate::shelf::Shelf;
 use crate::spread;
@@ -41,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) announcer: Arc<Announcer>,
     pub(crate) standings: Standings,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) limiter: Limiter,
+    pub(crate) quotas: Quotas,
     pub(crate) seats: Arc<Seats>,
     pub(crate) metrics: Arc<Metrics>,
     /// Cancelled when the peer begins to stop: ends subscriptions and background work.

@@ -41,8 +41,8 @@
 //! });
 //! ```
 //!
-//! The path of a stored record, one file a step: `service` (may the caller?), `service/write`,
-//! `shelf` (does it prove itself? then durable), `publications` (of an envelope: logged), `spread`
+//! The path of a stored record, one file a step: `service` (may the caller, and how often?),
+//! `service/write`, `shelf` (does it prove itself? then durable), `publications` (of an envelope: logged), `spread`
 //! (told to others), and at the others `news` and `publications`; `catch_up` finds what was not heard,
 //! and `subscription` shows the log to those who follow it.
 #![forbid(unsafe_code)]
@@ -53,13 +53,17 @@ mod catch_up;
 mod core;
 mod error;
 mod librarian;
+mod limiter;
 mod metrics;
 mod neighbours;
 mod news;
 mod options;
 mod page;
 mod publications;
+mod quota;
+mod rates;
 mod remembered;
+mod revocations;
 mod seats;
 mod service;
 mod shelf;
@@ -72,5 +76,6 @@ pub use error::LibrarianError;
 pub use librarian::{Librarian, Prepared};
 pub use options::{LibrarianOptions, Limits, Rhythm};
 pub use page::{MetricsPage, serve_metrics};
+pub use rates::{Rate, Rates, TierRates};
 pub use standing::Standing;
 pub use status::{LogStatus, OrganisationStatus, PeersStatus, Status, StoreStatus};

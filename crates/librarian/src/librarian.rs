@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Announcement, PeerId, PeerState};
+use crypto::{Announcement, CertificateError, ClientKey, PeerId, PeerState};
 use env::calls::{Calls, Credential, PEERS_MAX, Service};
 use env::{Env, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use overlay::{Members, Overlay};
+use overlay::{Members, News, Overlay};
 use store::{Journal, RecordStore};
 use tokio_util::sync::CancellationToken;
 use walk::{Directory, WalkOptions, Walker};
@@ -27,9 +27,11 @@ use crate::admission::Admission;
 use crate::announcer::Announcer;
 use crate::core::Core;
 use crate::error::LibrarianError;
+use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::options::LibrarianOptions;
 use crate::publications::{Outlets, Publications};
+use crate::quota::Quotas;
 use crate::seats::Seats;
 use crate::service::Endpoints;
 use crate::shelf::{OwnShelf, Shelf};
@@ -115,6 +117,8 @@ impl Prepared {
             started: env.clock.elapsed(),
             standings: Standings::new(options.limits.standings_max),
             admission: Admission::new(options.limits),
+            limiter: Limiter::new(options.limits.rates),
+            quotas: Quotas::new(options.stored_bytes),
             seats: Seats::new(options.limits),
             stop: CancellationToken::new(),
             stop_log: CancellationToken::new(),
@@ -207,6 +211,11 @@ impl Librarian {
         )?;
         let directory =
             Directory::new(Arc::clone(&options.genesis), env.clone(), Some(announcer.own()));
+        for revocation in &options.revocations {
+            if let Err(error) = directory.revoke(revocation) {
+                tracing::warn!(%error, "a revocation that is kept does not count");
+            }
+        }
         for announcement in options.known_peers.iter().take(walk::PEERS_KNOWN_MAX) {
             // Those that expired meanwhile are no loss.
             let _ = directory.learn(announcement);
@@ -281,6 +290,39 @@ impl Librarian {
         let others = self.core.directory.announcements(PEERS_MAX - 1);
         let others = others.into_iter().map(|known| known.announcement);
         others.chain([self.core.announcer.bytes()]).collect()
+    }
+
+    /// Serves reads alone, or writes again, and announces it. Writes in progress end as they would.
+    pub async fn set_read_only(&self, read_only: bool) {
+        let core = &self.core;
+        if core.shelf.set_read_only(read_only) && self.is_serving() {
+            tracing::info!(read_only, "the setting of read-only mode changed");
+            core.announce(core.state()).await;
+        }
+    }
+
+    /// Takes a signed revocation and tells the others; whether it was news.
+    ///
+    /// # Errors
+    /// Where it does not count in this network.
+    pub async fn revoke(&self, revocation: &Bytes) -> Result<bool, CertificateError> {
+        let newer = self.core.revoke(revocation)?;
+        if newer {
+            let news = News::Revocation(revocation.clone());
+            spread::publish(&self.core.env, self.core.overlay.as_ref(), news).await;
+        }
+        Ok(newer)
+    }
+
+    /// The newest revocation of every organisation that has one, to be kept for the next start.
+    pub fn revocations(&self) -> Vec<Bytes> {
+        self.core.directory.revocations()
+    }
+
+    /// Bytes that each client with a quota has stored here, to be kept for the next start, and a
+    /// number that differs where one of them changed since.
+    pub fn stored_bytes(&self) -> (Vec<(ClientKey, u64)>, u64) {
+        self.core.quotas.counts()
     }
 
     /// Stops: says farewell, lets calls in progress finish, ends what runs, and closes overlay, store

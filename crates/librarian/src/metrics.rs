@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crypto::Tier;
 use env::calls::CallError;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
 use prometheus_client::metrics::counter::Counter;
@@ -71,6 +72,41 @@ impl Outcome {
     }
 }
 
+/// Whose call was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum Trust {
+    Stranger,
+    Known,
+    Own,
+}
+
+impl From<Tier> for Trust {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Stranger => Self::Stranger,
+            Tier::Known => Self::Known,
+            Tier::Own => Self::Own,
+        }
+    }
+}
+
+/// The bound that a refused call was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum Bound {
+    /// Calls or bytes at once.
+    Crowded,
+    /// Requests a second.
+    Second,
+    /// Requests a day.
+    Day,
+    /// Record bytes a day.
+    Bytes,
+    /// Different callers of the tier.
+    Callers,
+    /// The quota of the pass.
+    Quota,
+}
+
 /// Why news of another peer were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum Dropped {
@@ -105,6 +141,13 @@ struct CallLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MethodLabels {
     method: Method,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusedLabels {
+    tier: Trust,
+    method: Method,
+    bound: Bound,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -146,6 +189,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     calls: Family<CallLabels, Counter>,
     latency: Family<MethodLabels, Histogram, fn() -> Histogram>,
+    refused: Family<RefusedLabels, Counter>,
     received: Family<MethodLabels, Counter>,
     sent: Family<MethodLabels, Counter>,
     publications: Family<SourceLabels, Counter>,
@@ -187,6 +231,7 @@ impl Metrics {
             registry: Registry::with_prefix("holdfast"),
             calls: Family::default(),
             latency: Family::new_with_constructor(latency_histogram),
+            refused: Family::default(),
             received: Family::default(),
             sent: Family::default(),
             publications: Family::default(),
@@ -211,6 +256,8 @@ impl Metrics {
             Unit::Seconds,
             self.latency.clone(),
         );
+        let help = "Calls refused by a limit, by the caller's tier and the bound";
+        registry.register("refused", help, self.refused.clone());
         registry.register("record_received_bytes", "Record bytes taken", self.received.clone());
         registry.register("record_sent_bytes", "Record bytes answered", self.sent.clone());
         let help = "Publications logged, by where they came from";
@@ -264,6 +311,12 @@ impl Metrics {
         let outcome = Outcome::of(result);
         self.calls.get_or_create(&CallLabels { method, outcome }).inc();
         self.latency.get_or_create(&MethodLabels { method }).observe(took.as_secs_f64());
+    }
+
+    /// A call was refused by a limit.
+    pub(crate) fn refused(&self, tier: Tier, method: Method, bound: Bound) {
+        let labels = RefusedLabels { tier: tier.into(), method, bound };
+        self.refused.get_or_create(&labels).inc();
     }
 
     pub(crate) fn received(&self, method: Method, bytes: usize) {
@@ -341,6 +394,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.answered(Method::Find, Duration::from_millis(3), &Ok(()));
         metrics.answered::<()>(Method::Store, Duration::ZERO, &Err(CallError::Full));
+        metrics.refused(Tier::Known, Method::StoreBatch, Bound::Second);
         metrics.received(Method::Store, 10);
         metrics.sent(Method::Find, 20);
         metrics.published(Source::Stored);
@@ -354,6 +408,7 @@ mod tests {
         let has = |line: &str| assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         has("holdfast_calls_total{method=\"Find\",outcome=\"Good\"} 1");
         has("holdfast_calls_total{method=\"Store\",outcome=\"Full\"} 1");
+        has("holdfast_refused_total{tier=\"Known\",method=\"StoreBatch\",bound=\"Second\"} 1");
         has("holdfast_record_received_bytes_total{method=\"Store\"} 10");
         has("holdfast_call_duration_seconds_count{method=\"Find\"} 1");
         has("holdfast_peers{health=\"Healthy\"} 8");

@@ -148,6 +148,7 @@ async fn check(core: &Core, to: Endpoint) {
 /// Announces this peer again when what it says is no longer so, and every hour.
 pub(crate) async fn announce_all(core: Arc<Core>) {
     core.announce(core.state()).await;
+    core.tell_revocation().await;
     let mut announced = core.env.clock.elapsed();
     let mut warned = None;
     while core.pause(core.jittered(core.rhythm.state)).await {
@@ -157,6 +158,9 @@ pub(crate) async fn announce_all(core: Arc<Core>) {
         let due = now.saturating_sub(announced) >= core.rhythm.announce;
         if due || !core.announcer.says(&core.overlay.addresses(), state) {
             core.announce(state).await;
+            if due {
+                core.tell_revocation().await;
+            }
             announced = now;
         }
     }

@@ -1,6 +1,6 @@
-//! What other peers tell: announcements and envelopes, checked before they are believed.
+//! What other peers tell: announcements, envelopes and revocations, checked before they are believed.
 //!
-//! An announcement proves itself by its signatures, whoever brings it. An envelope proves its
+//! An announcement and a revocation prove themselves by their signatures, whoever brings them. An envelope proves its
 //! publication by its hash, and nothing proves that somebody wanted it told; so it counts only from a
 //! peer of the network, and only so many a second ([`crate::Limits::news_per_second`]) of each. What is
 //! dropped here is not lost: it is found in other peers' logs (`catch_up`).
@@ -14,7 +14,7 @@ use crypto::{PeerId, PeerState};
 use futures::StreamExt;
 use overlay::{Heard, News};
 use tokio::sync::broadcast;
-use walk::Change;
+use walk::{Change, Learnt};
 
 use crate::core::Core;
 use crate::metrics::{Dropped, Source};
@@ -95,6 +95,11 @@ fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
                 core.metrics.dropped(Dropped::Malformed);
             }
         }
+        News::Revocation(bytes) => {
+            if core.revoke(&bytes).is_err() {
+                core.metrics.dropped(Dropped::Malformed);
+            }
+        }
         News::Envelope(_) if !member => core.metrics.dropped(Dropped::Stranger),
         News::Envelope(bytes) => hear_envelope(core, bytes),
     }
@@ -122,7 +127,12 @@ pub(crate) async fn follow_changes(core: Arc<Core>, mut changes: broadcast::Rece
             change = changes.recv() => change,
         };
         match change {
-            Ok(change) => changed(&core, &change),
+            Ok(change) => {
+                changed(&core, &change);
+                if change.learnt == Learnt::New {
+                    core.tell_revocation().await;
+                }
+            }
             Err(broadcast::error::RecvError::Lagged(_)) => tell_overlay_all(&core),
             Err(broadcast::error::RecvError::Closed) => return,
         }

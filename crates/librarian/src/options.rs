@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Genesis, SecretKey};
+use crypto::{ClientKey, Genesis, SecretKey};
+
+use crate::rates::TierRates;
 
 /// Everything a librarian needs besides its surroundings (store, overlay, calls).
 #[derive(Clone)]
@@ -20,6 +22,11 @@ pub struct LibrarianOptions {
     pub bootstrap: Vec<String>,
     /// Announcements of other peers kept from the last run, so that a lost bootstrap does no harm.
     pub known_peers: Vec<Bytes>,
+    /// Signed revocations of organisations, kept from the last run or given by an operator.
+    pub revocations: Vec<Bytes>,
+    /// Bytes that each client with a quota has stored, as [`crate::Librarian::stored_bytes`] told
+    /// them at the last look.
+    pub stored_bytes: Vec<(ClientKey, u64)>,
     /// Serve reads alone.
     pub read_only: bool,
     /// What callers may do at once, and how far buffers go.
@@ -37,6 +44,8 @@ impl LibrarianOptions {
             certificate,
             bootstrap: Vec::new(),
             known_peers: Vec::new(),
+            revocations: Vec::new(),
+            stored_bytes: Vec::new(),
             read_only: false,
             limits: Limits::default(),
             rhythm: Rhythm::default(),
@@ -70,6 +79,8 @@ pub struct Limits {
     pub calls_client_max: usize,
     /// Calls being answered for one stranger.
     pub calls_stranger_max: usize,
+    /// Calls being answered for all strangers.
+    pub calls_strangers_max: usize,
     /// Record bytes of writes being answered.
     pub write_bytes_max: usize,
     /// Subscriptions that are open.
@@ -85,6 +96,8 @@ pub struct Limits {
     /// Whether clients of other organisations may let this peer store and find for them
     /// (`Put` and `Get`, which fan out).
     pub open_fan_out: bool,
+    /// How often each kind of caller may ask.
+    pub rates: TierRates,
 }
 
 impl Default for Limits {
@@ -94,6 +107,7 @@ impl Default for Limits {
             calls_peer_max: 512,
             calls_client_max: 512,
             calls_stranger_max: 8,
+            calls_strangers_max: 256,
             write_bytes_max: 192 << 20,
             subscribers_max: 1024,
             subscribers_key_max: 32,
@@ -101,6 +115,7 @@ impl Default for Limits {
             standings_max: 65_536,
             news_per_second: 2_000,
             open_fan_out: false,
+            rates: TierRates::default(),
         }
     }
 }

@@ -80,6 +80,16 @@ impl Seats {
         Ok(Seat { seats: Arc::clone(self), id, ended })
     }
 
+    /// Ends all of a key.
+    pub(crate) fn end(&self, key: &PublicKey) {
+        self.lock().by_id.retain(|_, sitting| {
+            if sitting.key == *key {
+                sitting.ended.cancel();
+            }
+            sitting.key != *key
+        });
+    }
+
     /// Ends the one that has not read for the longest time, of those that have not for long enough.
     fn evict(
         &self,
@@ -179,6 +189,17 @@ mod tests {
         drop(slow);
         assert_eq!(seats.taken(), 3);
         assert!(new.wanted(LATER));
+    }
+
+    #[test]
+    fn a_key_that_is_revoked_loses_its_places_at_once() {
+        let seats = seats();
+        let revoked = seats.take(&key(1), Duration::ZERO).expect("room");
+        let other = seats.take(&key(2), Duration::ZERO).expect("room");
+        seats.end(&key(1));
+        assert!(revoked.ended.is_cancelled() && !revoked.wanted(Duration::ZERO));
+        assert!(!other.ended.is_cancelled() && other.wanted(Duration::ZERO));
+        assert_eq!(seats.taken(), 1);
     }
 
     #[test]

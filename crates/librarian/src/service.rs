@@ -10,7 +10,8 @@
 //! organisation's own clients unless [`crate::Limits::open_fan_out`] says otherwise.
 //!
 //! Every call is counted, admitted (or told *busy*) before any work, and answered with a typed error
-//! whatever its content is.
+//! whatever its content is. How often a caller may ask goes by its tier (`rates`); an introduction is
+//! counted by what it proves, so that strangers cannot crowd out those who show something.
 
 mod read;
 mod write;
@@ -18,7 +19,7 @@ mod write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crypto::{PublicKey, Tier};
+use crypto::{CertificateError, PeerId, PublicKey, Tier};
 use document::Record;
 use env::calls::{
     CallError, Caller, Credential, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -30,25 +31,45 @@ use walk::Learnt;
 
 use crate::admission::Permit;
 use crate::core::Core;
-use crate::metrics::Method;
+use crate::limiter::Asked;
+use crate::metrics::{Bound, Method};
 use crate::spread;
-use crate::standing::{Standing, Vouched, vouch};
+use crate::standing::{Standing, Vouched, refusal, vouch};
 use crate::subscription::{self, Filter, Surroundings};
 
 /// Answers callers for one librarian.
 pub(crate) struct Endpoints(pub(crate) Arc<Core>);
 
 impl Endpoints {
-    /// Checks that a caller may make this call and lets it in.
-    fn enter(
-        &self,
-        method: Method,
-        key: &PublicKey,
-        write_bytes: usize,
-    ) -> Result<Permit, CallError> {
-        let standing = self.0.standing(key);
-        allow(method, &standing, &self.0)?;
-        self.0.admission.enter(key, &standing, write_bytes)
+    /// Checks that a caller may make this call, and so often, and lets it in.
+    fn enter(&self, method: Method, key: &PublicKey, load: Load) -> Result<Permit, CallError> {
+        let core = &self.0;
+        let standing = core.standing(key);
+        allow(method, &standing, core)?;
+        let asked = self.asked(method, &standing, load);
+        let permit = core.admission.enter(key, &standing, load.bytes).inspect_err(|_| {
+            core.metrics.refused(asked.tier, method, Bound::Crowded);
+        })?;
+        // An introduction is counted when it is known what it proves.
+        if method != Method::Introduce {
+            self.count(key, &asked)?;
+        }
+        Ok(permit)
+    }
+
+    /// A request as the limiter counts it.
+    fn asked(&self, method: Method, standing: &Standing, load: Load) -> Asked {
+        let tier = standing.tier(&self.0.organisation);
+        Asked { tier, method, requests: load.requests as u64, bytes: load.bytes as u64 }
+    }
+
+    /// Counts a request, or refuses it whole.
+    fn count(&self, key: &PublicKey, asked: &Asked) -> Result<(), CallError> {
+        let now = self.0.env.clock.elapsed();
+        self.0.limiter.enter(key, asked, now).map_err(|over| {
+            self.0.metrics.refused(asked.tier, asked.method, over.bound);
+            over.error
+        })
     }
 
     /// Runs a call: counted, admitted, answered.
@@ -56,11 +77,11 @@ impl Endpoints {
         &self,
         method: Method,
         caller: Caller,
-        write_bytes: usize,
+        load: Load,
         work: impl Future<Output = Result<T, CallError>> + Send,
     ) -> Result<T, CallError> {
         let since = self.0.env.clock.elapsed();
-        let result = match self.enter(method, &caller.key, write_bytes) {
+        let result = match self.enter(method, &caller.key, load) {
             Ok(_permit) => work.await,
             Err(error) => Err(error),
         };
@@ -70,6 +91,33 @@ impl Endpoints {
             tracing::debug!(?method, caller = %caller.key, %error, "a call was not served");
         }
         result
+    }
+}
+
+/// How much a call asks for.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Requests: of a batch, how many it holds.
+    requests: usize,
+    /// Record bytes that it brings.
+    bytes: usize,
+}
+
+impl Load {
+    /// Nothing: to ask how a caller stands.
+    const NONE: Self = Self { requests: 0, bytes: 0 };
+    /// One request that brings no record.
+    const ONE: Self = Self { requests: 1, bytes: 0 };
+
+    /// So many requests that bring no record.
+    const fn requests(requests: usize) -> Self {
+        Self { requests, bytes: 0 }
+    }
+
+    /// These records.
+    fn records(records: &[Record]) -> Self {
+        let bytes = records.iter().map(|record| record.bytes.len()).sum();
+        Self { requests: records.len(), bytes }
     }
 }
 
@@ -104,11 +152,11 @@ impl Service for Endpoints {
         caller: Caller,
         request: IntroduceRequest,
     ) -> Result<IntroduceResponse, CallError> {
-        self.answer(Method::Introduce, caller, 0, self.introduced(caller, request)).await
+        self.answer(Method::Introduce, caller, Load::ONE, self.introduced(caller, request)).await
     }
 
     async fn find(&self, caller: Caller, request: FindRequest) -> Result<FindResponse, CallError> {
-        self.answer(Method::Find, caller, 0, self.found(request)).await
+        self.answer(Method::Find, caller, Load::ONE, self.found(caller, request)).await
     }
 
     async fn find_batch(
@@ -116,7 +164,8 @@ impl Service for Endpoints {
         caller: Caller,
         requests: Vec<FindRequest>,
     ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
-        self.answer(Method::FindBatch, caller, 0, self.found_all(requests)).await
+        let load = Load::requests(requests.len());
+        self.answer(Method::FindBatch, caller, load, self.found_all(caller, requests)).await
     }
 
     async fn verify(
@@ -124,7 +173,7 @@ impl Service for Endpoints {
         caller: Caller,
         request: VerifyRequest,
     ) -> Result<VerifyResponse, CallError> {
-        self.answer(Method::Verify, caller, 0, self.verified(request)).await
+        self.answer(Method::Verify, caller, Load::ONE, self.verified(request)).await
     }
 
     async fn verify_batch(
@@ -132,12 +181,13 @@ impl Service for Endpoints {
         caller: Caller,
         requests: Vec<VerifyRequest>,
     ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
-        self.answer(Method::VerifyBatch, caller, 0, self.verified_all(requests)).await
+        let load = Load::requests(requests.len());
+        self.answer(Method::VerifyBatch, caller, load, self.verified_all(requests)).await
     }
 
     async fn store(&self, caller: Caller, record: Record) -> Result<StoreOutcome, CallError> {
-        let bytes = record.bytes.len();
-        self.answer(Method::Store, caller, bytes, self.stored(record)).await
+        let load = Load::records(std::slice::from_ref(&record));
+        self.answer(Method::Store, caller, load, self.stored(caller, record)).await
     }
 
     async fn store_batch(
@@ -145,17 +195,17 @@ impl Service for Endpoints {
         caller: Caller,
         records: Vec<Record>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
-        let bytes = records.iter().map(|record| record.bytes.len()).sum();
-        self.answer(Method::StoreBatch, caller, bytes, self.stored_all(records)).await
+        let load = Load::records(&records);
+        self.answer(Method::StoreBatch, caller, load, self.stored_all(caller, records)).await
     }
 
     async fn put(&self, caller: Caller, record: Record) -> Result<PutResponse, CallError> {
-        let bytes = record.bytes.len();
-        self.answer(Method::Put, caller, bytes, self.put_out(record)).await
+        let load = Load::records(std::slice::from_ref(&record));
+        self.answer(Method::Put, caller, load, self.put_out(caller, record)).await
     }
 
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError> {
-        self.answer(Method::Get, caller, 0, self.got(request)).await
+        self.answer(Method::Get, caller, Load::ONE, self.got(caller, request)).await
     }
 
     async fn subscribe(
@@ -163,7 +213,7 @@ impl Service for Endpoints {
         caller: Caller,
         request: SubscribeRequest,
     ) -> Result<Events, CallError> {
-        self.answer(Method::Subscribe, caller, 0, self.subscribed(caller, request)).await
+        self.answer(Method::Subscribe, caller, Load::ONE, self.subscribed(caller, request)).await
     }
 }
 
@@ -190,27 +240,32 @@ impl Endpoints {
     /// Checks what vouches for the caller, and remembers it.
     async fn learn(&self, caller: Caller, credential: Credential) -> Result<(), CallError> {
         let core = &self.0;
-        match vouch(credential, &caller.key, &core.genesis, core.env.clock.unix_s())? {
+        let vouched = vouch(credential, &caller.key, &core.genesis, core.env.clock.unix_s());
+        let standing = match &vouched {
+            Ok(Vouched::Nothing) => core.standing(&caller.key),
+            Ok(Vouched::Peer(_, organisation)) => {
+                Standing::Peer(PeerId::new(caller.key), *organisation)
+            }
+            Ok(Vouched::Client(pass)) => Standing::of(pass, &core.organisation),
+            Err(_) => Standing::Stranger,
+        };
+        self.count(&caller.key, &self.asked(Method::Introduce, &standing, Load::ONE))?;
+        if let Ok(Vouched::Client(pass)) = &vouched
+            && core.directory.is_revoked(&pass.organisation, &caller.key)
+        {
+            return Err(refusal(CertificateError::Revoked(pass.organisation)));
+        }
+        match vouched? {
             Vouched::Nothing => {}
-            Vouched::Peer(bytes) => {
-                let learnt = core.directory.learn(&bytes).map_err(crate::standing::refusal)?;
+            Vouched::Peer(bytes, _) => {
+                let learnt = core.directory.learn(&bytes).map_err(refusal)?;
                 if matches!(learnt, Learnt::New | Learnt::Newer) {
                     // A newcomer has no links yet: who learns of it first tells the others.
                     let news = News::Announcement(bytes);
                     spread::publish_once(core.overlay.as_ref(), news).await;
                 }
             }
-            Vouched::Client(pass) => {
-                let own = pass.organisation == core.organisation;
-                let tier = if own { pass.tier } else { pass.tier.min(Tier::Known) };
-                let standing = Standing::Client {
-                    organisation: pass.organisation,
-                    tier,
-                    until: pass.until,
-                    quota: pass.quota,
-                };
-                core.standings.put(caller.key, standing);
-            }
+            Vouched::Client(_) => core.standings.put(caller.key, standing),
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub(crate) struct Shelf {
     store: Arc<dyn RecordStore>,
     publications: Arc<Publications>,
     metrics: Arc<Metrics>,
-    read_only: bool,
+    read_only: AtomicBool,
     full: AtomicBool,
 }
 
@@ -54,7 +54,7 @@ impl Shelf {
         metrics: Arc<Metrics>,
         read_only: bool,
     ) -> Arc<Self> {
-        let full = AtomicBool::new(false);
+        let (read_only, full) = (AtomicBool::new(read_only), AtomicBool::new(false));
         Arc::new(Self { env, suite, store, publications, metrics, read_only, full })
     }
 
@@ -63,9 +63,14 @@ impl Shelf {
         self.store.stats()
     }
 
+    /// Takes writes, or takes none any more; whether that is a change.
+    pub(crate) fn set_read_only(&self, read_only: bool) -> bool {
+        self.read_only.swap(read_only, Ordering::Relaxed) != read_only
+    }
+
     /// Why the peer takes no writes now; `None` where it does.
     pub(crate) fn refuses_writes(&self) -> Option<&'static str> {
-        if self.read_only {
+        if self.read_only.load(Ordering::Relaxed) {
             return Some("it is set to read-only");
         }
         let stats = self.store.stats();
@@ -90,7 +95,7 @@ impl Shelf {
         records: Vec<Record>,
     ) -> Vec<Result<StoreOutcome, CallError>> {
         let count = records.len();
-        if self.read_only {
+        if self.read_only.load(Ordering::Relaxed) {
             let reason = "it is set to read-only".to_owned();
             return vec![Err(CallError::ReadOnly { reason }); count];
         }

@@ -39,6 +39,17 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// What a pass makes of a client at a peer of organisation `own`.
+    pub(crate) fn of(pass: &Pass, own: &OrgId) -> Self {
+        let trusted = pass.organisation == *own;
+        Self::Client {
+            organisation: pass.organisation,
+            tier: if trusted { pass.tier } else { pass.tier.min(Tier::Known) },
+            until: pass.until,
+            quota: pass.quota,
+        }
+    }
+
     /// A word for logs and metrics.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -54,8 +65,8 @@ impl Standing {
 pub(crate) enum Vouched {
     /// Nothing was shown.
     Nothing,
-    /// A peer, by this announcement.
-    Peer(Bytes),
+    /// A peer of this organisation, by this announcement.
+    Peer(Bytes, OrgId),
     /// A client.
     Client(Pass),
 }
@@ -77,7 +88,7 @@ pub(crate) fn vouch(
             if announcement.certificate.peer.key() != key {
                 return Err(anothers("announcement"));
             }
-            Ok(Vouched::Peer(bytes))
+            Ok(Vouched::Peer(bytes, announcement.certificate.organisation))
         }
         Credential::Client(bytes) => {
             let pass = Pass::verify(&bytes, genesis, now).map_err(refusal)?;

@@ -55,7 +55,11 @@ impl Seen {
 /// The kind is in the hash, so an announcement never hides an envelope of the same bytes.
 fn hash(news: &News) -> [u8; 32] {
     let mut hash = Suite::Holdfast1.hash(news.bytes());
-    hash[0] ^= u8::from(matches!(news, News::Envelope(_)));
+    hash[0] ^= match news {
+        News::Announcement(_) => 0,
+        News::Envelope(_) => 1,
+        News::Revocation(_) => 2,
+    };
     hash
 }
 

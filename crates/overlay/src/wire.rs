@@ -1,7 +1,7 @@
-//! News as bytes: canonical protobuf with exactly one of two fields.
+//! News as bytes: canonical protobuf with exactly one of three fields.
 //!
 //! ```text
-//! News   oneof { announcement 1 (bytes) · envelope 2 (bytes) }
+//! News   oneof { announcement 1 (bytes) · envelope 2 (bytes) · revocation 3 (bytes) }
 //! ```
 //! Whoever forwards news answers for its form, so the form is checked before anything is forwarded;
 //! what is in it (signatures, certificates) is the receiver's to check. Limits: the field holds 1
@@ -18,7 +18,7 @@ pub const NEWS_OVERHEAD_BYTES_MAX: usize = 8;
 
 #[derive(Clone, PartialEq, Message)]
 struct NewsWire {
-    #[prost(oneof = "OneNews", tags = "1, 2")]
+    #[prost(oneof = "OneNews", tags = "1, 2, 3")]
     news: Option<OneNews>,
 }
 
@@ -28,13 +28,15 @@ enum OneNews {
     Announcement(Bytes),
     #[prost(bytes = "bytes", tag = "2")]
     Envelope(Bytes),
+    #[prost(bytes = "bytes", tag = "3")]
+    Revocation(Bytes),
 }
 
 impl News {
     /// The bytes inside, whichever they are.
     pub fn bytes(&self) -> &Bytes {
         match self {
-            Self::Announcement(bytes) | Self::Envelope(bytes) => bytes,
+            Self::Announcement(bytes) | Self::Envelope(bytes) | Self::Revocation(bytes) => bytes,
         }
     }
 
@@ -47,6 +49,7 @@ impl News {
         let news = match self.clone() {
             Self::Announcement(bytes) => OneNews::Announcement(bytes),
             Self::Envelope(bytes) => OneNews::Envelope(bytes),
+            Self::Revocation(bytes) => OneNews::Revocation(bytes),
         };
         Ok(NewsWire { news: Some(news) }.encode_to_vec())
     }
@@ -63,6 +66,7 @@ impl News {
         let news = match wire.news.ok_or(OverlayError::Empty)? {
             OneNews::Announcement(bytes) => Self::Announcement(bytes),
             OneNews::Envelope(bytes) => Self::Envelope(bytes),
+            OneNews::Revocation(bytes) => Self::Revocation(bytes),
         };
         check(news.bytes())?;
         Ok(news)
@@ -86,8 +90,10 @@ mod tests {
         let announcement = News::Announcement(Bytes::from_static(b"abc"));
         let envelope = News::Envelope(Bytes::from_static(b"abc"));
         assert_eq!(announcement.encode().expect("small"), b"\x0a\x03abc");
+        let revocation = News::Revocation(Bytes::from_static(b"abc"));
         assert_eq!(envelope.encode().expect("small"), b"\x12\x03abc");
-        for news in [announcement, envelope] {
+        assert_eq!(revocation.encode().expect("small"), b"\x1a\x03abc");
+        for news in [announcement, envelope, revocation] {
             let bytes = Bytes::from(news.encode().expect("small"));
             assert_eq!(News::decode(&bytes).expect("its own form"), news);
         }
@@ -117,8 +123,8 @@ mod tests {
             b"\x0a\x03abc\x12\x03abc", // both
             b"\x0a\x03abc\x0a\x03abc", // twice
             b"\x0a\x83\x00abc",        // a padded length
-            b"\x0a\x03abc\x18\x01",    // an unknown field
-            b"\x1a\x03abc",            // an unknown field alone
+            b"\x0a\x03abc\x20\x01",    // an unknown field
+            b"\x22\x03abc",            // an unknown field alone
         ];
         for bytes in refused {
             assert!(News::decode(&Bytes::from_static(bytes)).is_err(), "{bytes:?}");

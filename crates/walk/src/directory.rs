@@ -6,10 +6,11 @@
 //! iterative lookup of the design, and the directory would then be its cache.
 //!
 //! Invariants: every announcement kept was verified against the genesis; the view holds exactly the peers whose
-//! certificates are valid now and that have not left. Everything is behind one lock, held for microseconds and never
+//! certificates are valid now, that have not left and that their organisation did not revoke. Everything is behind one lock, held for microseconds and never
 //! over an await; iteration is in the order of keys, so that a seeded run repeats.
 
 mod peer;
+mod revoked;
 mod standing;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Announcement, CertificateError, Genesis, OrgId, PeerId, PeerState};
+use crypto::{Announcement, CertificateError, Genesis, OrgId, PeerId, PeerState, Revocation};
 use env::Env;
 use env::calls::{CallError, Endpoint, KnownPeer};
 use placement::{Candidate, View};
@@ -27,6 +28,7 @@ use crate::health::Health;
 use crate::latency::Usual;
 use peer::Peer;
 pub use peer::PeerStatus;
+pub use revoked::Revoked;
 pub(crate) use standing::Standing;
 
 /// The most peers a directory knows.
@@ -84,6 +86,8 @@ pub struct Directory {
 struct Inner {
     peers: BTreeMap<PeerId, Peer>,
     view: Option<CachedView>,
+    /// The newest list of each organisation, with its signed bytes: at most as many as the roster.
+    revoked: BTreeMap<OrgId, (Revocation, Bytes)>,
     usual: Usual,
     usual_until: Duration,
 }
@@ -123,7 +127,7 @@ impl Directory {
         let now = self.env.clock.unix_s();
         let verified = Arc::new(Announcement::verify(announcement, &self.genesis, now)?);
         let peer = verified.certificate.peer;
-        let learnt = self.lock().take(&verified, announcement, now);
+        let learnt = self.lock().take(&verified, announcement, now)?;
         if matches!(learnt, Learnt::New | Learnt::Newer) {
             let bytes = announcement.clone();
             // Nobody listening is no error.
@@ -288,24 +292,33 @@ impl Directory {
 }
 
 impl Inner {
-    fn take(&mut self, announcement: &Arc<Announcement>, bytes: &Bytes, now: u64) -> Learnt {
+    fn take(
+        &mut self,
+        announcement: &Arc<Announcement>,
+        bytes: &Bytes,
+        now: u64,
+    ) -> Result<Learnt, CertificateError> {
         let id = announcement.certificate.peer;
+        let organisation = announcement.certificate.organisation;
+        if self.is_revoked(&organisation, id.key()) {
+            return Err(CertificateError::Revoked(organisation));
+        }
         if let Some(known) = self.peers.get_mut(&id) {
             if known.announcement.sequence >= announcement.sequence {
-                return Learnt::Known;
+                return Ok(Learnt::Known);
             }
             known.renew(announcement.clone(), bytes.clone());
             self.view = None;
-            return Learnt::Newer;
+            return Ok(Learnt::Newer);
         }
         if self.peers.len() >= PEERS_KNOWN_MAX {
             self.peers.retain(|_, peer| now < peer.announcement.certificate.until);
             if self.peers.len() >= PEERS_KNOWN_MAX {
-                return Learnt::Full;
+                return Ok(Learnt::Full);
             }
         }
         self.peers.insert(id, Peer::new(announcement.clone(), bytes.clone()));
         self.view = None;
-        Learnt::New
+        Ok(Learnt::New)
     }
 }

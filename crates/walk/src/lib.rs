@@ -34,7 +34,7 @@ pub use core::{
     BUSY_WAIT_MAX, CALL_LIMIT, LAST_RESORT_LIMIT, LocalStore, TRANSFER_BYTES_PER_S, WALK_LIMIT,
 };
 pub use directory::{
-    CHANGES_MAX, Change, Directory, Learnt, LearntFrom, PEERS_KNOWN_MAX, PeerStatus,
+    CHANGES_MAX, Change, Directory, Learnt, LearntFrom, PEERS_KNOWN_MAX, PeerStatus, Revoked,
 };
 pub use error::{ERRORS_MAX, WalkError};
 pub use finding::WIDTH_MAX;

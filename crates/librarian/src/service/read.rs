@@ -7,11 +7,12 @@ use bytes::Bytes;
 use crypto::{PeerId, Place};
 use document::Record;
 use env::calls::{
-    BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest, FindResponse, VerifyRequest, VerifyResponse,
+    BATCH_BYTES_MAX, BATCH_MAX, CallError, Caller, FindRequest, FindResponse, VerifyRequest,
+    VerifyResponse,
 };
 use futures::StreamExt;
 
-use super::{Endpoints, invalid};
+use super::{Endpoints, Load, invalid};
 use crate::metrics::Method;
 
 /// Closer peers told where a record is not held.
@@ -24,10 +25,14 @@ const READ_PARALLEL: usize = 16;
 const LARGE_BYTES: usize = 64 * 1024;
 
 impl Endpoints {
-    pub(super) async fn found(&self, request: FindRequest) -> Result<FindResponse, CallError> {
+    pub(super) async fn found(
+        &self,
+        caller: Caller,
+        request: FindRequest,
+    ) -> Result<FindResponse, CallError> {
         match self.0.shelf.get(&request.id).await? {
             Some(record) => {
-                self.0.metrics.sent(Method::Find, record.bytes.len());
+                self.sent(caller, Method::Find, record.bytes.len());
                 Ok(FindResponse::Found(record))
             }
             None => Ok(FindResponse::Closest(self.closest(&request.place))),
@@ -37,6 +42,7 @@ impl Endpoints {
     /// Answers many; those that do not fit into one answer are to be asked for again.
     pub(super) async fn found_all(
         &self,
+        caller: Caller,
         requests: Vec<FindRequest>,
     ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
         if requests.len() > BATCH_MAX {
@@ -62,7 +68,7 @@ impl Endpoints {
             };
             answers.push(answer);
         }
-        self.0.metrics.sent(Method::FindBatch, sent);
+        self.sent(caller, Method::FindBatch, sent);
         Ok(answers)
     }
 
@@ -97,6 +103,14 @@ impl Endpoints {
         Ok(futures::stream::iter(answers).buffered(READ_PARALLEL).collect().await)
     }
 
+    /// Counts record bytes that are answered, for the operator and against the caller's day.
+    fn sent(&self, caller: Caller, method: Method, bytes: usize) {
+        self.0.metrics.sent(method, bytes);
+        let asked = self.asked(method, &self.0.standing(&caller.key), Load::NONE);
+        let now = self.0.env.clock.elapsed();
+        self.0.limiter.answered(&caller.key, &asked, bytes as u64, now);
+    }
+
     async fn mac(&self, key: [u8; 32], record: Record) -> [u8; 32] {
         let suite = self.0.genesis.suite;
         if record.bytes.len() < LARGE_BYTES {
@@ -114,11 +128,15 @@ impl Endpoints {
         core.directory.announced(&others)
     }
 
-    pub(super) async fn got(&self, request: FindRequest) -> Result<Record, CallError> {
+    pub(super) async fn got(
+        &self,
+        caller: Caller,
+        request: FindRequest,
+    ) -> Result<Record, CallError> {
         let walker = Arc::clone(&self.0.walker);
         let found = walker.find(None, request.id, request.place).await;
         let record = found.map_err(super::write::walk_refusal)?.record;
-        self.0.metrics.sent(Method::Get, record.bytes.len());
+        self.sent(caller, Method::Get, record.bytes.len());
         Ok(record)
     }
 }

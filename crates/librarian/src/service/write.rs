@@ -1,17 +1,24 @@
 //! `Store`, its batch form, and `Put`.
 
 use document::Record;
-use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, PutResponse, StoreOutcome};
+use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, Caller, PutResponse, StoreOutcome};
 use walk::WalkError;
 
 use super::{Endpoints, invalid};
-use crate::metrics::Method;
+use crate::metrics::{Bound, Method};
 use crate::shelf;
+use crate::standing::Standing;
 
 impl Endpoints {
-    pub(super) async fn stored(&self, record: Record) -> Result<StoreOutcome, CallError> {
+    pub(super) async fn stored(
+        &self,
+        caller: Caller,
+        record: Record,
+    ) -> Result<StoreOutcome, CallError> {
         let bytes = record.bytes.len();
+        let charged = self.charge(caller, Method::Store, bytes)?;
         let mut outcomes = self.0.shelf.put(vec![record]).await;
+        self.give_back(caller, charged, &outcomes, &[bytes]);
         let outcome = outcomes
             .pop()
             .ok_or_else(|| CallError::Internal { reason: "a write had no outcome".to_owned() })??;
@@ -21,30 +28,65 @@ impl Endpoints {
 
     pub(super) async fn stored_all(
         &self,
+        caller: Caller,
         records: Vec<Record>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         if records.len() > BATCH_MAX {
             return Err(invalid(format!("a batch has at most {BATCH_MAX} records")));
         }
         let sizes: Vec<usize> = records.iter().map(|record| record.bytes.len()).collect();
-        if sizes.iter().sum::<usize>() > BATCH_BYTES_MAX {
+        let bytes = sizes.iter().sum::<usize>();
+        if bytes > BATCH_BYTES_MAX {
             return Err(invalid(format!("a batch has at most {BATCH_BYTES_MAX} bytes of records")));
         }
+        let charged = self.charge(caller, Method::StoreBatch, bytes)?;
         let outcomes = self.0.shelf.put(records).await;
+        self.give_back(caller, charged, &outcomes, &sizes);
         let taken = outcomes.iter().zip(&sizes).filter(|(outcome, _)| outcome.is_ok());
         self.0.metrics.received(Method::StoreBatch, taken.map(|(_, size)| size).sum());
         Ok(outcomes)
     }
 
     /// Stores at the record's holders; this peer is one of them only where it ranks.
-    pub(super) async fn put_out(&self, record: Record) -> Result<PutResponse, CallError> {
+    pub(super) async fn put_out(
+        &self,
+        caller: Caller,
+        record: Record,
+    ) -> Result<PutResponse, CallError> {
         let (kind, bytes) = (record.kind, record.bytes.len());
         // Proven here, so that a malformed record is refused once and not by every holder.
         let record = self.0.shelf.proven(record).await?;
         let redundancy = self.0.walker.redundancy(kind);
-        let stored = self.0.walker.store(record, redundancy).await.map_err(walk_refusal)?;
+        let quota = self.charge(caller, Method::Put, bytes)?;
+        let stored = self.0.walker.store(record, redundancy).await.map_err(|error| {
+            self.0.quotas.give_back(&caller.key, quota, bytes as u64);
+            walk_refusal(error)
+        })?;
         self.0.metrics.received(Method::Put, bytes);
         Ok(PutResponse { acked: stored.acked, wanted: stored.wanted })
+    }
+
+    /// Charges the caller's quota; its quota, which is 0 where it has none.
+    fn charge(&self, caller: Caller, method: Method, bytes: usize) -> Result<u64, CallError> {
+        let standing = self.0.standing(&caller.key);
+        let Standing::Client { quota, tier, .. } = standing else { return Ok(0) };
+        let charged = self.0.quotas.charge(&caller.key, quota, bytes as u64);
+        charged.inspect_err(|_| self.0.metrics.refused(tier, method, Bound::Quota))?;
+        Ok(quota)
+    }
+
+    /// Gives back what was charged for records that were refused or here already.
+    fn give_back(
+        &self,
+        caller: Caller,
+        quota: u64,
+        outcomes: &[Result<StoreOutcome, CallError>],
+        sizes: &[usize],
+    ) {
+        let new = |outcome: &_| matches!(outcome, Ok(StoreOutcome::Stored));
+        let back = outcomes.iter().zip(sizes).filter(|(outcome, _)| !new(*outcome));
+        let bytes = back.map(|(_, size)| *size as u64).sum();
+        self.0.quotas.give_back(&caller.key, quota, bytes);
     }
 }
 

@@ -155,3 +155,192 @@ fn calls_at_once_are_bounded_and_the_bound_lets_go() {
         client.store(&town.at(0), page(100, 400), LIMIT).await.unwrap();
     });
 }
+
+#[test]
+fn a_known_caller_over_its_rate_is_told_when_and_a_batch_is_refused_whole() {
+    testkit::time::run(8, |env| async move {
+        let mut town = Town::empty(&env, 2, 1);
+        let ten = |options: &mut librarian::LibrarianOptions| {
+            options.limits.rates.known.store = librarian::Rate::a_second(10);
+        };
+        town.start_next(ten).await;
+        let known = town.client(1, Tier::Known).await;
+        let records = |from: u32, n: u32| (from..from + n).map(|n| page(n, 100)).collect();
+        known.store_batch(&town.at(0), records(0, 8), LIMIT).await.unwrap();
+        let over = known.store_batch(&town.at(0), records(10, 4), LIMIT).await;
+        assert_eq!(over, Err(CallError::Busy { retry_after: Duration::from_millis(200) }));
+        assert_eq!(town.peers[0].status().store.records, 8, "nothing half done");
+        let own = town.client(0, Tier::Own).await;
+        own.store_batch(&town.at(0), records(20, 500), LIMIT).await.unwrap();
+        env.clock.sleep(Duration::from_millis(200)).await;
+        known.store_batch(&town.at(0), records(10, 4), LIMIT).await.unwrap();
+        let page = town.peers[0].metrics();
+        let line = "refused_total{tier=\"Known\",method=\"StoreBatch\",bound=\"Second\"} 1";
+        assert!(page.contains(line), "{page}");
+    });
+}
+
+#[test]
+fn a_stranger_finds_once_a_second_and_a_flood_of_them_slows_no_member() {
+    testkit::time::run(9, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let member = town.client(0, Tier::Known).await;
+        let find = FindRequest { id: page(1, 16).id, place: page(1, 16).place };
+        let stranger = town.stranger();
+        stranger.find(&town.at(0), find, LIMIT).await.unwrap();
+        let again = stranger.find(&town.at(0), find, LIMIT).await;
+        assert_eq!(again, Err(CallError::Busy { retry_after: Duration::from_secs(1) }));
+        let mut refused = 0;
+        for number in 1..400 {
+            let one = town.network.calls(key("stranger", number).public());
+            refused += usize::from(one.find(&town.at(0), find, LIMIT).await.is_err());
+            member.find(&town.at(0), find, LIMIT).await.unwrap();
+            let introduced = introduce(&one, &town.at(0), Credential::None).await;
+            assert!(matches!(introduced, Ok(_) | Err(CallError::Busy { .. })));
+        }
+        assert!(refused > 200, "{refused}");
+        let _newcomer = town.client(0, Tier::Own).await;
+        env.clock.sleep(Duration::from_secs(1)).await;
+        stranger.find(&town.at(0), find, LIMIT).await.unwrap();
+    });
+}
+
+#[test]
+fn a_quota_bounds_what_a_client_stores_and_outlives_its_pass_and_the_peer() {
+    testkit::time::run(10, |env| async move {
+        let mut town = Town::empty(&env, 1, 2);
+        town.start_next(|_| {}).await;
+        let secret = key("client", 5);
+        let client = town.network.calls(secret.public());
+        let community = town.community.clone();
+        let pass = |quota| {
+            let now = env.clock.unix_s();
+            let organisation = crypto::OrgId::new(community.organisations[0].public());
+            let client = ClientKey::new(secret.public());
+            let (from, until) = (now, now + 3600);
+            let pass = crypto::Pass { client, organisation, tier: Tier::Own, quota, from, until };
+            let network = community.genesis.network();
+            Credential::Client(pass.sign(&community.organisations[0], &network))
+        };
+        let size = page(1, 1000).bytes.len() as u64;
+        introduce(&client, &town.at(0), pass(2 * size)).await.unwrap();
+        let first = client.store(&town.at(0), page(1, 1000), LIMIT).await;
+        assert_eq!(first, Ok(StoreOutcome::Stored));
+        for _ in 0..5 {
+            let again = client.store(&town.at(0), page(1, 1000), LIMIT).await;
+            assert_eq!(again, Ok(StoreOutcome::Present), "the same again costs nothing");
+        }
+        let batch = vec![page(2, 1000), page(3, 1000)];
+        let over = client.store_batch(&town.at(0), batch, LIMIT).await;
+        let quota = |error: &CallError| matches!(error, CallError::Denied { reason } if reason.contains("quota"));
+        assert!(over.as_ref().is_err_and(quota), "{over:?}");
+        assert_eq!(town.peers[0].status().store.records, 1, "nothing half done");
+        introduce(&client, &town.at(0), pass(2 * size)).await.unwrap();
+        client.store(&town.at(0), page(2, 1000), LIMIT).await.unwrap();
+        let stored = town.peers[0].stored_bytes().0;
+        assert_eq!(stored, [(ClientKey::new(secret.public()), 2 * size)]);
+        // The next start: this one's counts are another peer's from here on.
+        town.start_next(|options| options.stored_bytes = stored).await;
+        introduce(&client, &town.at(1), pass(2 * size)).await.unwrap();
+        let over = client.store(&town.at(1), page(4, 1000), LIMIT).await;
+        assert!(over.as_ref().is_err_and(quota), "{over:?}");
+        introduce(&client, &town.at(1), pass(3 * size)).await.unwrap();
+        client.store(&town.at(1), page(4, 1000), LIMIT).await.unwrap();
+    });
+}
+
+#[test]
+fn revoked_clients_and_peers_are_denied_at_once_everywhere_and_after_a_restart() {
+    testkit::time::run(11, |env| async move {
+        let mut town = Town::new(&env, 3, 6).await;
+        let client = town.client(0, Tier::Own).await;
+        let other = town.client(1, Tier::Known).await;
+        let all = everything(Cursor::default(), false);
+        let mut events = client.subscribe(&town.at(1), all, LIMIT).await.unwrap();
+        let _caught_up = crate::town::next(&env, &mut events, LIMIT).await;
+        client.store(&town.at(1), page(1, 100), LIMIT).await.unwrap();
+
+        // Peer 3 and the client are organisation 0's; the list names another's client too.
+        let gone =
+            [key("client", 1).public(), key("client", 10).public(), *town.community.peer(3).key()];
+        let organisation = crypto::OrgId::new(town.community.organisations[0].public());
+        let list = |keys: &[crypto::PublicKey], sequence| {
+            let list = crypto::Revocation { organisation, sequence, keys: keys.to_vec() };
+            list.sign(&town.community.organisations[0], &town.community.genesis.network())
+        };
+        let now = env.clock.unix_ms();
+        let (none, signed) = (list(&[], now - 1), list(&gone, now));
+        assert!(town.peers[0].revoke(&signed).await.unwrap());
+        assert!(!town.peers[0].revoke(&none).await.unwrap(), "older");
+        town.until("all heard", |town| {
+            let rest = [0, 1, 2, 4, 5].map(|number| &town.peers[number]);
+            rest.iter().all(|peer| peer.directory().view().len() == 5)
+        })
+        .await;
+
+        let pass = |organisation, client: &str, number| {
+            let client = ClientKey::new(key(client, number).public());
+            Credential::Client(town.community.pass(client, organisation, Tier::Own, &env))
+        };
+        for number in [0, 1, 2, 4, 5] {
+            let late = client.store(&town.at(number), page(2, 100), LIMIT).await;
+            assert!(matches!(late, Err(CallError::Denied { .. })), "{late:?}");
+            let again = introduce(&client, &town.at(number), pass(0, "client", 1)).await;
+            let told = |reason: &str| reason.contains("revoked");
+            assert!(
+                matches!(&again, Err(CallError::Denied { reason }) if told(reason)),
+                "{again:?}"
+            );
+            // An organisation speaks for its own alone.
+            introduce(&other, &town.at(number), pass(1, "client", 10)).await.unwrap();
+            other.store(&town.at(number), page(3, 100), LIMIT).await.unwrap();
+            let announcement = Credential::Peer(town.peers[3].known_peers().pop().unwrap());
+            let peer = introduce(&town.peer_calls(3), &town.at(number), announcement).await;
+            assert!(matches!(peer, Err(CallError::Denied { .. })), "{peer:?}");
+        }
+        assert!(!matches!(
+            futures::StreamExt::next(&mut events).await,
+            Some(Ok(env::calls::SubscribeEvent::Publication { .. }))
+        ));
+
+        let (kept, known) = (town.peers[1].revocations(), town.peers[1].known_peers());
+        assert_eq!(kept, [signed]);
+        town.peers[1].stop().await.unwrap();
+        let store = town.stores[1].clone();
+        let restarted = town.start(1, store, |options| {
+            options.revocations = kept;
+            options.known_peers = known;
+            options.bootstrap.clear();
+        });
+        town.peers[1] = restarted.await;
+        let again = introduce(&client, &town.at(1), pass(0, "client", 1)).await;
+        assert!(matches!(again, Err(CallError::Denied { .. })), "{again:?}");
+        // A newer list without the client takes it back.
+        let back = list(&gone[1..], now + 1);
+        town.peers[1].revoke(&back).await.unwrap();
+        introduce(&client, &town.at(1), pass(0, "client", 1)).await.unwrap();
+    });
+}
+
+#[test]
+fn read_only_is_switched_while_the_peer_runs_and_others_learn_it() {
+    testkit::time::run(12, |env| async move {
+        let town = Town::new(&env, 3, 3).await;
+        let client = town.client(0, Tier::Own).await;
+        client.store(&town.at(0), page(1, 100), LIMIT).await.unwrap();
+        town.peers[0].set_read_only(true).await;
+        let refused = client.store(&town.at(0), page(2, 100), LIMIT).await;
+        assert!(matches!(refused, Err(CallError::ReadOnly { .. })), "{refused:?}");
+        let find = FindRequest { id: page(1, 100).id, place: page(1, 100).place };
+        let found = client.find(&town.at(0), find, LIMIT).await;
+        assert!(matches!(found, Ok(FindResponse::Found(_))), "{found:?}");
+        let seen = |town: &Town, state| {
+            let peer = town.community.peer(0);
+            town.peers[1].directory().announcement(&peer).is_some_and(|said| said.state == state)
+        };
+        town.until("the others know", |town| seen(town, PeerState::ReadOnly)).await;
+        town.peers[0].set_read_only(false).await;
+        client.store(&town.at(0), page(2, 100), LIMIT).await.unwrap();
+        town.until("the others know", |town| seen(town, PeerState::Serving)).await;
+    });
+}

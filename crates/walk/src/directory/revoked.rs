@@ -1,0 +1,74 @@
+//! Keys whose organisation took its word back: none of its peers among them is known any more.
+//!
+//! Lists come by any way (news, files), since they prove themselves; of two by one organisation the
+//! higher sequence counts. A revoked peer is as if it had never announced itself: it has no rank, no
+//! address and no standing, and its announcements are refused until a newer list leaves it out.
+
+use bytes::Bytes;
+use crypto::{CertificateError, OrgId, PeerId, PublicKey, Revocation};
+
+use super::{Directory, Inner};
+
+/// What a revocation taught.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revoked {
+    /// Whether it is newer than what was known of its organisation.
+    pub newer: bool,
+    /// Keys that the organisation now disowns, those disowned before too; empty where not newer.
+    pub keys: Vec<PublicKey>,
+    /// Peers that were known until now.
+    pub peers: Vec<PeerId>,
+}
+
+impl Directory {
+    /// Takes a signed revocation.
+    ///
+    /// # Errors
+    /// [`CertificateError`] where it does not count in this network. Nothing changes then.
+    pub fn revoke(&self, revocation: &Bytes) -> Result<Revoked, CertificateError> {
+        if self.lock().revoked.values().any(|(_, known)| known == revocation) {
+            return Ok(Revoked::default());
+        }
+        let now = self.env.clock.unix_s();
+        let verified = Revocation::verify(revocation, &self.genesis, now)?;
+        let mut inner = self.lock();
+        let known = inner.revoked.get(&verified.organisation);
+        if known.is_some_and(|(known, _)| known.sequence >= verified.sequence) {
+            return Ok(Revoked::default());
+        }
+        let keys = verified.keys.clone();
+        let gone: Vec<PeerId> = keys.iter().map(|key| PeerId::new(*key)).collect();
+        let of_it = |inner: &Inner, peer: &PeerId| {
+            let known = inner.peers.get(peer);
+            known.is_some_and(|known| {
+                known.announcement.certificate.organisation == verified.organisation
+            })
+        };
+        let peers: Vec<PeerId> = gone.into_iter().filter(|peer| of_it(&inner, peer)).collect();
+        inner.peers.retain(|peer, _| !peers.contains(peer));
+        inner.revoked.insert(verified.organisation, (verified, revocation.clone()));
+        inner.view = None;
+        Ok(Revoked { newer: true, keys, peers })
+    }
+
+    /// Whether an organisation disowns a key.
+    pub fn is_revoked(&self, organisation: &OrgId, key: &PublicKey) -> bool {
+        self.lock().is_revoked(organisation, key)
+    }
+
+    /// The newest list of every organisation that has one, as signed.
+    pub fn revocations(&self) -> Vec<Bytes> {
+        self.lock().revoked.values().map(|(_, bytes)| bytes.clone()).collect()
+    }
+
+    /// The newest list of an organisation, as signed.
+    pub fn revocation_of(&self, organisation: &OrgId) -> Option<Bytes> {
+        self.lock().revoked.get(organisation).map(|(_, bytes)| bytes.clone())
+    }
+}
+
+impl Inner {
+    pub(super) fn is_revoked(&self, organisation: &OrgId, key: &PublicKey) -> bool {
+        self.revoked.get(organisation).is_some_and(|(revocation, _)| revocation.names(key))
+    }
+}
