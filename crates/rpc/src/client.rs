@@ -27,7 +27,7 @@ use self::connection::{Connection, millis};
 use self::pool::{Dialler, Lease, Pool};
 use crate::Identity;
 use crate::convert::{Open, Wrong};
-use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ClientLimits};
+use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ClientLimits, RECONNECT_HEADER};
 use crate::proto::librarian_client::LibrarianClient;
 use crate::signing::{Line, Signer};
 use crate::status::{Origin, from_status};
@@ -220,8 +220,12 @@ async fn dial(
     to: Endpoint,
 ) -> Result<Arc<Connection>, CallError> {
     let dialled = Box::pin(async {
-        let connection = Connection::dial(&identity, &to).await?;
-        introducer.introduce(&connection, &to, limit).await?;
+        let mut connection = Connection::dial(&identity, &to).await?;
+        if introducer.introduce(&connection, &to, limit).await? {
+            // It knows us from now on: a new connection has windows for records.
+            connection = Connection::dial(&identity, &to).await?;
+            introducer.introduce(&connection, &to, limit).await?;
+        }
         Ok(Arc::new(connection))
     });
     let late = CallError::TimedOut { address: to.address.clone(), limit };
@@ -303,25 +307,26 @@ fn opened<T>(to: &Endpoint, answer: impl Open<T>) -> Result<T, CallError> {
 }
 
 impl Introducer {
-    /// Says what vouches for this side; asks for no peers.
+    /// Says what vouches for this side; asks for no peers. Whether a new connection would be wider.
     async fn introduce(
         &self,
         connection: &Connection,
         to: &Endpoint,
         limit: Duration,
-    ) -> Result<(), CallError> {
+    ) -> Result<bool, CallError> {
         let credential = (self.credential)();
         if credential == Credential::None {
-            return Ok(());
+            return Ok(false);
         }
         let message = IntroduceRequest { credential, peers_max: 0 };
         let mut request = Request::new(message.into());
         request.set_timeout(limit);
         let mut client = librarian(connection);
-        caught(client.introduce(request), to, limit).await.map_err(|(error, _)| error)?;
+        let introduced = caught(client.introduce(request), to, limit).await;
+        let response = introduced.map_err(|(error, _)| error)?;
         let now = millis(self.env.clock.elapsed());
         connection.introduced_ms.store(now, Ordering::Relaxed);
-        Ok(())
+        Ok(response.metadata().contains_key(RECONNECT_HEADER))
     }
 }
 

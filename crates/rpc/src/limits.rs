@@ -2,7 +2,8 @@
 //!
 //! Memory: request messages over all connections are at most [`ServerLimits::request_bytes_in_flight`]
 //! (one connection a quarter of it); what a connection's windows let in before that is at most
-//! [`CONNECTION_WINDOW_BYTES`] a connection, and connections are bounded in all and by source.
+//! [`CONNECTION_WINDOW_BYTES`] for [`ServerLimits::wide_connections`] of callers that were vouched
+//! for, and [`NARROW_CONNECTION_WINDOW_BYTES`] for each other connection.
 
 use std::time::Duration;
 
@@ -10,6 +11,12 @@ use std::time::Duration;
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 16 << 20;
 /// HTTP/2 window of one connection.
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// HTTP/2 window of one stream of a caller that nobody vouched for yet: a request without records.
+pub(crate) const NARROW_STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// HTTP/2 window of its connection.
+pub(crate) const NARROW_CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
+/// Its frames: one is in memory whole before it is taken.
+pub(crate) const NARROW_FRAME_BYTES_MAX: u32 = 16 << 10;
 /// HTTP/2 frame size, both directions: 16 KiB frames halve the speed of downloads.
 pub(crate) const FRAME_BYTES_MAX: u32 = 1 << 20;
 /// Request and response headers, decoded.
@@ -22,6 +29,9 @@ pub(crate) const RESET_STREAMS_MAX: usize = 64;
 pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(20);
 /// and the connection is dead when no answer came for this long.
 pub(crate) const KEEP_ALIVE_WAIT: Duration = Duration::from_secs(10);
+
+/// In the answer to an introduction: a new connection will have wide windows.
+pub(crate) const RECONNECT_HEADER: &str = "holdfast-reconnect";
 
 /// A record's bytes: a document of 2 MiB + 1 KiB.
 pub const RECORD_BYTES_MAX: usize = (2 << 20) + 1024;
@@ -49,6 +59,10 @@ pub struct ServerLimits {
     pub connections: usize,
     /// Connections of one source (an IPv4 address, an IPv6 /64).
     pub connections_per_source: usize,
+    /// Connections with windows wide enough for records, of keys that were vouched for.
+    pub wide_connections: usize,
+    /// Such connections of one key.
+    pub wide_connections_per_key: usize,
     /// Handshakes at once; beyond it new connections wait in the kernel's queue.
     pub handshakes: usize,
     /// TCP accepted to TLS done.
@@ -72,6 +86,8 @@ impl Default for ServerLimits {
         Self {
             connections: 2048,
             connections_per_source: 512,
+            wide_connections: 512,
+            wide_connections_per_key: 16,
             handshakes: 256,
             handshake: Duration::from_secs(5),
             calls: 4096,

@@ -12,6 +12,7 @@ mod accept;
 mod connection;
 mod gate;
 mod handlers;
+mod members;
 mod metered;
 pub(crate) mod signed;
 mod streams;
@@ -29,8 +30,8 @@ use tonic_health::ServingStatus;
 
 use crate::limits::{
     BATCH_MESSAGE_BYTES_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, HEADER_LIST_BYTES_MAX,
-    KEEP_ALIVE_EVERY, KEEP_ALIVE_WAIT, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX,
-    ServerLimits,
+    KEEP_ALIVE_EVERY, KEEP_ALIVE_WAIT, NARROW_CONNECTION_WINDOW_BYTES, NARROW_FRAME_BYTES_MAX,
+    NARROW_STREAM_WINDOW_BYTES, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX, ServerLimits,
 };
 use crate::proto::DESCRIPTORS;
 use crate::proto::librarian_server::LibrarianServer;
@@ -125,8 +126,14 @@ impl Serving {
         let closed = CancellationToken::new();
         // Connections are tasks of their own: they end with this future, however it ends.
         let _close_on_drop = closed.clone().drop_guard();
-        let acceptor =
-            accept::Acceptor::new(&self.proof, env.clone(), self.limits, closed.clone())?;
+        let members = members::Members::new(self.limits);
+        let acceptor = accept::Acceptor::new(
+            &self.proof,
+            env.clone(),
+            self.limits,
+            members.clone(),
+            closed.clone(),
+        )?;
         let gate = gate::Gate::new(env.clone(), self.limits, stop.clone(), self.signed);
 
         let (health, health_service) = tonic_health::server::health_reporter();
@@ -140,25 +147,32 @@ impl Serving {
             env: env.clone(),
             call: self.limits.call,
             stop: stop.clone(),
+            members,
         };
         let librarian = LibrarianServer::new(handlers)
             .max_decoding_message_size(BATCH_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(BATCH_MESSAGE_BYTES_MAX);
-        let router = http2()
-            .layer(gate::GateLayer(gate.clone()))
-            .add_service(health_service)
-            .add_service(reflection)
-            .add_service(librarian);
+        let router = |wide| {
+            http2(wide)
+                .layer(gate::GateLayer(gate.clone()))
+                .add_service(health_service.clone())
+                .add_service(reflection.clone())
+                .add_service(librarian.clone())
+        };
 
-        let (ready, proven) = mpsc::channel(PROVEN_WAITING_MAX);
+        let (narrow, narrow_proven) = mpsc::channel(PROVEN_WAITING_MAX);
+        let (wide, wide_proven) = mpsc::channel(PROVEN_WAITING_MAX);
+        let ready = accept::Ready { narrow, wide };
         let accepting = acceptor.run(listener, ready.clone(), stop.clone());
         let (closing, served) = (CancellationToken::new(), CancellationToken::new());
         let serving = async {
-            let shutdown = closing.cancelled();
-            let served_all =
-                router.serve_with_incoming_shutdown(ReceiverStream::new(proven), shutdown).await;
+            let serve = |wide, proven| {
+                let shutdown = closing.cancelled();
+                router(wide).serve_with_incoming_shutdown(ReceiverStream::new(proven), shutdown)
+            };
+            let both = futures::join!(serve(false, narrow_proven), serve(true, wide_proven));
             served.cancel();
-            served_all
+            both.0.and(both.1)
         };
         let draining = async {
             stop.cancelled().await;
@@ -179,12 +193,18 @@ impl Serving {
     }
 }
 
-/// HTTP/2 as measured, and bounded.
-fn http2() -> tonic::transport::Server {
+/// HTTP/2 as measured, and bounded; wide enough for records or not.
+fn http2(wide: bool) -> tonic::transport::Server {
+    let (stream, connection, frame) = match wide {
+        true => (STREAM_WINDOW_BYTES, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX),
+        false => {
+            (NARROW_STREAM_WINDOW_BYTES, NARROW_CONNECTION_WINDOW_BYTES, NARROW_FRAME_BYTES_MAX)
+        }
+    };
     tonic::transport::Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_frame_size(FRAME_BYTES_MAX)
+        .initial_stream_window_size(stream)
+        .initial_connection_window_size(connection)
+        .max_frame_size(frame)
         .max_concurrent_streams(STREAMS_MAX)
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_max_pending_accept_reset_streams(Some(RESET_STREAMS_MAX))

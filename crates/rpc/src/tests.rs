@@ -12,6 +12,7 @@ mod relay;
 mod round_trips;
 mod signed;
 mod stopping;
+mod windows;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

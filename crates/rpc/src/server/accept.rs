@@ -6,6 +6,7 @@
 //! its own, and a permit is taken before `accept`, so what is beyond waits in the kernel's queue.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,7 @@ use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Peer, source};
+use super::members::Members;
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
 use crate::socket::{self, Tcp};
@@ -31,42 +33,67 @@ use crate::{Identity, RpcError, verifier};
 /// After a failed `accept` (no descriptors left) the next try is this much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The counted seats of all connections.
-#[derive(Default)]
-struct Seats {
+/// Counted seats of connections, in all and by what they are counted by.
+pub(super) struct Seats<K> {
     all: usize,
-    by_source: HashMap<IpAddr, usize>,
+    by: HashMap<K, usize>,
 }
 
-/// One connection's seat, until dropped.
-pub(super) struct Seat {
-    seats: Arc<Mutex<Seats>>,
-    source: IpAddr,
-}
-
-impl Seat {
-    fn take(seats: &Arc<Mutex<Seats>>, source: IpAddr, limits: &ServerLimits) -> Option<Self> {
-        let mut counted = seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_source = counted.by_source.get(&source).copied().unwrap_or(0);
-        if counted.all >= limits.connections || of_source >= limits.connections_per_source {
-            return None;
-        }
-        counted.all += 1;
-        counted.by_source.insert(source, of_source + 1);
-        Some(Self { seats: seats.clone(), source })
+impl<K> Default for Seats<K> {
+    fn default() -> Self {
+        Self { all: 0, by: HashMap::new() }
     }
 }
 
-impl Drop for Seat {
+/// One connection's seat, until dropped.
+pub(super) struct Seat<K: Copy + Eq + Hash> {
+    seats: Arc<Mutex<Seats<K>>>,
+    by: K,
+}
+
+impl<K: Copy + Eq + Hash> Seat<K> {
+    pub(super) fn take(
+        seats: &Arc<Mutex<Seats<K>>>,
+        by: K,
+        all_max: usize,
+        by_max: usize,
+    ) -> Option<Self> {
+        let mut counted = seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = counted.by.get(&by).copied().unwrap_or(0);
+        if counted.all >= all_max || same >= by_max {
+            return None;
+        }
+        counted.all += 1;
+        counted.by.insert(by, same + 1);
+        Some(Self { seats: seats.clone(), by })
+    }
+}
+
+impl<K: Copy + Eq + Hash> Drop for Seat<K> {
     fn drop(&mut self) {
         let mut counted = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         counted.all -= 1;
-        if let Some(of_source) = counted.by_source.get_mut(&self.source) {
-            *of_source -= 1;
-            if *of_source == 0 {
-                counted.by_source.remove(&self.source);
+        if let Some(same) = counted.by.get_mut(&self.by) {
+            *same -= 1;
+            if *same == 0 {
+                counted.by.remove(&self.by);
             }
         }
+    }
+}
+
+/// Where proven connections go: by the width of their windows.
+#[derive(Clone)]
+pub(super) struct Ready {
+    pub(super) narrow: Sender<io::Result<Connection>>,
+    pub(super) wide: Sender<io::Result<Connection>>,
+}
+
+impl Ready {
+    async fn send(&self, connection: Connection) {
+        let to = if connection.wide.is_some() { &self.wide } else { &self.narrow };
+        // Only a server that is gone does not take it.
+        let _ = to.send(Ok(connection)).await;
     }
 }
 
@@ -88,7 +115,8 @@ pub(super) struct Acceptor {
     mutual: bool,
     env: Env,
     limits: ServerLimits,
-    seats: Arc<Mutex<Seats>>,
+    seats: Arc<Mutex<Seats<IpAddr>>>,
+    members: Arc<Members>,
     handshakes: Arc<Semaphore>,
     /// Cancelled when all connections must end.
     closed: CancellationToken,
@@ -99,6 +127,7 @@ impl Acceptor {
         proof: &Proof,
         env: Env,
         limits: ServerLimits,
+        members: Arc<Members>,
         closed: CancellationToken,
     ) -> Result<Arc<Self>, RpcError> {
         let tls = match proof {
@@ -113,6 +142,7 @@ impl Acceptor {
             env,
             limits,
             seats: Arc::default(),
+            members,
             handshakes: Arc::new(Semaphore::new(limits.handshakes)),
             closed,
         }))
@@ -122,7 +152,7 @@ impl Acceptor {
     pub(super) async fn run(
         self: Arc<Self>,
         listener: TcpListener,
-        ready: Sender<io::Result<Connection>>,
+        ready: Ready,
         stop: CancellationToken,
     ) {
         let mut under_way = JoinSet::new();
@@ -139,8 +169,7 @@ impl Acceptor {
                         let proven = this.prove(tcp, seat).await;
                         drop(permit);
                         if let Some(connection) = proven {
-                            // Only a server that is gone does not take it.
-                            let _ = ready.send(Ok(connection)).await;
+                            ready.send(connection).await;
                         }
                     });
                 }
@@ -157,17 +186,20 @@ impl Acceptor {
     async fn next(
         &self,
         listener: &TcpListener,
-    ) -> io::Result<Option<(TcpStream, Seat, OwnedSemaphorePermit)>> {
+    ) -> io::Result<Option<(TcpStream, Seat<IpAddr>, OwnedSemaphorePermit)>> {
         let Ok(permit) = self.handshakes.clone().acquire_owned().await else { return Ok(None) };
         let (tcp, address) = listener.accept().await?;
-        let seat = Seat::take(&self.seats, source(address.ip()), &self.limits);
+        let seat = {
+            let (all, of_source) = (self.limits.connections, self.limits.connections_per_source);
+            Seat::take(&self.seats, source(address.ip()), all, of_source)
+        };
         if seat.is_none() {
             tracing::debug!(%address, "too many connections");
         }
         Ok(seat.map(|seat| (tcp, seat, permit)))
     }
 
-    async fn prove(&self, tcp: TcpStream, seat: Seat) -> Option<Connection> {
+    async fn prove(&self, tcp: TcpStream, seat: Seat<IpAddr>) -> Option<Connection> {
         let tcp = socket::tcp(tcp).ok()?;
         let (socket, caller) = match &self.tls {
             None => (Either::Right(tcp), None),
@@ -178,9 +210,12 @@ impl Acceptor {
             }
         };
         let share = (self.limits.request_bytes_in_flight / 4).max(BATCH_MESSAGE_BYTES_MAX);
-        let peer = Peer { caller, bytes: Arc::new(Semaphore::new(share)) };
+        let now = self.env.clock.elapsed();
+        let wide = caller.and_then(|caller| self.members.wide(caller.key, now));
+        let bytes = Arc::new(Semaphore::new(share));
+        let peer = Peer { caller, bytes, narrow: wide.is_none() };
         let closed = Box::pin(self.closed.clone().cancelled_owned());
-        Some(Connection { socket, peer, closed, _seat: seat })
+        Some(Connection { socket, peer, closed, wide, _seat: seat })
     }
 
     async fn handshake(

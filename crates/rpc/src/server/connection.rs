@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use crypto::PublicKey;
 use env::calls::Caller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
@@ -24,6 +25,8 @@ pub(super) struct Peer {
     pub(super) caller: Option<Caller>,
     /// Its share of the request bytes in flight.
     pub(super) bytes: Arc<Semaphore>,
+    /// Whether its windows are those of a caller that nobody vouched for.
+    pub(super) narrow: bool,
 }
 
 /// TLS, or plain TCP on a loopback address.
@@ -34,7 +37,9 @@ pub(super) struct Connection {
     pub(super) socket: Socket,
     pub(super) peer: Peer,
     pub(super) closed: Pin<Box<WaitForCancellationFutureOwned>>,
-    pub(super) _seat: Seat,
+    /// Its seat among those with wide windows.
+    pub(super) wide: Option<Seat<PublicKey>>,
+    pub(super) _seat: Seat<IpAddr>,
 }
 
 impl Connected for Connection {

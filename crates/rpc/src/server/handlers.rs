@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::Env;
-use env::calls::{BATCH_BYTES_MAX, CallError, Caller, FindResponse, Service};
+use env::calls::{
+    BATCH_BYTES_MAX, CallError, Caller, Credential, FindResponse, IntroduceRequest, Service,
+};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::connection::Peer;
+use super::members::Members;
 use super::streams;
 use crate::convert::{Open, Wrong};
+use crate::limits::RECONNECT_HEADER;
 use crate::proto;
 use crate::proto::librarian_server::Librarian;
 use crate::status::to_status;
@@ -25,6 +30,8 @@ pub(super) struct Handlers {
     pub(super) call: Duration,
     /// Cancelled when streams must end.
     pub(super) stop: CancellationToken,
+    /// Who was vouched for.
+    pub(super) members: Arc<Members>,
 }
 
 /// What a stream of answers is.
@@ -80,8 +87,19 @@ impl Librarian for Handlers {
         &self,
         request: Request<proto::IntroduceRequest>,
     ) -> Result<Response<proto::IntroduceResponse>, Status> {
-        let (caller, request) = opened(request)?;
-        closed(self.service.introduce(caller, request).await)
+        let narrow = request.extensions().get::<Peer>().is_some_and(|peer| peer.narrow);
+        let (caller, request): (_, IntroduceRequest) = opened(request)?;
+        let vouched = request.credential != Credential::None;
+        let mut response = closed(self.service.introduce(caller, request).await)?;
+        if vouched {
+            let now = self.env.clock.elapsed();
+            self.members.note(caller.key, now);
+            if narrow && self.members.wide(caller.key, now).is_some() {
+                let yes = MetadataValue::from_static("1");
+                response.metadata_mut().insert(RECONNECT_HEADER, yes);
+            }
+        }
+        Ok(response)
     }
 
     async fn find(

@@ -1,0 +1,59 @@
+//! Which keys were vouched for lately, and which of their connections may have wide windows.
+//!
+//! What a connection's HTTP/2 windows let in is in memory before anything counts it, so with windows
+//! for 2 MiB records each connection of a stranger could take 64 MiB. Windows are announced when a
+//! connection opens, and who a key belongs to is known only after its introduction. So a connection
+//! of a key that was not vouched for has narrow windows; the answer to its first introduction says
+//! that a new one will have wide ones, and our client dials again at once.
+//!
+//! Limits: wide connections are bounded in all and by key, what is beyond is narrow. All windows
+//! together let in at most `connections * 512 KiB + wide_connections * 64 MiB`, the second part only
+//! for keys that an organisation of the network vouches for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crypto::PublicKey;
+
+use super::accept::{Seat, Seats};
+use crate::limits::ServerLimits;
+
+/// How long a key counts as vouched for after its last introduction.
+const VOUCHED_FOR: Duration = Duration::from_secs(3600);
+/// Keys remembered at once; the others connect twice.
+const KEYS_MAX: usize = 4096;
+
+/// The memory of one listener.
+pub(super) struct Members {
+    vouched: Mutex<HashMap<PublicKey, Duration>>,
+    wide: Arc<Mutex<Seats<PublicKey>>>,
+    limits: ServerLimits,
+}
+
+impl Members {
+    pub(super) fn new(limits: ServerLimits) -> Arc<Self> {
+        Arc::new(Self { vouched: Mutex::default(), wide: Arc::default(), limits })
+    }
+
+    /// The service took what vouches for this key.
+    pub(super) fn note(&self, key: PublicKey, now: Duration) {
+        let mut vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
+        if vouched.len() >= KEYS_MAX && !vouched.contains_key(&key) {
+            vouched.retain(|_, until| now < *until);
+            if vouched.len() >= KEYS_MAX {
+                vouched.clear();
+            }
+        }
+        vouched.insert(key, now.saturating_add(VOUCHED_FOR));
+    }
+
+    /// A seat for a connection with wide windows, where this key may have one more.
+    pub(super) fn wide(&self, key: PublicKey, now: Duration) -> Option<Seat<PublicKey>> {
+        let vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = vouched.get(&key).copied()?;
+        drop(vouched);
+        let (all, of_key) = (self.limits.wide_connections, self.limits.wide_connections_per_key);
+        if now < until { Seat::take(&self.wide, key, all, of_key) } else { None }
+    }
+}
