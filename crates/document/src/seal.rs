@@ -127,11 +127,9 @@ impl EntrySealer {
             return Err(DocumentError::TooMuchContent);
         }
         let index = self.next;
-        #[cfg(feature = "planted-bugs")]
-        if index > 0 && crate::planted::is_on() {
-            return Ok(PageTicket { keys: Arc::clone(&self.keys), author: self.author, index: 0 });
-        }
         self.next += 1;
+        #[cfg(feature = "planted-bugs")]
+        let index = if crate::planted::is_on() { 0 } else { index };
         Ok(PageTicket { keys: Arc::clone(&self.keys), author: self.author, index })
     }
 

@@ -1,0 +1,38 @@
+//! Defects that are planted in the production code for one run, to show that the checkers would find them.
+//!
+//! They exist in builds for development alone and are switched on here, on this run's own thread.
+
+/// A defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// The store answers writes and then syncs.
+    AcknowledgeBeforeSync,
+    /// A writer is answered when W-1 copies are stored.
+    AcknowledgeEarly,
+    /// What peers send is believed without a proof.
+    SkipProof,
+    /// All pages of a content are sealed at one index.
+    SealTwice,
+}
+
+/// Plants a defect in this thread until it is dropped.
+pub(crate) struct Planted(());
+
+impl Planted {
+    pub(crate) fn new(bug: Option<PlantedBug>) -> Self {
+        walk::planted::plant(match bug {
+            Some(PlantedBug::AcknowledgeEarly) => Some(walk::planted::PlantedBug::AcknowledgeEarly),
+            Some(PlantedBug::SkipProof) => Some(walk::planted::PlantedBug::SkipProof),
+            _ => None,
+        });
+        document::planted::seal_twice(bug == Some(PlantedBug::SealTwice));
+        Self(())
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        walk::planted::plant(None);
+        document::planted::seal_twice(false);
+    }
+}

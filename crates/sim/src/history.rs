@@ -1,0 +1,157 @@
+//! What happened in one run, in order, and what the checkers look at: events, acknowledgements, contents, findings.
+//!
+//! Every event is a line of text and is hashed as it comes; the hash of two runs of one seed must be equal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use crypto::{RecordId, Suite};
+use document::{Document, Kind, Record};
+use env::Clock;
+
+use crate::search::Needle;
+
+/// A promise that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which promise: `Q1`, `Q2`, `Q5`, `Q6`, or `N1` (no index sealed twice).
+    pub promise: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+/// A content that somebody put.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// Its author.
+    pub author: usize,
+    /// What decides its bytes.
+    pub seed: u64,
+    /// How long it is, in bytes.
+    pub len: usize,
+    /// Where its author finds it.
+    pub address: RecordId,
+    /// Whether the author was told that all copies are stored.
+    pub full: bool,
+    /// Readers and where they find it.
+    pub shared: Vec<(usize, RecordId)>,
+}
+
+/// What a run has seen so far. Shared by everything in it.
+#[derive(Clone)]
+pub struct History(Arc<Mutex<Inner>>);
+
+pub(crate) struct Inner {
+    clock: Arc<dyn Clock>,
+    needle: Needle,
+    hash: [u8; 32],
+    pub(crate) events: u64,
+    kept: Option<Vec<String>>,
+    pub(crate) findings: Vec<Finding>,
+    /// Records that each peer said it has durably.
+    pub(crate) acknowledged: BTreeMap<usize, BTreeSet<RecordId>>,
+    /// Peers that acknowledged to each author, by record.
+    pub(crate) received: BTreeMap<usize, BTreeMap<RecordId, (Kind, BTreeSet<usize>)>>,
+    /// Pages seen, by author key and index.
+    pages: BTreeMap<([u8; 33], u32), RecordId>,
+    pub(crate) contents: Vec<Content>,
+    pub(crate) tallies: BTreeMap<&'static str, u64>,
+}
+
+impl Inner {
+    /// The hash of all events so far.
+    pub(crate) fn hash_of(&self) -> [u8; 32] {
+        self.hash
+    }
+
+    /// The events, where they are kept.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.kept.clone().unwrap_or_default()
+    }
+}
+
+/// Findings kept of one run; more of them say nothing new.
+const FINDINGS_MAX: usize = 32;
+
+impl History {
+    /// An empty history of a run by this clock; `keep` keeps the lines and not only their hash.
+    pub fn new(clock: Arc<dyn Clock>, needle: Needle, keep: bool) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            clock,
+            needle,
+            hash: [0; 32],
+            events: 0,
+            kept: keep.then(Vec::new),
+            findings: Vec::new(),
+            acknowledged: BTreeMap::new(),
+            received: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            contents: Vec::new(),
+            tallies: BTreeMap::new(),
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something happened.
+    pub fn event(&self, what: impl AsRef<str>) {
+        let mut inner = self.lock();
+        let line = format!("{:>9} {}", inner.clock.elapsed().as_millis(), what.as_ref());
+        let mut input = inner.hash.to_vec();
+        input.extend_from_slice(line.as_bytes());
+        inner.hash = Suite::Holdfast1.hash(&input);
+        inner.events += 1;
+        if let Some(kept) = &mut inner.kept {
+            kept.push(line);
+        }
+    }
+
+    /// A log line of a program: kept beside the events, and no part of their hash.
+    pub fn logged(&self, line: &str) {
+        let mut inner = self.lock();
+        let at = inner.clock.elapsed().as_millis();
+        if let Some(kept) = &mut inner.kept {
+            kept.push(format!("{at:>9} log:{line}"));
+        }
+    }
+
+    /// Counts something that runs should meet now and then.
+    pub fn tally(&self, what: &'static str) {
+        *self.lock().tallies.entry(what).or_default() += 1;
+    }
+
+    /// A promise does not hold.
+    pub fn find(&self, promise: &'static str, what: String) {
+        self.event(format!("FOUND {promise} {what}"));
+        let mut inner = self.lock();
+        if inner.findings.len() < FINDINGS_MAX {
+            inner.findings.push(Finding { promise, what });
+        }
+    }
+
+    /// What is planted in every content, name and type.
+    pub fn needle(&self) -> Needle {
+        self.lock().needle.clone()
+    }
+
+    /// Bytes go over a wire: they are searched for what is planted (Q5).
+    pub fn on_wire(&self, what: &str, bytes: &Bytes) {
+        if self.needle().is_in(bytes) {
+            self.find("Q5", format!("a plaintext marker in a message: {what}"));
+        }
+    }
+
+    /// An author sends a page: no two of one key and index may differ (`N1`).
+    pub(crate) fn page_sent(&self, record: &Record) {
+        let Ok(Document::Page(page)) = Document::decode(&record.bytes) else { return };
+        let mut key = [0; 33];
+        key.copy_from_slice(page.author.as_bytes());
+        let before = *self.lock().pages.entry((key, page.index)).or_insert(record.id);
+        if before != record.id {
+            self.find("N1", format!("index {} of one key was sealed twice", page.index));
+        }
+    }
+}

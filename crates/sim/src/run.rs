@@ -1,0 +1,127 @@
+//! One seed from its start to its verdict, and many seeds on all cores.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::FutureExt;
+
+use crate::bugs::{Planted, PlantedBug};
+use crate::check::secrecy::Logs;
+use crate::check::{durability, liveness, secrecy};
+use crate::history::{Finding, History};
+use crate::search::Needle;
+use crate::world::World;
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// A defect to plant.
+    pub bug: Option<PlantedBug>,
+    /// Whether the events are kept as text.
+    pub keep_events: bool,
+}
+
+/// What a run found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// The hash of all events in order.
+    pub hash: [u8; 32],
+    /// How many events there were.
+    pub events: u64,
+    /// Promises that did not hold.
+    pub findings: Vec<Finding>,
+    /// The events, where they were kept.
+    pub lines: Vec<String>,
+    /// How often things happened.
+    pub tallies: Vec<(&'static str, u64)>,
+}
+
+/// Runs one seed on this thread.
+pub fn run(seed: u64, options: RunOptions) -> Report {
+    let _planted = Planted::new(options.bug);
+    testkit::time::run(seed, |env| async move {
+        let history = History::new(env.clock.clone(), Needle::new(seed), options.keep_events);
+        let logs = tracing::subscriber::set_default(Logs(history.clone()));
+        let world = World::new(env, seed, history.clone(), options.bug);
+        history.event(format!("seed {seed}, {} peers", world.plan.peers));
+        for number in 0..world.plan.peers {
+            world.start_peer(number).await;
+        }
+        let authors: Vec<_> = (0..world.plan.authors)
+            .map(|number| world.env.tasks.spawn(Arc::clone(&world).work(number).boxed()))
+            .collect();
+        world.befall().await;
+        world.mend().await;
+        for author in authors {
+            author.join().await;
+        }
+        liveness::check(&world).await;
+        durability::check(&world).await;
+        secrecy::check(&world);
+        world.end();
+        drop(logs);
+        let inner = history.lock();
+        Report {
+            seed,
+            hash: inner.hash_of(),
+            events: inner.events,
+            findings: inner.findings.clone(),
+            lines: inner.lines(),
+            tallies: inner.tallies.iter().map(|(what, count)| (*what, *count)).collect(),
+        }
+    })
+}
+
+/// The command that runs one seed again and tells all its events.
+pub fn command(seed: u64) -> String {
+    format!("SIM_SEED={seed} cargo test -p sim --test seeds -- --nocapture")
+}
+
+/// Runs seeds on all cores, each on one thread. Seeds that found something, or panicked, are told at once.
+pub fn run_many(seeds: std::ops::Range<u64>, options: RunOptions) -> Vec<Report> {
+    let next = AtomicU64::new(seeds.start);
+    let reports = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::SeqCst);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let report = run_caught(seed, options);
+                    if !report.findings.is_empty() && options.bug.is_none() {
+                        eprintln!("seed {seed} found {:#?}\n{}", report.findings, command(seed));
+                    }
+                    reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
+                }
+            });
+        }
+    });
+    let mut reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
+    reports.sort_by_key(|report| report.seed);
+    reports
+}
+
+/// As [`run`]; a panic is a finding.
+fn run_caught(seed: u64, options: RunOptions) -> Report {
+    catch_unwind(AssertUnwindSafe(|| run(seed, options))).unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<String>().cloned();
+        let what = what.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let what = what.unwrap_or_default();
+        Report {
+            seed,
+            hash: [0; 32],
+            events: 0,
+            findings: vec![Finding { promise: "no panic", what }],
+            lines: Vec::new(),
+            tallies: Vec::new(),
+        }
+    })
+}

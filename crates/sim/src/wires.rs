@@ -1,0 +1,416 @@
+//! The lines between programs: every message may be late or lost, every pair may be cut off, and every byte is looked at.
+//!
+//! ```text
+//! caller --request: late? lost? cut off?--> gate of the callee's process --> its librarian
+//!    ^----answer: late? lost? cut off?------'   (dead: connection reset; paused: nothing)
+//! ```
+//! It wraps the calls of `testkit`'s network without wires, which also has the lying peers. As the real transport does, it
+//! introduces the caller on each new connection; a restart of either side ends connections.
+//!
+//! What is not here: bandwidth, reordering within one connection (gRPC has none), and TLS.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use document::Record;
+use env::Env;
+use env::calls::{
+    CallError, Calls, Credential, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
+    IntroduceResponse, PutResponse, StoreOutcome, SubscribeEvent, SubscribeRequest, VerifyRequest,
+    VerifyResponse,
+};
+use futures::{FutureExt, StreamExt};
+
+use crate::chance::Chance;
+use crate::history::History;
+use crate::process::Process;
+
+/// How messages fare, everywhere alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weather {
+    /// Messages lost, of a thousand.
+    pub lost_permille: u64,
+    /// The longest a message takes, in milliseconds; most take a few.
+    pub delay_ms_max: u64,
+    /// Messages that take up to that long, of a thousand.
+    pub late_permille: u64,
+}
+
+impl Weather {
+    /// Nothing is lost, nothing is late.
+    pub const CALM: Self = Self { lost_permille: 0, delay_ms_max: 2, late_permille: 0 };
+}
+
+/// All lines of one run. Parties are numbered: peers first, then authors.
+pub struct Wires {
+    env: Env,
+    history: History,
+    state: Mutex<State>,
+}
+
+struct State {
+    chance: Chance,
+    weather: Weather,
+    /// Parties on the one side of a partition; empty where there is none.
+    side: BTreeSet<usize>,
+    /// Who answers at an address now.
+    processes: BTreeMap<String, (usize, Arc<Process>)>,
+    next_run: u64,
+    /// Runs by address: a new one is a new connection for everybody.
+    runs: BTreeMap<String, u64>,
+    /// Connections on which the caller has introduced itself: its run, address and the callee's run.
+    introduced: BTreeSet<(u64, String, u64)>,
+}
+
+/// What becomes of one call.
+struct Fate {
+    before: Duration,
+    after: Duration,
+    request_lost: bool,
+    answer_lost: bool,
+}
+
+impl Wires {
+    /// Calm wires of nobody.
+    pub fn new(env: Env, seed: u64, history: History) -> Arc<Self> {
+        Arc::new(Self {
+            env,
+            history,
+            state: Mutex::new(State {
+                chance: Chance::new(seed, "wires"),
+                weather: Weather::CALM,
+                side: BTreeSet::new(),
+                processes: BTreeMap::new(),
+                next_run: 0,
+                runs: BTreeMap::new(),
+                introduced: BTreeSet::new(),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How messages fare from now on.
+    pub fn set_weather(&self, weather: Weather) {
+        self.lock().weather = weather;
+    }
+
+    /// Cuts these parties off from all others; nobody for an empty set.
+    pub fn cut_off(&self, side: BTreeSet<usize>) {
+        self.lock().side = side;
+    }
+
+    /// Lets a run of a peer answer at an address.
+    pub fn serve(&self, party: usize, address: &str, process: Arc<Process>) {
+        let mut state = self.lock();
+        state.next_run += 1;
+        let run = state.next_run;
+        state.runs.insert(address.to_owned(), run);
+        state.processes.insert(address.to_owned(), (party, process));
+    }
+
+    /// The lines of one run of a party's program.
+    pub fn line(
+        self: &Arc<Self>,
+        party: usize,
+        inner: Arc<dyn Calls>,
+        credential: Arc<dyn Fn() -> Credential + Send + Sync>,
+    ) -> Arc<dyn Calls> {
+        let mut state = self.lock();
+        state.next_run += 1;
+        let run = state.next_run;
+        drop(state);
+        Arc::new(Line { wires: Arc::clone(self), party, run, inner, credential })
+    }
+
+    fn fate(&self) -> Fate {
+        let mut state = self.lock();
+        let Weather { lost_permille, delay_ms_max, late_permille } = state.weather;
+        let mut delay = || {
+            let late = state.chance.permille(late_permille);
+            let max = if late { delay_ms_max } else { delay_ms_max.min(4) };
+            Duration::from_micros(200 + state.chance.below(max * 1000))
+        };
+        let (before, after) = (delay(), delay());
+        let request_lost = state.chance.permille(lost_permille);
+        let answer_lost = state.chance.permille(lost_permille);
+        Fate { before, after, request_lost, answer_lost }
+    }
+
+    fn is_cut(&self, a: usize, b: usize) -> bool {
+        let state = self.lock();
+        state.side.contains(&a) != state.side.contains(&b)
+    }
+
+    fn process_at(&self, address: &str) -> Option<(usize, Arc<Process>)> {
+        self.lock().processes.get(address).cloned()
+    }
+}
+
+/// The calls of one run of one program.
+struct Line {
+    wires: Arc<Wires>,
+    party: usize,
+    run: u64,
+    inner: Arc<dyn Calls>,
+    credential: Arc<dyn Fn() -> Credential + Send + Sync>,
+}
+
+fn unreachable(to: &Endpoint, reason: &str) -> CallError {
+    CallError::Unreachable { address: to.address.clone(), reason: reason.to_owned() }
+}
+
+impl Line {
+    /// Carries one call and its answer. `answered` is told what the callee said, whether or not it arrives.
+    async fn carry<T: Send>(
+        &self,
+        to: &Endpoint,
+        limit: Duration,
+        what: &'static str,
+        call: impl Future<Output = Result<T, CallError>> + Send,
+        answered: impl FnOnce(usize, &T) + Send,
+    ) -> Result<T, CallError> {
+        let wires = &self.wires;
+        let env = &wires.env;
+        let Fate { before, after, request_lost, answer_lost } = wires.fate();
+        let mut callee = None;
+        let work = async {
+            env.clock.sleep(before).await;
+            let (party, process) =
+                wires.process_at(&to.address).ok_or_else(|| unreachable(to, "nobody is there"))?;
+            callee = Some(party);
+            if request_lost || wires.is_cut(self.party, party) {
+                return futures::future::pending().await;
+            }
+            let work = async {
+                if what != "introduce" {
+                    self.greet(to, limit).await?;
+                }
+                let answer = call.await?;
+                answered(party, &answer);
+                Ok(answer)
+            };
+            let answer = process.gate(work).await;
+            env.clock.sleep(after).await;
+            if answer_lost || wires.is_cut(self.party, party) {
+                return futures::future::pending().await;
+            }
+            answer.unwrap_or_else(|| Err(unreachable(to, "connection reset")))
+        };
+        let late = CallError::TimedOut { address: to.address.clone(), limit };
+        let answer = env.within(limit, work.boxed()).await.unwrap_or(Err(late));
+        let said = match &answer {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        wires.history.event(format!("{} {what} {callee:?} {said}", self.party));
+        answer
+    }
+
+    /// Introduces the caller on a new connection.
+    async fn greet(&self, to: &Endpoint, limit: Duration) -> Result<(), CallError> {
+        let connection = {
+            let state = self.wires.lock();
+            let run = state.runs.get(&to.address).copied().unwrap_or(0);
+            let connection = (self.run, to.address.clone(), run);
+            if state.introduced.contains(&connection) {
+                return Ok(());
+            }
+            connection
+        };
+        let request = IntroduceRequest { credential: (self.credential)(), peers_max: 0 };
+        self.inner.introduce(to, request, limit).await?;
+        self.wires.lock().introduced.insert(connection);
+        Ok(())
+    }
+
+    fn seen(&self, what: &str, bytes: &Bytes) {
+        self.wires.history.on_wire(what, bytes);
+    }
+
+    fn sent(&self, record: &Record) {
+        self.seen("store", &record.bytes);
+        self.wires.history.page_sent(record);
+    }
+
+    fn found(&self, answer: &FindResponse) {
+        match answer {
+            FindResponse::Found(record) => self.seen("found", &record.bytes),
+            FindResponse::Closest(peers) => peers.iter().for_each(|one| self.seen("peers", one)),
+        }
+    }
+
+    /// A peer said that it has these records durably.
+    fn stored(&self, peer: usize, records: &[Record], outcomes: &[bool]) {
+        let mut history = self.wires.history.lock();
+        let stored = records.iter().zip(outcomes).filter(|(_, stored)| **stored);
+        history.acknowledged.entry(peer).or_default().extend(stored.map(|(record, _)| record.id));
+    }
+
+    /// The caller was told so.
+    fn told(&self, to: &Endpoint, records: &[Record], outcomes: &[bool]) {
+        let Some((peer, _)) = self.wires.process_at(&to.address) else { return };
+        let mut history = self.wires.history.lock();
+        let received = history.received.entry(self.party).or_default();
+        for (record, stored) in records.iter().zip(outcomes) {
+            let (_, peers) = received.entry(record.id).or_insert((record.kind, BTreeSet::new()));
+            if *stored {
+                peers.insert(peer);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Calls for Line {
+    async fn introduce(
+        &self,
+        to: &Endpoint,
+        request: IntroduceRequest,
+        limit: Duration,
+    ) -> Result<IntroduceResponse, CallError> {
+        let call = self.inner.introduce(to, request, limit);
+        self.carry(to, limit, "introduce", call, |_, _| {}).await
+    }
+
+    async fn find(
+        &self,
+        to: &Endpoint,
+        request: FindRequest,
+        limit: Duration,
+    ) -> Result<FindResponse, CallError> {
+        let call = self.inner.find(to, request, limit);
+        self.carry(to, limit, "find", call, |_, answer| self.found(answer)).await
+    }
+
+    async fn find_batch(
+        &self,
+        to: &Endpoint,
+        requests: Vec<FindRequest>,
+        limit: Duration,
+    ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
+        let call = self.inner.find_batch(to, requests, limit);
+        let answered = |_, answers: &Vec<Result<FindResponse, CallError>>| {
+            answers.iter().flatten().for_each(|answer| self.found(answer));
+        };
+        self.carry(to, limit, "find_batch", call, answered).await
+    }
+
+    async fn verify(
+        &self,
+        to: &Endpoint,
+        request: VerifyRequest,
+        limit: Duration,
+    ) -> Result<VerifyResponse, CallError> {
+        let call = self.inner.verify(to, request, limit);
+        self.carry(to, limit, "verify", call, |_, _| {}).await
+    }
+
+    async fn verify_batch(
+        &self,
+        to: &Endpoint,
+        requests: Vec<VerifyRequest>,
+        limit: Duration,
+    ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
+        let call = self.inner.verify_batch(to, requests, limit);
+        self.carry(to, limit, "verify_batch", call, |_, _| {}).await
+    }
+
+    async fn store(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        limit: Duration,
+    ) -> Result<StoreOutcome, CallError> {
+        self.sent(&record);
+        let records = [record.clone()];
+        self.told(to, &records, &[false]);
+        let call = self.inner.store(to, record, limit);
+        let answered = |peer, _: &_| self.stored(peer, &records, &[true]);
+        let answer = self.carry(to, limit, "store", call, answered).await;
+        self.told(to, &records, &[answer.is_ok()]);
+        answer
+    }
+
+    async fn store_batch(
+        &self,
+        to: &Endpoint,
+        records: Vec<Record>,
+        limit: Duration,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        records.iter().for_each(|record| self.sent(record));
+        let sent = records.clone();
+        let call = self.inner.store_batch(to, records, limit);
+        let are_ok = |answers: &Vec<Result<StoreOutcome, CallError>>| {
+            answers.iter().map(Result::is_ok).collect::<Vec<bool>>()
+        };
+        let answered = |peer, answers: &_| self.stored(peer, &sent, &are_ok(answers));
+        let answer = self.carry(to, limit, "store_batch", call, answered).await;
+        let outcomes = answer.as_ref().map_or(vec![false; sent.len()], are_ok);
+        self.told(to, &sent, &outcomes);
+        answer
+    }
+
+    async fn put(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        limit: Duration,
+    ) -> Result<PutResponse, CallError> {
+        self.sent(&record);
+        let call = self.inner.put(to, record, limit);
+        self.carry(to, limit, "put", call, |_, _| {}).await
+    }
+
+    async fn get(
+        &self,
+        to: &Endpoint,
+        request: FindRequest,
+        limit: Duration,
+    ) -> Result<Record, CallError> {
+        let call = self.inner.get(to, request, limit);
+        let answered = |_, record: &Record| self.seen("got", &record.bytes);
+        self.carry(to, limit, "get", call, answered).await
+    }
+
+    async fn subscribe(
+        &self,
+        to: &Endpoint,
+        request: SubscribeRequest,
+        limit: Duration,
+    ) -> Result<Events, CallError> {
+        let call = self.inner.subscribe(to, request, limit);
+        let events = self.carry(to, limit, "subscribe", call, |_, _| {}).await?;
+        let Some((callee, process)) = self.wires.process_at(&to.address) else {
+            return Err(unreachable(to, "nobody is there"));
+        };
+        let (wires, party, to) = (Arc::clone(&self.wires), self.party, to.clone());
+        // `None` once the stream broke: it then ends.
+        let state = Some((events, wires, process));
+        let stream = futures::stream::unfold(state, move |state| {
+            let to = to.clone();
+            async move {
+                let (mut events, wires, process) = state?;
+                match process.gate(events.next()).await {
+                    None => Some((Err(unreachable(&to, "connection reset")), None)),
+                    Some(None) => None,
+                    Some(Some(_)) if wires.is_cut(party, callee) => {
+                        Some((Err(unreachable(&to, "connection lost")), None))
+                    }
+                    Some(Some(event)) => {
+                        if let Ok(SubscribeEvent::Publication { publication, .. }) = &event {
+                            wires.history.on_wire("publication", publication);
+                        }
+                        Some((event, Some((events, wires, process))))
+                    }
+                }
+            }
+        });
+        Ok(stream.boxed())
+    }
+}

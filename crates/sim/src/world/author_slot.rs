@@ -1,0 +1,105 @@
+//! One author: its home, which outlives its programs.
+
+use std::sync::Arc;
+
+use author::{Author, AuthorOptions, Home};
+use crypto::{ClientKey, Tier};
+use env::calls::Credential;
+use testkit::network::key;
+use walk::{Directory, WalkOptions, Walker};
+
+use super::World;
+use crate::process::Process;
+use crate::skew::SkewedClock;
+
+/// The base-2 logarithm of scrypt's N: the least there is, since a run makes some homes.
+const LOG_N: u8 = 10;
+const PASSPHRASE: &[u8] = b"correct horse";
+
+/// One author.
+pub struct AuthorSlot {
+    number: usize,
+    /// Its program, where one runs.
+    pub running: Option<RunningAuthor>,
+}
+
+/// One run of an author's program.
+#[derive(Clone)]
+pub struct RunningAuthor {
+    /// The author.
+    pub author: Arc<Author>,
+    /// What it runs in.
+    pub process: Arc<Process>,
+}
+
+impl AuthorSlot {
+    pub(super) fn new(number: usize) -> Self {
+        Self { number, running: None }
+    }
+
+    /// Ends its program at once.
+    pub(super) fn end(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.process.kill();
+        }
+    }
+}
+
+impl World {
+    /// An author's program; it is started, and joins, where none runs.
+    pub async fn author(&self, number: usize) -> RunningAuthor {
+        let running = self.authors()[number].running.clone();
+        if let Some(running) = running.filter(|running| !running.process.is_dead()) {
+            return running;
+        }
+        let process = Arc::new(Process::default());
+        let env = self.env_of(&process, &SkewedClock::new(self.env.clock.clone()));
+        let secret = key("sim author", number);
+        let organisation = number % self.plan.organisations;
+        let client = ClientKey::new(secret.public());
+        let pass = self.community.pass(client, organisation, Tier::Own, &self.env);
+        let credential = Credential::Client(pass);
+        let shown = credential.clone();
+        let inner = self.direct.calls(secret.public());
+        let party = self.author_party(number);
+        let calls = self.wires.line(party, inner, Arc::new(move || shown.clone()));
+        let directory = Directory::new(self.community.genesis.clone(), env.clone(), None);
+        let options = WalkOptions { own: None, credential };
+        let walker = Walker::new(env.clone(), calls, directory, options);
+        let dir = self.homes.path().join(format!("author-{number}"));
+        let home = if Home::exists(&dir) {
+            Home::open(&dir, PASSPHRASE)
+        } else {
+            Home::create_with(&dir, PASSPHRASE, env.entropy.as_ref(), LOG_N)
+        };
+        let home = Arc::new(home.expect("a home that opens"));
+        let author = Author::new(env, home, walker, &AuthorOptions::default());
+        let running = RunningAuthor { author, process };
+        self.history.event(format!("author {number} runs"));
+        self.authors()[number].running = Some(running.clone());
+        self.join(number, &running).await;
+        running
+    }
+
+    /// Lets an author learn the peers, from whoever answers.
+    pub async fn join(&self, number: usize, running: &RunningAuthor) {
+        let members = self.community.members.iter();
+        let bootstrap: Vec<String> = members.map(|member| member.address.clone()).collect();
+        let joining = Box::pin(running.author.walker().join(&bootstrap));
+        let joined = running.process.gate(joining).await;
+        let known = joined.and_then(Result::ok);
+        self.history.event(format!("author {number} knows {known:?}"));
+    }
+
+    /// Ends an author's program at once.
+    pub fn kill_author(&self, number: usize) {
+        self.history.event(format!("author {number} is gone"));
+        self.authors()[number].end();
+    }
+}
+
+impl std::fmt::Debug for AuthorSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AuthorSlot({}, running: {})", self.number, self.running.is_some())
+    }
+}

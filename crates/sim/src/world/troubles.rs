@@ -1,0 +1,191 @@
+//! What befalls the world, and the end of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::FutureExt;
+use testkit::network::Fault;
+
+use super::World;
+use crate::chance::Chance;
+use crate::plan::Event;
+use crate::wires::Weather;
+
+impl World {
+    /// Lets everything of the plan happen in its time.
+    pub async fn befall(self: &Arc<Self>) {
+        let began = self.env.clock.elapsed();
+        for (at, event) in &self.plan.events {
+            let left = (began + *at).saturating_sub(self.env.clock.elapsed());
+            self.env.clock.sleep(left).await;
+            self.happens(event).await;
+        }
+    }
+
+    async fn happens(self: &Arc<Self>, event: &Event) {
+        self.history.event(format!("{event:?}"));
+        self.history.tally(name(event));
+        match event {
+            Event::Weather(weather) => self.wires.set_weather(*weather),
+            Event::CutOff(side) => self.cut_off(side),
+            Event::Pause(peer) => self.pause(*peer, true),
+            Event::Resume(peer) => self.pause(*peer, false),
+            Event::PowerFails(peer, operations) => {
+                let peers = self.peers();
+                peers[*peer].disks().iter().for_each(|disk| disk.crash_after(*operations));
+            }
+            Event::PowerOff(peer) => {
+                self.kill_peer(*peer);
+                self.peers()[*peer].crash_disks();
+            }
+            Event::Kill(peer) => self.kill_peer(*peer),
+            Event::Stop(peer) => {
+                let (world, peer) = (Arc::clone(self), *peer);
+                let stop = async move { world.stop_peer(peer).await };
+                self.env.tasks.spawn(stop.boxed()).detach();
+            }
+            Event::Start(peer) => self.start_peer(*peer).await,
+            Event::Full(peer, more) => {
+                let peers = self.peers();
+                for disk in peers[*peer].disks() {
+                    disk.set_capacity(disk.used_bytes() + more);
+                }
+            }
+            Event::Roomy(peer) => {
+                let peers = self.peers();
+                peers[*peer].disks().iter().for_each(|disk| disk.set_capacity(u64::MAX));
+            }
+            Event::FailWrites(peer, count) => {
+                let peers = self.peers();
+                peers[*peer].disks().iter().for_each(|disk| disk.fail_writes(*count));
+            }
+            Event::FailSyncs(peer, count) => {
+                let peers = self.peers();
+                peers[*peer].disks().iter().for_each(|disk| disk.fail_syncs(*count));
+            }
+            Event::Skew(peer, ahead_ms) => self.peers()[*peer].clock.set(*ahead_ms),
+            Event::KillAuthor(author) => self.kill_author(*author),
+            Event::LoseSyncs(..) | Event::Rot(..) | Event::Destroy(_) | Event::Lie(..) => {
+                self.loses(event);
+            }
+        }
+    }
+
+    /// What befalls the victim.
+    fn loses(&self, event: &Event) {
+        match event {
+            Event::LoseSyncs(peer, percent) => {
+                let peers = self.peers();
+                peers[*peer].disks().iter().for_each(|disk| disk.lose_syncs(*percent));
+            }
+            Event::Rot(peer, bytes) => {
+                let peers = self.peers();
+                for _ in 0..*bytes {
+                    peers[*peer].disks().iter().for_each(|disk| drop(disk.rot()));
+                }
+            }
+            Event::Destroy(peer) => {
+                self.kill_peer(*peer);
+                let mut chance = Chance::new(self.seed, "new disks");
+                self.peers()[*peer].replace_disks(&mut chance);
+            }
+            Event::Lie(peer, lie) => {
+                self.peers()[*peer].lie = lie.clone();
+                self.direct.set(&self.community.peer(*peer), lie.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn pause(&self, peer: usize, on: bool) {
+        let peers = self.peers();
+        let Some(running) = &peers[peer].running else { return };
+        if on { running.process.pause() } else { running.process.resume() }
+    }
+
+    /// Cuts these parties off, for messages and for news.
+    fn cut_off(&self, side: &BTreeSet<usize>) {
+        self.wires.cut_off(side.clone());
+        let running: Vec<usize> = {
+            let peers = self.peers();
+            (0..peers.len()).filter(|peer| peers[*peer].running.is_some()).collect()
+        };
+        for (at, a) in running.iter().enumerate() {
+            for b in &running[at + 1..] {
+                let (one, other) = (self.community.peer(*a), self.community.peer(*b));
+                if side.contains(a) == side.contains(b) {
+                    self.mesh.heal(one, other);
+                } else {
+                    self.mesh.cut(one, other);
+                }
+            }
+        }
+    }
+
+    /// Whether a peer's operator would restart it: a poisoned publication log, and rot in it, heal at a restart.
+    fn needs_restart(&self, number: usize) -> bool {
+        self.plan.events.iter().any(|(_, event)| {
+            matches!(event, Event::FailSyncs(peer, _) | Event::Rot(peer, _) if *peer == number)
+        })
+    }
+
+    /// Ends all trouble: everybody runs, on disks that work, over calm wires. What is lost stays lost.
+    pub async fn mend(self: &Arc<Self>) {
+        self.history.event("all trouble ends");
+        self.calm.store(true, Ordering::SeqCst);
+        self.wires.set_weather(Weather::CALM);
+        for number in 0..self.plan.peers {
+            self.pause(number, false);
+            {
+                let mut peers = self.peers();
+                let peer = &mut peers[number];
+                peer.lie = Fault::None;
+                peer.clock.set(0);
+                for disk in peer.disks() {
+                    disk.set_capacity(u64::MAX);
+                    disk.fail_syncs(0);
+                    disk.fail_writes(0);
+                    disk.lose_syncs(0);
+                }
+            }
+            let unpowered = self.peers()[number].disks().iter().any(|disk| !disk.is_powered());
+            let poisoned = {
+                let peers = self.peers();
+                let running = peers[number].running.as_ref();
+                running.is_some_and(|running| running.librarian.status().store.poisoned)
+            };
+            if unpowered || poisoned || self.needs_restart(number) {
+                self.kill_peer(number);
+            }
+            if unpowered {
+                self.peers()[number].crash_disks();
+            }
+            self.start_peer(number).await;
+            self.direct.set(&self.community.peer(number), Fault::None);
+        }
+        self.cut_off(&BTreeSet::new());
+    }
+}
+
+/// What a tally calls it.
+fn name(event: &Event) -> &'static str {
+    match event {
+        Event::Weather(_) => "weather",
+        Event::CutOff(_) => "partition",
+        Event::Pause(_) | Event::Resume(_) => "pause",
+        Event::PowerFails(..) | Event::PowerOff(_) => "power cut",
+        Event::Kill(_) => "kill",
+        Event::Stop(_) => "stop",
+        Event::Start(_) => "start",
+        Event::Full(..) | Event::Roomy(_) => "full disk",
+        Event::FailWrites(..) => "failed write",
+        Event::FailSyncs(..) => "failed sync",
+        Event::Skew(..) => "clock skew",
+        Event::KillAuthor(_) => "author killed",
+        Event::LoseSyncs(..) => "lost syncs",
+        Event::Rot(..) => "rot",
+        Event::Destroy(_) => "disk lost",
+        Event::Lie(..) => "lie",
+    }
+}

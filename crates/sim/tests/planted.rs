@@ -1,0 +1,47 @@
+//! Every planted bug is found by fixed seeds, by the promise it breaks; the same seeds without it find nothing.
+
+use sim::plan::{Event, Plan};
+use sim::{PlantedBug, RunOptions};
+use testkit::network::Fault;
+
+/// Runs the seeds with the bug until one finds it; which, and what it found.
+fn found_by(bug: PlantedBug, seeds: &[u64]) -> Option<(u64, Vec<sim::Finding>)> {
+    let options = RunOptions { bug: Some(bug), ..RunOptions::default() };
+    let reports = seeds.iter().map(|seed| sim::run(*seed, options));
+    reports.map(|report| (report.seed, report.findings)).find(|(_, found)| !found.is_empty())
+}
+
+fn is_found(bug: PlantedBug, seeds: &[u64], promises: &[&str]) {
+    let (seed, findings) = found_by(bug, seeds).unwrap_or_else(|| panic!("{bug:?} is not found"));
+    println!("{bug:?}: seed {seed}: {findings:#?}");
+    let expected = findings.iter().any(|finding| promises.contains(&finding.promise));
+    assert!(expected, "{bug:?} shows as another promise: {findings:#?}");
+    let clean = sim::run(seed, RunOptions::default());
+    assert_eq!(clean.findings, [], "it is the bug that was found");
+}
+
+#[test]
+fn acknowledging_before_the_sync_is_found() {
+    is_found(PlantedBug::AcknowledgeBeforeSync, &[7], &["Q2"]);
+}
+
+#[test]
+fn acknowledging_one_copy_early_is_found() {
+    is_found(PlantedBug::AcknowledgeEarly, &[0], &["Q2"]);
+}
+
+#[test]
+fn believing_a_peer_without_a_proof_is_found() {
+    // It takes a peer that changes what it sends.
+    let flips = |seed: &u64| {
+        let events = Plan::new(*seed).events;
+        events.iter().any(|(_, event)| matches!(event, Event::Lie(_, Fault::Flip)))
+    };
+    let seeds: Vec<u64> = (0..).filter(flips).take(12).collect();
+    is_found(PlantedBug::SkipProof, &seeds, &["Q1", "Q2"]);
+}
+
+#[test]
+fn sealing_an_index_twice_is_found() {
+    is_found(PlantedBug::SealTwice, &[0, 1, 2, 3, 4], &["N1"]);
+}

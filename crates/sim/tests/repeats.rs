@@ -1,0 +1,22 @@
+//! The same seed gives the same events, in the same order, on whichever thread; other seeds give others.
+
+use sim::{Report, RunOptions};
+
+fn on_a_thread(seed: u64) -> Report {
+    let run = move || sim::run(seed, RunOptions::default());
+    std::thread::spawn(run).join().expect("it ends")
+}
+
+#[test]
+fn a_seed_repeats_itself() {
+    let mut hashes = Vec::new();
+    for seed in [3, 17, 40] {
+        let first = on_a_thread(seed);
+        assert!(first.events > 100, "something happens");
+        assert_eq!(first, on_a_thread(seed));
+        hashes.push(first.hash);
+    }
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 3);
+}
