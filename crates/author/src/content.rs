@@ -77,6 +77,8 @@ impl Content {
             media_type: info.media_type.clone(),
             name: Some(info.filepath.clone()).filter(|name| !name.is_empty()),
             properties: info.properties.clone(),
+            schema: info.schema.clone(),
+            data_dictionary: info.data_dictionary.clone(),
         }
     }
 

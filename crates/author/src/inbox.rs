@@ -104,7 +104,8 @@ impl Author {
         let merging = Merging {
             author: Arc::clone(self),
             told: TellOnce::new(TOLD_MAX),
-            cursors: BTreeMap::new(),
+            // A librarian that has told nothing yet is still where it was.
+            cursors: from.iter().copied().enumerate().collect(),
             send,
         };
         let work = merging.run(follow, from.to_vec());

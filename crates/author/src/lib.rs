@@ -48,6 +48,6 @@ pub use put::FULL_WAIT;
 pub use share::SHARE_WAIT;
 pub use types::{
     AuthorOptions, Details, Fragment, GetReport, Holder, Info, LIBRARIANS_MAX, PutOptions,
-    PutReport, READERS_MAX, Received, SharedTo,
+    PutReport, READERS_MAX, Received, SchemaArtifact, SharedTo,
 };
 pub use window::{WINDOW_BYTES, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};

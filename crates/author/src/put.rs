@@ -195,7 +195,8 @@ impl Author {
             media_type,
             filepath: name,
             properties: options.properties,
-            ..ContentInfo::default()
+            schema: options.schema,
+            data_dictionary: options.data_dictionary,
         };
         let created = u32::try_from(self.env().clock.unix_s()).unwrap_or(u32::MAX).max(1);
         let work = move || sealer.finish(sealed.macs, sealed.content, info, created);

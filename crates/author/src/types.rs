@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crypto::{AuthorKey, OrgId, PeerId, ReaderKey, RecordId};
+pub use document::metadata::SchemaArtifact;
 use document::{Kind, Publication};
 
 use crate::window::WINDOW_BYTES;
@@ -39,6 +40,10 @@ pub struct PutOptions {
     pub size_hint: Option<u64>,
     /// Whatever else is to be sealed with it.
     pub properties: BTreeMap<String, Vec<u8>>,
+    /// Where its schema is found.
+    pub schema: Option<SchemaArtifact>,
+    /// Where its data dictionary is found.
+    pub data_dictionary: Option<SchemaArtifact>,
 }
 
 /// What a put reached.
@@ -84,6 +89,10 @@ pub struct Details {
     pub name: Option<String>,
     /// Whatever else its author sealed with it.
     pub properties: BTreeMap<String, Vec<u8>>,
+    /// Where its author says its schema is found.
+    pub schema: Option<SchemaArtifact>,
+    /// Where its author says its data dictionary is found.
+    pub data_dictionary: Option<SchemaArtifact>,
 }
 
 /// What a get reached.

@@ -50,11 +50,7 @@ impl Out {
     /// # Errors
     /// Where the output cannot be written; a closed pipe is none.
     pub(crate) fn result<T: Serialize + Display>(&self, result: &T) -> Result<(), HoldError> {
-        let line = if self.json {
-            serde_json::to_string(result).map_err(HoldError::Json)?
-        } else {
-            result.to_string()
-        };
+        let line = self.line(result)?;
         let written = if self.diverted.load(Ordering::Relaxed) {
             write_line(&mut io::stderr().lock(), &line)
         } else {
@@ -66,6 +62,14 @@ impl Out {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A result in the form that this run prints: one JSON object, or its text.
+    pub(crate) fn line<T: Serialize + Display>(&self, result: &T) -> Result<String, HoldError> {
+        if self.json {
+            return serde_json::to_string(result).map_err(HoldError::Json);
+        }
+        Ok(result.to_string())
     }
 
     /// Tells what is going on, to people alone.

@@ -1,16 +1,21 @@
 //! `hold inbox`: what others shared with this user, as it arrives.
 
+mod feed;
+
 use std::fmt;
+use std::path::PathBuf;
 
 use author::{InboxEvent, Received};
 use clap::Args;
+use env::calls::Cursor;
 use futures::StreamExt;
 use serde::Serialize;
 
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::{address, connect};
+use crate::{address, client, connect};
+use feed::{Lines, Position};
 
 /// `hold inbox`.
 #[derive(Debug, Args)]
@@ -18,6 +23,12 @@ pub(crate) struct Inbox {
     /// Go on, and print each as it arrives, until Ctrl-C
     #[arg(long, short)]
     follow: bool,
+    /// Remember here what was told, after each line, and go on from there the next time
+    #[arg(long, value_name = "FILE")]
+    cursor_file: Option<PathBuf>,
+    /// Append the lines to this file, or write them to this named pipe, instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -46,14 +57,70 @@ impl fmt::Display for Line {
     }
 }
 
+/// Where lines go, and what remembers them.
+struct Feed {
+    position: Option<Position>,
+    lines: Option<Lines>,
+}
+
+impl Feed {
+    async fn open(cursor: Option<PathBuf>, output: Option<PathBuf>) -> Result<Self, HoldError> {
+        // A named pipe waits for its reader.
+        client::blocking(move || {
+            let position = cursor.as_deref().map(Position::open).transpose()?;
+            let lines = match output {
+                Some(path) => Some(Lines::open(&path)?),
+                None if position.is_some() => Some(Lines::stdout()?),
+                None => None,
+            };
+            Ok(Self { position, lines })
+        })
+        .await
+    }
+
+    /// Where the run before ended.
+    fn cursors(&self) -> &[Cursor] {
+        self.position.as_ref().map_or(&[], |position| &position.cursors)
+    }
+
+    /// Writes the line of what was received, where an earlier run has not, and then remembers it.
+    async fn deliver(
+        &mut self,
+        session: &Session,
+        received: &Received,
+        cursors: &[Cursor],
+    ) -> Result<(), HoldError> {
+        let address = received.address;
+        if self.position.as_ref().is_some_and(|position| position.knows(&address)) {
+            return Ok(());
+        }
+        let line = Line::from(received);
+        if let Some(mut lines) = self.lines.take() {
+            let text = session.out.line(&line)?;
+            let written = client::blocking(move || lines.write(&text).map(|()| lines));
+            self.lines = Some(written.await?);
+        } else {
+            session.out.result(&line)?;
+        }
+        match &mut self.position {
+            Some(position) => position.keep(address, cursors),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Inbox {
     /// Runs it: one line each; without `--follow` it ends when all that was logged is told.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        // What cannot be read or written is told before the passphrase is asked for.
+        let mut feed = Feed::open(self.cursor_file.clone(), self.output.clone()).await?;
         let author = connect::author(session).await?;
-        let mut inbox = author.inbox(self.follow, &[]);
+        let mut inbox = author.inbox(self.follow, feed.cursors());
         while let Some(event) = inbox.next().await {
             match event? {
-                InboxEvent::Received(received) => session.out.result(&Line::from(&received))?,
+                InboxEvent::Received(received) => {
+                    feed.deliver(session, &received, inbox.cursors()).await?;
+                }
                 InboxEvent::Gap { peer, .. } => session.out.warn(format_args!(
                     "the log of {peer} does not go back to its start: older shares may be missing"
                 )),

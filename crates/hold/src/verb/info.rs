@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use author::{Fragment, Holder, Info};
+use author::{Fragment, Holder, Info, SchemaArtifact};
 use clap::Args;
 use crypto::Genesis;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::verb::put::artifact;
 use crate::{address, connect};
 
 /// `hold info`.
@@ -39,6 +40,8 @@ struct InfoResult {
     #[serde(rename = "type")]
     media_type: String,
     name: Option<String>,
+    schema: Option<String>,
+    data_dictionary: Option<String>,
     created: u32,
     pages: u64,
     fragments: Vec<Row>,
@@ -64,12 +67,17 @@ impl InfoResult {
         let rows = info.fragments.iter().flat_map(|fragment| {
             fragment.holders.iter().map(|holder| Row::new(fragment, holder, genesis))
         });
+        let text = |artifact: &Option<SchemaArtifact>| {
+            artifact.as_ref().map(|artifact| artifact::Text(artifact).to_string())
+        };
         Self {
             address: address::text(&info.envelope),
             entry: info.entry.to_string(),
             size: info.details.size,
             media_type: info.details.media_type.clone(),
             name: info.details.name.clone(),
+            schema: text(&info.details.schema),
+            data_dictionary: text(&info.details.data_dictionary),
             created: info.created_s,
             pages: info.pages,
             fragments: rows.collect(),
@@ -82,6 +90,12 @@ impl fmt::Display for InfoResult {
         let name: String = self.name.iter().flat_map(|name| name.escape_debug()).collect();
         writeln!(f, "name     {name}")?;
         writeln!(f, "type     {}", self.media_type.escape_debug())?;
+        let artifacts = [("schema  ", &self.schema), ("dictionary", &self.data_dictionary)];
+        for (label, text) in artifacts {
+            if let Some(text) = text {
+                writeln!(f, "{label:8} {}", text.escape_debug())?;
+            }
+        }
         writeln!(f, "size     {} bytes, {} pages", self.size, self.pages)?;
         writeln!(f, "created  {} (Unix seconds)", self.created)?;
         write!(f, "entry    {}", self.entry)?;

@@ -23,6 +23,9 @@ use crate::peerdir;
 /// The longest text that 24 words may come in, in bytes.
 const WORDS_BYTES_MAX: u64 = 4096;
 
+/// How the line below the words begins that tells the next counter.
+const NEXT_LINE: &str = "next counter: ";
+
 /// What to do with the keyring.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
@@ -32,9 +35,9 @@ pub(crate) enum Keys {
     List,
     /// Show the first public reader key, to give to others
     Show(Show),
-    /// Print the keyring as 24 words; whoever reads them has every key
+    /// Print the keyring as 24 words and its next counter; whoever reads the words has every key
     Export(Export),
-    /// Make the keyring of 24 words from standard input
+    /// Make the keyring of what `export` printed, or of the 24 words alone, from standard input
     Import(Import),
 }
 
@@ -80,7 +83,8 @@ pub(crate) struct Export {
 pub(crate) struct Import {
     #[command(flatten)]
     place: NetworkPlace,
-    /// The next counter that `hold keys export` told beside the words
+    /// The next counter that `hold keys export` told, where it is not below the words; without either
+    /// the keyring goes on after 1,024 counters
     #[arg(long, value_name = "N")]
     next: Option<u64>,
 }
@@ -132,7 +136,7 @@ struct Exported<'a> {
 
 impl fmt::Display for Exported<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.words)
+        write!(f, "{}\n{NEXT_LINE}{}", self.words, self.next)
     }
 }
 
@@ -227,7 +231,6 @@ impl Export {
         }
         let home = client::open_home(session).await?;
         let next = home.next_counter()?;
-        session.out.note(format_args!("write down beside the words: next counter {next}"));
         session.out.result(&Exported { words: &home.words(), next })?;
         Ok(Exit::Done)
     }
@@ -248,9 +251,10 @@ impl Import {
     async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         refuse_second(session)?;
         self.place.check()?;
-        let words = client::blocking(read_words).await?;
+        let text = client::blocking(read_words).await?;
+        let (words, told) = words_and_next(&text)?;
         let passphrase = passphrase::ask(session, Purpose::Choose).await?;
-        let (dir, next) = (session.config.home.clone(), self.next);
+        let (dir, next) = (session.config.home.clone(), self.next.or(told));
         let home = client::blocking(move || {
             Ok(Home::import(&dir, &words, next, passphrase.as_bytes(), &SystemEntropy)?)
         });
@@ -271,6 +275,16 @@ fn read_words() -> Result<Zeroizing<String>, HoldError> {
         stdin.read_to_string(&mut words).map_err(HoldError::io("read", "standard input"))?;
     }
     Ok(words)
+}
+
+/// The words, and the next counter where the line below them tells it.
+fn words_and_next(text: &str) -> Result<(Zeroizing<String>, Option<u64>), HoldError> {
+    let Some((words, rest)) = text.split_once(NEXT_LINE.trim_end()) else {
+        return Ok((Zeroizing::new(text.to_owned()), None));
+    };
+    let next = rest.trim().parse();
+    let wrong = |_| HoldError::argument("next counter", "what is below the words is no number");
+    Ok((Zeroizing::new(words.to_owned()), Some(next.map_err(wrong)?)))
 }
 
 impl NetworkPlace {
@@ -323,4 +337,20 @@ fn usable(session: &Session, org: &Path, genesis: &crypto::Genesis) -> Option<Pa
         return None;
     }
     std::path::absolute(org).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_export_prints_is_what_import_reads() {
+        let printed = Exported { words: "a b c", next: 7 }.to_string();
+        let (words, next) = words_and_next(&printed).expect("our own");
+        assert_eq!((words.trim(), next), ("a b c", Some(7)));
+        let (words, next) = words_and_next("a b c\n").expect("words alone");
+        assert_eq!((words.trim(), next), ("a b c", None));
+        assert!(words_and_next("a b c\nnext counter: x").is_err());
+        assert!(words_and_next("a b c\nnext counter: -1").is_err());
+    }
 }

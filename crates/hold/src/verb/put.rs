@@ -1,9 +1,12 @@
 //! `hold put`: a file, a folder of files, or a pipe into the network.
 
+pub(crate) mod artifact;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use author::{Author, PutOptions, PutReport};
+use author::{Author, PutOptions, PutReport, SchemaArtifact};
 use clap::Args;
 use crypto::ReaderKey;
 use serde::Serialize;
@@ -17,6 +20,10 @@ use crate::{address, connect, pipes};
 
 /// The most files one put of a folder takes.
 const FILES_MAX: usize = 1_000_000;
+
+/// How long a run goes on for copies that were late when its put was answered: as long as the walk
+/// itself tries.
+const LATE_COPIES_LIMIT: Duration = walk::WALK_LIMIT;
 
 /// `hold put`.
 #[derive(Debug, Args)]
@@ -33,6 +40,12 @@ pub(crate) struct Put {
     /// The media type sealed with it [default: by the name's end]
     #[arg(long = "type", value_name = "TYPE")]
     media_type: Option<String>,
+    /// Where its schema is found, sealed with it
+    #[arg(long, value_name = "GROUP/PROJECT/PATH/NAME@VERSION", value_parser = artifact::parse)]
+    schema: Option<SchemaArtifact>,
+    /// Where its data dictionary is found, sealed with it
+    #[arg(long, value_name = "GROUP/PROJECT/PATH/NAME@VERSION", value_parser = artifact::parse)]
+    data_dictionary: Option<SchemaArtifact>,
 }
 
 #[derive(Serialize)]
@@ -119,8 +132,15 @@ impl Put {
         name: Option<String>,
         size_hint: Option<u64>,
     ) -> PutOptions {
-        let media_type = self.media_type.clone();
-        PutOptions { name, media_type, readers, size_hint, ..PutOptions::default() }
+        PutOptions {
+            name,
+            media_type: self.media_type.clone(),
+            readers,
+            size_hint,
+            schema: self.schema.clone(),
+            data_dictionary: self.data_dictionary.clone(),
+            ..PutOptions::default()
+        }
     }
 
     async fn file(
@@ -165,7 +185,13 @@ async fn put(
     options: PutOptions,
 ) -> Result<PutReport, HoldError> {
     let bar = Bar::new(&session.out, "put");
-    Ok(author.put(source, options, bar).await?)
+    let report = author.put(source, options, bar).await?;
+    if !report.full {
+        // The process is about to end, and with it the copies that are still on their way.
+        session.out.note("waiting for the last copies");
+        author.walker().drain(LATE_COPIES_LIMIT).await;
+    }
+    Ok(report)
 }
 
 fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<Exit, HoldError> {

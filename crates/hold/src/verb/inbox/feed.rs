@@ -1,0 +1,177 @@
+//! The inbox as a feed for another system: lines to a file or a named pipe, and a file that remembers where it is.
+//!
+//! The order is: the line is written, then the cursor file is replaced as a whole. So a run that is killed
+//! loses no line; the last one may come twice where the kill fell between the two. The file also has the addresses
+//! told last, since several librarians tell the same and one of them may be behind when the run ends.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crypto::RecordId;
+use env::calls::Cursor;
+use serde::{Deserialize, Serialize};
+
+use crate::error::HoldError;
+use crate::files::{self, Access};
+
+/// The version of the cursor file this program writes, and the only one it reads.
+const VERSION: u32 = 1;
+/// Addresses that are remembered as told.
+const TOLD_MAX: usize = 1_024;
+/// Cursors that a file may have; an inbox follows fewer librarians.
+const CURSORS_MAX: usize = 16;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    cursors: Vec<StoredCursor>,
+    told: VecDeque<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredCursor {
+    peer: Option<String>,
+    offset: u64,
+    unix_ms: u64,
+}
+
+/// Where a feed is.
+pub(super) struct Position {
+    path: PathBuf,
+    told: VecDeque<RecordId>,
+    /// Where to go on, as the file said when it was read.
+    pub(super) cursors: Vec<Cursor>,
+}
+
+impl Position {
+    /// Reads the file; the start of everything where there is none yet.
+    ///
+    /// # Errors
+    /// Where it is no cursor file: it is not overwritten.
+    pub(super) fn open(path: &Path) -> Result<Self, HoldError> {
+        let mut position =
+            Self { path: path.to_owned(), told: VecDeque::new(), cursors: Vec::new() };
+        if !path.exists() {
+            return Ok(position);
+        }
+        let bytes = files::read_small(path)?;
+        let not_a =
+            || HoldError::NotA { what: "a cursor file of hold inbox", path: path.to_owned() };
+        let stored: Stored = serde_json::from_slice(&bytes).map_err(|_| not_a())?;
+        let bounded = stored.told.len() <= TOLD_MAX && stored.cursors.len() <= CURSORS_MAX;
+        if stored.version != VERSION || !bounded {
+            return Err(not_a());
+        }
+        for address in stored.told {
+            position.told.push_back(address.parse().map_err(|_| not_a())?);
+        }
+        for StoredCursor { peer, offset, unix_ms } in stored.cursors {
+            let peer = peer.map(|peer| peer.parse()).transpose().map_err(|_| not_a())?;
+            position.cursors.push(Cursor { peer, offset, unix_ms });
+        }
+        Ok(position)
+    }
+
+    /// Whether an earlier run told this address.
+    pub(super) fn knows(&self, address: &RecordId) -> bool {
+        self.told.contains(address)
+    }
+
+    /// Remembers that this address was told, and where every librarian is; durable when it returns.
+    pub(super) fn keep(&mut self, address: RecordId, cursors: &[Cursor]) -> Result<(), HoldError> {
+        self.told.push_back(address);
+        if self.told.len() > TOLD_MAX {
+            self.told.pop_front();
+        }
+        let cursors = cursors.iter().map(|cursor| StoredCursor {
+            peer: cursor.peer.map(|peer| peer.to_string()),
+            offset: cursor.offset,
+            unix_ms: cursor.unix_ms,
+        });
+        let stored = Stored {
+            version: VERSION,
+            cursors: cursors.collect(),
+            told: self.told.iter().map(ToString::to_string).collect(),
+        };
+        let bytes = serde_json::to_vec(&stored).map_err(HoldError::Json)?;
+        files::replace(&self.path, &bytes, Access::Secret)
+    }
+}
+
+/// Where lines go: a file that grows, or a named pipe.
+pub(super) struct Lines {
+    path: PathBuf,
+    file: File,
+}
+
+impl Lines {
+    /// Opens it; a new file is its owner's alone. A named pipe waits for its reader here.
+    pub(super) fn open(path: &Path) -> Result<Self, HoldError> {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+        let file = file.map_err(HoldError::io("write", path))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Standard output, for a run that remembers: there a reader that goes away must be an error.
+    pub(super) fn stdout() -> Result<Self, HoldError> {
+        let path = PathBuf::from("standard output");
+        let file = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+        Ok(Self { file: file.map_err(HoldError::io("write", &path))?, path })
+    }
+
+    /// Writes one line; in a file it is durable when this returns.
+    ///
+    /// # Errors
+    /// Also where the pipe's reader went away: what it did not get is not taken as told.
+    pub(super) fn write(&mut self, line: &str) -> Result<(), HoldError> {
+        let written = self.file.write_all(format!("{line}\n").as_bytes());
+        let synced = written.and_then(|()| match self.file.metadata()?.is_file() {
+            true => self.file.sync_data(),
+            false => Ok(()),
+        });
+        synced.map_err(HoldError::io("write", &self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_position_comes_back_and_forgets_the_oldest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cursor");
+        let mut position = Position::open(&path).unwrap();
+        assert!(position.cursors.is_empty());
+        let id = |n: usize| {
+            let mut id = [7; 32];
+            id[..8].copy_from_slice(&n.to_be_bytes());
+            RecordId::new(id)
+        };
+        let cursor = Cursor { peer: None, offset: 9, unix_ms: 10 };
+        position.told = (0..TOLD_MAX).map(id).collect();
+        position.keep(id(TOLD_MAX), &[cursor]).unwrap();
+        let position = Position::open(&path).unwrap();
+        assert_eq!(position.cursors, [cursor]);
+        assert!(!position.knows(&id(0)) && position.knows(&id(1)) && position.knows(&id(TOLD_MAX)));
+    }
+
+    #[test]
+    fn another_file_is_refused_and_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cursor");
+        let other = r#"{"version":2,"cursors":[],"told":[]}"#;
+        for text in ["", "{}", "a letter", other] {
+            std::fs::write(&path, text).unwrap();
+            assert!(matches!(Position::open(&path), Err(HoldError::NotA { .. })), "{text}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}
