@@ -23,6 +23,7 @@ mod window;
 pub use journal::{Journal, JournalOptions};
 #[cfg(feature = "planted-bugs")]
 pub use log::PlantedBug;
+pub use log::compaction::{Compaction, CompactionOptions};
 pub use log::scrub::{ScrubCursor, ScrubPass, ScrubStep};
 pub use log::{LogOptions, LogStore, Recovery};
 pub use memory::MemoryStore;

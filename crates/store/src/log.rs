@@ -19,8 +19,9 @@
 //!
 //! Limits: about 70 bytes of memory a record (`index`), at most [`crate::line::WAITING_KIB_MAX`]
 //! KiB waiting to be written and one batch being written, 64 open files. The space of removed
-//! records is not given back yet.
+//! records is given back by [`LogStore::compact`].
 
+pub(crate) mod compaction;
 pub(crate) mod frame;
 mod index;
 mod index_file;
@@ -62,6 +63,9 @@ pub(crate) const SEGMENT_BYTES_RANGE: (u64, u64) = (4 << 10, 2 << 30);
 /// From this length on a record is read, and checksummed, away from the I/O threads. What is
 /// shorter takes less than the way to another thread.
 const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// How often a read follows a record that is moved under it.
+const MOVES_MAX: u32 = 8;
 
 /// How long `everysec` waits before it syncs.
 const SYNC_DELAY: Duration = Duration::from_secs(1);
@@ -281,12 +285,22 @@ impl LogStore {
     }
 
     async fn read(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
-        let Some(location) = self.shared.index().get(id) else { return Ok(None) };
-        if location.frame_len() <= SMALL_BYTES_MAX {
-            return self.shared.read(id, location).map(Some);
+        let mut tries = 0;
+        loop {
+            let Some(location) = self.shared.index().get(id) else { return Ok(None) };
+            let read = if location.frame_len() <= SMALL_BYTES_MAX {
+                self.shared.read(id, location)
+            } else {
+                let (shared, id) = (self.shared.clone(), *id);
+                self.shared.env.blocking(move || shared.read(&id, location)).await
+            };
+            // Compaction may have moved it, and removed the file, since the index was asked.
+            let moved = || self.shared.index().get(id).is_none_or(|now| !now.is_at(&location));
+            if read.is_ok() || tries == MOVES_MAX || !moved() {
+                return read.map(Some);
+            }
+            tries += 1;
         }
-        let (shared, id) = (self.shared.clone(), *id);
-        self.shared.env.blocking(move || shared.read(&id, location)).await.map(Some)
     }
 
     /// Reads those of the records that are there already, so that the writer writes damaged ones

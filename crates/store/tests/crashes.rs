@@ -8,7 +8,9 @@ use std::sync::Arc;
 use env::Env;
 use env::disk::Disk;
 use proptest::prelude::*;
-use store::{Durability, LogOptions, LogStore, PlantedBug, RecordStore, StoreError};
+use store::{
+    CompactionOptions, Durability, LogOptions, LogStore, PlantedBug, RecordStore, StoreError,
+};
 use testkit::disk::FaultyDisk;
 use testkit::store::record;
 use testkit::time::run;
@@ -23,6 +25,8 @@ enum Step {
     Get(usize),
     /// Close and open again.
     Reopen,
+    /// Give back the space of what was removed.
+    Compact,
     /// The power goes now.
     Crash,
     /// The power goes after so many more operations of the disk, in whatever the store does then.
@@ -49,6 +53,7 @@ fn step(rot: bool) -> impl Strategy<Value = Step> {
         3 => numbers().prop_map(Step::Remove),
         3 => (0..RECORDS).prop_map(Step::Get),
         1 => Just(Step::Reopen),
+        3 => Just(Step::Compact),
         1 => Just(Step::Crash),
         2 => (0u64..6).prop_map(Step::CrashAfter),
         1 => Just(if rot { Step::Rot } else { Step::Reopen }),
@@ -170,6 +175,13 @@ impl Run {
             Step::Get(number) => self.check(*number).await?,
             Step::Reopen => {
                 let _ = self.store.close().await;
+            }
+            Step::Compact => {
+                let options = CompactionOptions { dead_percent: 10, bytes_per_s: u64::MAX };
+                let _ = self.store.compact(options).await;
+                if self.disk.is_powered() {
+                    self.check_all().await?;
+                }
             }
             Step::Crash => {
                 self.reopen(self.disk.crash());

@@ -30,6 +30,11 @@ impl Location {
         if self.placed { HEADER_BYTES_MAX } else { HEADER_BYTES }
     }
 
+    /// Whether it is the same frame.
+    pub(crate) fn is_at(&self, other: &Self) -> bool {
+        (self.segment, self.offset) == (other.segment, other.offset)
+    }
+
     /// Bytes of header and payload.
     pub(crate) fn frame_len(&self) -> usize {
         self.header_len() + self.length as usize
@@ -45,6 +50,8 @@ pub(crate) struct Extent {
     pub marker: Option<Marker>,
     /// Bytes of the frames of live records in it.
     pub live: u64,
+    /// Removals in it.
+    pub removals: u64,
 }
 
 /// The live records, and the segments they are in.
@@ -69,7 +76,7 @@ impl Index {
     /// Takes in a frame: a later one of the same record replaces the earlier.
     pub(crate) fn apply(&mut self, segment: u32, offset: u32, header: &Header, intact: bool) {
         match header.content {
-            Content::Removal => self.remove(&header.id),
+            Content::Removal => self.remove(segment, &header.id),
             Content::Record { length, .. } => {
                 let damaged = !intact;
                 let placed = header.placed();
@@ -88,7 +95,9 @@ impl Index {
         }
     }
 
-    pub(crate) fn remove(&mut self, id: &RecordId) {
+    /// Takes in a removal in a segment.
+    pub(crate) fn remove(&mut self, segment: u32, id: &RecordId) {
+        self.segments.entry(segment).or_default().removals += 1;
         let before = self.records.remove(id);
         self.forget(id, before);
     }
@@ -111,6 +120,17 @@ impl Index {
     /// The first segment from `number` on.
     pub(crate) fn segment_from(&self, number: u32) -> Option<(u32, Extent)> {
         self.segments.range(number..).next().map(|(number, extent)| (*number, *extent))
+    }
+
+    /// All segments, by number.
+    pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = (u32, &Extent)> {
+        self.segments.iter().map(|(number, extent)| (*number, extent))
+    }
+
+    /// Forgets a segment without live records.
+    pub(crate) fn drop_segment(&mut self, number: u32) {
+        let dropped = self.segments.remove(&number);
+        debug_assert!(dropped.is_none_or(|extent| extent.live == 0));
     }
 
     /// The live records whose frames begin within one of these ranges of a segment. It looks at

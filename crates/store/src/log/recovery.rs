@@ -125,7 +125,7 @@ impl Opened {
         let records = &mut self.index;
         let apply = |row: index_file::Row| {
             if row.removal {
-                records.remove(&row.id);
+                records.remove(number, &row.id);
             } else {
                 let (offset, length, placed) = (row.offset, row.length, row.placed);
                 let segment = number;

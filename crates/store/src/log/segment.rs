@@ -107,6 +107,12 @@ impl OpenFiles {
         Ok(file)
     }
 
+    /// Closes a file that was removed; whoever reads it goes on.
+    pub(crate) fn forget(&self, number: u32) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(other, _)| *other != number);
+    }
+
     /// Takes in a file that is open already.
     pub(crate) fn add(&self, number: u32, file: Arc<dyn File>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -31,7 +31,8 @@ use crypto::RecordId;
 use document::Record;
 use tokio::sync::oneshot;
 
-use super::frame::{Content, Header};
+use super::frame::{Content, HEADER_BYTES, Header};
+use super::index::Location;
 use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, log_name};
 use super::{Shared, index_file};
 use crate::header::{FILE_HEADER_BYTES, FileHeader};
@@ -46,6 +47,22 @@ const BATCH_REQUESTS_MAX: usize = 1024;
 /// A record and the CRC-32C of its bytes.
 pub(crate) type Checked = (Record, u32);
 
+/// A frame that compaction found in a segment.
+pub(crate) enum Moved {
+    Record { record: Record, crc: u32, from: Location },
+    Removal(RecordId),
+}
+
+impl Moved {
+    /// Bytes of its frame, at most.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Record { from, .. } => from.frame_len(),
+            Self::Removal(_) => HEADER_BYTES,
+        }
+    }
+}
+
 /// What the writer is asked for.
 pub(crate) enum Request {
     Put {
@@ -55,6 +72,16 @@ pub(crate) enum Request {
     Remove {
         ids: Vec<RecordId>,
         answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Write frames of a segment again that still count; answered with their bytes.
+    Move {
+        frames: Vec<Moved>,
+        answer: oneshot::Sender<Result<u64, StoreError>>,
+    },
+    /// Remove a segment in which nothing is alive; answered with its bytes.
+    Drop {
+        segment: u32,
+        answer: oneshot::Sender<Result<Option<u64>, StoreError>>,
     },
     /// Make durable what was written.
     Sync,
@@ -76,14 +103,21 @@ impl Request {
         match self {
             Self::Put { answer, .. } => drop(answer.send(Err(error))),
             Self::Remove { answer, .. } | Self::Close { answer } => drop(answer.send(Err(error))),
+            Self::Move { answer, .. } => drop(answer.send(Err(error))),
+            Self::Drop { answer, .. } => drop(answer.send(Err(error))),
             Self::Sync => {}
         }
+    }
+
+    /// Whether it is a batch of its own.
+    fn is_single(&self) -> bool {
+        !matches!(self, Self::Put { .. } | Self::Remove { .. })
     }
 }
 
 /// The writer's own state; what readers need of it is in [`Shared`].
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     active: Option<Segment>,
     next: u32,
     /// Whether something written is not yet synced.
@@ -96,7 +130,7 @@ pub(crate) struct Writer {
 
 /// A batch being built.
 #[derive(Default)]
-struct Plan {
+pub(super) struct Plan {
     frames: Vec<Frame>,
     /// What is there after this batch, where it differs from the index.
     changes: HashMap<RecordId, bool>,
@@ -140,7 +174,7 @@ impl Worker for Writer {
         let mut bytes = 0;
         let mut len = 0;
         for request in waiting.take(BATCH_REQUESTS_MAX) {
-            let single = alone || matches!(request, Request::Sync | Request::Close { .. });
+            let single = alone || request.is_single();
             bytes += request.bytes();
             if len > 0 && (single || bytes > BATCH_BYTES_MAX) {
                 break;
@@ -157,6 +191,12 @@ impl Worker for Writer {
         match batch.pop() {
             Some(Request::Sync) => drop(self.sync()),
             Some(Request::Close { answer }) => drop(answer.send(self.close())),
+            Some(Request::Move { frames, answer }) => {
+                let _ = answer.send(self.move_frames(frames));
+            }
+            Some(Request::Drop { segment, answer }) => {
+                let _ = answer.send(self.drop_segment(segment));
+            }
             Some(last) => {
                 batch.push(last);
                 self.write_batch(batch);
@@ -220,6 +260,21 @@ impl Writer {
         }
     }
 
+    /// Writes a plan that nobody else waits for.
+    pub(super) fn write_moved(&mut self, plan: &Plan) -> Result<(), StoreError> {
+        self.roll(plan.bytes)?;
+        let start = self.append(plan)?;
+        self.dirty = true;
+        if self.shared.durability.syncs_before_answer() {
+            self.sync()?;
+        }
+        self.index(plan, start);
+        if self.shared.durability == Durability::EverySecond {
+            Shared::sync_soon(&self.shared);
+        }
+        Ok(())
+    }
+
     /// Decides what is written. What would leave too little room is answered at once; removals are
     /// tiny and always fit.
     fn plan(&self, batch: Vec<Request>) -> Plan {
@@ -240,7 +295,10 @@ impl Writer {
                     plan.answers.push(Answer::Remove(answer));
                 }
                 // They make batches of their own (`batch_len`).
-                Request::Sync | Request::Close { .. } => {}
+                Request::Move { .. }
+                | Request::Drop { .. }
+                | Request::Sync
+                | Request::Close { .. } => {}
             }
         }
         plan
@@ -340,7 +398,7 @@ impl Writer {
         index.extend(active.number, offset, Some(active.marker));
     }
 
-    fn sync(&mut self) -> Result<(), StoreError> {
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         if self.shared.poisoned.load(Ordering::SeqCst) {
             return Err(StoreError::Poisoned);
         }
@@ -361,7 +419,7 @@ impl Writer {
         }
     }
 
-    fn poison(&self, error: &io::Error) -> StoreError {
+    pub(super) fn poison(&self, error: &io::Error) -> StoreError {
         tracing::error!(%error, "an fsync failed: the store takes no more writes");
         self.shared.poisoned.store(true, Ordering::SeqCst);
         StoreError::Poisoned
@@ -381,6 +439,38 @@ impl Writer {
 struct NoRoom(Answer);
 
 impl Plan {
+    /// Those frames of a segment that still count, by what the index says now.
+    pub(super) fn of_moved(
+        frames: Vec<Moved>,
+        find: impl Fn(&RecordId) -> Option<Location>,
+    ) -> Self {
+        let mut plan = Self::default();
+        for frame in frames {
+            match frame {
+                Moved::Record { record, crc, from } if find(&record.id) == Some(from) => {
+                    plan.record(record, crc);
+                }
+                Moved::Removal(id) if find(&id).is_none() => {
+                    plan.push(Header { id, content: Content::Removal }, bytes::Bytes::new());
+                }
+                Moved::Record { .. } | Moved::Removal(_) => {}
+            }
+        }
+        plan
+    }
+
+    /// Bytes of its frames.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn record(&mut self, record: Record, payload_crc: u32) {
+        let length = u32::try_from(record.bytes.len()).expect("`check_put` bounds records");
+        let (kind, place) = (record.kind, record.place);
+        let content = Content::Record { kind, place, length, payload_crc };
+        self.push(Header { id: record.id, content }, record.bytes);
+    }
+
     fn put(
         &mut self,
         records: Vec<Checked>,
@@ -399,10 +489,7 @@ impl Plan {
                 continue;
             }
             before.push((record.id, self.changes.insert(record.id, true)));
-            let length = u32::try_from(record.bytes.len()).expect("`check_put` bounds records");
-            let (kind, place) = (record.kind, record.place);
-            let content = Content::Record { kind, place, length, payload_crc };
-            self.push(Header { id: record.id, content }, record.bytes);
+            self.record(record, payload_crc);
         }
         let answer = Answer::Put(answer, new);
         if self.bytes > bytes_before && self.bytes > room {

@@ -1,0 +1,267 @@
+//! Compaction: the live frames of a segment that is mostly dead are written again, and its file is
+//! removed.
+//!
+//! ```text
+//! candidate: sealed, dead bytes over the share
+//! move       its live records, and removals still needed -> the writer -> behind the active
+//!            segment, synced, index switched
+//! drop       everything synced -> nothing live left in it -> files removed, names synced
+//! ```
+//!
+//! **Why through the writer.** Frames count in the order of segments, so a copy in a segment of its
+//! own would stand behind removals that came before it, and bring records back. The writer alone
+//! orders frames: it moves a record only if the index still points at the old frame, in the same
+//! turn in which nothing else is written. A copy is a later frame of the same record, so a crash at
+//! any point leaves at worst two of it (Rosenblum and Ousterhout 1992, section 3, clean their log
+//! in the same way).
+//!
+//! Invariants:
+//! 1. A file is removed when every frame of it that counts is in a later one, synced.
+//! 2. A removal is kept while any older segment exists: it could hold the record. The removal of
+//!    files is synced before the next step relies on it; where that fails, writing ends.
+//! 3. A segment with a damaged live record stays until the record is put again or removed.
+//!
+//! A step holds at most [`STEP_BYTES`] and one record in memory. The extra disk is the live part of
+//! one segment; nothing is moved into the reserve. Readers with open files go on; one that finds
+//! its file gone looks into the index again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use document::Record;
+
+use super::frame::{Content, HEADER_BYTES, Header};
+use super::index::{Extent, Index, Location};
+use super::scrub::time_for;
+use super::segment::{index_name, log_name};
+use super::writer::{Moved, Plan, Request, Writer};
+use super::{LogStore, Shared};
+use crate::header::FILE_HEADER_BYTES;
+use crate::scan::{Seen, scan_some};
+use crate::{StoreError, io_error};
+
+/// Bytes moved between two pauses, unless one record alone has more.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// When and how fast a store is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactionOptions {
+    /// A segment is compacted when more than so many per cent of it are dead.
+    pub dead_percent: u8,
+    /// Bytes a second that are read and written again at most.
+    pub bytes_per_s: u64,
+}
+
+impl Default for CompactionOptions {
+    fn default() -> Self {
+        Self { dead_percent: 33, bytes_per_s: 16 << 20 }
+    }
+}
+
+/// What a pass of compaction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Compaction {
+    /// Segments removed.
+    pub segments: u64,
+    /// Bytes of frames written again.
+    pub moved_bytes: u64,
+    /// Bytes of the files that were removed.
+    pub freed_bytes: u64,
+    /// Segments that stay because a live record in them is damaged.
+    pub blocked: u64,
+}
+
+impl LogStore {
+    /// Compacts every segment that has more dead bytes than `options` allow, the emptiest first,
+    /// and ends. Dropped before, it leaves nothing half done: what was moved is moved.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] where moving would go into the reserve (segments without live records
+    /// were removed before), and those of a write.
+    pub async fn compact(&self, options: CompactionOptions) -> Result<Compaction, StoreError> {
+        let mut done = Compaction::default();
+        let mut blocked = Vec::new();
+        loop {
+            self.check_open()?;
+            let candidate = candidate(&self.shared.index(), options.dead_percent, &blocked);
+            let Some((number, extent)) = candidate else { break };
+            self.move_live(number, &extent, options.bytes_per_s, &mut done).await?;
+            match self.ask(0, |answer| Request::Drop { segment: number, answer }).await? {
+                Some(bytes) => {
+                    done.segments += 1;
+                    done.freed_bytes += bytes;
+                }
+                None => blocked.push(number),
+            }
+        }
+        done.blocked = blocked.len() as u64;
+        Ok(done)
+    }
+
+    /// Writes again what counts in a segment, a step at a time.
+    async fn move_live(
+        &self,
+        number: u32,
+        extent: &Extent,
+        bytes_per_s: u64,
+        done: &mut Compaction,
+    ) -> Result<(), StoreError> {
+        let clock = self.shared.env.clock.clone();
+        let oldest = self.shared.index().segments().next().is_none_or(|(first, _)| first == number);
+        if extent.live == 0 && (extent.removals == 0 || oldest) {
+            return Ok(());
+        }
+        let mut from = FILE_HEADER_BYTES;
+        while from < extent.len {
+            let begun = clock.elapsed();
+            let (shared, extent) = (self.shared.clone(), *extent);
+            let read = move || read_step(&shared, number, &extent, from);
+            let (next, frames) = self.shared.env.blocking(read).await?;
+            let mut step_bytes = next - from;
+            if !frames.is_empty() {
+                let bytes: usize = frames.iter().map(Moved::bytes).sum();
+                let moved = self.ask(bytes, |answer| Request::Move { frames, answer }).await?;
+                done.moved_bytes += moved;
+                step_bytes += moved;
+            }
+            from = next;
+            let spent = clock.elapsed().saturating_sub(begun);
+            let pause = time_for(step_bytes, bytes_per_s).saturating_sub(spent);
+            if !pause.is_zero() {
+                clock.sleep(pause).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sealed segment with the least of it alive, where enough is dead.
+fn candidate(index: &Index, dead_percent: u8, blocked: &[u32]) -> Option<(u32, Extent)> {
+    let (last, _) = index.segments().next_back()?;
+    let oldest = index.segments().next().map(|(number, _)| number);
+    let alive = |number: u32, extent: &Extent| {
+        // Removals count as alive where they may be needed, or they would be moved for ever.
+        let removals = if Some(number) == oldest { 0 } else { extent.removals };
+        extent.live + removals * HEADER_BYTES as u64
+    };
+    index
+        .segments()
+        .filter(|(number, extent)| {
+            let whole = extent.len.saturating_sub(FILE_HEADER_BYTES);
+            let dead = whole.saturating_sub(alive(*number, extent));
+            *number != last
+                && extent.marker.is_some()
+                && !blocked.contains(number)
+                && u128::from(dead) * 100 > u128::from(whole) * u128::from(dead_percent)
+        })
+        .min_by_key(|(number, extent)| {
+            let whole = u128::from(extent.len.max(1));
+            (u128::from(alive(*number, extent)) * 1_000_000 / whole, *number)
+        })
+        .map(|(number, extent)| (number, *extent))
+}
+
+/// Reads the next frames that count, and says where to go on.
+fn read_step(
+    shared: &Arc<Shared>,
+    number: u32,
+    extent: &Extent,
+    from: u64,
+) -> Result<(u64, Vec<Moved>), StoreError> {
+    let name = log_name(number);
+    let read = io_error("compact", &name);
+    let Some(marker) = extent.marker else { return Ok((extent.len, Vec::new())) };
+    let oldest = shared.index().segments().next().is_none_or(|(oldest, _)| oldest == number);
+    let file = shared.files.get(number).map_err(&read)?;
+    let mut found = Vec::new();
+    let len = extent.len.min(file.len().map_err(&read)?);
+    let walked = scan_some(&*file, from, len, &marker, false, STEP_BYTES, &mut |seen| {
+        if let Seen::<Header>::Frame { offset, header, .. } = seen {
+            found.push((offset, header));
+        }
+    })
+    .map_err(&read)?;
+    let mut frames = Vec::new();
+    for (offset, header) in found {
+        let location = shared.index().get(&header.id);
+        match (header.content, location) {
+            (Content::Removal, None) if !oldest => frames.push(Moved::Removal(header.id)),
+            (Content::Record { .. }, Some(location))
+                if location.segment == number && u64::from(location.offset) == offset =>
+            {
+                match shared.read(&header.id, location) {
+                    Ok(record) => frames.push(Moved::record(record, location)),
+                    // It stays, and so does the segment.
+                    Err(StoreError::Damaged { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            _ => {}
+        }
+    }
+    let next = if walked.next >= len { extent.len } else { walked.next };
+    Ok((next, frames))
+}
+
+impl Moved {
+    fn record(record: Record, from: Location) -> Self {
+        let crc = crc32c::crc32c(&record.bytes);
+        Self::Record { record, crc, from }
+    }
+}
+
+impl Writer {
+    /// Appends those of the frames that still count, and returns their bytes.
+    pub(super) fn move_frames(&mut self, frames: Vec<Moved>) -> Result<u64, StoreError> {
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
+        }
+        let free = self.shared.disk.free_bytes().unwrap_or(u64::MAX);
+        let room = free.saturating_sub(self.shared.reserve_free_bytes);
+        let plan = {
+            let index = self.shared.index();
+            Plan::of_moved(frames, |id| index.get(id))
+        };
+        let bytes = plan.bytes();
+        if bytes == 0 {
+            return Ok(0);
+        }
+        if bytes > room {
+            return Err(StoreError::Full);
+        }
+        self.write_moved(&plan)?;
+        Ok(bytes)
+    }
+
+    /// Removes a segment in which nothing is alive, and returns its bytes; `None` where something
+    /// is.
+    pub(super) fn drop_segment(&mut self, number: u32) -> Result<Option<u64>, StoreError> {
+        self.sync()?;
+        let Some((_, extent)) =
+            self.shared.index().segment_from(number).filter(|(found, _)| *found == number)
+        else {
+            return Ok(None);
+        };
+        if extent.live > 0 {
+            return Ok(None);
+        }
+        let (log, idx) = (log_name(number), index_name(number));
+        let disk = &*self.shared.disk;
+        let idx_bytes = disk.open(&idx, false).and_then(|file| file.len()).unwrap_or(0);
+        // The index first: alone it would be left for ever.
+        disk.remove(&idx).map_err(io_error("remove", &idx))?;
+        disk.remove(&log).map_err(io_error("remove", &log))?;
+        let synced: io::Result<()> = disk.sync_names();
+        if let Err(error) = synced {
+            // A file that comes back after a power cut must not find its removals gone.
+            return Err(self.poison(&error));
+        }
+        self.shared.index_mut().drop_segment(number);
+        self.shared.files.forget(number);
+        let bytes = extent.len + idx_bytes;
+        self.shared.file_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        Ok(Some(bytes))
+    }
+}

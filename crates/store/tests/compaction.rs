@@ -1,0 +1,180 @@
+//! Compaction gives back what was removed, brings nothing back, and disturbs nobody.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use document::Record;
+use env::Env;
+use env::disk::Disk;
+use store::{CompactionOptions, LogOptions, LogStore, RecordStore, StoreError};
+use testkit::disk::FaultyDisk;
+use testkit::store::record;
+use testkit::time::run;
+
+const FAST: CompactionOptions = CompactionOptions { dead_percent: 33, bytes_per_s: u64::MAX };
+const LEN: usize = 700;
+
+fn open_with_reserve(disk: &FaultyDisk, env: &Env, reserve: u64) -> Arc<LogStore> {
+    let options = LogOptions {
+        segment_bytes_max: 4 << 10,
+        reserve_free_bytes: reserve,
+        ..LogOptions::default()
+    };
+    LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap()
+}
+
+fn open(disk: &FaultyDisk, env: &Env) -> Arc<LogStore> {
+    open_with_reserve(disk, env, 0)
+}
+
+fn some(numbers: std::ops::Range<usize>) -> Vec<Record> {
+    numbers.map(|number| record(number, LEN)).collect()
+}
+
+async fn put_each(store: &LogStore, records: &[Record]) {
+    for record in records {
+        store.put(vec![record.clone()]).await.unwrap();
+    }
+}
+
+/// Whether these records are all there, and no others.
+async fn holds(store: &LogStore, wanted: &[Record]) {
+    assert_eq!(store.stats().records, wanted.len() as u64);
+    for record in wanted {
+        assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+    }
+}
+
+/// All but every `keep`-th of the records removed; those left are returned.
+async fn thin_out(store: &LogStore, records: &[Record], keep: usize) -> Vec<Record> {
+    let (kept, gone): (Vec<_>, Vec<_>) =
+        records.iter().cloned().enumerate().partition(|(at, _)| at % keep == 0);
+    store.remove(gone.into_iter().map(|(_, record)| record.id).collect()).await.unwrap();
+    kept.into_iter().map(|(_, record)| record).collect()
+}
+
+#[test]
+fn removing_frees_the_space_and_nothing_comes_back() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = some(0..100);
+        put_each(&store, &records).await;
+        let full = disk.used_bytes();
+        let kept = thin_out(&store, &records, 10).await;
+        let done = store.compact(FAST).await.unwrap();
+        assert!(done.segments >= 15 && done.blocked == 0, "{done:?}");
+        assert!(done.moved_bytes >= 10 * LEN as u64 && done.moved_bytes < full / 4, "{done:?}");
+        assert_eq!(store.stats().file_bytes, disk.used_bytes(), "the count is the disk's");
+        assert!(disk.used_bytes() < full / 3, "{} of {full}", disk.used_bytes());
+        holds(&store, &kept).await;
+        let again = store.compact(FAST).await.unwrap();
+        assert_eq!(again.moved_bytes, 0, "it ends: {again:?}");
+        // A power cut now, and every later opening, find the same.
+        for disk in [disk.copy(), disk.crash()] {
+            holds(&open(&disk, &env), &kept).await;
+        }
+    });
+}
+
+#[test]
+fn a_removal_is_kept_as_long_as_an_older_segment_has_the_record() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        // The first segment stays: one dead record of five is below the share.
+        let first = some(0..5);
+        put_each(&store, &first).await;
+        let second = some(5..10);
+        put_each(&store, &second).await;
+        store.remove(vec![first[0].id]).await.unwrap();
+        put_each(&store, &some(10..15)).await;
+        let mut gone: Vec<_> = second.iter().map(|record| record.id).collect();
+        gone.extend(some(10..14).iter().map(|record| record.id));
+        store.remove(gone).await.unwrap();
+        put_each(&store, &some(20..30)).await;
+        let names = disk.list().unwrap();
+        let done = store.compact(FAST).await.unwrap();
+        assert!(done.segments >= 1);
+        assert!(disk.bytes("00000001.log").is_some());
+        assert!(names.len() > disk.list().unwrap().len());
+        store.close().await.unwrap();
+        let store = open(&disk, &env);
+        assert!(!store.contains(&first[0].id), "the removal moved with the rest");
+        holds(&store, &[some(1..5), some(14..15), some(20..30)].concat()).await;
+    });
+}
+
+#[test]
+fn writers_and_readers_go_on_beside_it_at_its_pace() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = some(0..60);
+        put_each(&store, &records).await;
+        let kept = thin_out(&store, &records, 2).await;
+        let begun = env.clock.elapsed();
+        let options = CompactionOptions { dead_percent: 33, bytes_per_s: 2000 };
+        let beside = async {
+            for number in 60..80 {
+                store.put(some(number..number + 1)).await.unwrap();
+                store.remove(vec![kept[number - 60].id]).await.unwrap();
+                for record in &kept[number - 59..] {
+                    assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+                }
+                env.clock.sleep(Duration::from_millis(700)).await;
+            }
+        };
+        let (done, ()) = futures::join!(store.compact(options), beside);
+        let done = done.unwrap();
+        let took = env.clock.elapsed() - begun;
+        assert!(done.segments >= 5, "{done:?}");
+        assert!(took >= Duration::from_millis(done.moved_bytes / 2), "{took:?} {done:?}");
+        let wanted = [kept[20..].to_vec(), some(60..80)].concat();
+        holds(&store, &wanted).await;
+        holds(&open(&disk.crash(), &env), &wanted).await;
+    });
+}
+
+#[test]
+fn a_segment_with_a_damaged_record_waits_until_it_is_healed() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = some(0..15);
+        put_each(&store, &records).await;
+        let kept = thin_out(&store, &records[..5], 5).await;
+        disk.flip("00000001.log", 64 + 88 + 10, 1);
+        let done = store.compact(FAST).await.unwrap();
+        assert_eq!((done.segments, done.blocked), (0, 1));
+        assert!(matches!(store.get(&kept[0].id).await, Err(StoreError::Damaged { .. })));
+        store.put(kept.clone()).await.unwrap();
+        let done = store.compact(FAST).await.unwrap();
+        assert_eq!((done.segments, done.blocked), (1, 0));
+        holds(&store, &[kept, some(5..15)].concat()).await;
+    });
+}
+
+#[test]
+fn nothing_is_moved_into_the_reserve_but_what_is_dead_goes() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = some(0..30);
+        put_each(&store, &records).await;
+        store.remove(records[..5].iter().map(|record| record.id).collect()).await.unwrap();
+        let kept = thin_out(&store, &records[5..], 2).await;
+        store.close().await.unwrap();
+        let store = open_with_reserve(&disk, &env, 100_000);
+        disk.set_capacity(disk.used_bytes() + 50_000);
+        let before = disk.used_bytes();
+        assert!(matches!(store.compact(FAST).await, Err(StoreError::Full)));
+        assert!(disk.bytes("00000001.log").is_none(), "wholly dead");
+        assert!(disk.used_bytes() < before);
+        holds(&store, &kept).await;
+        disk.set_capacity(u64::MAX);
+        store.compact(FAST).await.unwrap();
+        holds(&store, &kept).await;
+    });
+}
