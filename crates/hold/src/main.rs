@@ -15,6 +15,7 @@ mod error;
 mod exit;
 mod files;
 mod interrupt;
+mod limits;
 mod logging;
 mod markers;
 mod organisation;
@@ -24,8 +25,10 @@ mod peerdir;
 mod pipes;
 mod platform;
 mod progress;
+mod quotas;
 mod running;
 mod verb;
+mod watch;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -6,6 +6,8 @@
 //! D/peer.cert      the organisation's certificate (crypto::PeerCertificate)
 //! D/peer.request   where no organisation's key was at hand: what `hold org sign-peer` signs
 //! D/network        the genesis
+//! D/revoked/       the newest list of revoked keys of each organisation
+//! D/quotas         bytes that each client with a quota has stored here
 //! D/peers          peers known at the last look, so that losing the bootstrap address does no harm
 //! D/store/         records
 //! D/lock           held by the running peer
@@ -22,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::config;
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::limits::LimitsConfig;
 use crate::organisation::OwnOrganisation;
 
 /// What a peer offers where its operator says nothing, in bytes (100 GiB).
@@ -50,6 +53,18 @@ pub(crate) struct PeerConfig {
     /// gRPC addresses of peers to meet first.
     #[serde(default)]
     pub(crate) bootstrap: Vec<String>,
+    /// Where signed requests of callers without a certificate are taken; nowhere by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signed_listen: Option<String>,
+    /// Take them over plain TCP on a loopback address, for a TLS proxy on this machine.
+    #[serde(default)]
+    pub(crate) signed_plain: bool,
+    /// Serve reads alone.
+    #[serde(default)]
+    pub(crate) read_only: bool,
+    /// How often each kind of caller may ask, where that differs from the defaults.
+    #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
+    pub(crate) limits: LimitsConfig,
 }
 
 /// A peer's directory, read and checked.
@@ -107,10 +122,7 @@ impl PeerDir {
     /// # Errors
     /// Where a part is missing, damaged, expired or of another peer.
     pub(crate) fn open(path: &Path, now: u64) -> Result<Self, HoldError> {
-        let toml_path = path.join("peer.toml");
-        let text = files::read_needed(&toml_path, "a peer's settings", INIT)?;
-        let config: PeerConfig = toml::from_slice(&text)
-            .map_err(|source| HoldError::Toml { path: toml_path, source: Box::new(source) })?;
+        let config = read_config(path)?;
         let key = files::read_secret_key(&path.join("peer.key"), INIT)?;
         let genesis = read_genesis(&path.join("network"))?;
         let cert_path = path.join("peer.cert");
@@ -235,6 +247,26 @@ pub(crate) fn now_s() -> u64 {
     env::SystemClock::new().unix_s()
 }
 
+/// Reads the settings in a peer's directory.
+///
+/// # Errors
+/// Where they are missing or not valid.
+pub(crate) fn read_config(dir: &Path) -> Result<PeerConfig, HoldError> {
+    let path = dir.join("peer.toml");
+    let text = files::read_needed(&path, "a peer's settings", INIT)?;
+    toml::from_slice(&text).map_err(|source| HoldError::Toml { path, source: Box::new(source) })
+}
+
+/// Writes the settings in a peer's directory. Remarks in the file are lost.
+///
+/// # Errors
+/// Where they cannot be written.
+pub(crate) fn write_config(dir: &Path, config: &PeerConfig) -> Result<(), HoldError> {
+    let text = toml::to_string(config)
+        .map_err(|error| HoldError::argument("peer.toml", error.to_string()))?;
+    files::replace(&dir.join("peer.toml"), text.as_bytes(), Access::Public)
+}
+
 /// Reads a genesis file.
 ///
 /// # Errors
@@ -304,6 +336,10 @@ mod tests {
             metrics: "127.0.0.1:0".to_owned(),
             capacity: 1,
             bootstrap: Vec::new(),
+            signed_listen: None,
+            signed_plain: false,
+            read_only: false,
+            limits: LimitsConfig::default(),
         }
     }
 

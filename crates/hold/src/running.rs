@@ -18,7 +18,10 @@ use env::Env;
 use env::disk::DirDisk;
 use librarian::{Librarian, LibrarianOptions, MetricsPage, Prepared};
 use overlay::{Libp2p, Libp2pOptions};
-use rpc::{Client, ClientLimits, Identity, Server, ServerLimits};
+use rpc::{
+    Client, ClientLimits, Identity, Server, ServerLimits, SignedOptions, SignedServer,
+    SignedTransport,
+};
 use store::{Journal, JournalOptions, LogOptions, LogStore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +31,7 @@ use crate::config;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::peerdir::PeerDir;
+use crate::{quotas, watch};
 
 /// Peers are written at most this often.
 const PEERS_WRITTEN_EVERY: Duration = Duration::from_secs(1);
@@ -48,9 +52,15 @@ pub(crate) struct Running {
     client: Arc<Client>,
     path: PathBuf,
     stop: CancellationToken,
+    /// Where signed requests are taken, if anywhere.
+    pub(crate) signed: Option<SocketAddr>,
     serving: JoinHandle<Result<(), rpc::RpcError>>,
+    signing: Option<JoinHandle<Result<(), rpc::RpcError>>>,
     page: JoinHandle<Result<(), librarian::LibrarianError>>,
     writing: JoinHandle<()>,
+    counting: JoinHandle<()>,
+    watching: JoinHandle<()>,
+    quotas: Arc<Path>,
 }
 
 impl Running {
@@ -62,6 +72,7 @@ impl Running {
         let lock = dir.lock()?;
         let identity = Identity::new(dir.key.clone(), dir.genesis.network())?;
         let server = Server::bind(&dir.config.listen, identity.clone(), ServerLimits::default())?;
+        let signed = bind_signed(&dir, &identity)?;
         let page = MetricsPage::bind(metrics_address(&dir)?).await?;
         let (store, journal) = open_storage(&dir, env).await?;
 
@@ -73,10 +84,20 @@ impl Running {
 
         let stop = CancellationToken::new();
         let serving = tokio::spawn(server.serve(librarian.service(), env.clone(), stop.clone()));
+        let signed_at = signed.as_ref().map(SignedServer::address);
+        let signing = signed.map(|server| {
+            tokio::spawn(server.serve(librarian.service(), env.clone(), stop.clone()))
+        });
         let metrics = page.address();
         let page = tokio::spawn(page.serve(librarian.clone(), stop.clone().cancelled_owned()));
         let path = dir.path.join(PEERS_FILE);
         let writing = tokio::spawn(write_peers(librarian.clone(), path.clone(), stop.clone()));
+        let quotas: Arc<Path> = dir.path.join(quotas::FILE).into();
+        let counting =
+            tokio::spawn(quotas::write_all(librarian.clone(), quotas.clone(), stop.clone()));
+        let genesis = Arc::new(dir.genesis.clone());
+        let watching = watch::watch_all(librarian.clone(), dir.path.clone(), genesis, stop.clone());
+        let watching = tokio::spawn(watching);
         let address = dir.config.addresses.first().cloned().unwrap_or_default();
         Ok(Self {
             librarian,
@@ -86,9 +107,14 @@ impl Running {
             client,
             path,
             stop,
+            signed: signed_at,
             serving,
+            signing,
             page,
             writing,
+            counting,
+            watching,
+            quotas,
         })
     }
 
@@ -111,13 +137,32 @@ impl Running {
         let stopped = self.librarian.stop().await;
         self.stop.cancel();
         let _ = self.writing.await;
-        let kept = keep_peers(&self.librarian, &self.path);
+        let _ = self.counting.await;
+        let _ = self.watching.await;
+        let kept = keep_peers(&self.librarian, &self.path)
+            .and(quotas::write(&self.librarian, &self.quotas).map(drop));
         self.client.close();
         let _ = self.serving.await;
+        if let Some(signing) = self.signing {
+            let _ = signing.await;
+        }
         let _ = self.page.await;
         stopped?;
         kept
     }
+}
+
+/// The listener for signed requests, where the settings name one.
+fn bind_signed(dir: &PeerDir, identity: &Arc<Identity>) -> Result<Option<SignedServer>, HoldError> {
+    let Some(listen) = &dir.config.signed_listen else { return Ok(None) };
+    config::check_address("signed_listen", listen)?;
+    let transport = match dir.config.signed_plain {
+        true => SignedTransport::Plain,
+        false => SignedTransport::Tls(identity.clone()),
+    };
+    let peer = crypto::PeerId::new(dir.key.public());
+    let options = SignedOptions::new(dir.genesis.network(), peer, dir.genesis.suite, transport);
+    Ok(Some(SignedServer::bind(listen, options, ServerLimits::default())?))
 }
 
 fn options(dir: &PeerDir) -> LibrarianOptions {
@@ -126,6 +171,10 @@ fn options(dir: &PeerDir) -> LibrarianOptions {
         LibrarianOptions::new(dir.key.clone(), genesis, dir.certificate_bytes.clone());
     options.bootstrap.clone_from(&dir.config.bootstrap);
     options.known_peers = read_peers(&dir.path.join(PEERS_FILE));
+    options.stored_bytes = quotas::read(&dir.path.join(quotas::FILE));
+    options.limits = dir.config.limits.limits();
+    options.read_only = dir.config.read_only;
+    options.revocations = watch::revocations(&dir.path);
     options
 }
 

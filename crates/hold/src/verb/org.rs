@@ -1,5 +1,7 @@
 //! `hold org`: organisation keys, peer certificates, client passes.
 
+mod revoke;
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -23,6 +25,8 @@ pub(crate) enum Org {
     SignPeer(SignPeer),
     /// Sign a pass for a client, valid for at most a day
     Pass(PassArgs),
+    /// Take back the organisation's word for peers or clients: signs its whole list
+    Revoke(revoke::Revoke),
 }
 
 /// `hold org init`.
@@ -78,6 +82,9 @@ pub(crate) struct PassArgs {
     /// How far the client is trusted
     #[arg(long, value_enum, default_value_t = TierName::Own)]
     tier: TierName,
+    /// Bytes it may have stored at each peer; 0 sets no bound
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    quota: u64,
     /// How long it is valid
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=24))]
     hours: u64,
@@ -99,6 +106,7 @@ impl Org {
             Self::Init(args) => args.run(session),
             Self::SignPeer(args) => args.run(session),
             Self::Pass(args) => args.run(session),
+            Self::Revoke(args) => args.run(session),
         }
     }
 }
@@ -177,7 +185,8 @@ impl PassArgs {
             TierName::Known => Tier::Known,
             TierName::Own => Tier::Own,
         };
-        let pass = Pass { client, organisation: org.public.key, tier, quota: 0, from, until };
+        let quota = self.quota;
+        let pass = Pass { client, organisation: org.public.key, tier, quota, from, until };
         let bytes = pass.sign(&org.key, &genesis.network());
         files::write_new(&self.output, &bytes, Access::Public)?;
         session.out.result(&SignedResult {

@@ -1,6 +1,7 @@
 //! `hold peer`: one librarian, as an operator runs it.
 
 mod run;
+mod set;
 pub(crate) mod status;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use crate::cli::Session;
 use crate::config;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::limits::LimitsConfig;
 use crate::organisation::OwnOrganisation;
 use crate::peerdir::{self, PeerConfig, PeerDir};
 
@@ -23,6 +25,8 @@ pub(crate) enum Peer {
     Init(Init),
     /// Run the librarian until SIGTERM or Ctrl-C; prints one line when it serves
     Run(run::Run),
+    /// Change a setting; a peer that runs takes it within a second
+    Set(set::Set),
     /// Ask a librarian whom it knows, how they are, and what it holds
     Status,
 }
@@ -80,6 +84,7 @@ impl Peer {
         match self {
             Self::Init(args) => args.run(session),
             Self::Run(args) => args.run(session).await,
+            Self::Set(args) => args.run(session),
             Self::Status => session.stoppable(status::run(session)).await,
         }
     }
@@ -106,7 +111,19 @@ impl Init {
             config::check_address("--bootstrap", address)?;
         }
         let (capacity, bootstrap) = (self.capacity, self.bootstrap.clone());
-        Ok(PeerConfig { listen, addresses, p2p_listen, metrics, capacity, bootstrap })
+        let limits = LimitsConfig::default();
+        Ok(PeerConfig {
+            listen,
+            addresses,
+            p2p_listen,
+            metrics,
+            capacity,
+            bootstrap,
+            signed_listen: None,
+            signed_plain: false,
+            read_only: false,
+            limits,
+        })
     }
 
     fn run(self, session: &Session) -> Result<Exit, HoldError> {

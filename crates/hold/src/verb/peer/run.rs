@@ -20,6 +20,9 @@ pub(crate) struct Run {
     /// The peer's directory
     #[arg(long, value_name = "D")]
     dir: PathBuf,
+    /// Where requests signed by callers without a certificate are taken too (signed_listen)
+    #[arg(long, value_name = "HOST:PORT")]
+    signed_listen: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -28,12 +31,18 @@ struct Ready {
     address: String,
     peer: String,
     metrics: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed: Option<String>,
 }
 
 impl fmt::Display for Ready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, peer, metrics, .. } = self;
-        write!(f, "ready at {address}, peer {peer}, metrics at http://{metrics}/metrics")
+        write!(f, "ready at {address}, peer {peer}, metrics at http://{metrics}/metrics")?;
+        match &self.signed {
+            Some(signed) => write!(f, ", signed requests at {signed}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -41,7 +50,8 @@ impl Run {
     /// Serves until SIGTERM or SIGINT, then drains.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         logging::to_stderr(logging::PEER_LEVEL, session.log_json);
-        let dir = PeerDir::open(&self.dir, peerdir::now_s())?;
+        let mut dir = PeerDir::open(&self.dir, peerdir::now_s())?;
+        dir.config.signed_listen = self.signed_listen.or(dir.config.signed_listen);
         let env = Env::real();
         let started = tokio::select! {
             started = Running::start(dir, &env) => started,
@@ -53,6 +63,7 @@ impl Run {
             address: running.address.clone(),
             peer: running.librarian.peer().to_string(),
             metrics: running.metrics.to_string(),
+            signed: running.signed.map(|address| address.to_string()),
         })?;
         let failed = tokio::select! {
             failed = running.failed() => failed,

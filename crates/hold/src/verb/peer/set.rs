@@ -1,0 +1,89 @@
+//! `hold peer set`: settings of a peer that may change while it runs.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use crypto::Revocation;
+use serde::Serialize;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::files;
+use crate::{peerdir, watch};
+
+/// `hold peer set`.
+#[derive(Debug, Args)]
+pub(crate) struct Set {
+    /// The peer's directory
+    #[arg(long, value_name = "D")]
+    dir: PathBuf,
+    /// What to set
+    #[arg(value_enum, requires = "value")]
+    setting: Option<Setting>,
+    /// To what
+    #[arg(value_enum, requires = "setting")]
+    value: Option<Switch>,
+    /// A list of `hold org revoke`, of any organisation of the network
+    #[arg(long, value_name = "FILE")]
+    revocations: Option<PathBuf>,
+}
+
+/// Settings that are on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Setting {
+    /// Serve reads and refuse writes
+    ReadOnly,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// On
+    On,
+    /// Off
+    Off,
+}
+
+#[derive(Serialize)]
+struct SetResult {
+    dir: PathBuf,
+    read_only: bool,
+    revoked: Vec<String>,
+}
+
+impl fmt::Display for SetResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "read-only {}", if self.read_only { "on" } else { "off" })
+    }
+}
+
+impl Set {
+    /// Writes the settings; a peer that runs takes them within about a second.
+    pub(super) fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        if self.setting.is_none() && self.revocations.is_none() {
+            let what = "say what to set: read-only on|off, or --revocations FILE";
+            return Err(HoldError::argument("peer set", what));
+        }
+        let mut config = peerdir::read_config(&self.dir)?;
+        let mut revoked = Vec::new();
+        if let Some(path) = &self.revocations {
+            let genesis = peerdir::read_genesis(&self.dir.join("network"))?;
+            let hint = "hold org revoke --dir ORG --network NET --key KEY -o FILE";
+            let bytes = files::read_needed(path, "a list of revoked keys", hint)?;
+            let bytes = Bytes::copy_from_slice(&bytes);
+            let list = Revocation::verify(&bytes, &genesis, peerdir::now_s())?;
+            watch::keep_revocation(&self.dir, &genesis, &bytes)?;
+            revoked = list.keys.iter().map(ToString::to_string).collect();
+        }
+        if let (Some(Setting::ReadOnly), Some(value)) = (self.setting, self.value) {
+            config.read_only = value == Switch::On;
+            peerdir::write_config(&self.dir, &config)?;
+        }
+        let read_only = config.read_only;
+        session.out.result(&SetResult { dir: self.dir, read_only, revoked })?;
+        Ok(Exit::Done)
+    }
+}

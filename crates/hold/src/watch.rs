@@ -1,0 +1,113 @@
+//! What a running peer takes from its directory without a restart: read-only mode, and revocations.
+//!
+//! `hold peer set` writes files and knows nothing of the process; the process looks at them every
+//! second. That needs no port, no signal and no right beyond the directory's, and what was set while
+//! the peer was down counts at its start. Lists that the peer hears from others are written to the
+//! same place: `D/revoked/<organisation>`, the newest list of each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use crypto::{Genesis, Revocation};
+use librarian::Librarian;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::HoldError;
+use crate::files::{self, Access};
+use crate::peerdir;
+
+/// The folder of revocations in a peer's directory.
+const FOLDER: &str = "revoked";
+/// The directory is looked at this often.
+const EVERY: Duration = Duration::from_secs(1);
+/// Lists that are read: as many as a roster may have organisations.
+const LISTS_MAX: usize = crypto::genesis::ORGANISATIONS_MAX;
+
+/// The lists that a peer's directory holds; the librarian checks each.
+pub(crate) fn revocations(dir: &Path) -> Vec<Bytes> {
+    let Ok(folder) = std::fs::read_dir(dir.join(FOLDER)) else { return Vec::new() };
+    let paths = folder.filter_map(|entry| Some(entry.ok()?.path())).take(LISTS_MAX);
+    let lists = paths.filter_map(|path| files::read_small(&path).ok());
+    lists.map(|bytes| Bytes::copy_from_slice(&bytes)).collect()
+}
+
+/// Keeps a list in a peer's directory, unless a newer one of its organisation is there.
+///
+/// # Errors
+/// Where it does not count in this network, or cannot be written.
+pub(crate) fn keep_revocation(
+    dir: &Path,
+    genesis: &Genesis,
+    bytes: &Bytes,
+) -> Result<(), HoldError> {
+    let now = peerdir::now_s();
+    let list = Revocation::verify(bytes, genesis, now)?;
+    let folder = dir.join(FOLDER);
+    files::make_private_folder(&folder)?;
+    let path = folder.join(list.organisation.to_string());
+    if let Ok(kept) = files::read_small(&path)
+        && let Ok(kept) = Revocation::verify(&Bytes::copy_from_slice(&kept), genesis, now)
+        && kept.sequence >= list.sequence
+    {
+        return Ok(());
+    }
+    files::replace(&path, bytes, Access::Public)
+}
+
+/// When each watched file was written last.
+fn written(dir: &Path) -> BTreeMap<PathBuf, SystemTime> {
+    let lists = std::fs::read_dir(dir.join(FOLDER)).into_iter().flatten();
+    let lists = lists.filter_map(|entry| Some(entry.ok()?.path())).take(LISTS_MAX);
+    let paths = lists.chain([dir.join("peer.toml")]);
+    let at = |path: PathBuf| {
+        let at = std::fs::metadata(&path).and_then(|file| file.modified()).ok()?;
+        Some((path, at))
+    };
+    paths.filter_map(at).collect()
+}
+
+/// Takes what changes in the directory, and keeps what the peer hears, until `stop`.
+pub(crate) async fn watch_all(
+    librarian: Arc<Librarian>,
+    dir: PathBuf,
+    genesis: Arc<Genesis>,
+    stop: CancellationToken,
+) {
+    let mut seen = BTreeMap::new();
+    let mut kept = librarian.revocations();
+    loop {
+        let now = written(&dir);
+        if now != seen {
+            take(&librarian, &dir).await;
+            seen = now;
+        }
+        let heard = librarian.revocations();
+        if heard != kept {
+            for list in &heard {
+                if let Err(error) = keep_revocation(&dir, &genesis, list) {
+                    tracing::warn!(%error, "a revocation could not be kept");
+                }
+            }
+            kept = heard;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+async fn take(librarian: &Librarian, dir: &Path) {
+    match peerdir::read_config(dir) {
+        Ok(config) => librarian.set_read_only(config.read_only).await,
+        Err(error) => tracing::warn!(%error, "the settings are not valid and change nothing"),
+    }
+    for list in revocations(dir) {
+        if let Err(error) = librarian.revoke(&list).await {
+            tracing::warn!(%error, "a revocation in the peer's directory does not count");
+        }
+    }
+}
