@@ -4,6 +4,6 @@ pub mod disk;
 pub mod fuzz;
 pub mod golden;
 pub mod network;
-pub mod store;
 pub mod overlay;
+pub mod store;
 pub mod time;
