@@ -30,6 +30,7 @@ use crate::convert::{Open, Wrong};
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ClientLimits, RECONNECT_HEADER};
 use crate::proto::librarian_client::LibrarianClient;
 use crate::signing::{Line, Signer};
+use crate::socket::Dial;
 use crate::status::{Origin, from_status};
 
 /// The longest pause between two looks for idle connections.
@@ -91,10 +92,32 @@ impl Client {
         env: Env,
         limits: ClientLimits,
     ) -> Arc<Self> {
+        Self::introduced(identity, credential, env, limits, None)
+    }
+
+    /// As [`Client::new`], with connections that `through` opens in the place of the system.
+    pub fn through(
+        through: Arc<dyn Dial>,
+        identity: Arc<Identity>,
+        credential: CredentialSource,
+        env: Env,
+        limits: ClientLimits,
+    ) -> Arc<Self> {
+        Self::introduced(identity, credential, env, limits, Some(through))
+    }
+
+    fn introduced(
+        identity: Arc<Identity>,
+        credential: CredentialSource,
+        env: Env,
+        limits: ClientLimits,
+        through: Option<Arc<dyn Dial>>,
+    ) -> Arc<Self> {
         let introducer = Arc::new(Introducer { credential, env: env.clone() });
         let dialler = {
             let introducer = introducer.clone();
-            move |to| dial(identity.clone(), introducer.clone(), limits.dial, to).boxed()
+            let (limit, through) = (limits.dial, through);
+            move |to| dial(identity.clone(), introducer.clone(), through.clone(), limit, to).boxed()
         };
         Self::with(Box::new(dialler), introducer, env, limits)
     }
@@ -216,14 +239,16 @@ impl Drop for Client {
 async fn dial(
     identity: Arc<Identity>,
     introducer: Arc<Introducer>,
+    through: Option<Arc<dyn Dial>>,
     limit: Duration,
     to: Endpoint,
 ) -> Result<Arc<Connection>, CallError> {
+    let through = through.as_deref();
     let dialled = Box::pin(async {
-        let mut connection = Connection::dial(&identity, &to).await?;
+        let mut connection = Connection::dial(&identity, through, &to).await?;
         if introducer.introduce(&connection, &to, limit).await? {
             // It knows us from now on: a new connection has windows for records.
-            connection = Connection::dial(&identity, &to).await?;
+            connection = Connection::dial(&identity, through, &to).await?;
             introducer.introduce(&connection, &to, limit).await?;
         }
         Ok(Arc::new(connection))
@@ -337,6 +362,6 @@ pub(crate) async fn wire(
     to: &Endpoint,
 ) -> Result<LibrarianClient<Line>, CallError> {
     // Leaked into the process of the test: dropping it would end the connection.
-    let connection = Box::leak(Box::new(Connection::dial(identity, to).await?));
+    let connection = Box::leak(Box::new(Connection::dial(identity, None, to).await?));
     Ok(librarian(connection))
 }

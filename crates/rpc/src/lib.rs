@@ -34,6 +34,7 @@ pub use limits::{
 };
 pub use server::Server;
 pub use server::signed::{REMEMBERED_IDS_MAX, SignedOptions, SignedServer, SignedTransport};
+pub use socket::{Dial, Duplex, Listen};
 
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,7 @@ use crate::limits::{
 };
 use crate::proto::DESCRIPTORS;
 use crate::proto::librarian_server::LibrarianServer;
+use crate::socket::{Listen, Listener};
 use crate::{Identity, RpcError};
 
 /// Connections that are proven and wait to be served.
@@ -47,7 +48,7 @@ const SERVICE_NAME: &str = "holdfast.v1.Librarian";
 /// A listener that is open and not served yet: callers wait in the kernel's queue.
 #[derive(Debug)]
 pub struct Server {
-    listener: std::net::TcpListener,
+    listener: Listening,
     address: SocketAddr,
     identity: Arc<Identity>,
     limits: ServerLimits,
@@ -65,6 +66,12 @@ impl Server {
     ) -> Result<Self, RpcError> {
         let (listener, address) = listen_on(listen)?;
         Ok(Self { listener, address, identity, limits })
+    }
+
+    /// Takes connections from this listener in the place of one of the system.
+    pub fn over(listener: Box<dyn Listen>, identity: Arc<Identity>, limits: ServerLimits) -> Self {
+        let address = listener.address();
+        Self { listener: Listening::Other(listener), address, identity, limits }
     }
 
     /// Where it listens.
@@ -95,17 +102,29 @@ impl Server {
     }
 }
 
-fn listen_on(listen: &str) -> Result<(std::net::TcpListener, SocketAddr), RpcError> {
+/// A listener before anything is served on it, which may be outside a runtime.
+enum Listening {
+    System(std::net::TcpListener),
+    Other(Box<dyn Listen>),
+}
+
+impl std::fmt::Debug for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listening")
+    }
+}
+
+fn listen_on(listen: &str) -> Result<(Listening, SocketAddr), RpcError> {
     let failed = |source| RpcError::Listen { address: listen.to_owned(), source };
     let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    Ok((listener, address))
+    Ok((Listening::System(listener), address))
 }
 
 /// A listener of either kind, and what it takes to serve it.
 struct Serving {
-    listener: std::net::TcpListener,
+    listener: Listening,
     address: SocketAddr,
     proof: accept::Proof,
     limits: ServerLimits,
@@ -120,9 +139,15 @@ impl Serving {
         env: Env,
         stop: CancellationToken,
     ) -> Result<(), RpcError> {
-        let address = self.address.to_string();
-        let listener = tokio::net::TcpListener::from_std(self.listener)
-            .map_err(|source| RpcError::Listen { address, source })?;
+        let listener = match self.listener {
+            Listening::Other(listener) => Listener::Other(listener),
+            Listening::System(listener) => {
+                let address = self.address.to_string();
+                let listener = tokio::net::TcpListener::from_std(listener)
+                    .map_err(|source| RpcError::Listen { address, source })?;
+                Listener::System(listener)
+            }
+        };
         let closed = CancellationToken::new();
         // Connections are tasks of their own: they end with this future, however it ends.
         let _close_on_drop = closed.clone().drop_guard();

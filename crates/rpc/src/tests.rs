@@ -7,6 +7,7 @@ mod handshake;
 mod hostile_callers;
 mod hostile_peers;
 mod memory;
+mod other_sockets;
 mod pooling;
 mod relay;
 mod round_trips;

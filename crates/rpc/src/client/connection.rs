@@ -12,7 +12,6 @@ use env::calls::{CallError, Endpoint};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
@@ -25,7 +24,7 @@ use crate::limits::{
     KEEP_ALIVE_WAIT, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES,
 };
 use crate::signing::{Line, Signer};
-use crate::socket::{self, Tcp};
+use crate::socket::{self, Dial, Tcp, Wire};
 use crate::status::causes;
 use crate::verifier::PeerVerifier;
 use crate::{Identity, identity};
@@ -64,9 +63,15 @@ impl Connection {
     }
 
     /// Dials, checks who answers and which network it speaks. The caller bounds the time.
-    pub(crate) async fn dial(identity: &Identity, to: &Endpoint) -> Result<Self, CallError> {
+    ///
+    /// It goes `through` a socket of the system where that is `None`.
+    pub(crate) async fn dial(
+        identity: &Identity,
+        through: Option<&dyn Dial>,
+        to: &Endpoint,
+    ) -> Result<Self, CallError> {
         let unreachable = |error: &(dyn std::error::Error + 'static)| unreachable(to, error);
-        let tcp = connect(to).await?;
+        let tcp = connect(through, to).await?;
         let expected = to.peer.map(|peer| *peer.key());
         let verifier = PeerVerifier::new(expected);
         let config = identity.dialling(verifier.clone()).map_err(|error| unreachable(&error))?;
@@ -85,7 +90,7 @@ impl Connection {
         through: SignedDial,
         to: &Endpoint,
     ) -> Result<Self, CallError> {
-        let tcp = connect(to).await?;
+        let tcp = connect(None, to).await?;
         let expected = to.peer.map(|peer| *peer.key());
         let (socket, peer) = match through {
             SignedDial::Plain => (Either::Right(tcp), expected),
@@ -123,9 +128,8 @@ fn unreachable(to: &Endpoint, error: &(dyn std::error::Error + 'static)) -> Call
     CallError::Unreachable { address: to.address.clone(), reason: causes(error) }
 }
 
-async fn connect(to: &Endpoint) -> Result<Tcp, CallError> {
-    let tcp = TcpStream::connect(&to.address).await.map_err(|error| unreachable(to, &error))?;
-    socket::tcp(tcp).map_err(|error| unreachable(to, &error))
+async fn connect(through: Option<&dyn Dial>, to: &Endpoint) -> Result<Tcp, CallError> {
+    Wire::dial(through, &to.address).await.map_err(|error| unreachable(to, &error))
 }
 
 async fn handshake(

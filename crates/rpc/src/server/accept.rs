@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use env::Env;
 use env::calls::Caller;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -27,7 +26,7 @@ use super::connection::{Connection, Peer, source};
 use super::members::Members;
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
-use crate::socket::{self, Tcp};
+use crate::socket::{self, Listener, Tcp, Wire};
 use crate::{Identity, RpcError, verifier};
 
 /// After a failed `accept` (no descriptors left) the next try is this much later.
@@ -151,7 +150,7 @@ impl Acceptor {
     /// Accepts until `stop`; then the listener is closed and handshakes under way are dropped.
     pub(super) async fn run(
         self: Arc<Self>,
-        listener: TcpListener,
+        listener: Listener,
         ready: Ready,
         stop: CancellationToken,
     ) {
@@ -163,10 +162,10 @@ impl Acceptor {
             };
             while under_way.try_join_next().is_some() {}
             match next {
-                Ok(Some((tcp, seat, permit))) => {
+                Ok(Some((wire, seat, permit))) => {
                     let (this, ready) = (self.clone(), ready.clone());
                     under_way.spawn(async move {
-                        let proven = this.prove(tcp, seat).await;
+                        let proven = this.prove(wire, seat).await;
                         drop(permit);
                         if let Some(connection) = proven {
                             ready.send(connection).await;
@@ -185,10 +184,10 @@ impl Acceptor {
     /// The next connection that has a seat; `None` where it has none.
     async fn next(
         &self,
-        listener: &TcpListener,
-    ) -> io::Result<Option<(TcpStream, Seat<IpAddr>, OwnedSemaphorePermit)>> {
+        listener: &Listener,
+    ) -> io::Result<Option<(Wire, Seat<IpAddr>, OwnedSemaphorePermit)>> {
         let Ok(permit) = self.handshakes.clone().acquire_owned().await else { return Ok(None) };
-        let (tcp, address) = listener.accept().await?;
+        let (wire, address) = listener.accept().await?;
         let seat = {
             let (all, of_source) = (self.limits.connections, self.limits.connections_per_source);
             Seat::take(&self.seats, source(address.ip()), all, of_source)
@@ -196,11 +195,11 @@ impl Acceptor {
         if seat.is_none() {
             tracing::debug!(%address, "too many connections");
         }
-        Ok(seat.map(|seat| (tcp, seat, permit)))
+        Ok(seat.map(|seat| (wire, seat, permit)))
     }
 
-    async fn prove(&self, tcp: TcpStream, seat: Seat<IpAddr>) -> Option<Connection> {
-        let tcp = socket::tcp(tcp).ok()?;
+    async fn prove(&self, wire: Wire, seat: Seat<IpAddr>) -> Option<Connection> {
+        let tcp = wire.buffered().ok()?;
         let (socket, caller) = match &self.tls {
             None => (Either::Right(tcp), None),
             Some((acceptor, protocol)) => {

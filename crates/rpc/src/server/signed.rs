@@ -25,7 +25,7 @@ use env::calls::Service;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::checker::Checker;
-use super::{Serving, accept, listen_on};
+use super::{Listening, Serving, accept, listen_on};
 use crate::limits::ServerLimits;
 use crate::{Identity, RpcError};
 
@@ -68,7 +68,7 @@ impl SignedOptions {
 /// A listener for signed requests that is open and not served yet.
 #[derive(Debug)]
 pub struct SignedServer {
-    listener: std::net::TcpListener,
+    listener: Listening,
     address: SocketAddr,
     options: SignedOptions,
     limits: ServerLimits,

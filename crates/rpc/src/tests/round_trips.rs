@@ -169,9 +169,10 @@ async fn health_and_reflection_answer_on_the_same_listener() {
     use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
     let peer = Running::start(ServerLimits::default());
-    let connection = crate::client::connection::Connection::dial(&identity(2, 1), &peer.endpoint())
-        .await
-        .unwrap();
+    let connection =
+        crate::client::connection::Connection::dial(&identity(2, 1), None, &peer.endpoint())
+            .await
+            .unwrap();
     let mut health = HealthClient::new(connection.line.channel.clone());
     for service in ["", "holdfast.v1.Librarian"] {
         let request = HealthCheckRequest { service: service.into() };
