@@ -8,6 +8,7 @@ mod dir;
 
 use std::any::Any;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use dir::{DirDisk, NAME_BYTES_MAX};
@@ -26,6 +27,11 @@ pub trait Disk: Send + Sync {
     fn sync_names(&self) -> io::Result<()>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
+    /// The folder of the file system that it is, if it is one: between two of those, files can be
+    /// linked.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
     /// Keeps every other opener out until the lock, and all others this opener took, are dropped.
     /// Another opener's lock is [`io::ErrorKind::ResourceBusy`]. A folder that nobody else can
     /// reach needs none.

@@ -199,6 +199,8 @@ impl HoldError {
             Self::Walk(source) => source.class().into(),
             Self::Rpc(source) => rpc_exit(source),
             Self::Librarian(source) => source.class().into(),
+            Self::Store(store::StoreError::Stopped) => Exit::Interrupted,
+            Self::Store(store::StoreError::Io { source, .. }) => io_exit(source),
             Self::Store(source) => source.class().into(),
             Self::Overlay(source) => source.class().into(),
             Self::Demo { .. } => Exit::Failed,
@@ -215,7 +217,16 @@ impl HoldError {
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
             Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",
             Self::Locked(_) => "stop the other `hold peer run`, or use another --dir",
-            Self::Exists(_) => "choose another name, or move what is there away",
+            Self::Store(store::StoreError::NotEmpty(_)) | Self::Exists(_) => {
+                "choose another name, or move what is there away"
+            }
+            Self::Store(store::StoreError::NotASnapshot(_)) => {
+                "hold peer snapshot --dir D --to SNAPSHOT makes one; an unfinished one is of no use"
+            }
+            Self::Store(store::StoreError::SnapshotFile { .. }) => {
+                "restore an older or a newer snapshot: each is whole by itself"
+            }
+            Self::Store(store::StoreError::Full) => "free some space, or choose another disk",
             Self::Toml { .. } => "hold doctor",
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
             Self::Passphrase(_) => "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal",

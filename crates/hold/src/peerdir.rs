@@ -10,6 +10,7 @@
 //! D/quotas         bytes that each client with a quota has stored here
 //! D/peers          peers known at the last look, so that losing the bootstrap address does no harm
 //! D/store/         records
+//! D/news/          publications
 //! D/lock           held by the running peer
 //! ```
 
@@ -33,6 +34,9 @@ pub(crate) const CAPACITY_DEFAULT: u64 = 100 << 30;
 pub(crate) const CERTIFICATE_DAYS: u64 = 365;
 /// Seconds of a day.
 pub(crate) const DAY_S: u64 = 24 * 3600;
+/// How it is laid out, for snapshots.
+pub(crate) const LAYOUT: store::snapshot::Layout =
+    store::snapshot::Layout { log: "store", journal: "news", prefix: "news", key: "peer.key" };
 const REQUEST_DOMAIN: &str = "peer-request";
 const INIT: &str = "hold peer init --dir D --network NET --org ORG";
 

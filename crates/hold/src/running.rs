@@ -30,7 +30,7 @@ use crate::client;
 use crate::config;
 use crate::error::HoldError;
 use crate::files::{self, Access};
-use crate::peerdir::PeerDir;
+use crate::peerdir::{LAYOUT, PeerDir};
 use crate::{quotas, watch};
 
 /// Peers are written at most this often.
@@ -196,8 +196,9 @@ async fn open_storage(
             DirDisk::open(&path).map(Arc::new).map_err(HoldError::io("open", &path))
         };
         let options = LogOptions { suite, ..LogOptions::default() };
-        let store = LogStore::open(open("store")?, env.clone(), options)?;
-        let journal = Journal::open(open("news")?, env, "news", JournalOptions::default())?;
+        let store = LogStore::open(open(LAYOUT.log)?, env.clone(), options)?;
+        let prefix = LAYOUT.prefix;
+        let journal = Journal::open(open(LAYOUT.journal)?, env, prefix, JournalOptions::default())?;
         Ok((store, journal))
     })
     .await

@@ -33,8 +33,9 @@ use env::disk::{Disk, Lock};
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
-use self::entry::EntryHeader;
-use self::segments::{Segment, journal_name};
+pub(crate) use self::entry::EntryHeader;
+use self::segments::Segment;
+pub(crate) use self::segments::{first_of, journal_name};
 use self::writer::{Request, Writer};
 use crate::line::Line;
 use crate::scan::FrameHeader;

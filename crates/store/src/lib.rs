@@ -3,12 +3,12 @@
 //! It is an append-only store of immutable records by id, with one fsync for many writers. It is
 //! not a general key-value database: nothing is updated in place, and a record's id proves its
 //! bytes.
-
 //!
 //! - [`LogStore`]: checksummed segment files over an `env::disk::Disk`, an index in memory.
 //! - [`MemoryStore`]: the same without a disk.
 //! - [`Journal`]: an append-only log of small entries with dense offsets, for a peer's
 //!   publications.
+//! - [`snapshot`]: copies of both, and of all else in a peer's directory, while it runs.
 //!
 //! All bytes on the disk are described in `docs/formats/store.md`.
 
@@ -18,6 +18,7 @@ mod line;
 mod log;
 mod memory;
 mod scan;
+pub mod snapshot;
 mod window;
 
 pub use journal::{Journal, JournalOptions};
@@ -29,6 +30,7 @@ pub use log::{LogOptions, LogStore, Recovery};
 pub use memory::MemoryStore;
 
 use std::io;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use crypto::{Class, Classified, RecordId};
@@ -94,6 +96,34 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// A folder holds no manifest of a snapshot, so it is none, or was not finished.
+    #[error("{} is not a finished snapshot: it has no manifest", .0.display())]
+    NotASnapshot(PathBuf),
+    /// A snapshot's manifest is damaged, or of a format of a newer release.
+    #[error("{}: {why}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: snapshot::ManifestError,
+    },
+    /// A file of a snapshot is not what its manifest says.
+    #[error("the snapshot is damaged: {} {fault}", path.display())]
+    SnapshotFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: snapshot::Fault,
+    },
+    /// A folder that is to be filled holds something already.
+    #[error("{} is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// Files came and went so often that no moment was found to copy.
+    #[error("the store changed all the time while it was copied")]
+    Unsettled,
+    /// Whoever watched the copying did not want it any more.
+    #[error("copying was stopped")]
+    Stopped,
 }
 
 impl StoreError {
@@ -117,6 +147,14 @@ impl StoreError {
             }
             Self::TooLarge { size, max } => Self::TooLarge { size: *size, max: *max },
             Self::Closed => Self::Closed,
+            Self::NotASnapshot(path) => Self::NotASnapshot(path.clone()),
+            Self::Manifest { path, why } => Self::Manifest { path: path.clone(), why: *why },
+            Self::SnapshotFile { path, fault } => {
+                Self::SnapshotFile { path: path.clone(), fault: *fault }
+            }
+            Self::NotEmpty(path) => Self::NotEmpty(path.clone()),
+            Self::Unsettled => Self::Unsettled,
+            Self::Stopped => Self::Stopped,
         }
     }
 }
@@ -154,10 +192,13 @@ fn check_put(records: &[Record]) -> Result<(), StoreError> {
 impl Classified for StoreError {
     fn class(&self) -> Class {
         match self {
-            Self::Full | Self::Poisoned | Self::Locked => Class::Busy,
-            Self::Damaged { .. } => Class::Corrupt,
+            Self::Full | Self::Poisoned | Self::Locked | Self::Unsettled => Class::Busy,
+            Self::Damaged { .. } | Self::NotASnapshot(_) => Class::Corrupt,
+            Self::Manifest { why: snapshot::ManifestError::Version, .. } => Class::Invalid,
+            Self::Manifest { .. } | Self::SnapshotFile { .. } => Class::Corrupt,
+            Self::NotEmpty(_) => Class::Conflict,
             Self::Format { .. } | Self::TooLarge { .. } => Class::Invalid,
-            Self::Io { .. } | Self::Closed => Class::Unavailable,
+            Self::Io { .. } | Self::Closed | Self::Stopped => Class::Unavailable,
         }
     }
 }

@@ -50,7 +50,7 @@ use self::frame::{Content, Header};
 use self::index::{Index, Location};
 pub use self::recovery::Recovery;
 pub(crate) use self::recovery::take_lock;
-pub(crate) use self::segment::{CreateError, create};
+pub(crate) use self::segment::{CreateError, create, log_number};
 use self::segment::{OpenFiles, log_name};
 use self::writer::{Checked, Request, Writer};
 use crate::header::Family;

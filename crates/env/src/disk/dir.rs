@@ -113,6 +113,10 @@ impl Disk for DirDisk {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
     fn lock(&self) -> io::Result<Lock> {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lock) = held.upgrade() {

@@ -1,7 +1,9 @@
 //! `hold peer`: one librarian, as an operator runs it.
 
+mod restore;
 mod run;
 mod set;
+mod snapshot;
 pub(crate) mod status;
 
 use std::fmt;
@@ -27,6 +29,10 @@ pub(crate) enum Peer {
     Run(run::Run),
     /// Change a setting; a peer that runs takes it within a second
     Set(set::Set),
+    /// Copy a peer's directory, also while it runs
+    Snapshot(snapshot::Snapshot),
+    /// Make a peer's directory of a snapshot, or check one
+    Restore(restore::Restore),
     /// Ask a librarian whom it knows, how they are, and what it holds
     Status,
 }
@@ -85,6 +91,8 @@ impl Peer {
             Self::Init(args) => args.run(session),
             Self::Run(args) => args.run(session).await,
             Self::Set(args) => args.run(session),
+            Self::Snapshot(args) => args.run(session).await,
+            Self::Restore(args) => args.run(session).await,
             Self::Status => session.stoppable(status::run(session)).await,
         }
     }

@@ -74,7 +74,8 @@ pub(crate) fn journal_name(prefix: &str, first: u64) -> String {
     format!("{prefix}-{first:020}.jnl")
 }
 
-fn journal_first(prefix: &str, name: &str) -> Option<u64> {
+/// The first offset in a file's name.
+pub(crate) fn first_of(prefix: &str, name: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?.strip_prefix('-')?.strip_suffix(".jnl")?;
     let all_digits = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits { digits.parse().ok() } else { None }
@@ -93,8 +94,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(disk: &dyn Disk, prefix: &str) -> Result<Opened, StoreError> {
     let lock = crate::log::take_lock(disk)?;
     let names = disk.list().map_err(io_error("list", prefix))?;
-    let mut firsts: Vec<u64> =
-        names.iter().filter_map(|name| journal_first(prefix, name)).collect();
+    let mut firsts: Vec<u64> = names.iter().filter_map(|name| first_of(prefix, name)).collect();
     firsts.sort_unstable();
     let mut opened = Opened { lock, segments: VecDeque::new(), active: None };
     let last = firsts.last().copied();

@@ -1,0 +1,365 @@
+//! Snapshots of a peer's directory: taken while the peer runs, whole or against an earlier one, and
+//! restored.
+//!
+//! ```text
+//! take:    .NAME.part/ <- log, journal, all else -> manifest -> synced -> renamed to NAME
+//! restore: manifest checked -> .NAME.part/ <- every file, its checksum checked -> journal moved on
+//!          -> synced -> renamed to NAME
+//! ```
+//! Both only read what they copy from, so they need nothing of the running peer, and a peer that
+//! does not start can be copied too. Nothing has the name it was asked for before it is whole: what a
+//! crash leaves is `.NAME.part`, which the next try with the same name removes. Why what is copied is
+//! a prefix of the log is said in `chain`; the format is `docs/formats/snapshots.md`.
+//!
+//! Everything here blocks, for as long as copying the store takes.
+
+mod chain;
+mod manifest;
+mod place;
+mod restoring;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crypto::{NetworkId, PeerId, Suite};
+use env::disk::DirDisk;
+
+use self::chain::{Chain, Copied, Kind, Sink};
+pub use self::manifest::ManifestError;
+use self::manifest::{FileLine, MANIFEST, MANIFEST_BYTES_MAX, Manifest, is_name};
+use self::place::Draft;
+pub use self::restoring::{RestoreOptions, restore, verify};
+use crate::{StoreError, io_error};
+
+/// Files beside log and journal that are longer are left out: they are none of a peer's.
+const OTHER_BYTES_MAX: u64 = 16 << 20;
+/// Files beside log and journal at most; a peer has some dozens.
+const OTHERS_MAX: usize = 100_000;
+
+/// How a peer's directory is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The folder of the record log.
+    pub log: &'static str,
+    /// The folder of the journal.
+    pub journal: &'static str,
+    /// The prefix of the journal's files.
+    pub prefix: &'static str,
+    /// The file of the peer's private key.
+    pub key: &'static str,
+}
+
+/// What a snapshot is of, and how it is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct TakeOptions<'a> {
+    /// Where things are.
+    pub layout: Layout,
+    /// Whose snapshot it is.
+    pub peer: PeerId,
+    /// In which network.
+    pub network: NetworkId,
+    /// The network's suite.
+    pub suite: Suite,
+    /// Now, Unix milliseconds.
+    pub unix_ms: u64,
+    /// An earlier snapshot, whose unchanged files are linked.
+    pub base: Option<&'a Path>,
+    /// Whether the peer's private key is copied too.
+    pub with_key: bool,
+}
+
+/// What a snapshot holds, and what it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Whose it is.
+    pub peer: PeerId,
+    /// In which network.
+    pub network: NetworkId,
+    /// The network's suite.
+    pub suite: Suite,
+    /// When it was begun, Unix milliseconds.
+    pub unix_ms: u64,
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of those, bytes that are links to files that were there.
+    pub linked_bytes: u64,
+    /// Whether the peer's private key is among them.
+    pub with_key: bool,
+    /// Files that were too long to be a peer's, and were left out.
+    pub left_out: Vec<String>,
+}
+
+/// What is wrong with a file of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It is not there.
+    #[error("is missing")]
+    Missing,
+    /// It is longer or shorter than it was.
+    #[error("has {found} bytes instead of {wanted}")]
+    Length {
+        /// Bytes it has.
+        found: u64,
+        /// Bytes it had.
+        wanted: u64,
+    },
+    /// Its bytes are others.
+    #[error("has other bytes than it had")]
+    Checksum,
+}
+
+/// Where copying is, for whoever watches or stands in its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// A file is about to be opened.
+    File,
+    /// Everything was copied, and is about to be compared with what is there now.
+    Copied,
+}
+
+/// Told how far copying is: bytes done, and how many there are about. It may wait, to slow the copying
+/// down, and says whether to go on; else it ends with [`StoreError::Stopped`].
+pub type Watcher<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
+
+/// Counts what was copied.
+struct Progress<'a> {
+    watcher: Option<Watcher<'a>>,
+    /// Tests do here what a peer does meanwhile.
+    #[cfg(test)]
+    meanwhile: Option<&'a mut dyn FnMut(Moment)>,
+    read: u64,
+    total: u64,
+    linked: u64,
+}
+
+impl<'a> Progress<'a> {
+    fn none() -> Self {
+        Self {
+            watcher: None,
+            #[cfg(test)]
+            meanwhile: None,
+            read: 0,
+            total: 0,
+            linked: 0,
+        }
+    }
+
+    fn new(watcher: Watcher<'a>, total: u64) -> Self {
+        Self { watcher: Some(watcher), total, ..Self::none() }
+    }
+
+    /// So many bytes more were read: tells, and lets the watcher hold up the work.
+    fn wait_for(&mut self, bytes: u64) -> Result<(), StoreError> {
+        self.read += bytes;
+        let (read, total) = (self.read, self.total.max(self.read));
+        let goes_on = self.watcher.as_mut().is_none_or(|watcher| watcher(read, total));
+        if goes_on { Ok(()) } else { Err(StoreError::Stopped) }
+    }
+
+    fn add(&mut self, bytes: u64, linked: bool) {
+        self.linked += if linked { bytes } else { 0 };
+    }
+
+    fn moment(&mut self, _moment: Moment) {
+        #[cfg(test)]
+        if let Some(meanwhile) = &mut self.meanwhile {
+            meanwhile(_moment);
+        }
+    }
+}
+
+/// Takes a snapshot of the peer's directory at `peer` as the new folder `to`, which may be there if
+/// it is empty.
+///
+/// # Errors
+/// [`StoreError::NotEmpty`], [`StoreError::Locked`] where another one is being taken there,
+/// [`StoreError::Full`], [`StoreError::Stopped`], [`StoreError::NotASnapshot`] and
+/// [`StoreError::Manifest`] of the base, or the system's. Nothing is left then.
+pub fn take(
+    peer: &Path,
+    to: &Path,
+    options: &TakeOptions<'_>,
+    watcher: Watcher<'_>,
+) -> Result<Summary, StoreError> {
+    let base = options.base.map(read_manifest).transpose()?;
+    let draft = Draft::new(to)?;
+    let mut progress = Progress::new(watcher, size_of(peer, &options.layout));
+    let taken = copy_all(peer, draft.path(), options, base.as_ref(), &mut progress);
+    let (copied, left_out) = taken?;
+    let manifest = Manifest {
+        network: options.network,
+        peer: options.peer,
+        suite: options.suite,
+        unix_ms: options.unix_ms,
+        files: copied,
+    };
+    let folder = place::open(draft.path())?;
+    let mut sink = Sink::create(&folder, MANIFEST)?;
+    sink.push(MANIFEST, manifest.encode().as_bytes())?;
+    sink.finish(MANIFEST)?;
+    draft.finish()?;
+    let mut summary = Summary::of(&manifest, &options.layout);
+    summary.linked_bytes = progress.linked;
+    summary.left_out = left_out;
+    Ok(summary)
+}
+
+type Files = BTreeMap<String, FileLine>;
+
+fn copy_all(
+    peer: &Path,
+    into: &Path,
+    options: &TakeOptions<'_>,
+    base: Option<&Manifest>,
+    progress: &mut Progress<'_>,
+) -> Result<(Files, Vec<String>), StoreError> {
+    let Layout { log, journal, prefix, .. } = options.layout;
+    let mut files = Files::new();
+    // In this order: see the ADR on snapshots.
+    for (folder, kind) in [(log, Kind::Log(options.suite)), (journal, Kind::Journal(prefix))] {
+        let source_path = peer.join(folder);
+        if !source_path.is_dir() {
+            continue;
+        }
+        let source = place::open(&source_path)?;
+        let target = place::open(&into.join(folder))?;
+        let base_disk = match options.base.map(|path| path.join(folder)) {
+            Some(path) if path.is_dir() => Some(place::open(&path)?),
+            _ => None,
+        };
+        let base = base_disk.as_ref().map(|disk| disk as _).zip(base);
+        let chain = Chain { kind, folder, source: &source, target: &target, base };
+        let copied = chain.copy(progress)?;
+        files.extend(
+            copied
+                .into_iter()
+                .map(|(name, Copied { line, .. })| (format!("{folder}/{name}"), line)),
+        );
+    }
+    let left_out = copy_others(peer, into, options, &mut files)?;
+    Ok((files, left_out))
+}
+
+/// Copies what is neither log nor journal. Those files are replaced whole and never written to, so
+/// each is read as it was at one moment.
+fn copy_others(
+    peer: &Path,
+    into: &Path,
+    options: &TakeOptions<'_>,
+    files: &mut Files,
+) -> Result<Vec<String>, StoreError> {
+    let mut left_out = Vec::new();
+    let mut folders = vec![String::new()];
+    let Layout { log, journal, key, .. } = options.layout;
+    while let Some(folder) = folders.pop() {
+        let mut target: Option<DirDisk> = None;
+        for name in names_in(&peer.join(&folder))? {
+            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let here = peer.join(&path);
+            // Gone since: an operator's or a peer's draft.
+            let Ok(found) = fs::symlink_metadata(&here) else { continue };
+            if found.is_dir() && folder.is_empty() && ![log, journal].contains(&name.as_str()) {
+                folders.push(name);
+                continue;
+            }
+            if !found.is_file() || (path == key && !options.with_key) {
+                continue;
+            }
+            if found.len() > OTHER_BYTES_MAX || files.len() >= OTHERS_MAX {
+                left_out.push(path);
+                continue;
+            }
+            let bytes = match fs::read(&here) {
+                Ok(bytes) => zeroize::Zeroizing::new(bytes),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(io_error("read", &path)(error)),
+            };
+            if target.is_none() {
+                target = Some(place::open(&into.join(&folder))?);
+            }
+            if let Some(target) = &target {
+                let mut sink = Sink::create(target, &name)?;
+                sink.push(&name, &bytes)?;
+                files.insert(path, sink.finish(&name)?);
+            }
+        }
+        if let Some(target) = target {
+            use env::disk::Disk;
+            target.sync_names().map_err(io_error("sync", &folder))?;
+        }
+    }
+    Ok(left_out)
+}
+
+/// Names in a folder that a snapshot may have, in order.
+fn names_in(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let shown = folder.display().to_string();
+    let entries = fs::read_dir(folder).map_err(io_error("list", &shown))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(io_error("list", &shown))?.file_name();
+        names.extend(name.into_string().ok().filter(|name| is_name(name)));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// About how many bytes log and journal have.
+fn size_of(peer: &Path, layout: &Layout) -> u64 {
+    let folders = [layout.log, layout.journal].map(|folder| peer.join(folder));
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let sizes = entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()));
+    sizes.sum()
+}
+
+impl Summary {
+    fn of(manifest: &Manifest, layout: &Layout) -> Self {
+        Self {
+            peer: manifest.peer,
+            network: manifest.network,
+            suite: manifest.suite,
+            unix_ms: manifest.unix_ms,
+            files: manifest.files.len() as u64,
+            bytes: manifest.bytes(),
+            linked_bytes: 0,
+            with_key: manifest.files.contains_key(layout.key),
+            left_out: Vec::new(),
+        }
+    }
+}
+
+/// What the manifest of a snapshot says; its files are not looked at.
+///
+/// # Errors
+/// [`StoreError::NotASnapshot`], [`StoreError::Manifest`], or the system's.
+pub fn inspect(path: &Path, layout: &Layout) -> Result<Summary, StoreError> {
+    Ok(Summary::of(&read_manifest(path)?, layout))
+}
+
+/// The manifest of the snapshot at `path`.
+fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
+    let file = path.join(MANIFEST);
+    let shown = file.display().to_string();
+    let len = match fs::metadata(&file) {
+        Ok(found) => found.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
+            return Err(StoreError::NotASnapshot(path.to_owned()));
+        }
+        Err(error) => return Err(io_error("read", &shown)(error)),
+    };
+    let refuse = |why| StoreError::Manifest { path: file.clone(), why };
+    if len > MANIFEST_BYTES_MAX {
+        return Err(refuse(ManifestError::Form));
+    }
+    let bytes = fs::read(&file).map_err(io_error("read", &shown))?;
+    Manifest::decode(&bytes).map_err(refuse)
+}
+
+#[cfg(test)]
+mod tests;

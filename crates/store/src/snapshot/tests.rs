@@ -1,0 +1,465 @@
+//! What is copied beside a busy log is a state that the log had, and what is damaged is not restored.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use bytes::Bytes;
+use crypto::{Classified, SecretKey};
+use env::Env;
+use env::disk::Disk;
+use testkit::disk::FaultyDisk;
+use testkit::store::record;
+use testkit::time::run;
+
+use super::*;
+use crate::{CompactionOptions, Journal, JournalOptions, LogOptions, LogStore, RecordStore};
+
+const LAYOUT: Layout = Layout { log: "store", journal: "news", prefix: "news", key: "peer.key" };
+const SUITE: Suite = Suite::Holdfast1;
+
+fn open_log(disk: Arc<dyn Disk>, env: &Env) -> Arc<LogStore> {
+    let options =
+        LogOptions { segment_bytes_max: 4 << 10, reserve_free_bytes: 0, ..LogOptions::default() };
+    LogStore::open(disk, env.clone(), options).unwrap()
+}
+
+fn open_journal(disk: Arc<dyn Disk>, env: &Env) -> Arc<Journal> {
+    let options = JournalOptions { segment_bytes_max: 4 << 10, ..JournalOptions::default() };
+    Journal::open(disk, env.clone(), "news", options).unwrap()
+}
+
+/// Which of the first `count` records a store has, each read.
+async fn held(store: &LogStore, count: usize) -> BTreeSet<usize> {
+    let mut held = BTreeSet::new();
+    for number in 0..count {
+        let wanted = record(number, 700);
+        if let Some(found) = store.get(&wanted.id).await.unwrap() {
+            assert_eq!(found, wanted);
+            held.insert(number);
+        }
+    }
+    assert_eq!(store.stats().records, held.len() as u64);
+    held
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+const RECORDS: usize = 40;
+
+/// A store, what was acknowledged by it, and random work.
+struct Peer {
+    store: Arc<LogStore>,
+    there: BTreeSet<usize>,
+    random: Random,
+}
+
+impl Peer {
+    async fn work(&mut self) {
+        let number = self.random.below(RECORDS as u64) as usize;
+        match self.random.below(7) {
+            0..3 => {
+                self.store.put(vec![record(number, 700)]).await.unwrap();
+                self.there.insert(number);
+            }
+            3..6 => {
+                self.store.remove(vec![record(number, 700).id]).await.unwrap();
+                self.there.remove(&number);
+            }
+            _ => {
+                let options = CompactionOptions { dead_percent: 10, bytes_per_s: u64::MAX };
+                self.store.compact(options).await.unwrap();
+            }
+        }
+    }
+}
+
+/// Copies in a thread of its own, which stops before each file until it is told to go on.
+fn copying(
+    source: FaultyDisk,
+    target: FaultyDisk,
+) -> (Receiver<()>, SyncSender<()>, std::thread::JoinHandle<Result<(), StoreError>>) {
+    let (stopped, stops) = sync_channel(0);
+    let (go, goes) = sync_channel(0);
+    let thread = std::thread::spawn(move || {
+        let chain = Chain {
+            kind: Kind::Log(SUITE),
+            folder: "store",
+            source: &source,
+            target: &target,
+            base: None,
+        };
+        let mut meanwhile = |_| {
+            stopped.send(()).unwrap();
+            goes.recv().unwrap();
+        };
+        let mut progress = Progress { meanwhile: Some(&mut meanwhile), ..Progress::none() };
+        chain.copy(&mut progress).map(drop)
+    });
+    (stops, go, thread)
+}
+
+/// Whether a copy taken beside random work is one of the states of that time; how many states there
+/// were.
+fn copied_while_working(seed: u64, work_max: u64) -> Result<usize, String> {
+    run(seed, |env| async move {
+        let disk = FaultyDisk::new(seed);
+        let store = open_log(Arc::new(disk.clone()), &env);
+        let random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut peer = Peer { store, there: BTreeSet::new(), random };
+        for _ in 0..120 {
+            peer.work().await;
+        }
+        let mut states = vec![peer.there.clone()];
+        let target = FaultyDisk::new(seed + 1);
+        let (stops, go, thread) = copying(disk.clone(), target.clone());
+        // For a while only: a copy that never ends proves nothing.
+        let mut left = 200;
+        while stops.recv().is_ok() {
+            for _ in 0..peer.random.below(work_max + 1).min(left) {
+                peer.work().await;
+                states.push(peer.there.clone());
+                left -= 1;
+            }
+            go.send(()).unwrap();
+        }
+        thread.join().unwrap().map_err(|error| error.to_string())?;
+        // A power cut after the copying: what is copied is durable.
+        let copy = open_log(Arc::new(target.crash()), &env);
+        if copy.recovery() != crate::Recovery::default() {
+            // Index files are not copied.
+            let rebuilt = crate::Recovery {
+                rebuilt_indexes: copy.recovery().rebuilt_indexes,
+                ..crate::Recovery::default()
+            };
+            assert_eq!(copy.recovery(), rebuilt);
+        }
+        let found = held(&copy, RECORDS).await;
+        if states.contains(&found) {
+            Ok(states.len())
+        } else {
+            Err(format!("seed {seed}: {found:?} was never the state"))
+        }
+    })
+}
+
+#[test]
+fn a_copy_beside_writes_removes_and_compaction_is_a_state_the_log_had() {
+    let mut states = 0;
+    for seed in 0..150 {
+        states += copied_while_working(seed, [0, 1, 3, 10][seed as usize % 4]).unwrap();
+    }
+    assert!(states > 3000, "work went on meanwhile: {states}");
+}
+
+fn peer_id() -> PeerId {
+    PeerId::new(SecretKey::from_bytes(&[5; 32]).unwrap().public())
+}
+
+fn options(base: Option<&Path>) -> TakeOptions<'_> {
+    TakeOptions {
+        layout: LAYOUT,
+        peer: peer_id(),
+        network: NetworkId::new([1; 32]),
+        suite: SUITE,
+        unix_ms: 7,
+        base,
+        with_key: false,
+    }
+}
+
+/// A peer's directory with records, publications and settings.
+struct World {
+    folder: tempfile::TempDir,
+    env: Env,
+    store: Arc<LogStore>,
+    journal: Arc<Journal>,
+}
+
+impl World {
+    async fn new(env: &Env) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("peer");
+        let disk = |name: &str| Arc::new(DirDisk::open(dir.join(name)).unwrap());
+        let store = open_log(disk("store"), env);
+        let journal = open_journal(disk("news"), env);
+        let world = Self { env: env.clone(), store, journal, folder };
+        for (name, text) in [("peer.toml", "a"), ("peer.key", "secret"), ("network", "n")] {
+            fs::write(world.path("peer").join(name), text).unwrap();
+        }
+        fs::create_dir_all(world.path("peer/revoked/deep")).unwrap();
+        for name in ["revoked/ab", "lock", ".x.part", "revoked/deep/er"] {
+            fs::write(world.path("peer").join(name), "x").unwrap();
+        }
+        world.grow(0..20).await;
+        world
+    }
+
+    async fn grow(&self, numbers: std::ops::Range<usize>) {
+        for number in numbers {
+            self.store.put(vec![record(number, 700)]).await.unwrap();
+            let entries = vec![(self.env.clock.unix_ms(), Bytes::from(vec![number as u8; 300]))];
+            self.journal.append(entries).await.unwrap();
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn take(&self, to: &str, base: Option<&str>) -> Result<Summary, StoreError> {
+        let base = base.map(|base| self.path(base));
+        let options = options(base.as_deref());
+        take(&self.path("peer"), &self.path(to), &options, &mut |_, _| true)
+    }
+
+    fn restore(&self, from: &str, to: &str, key: Option<&[u8]>) -> Result<Summary, StoreError> {
+        let options = RestoreOptions { layout: LAYOUT, key };
+        restore(&self.path(from), &self.path(to), &self.env, &options, &mut |_, _| true)
+    }
+
+    fn names(&self, of: &str) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.path(of))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+fn inode(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).unwrap().ino()
+}
+
+#[test]
+fn what_is_restored_is_what_was_there_and_the_snapshot_stays_as_it_is() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        let taken = world.take("snap", None).unwrap();
+        assert_eq!(taken.left_out, Vec::<String>::new());
+        assert!(!taken.with_key && taken.files >= 8 && taken.linked_bytes > 0, "{taken:?}");
+        assert_eq!(
+            world.names("snap"),
+            ["manifest", "network", "news", "peer.toml", "revoked", "store"]
+        );
+        assert_eq!(world.names("snap/revoked"), ["ab"]);
+        world.grow(20..30).await;
+        let key = world.restore("snap", "new", Some(b"key")).unwrap();
+        assert_eq!((key.with_key, key.peer), (true, peer_id()));
+        let disk = |name: &str| Arc::new(DirDisk::open(world.path("new").join(name)).unwrap());
+        let store = open_log(disk("store"), &env);
+        assert_eq!(held(&store, 40).await, (0..20).collect());
+        assert_eq!(fs::read(world.path("new/peer.key")).unwrap(), b"key");
+        let journal = open_journal(disk("news"), &env);
+        assert_eq!(journal.read(0, 100).await.unwrap().len(), 20);
+        // What the restored peer writes does not touch the snapshot.
+        store.put(vec![record(90, 700)]).await.unwrap();
+        store.compact(CompactionOptions::default()).await.unwrap();
+        assert_eq!(
+            verify(&world.path("snap"), &LAYOUT, &mut |_, _| true).unwrap().files,
+            taken.files
+        );
+        assert_eq!(world.names(".").iter().filter(|name| name.ends_with(".part")).count(), 0);
+    });
+}
+
+#[test]
+fn offsets_given_after_the_snapshot_are_not_given_again() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        world.take("snap", None).unwrap();
+        world.grow(20..25).await;
+        let last = world.journal.end();
+        for name in ["first", "second"] {
+            world.restore("snap", name, None).unwrap();
+            let disk = DirDisk::open(world.path(name).join("news")).unwrap();
+            let journal = open_journal(Arc::new(disk), &env);
+            let now = env.clock.unix_ms();
+            let offset = journal.append(vec![(now, Bytes::from_static(b"new"))]).await.unwrap()[0];
+            assert!(offset >= 20 + (1 << 32) && offset > last, "{offset}");
+            assert_eq!(journal.start(), 0, "older ones are still there");
+            let read = journal.read(last, 10).await.unwrap();
+            assert_eq!(read, [(offset, now, Bytes::from_static(b"new"))], "{name}");
+        }
+    });
+}
+
+#[test]
+fn an_incremental_snapshot_links_what_did_not_change_and_is_whole_without_the_first() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        world.take("one", None).unwrap();
+        world.grow(20..40).await;
+        // Nothing of the peer's own files can be linked, as on another file system.
+        let log = |dir: &str| world.path(dir).join("store/00000001.log");
+        let copied = fs::read(log("one")).unwrap();
+        fs::remove_file(log("one")).unwrap();
+        fs::write(log("one"), &copied).unwrap();
+        let two = world.take("two", Some("one")).unwrap();
+        assert_eq!(inode(&log("two")), inode(&log("one")));
+        assert_ne!(inode(&log("two")), inode(&log("peer")));
+        assert!(two.linked_bytes > two.bytes / 2, "{two:?}");
+        let tail = world.names("two/store").pop().unwrap();
+        let tail = |dir: &str| inode(&world.path(dir).join("store").join(&tail));
+        assert_ne!(tail("two"), tail("peer"), "what is written to is never linked");
+        fs::remove_dir_all(world.path("one")).unwrap();
+        fs::remove_dir_all(world.path("peer")).unwrap();
+        world.restore("two", "new", None).unwrap();
+        let store = open_log(Arc::new(DirDisk::open(world.path("new/store")).unwrap()), &env);
+        assert_eq!(held(&store, 50).await, (0..40).collect());
+    });
+}
+
+#[test]
+fn a_segment_of_the_same_name_and_size_but_of_another_life_is_copied() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        world.take("one", None).unwrap();
+        let other = World::new(&env).await;
+        let base = world.path("one");
+        let to = other.path("two");
+        take(&other.path("peer"), &to, &options(Some(&base)), &mut |_, _| true).unwrap();
+        verify(&to, &LAYOUT, &mut |_, _| true).unwrap();
+        let log = "store/00000001.log";
+        assert_eq!(
+            fs::metadata(base.join(log)).unwrap().len(),
+            fs::metadata(to.join(log)).unwrap().len()
+        );
+        assert_ne!(inode(&base.join(log)), inode(&to.join(log)));
+    });
+}
+
+#[test]
+fn what_is_incomplete_or_damaged_is_refused_by_name_and_nothing_is_left() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        world.take("snap", None).unwrap();
+        let damage = |name: &str, how: &dyn Fn(&Path)| {
+            let _ = fs::remove_dir_all(world.path("bad"));
+            let copied = std::process::Command::new("cp")
+                .arg("-r")
+                .args([world.path("snap"), world.path("bad")])
+                .status();
+            assert!(copied.unwrap().success());
+            how(&world.path("bad").join(name));
+            let refused = world.restore("bad", "new", None).unwrap_err();
+            assert!(verify(&world.path("bad"), &LAYOUT, &mut |_, _| true).is_err());
+            assert!(!world.path("new").exists() && !world.path(".new.part").exists());
+            assert_eq!(refused.class(), crypto::Class::Corrupt, "{refused}");
+            assert!(refused.to_string().contains("bad"), "{refused}");
+            refused
+        };
+        let log = "store/00000001.log";
+        let missing = damage(log, &|path| fs::remove_file(path).unwrap());
+        assert!(matches!(missing, StoreError::SnapshotFile { fault: Fault::Missing, .. }));
+        let short = damage(log, &|path| {
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100).unwrap();
+        });
+        assert!(matches!(short, StoreError::SnapshotFile { fault: Fault::Length { .. }, .. }));
+        let flipped = damage(log, &|path| {
+            let mut bytes = fs::read(path).unwrap();
+            bytes[1000] ^= 1;
+            fs::write(path, bytes).unwrap();
+        });
+        assert!(matches!(flipped, StoreError::SnapshotFile { fault: Fault::Checksum, .. }));
+        let manifest = damage("manifest", &|path| {
+            let text = fs::read_to_string(path).unwrap().replacen("taken 7", "taken 8", 1);
+            fs::write(path, text).unwrap();
+        });
+        assert!(matches!(manifest, StoreError::Manifest { why: ManifestError::Checksum, .. }));
+        let none = damage("manifest", &|path| fs::remove_file(path).unwrap());
+        assert!(matches!(none, StoreError::NotASnapshot(_)));
+    });
+}
+
+#[test]
+fn nothing_that_is_there_is_written_over_and_a_killed_try_is_cleared_away() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        fs::create_dir(world.path("full")).unwrap();
+        fs::write(world.path("full/x"), "x").unwrap();
+        assert!(matches!(world.take("full", None), Err(StoreError::NotEmpty(_))));
+        fs::create_dir(world.path("empty")).unwrap();
+        // What a killed try left.
+        fs::create_dir_all(world.path(".empty.part/store")).unwrap();
+        fs::write(world.path(".empty.part/store/00000099.log"), "x").unwrap();
+        world.take("empty", None).unwrap();
+        verify(&world.path("empty"), &LAYOUT, &mut |_, _| true).unwrap();
+        assert!(!world.names("empty/store").contains(&"00000099.log".to_owned()));
+        assert!(matches!(world.restore("empty", "full", None), Err(StoreError::NotEmpty(_))));
+        assert_eq!(world.names("full"), ["x"]);
+        // Two at once.
+        let other = DirDisk::open(world.path(".busy.part")).unwrap();
+        let lock = other.lock().unwrap();
+        assert!(matches!(world.take("busy", None), Err(StoreError::Locked)));
+        drop(lock);
+        world.take("busy", None).unwrap();
+    });
+}
+
+#[test]
+fn whoever_watches_can_stop_it_and_nothing_is_left() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        let mut calls = 0;
+        let mut stop = |done, total| {
+            calls += 1;
+            assert!(done <= total && total > 0);
+            calls < 3
+        };
+        let to = world.path("snap");
+        let taken = take(&world.path("peer"), &to, &options(None), &mut stop);
+        assert!(matches!(taken, Err(StoreError::Stopped)) && calls == 3);
+        assert!(!to.exists() && !world.path(".snap.part").exists());
+        world.take("snap", None).unwrap();
+        let options = RestoreOptions { layout: LAYOUT, key: None };
+        let stopped = restore(&to, &world.path("new"), &env, &options, &mut |_, _| false);
+        assert!(matches!(stopped, Err(StoreError::Stopped)));
+        assert!(!world.path("new").exists() && !world.path(".new.part").exists());
+    });
+}
+
+#[test]
+fn the_key_is_copied_only_when_asked_for_and_its_copy_is_its_owners_alone() {
+    run(1, |env| async move {
+        use std::os::unix::fs::PermissionsExt;
+        let world = World::new(&env).await;
+        let options = TakeOptions { with_key: true, ..options(None) };
+        let to = world.path("snap");
+        let taken = take(&world.path("peer"), &to, &options, &mut |_, _| true).unwrap();
+        assert!(taken.with_key);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&to.join("peer.key")), mode(&to)), (0o600, 0o700));
+        assert!(world.restore("snap", "new", None).unwrap().with_key);
+        assert_eq!(fs::read(world.path("new/peer.key")).unwrap(), b"secret");
+    });
+}
+
+#[test]
+fn damage_is_copied_and_still_found_afterwards() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        let path = world.path("peer/store/00000001.log");
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[500] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        world.take("snap", None).unwrap();
+        world.restore("snap", "new", None).unwrap();
+        let store = open_log(Arc::new(DirDisk::open(world.path("new/store")).unwrap()), &env);
+        assert!(matches!(store.get(&record(0, 700).id).await, Err(StoreError::Damaged { .. })));
+        assert!(store.get(&record(1, 700).id).await.unwrap().is_some());
+    });
+}
