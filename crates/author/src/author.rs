@@ -1,6 +1,7 @@
 //! The author: one user's keys, in one network.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, RecordId, SecretKey, Suite};
@@ -76,6 +77,10 @@ impl Author {
         self.suite
     }
 
+    pub(crate) fn network(&self) -> NetworkId {
+        self.network
+    }
+
     pub(crate) fn window(&self) -> &Window {
         &self.window
     }
@@ -99,14 +104,12 @@ impl Author {
 
     /// The author keys of so many new counters. They are issued durably before they are used for anything.
     pub(crate) async fn issue(&self, count: usize) -> Result<Vec<Issued>, AuthorError> {
-        self.at_home(move |home| {
-            let counters = home.issue(count as u64)?;
-            let keyring = home.keyring();
-            Ok(counters
-                .map(|counter| Issued { counter, author: keyring.author(counter) })
-                .collect())
-        })
-        .await
+        self.at_home(move |home| Ok(issued(home, home.issue(count as u64)?))).await
+    }
+
+    /// The author keys of counters that an interrupted put was issued, for the same envelopes again.
+    pub(crate) async fn reissue(&self, counters: Range<u64>) -> Result<Vec<Issued>, AuthorError> {
+        self.at_home(move |home| Ok(issued(home, counters))).await
     }
 
     /// Fetches a record of this kind; what is fetched is proven.
@@ -172,6 +175,11 @@ impl fmt::Debug for Author {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Author").field("network", &self.network).finish_non_exhaustive()
     }
+}
+
+fn issued(home: &Home, counters: Range<u64>) -> Vec<Issued> {
+    let keyring = home.keyring();
+    counters.map(|counter| Issued { counter, author: keyring.author(counter) }).collect()
 }
 
 /// An author key whose counter is issued: for one envelope, and what that envelope's entry is made of.

@@ -139,6 +139,10 @@ pub enum AuthorError {
         #[source]
         source: io::Error,
     },
+    /// What is being put is not what an interrupted put of it read. [`crate::Author::put_file`] starts anew where it meets
+    /// this and never answers it.
+    #[error("this is not what the interrupted put of it read")]
+    Changed,
     /// A part of the work ended before it was done: the program is shutting down, or a defect.
     #[error("the work was stopped before it was done")]
     Stopped,
@@ -163,6 +167,7 @@ impl Classified for AuthorError {
             Self::Locked(_) => Class::Busy,
             Self::Read(source) | Self::Write(source) | Self::Io { source, .. } => of_io(source),
             Self::Corrupt { .. } | Self::Content(_) => Class::Corrupt,
+            Self::Changed => Class::Conflict,
             Self::Stopped => Class::Bug,
         }
     }

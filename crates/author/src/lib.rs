@@ -31,9 +31,11 @@ mod home;
 mod inbox;
 mod info;
 mod job;
+mod journal;
 pub mod media;
 mod progress;
 mod put;
+mod put_file;
 mod share;
 mod spread;
 mod types;
@@ -43,11 +45,13 @@ pub use author::Author;
 pub use error::{AuthorError, Part};
 pub use home::{COUNTERS_MAX, GAP, Home, ISSUE_MAX, SCAN_MAX};
 pub use inbox::{Inbox, InboxEvent, TOLD_MAX};
+pub use journal::{JOURNAL_AGE_MAX, JOURNALS_MAX};
 pub use progress::{NoProgress, Progress};
 pub use put::FULL_WAIT;
+pub use put_file::JOURNAL_FROM_BYTES;
 pub use share::SHARE_WAIT;
 pub use types::{
     AuthorOptions, Details, Fragment, GetReport, Holder, Info, LIBRARIANS_MAX, PutOptions,
-    PutReport, READERS_MAX, Received, SchemaArtifact, SharedTo,
+    PutReport, READERS_MAX, Received, Resumed, SchemaArtifact, SharedTo,
 };
 pub use window::{WINDOW_BYTES, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};

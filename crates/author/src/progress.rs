@@ -18,6 +18,9 @@ pub trait Progress: Send + Sync {
     fn acked(&self, copies: u32, bytes: u64) {
         let _ = (copies, bytes);
     }
+    /// All that was told of this content so far counts for nothing: the file had changed since its put was interrupted, and
+    /// is read anew from its start.
+    fn restarted(&self) {}
     /// The size of the content became known (get, or a put with a size hint), in bytes.
     fn total(&self, bytes: u64) {
         let _ = bytes;

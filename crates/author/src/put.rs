@@ -1,12 +1,14 @@
 //! A put: a stream becomes pages, an entry and envelopes, in stages that all run at once.
 //!
 //! ```text
-//!  source --> read --+--> [seal on CPU threads, several at once] --> whole MACs, in order --> send --> holders
-//!                    |                                                                          |
-//!             lease of the window  <------- given back when the last copy is stored or given up-+
+//!  source --> read --+--> [seal on CPU threads, several at once] --> whole MACs, in order --> note --> send --> holders
+//!                    |                                                                                   |
+//!             lease of the window  <----------------- given back when the last copy is stored or given up-+
 //! ```
 //! What it is not: a copy of the file in memory, or one stage after the other. The stages are futures of one task joined by
 //! short channels; what is heavy runs on CPU threads and in tasks of its own ([`Job`]), so dropping the put stops it all.
+//!
+//! A put of a file *notes* each page in its journal before it is sent (see `journal`); others pass it on.
 //!
 //! Order: all pages acknowledged, then the entry, then the envelopes, so nothing that can be found is incomplete. The
 //! author's counter is issued, durably, before anything is sealed under it.
@@ -15,6 +17,7 @@
 //! cannot lock up, however many puts share it).
 
 mod cut;
+mod note;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +31,7 @@ use zeroize::Zeroizing;
 
 use crate::author::{Author, Issued};
 use crate::error::{AuthorError, Part};
-use crate::media;
+use crate::journal::{Header, Journal, Noted};
 use crate::progress::Progress;
 use crate::spread::{Outgoing, Spread};
 use crate::types::{PutOptions, PutReport, READERS_MAX, SharedTo};
@@ -39,10 +42,33 @@ pub const FULL_WAIT: Duration = Duration::from_secs(10);
 /// Sealed pages that wait for the MACs, or for being sent, beyond those being sealed.
 const QUEUED_MAX: usize = 2;
 
+/// What a put is made with beside its source and its options.
+pub(crate) struct Start {
+    issued: Vec<Issued>,
+    pub(crate) eek: Eek,
+    /// Unix seconds.
+    pub(crate) created: u32,
+}
+
+impl Start {
+    /// The first of its counters.
+    pub(crate) fn counter(&self) -> u64 {
+        self.issued.first().map_or(0, |issued| issued.counter)
+    }
+}
+
 /// What the stages made of a stream.
 struct Sealed {
     macs: ContentMacs,
     content: SealedContent,
+    /// The row of the only page, which is to be noted before the entry is sent.
+    unnoted: Option<Noted>,
+}
+
+/// A page on its way through the stages, and what the journal is to say of it.
+struct Passing {
+    outgoing: Outgoing,
+    noted: Option<Noted>,
 }
 
 impl Author {
@@ -62,33 +88,69 @@ impl Author {
         options: PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
-        let started = self.env().clock.elapsed();
+        let options = options.resolved();
+        let start = self.start(&options).await?;
+        self.put_from(source, &options, start, None, &progress).await
+    }
+
+    /// What a new put is made with: fresh keys.
+    pub(crate) async fn start(&self, options: &PutOptions) -> Result<Start, AuthorError> {
         if options.readers.len() > READERS_MAX {
             return Err(AuthorError::TooManyReaders(options.readers.len()));
         }
+        let issued = self.issue(1 + options.readers.len()).await?;
+        let eek = Eek::from_bytes(&Zeroizing::new(self.env().random::<EEK_BYTES>()));
+        let created = u32::try_from(self.env().clock.unix_s()).unwrap_or(u32::MAX).max(1);
+        Ok(Start { issued, eek, created })
+    }
+
+    /// What the put that this journal is of was made with.
+    pub(crate) async fn started(
+        &self,
+        header: &Header,
+        options: &PutOptions,
+    ) -> Result<Start, AuthorError> {
+        let counters = header.counter..header.counter + 1 + options.readers.len() as u64;
+        let issued = self.reissue(counters).await?;
+        Ok(Start { issued, eek: Eek::from_bytes(&header.eek), created: header.created })
+    }
+
+    /// A put with these keys; with a journal it goes by it and writes it.
+    ///
+    /// # Errors
+    /// As [`Author::put`]; [`AuthorError::Changed`] where the source is not what the journal says.
+    pub(crate) async fn put_from(
+        &self,
+        source: impl AsyncRead + Send + Unpin,
+        options: &PutOptions,
+        start: Start,
+        journal: Option<&Arc<Journal>>,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<PutReport, AuthorError> {
+        let since = self.env().clock.elapsed();
         if let Some(bytes) = options.size_hint {
             progress.total(bytes);
         }
-        let mut issued = self.issue(1 + options.readers.len()).await?.into_iter();
+        let Start { issued, eek, created } = start;
+        let mut issued = issued.into_iter();
         let own = issued.next().ok_or(AuthorError::Stopped)?;
-        let eek_bytes = Zeroizing::new(self.env().random::<EEK_BYTES>());
-        let eek = Eek::from_bytes(&eek_bytes);
         let mut sealer = EntrySealer::new(self.suite(), eek.clone(), own.key());
-        let mut spread = Spread::new(self, Arc::clone(&progress));
-        let sealed = self.seal(source, &mut sealer, &mut spread, &progress).await?;
+        let mut spread = Spread::new(self, Arc::clone(progress)).noting(journal.cloned());
+        let sealed = self.seal(source, &mut sealer, &mut spread, journal, progress).await?;
         let bytes = sealed.macs.plaintext_bytes();
+        self.note_end(journal, &sealed).await?;
 
-        let readers = options.readers.clone();
-        let finished = self.finish(sealer, sealed, options).await?;
+        let finished = self.finish(sealer, sealed, options, created).await?;
         let entry = finished.entry.id;
-        let pages = finished.page.into_iter().chain(finished.lists);
-        let pages = pages.map(|record| outgoing(Part::Page(0), record));
-        spread.all(pages).await?;
+        let pages = finished.page.map(|record| outgoing(Part::Page(0), record));
+        let lists = finished.lists.into_iter().zip(0..);
+        let lists = lists.map(|(record, number)| outgoing(Part::List(number), record));
+        spread.all(pages.into_iter().chain(lists)).await?;
         spread.all([outgoing(Part::Entry, finished.entry)]).await?;
 
         let own_reader = ReaderKey::new(self.own_reader(&own).await?);
         let mut to = vec![(own, own_reader)];
-        to.extend(issued.zip(readers.iter().copied()));
+        to.extend(issued.zip(options.readers.iter().copied()));
         let envelopes: Vec<_> = to
             .into_iter()
             .map(|(issued, reader)| self.seal_envelope(issued, &reader, entry, &eek))
@@ -97,13 +159,15 @@ impl Author {
         spread.all(envelopes.into_iter().map(|one| outgoing(Part::Envelope, one))).await?;
 
         let tally = spread.settle(FULL_WAIT).await?;
-        let shared = readers.into_iter().zip(addresses[1..].iter());
-        let elapsed = self.env().clock.elapsed().saturating_sub(started);
+        let shared = options.readers.iter().copied().zip(addresses[1..].iter());
+        let elapsed = self.env().clock.elapsed().saturating_sub(since);
         Ok(PutReport {
             address: addresses[0],
             entry,
             bytes,
             stored: tally.stored,
+            sent: tally.sent,
+            resumed: tally.resumed,
             acked: tally.acked,
             wanted: tally.wanted,
             full: tally.is_full(),
@@ -118,18 +182,21 @@ impl Author {
         source: impl AsyncRead + Send + Unpin,
         sealer: &mut EntrySealer,
         spread: &mut Spread<'_>,
+        journal: Option<&Arc<Journal>>,
         progress: &Arc<dyn Progress>,
     ) -> Result<Sealed, AuthorError> {
         let macs = sealer.macs();
         let sealing_max = self.env().tasks.parallelism() + QUEUED_MAX;
         let (steps, to_mac) = mpsc::channel(sealing_max);
-        let (sealed, to_send) = mpsc::channel(QUEUED_MAX);
-        let read = self.cut(source, sealer, steps, progress);
+        let (sealed, to_note) = mpsc::channel(QUEUED_MAX);
+        let (noted, to_send) = mpsc::channel(QUEUED_MAX);
+        let read = self.cut(source, sealer, steps, journal, progress);
         let mac = self.take_macs(macs, to_mac, sealed, progress);
+        let note = self.note(journal, to_note, noted);
         let send = send(to_send, spread);
         // The first error drops the other stages.
-        let ((), (macs, content), ()) = futures::try_join!(read, mac, send)?;
-        Ok(Sealed { macs, content })
+        let ((), sealed, (), ()) = futures::try_join!(read, mac, note, send)?;
+        Ok(sealed)
     }
 
     /// Takes sealed pages in order into the MACs of the whole, and hands them on.
@@ -139,19 +206,19 @@ impl Author {
         &self,
         mut macs: ContentMacs,
         mut steps: mpsc::Receiver<Step>,
-        mut sealed: mpsc::Sender<Outgoing>,
+        mut sealed: mpsc::Sender<Passing>,
         progress: &Arc<dyn Progress>,
-    ) -> Result<(ContentMacs, SealedContent), AuthorError> {
-        let (mut ids, mut single) = (Vec::new(), None);
+    ) -> Result<Sealed, AuthorError> {
+        let (mut ids, mut single, mut unnoted) = (Vec::new(), None, None);
         while let Some(Step { plaintext, page, mut lease }) = steps.next().await {
             let page = match page {
                 None => None,
                 Some(Taken { job, only }) => {
-                    let page = job.await.ok_or(AuthorError::Stopped)?;
-                    Some((page.map_err(AuthorError::Unsealable)?, only))
+                    let (page, noted) = job.await.ok_or(AuthorError::Stopped)??;
+                    Some((page, noted, only))
                 }
             };
-            let ciphertext = page.as_ref().map(|(page, _)| page.page.ciphertext.clone());
+            let ciphertext = page.as_ref().map(|(page, ..)| page.page.ciphertext.clone());
             macs = self
                 .cpu(move || {
                     macs.add_plaintext(&plaintext);
@@ -161,11 +228,12 @@ impl Author {
                     macs
                 })
                 .await?;
-            let Some((page, only)) = page else { continue };
+            let Some((page, noted, only)) = page else { continue };
             let SealedPage { record, .. } = &page;
             progress.sealed(record.bytes.len() as u64);
             if only {
                 single = Some(Box::new(page));
+                unnoted = noted;
                 continue;
             }
             ids.push(record.id);
@@ -175,11 +243,12 @@ impl Author {
             }
             let part = Part::Page(page.page.index);
             let outgoing = Outgoing { part, record: page.record, lease: Some(lease) };
-            if sealed.send(outgoing).await.is_err() {
+            if sealed.send(Passing { outgoing, noted }).await.is_err() {
                 return Err(AuthorError::Stopped);
             }
         }
-        Ok((macs, single.map_or(SealedContent::Pages(ids), SealedContent::Single)))
+        let content = single.map_or(SealedContent::Pages(ids), SealedContent::Single);
+        Ok(Sealed { macs, content, unnoted })
     }
 
     /// Seals the metadata and makes the entry.
@@ -187,18 +256,16 @@ impl Author {
         &self,
         sealer: EntrySealer,
         sealed: Sealed,
-        options: PutOptions,
+        options: &PutOptions,
+        created: u32,
     ) -> Result<Finished, AuthorError> {
-        let name = options.name.unwrap_or_default();
-        let media_type = options.media_type.unwrap_or_else(|| media::by_name(&name).to_owned());
         let info = ContentInfo {
-            media_type,
-            filepath: name,
-            properties: options.properties,
-            schema: options.schema,
-            data_dictionary: options.data_dictionary,
+            media_type: options.media_type.clone().unwrap_or_default(),
+            filepath: options.name.clone().unwrap_or_default(),
+            properties: options.properties.clone(),
+            schema: options.schema.clone(),
+            data_dictionary: options.data_dictionary.clone(),
         };
-        let created = u32::try_from(self.env().clock.unix_s()).unwrap_or(u32::MAX).max(1);
         let work = move || sealer.finish(sealed.macs, sealed.content, info, created);
         self.cpu(work).await?.map_err(AuthorError::Unsealable)
     }
@@ -217,7 +284,7 @@ fn outgoing(part: Part, record: document::Record) -> Outgoing {
 
 /// Sends pages as they come, until there are no more and all are acknowledged.
 async fn send(
-    mut pages: mpsc::Receiver<Outgoing>,
+    mut pages: mpsc::Receiver<Passing>,
     spread: &mut Spread<'_>,
 ) -> Result<(), AuthorError> {
     loop {
@@ -233,8 +300,11 @@ async fn send(
             page = page.fuse() => page,
         };
         match page {
-            Some(page) => spread.start(page),
             None => return spread.acknowledge().await,
+            Some(Passing { outgoing, noted }) => match noted.and_then(|noted| noted.reached) {
+                Some(reached) => spread.skip(outgoing.record.bytes.len() as u64, reached),
+                None => spread.start(outgoing),
+            },
         }
     }
 }

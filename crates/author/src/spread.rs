@@ -3,12 +3,15 @@
 //! A record is *acknowledged* when W copies are durable and *full* at N. What must be stored before the next thing waits for the
 //! acknowledgements; the rest goes on beside it and gives back the record's bytes of the window when it is done. So
 //! the window bounds copies that are late too.
+//!
+//! Where the put has a journal, a page is noted there as soon as it has all copies it will get.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use document::Record;
+use env::Env;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use walk::{Reached, Stored, WALK_LIMIT, WalkError};
@@ -16,7 +19,9 @@ use walk::{Reached, Stored, WALK_LIMIT, WalkError};
 use crate::author::Author;
 use crate::error::{AuthorError, Part};
 use crate::job::Job;
+use crate::journal::Journal;
 use crate::progress::Progress;
+use crate::types::Resumed;
 use crate::window::Lease;
 
 /// Records of one put on their way at once; for large pages the window is less.
@@ -33,10 +38,15 @@ pub(crate) struct Tally {
     pub(crate) acked: u32,
     /// Copies wanted of it.
     pub(crate) wanted: u32,
+    /// Bytes sent, all copies counted.
+    pub(crate) sent: u64,
+    /// Pages that were not sent.
+    pub(crate) resumed: Resumed,
 }
 
 impl Tally {
-    const NOTHING: Self = Self { stored: 0, acked: 0, wanted: 0 };
+    const NOTHING: Self =
+        Self { stored: 0, acked: 0, wanted: 0, sent: 0, resumed: Resumed { bytes: 0, pages: 0 } };
 
     /// With a record of so many bytes.
     fn with(self, bytes: u64, acked: u32, wanted: u32) -> Self {
@@ -45,7 +55,7 @@ impl Tally {
         // Of records that lack as much, the one with the fewest copies is the nearest to being lost.
         let worse = |a: (u32, u32), b: (u32, u32)| (lacks(a.0, a.1), b.0) > (lacks(b.0, b.1), a.0);
         if self.wanted == 0 || worse((acked, wanted), (self.acked, self.wanted)) {
-            Self { stored, acked, wanted }
+            Self { stored, acked, wanted, ..self }
         } else {
             Self { stored, ..self }
         }
@@ -64,17 +74,28 @@ pub(crate) struct Outgoing {
     pub(crate) lease: Option<Arc<Lease>>,
 }
 
-type Sent = (u64, u64, Result<Stored, AuthorError>, Option<Arc<Lease>>);
+/// A record that was sent, or not.
+struct Sent {
+    number: u64,
+    part: Part,
+    bytes: u64,
+    stored: Result<Stored, AuthorError>,
+    lease: Option<Arc<Lease>>,
+}
+
+/// A record that has all copies it will get, as its number says; an error where that could not be noted.
+type Rested = Result<(u64, Reached), AuthorError>;
 
 /// The records of one put.
 pub(crate) struct Spread<'a> {
     author: &'a Author,
     progress: Arc<dyn Progress>,
+    journal: Option<Arc<Journal>>,
     next: u64,
     /// Not acknowledged yet.
     sending: FuturesUnordered<Job<Sent>>,
     /// Acknowledged, with copies to come.
-    resting: FuturesUnordered<Job<(u64, Reached)>>,
+    resting: FuturesUnordered<Job<Rested>>,
     /// Those in `resting`, as they were at their acknowledgement, by number: bytes and how far they came.
     partial: BTreeMap<u64, (u64, u32, u32)>,
     done: Tally,
@@ -85,12 +106,26 @@ impl<'a> Spread<'a> {
         Self {
             author,
             progress,
+            journal: None,
             next: 0,
             sending: FuturesUnordered::new(),
             resting: FuturesUnordered::new(),
             partial: BTreeMap::new(),
             done: Tally::NOTHING,
         }
+    }
+
+    /// Notes in this journal how far pages come.
+    pub(crate) fn noting(mut self, journal: Option<Arc<Journal>>) -> Self {
+        self.journal = journal;
+        self
+    }
+
+    /// Counts a page that an earlier run brought as far as it will come.
+    pub(crate) fn skip(&mut self, bytes: u64, (acked, wanted): (u32, u32)) {
+        self.done = self.done.with(bytes, acked, wanted);
+        self.done.resumed.bytes += bytes;
+        self.done.resumed.pages += 1;
     }
 
     /// Whether another record may start.
@@ -110,17 +145,34 @@ impl<'a> Spread<'a> {
         self.next += 1;
         let walker = Arc::clone(self.author.walker());
         let progress = Arc::clone(&self.progress);
+        let bytes = record.bytes.len() as u64;
+        let redundancy = walker.redundancy(record.kind);
+        self.done.sent += bytes * u64::from(redundancy.copies);
+        let noting = self.noting_of(part);
         let work = async move {
-            let bytes = record.bytes.len() as u64;
-            let redundancy = walker.redundancy(record.kind);
             progress.sent(redundancy.copies, bytes * u64::from(redundancy.copies));
-            let stored = walker.store(record, redundancy).await;
-            if let Ok(stored) = &stored {
-                progress.acked(stored.acked, bytes * u64::from(stored.acked));
+            let mut stored =
+                walker.store(record, redundancy).await.map_err(|source| stored_error(part, source));
+            if let Ok(Stored { acked, wanted, .. }) = stored {
+                progress.acked(acked, bytes * u64::from(acked));
+                if acked >= wanted
+                    && let Err(error) = noting.reached(acked, wanted).await
+                {
+                    stored = Err(error);
+                }
             }
-            (number, bytes, stored.map_err(|source| stored_error(part, source)), lease)
+            Sent { number, part, bytes, stored, lease }
         };
         self.sending.push(Job::task(self.author.env(), work));
+    }
+
+    fn noting_of(&self, part: Part) -> Noting {
+        let journal = self.journal.clone();
+        let page = journal.zip(match part {
+            Part::Page(index) => Some(index),
+            _ => None,
+        });
+        Noting { env: self.author.env().clone(), page }
     }
 
     /// Waits for one record to come further. For ever where none is on its way: select on it beside something else.
@@ -179,7 +231,7 @@ impl<'a> Spread<'a> {
     }
 
     fn acknowledged(&mut self, sent: Option<Sent>) -> Result<(), AuthorError> {
-        let (number, bytes, stored, lease) = sent.ok_or(AuthorError::Stopped)?;
+        let Sent { number, part, bytes, stored, lease } = sent.ok_or(AuthorError::Stopped)?;
         let Stored { acked, wanted, mut rest, .. } = stored?;
         if acked >= wanted {
             self.done = self.done.with(bytes, acked, wanted);
@@ -187,23 +239,41 @@ impl<'a> Spread<'a> {
         }
         self.partial.insert(number, (bytes, acked, wanted));
         let progress = Arc::clone(&self.progress);
+        let noting = self.noting_of(part);
         let work = async move {
             let reached = rest.wait(REST_LIMIT).await;
             let more = reached.acked.saturating_sub(acked);
             progress.acked(more, bytes * u64::from(more));
             drop(lease);
-            (number, reached)
+            if reached.done {
+                noting.reached(reached.acked, reached.wanted).await?;
+            }
+            Ok((number, reached))
         };
         self.resting.push(Job::task(self.author.env(), work));
         Ok(())
     }
 
-    fn rested(&mut self, rested: Option<(u64, Reached)>) -> Result<(), AuthorError> {
-        let (number, reached) = rested.ok_or(AuthorError::Stopped)?;
+    fn rested(&mut self, rested: Option<Rested>) -> Result<(), AuthorError> {
+        let (number, reached) = rested.ok_or(AuthorError::Stopped)??;
         if let Some((bytes, ..)) = self.partial.remove(&number) {
             self.done = self.done.with(bytes, reached.acked, reached.wanted);
         }
         Ok(())
+    }
+}
+
+/// Where to note how far a record came: in the journal, where there is one and the record is a page.
+struct Noting {
+    env: Env,
+    page: Option<(Arc<Journal>, u32)>,
+}
+
+impl Noting {
+    async fn reached(self, acked: u32, wanted: u32) -> Result<(), AuthorError> {
+        let Some((journal, index)) = self.page else { return Ok(()) };
+        let note = move || journal.reached(index, acked, wanted);
+        Job::blocking(&self.env, note).await.ok_or(AuthorError::Stopped)?
     }
 }
 

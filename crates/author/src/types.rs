@@ -7,6 +7,7 @@ use crypto::{AuthorKey, OrgId, PeerId, ReaderKey, RecordId};
 pub use document::metadata::SchemaArtifact;
 use document::{Kind, Publication};
 
+use crate::media;
 use crate::window::WINDOW_BYTES;
 
 /// Readers that one put seals its entry's key to, at most.
@@ -46,6 +47,15 @@ pub struct PutOptions {
     pub data_dictionary: Option<SchemaArtifact>,
 }
 
+impl PutOptions {
+    /// With the media type that its name stands for, where it says none.
+    pub(crate) fn resolved(mut self) -> Self {
+        let by_name = || media::by_name(self.name.as_deref().unwrap_or_default()).to_owned();
+        self.media_type = Some(self.media_type.take().unwrap_or_else(by_name));
+        self
+    }
+}
+
 /// What a put reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutReport {
@@ -55,8 +65,12 @@ pub struct PutReport {
     pub entry: RecordId,
     /// Bytes of the content.
     pub bytes: u64,
-    /// Bytes of records at all holders that acknowledged.
+    /// Bytes of records at all holders that acknowledged, in this run and in the interrupted one that it went on with.
     pub stored: u64,
+    /// Bytes of records that this run sent, all copies counted.
+    pub sent: u64,
+    /// What an interrupted put had stored and this run did not send again.
+    pub resumed: Resumed,
     /// Copies acknowledged of the record that has the fewest of those it wants.
     pub acked: u32,
     /// Copies wanted of that record.
@@ -67,6 +81,15 @@ pub struct PutReport {
     pub seconds: f64,
     /// The envelopes to other readers, in the order they were asked for.
     pub envelopes: Vec<SharedTo>,
+}
+
+/// Pages that an interrupted put had stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// Bytes of their records, one copy counted.
+    pub bytes: u64,
+    /// How many.
+    pub pages: u64,
 }
 
 /// An envelope to a reader.

@@ -13,10 +13,11 @@
 //! after a few hundred uploads.
 //!
 //! What a counter was used for is found by the `issued` rows (see [`issued`]); the file form is
-//! [`file`]. A counter's row must be durable before the counter is used.
+//! [`file`], the keys of a put's journal are in [`journal`]. A counter's row must be durable before the counter is used.
 
 pub mod file;
 pub mod issued;
+pub mod journal;
 mod words;
 
 use std::fmt;

@@ -12,6 +12,7 @@
 
 pub mod bloom;
 mod chunk;
+mod compressor;
 mod content;
 mod document;
 pub mod entry;
@@ -33,6 +34,7 @@ mod seal;
 mod wire;
 
 pub use bloom::Bloom;
+pub use compressor::compressor;
 pub use content::{ContentAssembler, ContentCutter};
 pub use document::{Document, prove};
 pub use entry::{Entry, EntryContent};

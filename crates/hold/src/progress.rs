@@ -52,6 +52,10 @@ impl author::Progress for Bar {
         self.bar.set_message(format!(", {copies} copies confirmed"));
     }
 
+    fn restarted(&self) {
+        self.bar.set_position(0);
+    }
+
     fn total(&self, bytes: u64) {
         self.bar.set_length(bytes);
         style(&self.bar, SIZED);

@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::author::Author;
 use crate::error::AuthorError;
 use crate::job::Job;
+use crate::journal::{Journal, Noted};
 use crate::progress::Progress;
 use crate::window::Lease;
 
@@ -33,7 +34,7 @@ pub(super) struct Step {
 
 /// A chunk being sealed.
 pub(super) struct Taken {
-    pub(super) job: Job<Result<SealedPage, DocumentError>>,
+    pub(super) job: Job<Result<(SealedPage, Option<Noted>), AuthorError>>,
     /// Whether it is the content's only one.
     pub(super) only: bool,
 }
@@ -45,9 +46,10 @@ impl Author {
         source: impl AsyncRead + Send + Unpin,
         sealer: &mut EntrySealer,
         steps: mpsc::Sender<Step>,
+        journal: Option<&Arc<Journal>>,
         progress: &Arc<dyn Progress>,
     ) -> Result<(), AuthorError> {
-        let cutting = Cutting { author: self, sealer, steps, progress };
+        let cutting = Cutting { author: self, sealer, steps, journal, progress };
         match self.suite() {
             Suite::Holdfast1 => cutting.chunks(source).await,
             Suite::Libri1 => cutting.stream(source).await,
@@ -70,6 +72,7 @@ struct Cutting<'a> {
     author: &'a Author,
     sealer: &'a mut EntrySealer,
     steps: mpsc::Sender<Step>,
+    journal: Option<&'a Arc<Journal>>,
     progress: &'a Arc<dyn Progress>,
 }
 
@@ -161,7 +164,11 @@ impl Cutting<'_> {
         lease: Arc<Lease>,
     ) -> Result<(), AuthorError> {
         let ticket = self.sealer.ticket().map_err(AuthorError::Unsealable)?;
-        let job = Job::cpu(self.author.env(), move || ticket.seal(&chunk));
+        let check = self.journal.map(|journal| journal.check(ticket.index()));
+        let job = Job::cpu(self.author.env(), move || match check {
+            Some(check) => check.seal(ticket, &chunk).map(|(page, noted)| (page, Some(noted))),
+            None => ticket.seal(&chunk).map(|page| (page, None)).map_err(AuthorError::Unsealable),
+        });
         self.step(plaintext, Some(Taken { job, only }), &lease).await
     }
 

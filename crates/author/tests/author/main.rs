@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod flips;
 mod inboxes;
+mod journals;
 mod memory;
 mod network;
 mod peer;

@@ -1,6 +1,7 @@
 //! A network in this process, and users in it.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use author::{
@@ -49,6 +50,7 @@ impl Net {
                 env: env.clone(),
                 log_start: Mutex::new(0),
                 invented: Mutex::default(),
+                pages_alone: AtomicBool::new(false),
             });
             network.serve(&member.address, member.peer, peer.clone());
             peer

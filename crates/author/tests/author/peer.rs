@@ -1,11 +1,12 @@
 //! A memory peer that also keeps a log of publications, and can change what it sends.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::PeerId;
-use document::{Bloom, Document, Publication, Record};
+use document::{Bloom, Document, Kind, Publication, Record};
 use env::Env;
 use env::calls::{
     CallError, Caller, Cursor, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -44,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) log_start: Mutex<u64>,
     /// Publications that it makes up.
     pub(crate) invented: Mutex<Vec<Publication>>,
+    /// Whether it takes pages alone.
+    pub(crate) pages_alone: AtomicBool,
 }
 
 impl Peer {
@@ -52,6 +55,11 @@ impl Peer {
             (Some(tamper), FindResponse::Found(record)) => FindResponse::Found(tamper(record)),
             (_, answer) => answer,
         }
+    }
+
+    /// Whether it refuses entries and envelopes.
+    pub(crate) fn refuse_entries(&self, refuse: bool) {
+        self.pages_alone.store(refuse, Ordering::Release);
     }
 
     fn took(&self, record: &Record) {
@@ -116,6 +124,9 @@ impl Service for Peer {
     }
 
     async fn store(&self, caller: Caller, record: Record) -> Result<StoreOutcome, CallError> {
+        if self.pages_alone.load(Ordering::Acquire) && record.kind != Kind::Page {
+            return Err(CallError::ReadOnly { reason: "pages alone".to_owned() });
+        }
         let outcome = self.memory.store(caller, record.clone()).await?;
         self.took(&record);
         Ok(outcome)

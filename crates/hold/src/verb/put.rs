@@ -6,11 +6,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use author::{Author, PutOptions, PutReport, SchemaArtifact};
+use author::{Author, PutOptions, PutReport, Resumed, SchemaArtifact};
 use clap::Args;
 use crypto::ReaderKey;
 use serde::Serialize;
-use tokio::io::AsyncRead;
 
 use crate::cli::Session;
 use crate::error::HoldError;
@@ -46,12 +45,22 @@ pub(crate) struct Put {
     /// Where its data dictionary is found, sealed with it
     #[arg(long, value_name = "GROUP/PROJECT/PATH/NAME@VERSION", value_parser = artifact::parse)]
     data_dictionary: Option<SchemaArtifact>,
+    /// Start anew where a put of the same file was interrupted, and keep nothing to go on from
+    #[arg(long)]
+    no_resume: bool,
 }
 
 #[derive(Serialize)]
 struct EnvelopeResult {
     reader: String,
     address: String,
+}
+
+/// What an interrupted put had stored and this run did not send again.
+#[derive(Serialize)]
+struct ResumedResult {
+    bytes: u64,
+    pages: u64,
 }
 
 #[derive(Serialize)]
@@ -62,6 +71,9 @@ struct PutResult {
     stored: u64,
     acked: u32,
     wanted: u32,
+    /// Bytes this run sent, all copies counted.
+    sent: u64,
+    resumed: ResumedResult,
     seconds: f64,
     envelopes: Vec<EnvelopeResult>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +89,10 @@ impl fmt::Display for PutResult {
         for envelope in &self.envelopes {
             write!(f, "\n{}  to {}", envelope.address, envelope.reader)?;
         }
+        let ResumedResult { bytes, pages } = self.resumed;
+        if pages > 0 {
+            write!(f, "\nresumed: {pages} pages ({bytes} bytes) were stored already")?;
+        }
         Ok(())
     }
 }
@@ -87,6 +103,7 @@ impl PutResult {
             reader: shared.reader.to_string(),
             address: address::text(&shared.address),
         });
+        let Resumed { bytes, pages } = report.resumed;
         Self {
             address: address::text(&report.address),
             entry: report.entry.to_string(),
@@ -94,6 +111,8 @@ impl PutResult {
             stored: report.stored,
             acked: report.acked,
             wanted: report.wanted,
+            sent: report.sent,
+            resumed: ResumedResult { bytes, pages },
             seconds: report.seconds,
             envelopes: envelopes.collect(),
             name,
@@ -108,7 +127,9 @@ impl Put {
         if self.source.as_os_str() == "-" {
             let author = connect::author(session).await?;
             let options = self.options(readers, self.name.clone(), None);
-            let report = put(session, &author, pipes::stdin()?, options).await?;
+            let bar = Bar::new(&session.out, "put");
+            let report = author.put(pipes::stdin()?, options, bar).await?;
+            finish_late_copies(session, &author, &report).await;
             return told(session, &report, None);
         }
         // Looked at before the passphrase is asked for.
@@ -150,8 +171,10 @@ impl Put {
         path: &Path,
         options: PutOptions,
     ) -> Result<PutReport, HoldError> {
-        let file = tokio::fs::File::open(path).await.map_err(HoldError::io("read", path))?;
-        put(session, author, file, options).await
+        let bar = Bar::new(&session.out, "put");
+        let report = author.put_file(path, options, !self.no_resume, bar).await?;
+        finish_late_copies(session, author, &report).await;
+        Ok(report)
     }
 
     /// Files one after the other, in order of their names; the first failure ends it, and those that
@@ -178,20 +201,12 @@ impl Put {
     }
 }
 
-async fn put(
-    session: &Session,
-    author: &Author,
-    source: impl AsyncRead + Send + Unpin,
-    options: PutOptions,
-) -> Result<PutReport, HoldError> {
-    let bar = Bar::new(&session.out, "put");
-    let report = author.put(source, options, bar).await?;
+/// The process is about to end, and with it the copies that are still on their way: waits for them.
+async fn finish_late_copies(session: &Session, author: &Author, report: &PutReport) {
     if !report.full {
-        // The process is about to end, and with it the copies that are still on their way.
         session.out.note("waiting for the last copies");
         author.walker().drain(LATE_COPIES_LIMIT).await;
     }
-    Ok(report)
 }
 
 fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<Exit, HoldError> {

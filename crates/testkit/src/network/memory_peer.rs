@@ -68,6 +68,11 @@ impl MemoryPeer {
         self.inner().records.len()
     }
 
+    /// All records it holds.
+    pub fn all(&self) -> Vec<Record> {
+        self.inner().records.values().cloned().collect()
+    }
+
     /// Loses a record; whether it had it.
     pub fn lose(&self, id: &RecordId) -> bool {
         self.inner().records.remove(id).is_some()

@@ -1,0 +1,179 @@
+//! A put of a file, which goes on where an interrupted put of the same file was.
+//!
+//! Large files alone have a [`journal`](crate::journal): below [`JOURNAL_FROM_BYTES`] sending again costs less than
+//! keeping one. Without one (no file, another put of it is running, the home cannot be written) a put is as any other.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use tokio::io::AsyncSeekExt;
+
+use crate::author::Author;
+use crate::error::AuthorError;
+use crate::home::Home;
+use crate::job::Job;
+use crate::journal::{self, Folder, Header, Held, Journal, Source};
+use crate::progress::Progress;
+use crate::put::Start;
+use crate::types::{PutOptions, PutReport};
+
+/// Files over so many bytes have a journal while they are put.
+pub const JOURNAL_FROM_BYTES: u64 = 16 << 20;
+/// Where the journals are, in the home.
+const FOLDER: &str = "journals";
+/// How many digits of a source's hash name its journal.
+const NAME_BYTES: usize = 16;
+
+/// A journal's place that this put has for itself, and what a journal there must say.
+#[derive(Clone)]
+struct Place {
+    held: Arc<Held>,
+    source: Source,
+    options: [u8; 32],
+}
+
+impl Author {
+    /// Stores a file, for this user and the readers named; goes on where a put of the same file with the same options was
+    /// interrupted. With `resume` off it starts anew, keeps no journal and removes one that is there.
+    ///
+    /// Cancel safe as [`Author::put`]; the journal stays and is used by the next put of the file.
+    ///
+    /// # Errors
+    /// As [`Author::put`], and [`AuthorError::Io`] about the file.
+    pub async fn put_file(
+        &self,
+        path: &Path,
+        options: PutOptions,
+        resume: bool,
+        progress: Arc<dyn Progress>,
+    ) -> Result<PutReport, AuthorError> {
+        let options = options.resolved();
+        let opening = path.to_owned();
+        let opened = Job::blocking(self.env(), move || open(&opening));
+        let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
+        let mut file = tokio::fs::File::from_std(file);
+        let place = match about.is_file() && about.len() > JOURNAL_FROM_BYTES {
+            true => self.place(absolute, &about, &options, resume).await,
+            false => None,
+        };
+        if let Some(journal) = self.left_behind(place.clone()).await {
+            let start = self.started(journal.header(), &options).await?;
+            let put = self.put_from(&mut file, &options, start, Some(&journal), &progress).await;
+            if !matches!(put, Err(AuthorError::Changed)) {
+                return self.ended(&journal, put).await;
+            }
+            tracing::info!("the file changed since its put was interrupted: it starts anew");
+            journal.close();
+            progress.restarted();
+            file.rewind().await.map_err(AuthorError::Read)?;
+        }
+        let start = self.start(&options).await?;
+        match self.begun(place, &start).await {
+            Some(journal) => {
+                let put =
+                    self.put_from(&mut file, &options, start, Some(&journal), &progress).await;
+                self.ended(&journal, put).await
+            }
+            None => self.put_from(&mut file, &options, start, None, &progress).await,
+        }
+    }
+
+    /// The place of a file's journal; `None` where there can be none, or shall not.
+    async fn place(
+        &self,
+        path: std::path::PathBuf,
+        about: &Metadata,
+        options: &PutOptions,
+        resume: bool,
+    ) -> Option<Place> {
+        let options = journal::digest(self.suite(), &self.network(), options);
+        let about = about.clone();
+        let now = UNIX_EPOCH + Duration::from_millis(self.env().clock.unix_ms());
+        let place = move |home: &Home| {
+            let source = source(home, &path, &about);
+            let folder = Folder::at(home.dir().join(FOLDER));
+            folder.prune(now);
+            let held = folder.take(&name(&source)).and_then(|held| match held {
+                Some(held) if !resume => held.remove().map(|()| None),
+                held => Ok(held),
+            });
+            Ok(held.map(|held| held.map(|held| Place { held: Arc::new(held), source, options })))
+        };
+        without(self.at_home(place).await.ok()?)?
+    }
+
+    /// The journal that an interrupted put left in this place, where it may be gone on with.
+    async fn left_behind(&self, place: Option<Place>) -> Option<Arc<Journal>> {
+        let Place { held, source, options } = place?;
+        let salt = self.env().random();
+        let resume =
+            move |home: &Home| Ok(Journal::resume(held, home.keyring(), &salt, &source, &options));
+        without(self.at_home(resume).await.ok()?)?.map(Arc::new)
+    }
+
+    /// A new journal in this place.
+    async fn begun(&self, place: Option<Place>, start: &Start) -> Option<Arc<Journal>> {
+        let Place { held, source, options } = place?;
+        let header = Header {
+            eek: start.eek.to_bytes(),
+            chunk_key: self.env().random(),
+            counter: start.counter(),
+            created: start.created,
+            source,
+            options,
+        };
+        let salt = self.env().random();
+        let begin = move |home: &Home| Ok(Journal::begin(held, home.keyring(), &salt, header));
+        without(self.at_home(begin).await.ok()?).map(Arc::new)
+    }
+
+    /// Removes the journal of a put that is done.
+    async fn ended(
+        &self,
+        journal: &Arc<Journal>,
+        put: Result<PutReport, AuthorError>,
+    ) -> Result<PutReport, AuthorError> {
+        let report = put?;
+        let journal = Arc::clone(journal);
+        let removed = Job::blocking(self.env(), move || journal.remove()).await;
+        if let Some(Err(error)) = removed {
+            // It says nothing that is not so: the next put of this file would go on with it to the same address.
+            tracing::warn!(%error, "the journal of a put that is done cannot be removed");
+        }
+        Ok(report)
+    }
+}
+
+/// A put does without a journal where the system refuses it one.
+fn without<T>(journal: io::Result<T>) -> Option<T> {
+    journal
+        .inspect_err(|error| tracing::warn!(%error, "no journal: this put cannot be resumed"))
+        .ok()
+}
+
+fn open(path: &Path) -> Result<(File, Metadata, std::path::PathBuf), AuthorError> {
+    let failed = |source| AuthorError::Io { action: "read", path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    Ok((file, about, path.canonicalize().map_err(failed)?))
+}
+
+fn source(home: &Home, path: &Path, about: &Metadata) -> Source {
+    Source {
+        path: home.keyring().journal_source(path.as_os_str().as_bytes()),
+        bytes: about.len(),
+        changed: (about.mtime(), u32::try_from(about.mtime_nsec()).unwrap_or_default()),
+        inode: about.ino(),
+        device: about.dev(),
+    }
+}
+
+/// What the journal of a source is called.
+fn name(source: &Source) -> String {
+    source.path.iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect()
+}

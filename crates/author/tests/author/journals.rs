@@ -1,0 +1,277 @@
+//! Interrupted puts of files: the next one goes on under the same key where it may, and under another where anything differs.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use author::{Author, AuthorError, NoProgress, Progress, PutOptions, PutReport};
+use crypto::{RecordId, Suite};
+use document::{Document, Kind};
+use env::Env;
+
+use crate::network::{Net, get, noise};
+
+const BYTES: usize = (24 << 20) + 5;
+
+/// Asks for a stop when so many records are acknowledged.
+struct StopAfter {
+    left: Mutex<u64>,
+    stop: tokio::sync::Notify,
+    restarts: AtomicU64,
+}
+
+impl StopAfter {
+    fn new(records: u64) -> Arc<Self> {
+        let left = Mutex::new(records);
+        Arc::new(Self { left, stop: tokio::sync::Notify::new(), restarts: AtomicU64::new(0) })
+    }
+}
+
+impl Progress for StopAfter {
+    fn acked(&self, copies: u32, _bytes: u64) {
+        let mut left = self.left.lock().unwrap();
+        if copies > 0 && *left > 0 {
+            *left -= 1;
+            if *left == 0 {
+                self.stop.notify_one();
+            }
+        }
+    }
+
+    fn restarted(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Town {
+    net: Net,
+    author: Arc<Author>,
+    file: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Town {
+    fn new(suite: Suite) -> Self {
+        let net = Net::new(&Env::real(), 3, 4, suite);
+        let author = net.user("ada");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("big.bin");
+        std::fs::write(&file, noise(1, BYTES)).unwrap();
+        Self { net, author, file, _dir: dir }
+    }
+
+    fn journals(&self) -> Vec<PathBuf> {
+        journals(&self.author)
+    }
+
+    /// A put that is dropped when so many records were acknowledged.
+    async fn interrupted(&self, options: &PutOptions, records: u64) {
+        let progress = StopAfter::new(records);
+        let put = self.author.put_file(&self.file, options.clone(), true, progress.clone());
+        tokio::select! {
+            biased;
+            () = progress.stop.notified() => {}
+            done = put => panic!("it was done before it was stopped: {done:?}"),
+        }
+        let journals = self.journals();
+        assert_eq!(journals.len(), 1);
+        // Notes that were being written when it was dropped end by themselves, and then nobody has the journal.
+        let lock = std::fs::File::open(journals[0].with_extension("lock")).unwrap();
+        while self.author.window_bytes().0 > 0 || lock.try_lock().is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn put(&self, options: &PutOptions) -> PutReport {
+        put(&self.author, &self.file, options).await.unwrap()
+    }
+
+    async fn is_stored(&self, report: &PutReport) {
+        let (bytes, _) = get(&self.author, report.address).await.unwrap();
+        assert!(bytes == std::fs::read(&self.file).unwrap());
+        assert_eq!(self.journals(), Vec::<PathBuf>::new(), "no journal is left");
+        assert_nothing_sealed_twice(&self.net);
+    }
+}
+
+fn journals(author: &Author) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(author.home().dir().join("journals")) else {
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_none()).collect()
+}
+
+async fn put(author: &Author, file: &Path, options: &PutOptions) -> Result<PutReport, AuthorError> {
+    author.put_file(file, options.clone(), true, Arc::new(NoProgress)).await
+}
+
+/// No author key and index is on two different pages anywhere: whoever saw both would have two texts under one nonce.
+fn assert_nothing_sealed_twice(net: &Net) {
+    let mut seen: BTreeMap<([u8; 33], u32), RecordId> = BTreeMap::new();
+    for peer in &net.peers {
+        for record in peer.memory.all().into_iter().filter(|record| record.kind == Kind::Page) {
+            let Ok(Document::Page(page)) = Document::decode(&record.bytes) else { continue };
+            let key = (*page.author.as_bytes(), page.index);
+            let first = *seen.entry(key).or_insert(record.id);
+            assert_eq!(first, record.id, "page {} was sealed twice under one key", page.index);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_put_goes_on_and_sends_the_rest() {
+    for suite in Suite::ALL {
+        let town = Town::new(suite);
+        let options = PutOptions::default();
+        let mut before = 0;
+        for records in [8, 3] {
+            town.interrupted(&options, records).await;
+            before += 1;
+        }
+        let report = town.put(&options).await;
+        assert!(report.resumed.pages >= 1 && report.resumed.bytes > 1 << 20, "{report:?}");
+        assert!(report.sent < 3 * (BYTES as u64 - report.resumed.bytes) + (1 << 20), "{report:?}");
+        assert!(report.full && report.bytes == BYTES as u64);
+        town.is_stored(&report).await;
+        // All runs together used the counters of one put.
+        assert_eq!(town.author.home().next_counter().unwrap(), 1, "after {before} interruptions");
+        let again = town.put(&options).await;
+        assert_ne!(again.address, report.address, "a put that is done is done");
+        assert_eq!(again.resumed.pages, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_differs_is_sealed_under_another_key() {
+    let town = Town::new(Suite::Holdfast1);
+    let reader = *town.net.user("grace").reader_keys().first().unwrap();
+    let plain = PutOptions::default();
+    let named = PutOptions { name: Some("another".to_owned()), ..PutOptions::default() };
+    let shared = PutOptions { readers: vec![reader], ..PutOptions::default() };
+    let typed = PutOptions { media_type: Some("a/b".to_owned()), ..PutOptions::default() };
+    for other in [named, shared, typed] {
+        town.interrupted(&plain, 4).await;
+        let report = town.put(&other).await;
+        assert_eq!(report.resumed.pages, 0, "{other:?}");
+        town.is_stored(&report).await;
+    }
+    // The file is longer, or was touched.
+    town.interrupted(&plain, 4).await;
+    std::fs::write(&town.file, noise(1, BYTES + 1)).unwrap();
+    let report = town.put(&plain).await;
+    assert_eq!((report.resumed.pages, report.bytes), (0, BYTES as u64 + 1));
+    town.is_stored(&report).await;
+}
+
+/// Same path, size, time of change and inode, other bytes in one chunk: found before the chunk is sealed, wherever it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_chunk_behind_an_unchanged_face_is_found() {
+    for at in [0, 3 << 20, 7 << 20] {
+        let town = Town::new(Suite::Holdfast1);
+        let options = PutOptions::default();
+        let about = std::fs::metadata(&town.file).unwrap();
+        town.interrupted(&options, 10).await;
+        let mut bytes = std::fs::read(&town.file).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&town.file, &bytes).unwrap();
+        let file = std::fs::File::options().write(true).open(&town.file).unwrap();
+        file.set_modified(about.modified().unwrap()).unwrap();
+        let now = std::fs::metadata(&town.file).unwrap();
+        assert_eq!(
+            (about.ino(), about.mtime_nsec(), about.len()),
+            (now.ino(), now.mtime_nsec(), now.len())
+        );
+        let progress = StopAfter::new(0);
+        let put = town.author.put_file(&town.file, options, true, progress.clone());
+        let report = put.await.unwrap();
+        assert_eq!(progress.restarts.load(Ordering::Relaxed), 1);
+        assert_eq!(report.resumed.pages, 0);
+        town.is_stored(&report).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_journal_is_not_gone_on_with() {
+    let town = Town::new(Suite::Holdfast1);
+    let options = PutOptions::default();
+    town.interrupted(&options, 4).await;
+    let journal = town.journals().pop().unwrap();
+    let mut bytes = std::fs::read(&journal).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 4;
+    std::fs::write(&journal, bytes).unwrap();
+    let report = town.put(&options).await;
+    assert_eq!(report.resumed.pages, 0);
+    town.is_stored(&report).await;
+
+    town.interrupted(&options, 4).await;
+    let fresh = town.author.put_file(&town.file, options, false, Arc::new(NoProgress));
+    let report = fresh.await.unwrap();
+    assert_eq!(report.resumed.pages, 0, "it was told not to resume");
+    town.is_stored(&report).await;
+}
+
+/// A put that failed for want of peers goes on when they are back, at the address it would have had; readers get one
+/// envelope each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_that_failed_at_its_end_goes_on_to_the_same_address() {
+    let town = Town::new(Suite::Holdfast1);
+    let reader = town.net.user("grace");
+    let options = PutOptions { readers: vec![reader.reader_keys()[1]], ..PutOptions::default() };
+    // Envelopes and entries are refused: all pages are stored, and then it fails.
+    for peer in &town.net.peers {
+        peer.refuse_entries(true);
+    }
+    let failed = put(&town.author, &town.file, &options).await.unwrap_err();
+    assert!(matches!(failed, AuthorError::Store { .. }), "{failed:?}");
+    for peer in &town.net.peers {
+        peer.refuse_entries(false);
+    }
+    let report = town.put(&options).await;
+    assert_eq!(report.resumed.pages, (BYTES as u64).div_ceil(2 << 20));
+    assert!(report.sent < 1 << 20, "only the entry and the envelopes: {}", report.sent);
+    town.is_stored(&report).await;
+    let (bytes, _) = get(&reader, report.envelopes[0].address).await.unwrap();
+    assert_eq!(bytes.len(), BYTES);
+    assert_eq!(town.author.home().next_counter().unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_puts_of_one_file_at_once_use_two_keys() {
+    let town = Town::new(Suite::Holdfast1);
+    let options = PutOptions::default();
+    let (first, second) = tokio::join!(
+        put(&town.author, &town.file, &options),
+        put(&town.author, &town.file, &options)
+    );
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_ne!(first.address, second.address);
+    town.is_stored(&first).await;
+    town.is_stored(&second).await;
+}
+
+/// A journal that cannot be written is gone, and the put goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_that_takes_no_journal_takes_puts() {
+    let town = Town::new(Suite::Holdfast1);
+    // A file where the folder should be: nothing can be made in it, also by root.
+    std::fs::write(town.author.home().dir().join("journals"), b"").unwrap();
+    let report = town.put(&PutOptions::default()).await;
+    assert!(report.full);
+    town.is_stored(&report).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_files_and_missing_ones_have_no_journal() {
+    let town = Town::new(Suite::Holdfast1);
+    std::fs::write(&town.file, noise(1, 1 << 20)).unwrap();
+    let report = town.put(&PutOptions::default()).await;
+    town.is_stored(&report).await;
+    assert!(!town.author.home().dir().join("journals").exists());
+    let error = put(&town.author, &town.file.join("none"), &PutOptions::default()).await;
+    assert!(matches!(error, Err(AuthorError::Io { .. })), "{error:?}");
+}

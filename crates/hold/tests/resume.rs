@@ -1,0 +1,167 @@
+//! `hold put` killed with SIGKILL at random points of a large file: each next run goes on where the one before was.
+//!
+//! What is sent is counted at the peers: bytes of records they received, against bytes of records they hold. The
+//! difference is what was sent again. In full (`HOLD_SHOWS_FULL=1`): 1 GiB and 20 kills.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "system/harness.rs"]
+mod harness;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use harness::{Home, Network, Noise, PATIENCE, Running, assert_same, full, random_file, run};
+
+const MIB: u64 = 1 << 20;
+const COPIES: u64 = 3;
+/// What a run may send beyond what its predecessors had not got acknowledged.
+const AGAIN_MAX: u64 = 64 * MIB;
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+/// The sum of a counter over its labels, from a peer's metrics page.
+fn counter(metrics: &str, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {metrics}\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let lines = page
+        .lines()
+        .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
+    let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+    values.sum::<f64>() as u64
+}
+
+fn at_all(network: &Network, name: &str) -> u64 {
+    network.peers.iter().map(|peer| counter(&peer.metrics, name)).sum()
+}
+
+/// Record bytes that came to all peers, and that they hold.
+fn received(network: &Network) -> u64 {
+    at_all(network, "holdfast_record_received_bytes_total")
+}
+
+fn held(network: &Network) -> u64 {
+    at_all(network, "holdfast_record_bytes")
+}
+
+struct Story {
+    network: Network,
+    home: Home,
+    via: String,
+    file: PathBuf,
+    bytes: u64,
+}
+
+impl Story {
+    fn new(bytes: u64) -> Self {
+        let network = Network::running(3, &[]);
+        let home = network.home("author", 0);
+        let (via, file) = (network.via(), network.folder.path().join("big.bin"));
+        random_file(&file, usize::try_from(bytes).unwrap(), 7);
+        Self { network, home, via, file, bytes }
+    }
+
+    fn put(&self, args: &[&str]) -> std::process::Command {
+        let mut put = self.home.hold(["put", "--json", "--via", &self.via]);
+        put.args(args).arg(&self.file);
+        put
+    }
+
+    /// Starts a put and kills it when so many bytes came to the peers.
+    fn killed_at(&self, point: u64) {
+        let mut putting = Running::start(&mut self.put(&[]));
+        let started = Instant::now();
+        while received(&self.network) < point {
+            assert!(!putting.ended(), "it ended before {point} bytes were sent");
+            assert!(started.elapsed() < PATIENCE, "{point} bytes are never sent");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        putting.signal("KILL");
+        let outcome = putting.finish(PATIENCE);
+        assert_eq!(outcome.code, None, "it was killed: {outcome:?}");
+        // What was on its way when it died is taken or dropped by now.
+        let mut last = received(&self.network);
+        loop {
+            std::thread::sleep(Duration::from_millis(50));
+            let now = received(&self.network);
+            if now == last {
+                return;
+            }
+            last = now;
+        }
+    }
+
+    fn journals(&self) -> usize {
+        std::fs::read_dir(self.home.dir.join("journals")).map_or(0, Iterator::count)
+    }
+}
+
+#[test]
+fn a_put_killed_at_random_points_sends_nothing_twice_that_was_acknowledged() {
+    let (bytes, kills) = if full() { (1024 * MIB, 20) } else { (96 * MIB, 4) };
+    let story = Story::new(bytes);
+    let total = bytes * COPIES;
+    let mut noise = Noise::new(11);
+    let mut points: Vec<u64> = (0..kills)
+        .map(|_| {
+            let mut random = [0; 8];
+            noise.fill(&mut random);
+            u64::from_le_bytes(random) % (total * 9 / 10)
+        })
+        .collect();
+    points.sort_unstable();
+    let mut again = 0;
+    for point in points {
+        let target = point.max(received(&story.network) + MIB);
+        story.killed_at(target);
+        let so_far = received(&story.network).saturating_sub(held(&story.network));
+        let by_this = so_far.saturating_sub(again);
+        println!(
+            "killed at {} of {} MiB: sent again {} MiB",
+            received(&story.network) / MIB,
+            total / MIB,
+            by_this / MIB
+        );
+        assert!(by_this <= AGAIN_MAX, "{} MiB were sent again", by_this / MIB);
+        again = so_far;
+    }
+    let missing = total.saturating_sub(held(&story.network));
+    let before = received(&story.network);
+    let report = run(&mut story.put(&[])).expect(0).json();
+    let sent = received(&story.network) - before;
+    println!(
+        "the last run sent {} MiB, {} MiB were missing: {}",
+        sent / MIB,
+        missing / MIB,
+        report["resumed"]
+    );
+    assert!(sent <= missing + AGAIN_MAX, "{} of {} MiB", sent / MIB, missing / MIB);
+    assert!(report["sent"].as_u64().unwrap() <= missing + AGAIN_MAX);
+    assert!(report["resumed"]["pages"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["bytes"], story.bytes);
+    assert_eq!(story.journals(), 0, "no journal is left");
+
+    let back = story.network.folder.path().join("back.bin");
+    story.home.get(&story.via, report["address"].as_str().unwrap(), &back).expect(0);
+    assert_same(&story.file, &back);
+}
+
+#[test]
+fn a_file_changed_after_the_kill_and_a_put_told_not_to_resume_start_anew() {
+    let story = Story::new(40 * MIB);
+    story.killed_at(30 * MIB);
+    assert_eq!(story.journals(), 2, "a journal and its lock");
+    let fresh = run(&mut story.put(&["--no-resume"])).expect(0).json();
+    assert_eq!((&fresh["resumed"]["pages"], story.journals()), (&0.into(), 0));
+
+    let point = received(&story.network) + 30 * MIB;
+    story.killed_at(point);
+    random_file(&story.file, usize::try_from(story.bytes).unwrap(), 8);
+    let other = run(&mut story.put(&[])).expect(0).json();
+    assert_eq!((&other["resumed"]["pages"], story.journals()), (&0.into(), 0));
+    let back = story.network.folder.path().join("back.bin");
+    story.home.get(&story.via, other["address"].as_str().unwrap(), &back).expect(0);
+    assert_same(&story.file, &back);
+}
