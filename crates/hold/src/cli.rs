@@ -98,6 +98,8 @@ pub(crate) enum Verb {
     Document(verb::document::DocumentVerb),
     /// Check the home, the keyring, the network file, the pass, the clock and the librarians
     Doctor,
+    /// Measure this program on this machine: experiments with processes of its own
+    Bench(verb::bench::Bench),
 }
 
 /// What a verb works with.
@@ -156,6 +158,7 @@ impl Verb {
             Self::Document(verb) => session.stoppable(verb.run(session)).await,
             Self::Doctor => session.stoppable(verb::doctor::run(session)).await,
             Self::Keys(verb) => session.stoppable(verb.run(session)).await,
+            Self::Bench(verb) => verb.run(session).await,
         }
     }
 }

@@ -132,6 +132,9 @@ pub(crate) enum HoldError {
     /// A peer's overlay.
     #[error(transparent)]
     Overlay(#[from] overlay::OverlayError),
+    /// An experiment.
+    #[error(transparent)]
+    Bench(#[from] bench::BenchError),
     /// A step of the demonstration did not hold.
     #[error("step {step} did not hold: {why}")]
     Demo {
@@ -205,6 +208,8 @@ impl HoldError {
             Self::Overlay(source) => source.class().into(),
             Self::Demo { .. } => Exit::Failed,
             Self::Locked(_) => Exit::Busy,
+            Self::Bench(bench::BenchError::Interrupted) => Exit::Interrupted,
+            Self::Bench(source) => source.class().into(),
             Self::Interrupted => Exit::Interrupted,
         }
     }

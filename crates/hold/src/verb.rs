@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod document;

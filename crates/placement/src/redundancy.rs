@@ -5,6 +5,7 @@
 //! pages: N by the size of the network, such that a random third of the peers lost at once takes an
 //! entry no more often than it takes a stripe of the same row.
 
+use crypto::Suite;
 use document::Kind;
 
 /// Copies of a page where the genesis says nothing.
@@ -33,10 +34,20 @@ pub struct Redundancy {
 /// | 9 to 17 | 5 | 3 |
 /// | 18 to 47 | 9 | 5 |
 /// | 48 and more | 14 | 8 |
-pub fn redundancy(kind: Kind, peers: usize, genesis_copies: Option<u32>) -> Redundancy {
+///
+/// The original Libri knows one number of copies for all documents. So in `libri-1` what the genesis
+/// asks for, where it asks, counts for every kind.
+pub fn redundancy(
+    kind: Kind,
+    peers: usize,
+    suite: Suite,
+    genesis_copies: Option<u32>,
+) -> Redundancy {
     let pages = genesis_copies.unwrap_or(PAGE_COPIES).max(1);
+    let one_number = suite == Suite::Libri1 && genesis_copies.is_some();
     let wanted = match kind {
         Kind::Page => pages,
+        Kind::Entry | Kind::Envelope if one_number => pages,
         Kind::Entry | Kind::Envelope => table(peers).max(pages),
     };
     let copies = wanted.min(u32::try_from(peers.max(1)).unwrap_or(u32::MAX));
@@ -58,7 +69,7 @@ mod tests {
     use super::*;
 
     fn of(kind: Kind, peers: usize, copies: Option<u32>) -> (u32, u32) {
-        let found = redundancy(kind, peers, copies);
+        let found = redundancy(kind, peers, Suite::Holdfast1, copies);
         (found.copies, found.acknowledged)
     }
 
@@ -102,11 +113,22 @@ mod tests {
     }
 
     #[test]
+    fn in_libri_1_one_number_of_copies_counts_for_all() {
+        for kind in Kind::ALL {
+            let asked = redundancy(kind, 64, Suite::Libri1, Some(3));
+            assert_eq!((asked.copies, asked.acknowledged), (3, 2), "{kind:?}");
+        }
+        // Where the genesis asks for nothing, what is lost by its entry alone is kept as elsewhere.
+        assert_eq!(redundancy(Kind::Entry, 64, Suite::Libri1, None).copies, 14);
+    }
+
+    #[test]
     fn copies_and_acknowledgements_are_bounded_by_the_peers() {
         for peers in 0..80 {
             for copies in [None, Some(0), Some(1), Some(3), Some(64), Some(u32::MAX)] {
-                for kind in Kind::ALL {
-                    let found = redundancy(kind, peers, copies);
+                let suites = [Suite::Holdfast1, Suite::Libri1];
+                for (kind, suite) in Kind::ALL.into_iter().flat_map(|k| suites.map(|s| (k, s))) {
+                    let found = redundancy(kind, peers, suite, copies);
                     assert!(found.copies as usize <= peers.max(1));
                     assert!((1..=found.copies).contains(&found.acknowledged));
                     // Any two acknowledged writes, or a write and a majority, share a holder.

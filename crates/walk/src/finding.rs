@@ -260,5 +260,6 @@ impl Finding {
 
 /// How many copies there should be; of a record of unknown kind as many as any kind has.
 pub(crate) fn redundancy_of(core: &Core, kind: Option<Kind>, view: &View) -> Redundancy {
-    redundancy(kind.unwrap_or(Kind::Entry), view.len(), core.directory.genesis().copies)
+    let genesis = core.directory.genesis();
+    redundancy(kind.unwrap_or(Kind::Entry), view.len(), genesis.suite, genesis.copies)
 }

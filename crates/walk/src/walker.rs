@@ -94,7 +94,8 @@ impl Walker {
     /// The copies that a record of this kind has in the network as it is known now.
     pub fn redundancy(&self, kind: Kind) -> Redundancy {
         let directory = &self.core.directory;
-        redundancy(kind, directory.view().len(), directory.genesis().copies)
+        let genesis = directory.genesis();
+        redundancy(kind, directory.view().len(), genesis.suite, genesis.copies)
     }
 
     /// Stores a record at its holders; answers when W copies are durable. The other copies go on behind.

@@ -1,0 +1,407 @@
+//! A network of peer processes on this machine, made and run as operators would.
+//!
+//! ```text
+//! DIR/orgN/  DIR/NET  DIR/peerN/  DIR/homeN/      one folder, removed at the end
+//! ```
+//! Every peer is a process of the program (`hold peer run`) on loopback ports of its own. The ports
+//! lie below those that the system gives to outgoing connections: of thousands of these one would
+//! else now and then take a port between its choice and its use.
+//!
+//! Invariant: when a community is dropped its processes have ended and its folder is gone.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use env::{Entropy, SystemEntropy};
+use serde_json::Value;
+
+use crate::Bench;
+use crate::error::BenchError;
+use crate::process::{self, Pid};
+use crate::program::{Program, Run};
+use crate::stop::Stop;
+
+/// Organisations, as in `hold up`.
+pub(crate) const ORGANISATIONS: usize = 3;
+/// Peers at most: each is a process with its threads, sockets and files.
+pub const PEERS_MAX: usize = 64;
+/// Ports of peers: below the system's own choice for outgoing connections.
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+/// How long one peer may take to serve, and all to know each other.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+/// How long a peer may take for its page.
+const PAGE_LIMIT: Duration = Duration::from_secs(10);
+/// The longest page of a peer, in bytes.
+const PAGE_BYTES_MAX: u64 = 1 << 20;
+const PASSPHRASE: &str = "only for measuring";
+
+/// What kind of network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) peers: usize,
+    pub(crate) suite: &'static str,
+    /// Copies of the genesis; by the table where none.
+    pub(crate) copies: Option<u32>,
+}
+
+/// One peer process.
+pub(crate) struct Peer {
+    pub(crate) address: String,
+    /// Its key, hex.
+    pub(crate) id: String,
+    pub(crate) organisation: usize,
+    metrics: String,
+    run: Run,
+}
+
+/// The network.
+pub(crate) struct Community {
+    // In this order: processes end before their folder goes.
+    pub(crate) peers: Vec<Peer>,
+    folder: Folder,
+    pub(crate) program: Program,
+    stop: Stop,
+}
+
+impl Community {
+    /// Makes a network and waits until its peers know each other.
+    pub(crate) fn start(bench: &Bench, kind: Kind) -> Result<Self, BenchError> {
+        if !(1..=PEERS_MAX).contains(&kind.peers) {
+            return Err(BenchError::Argument { name: "--peers", reason: "from 1 to 64" });
+        }
+        let program = Program::new(&bench.program);
+        let folder = Folder::new(bench.dir.as_deref())?;
+        let mut this = Self { peers: Vec::new(), folder, program, stop: bench.stop.clone() };
+        this.create(kind)?;
+        let mut ports = Ports::new();
+        let mut waiting = Vec::new();
+        let mut first = None;
+        for number in 0..kind.peers {
+            let starting = this.launch(number, &mut ports, first.as_deref())?;
+            first.get_or_insert(starting.address.clone());
+            waiting.push(starting);
+            if number == 0 {
+                // The first is whom all others meet.
+                let only = waiting.pop().into_iter().map(|starting| starting.ready(&this.stop));
+                this.peers.extend(only.collect::<Result<Vec<_>, _>>()?);
+            }
+        }
+        let others = waiting.into_iter().map(|starting| starting.ready(&this.stop));
+        this.peers.extend(others.collect::<Result<Vec<_>, _>>()?);
+        this.acquainted()?;
+        Ok(this)
+    }
+
+    fn create(&self, kind: Kind) -> Result<(), BenchError> {
+        let orgs: Vec<PathBuf> = (0..ORGANISATIONS).map(|org| self.org(org)).collect();
+        for org in &orgs {
+            self.program.ask(
+                ["org".as_ref(), "init".as_ref(), "--dir".as_ref(), org.as_os_str()],
+                &self.stop,
+            )?;
+        }
+        let names: Vec<String> = orgs.iter().map(|org| org.display().to_string()).collect();
+        let mut args = vec!["network".to_owned(), "init".to_owned(), "--org".to_owned()];
+        args.extend([names.join(","), "--suite".to_owned(), kind.suite.to_owned()]);
+        if let Some(copies) = kind.copies {
+            args.extend(["--copies".to_owned(), copies.to_string()]);
+        }
+        args.extend(["-o".to_owned(), self.network().display().to_string()]);
+        self.program.ask(args, &self.stop).map(drop)
+    }
+
+    fn launch(
+        &self,
+        number: usize,
+        ports: &mut Ports,
+        first: Option<&str>,
+    ) -> Result<Starting, BenchError> {
+        let dir = self.folder.path().join(format!("peer{number}"));
+        let organisation = number % ORGANISATIONS;
+        let listen = format!("127.0.0.1:{}", ports.next()?);
+        let text = |path: &Path| path.display().to_string();
+        let mut args = ["peer", "init", "--dir"].map(str::to_owned).to_vec();
+        args.extend([text(&dir), "--network".to_owned(), text(&self.network())]);
+        args.extend(["--org".to_owned(), text(&self.org(organisation))]);
+        args.extend(["--listen".to_owned(), listen.clone()]);
+        if let Some(first) = first {
+            args.extend(["--bootstrap".to_owned(), first.to_owned()]);
+        }
+        self.program.ask(args, &self.stop)?;
+        let log = dir.with_extension("log");
+        let log = fs::File::create(&log).map_err(BenchError::io("write", &log))?;
+        let mut command = self.program.command(["peer", "run", "--json", "--dir"]);
+        command.arg(&dir).stderr(log);
+        let mut line = None;
+        let run = Run::start_taking(&mut command, |child| line = first_line(child))?;
+        Ok(Starting { organisation, address: listen, run, line })
+    }
+
+    /// Waits until every peer knows every other.
+    fn acquainted(&self) -> Result<(), BenchError> {
+        let others = self.peers.len() as u64 - 1;
+        let mut left: Vec<&Peer> = self.peers.iter().collect();
+        self.stop.until("some peers did not get to know all others", READY_LIMIT, || {
+            left.retain(|peer| {
+                let known = peer.status().ok().map(|status| status["peers"]["healthy"].as_u64());
+                known.flatten() != Some(others)
+            });
+            Ok(left.is_empty().then_some(()))
+        })
+    }
+
+    /// The network's file.
+    pub(crate) fn network(&self) -> PathBuf {
+        self.folder.path().join("NET")
+    }
+
+    /// An organisation's directory.
+    pub(crate) fn org(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("org{number}"))
+    }
+
+    /// Where further files of the experiment may lie.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A home with a keyring, whose organisation is the first.
+    pub(crate) fn home(&self, name: &str) -> Result<Home, BenchError> {
+        let home = Home { dir: self.folder.path().join(name), via: self.via() };
+        let mut command = home.command(&self.program, ["keys", "init", "--json", "--network"]);
+        command.arg(self.network()).arg("--org").arg(self.org(0));
+        Run::start(&mut command)?.finish(READY_LIMIT, &self.stop)?;
+        Ok(home)
+    }
+
+    /// The peers' addresses, as `--via` takes them.
+    pub(crate) fn via(&self) -> String {
+        let addresses: Vec<&str> = self.peers.iter().map(|peer| peer.address.as_str()).collect();
+        addresses.join(",")
+    }
+
+    /// The peers' processes.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.peers.iter().map(|peer| peer.run.pid())
+    }
+
+    /// Processor time of all peers so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.pids().filter_map(process::cpu).sum()
+    }
+
+    /// # Errors
+    /// [`BenchError::Program`] where a peer is not running any more.
+    pub(crate) fn check(&mut self) -> Result<(), BenchError> {
+        for peer in &mut self.peers {
+            if let Some(status) = peer.run.ended()? {
+                let (verb, code) = ("peer run".to_owned(), status.code());
+                return Err(BenchError::Program { verb, code, told: peer.address.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Peer {
+    /// Its status page.
+    pub(crate) fn status(&self) -> Result<Value, BenchError> {
+        let body = page(&self.metrics, "/status").map_err(BenchError::io("read", &self.metrics))?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+}
+
+/// A GET of HTTP/1.0 of a small page on loopback.
+fn page(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PAGE_LIMIT))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(PAGE_BYTES_MAX).read_to_end(&mut answer)?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let body = head.map_or(answer.len(), |at| at + 4);
+    Ok(answer.split_off(body))
+}
+
+/// A peer that was started and has not said yet that it serves.
+struct Starting {
+    organisation: usize,
+    address: String,
+    run: Run,
+    line: Option<mpsc::Receiver<String>>,
+}
+
+impl Starting {
+    fn ready(mut self, stop: &Stop) -> Result<Peer, BenchError> {
+        let line = self.line.take();
+        let line = stop.until("a peer did not start", READY_LIMIT, || {
+            if let Some(status) = self.run.ended()? {
+                let (verb, code) = ("peer run".to_owned(), status.code());
+                let told = self.address.clone();
+                return Err(BenchError::Program { verb, code, told });
+            }
+            Ok(line.as_ref().and_then(|line| line.try_recv().ok()))
+        })?;
+        let ready: Value = serde_json::from_str(&line)?;
+        let text = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
+        let (id, metrics, organisation) = (text("peer"), text("metrics"), self.organisation);
+        Ok(Peer { address: self.address, id, organisation, metrics, run: self.run })
+    }
+}
+
+/// The first line of a process's stdout, when it comes; the rest is read and dropped.
+fn first_line(child: &mut Child) -> Option<mpsc::Receiver<String>> {
+    let stdout = child.stdout.take()?;
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        if let Some(line) = lines.next() {
+            let _ = send.send(line);
+        }
+        lines.for_each(drop);
+    });
+    Some(receive)
+}
+
+/// A `$HOLD_HOME` of the network.
+pub(crate) struct Home {
+    dir: PathBuf,
+    via: String,
+}
+
+impl Home {
+    /// The program with this home.
+    pub(crate) fn command<const N: usize>(
+        &self,
+        program: &Program,
+        args: [&str; N],
+    ) -> std::process::Command {
+        let mut command = program.command(args);
+        command.env("HOLD_HOME", &self.dir).env("HOLD_PASSPHRASE", PASSPHRASE);
+        command.env("HOLD_VIA", &self.via);
+        command
+    }
+}
+
+/// Free ports, each given once.
+struct Ports {
+    next: u16,
+}
+
+impl Ports {
+    /// From somewhere, so that two experiments at once rarely meet.
+    fn new() -> Self {
+        let mut random = [0; 2];
+        SystemEntropy.fill(&mut random);
+        let span = PORTS.end - PORTS.start;
+        Self { next: PORTS.start + u16::from_le_bytes(random) % span }
+    }
+
+    fn next(&mut self) -> Result<u16, BenchError> {
+        let mut last = std::io::ErrorKind::AddrInUse.into();
+        for _ in PORTS {
+            let port = self.next;
+            self.next = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
+            match TcpListener::bind(("127.0.0.1", port)) {
+                Ok(_) => return Ok(port),
+                Err(error) => last = error,
+            }
+        }
+        Err(BenchError::io("listen at", "127.0.0.1")(last))
+    }
+}
+
+/// A temporary folder, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// A new one below `within`, else below the system's folder for such.
+    pub(crate) fn new(within: Option<&Path>) -> Result<Self, BenchError> {
+        let mut random = [0; 8];
+        SystemEntropy.fill(&mut random);
+        let within = within.map_or_else(std::env::temp_dir, Path::to_owned);
+        let within = std::path::absolute(&within).map_err(BenchError::io("find", &within))?;
+        let path = within.join(format!("hold-bench-{}", hex::encode(random)));
+        fs::create_dir_all(&path).map_err(BenchError::io("make", &path))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// # Errors
+    /// [`BenchError::Room`] where fewer bytes are free.
+    pub(crate) fn check_room(within: Option<&Path>, needed: u64) -> Result<(), BenchError> {
+        let path = within.map_or_else(std::env::temp_dir, Path::to_owned);
+        let about = rustix::fs::statvfs(&path)
+            .map_err(|error| BenchError::io("look at", &path)(error.into()))?;
+        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        if free < needed {
+            return Err(BenchError::Room { path, free, needed });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_folder_goes_with_its_owner() {
+        let within = tempfile::tempdir().unwrap();
+        let folder = Folder::new(Some(within.path())).unwrap();
+        fs::write(folder.path().join("file"), b"bytes").unwrap();
+        drop(folder);
+        assert_eq!(fs::read_dir(within.path()).unwrap().count(), 0);
+        Folder::check_room(Some(within.path()), 1).unwrap();
+        let full = Folder::check_room(Some(within.path()), u64::MAX);
+        assert!(matches!(full, Err(BenchError::Room { .. })));
+    }
+
+    #[test]
+    fn ports_are_free_and_given_once() {
+        let mut ports = Ports::new();
+        let given: Vec<u16> = (0..100).map(|_| ports.next().unwrap()).collect();
+        let mut once = given.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), 100);
+        let taken = TcpListener::bind(("127.0.0.1", ports.next)).unwrap();
+        assert_ne!(ports.next().unwrap(), taken.local_addr().unwrap().port());
+    }
+
+    #[test]
+    fn a_page_is_what_stands_below_its_head() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // All of the request: a socket closed before would be reset.
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                asked.extend(byte);
+            }
+            stream.write_all(b"HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"c\":1}").unwrap();
+            asked
+        });
+        assert_eq!(page(&address, "/status").unwrap(), b"{\"c\":1}");
+        assert!(serving.join().unwrap().starts_with(b"GET /status HTTP/1.0\r\n"));
+    }
+}

@@ -1,0 +1,63 @@
+//! The experiments of `hold bench`: our own side, measured on one machine with nothing else installed.
+//!
+//! Each experiment starts the program it is part of as real processes ([`Bench::program`]), works with
+//! them as users do, and answers a [`Report`]: measured points, ratios within the run, and bars with
+//! whether they are met. Absolute times do not repeat on shared machines; so what is promised is a
+//! ratio to what this machine can do at all (the [`Limit`]), a latency at a load, or a size.
+//!
+//! It is not a test of correctness and not a comparison with other systems: those that need other
+//! programs installed are run from outside. Formats and definitions are in the architecture's record
+//! of decisions and in `docs/benchmarks.md`.
+//!
+//! Everything here blocks: run an experiment on a thread of its own and stop it with [`Stop`]. An
+//! experiment that ends, however it ends, leaves no process and no file behind.
+
+mod chart;
+mod community;
+mod error;
+mod libri;
+mod limit;
+mod load;
+mod memory;
+mod overload;
+mod percentiles;
+mod process;
+mod program;
+mod report;
+mod seeded;
+mod size;
+mod stop;
+mod transfer;
+
+use std::path::PathBuf;
+
+pub use community::PEERS_MAX;
+pub use error::BenchError;
+pub use libri::Libri;
+pub use limit::Limit;
+pub use memory::Memory;
+pub use overload::Overload;
+pub use report::{Bar, Machine, Report};
+pub use size::{parse as parse_size, text as size_text};
+pub use stop::Stop;
+pub use transfer::Transfer;
+
+/// What every experiment is given.
+pub struct Bench {
+    /// The program whose processes are measured.
+    pub program: PathBuf,
+    /// Where networks are made; the system's folder for temporary files where none.
+    pub dir: Option<PathBuf>,
+    /// Seconds instead of minutes.
+    pub quick: bool,
+    /// Stops it.
+    pub stop: Stop,
+    /// Where tables and progress go, a line or several at a time.
+    pub tell: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Bench {
+    pub(crate) fn tell(&self, text: impl AsRef<str>) {
+        (self.tell)(text.as_ref());
+    }
+}

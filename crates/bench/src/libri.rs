@@ -1,0 +1,409 @@
+//! The experiment of Libri's paper: uploads and downloads of documents on clusters of peers.
+//!
+//! Clusters of 8 to 64 peer processes, 64K, 256K and 1024K uploads a day; sizes of documents from a
+//! gamma distribution (shape 1.5, scale 170 KB), random content, 3 copies, one-page documents inline
+//! in their entries. An upload is 4 Puts (entry, own envelope, two readers') and 4 Gets (two readers,
+//! envelope and entry each), at entry peers drawn evenly. Then the rate is raised until it does not
+//! hold: the saturation.
+//!
+//! Differences: the paper gave each peer a processor of its own and the clients machines of theirs;
+//! here all share this machine's cores, clients included. It ran an hour a point.
+
+mod saturation;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::Bench;
+use crate::chart::Chart;
+use crate::community::{Community, Kind, PEERS_MAX};
+use crate::error::BenchError;
+use crate::load::clients::Clients;
+use crate::load::documents::Sizes;
+use crate::load::{self, Load, Outcome, REQUESTS};
+use crate::percentiles::Percentiles;
+use crate::report::{Bar, Report};
+
+pub(crate) use saturation::saturation;
+
+/// Requests a second of the paper's highest load.
+pub(crate) const PAPER_REQUESTS: f64 = 92.2;
+/// The paper's medians at it, in ms.
+const PAPER_GET_MS: f64 = 6.0;
+const PAPER_PUT_MS: f64 = 22.0;
+/// The paper's limit of one peer, in requests a second.
+const PAPER_PEER_REQUESTS: f64 = 50.0;
+const GET_MAX_MS: f64 = 2.0;
+const PUT_MAX_MS: f64 = 5.0;
+const SATURATION_MIN: f64 = 20.0;
+const GROWTH_MAX: f64 = 1.5;
+const DAY_S: f64 = 86_400.0;
+const QUICK_SECONDS: f64 = 5.0;
+const QUICK_PEERS_MAX: usize = 8;
+/// How often each pair of peers has stored before anything is timed: an hour's run knows no first call.
+const WARM_STORES_A_PAIR: f64 = 3.0;
+/// Uploads a second while warming.
+const WARM_RATE: f64 = 40.0;
+/// Copies of each document.
+const COPIES: u32 = 3;
+
+/// `hold bench libri`.
+#[derive(Clone, Debug)]
+pub struct Libri {
+    /// Sizes of the clusters.
+    pub peers: Vec<usize>,
+    /// Uploads a day.
+    pub rates: Vec<u64>,
+    /// Seconds a point.
+    pub seconds: f64,
+    /// Of arrivals, sizes and entry peers.
+    pub seed: u64,
+    /// Whether the saturation is looked for.
+    pub saturate: bool,
+}
+
+/// One cluster at one rate.
+#[derive(Clone, Debug, Serialize)]
+struct Point {
+    peers: usize,
+    uploads_a_day: f64,
+    seconds: f64,
+    requests_a_second: f64,
+    put_mbit_s: f64,
+    put: Percentiles,
+    get: Percentiles,
+    refused: usize,
+    failed: usize,
+    shed: usize,
+    lag_ms: f64,
+    /// Processor time of all peers, in cores.
+    peers_cores: f64,
+    clients_cores: f64,
+    others_cores: Option<f64>,
+}
+
+/// One cluster.
+#[derive(Clone, Debug, Serialize)]
+struct Cluster {
+    peers: usize,
+    saturation_requests_a_second: f64,
+}
+
+impl Libri {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`BenchError`]; [`BenchError::Wrong`] where a get answered other bytes than were put.
+    pub fn run(&self, bench: &Bench) -> Result<Report, BenchError> {
+        let this = self.checked(bench)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(BenchError::io("start", "a runtime"))?;
+        let mut report = Report::new("libri", bench.quick);
+        let (mut points, mut clusters) = (Vec::new(), Vec::new());
+        for peers in &this.peers {
+            let kind = Kind { peers: *peers, suite: "libri-1", copies: Some(COPIES) };
+            let mut community = Community::start(bench, kind)?;
+            let measured = this.cluster(bench, &community, &runtime)?;
+            community.check()?;
+            for point in &measured.0 {
+                report.run(point)?;
+            }
+            points.extend(measured.0);
+            if let Some(found) = measured.1 {
+                let cluster = Cluster { peers: *peers, saturation_requests_a_second: found };
+                report.run(&cluster)?;
+                clusters.push(cluster);
+            }
+        }
+        conclude(&mut report, &points, &clusters);
+        Ok(report)
+    }
+
+    fn checked(&self, bench: &Bench) -> Result<Self, BenchError> {
+        let mut this = self.clone();
+        this.peers.sort_unstable();
+        this.peers.dedup();
+        if bench.quick {
+            this.peers.retain(|peers| *peers <= QUICK_PEERS_MAX);
+            this.seconds = this.seconds.min(QUICK_SECONDS);
+        }
+        let wrong = |name, reason| Err(BenchError::Argument { name, reason });
+        if this.peers.is_empty() || !this.peers.iter().all(|peers| (1..=PEERS_MAX).contains(peers))
+        {
+            return wrong("--peers", "from 1 to 64; with --quick to 8");
+        }
+        if this.rates.is_empty() || this.rates.contains(&0) {
+            return wrong("--rates", "at least one upload a day");
+        }
+        if !(0.1..=86_400.0).contains(&this.seconds) {
+            return wrong("--seconds", "from 0.1 to a day");
+        }
+        Ok(this)
+    }
+
+    /// All rates on one cluster, and its saturation.
+    fn cluster(
+        &self,
+        bench: &Bench,
+        community: &Community,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<(Vec<Point>, Option<f64>), BenchError> {
+        let peers = community.peers.len();
+        runtime.block_on(async {
+            let clients = Clients::new(community, &bench.stop)?;
+            warm(bench, &clients, peers, self.seed).await?;
+            let mut points = Vec::new();
+            for (number, uploads_a_day) in self.rates.iter().enumerate() {
+                let load = Load {
+                    uploads_a_second: *uploads_a_day as f64 / DAY_S,
+                    seconds: self.seconds,
+                    sizes: Sizes::PAPER,
+                    seed: self.seed.wrapping_add(number as u64 + 1),
+                };
+                let point = point(bench, community, &clients, load).await?;
+                bench.tell(point.line());
+                points.push(point);
+            }
+            let found = if self.saturate {
+                let seconds = if bench.quick { 1.0 } else { (self.seconds / 6.0).clamp(5.0, 20.0) };
+                let start = 4.0 * PAPER_REQUESTS / REQUESTS;
+                Some(saturation(bench, &clients, start, seconds, Sizes::PAPER).await?)
+            } else {
+                None
+            };
+            Ok((points, found))
+        })
+    }
+}
+
+/// Stores until peers and clients have connections to each other, as an hour's run would have.
+pub(crate) async fn warm(
+    bench: &Bench,
+    clients: &Arc<Clients>,
+    peers: usize,
+    seed: u64,
+) -> Result<(), BenchError> {
+    let pairs = (peers * peers) as f64;
+    let uploads = pairs * WARM_STORES_A_PAIR / (4.0 * f64::from(COPIES));
+    let most = if bench.quick { 1.0 } else { 60.0 };
+    let seconds = (uploads / WARM_RATE).clamp(0.5, most);
+    // Small documents: it is the connections that are wanted.
+    let sizes = Sizes { shape: 1.5, scale: 20e3 };
+    let load = Load { uploads_a_second: WARM_RATE, seconds, sizes, seed };
+    load::run(clients, load, &bench.stop).await.map(drop)
+}
+
+/// One load, measured.
+async fn point(
+    bench: &Bench,
+    community: &Community,
+    clients: &Arc<Clients>,
+    load: Load,
+) -> Result<Point, BenchError> {
+    use crate::process::{Share, own_cpu};
+    let (peers_before, own_before) = (community.cpu(), own_cpu());
+    let share = Share::since(peers_before + own_before);
+    let started = std::time::Instant::now();
+    let outcome = load::run(clients, load, &bench.stop).await?;
+    let wall = started.elapsed().as_secs_f64();
+    let (peers_after, own_after) = (community.cpu(), own_cpu());
+    let cores =
+        |after: std::time::Duration, before| after.saturating_sub(before).as_secs_f64() / wall;
+    let Outcome { busy, failed, shed, put_bytes, lag, .. } = &outcome;
+    Ok(Point {
+        peers: community.peers.len(),
+        uploads_a_day: load.uploads_a_second * DAY_S,
+        seconds: load.seconds,
+        requests_a_second: outcome.answered_a_second(load.seconds),
+        put_mbit_s: *put_bytes as f64 * 8.0 / 1e6 / load.seconds,
+        put: outcome.latencies(true).percentiles(),
+        get: outcome.latencies(false).percentiles(),
+        refused: *busy,
+        failed: *failed,
+        shed: *shed,
+        lag_ms: lag.as_secs_f64() * 1e3,
+        peers_cores: cores(peers_after, peers_before),
+        clients_cores: cores(own_after, own_before),
+        others_cores: share.others(peers_after + own_after),
+    })
+}
+
+impl Point {
+    fn line(&self) -> String {
+        format!(
+            "{:>2} peers, {:>5.0}K a day: {:>6.1} requests/s, Put {:.2} / {:.2} / {:.2} ms, \
+             Get {:.2} / {:.2} / {:.2} ms (p50 / p95 / p99), {} not answered, cores: peers {:.2}, \
+             clients {:.2}, others {:.2}",
+            self.peers,
+            self.uploads_a_day / 1024.0,
+            self.requests_a_second,
+            self.put.p50_ms,
+            self.put.p95_ms,
+            self.put.p99_ms,
+            self.get.p50_ms,
+            self.get.p95_ms,
+            self.get.p99_ms,
+            self.refused + self.failed + self.shed,
+            self.peers_cores,
+            self.clients_cores,
+            self.others_cores.unwrap_or(f64::NAN)
+        )
+    }
+}
+
+/// Bars, ratios and pictures.
+fn conclude(report: &mut Report, points: &[Point], clusters: &[Cluster]) {
+    let highest = points.iter().map(|point| point.uploads_a_day).fold(0.0, f64::max);
+    let at_highest: Vec<&Point> =
+        points.iter().filter(|point| point.uploads_a_day >= highest).collect();
+    let (first, last) = (at_highest.first(), at_highest.last());
+    let nan = f64::NAN;
+    let of = |point: Option<&&Point>, put: bool| {
+        point.map_or(nan, |point| if put { point.put.p50_ms } else { point.get.p50_ms })
+    };
+    let (peers, load) = (last.map_or(0, |point| point.peers), highest / 1024.0);
+    for (name, put, bar, paper) in
+        [("Get", false, GET_MAX_MS, PAPER_GET_MS), ("Put", true, PUT_MAX_MS, PAPER_PUT_MS)]
+    {
+        let (small, large) = (of(first, put), of(last, put));
+        let title = format!("{name} p50 ms, {peers} peers, {load:.0}K uploads a day");
+        report.bars.push(Bar::at_most(title, large, bar));
+        report.ratio(format!("paper_{name}_p50_to_ours"), paper / large);
+        if at_highest.len() > 1 {
+            let from = first.map_or(0, |point| point.peers);
+            let title = format!("{name} p50, {peers} peers to {from}");
+            report.bars.push(Bar::at_most(title, large / small, GROWTH_MAX));
+        }
+    }
+    if let Some(cluster) = clusters.last() {
+        let ratio = cluster.saturation_requests_a_second / PAPER_REQUESTS;
+        let title = format!("saturation of {} peers to the paper's highest load", cluster.peers);
+        report.ratio("saturation_to_paper", ratio);
+        report.bars.push(Bar::at_least(title, ratio, SATURATION_MIN));
+    }
+    for put in [false, true] {
+        report.charts.push(latencies(points, put));
+    }
+    report.charts.push(saturations(clusters));
+}
+
+/// Medians by cluster, a line a load, the paper's median beside.
+fn latencies(points: &[Point], put: bool) -> Chart {
+    let (name, paper) = if put { ("Put", PAPER_PUT_MS) } else { ("Get", PAPER_GET_MS) };
+    let chart = Chart::lines(&format!("{name}, ms"), "peers", "ms").log(true, true);
+    let mut loads: Vec<f64> = points.iter().map(|point| point.uploads_a_day).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    let row = |load: f64, of: fn(&Percentiles) -> f64| {
+        let points = points.iter().filter(move |point| point.uploads_a_day == load);
+        points
+            .map(|point| (point.peers as f64, of(if put { &point.put } else { &point.get })))
+            .collect::<Vec<_>>()
+    };
+    let chart = loads.iter().fold(chart, |chart, load| {
+        chart.with(&format!("p50, {:.0}K a day", load / 1024.0), row(*load, |p| p.p50_ms))
+    });
+    let highest = loads.last().copied().unwrap_or(0.0);
+    let chart = chart
+        .with(&format!("p95, {:.0}K", highest / 1024.0), row(highest, |p| p.p95_ms))
+        .with(&format!("p99, {:.0}K", highest / 1024.0), row(highest, |p| p.p99_ms));
+    let ends = row(highest, |_| 1.0).into_iter().map(|(peers, _)| (peers, paper)).collect();
+    chart.beside("paper, p50 of 1024K", ends)
+}
+
+fn saturations(clusters: &[Cluster]) -> Chart {
+    let row = |of: &dyn Fn(&Cluster) -> f64| {
+        clusters.iter().map(|cluster| (cluster.peers as f64, of(cluster))).collect()
+    };
+    Chart::lines("Saturation", "peers", "requests/s")
+        .log(true, true)
+        .with("this machine's cores", row(&|cluster| cluster.saturation_requests_a_second))
+        .beside(
+            "paper, 50 a peer and core",
+            row(&|cluster| PAPER_PEER_REQUESTS * cluster.peers as f64),
+        )
+        .beside("paper, highest load", row(&|_| PAPER_REQUESTS))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn point(peers: usize, uploads_a_day: f64, put: f64, get: f64) -> Point {
+        let percentiles =
+            |p50_ms| Percentiles { calls: 9, p50_ms, p95_ms: 9.0, p99_ms: 9.0, max_ms: 9.0 };
+        Point {
+            peers,
+            uploads_a_day,
+            seconds: 1.0,
+            requests_a_second: 1.0,
+            put_mbit_s: 1.0,
+            put: percentiles(put),
+            get: percentiles(get),
+            refused: 0,
+            failed: 0,
+            shed: 0,
+            lag_ms: 0.0,
+            peers_cores: 0.0,
+            clients_cores: 0.0,
+            others_cores: None,
+        }
+    }
+
+    #[test]
+    fn the_bars_are_those_of_the_largest_cluster_at_the_highest_load() {
+        let points = [
+            point(8, 65_536.0, 50.0, 50.0),
+            point(8, 1_048_576.0, 2.0, 1.0),
+            point(64, 65_536.0, 50.0, 50.0),
+            point(64, 1_048_576.0, 4.0, 1.4),
+        ];
+        let clusters = [Cluster { peers: 64, saturation_requests_a_second: 2000.0 }];
+        let mut report = Report::new("libri", false);
+        conclude(&mut report, &points, &clusters);
+        let found: Vec<(f64, bool)> =
+            report.bars.iter().map(|bar| (bar.value.unwrap(), bar.ok)).collect();
+        assert_eq!(found[0], (1.4, true), "Get at 64");
+        assert_eq!(found[1], (1.4, true), "its growth");
+        assert_eq!(found[2], (4.0, true), "Put at 64");
+        assert_eq!(found[3], (2.0, false), "its growth");
+        assert!(found[4].1 && (found[4].0 - 21.7).abs() < 0.1, "saturation");
+        assert_eq!(report.charts.len(), 3);
+        assert!(report.charts.iter().all(|chart| !chart.is_empty()));
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        let bench = Bench {
+            program: "hold".into(),
+            dir: None,
+            quick: true,
+            stop: crate::Stop::default(),
+            tell: Box::new(|_| ()),
+        };
+        let good = Libri {
+            peers: vec![8, 4, 64],
+            rates: vec![1],
+            seconds: 60.0,
+            seed: 1,
+            saturate: false,
+        };
+        let checked = good.checked(&bench).unwrap();
+        assert_eq!((checked.peers, checked.seconds), (vec![4, 8], QUICK_SECONDS));
+        let bad = [
+            Libri { peers: vec![], ..good.clone() },
+            Libri { peers: vec![64], ..good.clone() },
+            Libri { peers: vec![0], ..good.clone() },
+            Libri { rates: vec![0], ..good.clone() },
+            Libri { seconds: 0.0, ..good },
+        ];
+        for libri in bad {
+            let refused = libri.run(&bench);
+            assert!(matches!(refused, Err(BenchError::Argument { .. })), "{libri:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Raising the rate until it does not hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Bench;
+use crate::error::BenchError;
+use crate::load::clients::Clients;
+use crate::load::documents::Sizes;
+use crate::load::{self, Load, Outcome, REQUESTS};
+
+/// How far the rate goes up while it holds.
+const STEP: f64 = 1.5;
+/// Looks between the last rate that held and the first that did not.
+const HALVINGS: usize = 2;
+/// Steps at most: 1.5 to the 20th is 3,000 times the first.
+const STEPS_MAX: usize = 20;
+/// A rate holds while 99 of 100 requests are answered within this.
+const P99_MAX_MS: f64 = 250.0;
+/// The part of uploads that may be refused or fail.
+const LOST_MAX: f64 = 0.001;
+/// How far the arrivals may fall behind: then it is this process that does not hold.
+const LAG_MAX: Duration = Duration::from_millis(500);
+
+/// Requests answered a second at the highest rate that holds; the search starts at `start` uploads a
+/// second.
+pub(crate) async fn saturation(
+    bench: &Bench,
+    clients: &Arc<Clients>,
+    start: f64,
+    seconds: f64,
+    sizes: Sizes,
+) -> Result<f64, BenchError> {
+    let (mut held, mut broke, mut best) = (0.0, f64::INFINITY, 0.0f64);
+    let mut rate = start;
+    let mut halvings = 0;
+    for step in 0..STEPS_MAX {
+        let seed = 1000 + step as u64;
+        let load = Load { uploads_a_second: rate, seconds, sizes, seed };
+        let outcome = load::run(clients, load, &bench.stop).await?;
+        let answered = outcome.answered_a_second(seconds);
+        let holds = holds(&outcome, load);
+        let p99 = |put| outcome.latencies(put).percentiles().p99_ms;
+        bench.tell(format!(
+            "   {:>6.0} requests/s offered, {answered:>6.0} answered, p99 Put {:.0} ms, Get {:.0} ms: {}",
+            rate * REQUESTS,
+            p99(true),
+            p99(false),
+            if holds { "holds" } else { "does not hold" }
+        ));
+        if holds {
+            held = rate;
+            best = best.max(answered);
+        } else {
+            broke = rate;
+        }
+        rate = if broke.is_infinite() {
+            rate * STEP
+        } else if halvings < HALVINGS && broke > 0.05 * start {
+            halvings += usize::from(held > 0.0);
+            // Where nothing held yet, further down.
+            if held > 0.0 { f64::midpoint(held, broke) } else { broke / 2.0 }
+        } else {
+            break;
+        };
+    }
+    Ok(best)
+}
+
+/// Whether peers and this process kept up with a load.
+fn holds(outcome: &Outcome, load: Load) -> bool {
+    let p99 = |put| outcome.latencies(put).percentiles().p99_ms;
+    // Uploads under way at the end are not answered within the time: some of a short load.
+    let enough = outcome.answered_a_second(load.seconds)
+        >= 0.9 * REQUESTS * outcome.arrived as f64 / load.seconds - REQUESTS * 4.0;
+    outcome.lost_part() <= LOST_MAX
+        && outcome.lag <= LAG_MAX
+        && enough
+        && p99(true) <= P99_MAX_MS
+        && p99(false) <= P99_MAX_MS
+}

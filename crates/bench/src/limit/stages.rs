@@ -1,0 +1,224 @@
+//! Each stage alone: single-core seconds a byte, and the disk's seconds a byte by the clock.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::{EEK_BYTES, Eek, Suite};
+use document::CHUNK_BYTES_MAX;
+
+use super::tls;
+use crate::Bench;
+use crate::community::Folder;
+use crate::error::BenchError;
+use crate::process::thread_cpu;
+use crate::seeded::Seeded;
+
+/// Bytes that each stage works on, larger than what a processor caches.
+const BYTES: usize = 64 << 20;
+const BYTES_QUICK: usize = 8 << 20;
+/// zstd's level of a chunk, as `document` has it.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Seconds a byte, each stage once.
+pub(super) struct Stages {
+    /// Bytes each was timed over.
+    pub(super) bytes: usize,
+    pub(super) read: f64,
+    pub(super) compress_random: f64,
+    pub(super) compress_text: f64,
+    pub(super) seal: f64,
+    pub(super) open: f64,
+    pub(super) mac: f64,
+    pub(super) hash: f64,
+    pub(super) tls_send: f64,
+    pub(super) tls_receive: f64,
+    /// Processor time of writing and syncing.
+    pub(super) write: f64,
+    /// The same by the clock.
+    pub(super) disk: f64,
+}
+
+impl Stages {
+    pub(super) fn measure(bench: &Bench, tries: usize) -> Result<Self, BenchError> {
+        let bytes = if bench.quick { BYTES_QUICK } else { BYTES };
+        let folder = Folder::new(bench.dir.as_deref())?;
+        let mut random = vec![0; bytes];
+        Seeded::new(1).fill(&mut random);
+        let text = text(bytes / 4);
+        let a_byte = |time: Duration, bytes: usize| time.as_secs_f64() / bytes as f64;
+        let least = |mut once: Box<dyn FnMut() -> Result<Duration, BenchError> + '_>| {
+            let mut least = Duration::MAX;
+            for _ in 0..tries {
+                bench.stop.check()?;
+                least = least.min(once()?);
+            }
+            Ok::<_, BenchError>(least)
+        };
+        let (write, disk) = write(folder.path(), &random, tries)?;
+        let of = |time| a_byte(time, bytes);
+        let (send, receive) = tls::measure(bytes, tries)?;
+        Ok(Self {
+            bytes,
+            read: of(least(Box::new(|| read(folder.path())))?),
+            compress_random: of(least(Box::new(|| compress(&random)))?),
+            compress_text: a_byte(least(Box::new(|| compress(&text)))?, text.len()),
+            seal: of(least(Box::new(|| seal(&random)))?),
+            open: of(least(Box::new(|| open(&random)))?),
+            mac: of(least(Box::new(|| Ok(chunks(&random, mac))))?),
+            hash: of(least(Box::new(|| Ok(chunks(&random, hash))))?),
+            tls_send: of(send),
+            tls_receive: of(receive),
+            write: of(write),
+            disk: of(disk),
+        })
+    }
+}
+
+/// Processor time of this thread for some work.
+pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let before = thread_cpu();
+    let done = work();
+    (thread_cpu().saturating_sub(before), done)
+}
+
+fn chunks(bytes: &[u8], mut work: impl FnMut(&[u8])) -> Duration {
+    timed(|| bytes.chunks(CHUNK_BYTES_MAX).for_each(&mut work)).0
+}
+
+fn mac(chunk: &[u8]) {
+    std::hint::black_box(Suite::Holdfast1.mac(&[7; 32], chunk));
+}
+
+fn hash(chunk: &[u8]) {
+    std::hint::black_box(Suite::Holdfast1.id(chunk));
+}
+
+fn eek() -> Eek {
+    Eek::from_bytes(&[3; EEK_BYTES])
+}
+
+/// In place, each chunk under an index of its own.
+fn seal(bytes: &[u8]) -> Result<Duration, BenchError> {
+    let (eek, mut bytes) = (eek(), bytes.to_vec());
+    let (took, sealed) = timed(|| {
+        let mut chunks = bytes.chunks_mut(CHUNK_BYTES_MAX).zip(0..);
+        chunks.try_for_each(|(chunk, index)| {
+            eek.seal_page_in_place(Suite::Holdfast1, index, chunk).map(drop)
+        })
+    });
+    sealed.map_err(document::DocumentError::from)?;
+    Ok(took)
+}
+
+fn open(bytes: &[u8]) -> Result<Duration, BenchError> {
+    let eek = eek();
+    let sealed: Result<Vec<Bytes>, _> = bytes
+        .chunks(CHUNK_BYTES_MAX)
+        .zip(0..)
+        .map(|(chunk, index)| {
+            eek.seal_page(Suite::Holdfast1, index, chunk.to_vec()).map(Bytes::from)
+        })
+        .collect();
+    let sealed = sealed.map_err(document::DocumentError::from)?;
+    let (took, opened) = timed(|| {
+        let mut pages = sealed.iter().zip(0..);
+        pages.try_for_each(|(page, index)| {
+            eek.open_page(Suite::Holdfast1, index, page)
+                .map(|chunk| drop(std::hint::black_box(chunk)))
+        })
+    });
+    opened.map_err(document::DocumentError::from)?;
+    Ok(took)
+}
+
+/// An attempt with as much room as a chunk has: what does not get shorter is given up.
+fn compress(bytes: &[u8]) -> Result<Duration, BenchError> {
+    let failed = || BenchError::io("compress", "a chunk");
+    let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed())?;
+    let mut out = vec![0; CHUNK_BYTES_MAX];
+    Ok(chunks(bytes, |chunk| {
+        let _ = std::hint::black_box(compressor.compress_to_buffer(chunk, &mut out[..chunk.len()]));
+    }))
+}
+
+/// Text of words of a small vocabulary, as unevenly used as in a language.
+fn text(bytes: usize) -> Vec<u8> {
+    let mut seeded = Seeded::new(5);
+    let mut letters =
+        |length: usize| -> Vec<u8> { (0..length).map(|_| b'a' + seeded.below(26) as u8).collect() };
+    let words: Vec<Vec<u8>> = (0..4096).map(|number| letters(2 + number % 9)).collect();
+    let mut seeded = Seeded::new(6);
+    let mut out = Vec::with_capacity(bytes + 16);
+    while out.len() < bytes {
+        // The product of two draws prefers the first words.
+        let word = (seeded.unit() * seeded.unit() * words.len() as f64) as usize;
+        out.extend_from_slice(&words[word.min(words.len() - 1)]);
+        out.push(b' ');
+    }
+    out.truncate(bytes);
+    out
+}
+
+const FILE: &str = "content";
+
+/// Writes a file in chunks and syncs it: processor time, and time by the clock. What is left at the
+/// end is the file to be read.
+fn write(folder: &Path, bytes: &[u8], tries: usize) -> Result<(Duration, Duration), BenchError> {
+    let path = folder.join(FILE);
+    let failed = || BenchError::io("write", &path);
+    let (mut cpu, mut clock) = (Duration::MAX, Duration::MAX);
+    for _ in 0..tries {
+        let _ = fs::remove_file(&path);
+        let mut file = File::create(&path).map_err(failed())?;
+        let started = Instant::now();
+        let (took, written) = timed(|| {
+            bytes.chunks(CHUNK_BYTES_MAX).try_for_each(|chunk| file.write_all(chunk))?;
+            file.sync_all()
+        });
+        written.map_err(failed())?;
+        cpu = cpu.min(took);
+        clock = clock.min(started.elapsed());
+    }
+    Ok((cpu, clock))
+}
+
+/// Reads the file that was written, from the system's cache where it is there.
+fn read(folder: &Path) -> Result<Duration, BenchError> {
+    let path = folder.join(FILE);
+    let failed = || BenchError::io("read", &path);
+    let mut file = File::open(&path).map_err(failed())?;
+    let mut chunk = vec![0; CHUNK_BYTES_MAX];
+    let (took, read) = timed(|| {
+        file.rewind()?;
+        while file.read(&mut chunk)? > 0 {}
+        std::io::Result::Ok(())
+    });
+    read.map_err(failed())?;
+    Ok(took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_compresses_and_random_bytes_do_not() {
+        let text = text(1 << 20);
+        assert_eq!(text.len(), 1 << 20);
+        let packed = zstd::bulk::compress(&text, ZSTD_LEVEL).expect("it compresses");
+        assert!(packed.len() < text.len() / 2, "{} bytes", packed.len());
+        let mut random = vec![0; 1 << 20];
+        Seeded::new(1).fill(&mut random);
+        let packed = zstd::bulk::compress(&random, ZSTD_LEVEL).expect("it compresses");
+        assert!(packed.len() >= random.len());
+    }
+
+    #[test]
+    fn time_is_that_of_this_thread() {
+        let (slept, ()) = timed(|| std::thread::sleep(Duration::from_millis(50)));
+        assert!(slept < Duration::from_millis(25), "{slept:?}");
+    }
+}

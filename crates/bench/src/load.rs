@@ -1,0 +1,321 @@
+//! Open-loop load on librarians: uploads that start when they arrive, whether or not earlier ones
+//! ended.
+//!
+//! ```text
+//! sealing thread -> [prepared uploads, bounded] -> arrivals (Poisson) -> an upload each: a task
+//!                                                                        4 Puts, then 4 Gets
+//! ```
+//! A loop that waits for its answers would slow down with what it measures. So arrivals are drawn
+//! beforehand, and only a bound on uploads under way (which counts as a refusal) protects this
+//! process. Documents are sealed by a thread of its own, ahead of the arrivals as far as
+//! [`AHEAD_BYTES`] go, so that sealing is rarely part of what is timed.
+//!
+//! Each request goes to an entry peer drawn evenly, as a thin client's would.
+
+pub(crate) mod clients;
+pub(crate) mod documents;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crypto::{Class, Classified, RecordId};
+use document::Record;
+use env::calls::CallError;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::error::BenchError;
+use crate::percentiles::Latencies;
+use crate::seeded::Seeded;
+use crate::stop::Stop;
+use clients::Clients;
+use documents::{Sizes, Upload};
+
+/// Uploads under way at most; one that arrives beyond is counted as refused.
+pub(crate) const UNDER_WAY_MAX: usize = 4096;
+/// Bytes of documents that are sealed ahead.
+const AHEAD_BYTES: f64 = 512e6;
+/// Uploads sealed ahead at most.
+const AHEAD_MAX: usize = 100_000;
+/// How long uploads under way may take after the last arrival.
+const DRAIN: Duration = Duration::from_secs(30);
+/// Requests of an upload.
+pub(crate) const REQUESTS: f64 = 8.0;
+
+/// What arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) uploads_a_second: f64,
+    pub(crate) seconds: f64,
+    pub(crate) sizes: Sizes,
+    pub(crate) seed: u64,
+}
+
+/// A request that was answered well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) put: bool,
+    /// When it was answered, in ms since the load began.
+    pub(crate) at_ms: u32,
+    micros: u32,
+}
+
+/// What came of a load.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) samples: Vec<Sample>,
+    /// Requests refused with a delay, by the largest delay told.
+    pub(crate) busy: usize,
+    pub(crate) retry_after_max: Duration,
+    /// Requests that failed in another way, and one of these failures.
+    pub(crate) failed: usize,
+    pub(crate) failure: Option<CallError>,
+    /// Uploads that found too many under way.
+    pub(crate) shed: usize,
+    pub(crate) arrived: usize,
+    pub(crate) put_bytes: u64,
+    /// How far the arrivals ever were behind their times.
+    pub(crate) lag: Duration,
+    /// Records that were acknowledged.
+    pub(crate) acknowledged: Vec<RecordId>,
+    /// Whether an answer was not what had been stored.
+    wrong: bool,
+}
+
+impl Outcome {
+    /// The latencies of puts or gets.
+    pub(crate) fn latencies(&self, put: bool) -> Latencies {
+        self.between(0, u32::MAX, |sample| sample.put == put)
+    }
+
+    /// The latencies of those answered from `from` to before `to`, in ms.
+    pub(crate) fn between(&self, from: u32, to: u32, which: impl Fn(&Sample) -> bool) -> Latencies {
+        let mut latencies = Latencies::default();
+        for sample in self.samples.iter().filter(|sample| (from..to).contains(&sample.at_ms)) {
+            if which(sample) {
+                latencies.add(Duration::from_micros(u64::from(sample.micros)));
+            }
+        }
+        latencies
+    }
+
+    /// Requests answered well before the last arrival's time, a second.
+    pub(crate) fn answered_a_second(&self, seconds: f64) -> f64 {
+        let until = (seconds * 1000.0) as u32;
+        self.samples.iter().filter(|sample| sample.at_ms < until).count() as f64 / seconds
+    }
+
+    /// The part of what arrived that was refused, shed or failed.
+    pub(crate) fn lost_part(&self) -> f64 {
+        let lost = self.busy + self.failed + self.shed;
+        lost as f64 / (self.arrived.max(1)) as f64
+    }
+
+    /// An answer, for tests of what is made of them.
+    #[cfg(test)]
+    pub(crate) fn answer(&mut self, put: bool, at_ms: u32, ms: u32) {
+        self.samples.push(Sample { put, at_ms, micros: ms * 1000 });
+    }
+
+    fn count(&mut self, error: CallError) {
+        match error {
+            CallError::Busy { retry_after } => {
+                self.busy += 1;
+                self.retry_after_max = self.retry_after_max.max(retry_after);
+            }
+            error if error.class() == Class::Busy => self.busy += 1,
+            error => {
+                self.failed += 1;
+                self.failure = Some(error);
+            }
+        }
+    }
+}
+
+/// What the tasks of a load share.
+struct Running {
+    clients: Arc<Clients>,
+    outcome: Mutex<Outcome>,
+    started: Instant,
+}
+
+impl Running {
+    fn with<T>(&self, change: impl FnOnce(&mut Outcome) -> T) -> T {
+        change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn sample(&self, put: bool, since: Instant) {
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        let micros = u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX);
+        let at_ms = millis(self.started.elapsed());
+        self.with(|outcome| outcome.samples.push(Sample { put, at_ms, micros }));
+    }
+
+    /// One upload to its end, or to its first request that is not answered well.
+    async fn upload(self: Arc<Self>, upload: Upload, mut seeded: Seeded) {
+        let Upload { entry, envelopes } = upload;
+        for record in std::iter::once(&entry).chain(&envelopes) {
+            if !self.put(record, &mut seeded).await {
+                return;
+            }
+        }
+        // Two readers: each finds its envelope and then the entry.
+        for envelope in envelopes.iter().skip(1) {
+            for record in [envelope, &entry] {
+                if !self.get(record, &mut seeded).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn put(&self, record: &Record, seeded: &mut Seeded) -> bool {
+        let since = Instant::now();
+        match self.clients.put(seeded, record.clone()).await {
+            Ok(_) => {
+                self.sample(true, since);
+                self.with(|outcome| {
+                    outcome.put_bytes += record.bytes.len() as u64;
+                    outcome.acknowledged.push(record.id);
+                });
+                true
+            }
+            Err(error) => {
+                self.with(|outcome| outcome.count(error));
+                false
+            }
+        }
+    }
+
+    async fn get(&self, record: &Record, seeded: &mut Seeded) -> bool {
+        let since = Instant::now();
+        match self.clients.get(seeded, record.id).await {
+            Ok(found) => {
+                self.sample(false, since);
+                let same = found.bytes == record.bytes;
+                self.with(|outcome| outcome.wrong |= !same);
+                same
+            }
+            Err(error) => {
+                self.with(|outcome| outcome.count(error));
+                false
+            }
+        }
+    }
+}
+
+/// Runs a load to its end.
+///
+/// # Errors
+/// [`BenchError::Interrupted`], and [`BenchError::Wrong`] where a get answered other bytes.
+pub(crate) async fn run(
+    clients: &Arc<Clients>,
+    load: Load,
+    stop: &Stop,
+) -> Result<Outcome, BenchError> {
+    let expected = load.uploads_a_second * load.seconds;
+    let mut prepared = prepare(clients, load, expected, stop).await?;
+    let running = Arc::new(Running {
+        clients: clients.clone(),
+        outcome: Mutex::default(),
+        started: Instant::now(),
+    });
+    let (mut seeded, mut tasks) = (Seeded::new(load.seed), JoinSet::new());
+    let end = running.started + Duration::from_secs_f64(load.seconds);
+    let mut at = running.started;
+    loop {
+        at += seeded.wait(load.uploads_a_second);
+        if at >= end {
+            break;
+        }
+        stop.check()?;
+        tokio::time::sleep_until(at.into()).await;
+        while tasks.try_join_next().is_some() {}
+        let shed = tasks.len() >= UNDER_WAY_MAX;
+        running.with(|outcome| {
+            outcome.arrived += 1;
+            outcome.shed += usize::from(shed);
+            outcome.lag = outcome.lag.max(at.elapsed());
+        });
+        if shed {
+            continue;
+        }
+        let Some(upload) = prepared.recv().await else { break };
+        let draws = Seeded::new(seeded.next());
+        tasks.spawn(running.clone().upload(upload?, draws));
+    }
+    let drained = async { while tasks.join_next().await.is_some() {} };
+    let late = tokio::time::timeout(DRAIN, drained).await.is_err();
+    stop.check()?;
+    let left = tasks.len();
+    tasks.shutdown().await;
+    let mut outcome = running.with(std::mem::take);
+    if late {
+        outcome.failed += left;
+    }
+    if outcome.wrong {
+        return Err(BenchError::Wrong("a get answered other bytes than were put"));
+    }
+    Ok(outcome)
+}
+
+/// Starts the sealing thread, and waits until it is as far ahead as it may be.
+async fn prepare(
+    clients: &Clients,
+    load: Load,
+    expected: f64,
+    stop: &Stop,
+) -> Result<mpsc::Receiver<Result<Upload, BenchError>>, BenchError> {
+    let ahead = (AHEAD_BYTES / load.sizes.mean()).min(expected * 1.2 + 16.0) as usize;
+    let ahead = ahead.clamp(16, AHEAD_MAX);
+    let (send, receive) = mpsc::channel(ahead);
+    let (made, sealed) = (Arc::new(AtomicUsize::new(0)), clients.sealing());
+    let counted = made.clone();
+    std::thread::spawn(move || {
+        let mut seeded = Seeded::new(load.seed ^ 0x5ea1);
+        loop {
+            let upload = sealed.upload(load.sizes.draw(&mut seeded), &mut seeded);
+            if send.blocking_send(upload).is_err() {
+                return;
+            }
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    while made.load(Ordering::Relaxed) < ahead {
+        stop.check()?;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(receive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_from_failures() {
+        let mut outcome = Outcome::default();
+        outcome.count(CallError::Busy { retry_after: Duration::from_millis(70) });
+        outcome.count(CallError::Full);
+        outcome.count(CallError::NotFound);
+        assert_eq!((outcome.busy, outcome.failed), (2, 1));
+        assert_eq!(outcome.retry_after_max, Duration::from_millis(70));
+        assert_eq!(outcome.failure, Some(CallError::NotFound));
+        outcome.arrived = 30;
+        outcome.shed = 3;
+        assert!((outcome.lost_part() - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn samples_are_told_by_kind_and_time() {
+        let sample = |put, at_ms, micros| Sample { put, at_ms, micros };
+        let samples =
+            vec![sample(true, 0, 1000), sample(false, 999, 2000), sample(true, 1000, 9000)];
+        let outcome = Outcome { samples, ..Outcome::default() };
+        assert_eq!(outcome.latencies(true).percentiles().calls, 2);
+        assert_eq!(outcome.latencies(false).percentiles().p50_ms, 2.0);
+        assert_eq!(outcome.between(0, 1000, |_| true).percentiles().max_ms, 2.0);
+        assert_eq!(outcome.answered_a_second(1.0), 2.0);
+    }
+}

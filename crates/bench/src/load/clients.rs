@@ -1,0 +1,127 @@
+//! Thin clients of a community: `Put` and `Get` at entry peers drawn evenly.
+//!
+//! A peer does the walking for clients of its own organisation. So there is a client an organisation,
+//! with a pass that the organisation signed, in this one process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::{ClientKey, Genesis, PeerId, RecordId};
+use document::Record;
+use env::Env;
+use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, PutResponse};
+use futures::StreamExt;
+use rpc::{Client, ClientLimits, Identity};
+
+use super::documents::{Sealing, fresh_key};
+use crate::community::{Community, ORGANISATIONS};
+use crate::error::BenchError;
+use crate::program::Program;
+use crate::seeded::Seeded;
+use crate::stop::Stop;
+
+/// A request without an answer by then has failed.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Connections that carry records, to each peer.
+const BULK_CONNECTIONS: usize = 4;
+/// Connections of one client, over all peers.
+const CONNECTIONS: usize = 1024;
+/// Records read back at once.
+const READ_BACK: usize = 64;
+
+/// The clients, and the peers they may ask.
+pub(crate) struct Clients {
+    clients: Vec<Arc<Client>>,
+    /// Each with the number of its organisation.
+    peers: Vec<(usize, Endpoint)>,
+    sealing: Sealing,
+}
+
+impl Clients {
+    /// Clients of every organisation of a community. Call it within a runtime.
+    pub(crate) fn new(community: &Community, stop: &Stop) -> Result<Arc<Self>, BenchError> {
+        let path = community.network();
+        let bytes = std::fs::read(&path).map_err(BenchError::io("read", &path))?;
+        let genesis = Genesis::decode(&bytes).map_err(|_| BenchError::Wrong("the network file"))?;
+        let clients = (0..ORGANISATIONS).map(|org| client(community, org, &genesis, stop));
+        let clients = clients.collect::<Result<Vec<_>, _>>()?;
+        let peers = community.peers.iter().map(|peer| {
+            let id: Option<PeerId> = peer.id.parse().ok();
+            let id = id.ok_or(BenchError::Wrong("a peer's key"))?;
+            let endpoint = Endpoint { peer: Some(id), address: peer.address.clone() };
+            Ok((peer.organisation, endpoint))
+        });
+        let peers = peers.collect::<Result<Vec<_>, BenchError>>()?;
+        Ok(Arc::new(Self { clients, peers, sealing: Sealing::new(genesis.network()) }))
+    }
+
+    pub(super) fn sealing(&self) -> Sealing {
+        self.sealing.clone()
+    }
+
+    fn any(&self, seeded: &mut Seeded) -> (&Arc<Client>, &Endpoint) {
+        let (organisation, endpoint) = &self.peers[seeded.below(self.peers.len())];
+        (&self.clients[*organisation], endpoint)
+    }
+
+    pub(crate) async fn put(
+        &self,
+        seeded: &mut Seeded,
+        record: Record,
+    ) -> Result<PutResponse, CallError> {
+        let (client, to) = self.any(seeded);
+        client.put(to, record, REQUEST_LIMIT).await
+    }
+
+    pub(crate) async fn get(&self, seeded: &mut Seeded, id: RecordId) -> Result<Record, CallError> {
+        let (client, to) = self.any(seeded);
+        client.get(to, FindRequest { id, place: id.into() }, REQUEST_LIMIT).await
+    }
+
+    /// Asks for each record once more; how many are not to be had.
+    pub(crate) async fn missing(&self, ids: &[RecordId], stop: &Stop) -> Result<usize, BenchError> {
+        let asked = futures::stream::iter(ids.iter().enumerate()).map(|(number, id)| async move {
+            let mut seeded = Seeded::new(number as u64);
+            for _ in 0..3 {
+                if self.get(&mut seeded, *id).await.is_ok() {
+                    return true;
+                }
+            }
+            false
+        });
+        let mut found = asked.buffer_unordered(READ_BACK);
+        let mut missing = 0;
+        while let Some(found) = found.next().await {
+            stop.check()?;
+            missing += usize::from(!found);
+        }
+        Ok(missing)
+    }
+}
+
+fn client(
+    community: &Community,
+    org: usize,
+    genesis: &Genesis,
+    stop: &Stop,
+) -> Result<Arc<Client>, BenchError> {
+    let secret = fresh_key();
+    let key = ClientKey::new(secret.public()).to_string();
+    let pass = community.path().join(format!("pass{org}"));
+    let text = |path: &std::path::Path| path.display().to_string();
+    let program: &Program = &community.program;
+    let args = ["org", "pass", "--dir"].map(str::to_owned).into_iter();
+    let args = args.chain([text(&community.org(org)), "--network".to_owned()]);
+    let args = args.chain([text(&community.network()), "--client".to_owned(), key]);
+    program.ask(args.chain(["-o".to_owned(), text(&pass)]), stop)?;
+    let pass = std::fs::read(&pass).map(Bytes::from).map_err(BenchError::io("read", &pass))?;
+    let identity = Identity::new(secret, genesis.network())?;
+    let limits = ClientLimits {
+        connections: CONNECTIONS,
+        bulk_connections: BULK_CONNECTIONS,
+        ..ClientLimits::default()
+    };
+    let credential = move || Credential::Client(pass.clone());
+    Ok(Client::new(identity, Arc::new(credential), Env::real(), limits))
+}

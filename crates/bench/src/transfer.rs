@@ -1,0 +1,375 @@
+//! A large file in and out, as a user would: `hold put` and `hold get` against peer processes, and
+//! how near that comes to what the machine can do at all.
+//!
+//! Storj's experiment, our side: a file whole, and cut by hand into chunks that several runs put at
+//! once. The rate is what the verb tells, in which opening the keyring has no part. Processor time of
+//! the author and of the peers is set beside the limit's share of each, which tells where the rest
+//! goes; what other programs took of the machine meanwhile is told too.
+
+mod content;
+mod split;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::chart::Chart;
+use crate::community::{Community, Folder, Home, Kind};
+use crate::error::BenchError;
+use crate::limit::{Bound, Measured, Party};
+use crate::process::{self, Share};
+use crate::program::Run;
+use crate::report::{Bar, Report};
+use crate::{Bench, size};
+
+/// Put and get must reach this part of the limit.
+const BAR: f64 = 0.5;
+/// Tries; the median counts.
+const TRIES: usize = 3;
+/// How often the bytes moved are looked at.
+const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+/// The longest one transfer may take.
+const TRANSFER_LIMIT: Duration = Duration::from_secs(3600);
+/// How long the peers may go on with late copies after a put was told.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+const SIZE_QUICK: u64 = 8 << 20;
+const SIZE_MAX: u64 = 1 << 40;
+
+/// `hold bench transfer`.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Copies of each record.
+    pub copies: u32,
+    /// Peer processes.
+    pub peers: usize,
+    /// Also cut by hand into chunks of so many bytes.
+    pub chunks: Option<u64>,
+    /// Runs at once that put the chunks.
+    pub transfers: usize,
+}
+
+/// One transfer, as it was.
+#[derive(Clone, Debug, Serialize)]
+struct Moved {
+    work: &'static str,
+    bytes: u64,
+    seconds: f64,
+    mb_s: f64,
+    /// Of the limit of the same run.
+    ratio: f64,
+    /// Processor seconds of the author without opening the keyring, and of all peers.
+    author_cpu_s: f64,
+    peers_cpu_s: f64,
+    /// Cores that other programs kept busy.
+    others_cores: Option<f64>,
+    /// Seconds since the start, and MB/s in the moment before.
+    rates: Vec<(f64, f64)>,
+}
+
+impl Transfer {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`BenchError`]; [`BenchError::Wrong`] where what came out is not what went in.
+    pub fn run(&self, bench: &Bench) -> Result<Report, BenchError> {
+        let this = self.checked(bench)?;
+        let tries = if bench.quick { 1 } else { TRIES };
+        let copies = this.size.saturating_mul(u64::from(this.copies)) * tries as u64;
+        Folder::check_room(bench.dir.as_deref(), copies + this.size * 4)?;
+        let measured = Measured::new(bench)?;
+        let kind = Kind { peers: this.peers, suite: "holdfast-1", copies: Some(this.copies) };
+        let mut community = Community::start(bench, kind)?;
+        let home = community.home("author")?;
+        let file = community.path().join("content");
+        content::write(&file, this.size, &bench.stop)?;
+        let stored = this.copies.min(u32::try_from(this.peers).unwrap_or(u32::MAX));
+        let (put_bound, get_bound) = (measured.put(stored), measured.get(stored));
+        let keyring = keyring(bench, &community, &home)?;
+        let (mut puts, mut gets) = (Vec::new(), Vec::new());
+        let mut report = Report::new("transfer", bench.quick);
+        for _ in 0..tries {
+            let (put, address) = put(bench, &community, &home, &file, &put_bound, keyring)?;
+            settle(bench, &community)?;
+            let out = community.path().join("out");
+            let get = get(bench, &community, &home, &address, &out, &get_bound, keyring)?;
+            content::same(&file, &out, &bench.stop)?;
+            std::fs::remove_file(&out).map_err(BenchError::io("remove", &out))?;
+            community.check()?;
+            for moved in [&put, &get] {
+                bench.tell(format!("{}: {:.0} MB/s", moved.work, moved.mb_s));
+                report.run(moved)?;
+            }
+            puts.push(put);
+            gets.push(get);
+        }
+        this.conclude(bench, &mut report, &[(&puts, &put_bound), (&gets, &get_bound)]);
+        if let Some(chunk) = this.chunks {
+            let whole = median(&puts).mb_s;
+            let split = split::run(bench, &community, (&file, chunk), this.transfers, whole)?;
+            report.ratio("put_in_chunks_to_whole", split.to_whole);
+            report.run(&split)?;
+        }
+        report.charts.push(rates(&puts, &gets));
+        Ok(report)
+    }
+
+    fn checked(&self, bench: &Bench) -> Result<Self, BenchError> {
+        let size = if bench.quick { self.size.min(SIZE_QUICK) } else { self.size };
+        let wrong = |name, reason| Err(BenchError::Argument { name, reason });
+        if !(1..=SIZE_MAX).contains(&size) {
+            return wrong("--size", "from 1 byte to 1 TiB");
+        }
+        if !(1..=64).contains(&self.copies) {
+            return wrong("--copies", "from 1 to 64");
+        }
+        if self.chunks == Some(0) || !(1..=split::TRANSFERS_MAX).contains(&self.transfers) {
+            return wrong("--transfers", "from 1 to 32, of chunks that hold something");
+        }
+        Ok(Self { size, ..self.clone() })
+    }
+
+    fn conclude(&self, bench: &Bench, report: &mut Report, works: &[(&[Moved], &Bound)]) {
+        for (moved, bound) in works {
+            let (median, work) = (median(moved), bound.work);
+            bench.tell(format!("\n{}", bound.table()));
+            bench.tell(whence(&median, bound));
+            report.ratio(format!("{work}_to_limit"), median.ratio);
+            if let Some(others) = median.others_cores {
+                let free = (bound.cores as f64 - others).max(0.1) / bound.cores as f64;
+                report.ratio(format!("{work}_to_limit_of_free_cores"), median.ratio / free);
+            }
+            let cpu = median.author_cpu_s + median.peers_cpu_s;
+            let least = bound.cpu_seconds_a_byte * median.bytes as f64;
+            report.ratio(format!("{work}_processor_to_limit"), cpu / least);
+            let name = format!(
+                "{work} {} of {} copies, part of the limit",
+                size::text(median.bytes),
+                self.copies
+            );
+            report.bars.push(Bar::at_least(name, median.ratio, BAR));
+            report.charts.push(beside(&median, bound));
+        }
+    }
+}
+
+/// The one in the middle by rate.
+fn median(moved: &[Moved]) -> Moved {
+    let mut sorted: Vec<&Moved> = moved.iter().collect();
+    sorted.sort_by(|a, b| a.mb_s.total_cmp(&b.mb_s));
+    sorted[sorted.len() / 2].clone()
+}
+
+/// Where the time goes: the limit's share of each party beside what it used.
+fn whence(moved: &Moved, bound: &Bound) -> String {
+    let bytes = moved.bytes as f64;
+    let mut out = String::from("  processor        limit's share    measured\n");
+    let parties =
+        [("author", Party::Author, moved.author_cpu_s), ("peers", Party::Peers, moved.peers_cpu_s)];
+    for (name, party, measured) in parties {
+        let share = bound.of(party) * bytes;
+        out +=
+            &format!("  {name:<14} {share:>13.2} s {measured:>9.2} s  x{:.1}\n", measured / share);
+    }
+    let wall = moved.seconds * bound.cores as f64;
+    let others = moved.others_cores.unwrap_or(0.0) * moved.seconds;
+    let ours = moved.author_cpu_s + moved.peers_cpu_s;
+    out + &format!(
+        "  of {wall:.1} core-seconds: ours {ours:.1}, other programs {others:.1}, idle {:.1}\n\
+         \x20 {:.0} MB/s is {:.0} % of the limit",
+        (wall - ours - others).max(0.0),
+        moved.mb_s,
+        moved.ratio * 100.0
+    )
+}
+
+/// A transfer that runs: the process, and what is seen of it from outside.
+struct Watched {
+    seconds: f64,
+    cpu: Duration,
+    peers: Duration,
+    others: Option<f64>,
+    rates: Vec<(f64, f64)>,
+    object: serde_json::Value,
+}
+
+/// Runs a transfer to its end. `bytes` tells from a process's counters which are the content's.
+fn watch(
+    bench: &Bench,
+    community: &Community,
+    mut run: Run,
+    bytes: fn((u64, u64)) -> u64,
+) -> Result<Watched, BenchError> {
+    let (pid, started) = (run.pid(), Instant::now());
+    let peers_before = community.cpu();
+    let share = Share::since(process::own_cpu() + peers_before);
+    let (mut cpu, mut rates) = (Duration::ZERO, Vec::new());
+    let (mut last, mut sampled) = (0, Duration::ZERO);
+    bench.stop.until("a transfer did not end", TRANSFER_LIMIT, || {
+        cpu = process::cpu(pid).filter(|now| *now >= cpu).unwrap_or(cpu);
+        let at = started.elapsed();
+        if at >= sampled + SAMPLE_EVERY
+            && let Some(now) = process::moved(pid).map(bytes)
+        {
+            let rate = now.saturating_sub(last) as f64 / 1e6 / (at - sampled).as_secs_f64();
+            rates.push((at.as_secs_f64(), rate));
+            (last, sampled) = (now, at);
+        }
+        run.ended()
+    })?;
+    let peers = community.cpu().saturating_sub(peers_before);
+    let others = share.others(process::own_cpu() + community.cpu() + cpu);
+    let object = run.finish(TRANSFER_LIMIT, &bench.stop)?.object()?;
+    let seconds = object["seconds"].as_f64().unwrap_or(f64::NAN);
+    Ok(Watched { seconds, cpu, peers, others, rates, object })
+}
+
+impl Watched {
+    fn moved(self, work: &'static str, bound: &Bound, keyring: Duration) -> Moved {
+        let bytes = self.object["bytes"].as_u64().unwrap_or(0);
+        let rate = bytes as f64 / self.seconds;
+        Moved {
+            work,
+            bytes,
+            seconds: self.seconds,
+            mb_s: rate / 1e6,
+            ratio: rate / bound.bytes_a_second,
+            author_cpu_s: self.cpu.saturating_sub(keyring).as_secs_f64(),
+            peers_cpu_s: self.peers.as_secs_f64(),
+            others_cores: self.others,
+            rates: self.rates,
+        }
+    }
+}
+
+/// What a run uses before and beside its content: a put of next to nothing.
+fn keyring(bench: &Bench, community: &Community, home: &Home) -> Result<Duration, BenchError> {
+    let file = community.path().join("nothing");
+    std::fs::write(&file, b"n").map_err(BenchError::io("write", &file))?;
+    let mut command = home.command(&community.program, ["put", "--json"]);
+    let run = Run::start(command.arg(&file))?;
+    Ok(watch(bench, community, run, |(read, _)| read)?.cpu)
+}
+
+fn put(
+    bench: &Bench,
+    community: &Community,
+    home: &Home,
+    file: &Path,
+    bound: &Bound,
+    keyring: Duration,
+) -> Result<(Moved, String), BenchError> {
+    let mut command = home.command(&community.program, ["put", "--json"]);
+    let run = Run::start(command.arg(file))?;
+    let watched = watch(bench, community, run, |(read, _)| read)?;
+    let address = watched.object["address"].as_str().unwrap_or_default().to_owned();
+    Ok((watched.moved("put", bound, keyring), address))
+}
+
+fn get(
+    bench: &Bench,
+    community: &Community,
+    home: &Home,
+    address: &str,
+    out: &Path,
+    bound: &Bound,
+    keyring: Duration,
+) -> Result<Moved, BenchError> {
+    let mut command = home.command(&community.program, ["get", "--json", address, "-o"]);
+    let run = Run::start(command.arg(out))?;
+    let watched = watch(bench, community, run, |(_, written)| written)?;
+    Ok(watched.moved("get", bound, keyring))
+}
+
+/// Waits until the peers are at rest, so that one transfer's end is not another's beginning.
+fn settle(bench: &Bench, community: &Community) -> Result<(), BenchError> {
+    let look = Duration::from_millis(250);
+    let started = Instant::now();
+    let mut before = community.cpu();
+    while started.elapsed() < SETTLE_LIMIT {
+        bench.stop.sleep(look)?;
+        let now = community.cpu();
+        if now.saturating_sub(before) < look / 10 {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+fn rates(puts: &[Moved], gets: &[Moved]) -> Chart {
+    let chart = Chart::lines("Rates over time, opening the keyring first", "seconds", "MB/s");
+    [puts, gets].into_iter().flatten().enumerate().fold(chart, |chart, (number, moved)| {
+        let half = puts.len().max(1);
+        chart.with(&format!("{} {}", moved.work, number % half + 1), moved.rates.clone())
+    })
+}
+
+/// Processor time of each party: the limit's share beside what it used.
+fn beside(moved: &Moved, bound: &Bound) -> Chart {
+    let per_gib = (1u64 << 30) as f64;
+    let measured = |seconds: f64| seconds / moved.bytes as f64 * per_gib;
+    let names = ["author", "peers"].map(str::to_owned).to_vec();
+    let title = format!(
+        "{}: {:.0} MB/s, {:.0} % of the limit",
+        moved.work,
+        moved.mb_s,
+        moved.ratio * 100.0
+    );
+    let ours = vec![(0.0, measured(moved.author_cpu_s)), (1.0, measured(moved.peers_cpu_s))];
+    let least = [Party::Author, Party::Peers].map(|party| bound.of(party) * per_gib);
+    Chart::bars(&title, "processor seconds a GiB", names)
+        .with("measured", ours)
+        .beside("limit's share", vec![(0.0, least[0]), (1.0, least[1])])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn moved(mb_s: f64) -> Moved {
+        Moved {
+            work: "put",
+            bytes: 1 << 30,
+            seconds: 2.0,
+            mb_s,
+            ratio: 0.4,
+            author_cpu_s: 1.0,
+            peers_cpu_s: 2.0,
+            others_cores: Some(0.5),
+            rates: vec![(0.1, 100.0)],
+        }
+    }
+
+    #[test]
+    fn the_middle_one_counts() {
+        assert_eq!(median(&[moved(3.0), moved(1.0), moved(2.0)]).mb_s, 2.0);
+        assert_eq!(median(&[moved(5.0)]).mb_s, 5.0);
+    }
+
+    #[test]
+    fn sizes_and_numbers_have_bounds() {
+        let bench = Bench {
+            program: "hold".into(),
+            dir: None,
+            quick: false,
+            stop: crate::Stop::default(),
+            tell: Box::new(|_| ()),
+        };
+        let good = Transfer { size: 1, copies: 3, peers: 3, chunks: None, transfers: 1 };
+        assert!(good.checked(&bench).is_ok());
+        let bad = [
+            Transfer { size: 0, ..good.clone() },
+            Transfer { copies: 0, ..good.clone() },
+            Transfer { transfers: 33, ..good.clone() },
+            Transfer { chunks: Some(0), ..good },
+        ];
+        for transfer in bad {
+            let refused = transfer.run(&bench);
+            assert!(matches!(refused, Err(BenchError::Argument { .. })), "{transfer:?}");
+        }
+    }
+}

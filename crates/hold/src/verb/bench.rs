@@ -1,0 +1,210 @@
+//! `hold bench`: the experiments, on this machine, with processes of this very program.
+//!
+//! Tables for people first; the last line of the output is one JSON object, whatever the flags. The
+//! exit code is 0 where every bar is met and 3 where one is missed.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use bench::{BenchError, Libri, Limit, Memory, Overload, PEERS_MAX, Report, Stop, Transfer};
+use clap::{Args, Subcommand};
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::logging;
+
+/// `hold bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    experiment: Experiment,
+    /// In seconds, with numbers that mean little
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Write NAME.json and NAME.svg into this folder
+    #[arg(long, global = true, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where networks are made [default: the system's folder for temporary files]
+    #[arg(long, global = true, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Which experiment.
+#[derive(Clone, Debug, Subcommand)]
+enum Experiment {
+    /// What this machine can do at all: each unavoidable stage alone, and the limit they make
+    Limit(LimitArgs),
+    /// A large file in and out through peer processes, beside the limit
+    Transfer(TransferArgs),
+    /// A long stream in little memory, and a network of peer processes at rest
+    Memory(MemoryArgs),
+    /// The experiment of Libri's paper: uploads on clusters of 8 to 64 peer processes
+    Libri(LibriArgs),
+    /// Three times the load that the peers can do, and how they recover
+    Overload(OverloadArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+struct LimitArgs {
+    /// Copies of each record
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    copies: u32,
+}
+
+#[derive(Clone, Debug, Args)]
+struct TransferArgs {
+    /// How large the file is
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bench::parse_size)]
+    size: u64,
+    /// Copies of each record
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    copies: u32,
+    /// Peer processes
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = peers)]
+    peers: usize,
+    /// Put it in chunks of so many bytes too, cut by hand
+    #[arg(long, value_name = "BYTES", value_parser = bench::parse_size)]
+    chunks: Option<u64>,
+    /// Runs at once that put the chunks
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "chunks")]
+    transfers: usize,
+}
+
+#[derive(Clone, Debug, Args)]
+struct MemoryArgs {
+    /// How long the stream is
+    #[arg(long, value_name = "BYTES", default_value = "10GiB", value_parser = bench::parse_size)]
+    size: u64,
+    /// Peer processes that the stream goes through
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = peers)]
+    peers: usize,
+    /// Peer processes of the network at rest
+    #[arg(long, value_name = "N", default_value_t = PEERS_MAX, value_parser = peers)]
+    network: usize,
+}
+
+#[derive(Clone, Debug, Args)]
+struct LibriArgs {
+    /// Sizes of the clusters
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "8,16,32,64", value_parser = peers)]
+    peers: Vec<usize>,
+    /// Uploads a day; K is 1024
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64K,256K,1024K", value_parser = bench::parse_size)]
+    rates: Vec<u64>,
+    /// Seconds a point
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    seconds: f64,
+    /// Of arrivals, sizes and entry peers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Do not look for the saturation
+    #[arg(long)]
+    no_saturation: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct OverloadArgs {
+    /// Peer processes
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = peers)]
+    peers: usize,
+    /// Seconds of overload
+    #[arg(long, value_name = "S", default_value_t = 120.0)]
+    seconds: f64,
+    /// Of arrivals, sizes and entry peers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+fn peers(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=PEERS_MAX).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a number from 1 to {PEERS_MAX}"))
+}
+
+impl Experiment {
+    fn run(&self, bench: &bench::Bench) -> Result<Report, BenchError> {
+        match self.clone() {
+            Self::Limit(LimitArgs { copies }) => Limit { copies }.run(bench),
+            Self::Transfer(TransferArgs { size, copies, peers, chunks, transfers }) => {
+                Transfer { size, copies, peers, chunks, transfers }.run(bench)
+            }
+            Self::Memory(MemoryArgs { size, peers, network }) => {
+                Memory { size, peers, network }.run(bench)
+            }
+            Self::Libri(LibriArgs { peers, rates, seconds, seed, no_saturation }) => {
+                Libri { peers, rates, seconds, seed, saturate: !no_saturation }.run(bench)
+            }
+            Self::Overload(OverloadArgs { peers, seconds, seed }) => {
+                Overload { peers, seconds, seed }.run(bench)
+            }
+        }
+    }
+}
+
+impl Bench {
+    /// Runs it on a thread of its own; a signal ends it within some milliseconds, its processes and
+    /// files with it.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        logging::to_stderr(logging::VERB_LEVEL, session.log_json);
+        let program = std::env::current_exe().map_err(HoldError::io("find", "this program"))?;
+        let (stop, json) = (Stop::default(), session.out.json());
+        let Self { experiment, quick, out, dir } = self;
+        let (send, done) = tokio::sync::oneshot::channel();
+        let tables = move |text: &str| {
+            if !json {
+                let _ = writeln!(std::io::stdout().lock(), "{text}");
+            }
+        };
+        let bench =
+            bench::Bench { program, dir, quick, stop: stop.clone(), tell: Box::new(tables) };
+        let running = std::thread::spawn(move || {
+            let _ = send.send(experiment.run(&bench));
+        });
+        let mut done = done;
+        let report = tokio::select! {
+            report = &mut done => report,
+            () = session.stop.cancelled() => {
+                stop.stop();
+                done.await
+            }
+        };
+        let Ok(report) = report else {
+            // It ended without an answer: it panicked, and so do we.
+            return match running.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => Err(HoldError::Interrupted),
+            };
+        };
+        told(session, &report?, out)
+    }
+}
+
+/// Writes the files, the bars, and the last line.
+fn told(session: &Session, report: &Report, out: Option<PathBuf>) -> Result<Exit, HoldError> {
+    if let Some(folder) = out {
+        report.write(&folder)?;
+    }
+    if !session.out.json() {
+        let mut stdout = std::io::stdout().lock();
+        for bar in &report.bars {
+            let met = if bar.ok { "met   " } else { "missed" };
+            let value = bar.value.map_or_else(|| "not measured".to_owned(), number);
+            let _ = writeln!(stdout, "{met}  {}: {value}, promised {}", bar.name, bar.bar);
+        }
+        if stdout.is_terminal() {
+            let _ = writeln!(stdout);
+        }
+    }
+    let line = report.line()?;
+    writeln!(std::io::stdout().lock(), "{line}").map_err(HoldError::Output)?;
+    Ok(if report.is_met() { Exit::Done } else { Exit::Partly })
+}
+
+/// With as many digits as say something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}

@@ -1,0 +1,169 @@
+//! The experiments in their quick form: the shape of what they tell, the files, the exit codes. No
+//! time is asserted: that is what running them in full is for.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "system/harness.rs"]
+mod harness;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use harness::{Outcome, Running, hold, run};
+use serde_json::Value;
+
+/// The last line, checked for its fixed shape and against the exit code.
+#[track_caller]
+fn report(outcome: &Outcome, experiment: &str) -> Value {
+    assert!(matches!(outcome.code, Some(0 | 3)), "{outcome:?}");
+    let text = outcome.text();
+    let report: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(report["experiment"], experiment);
+    assert_eq!(report["quick"], true);
+    assert_eq!(report["commit"], "c0ffee");
+    assert!(report["machine"]["cores"].as_u64().unwrap() >= 1);
+    assert!(!report["runs"].as_array().unwrap().is_empty());
+    assert!(report["ratios"].as_object().unwrap().values().all(Value::is_number));
+    let bars = report["bars"].as_array().unwrap();
+    for bar in bars {
+        assert!(bar["name"].is_string() && bar["bar"].is_string() && bar["ok"].is_boolean());
+    }
+    let met = bars.iter().all(|bar| bar["ok"] == true);
+    assert_eq!(outcome.code, Some(if met { 0 } else { 3 }), "{bars:?}");
+    report
+}
+
+/// Runs a quick experiment in a folder of its own, which must be empty afterwards.
+#[track_caller]
+fn quick(args: &[&str], experiment: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, out) = (folder.path().join("networks"), folder.path().join("out"));
+    let mut command = hold(["bench"]);
+    command.args(args).args(["--quick", "--dir"]).arg(&dir).arg("--out").arg(&out);
+    fs::create_dir(&dir).unwrap();
+    let outcome = run(command.env("HOLD_COMMIT", "c0ffee"));
+    let told = report(&outcome, experiment);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "it leaves nothing behind");
+    let written = fs::read(out.join(format!("{experiment}.json"))).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), told);
+    let picture = fs::read_to_string(out.join(format!("{experiment}.svg"))).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    assert!(outcome.text().lines().count() > 1, "tables come before");
+    told
+}
+
+fn bar<'a>(report: &'a Value, part: &str) -> &'a Value {
+    let bars = report["bars"].as_array().unwrap().iter();
+    let mut found = bars.filter(|bar| bar["name"].as_str().unwrap().contains(part));
+    found.next().unwrap_or_else(|| panic!("no bar {part}: {report}"))
+}
+
+#[test]
+fn the_limit_is_a_rate_for_putting_and_one_for_getting() {
+    let report = quick(&["limit", "--copies", "2"], "limit");
+    let (put, get) = (&report["ratios"]["put_limit_mb_s"], &report["ratios"]["get_limit_mb_s"]);
+    assert!(put.as_f64().unwrap() > 0.0 && get.as_f64().unwrap() > put.as_f64().unwrap());
+    assert_eq!(report["bars"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_transfer_is_told_beside_the_limit() {
+    let args = ["transfer", "--size", "3MiB", "--copies", "2", "--peers", "2"];
+    let split = ["--chunks", "1MiB", "--transfers", "2"];
+    let report = quick(&[args.as_slice(), split.as_slice()].concat(), "transfer");
+    for work in ["put", "get"] {
+        assert!(
+            bar(&report, &format!("{work} 3 MiB of 2 copies"))["value"].as_f64().unwrap() > 0.0
+        );
+        assert!(report["ratios"][format!("{work}_processor_to_limit")].as_f64().unwrap() >= 0.0);
+    }
+    assert!(report["ratios"]["put_in_chunks_to_whole"].as_f64().unwrap() > 0.0);
+    let runs = report["runs"].as_array().unwrap();
+    assert!(runs.iter().take(2).all(|run| run["bytes"] == 3 << 20), "{runs:?}");
+}
+
+#[test]
+fn memory_is_told_of_author_peers_and_network() {
+    let report = quick(&["memory", "--size", "5MiB", "--peers", "3", "--network", "3"], "memory");
+    for part in ["author putting", "author getting", "peer that stored", "idle peer of 3"] {
+        assert!(bar(&report, part)["value"].as_f64().unwrap() > 1.0, "{part}");
+    }
+    assert!(bar(&report, "network of 3, proportional")["value"].as_f64().unwrap() > 1.0);
+    assert!(bar(&report, "cores busy")["value"].as_f64().unwrap() >= 0.0);
+}
+
+#[test]
+fn the_papers_experiment_is_told_by_cluster_and_rate() {
+    let args = ["libri", "--peers", "2,3", "--rates", "1024K", "--seconds", "1", "--no-saturation"];
+    let report = quick(&args, "libri");
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let calls = |of: &str| run[of]["calls"].as_u64().unwrap();
+        assert!(calls("put") >= calls("get") && calls("get") > 0, "{run}");
+        assert_eq!((run["failed"].as_u64(), run["shed"].as_u64()), (Some(0), Some(0)), "{run}");
+    }
+    for part in ["Get p50 ms, 3 peers", "Put p50 ms, 3 peers", "Put p50, 3 peers to 2"] {
+        assert!(bar(&report, part)["value"].as_f64().unwrap() > 0.0, "{part}");
+    }
+}
+
+#[test]
+fn overload_loses_nothing_that_was_acknowledged() {
+    let report = quick(&["overload", "--peers", "3", "--seconds", "1"], "overload");
+    let missing = bar(&report, "missing");
+    assert_eq!((missing["value"].as_f64(), missing["ok"].as_bool()), (Some(0.0), Some(true)));
+    bar(&report, "seconds until p99");
+    let phases: Vec<&Value> =
+        report["runs"].as_array().unwrap().iter().filter(|run| run["phase"].is_string()).collect();
+    assert_eq!(phases.len(), 3);
+    assert!(phases.iter().all(|phase| phase["acknowledged"].as_u64().unwrap() > 0));
+}
+
+#[test]
+fn as_json_the_object_is_all() {
+    let outcome = run(hold(["bench", "limit", "--quick", "--json"]).env("HOLD_COMMIT", "c0ffee"));
+    report(&outcome, "limit");
+    assert_eq!(outcome.text().lines().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    for args in [
+        ["limit", "--copies", "0"],
+        ["transfer", "--size", "0"],
+        ["transfer", "--size", "much"],
+        ["transfer", "--peers", "65"],
+        ["libri", "--peers", "0"],
+        ["libri", "--seconds", "0"],
+        ["overload", "--seconds", "0"],
+    ] {
+        run(hold(["bench"]).args(args)).expect_error(2);
+    }
+}
+
+#[test]
+fn a_signal_ends_it_with_its_peers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = hold(["bench", "memory", "--network", "2", "--size", "1GiB", "--dir"]);
+    let running = Running::start(command.arg(folder.path()));
+    // As soon as a peer runs there is something to end.
+    let peers = || {
+        let networks = fs::read_dir(folder.path()).unwrap().flatten();
+        let found = networks.flat_map(|network| fs::read_dir(network.path()).into_iter().flatten());
+        found.flatten().any(|file| file.path().extension().is_some_and(|end| end == "log"))
+    };
+    let started = std::time::Instant::now();
+    while !peers() {
+        assert!(started.elapsed() < harness::PATIENCE, "no peer ever started");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    running.signal("TERM");
+    running.finish(harness::PATIENCE).expect(130);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let mut left = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&command).contains(&*folder.path().to_string_lossy())
+    });
+    assert!(left.next().is_none(), "a peer runs on: {}", Path::new("/proc").display());
+}
