@@ -96,6 +96,8 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
         Ok(runtime) => runtime,
         Err(error) => return Err((out, HoldError::io("start", "the runtime")(error))),
     };
+    // Ends with the runtime.
+    runtime.spawn(platform::give_back_at_rest());
     let done = runtime.block_on(async move {
         let stop = match interrupt::token() {
             Ok(stop) => stop,

@@ -1,7 +1,7 @@
 //! The asking side: `env::calls::Calls` over pooled connections.
 //!
 //! A call goes: a connection of the pool (dialled, proven and introduced where there is none) ->
-//! the generated client -> the far side's answer opened and checked, all within the caller's limit.
+//! its message framed (`unary`; the generated client where answers stream) -> the far side's answer opened and checked, all within the caller's limit.
 //! It is tried again in two cases only, once each: the connection had been open before and broke
 //! (a restarted peer), and the far side answered *denied* (it forgot who we are) to a connection
 //! that introduced itself some time ago. Every call may be repeated: records are immutable.
@@ -11,6 +11,7 @@
 mod calls;
 pub(crate) mod connection;
 mod pool;
+mod unary;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -21,13 +22,15 @@ use crypto::{NetworkId, SecretKey};
 use env::Env;
 use env::calls::{CallError, Credential, Endpoint, IntroduceRequest};
 use futures::FutureExt;
-use tonic::{Request, Response, Status};
+use tonic::{Response, Status};
 
 use self::connection::{Connection, millis};
 use self::pool::{Dialler, Lease, Pool};
+use self::unary::Asks;
 use crate::Identity;
 use crate::convert::{Open, Wrong};
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ClientLimits, RECONNECT_HEADER};
+use crate::proto;
 use crate::proto::librarian_client::LibrarianClient;
 use crate::signing::{Line, Signer};
 use crate::socket::Dial;
@@ -67,17 +70,23 @@ struct Introducer {
 
 /// What a call is tried with.
 struct Attempt {
-    client: LibrarianClient<Line>,
+    line: Line,
     /// What is left of the limit.
     left: Duration,
 }
 
 impl Attempt {
-    /// The message as a request with the deadline in its headers.
-    fn request<M>(&self, message: M) -> Request<M> {
-        let mut request = Request::new(message);
-        request.set_timeout(self.left);
-        request
+    /// One message there, one back.
+    fn ask<M: Asks>(
+        self,
+        message: M,
+    ) -> impl Future<Output = Result<Response<M::Answer>, Status>> + Send + use<M> {
+        unary::ask(self.line, message, self.left)
+    }
+
+    /// The generated client, for what streams.
+    fn generated(self) -> LibrarianClient<Line> {
+        librarian(self.line)
     }
 }
 
@@ -291,12 +300,12 @@ async fn attempt<T, F>(
 where
     F: Future<Output = Result<Response<T>, Status>> + Send,
 {
-    let attempt = Attempt { client: librarian(&lease.connection), left };
+    let attempt = Attempt { line: lease.connection.line.clone(), left };
     caught(ask(attempt), to, left).await.map(Response::into_inner)
 }
 
-fn librarian(connection: &Connection) -> LibrarianClient<Line> {
-    LibrarianClient::new(connection.line.clone())
+fn librarian(line: Line) -> LibrarianClient<Line> {
+    LibrarianClient::new(line)
         .max_decoding_message_size(BATCH_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(BATCH_MESSAGE_BYTES_MAX)
 }
@@ -343,12 +352,9 @@ impl Introducer {
         if credential == Credential::None {
             return Ok(false);
         }
-        let message = IntroduceRequest { credential, peers_max: 0 };
-        let mut request = Request::new(message.into());
-        request.set_timeout(limit);
-        let mut client = librarian(connection);
-        let introduced = caught(client.introduce(request), to, limit).await;
-        let response = introduced.map_err(|(error, _)| error)?;
+        let message: proto::IntroduceRequest = IntroduceRequest { credential, peers_max: 0 }.into();
+        let asked = unary::ask(connection.line.clone(), message, limit);
+        let response = caught(asked, to, limit).await.map_err(|(error, _)| error)?;
         let now = millis(self.env.clock.elapsed());
         connection.introduced_ms.store(now, Ordering::Relaxed);
         Ok(response.metadata().contains_key(RECONNECT_HEADER))
@@ -363,5 +369,5 @@ pub(crate) async fn wire(
 ) -> Result<LibrarianClient<Line>, CallError> {
     // Leaked into the process of the test: dropping it would end the connection.
     let connection = Box::leak(Box::new(Connection::dial(identity, None, to).await?));
-    Ok(librarian(connection))
+    Ok(librarian(connection.line.clone()))
 }

@@ -1,5 +1,5 @@
-//! How messages become bytes: protobuf, with a decode failure that can be told from the peer's own
-//! errors.
+//! How the messages of streams become bytes: protobuf, with a decode failure that can be told from
+//! the peer's own errors. (Calls of one message are in `framing`.)
 //!
 //! tonic's codec answers a malformed message with `INTERNAL`, on both sides. A request that does not
 //! decode is the caller's fault (`INVALID_ARGUMENT`), and an answer that does not decode is
@@ -16,8 +16,48 @@ use tonic_prost::ProstEncoder;
 
 /// Bytes that are not the message they should be. Only ever a status's source, made on this side.
 #[derive(Debug, thiserror::Error)]
-#[error("malformed message: {0}")]
-pub(crate) struct Malformed(prost::DecodeError);
+pub(crate) enum Malformed {
+    /// Not protobuf.
+    #[error("malformed message: {0}")]
+    Message(#[source] prost::DecodeError),
+    /// Its flag says that it is compressed; nobody asked for that.
+    #[error("a compressed message: none is taken")]
+    Compressed,
+    /// Longer than what is taken.
+    #[error("a message of {len} bytes: at most {max} are taken")]
+    TooLong {
+        /// What its prefix says.
+        len: usize,
+        /// What is taken.
+        max: usize,
+    },
+    /// It ended early.
+    #[error("the stream ended in a message")]
+    Short,
+    /// A call of one message that has none.
+    #[error("a request without a message")]
+    NoRequest,
+    /// An answer without a message.
+    #[error("a good end without an answer")]
+    Nothing,
+    /// An answer without a status after it.
+    #[error("an answer without a status")]
+    NoStatus,
+    /// Something came after the one message of a call.
+    #[error("more than one message")]
+    More,
+}
+
+/// The status of a message that is not what it should be, which is what the far side hears.
+pub(crate) fn malformed(error: Malformed) -> Status {
+    let text = match &error {
+        Malformed::Message(_) => "malformed message".to_owned(),
+        other => other.to_string(),
+    };
+    let mut status = Status::invalid_argument(text);
+    status.set_source(Arc::new(error));
+    status
+}
 
 /// The codec of every method.
 pub(crate) struct Protobuf<T, U>(PhantomData<fn() -> (T, U)>);
@@ -55,10 +95,6 @@ impl<U: Message + Default> Decoder for ProtobufDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        U::decode(bytes).map(Some).map_err(|error| {
-            let mut status = Status::invalid_argument("malformed message");
-            status.set_source(Arc::new(Malformed(error)));
-            status
-        })
+        U::decode(bytes).map(Some).map_err(|error| malformed(Malformed::Message(error)))
     }
 }

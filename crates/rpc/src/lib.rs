@@ -16,6 +16,7 @@ mod client;
 mod codec;
 mod convert;
 mod error;
+mod framing;
 mod identity;
 mod limits;
 pub mod proto;

@@ -17,8 +17,9 @@ pub(crate) const NARROW_STREAM_WINDOW_BYTES: u32 = 256 << 10;
 pub(crate) const NARROW_CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
 /// Its frames: one is in memory whole before it is taken.
 pub(crate) const NARROW_FRAME_BYTES_MAX: u32 = 16 << 10;
-/// HTTP/2 frame size, both directions: 16 KiB frames halve the speed of downloads.
-pub(crate) const FRAME_BYTES_MAX: u32 = 1 << 20;
+/// HTTP/2 frame size, both directions: 16 KiB frames halve the speed of downloads, and a record that
+/// comes in one frame is not copied out of it.
+pub(crate) const FRAME_BYTES_MAX: u32 = (2 << 20) + (16 << 10);
 /// Request and response headers, decoded.
 pub(crate) const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 /// Streams of one connection at once.

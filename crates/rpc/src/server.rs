@@ -1,8 +1,8 @@
 //! The answering side: a listener that proves callers, and the librarian's service behind it.
 //!
 //! ```text
-//! TCP -> seat -> TLS within 5 s -> key, network -> HTTP/2 -> gate -> handler -> Service
-//!        accept.rs                 connection.rs            gate.rs  handlers.rs
+//! TCP -> seat -> TLS within 5 s -> key, network -> HTTP/2 -> gate -> message -> handler -> Service
+//!        accept.rs                 connection.rs            gate.rs  unary.rs   handlers.rs
 //!                                                           metered.rs (bytes)  streams.rs
 //! ```
 //! Stopping: the listener closes, health says NOT_SERVING, new calls are refused, streams end,
@@ -16,6 +16,7 @@ mod members;
 mod metered;
 pub(crate) mod signed;
 mod streams;
+mod unary;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -159,7 +160,6 @@ impl Serving {
             members.clone(),
             closed.clone(),
         )?;
-        let gate = gate::Gate::new(env.clone(), self.limits, stop.clone(), self.signed);
 
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status(SERVICE_NAME, ServingStatus::Serving).await;
@@ -167,14 +167,16 @@ impl Serving {
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
-        let handlers = handlers::Handlers {
+        let handlers = Arc::new(handlers::Handlers {
             service,
             env: env.clone(),
             call: self.limits.call,
             stop: stop.clone(),
             members,
-        };
-        let librarian = LibrarianServer::new(handlers)
+        });
+        let (signed, stopping) = (self.signed, stop.clone());
+        let gate = gate::Gate::new(env.clone(), self.limits, stopping, signed, handlers.clone());
+        let librarian = LibrarianServer::from_arc(handlers)
             .max_decoding_message_size(BATCH_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(BATCH_MESSAGE_BYTES_MAX);
         let router = |wide| {

@@ -22,6 +22,8 @@ use tonic::transport::Channel;
 use tonic::{Status, transport};
 
 use crate::CredentialSource;
+use crate::framing::PREFIX_BYTES;
+use crate::limits::BATCH_MESSAGE_BYTES_MAX;
 
 /// 32 random bytes.
 pub(crate) const REQUEST_ID_HEADER: &str = "holdfast-request-id-bin";
@@ -33,8 +35,6 @@ pub(crate) const PASS_HEADER: &str = "holdfast-pass-bin";
 pub(crate) const TOKEN_HEADER: &str = "authorization";
 /// The longest pass in a header: in base64 it fits the 16 KiB of all headers.
 pub(crate) const PASS_BYTES_MAX: usize = 8 << 10;
-/// What is before a message in a gRPC body: a flag byte and a big-endian u32.
-pub(crate) const PREFIX_BYTES: usize = 5;
 /// Larger messages are hashed away from the I/O threads.
 pub(crate) const HASHED_INLINE_MAX: usize = 64 << 10;
 /// How long our tokens live, in seconds: peers remember their ids for so long.
@@ -122,7 +122,8 @@ impl Signer {
         audience: PeerId,
     ) -> Result<Request<Body>, Status> {
         let (mut parts, mut body) = request.into_parts();
-        let mut all = BytesMut::new();
+        let expected = usize::try_from(body.size_hint().lower()).unwrap_or_default();
+        let mut all = BytesMut::with_capacity(expected.min(BATCH_MESSAGE_BYTES_MAX + PREFIX_BYTES));
         while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await
         {
             if let Ok(data) = frame?.into_data() {

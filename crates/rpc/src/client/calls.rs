@@ -58,9 +58,9 @@ impl Calls for Client {
         request: IntroduceRequest,
         limit: Duration,
     ) -> Result<IntroduceResponse, CallError> {
-        let ask = |mut attempt: super::Attempt| {
-            let request = attempt.request(request.clone().into());
-            async move { attempt.client.introduce(request).await }
+        let ask = |attempt: super::Attempt| {
+            let message: proto::IntroduceRequest = request.clone().into();
+            attempt.ask(message)
         };
         opened(to, self.call(to, false, limit, ask).await?.0)
     }
@@ -71,9 +71,9 @@ impl Calls for Client {
         request: FindRequest,
         limit: Duration,
     ) -> Result<FindResponse, CallError> {
-        let ask = |mut attempt: super::Attempt| {
-            let request = attempt.request(request.into());
-            async move { attempt.client.find(request).await }
+        let ask = |attempt: super::Attempt| {
+            let message: proto::FindRequest = request.into();
+            attempt.ask(message)
         };
         let found = opened(to, self.call(to, true, limit, ask).await?.0)?;
         check_found(to, &request, &found)?;
@@ -87,10 +87,9 @@ impl Calls for Client {
         limit: Duration,
     ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
         check_batch(requests.len())?;
-        let ask = |mut attempt: super::Attempt| {
+        let ask = |attempt: super::Attempt| {
             let requests = requests.iter().map(|request| (*request).into()).collect();
-            let request = attempt.request(proto::FindBatchRequest { requests });
-            async move { attempt.client.find_batch(request).await }
+            attempt.ask(proto::FindBatchRequest { requests })
         };
         let answers = self.call(to, true, limit, ask).await?.0.answers;
         check_answers(to, requests.len(), answers.len())?;
@@ -110,9 +109,9 @@ impl Calls for Client {
         request: VerifyRequest,
         limit: Duration,
     ) -> Result<VerifyResponse, CallError> {
-        let ask = |mut attempt: super::Attempt| {
-            let request = attempt.request(request.into());
-            async move { attempt.client.verify(request).await }
+        let ask = |attempt: super::Attempt| {
+            let message: proto::VerifyRequest = request.into();
+            attempt.ask(message)
         };
         opened(to, self.call(to, false, limit, ask).await?.0)
     }
@@ -124,10 +123,9 @@ impl Calls for Client {
         limit: Duration,
     ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
         check_batch(requests.len())?;
-        let ask = |mut attempt: super::Attempt| {
+        let ask = |attempt: super::Attempt| {
             let requests = requests.iter().map(|request| (*request).into()).collect();
-            let request = attempt.request(proto::VerifyBatchRequest { requests });
-            async move { attempt.client.verify_batch(request).await }
+            attempt.ask(proto::VerifyBatchRequest { requests })
         };
         let answers = self.call(to, false, limit, ask).await?.0.answers;
         check_answers(to, requests.len(), answers.len())?;
@@ -144,10 +142,9 @@ impl Calls for Client {
         limit: Duration,
     ) -> Result<StoreOutcome, CallError> {
         check_record(&record)?;
-        let ask = |mut attempt: super::Attempt| {
+        let ask = |attempt: super::Attempt| {
             let message = proto::StoreRequest { record: Some(record.clone().into()) };
-            let request = attempt.request(message);
-            async move { attempt.client.store(request).await }
+            attempt.ask(message)
         };
         let large = record.bytes.len() >= LARGE_BYTES;
         opened(to, self.call(to, large, limit, ask).await?.0)
@@ -165,10 +162,9 @@ impl Calls for Client {
             let reason = "over 8 MiB of records in one batch".to_owned();
             return Err(CallError::Invalid { reason });
         }
-        let ask = |mut attempt: super::Attempt| {
+        let ask = |attempt: super::Attempt| {
             let records = records.iter().map(|record| record.clone().into()).collect();
-            let request = attempt.request(proto::StoreBatchRequest { records });
-            async move { attempt.client.store_batch(request).await }
+            attempt.ask(proto::StoreBatchRequest { records })
         };
         let answers = self.call(to, true, limit, ask).await?.0.answers;
         check_answers(to, records.len(), answers.len())?;
@@ -185,10 +181,9 @@ impl Calls for Client {
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
         check_record(&record)?;
-        let ask = |mut attempt: super::Attempt| {
+        let ask = |attempt: super::Attempt| {
             let message = proto::PutRequest { record: Some(record.clone().into()) };
-            let request = attempt.request(message);
-            async move { attempt.client.put(request).await }
+            attempt.ask(message)
         };
         let large = record.bytes.len() >= LARGE_BYTES;
         opened(to, self.call(to, large, limit, ask).await?.0)
@@ -200,9 +195,9 @@ impl Calls for Client {
         request: FindRequest,
         limit: Duration,
     ) -> Result<Record, CallError> {
-        let ask = |mut attempt: super::Attempt| {
-            let request = attempt.request(request.into());
-            async move { attempt.client.get(request).await }
+        let ask = |attempt: super::Attempt| {
+            let message: proto::GetRequest = request.into();
+            attempt.ask(message)
         };
         let record: Record = opened(to, self.call(to, true, limit, ask).await?.0.record)?;
         if record.id != request.id {
@@ -217,10 +212,11 @@ impl Calls for Client {
         request: SubscribeRequest,
         limit: Duration,
     ) -> Result<Events, CallError> {
-        let ask = |mut attempt: super::Attempt| {
+        let ask = |attempt: super::Attempt| {
             // No deadline in the headers: it would bound the whole stream.
             let request = Request::new(request.clone().into());
-            async move { attempt.client.subscribe(request).await }
+            let mut client = attempt.generated();
+            async move { client.subscribe(request).await }
         };
         let (stream, lease) = self.call(to, false, limit, ask).await?;
         let first = Following { to: to.clone(), env: self.env.clone(), stream, _lease: lease };

@@ -27,8 +27,10 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 
 use super::connection::Peer;
+use super::handlers::Handlers;
 use super::metered::{Budget, Metered};
 use super::signed::Checker;
+use super::unary;
 use crate::limits::{
     BATCH_MESSAGE_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, ServerLimits,
 };
@@ -48,6 +50,8 @@ pub(super) struct Gate {
     ended: Notify,
     /// On the listener for signed requests.
     signed: Option<Arc<Checker>>,
+    /// Where calls of one message end; the others end in the services behind the gate.
+    handlers: Arc<Handlers>,
 }
 
 impl Gate {
@@ -56,6 +60,7 @@ impl Gate {
         limits: ServerLimits,
         stop: CancellationToken,
         signed: Option<Arc<Checker>>,
+        handlers: Arc<Handlers>,
     ) -> Arc<Self> {
         let bytes = Arc::new(Semaphore::new(limits.request_bytes_in_flight));
         Arc::new(Self {
@@ -66,6 +71,7 @@ impl Gate {
             calls: AtomicUsize::new(0),
             ended: Notify::new(),
             signed,
+            handlers,
         })
     }
 
@@ -225,10 +231,18 @@ where
     parts.extensions.insert(messages.clone());
     let request = Request::from_parts(parts, Body::new(body));
 
+    let unary = unary::method(&request).filter(|_| allowed.unary);
+    let mut answer = async |request| match unary {
+        Some(method) => {
+            let bytes_max = allowed.message_bytes_max;
+            Ok(unary::answer(&gate.handlers, method, request, bytes_max).await)
+        }
+        None => inner.call(request).await,
+    };
     let handled = async {
         match gate.signed.as_deref().filter(|_| ours) {
-            None => inner.call(request).await,
-            Some(checker) => checker.handled(request, |request| inner.call(request)).await,
+            None => answer(request).await,
+            Some(checker) => checker.handled(request, answer).await,
         }
     };
     let handled = AssertUnwindSafe(handled).catch_unwind();

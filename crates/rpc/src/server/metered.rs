@@ -23,10 +23,9 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
+use crate::framing::PREFIX_BYTES;
 use crate::status::to_status;
 
-/// The length prefix of a gRPC message: a flag byte and a big-endian u32.
-const PREFIX_BYTES: usize = 5;
 /// When a caller who was told *busy* should come again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 

@@ -81,7 +81,7 @@ async fn windows_are_narrow_until_a_key_was_vouched_for_and_bounded_after() {
             break first;
         }
     };
-    assert_eq!((first.stream, first.frame), (16 << 20, 1 << 20));
+    assert_eq!((first.stream, first.frame), (16 << 20, (2 << 20) + (16 << 10)));
     let second = loop {
         let second = announced(&peer, 2).await;
         if second.connection == 64 << 20 {

@@ -27,11 +27,12 @@ use tonic::{Code, Status};
 use super::SignedOptions;
 use super::introduced::Introduced;
 use super::remembered::{Refused, Remembered, Used};
+use crate::framing::PREFIX_BYTES;
 use crate::server::connection::Peer;
 use crate::server::gate::LIBRARIAN;
 use crate::signing::{
-    HASHED_INLINE_MAX, KEY_HEADER, PASS_BYTES_MAX, PASS_HEADER, PREFIX_BYTES, REQUEST_ID_HEADER,
-    TOKEN_HEADER, Whole,
+    HASHED_INLINE_MAX, KEY_HEADER, PASS_BYTES_MAX, PASS_HEADER, REQUEST_ID_HEADER, TOKEN_HEADER,
+    Whole,
 };
 use crate::status::to_status;
 

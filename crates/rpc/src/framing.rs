@@ -1,0 +1,282 @@
+//! One gRPC message to and from bytes, without copying the record in it.
+//!
+//! tonic's codec interface takes and gives one contiguous buffer, so a record of 2 MiB was copied
+//! into it on one side and out of HTTP/2's frames on the other. Here a message goes out as two
+//! chunks, what is before the record's bytes and the bytes themselves, and comes in as the frames it
+//! arrived in: protobuf reads over their borders, and a record that lies in one frame is a slice of it.
+//! On the wire it is gRPC like any other.
+//!
+//! Invariants: at most one message a body; none compressed; nothing is kept for a message longer
+//! than allowed. Small messages are copied once, into a buffer of their own size, so that 200 bytes
+//! kept for a day do not keep a whole frame.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+use prost::Message;
+use tonic::codegen::http::HeaderMap;
+use tonic::{Code, Status};
+
+use crate::codec::{Malformed, malformed};
+use crate::proto;
+
+/// What is before a message in a gRPC body: a flag byte and a big-endian u32.
+pub(crate) const PREFIX_BYTES: usize = 5;
+/// From here on a record's bytes travel as a chunk of their own.
+const APART_BYTES: usize = 16 << 10;
+/// Messages to this size are copied out of the frames they came in.
+const COPIED_BYTES: usize = 64 << 10;
+
+/// A message that goes out.
+pub(crate) trait Outgoing: Message + Sized {
+    /// The record, where the message is its field 1 and nothing else.
+    fn into_record(self) -> Result<proto::Record, Self> {
+        Err(self)
+    }
+}
+
+macro_rules! outgoing {
+    ($($message:ident),*) => { $(impl Outgoing for proto::$message {})* };
+    (record: $($message:ident),*) => { $(impl Outgoing for proto::$message {
+        fn into_record(self) -> Result<proto::Record, Self> {
+            self.record.ok_or(Self { record: None })
+        }
+    })* };
+}
+
+outgoing!(record: StoreRequest, PutRequest, GetResponse);
+outgoing!(IntroduceRequest, FindRequest, VerifyRequest, GetRequest, FindBatchRequest);
+outgoing!(VerifyBatchRequest, StoreBatchRequest);
+outgoing!(IntroduceResponse, VerifyResponse, StoreResponse, PutResponse, FindBatchResponse);
+outgoing!(VerifyBatchResponse, StoreBatchResponse);
+
+impl Outgoing for proto::FindResponse {
+    fn into_record(self) -> Result<proto::Record, Self> {
+        match self.result {
+            Some(proto::find_response::Result::Record(record)) => Ok(record),
+            result => Err(Self { result }),
+        }
+    }
+}
+
+/// The length in the prefix: bounds are checked where messages are made and where they are read.
+fn put_prefix(into: &mut BytesMut, len: usize) {
+    into.put_u8(0);
+    into.put_u32(u32::try_from(len).unwrap_or(u32::MAX));
+}
+
+/// A message with its prefix, in chunks.
+fn chunks<M: Outgoing>(message: M) -> (Bytes, Bytes) {
+    use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+    let whole = |message: &dyn Fn(&mut BytesMut), len: usize| {
+        let mut all = BytesMut::with_capacity(PREFIX_BYTES + len);
+        put_prefix(&mut all, len);
+        message(&mut all);
+        (all.freeze(), Bytes::new())
+    };
+    let mut record = match message.into_record() {
+        Ok(record) => record,
+        Err(message) => {
+            let encode = |all: &mut BytesMut| message.encode_raw(all);
+            return whole(&encode, message.encoded_len());
+        }
+    };
+    let record_len = record.encoded_len();
+    let len = key_len(1) + encoded_len_varint(record_len as u64) + record_len;
+    if record.bytes.len() < APART_BYTES {
+        let encode = |all: &mut BytesMut| {
+            encode_key(1, WireType::LengthDelimited, all);
+            encode_varint(record_len as u64, all);
+            record.encode_raw(all);
+        };
+        return whole(&encode, len);
+    }
+    // The bytes are the record's last field: without them it encodes to what comes before.
+    let bytes = std::mem::take(&mut record.bytes);
+    let mut head = BytesMut::with_capacity(PREFIX_BYTES + len - bytes.len());
+    put_prefix(&mut head, len);
+    encode_key(1, WireType::LengthDelimited, &mut head);
+    encode_varint(record_len as u64, &mut head);
+    record.encode_raw(&mut head);
+    encode_key(4, WireType::LengthDelimited, &mut head);
+    encode_varint(bytes.len() as u64, &mut head);
+    (head.freeze(), bytes)
+}
+
+/// A body of one message, and trailers after it where it is an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Framed {
+    head: Bytes,
+    bytes: Bytes,
+    trailers: Option<HeaderMap>,
+}
+
+impl Framed {
+    /// A request.
+    pub(crate) fn request(message: impl Outgoing) -> Self {
+        let (head, bytes) = chunks(message);
+        Self { head, bytes, trailers: None }
+    }
+
+    /// A good answer.
+    pub(crate) fn answer(message: impl Outgoing) -> Self {
+        let (head, bytes) = chunks(message);
+        let mut trailers = HeaderMap::with_capacity(1);
+        trailers.insert(Status::GRPC_STATUS, const { http_zero() });
+        Self { head, bytes, trailers: Some(trailers) }
+    }
+}
+
+const fn http_zero() -> tonic::codegen::http::HeaderValue {
+    tonic::codegen::http::HeaderValue::from_static("0")
+}
+
+impl http_body::Body for Framed {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        for chunk in [&mut this.head, &mut this.bytes] {
+            if !chunk.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(chunk)))));
+            }
+        }
+        Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.head.is_empty() && self.bytes.is_empty() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact((self.head.len() + self.bytes.len()) as u64)
+    }
+}
+
+/// Bytes in the parts they arrived in.
+#[derive(Debug, Default)]
+struct Parts {
+    parts: VecDeque<Bytes>,
+    len: usize,
+}
+
+impl Parts {
+    fn push(&mut self, part: Bytes) {
+        self.len += part.len();
+        if !part.is_empty() {
+            self.parts.push_back(part);
+        }
+    }
+}
+
+impl Buf for Parts {
+    fn remaining(&self) -> usize {
+        self.len
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.parts.front().map_or(&[], |part| part)
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.len, "no more is taken than there is");
+        self.len -= count;
+        while let Some(part) = self.parts.front_mut() {
+            if part.len() > count {
+                part.advance(count);
+                return;
+            }
+            count -= part.len();
+            self.parts.pop_front();
+        }
+    }
+
+    /// A slice where it lies in one part, else one copy.
+    fn copy_to_bytes(&mut self, count: usize) -> Bytes {
+        assert!(count <= self.len, "no more is taken than there is");
+        match self.parts.front_mut() {
+            Some(part) if part.len() > count => {
+                self.len -= count;
+                part.split_to(count)
+            }
+            Some(part) if part.len() == count => {
+                self.len -= count;
+                self.parts.pop_front().unwrap_or_default()
+            }
+            _ => {
+                let mut copy = BytesMut::with_capacity(count);
+                copy.put(self.take(count));
+                copy.freeze()
+            }
+        }
+    }
+}
+
+/// The one message of a body, and the trailers after it; `None` where the body has no message.
+///
+/// # Errors
+/// What the body ends with, and [`Malformed`] for a message that is over `bytes_max`, compressed,
+/// cut short, not protobuf, or not alone.
+pub(crate) async fn read<M, B>(
+    body: &mut B,
+    bytes_max: usize,
+) -> Result<(Option<M>, Option<HeaderMap>), Status>
+where
+    M: Message + Default,
+    B: http_body::Body<Data = Bytes, Error = Status> + Unpin,
+{
+    let mut parts = Parts::default();
+    let mut trailers: Option<HeaderMap> = None;
+    // The length of the message, once its prefix is here.
+    let mut expected = None;
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
+        let data = match frame?.into_data() {
+            Ok(data) => data,
+            Err(other) => {
+                trailers = other.into_trailers().ok();
+                continue;
+            }
+        };
+        parts.push(data);
+        if expected.is_none() && parts.len >= PREFIX_BYTES {
+            let flag = parts.get_u8();
+            let len = parts.get_u32() as usize;
+            if flag != 0 {
+                return Err(malformed(Malformed::Compressed));
+            }
+            if len > bytes_max {
+                return Err(malformed(Malformed::TooLong { len, max: bytes_max }));
+            }
+            expected = Some(len);
+        }
+        if expected.is_some_and(|expected| parts.len > expected) {
+            return Err(malformed(Malformed::More));
+        }
+    }
+    match expected {
+        None if parts.len == 0 => Ok((None, trailers)),
+        Some(len) if len == parts.len => {
+            let decoded = if len <= COPIED_BYTES {
+                M::decode(Bytes::copy_from_slice(&parts.copy_to_bytes(len)))
+            } else {
+                M::decode(parts)
+            };
+            Ok((Some(decoded.map_err(|error| malformed(Malformed::Message(error)))?), trailers))
+        }
+        // What ended it, if it says so, tells more.
+        _ => match trailers.as_ref().and_then(Status::from_header_map) {
+            Some(status) if status.code() != Code::Ok => Err(status),
+            _ => Err(malformed(Malformed::Short)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

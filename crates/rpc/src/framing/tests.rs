@@ -1,0 +1,184 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use http_body::Body as _;
+use proptest::prelude::*;
+
+use super::*;
+
+/// A body of these frames.
+struct Frames(VecDeque<Frame<Bytes>>);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Poll::Ready(self.0.pop_front().map(Ok))
+    }
+}
+
+fn read_frames<M: Message + Default>(frames: Vec<Bytes>, max: usize) -> Result<Option<M>, Status> {
+    let mut body = Frames(frames.into_iter().map(Frame::data).collect());
+    futures::executor::block_on(read(&mut body, max)).map(|(message, _)| message)
+}
+
+fn sent(mut body: Framed) -> (Vec<Bytes>, Option<HeaderMap>) {
+    let (mut data, mut trailers) = (Vec::new(), None);
+    let mut next = || {
+        let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        futures::executor::block_on(frame).map(|frame| frame.unwrap())
+    };
+    while let Some(frame) = next() {
+        match frame.into_data() {
+            Ok(bytes) => data.push(bytes),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    assert!(body.is_end_stream());
+    (data, trailers)
+}
+
+fn record(len: usize) -> proto::Record {
+    let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+    let (id, place) = (vec![9; 32].into(), vec![8; 32].into());
+    proto::Record { kind: 3, id, place, bytes: bytes.into() }
+}
+
+/// What the library that other languages' clients are made like would send.
+fn plain(message: &impl Message) -> Vec<u8> {
+    let mut all = vec![0];
+    all.extend_from_slice(&u32::try_from(message.encoded_len()).unwrap().to_be_bytes());
+    message.encode(&mut all).unwrap();
+    all
+}
+
+fn same_as_plain(message: impl Outgoing + Clone) {
+    let (data, trailers) = sent(Framed::request(message.clone()));
+    assert_eq!(data.concat(), plain(&message));
+    assert!(trailers.is_none());
+    let (data, trailers) = sent(Framed::answer(message.clone()));
+    assert_eq!(data.concat(), plain(&message));
+    assert_eq!(trailers.unwrap().get("grpc-status").unwrap(), "0");
+}
+
+#[test]
+fn what_goes_out_is_grpc_whatever_its_size() {
+    for len in [0, 1, 200, APART_BYTES - 1, APART_BYTES, 100_000, 2 << 20] {
+        let record = record(len);
+        same_as_plain(proto::StoreRequest { record: Some(record.clone()) });
+        same_as_plain(proto::PutRequest { record: Some(record.clone()) });
+        same_as_plain(proto::GetResponse { record: Some(record.clone()) });
+        let result = Some(proto::find_response::Result::Record(record));
+        same_as_plain(proto::FindResponse { result });
+    }
+    same_as_plain(proto::StoreRequest { record: None });
+    same_as_plain(proto::GetResponse { record: None });
+    same_as_plain(proto::FindResponse { result: None });
+    let closest = proto::Closest { announcements: vec![vec![7; 300].into(); 100] };
+    let result = Some(proto::find_response::Result::Closest(closest));
+    same_as_plain(proto::FindResponse { result });
+    same_as_plain(proto::StoreBatchRequest { records: vec![record(5000); 9] });
+    same_as_plain(proto::StoreResponse { outcome: 2 });
+}
+
+#[test]
+fn a_large_record_is_copied_neither_out_nor_in() {
+    let record = record(2 << 20);
+    let original = record.bytes.as_ptr();
+    let (data, _) = sent(Framed::request(proto::StoreRequest { record: Some(record.clone()) }));
+    let read: proto::StoreRequest = read_frames(data, 3 << 20).unwrap().unwrap();
+    let read = read.record.unwrap();
+    assert_eq!(read, record);
+    assert_eq!(read.bytes.as_ptr(), original);
+    // Nor where a foreign client sent all of it as one.
+    let whole = Bytes::from(plain(&proto::StoreRequest { record: Some(record.clone()) }));
+    let inside = whole.as_ptr() as usize..whole.as_ptr() as usize + whole.len();
+    let read: proto::StoreRequest = read_frames(vec![whole], 3 << 20).unwrap().unwrap();
+    assert!(inside.contains(&(read.record.unwrap().bytes.as_ptr() as usize)));
+}
+
+#[test]
+fn a_small_record_keeps_no_frame() {
+    let small = proto::StoreRequest { record: Some(record(300)) };
+    let mut frame = BytesMut::from(&plain(&small)[..]);
+    frame.reserve(1 << 20);
+    let frame = frame.freeze();
+    let inside = frame.as_ptr() as usize..frame.as_ptr() as usize + frame.len();
+    let read: proto::StoreRequest = read_frames(vec![frame.clone()], 1 << 20).unwrap().unwrap();
+    assert_eq!(read, small);
+    assert!(!inside.contains(&(read.record.unwrap().bytes.as_ptr() as usize)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_message_is_read_whatever_frames_it_came_in(
+        len in prop_oneof![0..2000usize, 60_000..150_000usize],
+        cuts in prop::collection::vec(0..160_000usize, 0..20),
+    ) {
+        let message = proto::StoreRequest { record: Some(record(len)) };
+        let mut rest = Bytes::from(plain(&message));
+        let mut frames = Vec::new();
+        for cut in cuts {
+            frames.push(rest.split_to(cut % (rest.len() + 1)));
+        }
+        frames.push(rest);
+        let read: Option<proto::StoreRequest> = read_frames(frames, 1 << 20).unwrap();
+        prop_assert_eq!(read, Some(message));
+    }
+
+    #[test]
+    fn anything_is_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = read_frames::<proto::StoreRequest>(vec![bytes.clone().into()], 1 << 20);
+        let mut framed = vec![0, 0, 0, 0, 0];
+        framed[3..5].copy_from_slice(&u16::try_from(bytes.len()).unwrap().to_be_bytes());
+        framed.extend_from_slice(&bytes);
+        let _ = read_frames::<proto::FindResponse>(vec![framed.into()], 1 << 20);
+    }
+}
+
+fn refused(frames: Vec<Bytes>) -> String {
+    let status = read_frames::<proto::StoreRequest>(frames, 1000).unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    status.message().to_owned()
+}
+
+#[test]
+fn what_is_not_one_message_is_refused() {
+    let good = plain(&proto::StoreRequest { record: Some(record(10)) });
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        vec![Bytes::from(bytes)]
+    };
+    assert!(refused(with(0, 1)).contains("compressed"));
+    assert!(refused(with(1, 1)).contains("at most 1000"));
+    assert!(refused(with(4, 200)).contains("ended in a message"));
+    assert!(refused(vec![Bytes::from_static(&[0, 0])]).contains("ended in a message"));
+    let twice = Bytes::from(good.repeat(2));
+    assert!(refused(vec![twice]).contains("more than one"));
+    assert!(refused(vec![good.clone().into(), Bytes::from_static(&[0])]).contains("more than one"));
+    let read: Option<proto::StoreRequest> = read_frames(Vec::new(), 1000).unwrap();
+    assert_eq!(read, None);
+}
+
+#[test]
+fn pieces_are_read_over_their_borders() {
+    let mut parts = Parts::default();
+    for part in ["ab", "", "cdef", "g"] {
+        parts.push(Bytes::from_static(part.as_bytes()));
+    }
+    assert_eq!(parts.remaining(), 7);
+    assert_eq!(parts.copy_to_bytes(1), "a");
+    assert_eq!(parts.copy_to_bytes(3), "bcd");
+    parts.advance(1);
+    assert_eq!(parts.chunk(), b"f");
+    assert_eq!(parts.copy_to_bytes(1), "f");
+    assert_eq!(parts.copy_to_bytes(1), "g");
+    assert_eq!(parts.copy_to_bytes(0), "");
+    assert!(!parts.has_remaining());
+}
