@@ -167,7 +167,7 @@ fn what_is_not_one_message_is_refused() {
 }
 
 #[test]
-fn pieces_are_read_over_their_borders() {
+fn parts_are_read_over_their_borders() {
     let mut parts = Parts::default();
     for part in ["ab", "", "cdef", "g"] {
         parts.push(Bytes::from_static(part.as_bytes()));
