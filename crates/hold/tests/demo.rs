@@ -136,6 +136,8 @@ fn the_help_is_the_one_that_was_agreed() {
         "peer init",
         "peer run",
         "peer set",
+        "peer snapshot",
+        "peer restore",
         "peer status",
         "keys",
         "keys init",
@@ -153,6 +155,7 @@ fn the_help_is_the_one_that_was_agreed() {
         "document open",
         "document show",
         "doctor",
+        "bench",
     ];
     for verb in verbs {
         let mut args: Vec<&str> = verb.split_whitespace().collect();

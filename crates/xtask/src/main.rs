@@ -39,8 +39,12 @@ fn report(root: &std::path::Path) -> ExitCode {
 }
 
 /// The workspace's root: this crate lies two folders below it.
+///
+/// Cargo says at run time where the crate lies; what was compiled in may name another clone that
+/// shares this target folder.
 fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let compiled = || env!("CARGO_MANIFEST_DIR").into();
+    PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(compiled)).join("../..")
 }
 
 #[cfg(test)]
