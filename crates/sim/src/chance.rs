@@ -51,13 +51,13 @@ impl Chance {
 /// Bytes that do not compress, the same for the same seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
+    let mut bytes = vec![0; len];
+    for eight in bytes.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        bytes.extend_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_be_bytes());
+        let drawn = state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_be_bytes();
+        eight.copy_from_slice(&drawn[..eight.len()]);
     }
-    bytes.truncate(len);
     bytes
 }

@@ -26,10 +26,8 @@ pub struct Finding {
 pub struct Content {
     /// Its author.
     pub author: usize,
-    /// What decides its bytes.
-    pub seed: u64,
-    /// How long it is, in bytes.
-    pub len: usize,
+    /// What it is.
+    pub bytes: Bytes,
     /// Where its author finds it.
     pub address: RecordId,
     /// Whether the author was told that all copies are stored.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::bytes::Bytes;
 use author::{AuthorError, NoProgress, PutOptions};
 use crypto::{ReaderKey, RecordId};
 use document::Kind;
@@ -23,25 +24,12 @@ use crate::world::{RunningAuthor, World};
 
 /// Whatever is asked of an author is answered within this, or it hangs: some walks of a minute each.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(900);
-/// Sizes of contents: at the bounds of what lies in an entry and of a page, and between.
-const SIZES: [usize; 14] = [
-    0,
-    1,
-    23,
-    1000,
-    4096,
-    16_383,
-    16_384,
-    16_385,
-    40_000,
-    100_000,
-    100_000,
-    300_000,
-    (2 << 20) - 1,
-    (2 << 20) + 1,
-];
-/// The largest content; few have it.
-const LARGEST: usize = 5 << 20;
+/// Sizes of contents: at the bounds of what lies in an entry, and between.
+const SIZES: [usize; 11] = [0, 1, 23, 1000, 4096, 16_383, 16_384, 16_385, 40_000, 100_000, 300_000];
+/// Sizes at the bounds of a page and of several. Few contents are so large: their bytes are most of what a run costs.
+const LARGE: [usize; 4] = [(2 << 20) - 1, (2 << 20) + 1, (2 << 20) + 1, 5 << 20];
+/// Large contents of a thousand.
+const LARGE_PERMILLE: u64 = 80;
 
 /// The bytes of a content: incompressible, with the marker at its start, within and at its end.
 pub fn content(seed: u64, len: usize, needle: &Needle) -> Vec<u8> {
@@ -92,7 +80,8 @@ impl World {
     }
 
     async fn put(&self, number: usize, running: &RunningAuthor, chance: &mut Chance) {
-        let len = if chance.permille(60) { LARGEST } else { chance.one(&SIZES) };
+        let sizes = if chance.permille(LARGE_PERMILLE) { &LARGE[..] } else { &SIZES };
+        let len = chance.one(sizes);
         let seed = chance.bits();
         let other = chance.index(self.plan.authors);
         let readers = if other != number && chance.permille(300) {
@@ -114,7 +103,7 @@ impl World {
             history.received.get(&party).into_iter().flat_map(|all| all.keys().copied()).collect()
         };
         let before = self.needed(running);
-        let source = content(seed, len, &needle);
+        let source = Bytes::from(content(seed, len, &needle));
         let putting = running.author.put(&source[..], options, Arc::new(NoProgress));
         let answer = self.within(number, running, "put", putting).await;
         match answer {
@@ -126,7 +115,7 @@ impl World {
                 let shared = readers.iter().zip(&report.envelopes);
                 let shared = shared.map(|((other, _), to)| (*other, to.address)).collect();
                 let (address, full) = (report.address, report.full);
-                let put = Content { author: number, seed, len, address, full, shared };
+                let put = Content { author: number, bytes: source, address, full, shared };
                 self.history.lock().contents.push(put);
             }
             Some(Err(error)) => self.failed(number, "put", &error),
@@ -211,7 +200,7 @@ impl World {
             return;
         }
         let (at, address) = all[chance.index(all.len())];
-        let len = self.history.lock().contents[at].len as u64;
+        let len = self.history.lock().contents[at].bytes.len() as u64;
         let range = part.then(|| {
             let start = chance.below(len + 1);
             start..start + chance.below(len + 1 - start)
@@ -230,15 +219,11 @@ impl World {
         address: RecordId,
         range: Option<Range<u64>>,
     ) -> Option<Result<(), AuthorError>> {
-        let (seed, len) = {
-            let history = self.history.lock();
-            (history.contents[at].seed, history.contents[at].len)
-        };
+        let whole = self.history.lock().contents[at].bytes.clone();
         let mut got = Vec::new();
         let getting = running.author.get(address, &mut got, range.clone(), Arc::new(NoProgress));
         let answer = self.within(number, running, "get", getting).await?;
-        let whole = content(seed, len, &self.history.needle());
-        let range = range.unwrap_or(0..len as u64);
+        let range = range.unwrap_or(0..whole.len() as u64);
         let wanted = &whole[range.start as usize..range.end as usize];
         bytes::check(&self.history, &got, wanted, answer.is_ok());
         let said = answer.map(drop);

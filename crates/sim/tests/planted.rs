@@ -22,7 +22,7 @@ fn is_found(bug: PlantedBug, seeds: &[u64], promises: &[&str]) {
 
 #[test]
 fn acknowledging_before_the_sync_is_found() {
-    is_found(PlantedBug::AcknowledgeBeforeSync, &[7], &["Q2"]);
+    is_found(PlantedBug::AcknowledgeBeforeSync, &[3], &["Q2"]);
 }
 
 #[test]

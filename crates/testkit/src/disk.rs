@@ -60,11 +60,13 @@ impl Change {
         match self {
             Self::Truncate(len) => to.resize(*len as usize, 0),
             Self::Write { offset, bytes } => {
-                let (from, end) = (*offset as usize, *offset as usize + bytes.len());
-                if to.len() < end {
-                    to.resize(end, 0);
+                let from = *offset as usize;
+                if to.len() < from {
+                    to.resize(from, 0);
                 }
-                to[from..end].copy_from_slice(bytes);
+                let (over, beyond) = bytes.split_at(bytes.len().min(to.len() - from));
+                to[from..from + over.len()].copy_from_slice(over);
+                to.extend_from_slice(beyond);
             }
         }
     }
@@ -380,7 +382,8 @@ impl File for FaultyFile {
         if !state.powered {
             return Err(no_power());
         }
-        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let power = state.step();
         let free = state.capacity.saturating_sub(state.used());
         let len = state.files[self.inode].bytes.len() as u64;

@@ -52,7 +52,7 @@ async fn check_disks(world: &World) {
 
 async fn read_some(world: &World, chance: &mut Chance, full_only: bool) {
     for number in 0..world.plan.authors {
-        world.kill_author(number);
+        world.leave_author(number);
         let running = world.author(number).await;
         let mut own: Vec<_> = {
             let history = world.history.lock();

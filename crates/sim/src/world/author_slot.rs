@@ -21,6 +21,8 @@ pub struct AuthorSlot {
     number: usize,
     /// Its program, where one runs.
     pub running: Option<RunningAuthor>,
+    /// Its home, as long as nothing forces it to be read again: opening one costs more than all else that a restart does.
+    home: Option<Arc<Home>>,
 }
 
 /// One run of an author's program.
@@ -34,7 +36,7 @@ pub struct RunningAuthor {
 
 impl AuthorSlot {
     pub(super) fn new(number: usize) -> Self {
-        Self { number, running: None }
+        Self { number, running: None, home: None }
     }
 
     /// Ends its program at once.
@@ -67,12 +69,16 @@ impl World {
         let options = WalkOptions { own: None, credential };
         let walker = Walker::new(env.clone(), calls, directory, options);
         let dir = self.homes.path().join(format!("author-{number}"));
-        let home = if Home::exists(&dir) {
-            Home::open(&dir, PASSPHRASE)
-        } else {
-            Home::create_with(&dir, PASSPHRASE, env.entropy.as_ref(), LOG_N)
-        };
-        let home = Arc::new(home.expect("a home that opens"));
+        let open = self.authors()[number].home.clone();
+        let home = open.unwrap_or_else(|| {
+            let home = if Home::exists(&dir) {
+                Home::open(&dir, PASSPHRASE)
+            } else {
+                Home::create_with(&dir, PASSPHRASE, env.entropy.as_ref(), LOG_N)
+            };
+            Arc::new(home.expect("a home that opens"))
+        });
+        self.authors()[number].home = Some(home.clone());
         let author = Author::new(env, home, walker, &AuthorOptions::default());
         let running = RunningAuthor { author, process };
         self.history.event(format!("author {number} runs"));
@@ -91,8 +97,14 @@ impl World {
         self.history.event(format!("author {number} knows {known:?}"));
     }
 
-    /// Ends an author's program at once.
+    /// Ends an author's program at once. The next one reads all it has from its home's folder.
     pub fn kill_author(&self, number: usize) {
+        self.leave_author(number);
+        self.authors()[number].home = None;
+    }
+
+    /// Ends an author's program, whose home stays open for the next: it knows nothing of the network.
+    pub fn leave_author(&self, number: usize) {
         self.history.event(format!("author {number} is gone"));
         self.authors()[number].end();
     }
