@@ -47,9 +47,13 @@ impl Bar {
 /// The machine it ran on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
+    /// The processor's name.
     cpu: String,
+    /// Cores this program may use.
     cores: usize,
+    /// The machine's memory.
     memory_bytes: u64,
+    /// The system and its release.
     system: String,
 }
 
@@ -82,7 +86,8 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What an experiment found.
+/// `hold bench limit`, `hold bench transfer`, `hold bench memory`, `hold bench libri`,
+/// `hold bench overload`: what an experiment found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Which experiment.

@@ -100,6 +100,13 @@ pub(crate) enum Verb {
     Doctor,
     /// Measure this program on this machine: experiments with processes of its own
     Bench(verb::bench::Bench),
+    /// Print a script that completes verbs and flags in a shell
+    Completions(verb::completions::Completions),
+    /// Print the manual page, or write one for every verb
+    Man(verb::man::ManPages),
+    /// Write the pages of the reference
+    #[command(hide = true)]
+    Reference(verb::reference::Reference),
 }
 
 /// What a verb works with.
@@ -142,6 +149,17 @@ impl Global {
 }
 
 impl Verb {
+    /// Runs a verb that needs no settings, so that it works also where they are wrong; `None` for
+    /// all others.
+    pub(crate) fn run_bare(&self, out: &Out) -> Option<Result<Exit, HoldError>> {
+        match self {
+            Self::Completions(verb) => Some(verb.run(out)),
+            Self::Man(verb) => Some(verb.run(out)),
+            Self::Reference(verb) => Some(verb.run(out)),
+            _ => None,
+        }
+    }
+
     /// Runs the verb to its end, or to the signal that stops it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         match self {
@@ -159,6 +177,9 @@ impl Verb {
             Self::Doctor => session.stoppable(verb::doctor::run(session)).await,
             Self::Keys(verb) => session.stoppable(verb.run(session)).await,
             Self::Bench(verb) => verb.run(session).await,
+            Self::Completions(verb) => verb.run(&session.out),
+            Self::Man(verb) => verb.run(&session.out),
+            Self::Reference(verb) => verb.run(&session.out),
         }
     }
 }

@@ -1,41 +1,42 @@
 //! Settings: flags first, then `HOLD_*` in the environment, then `holdfast.toml` in the home.
 //!
-//! ```toml
-//! via = ["127.0.0.1:4100", "127.0.0.1:4101"]   # HOLD_VIA: librarians to ask, gRPC addresses
-//! network = "/path/to/NET"                      # HOLD_NETWORK: the genesis file; default: network in the home
-//! org = "/path/to/ORG"                          # HOLD_ORG: organisation directory that mints this client's pass
-//! passphrase_file = "/path"                     # HOLD_PASSPHRASE_FILE: after HOLD_PASSPHRASE here, before it as a flag
-//! ```
+//! The keys are listed in [`FileConfig`]; `docs/reference/configuration.md` is made from that list.
+//!
 //! A key the program does not know is an error: a typing mistake must not pass as a default.
+
+pub(crate) mod peer;
+pub(crate) mod settings;
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::HoldError;
 use crate::files::{self, Access};
+pub(crate) use peer::PeerConfig;
+use settings::{Default::*, Kind, settings};
 
 /// The configuration file's name in the home.
 pub(crate) const FILE: &str = "holdfast.toml";
 /// The most librarians one client is given.
 pub(crate) const VIA_MAX: usize = 64;
+/// The most addresses a peer says it is reached at: what a certificate has room for.
+pub(crate) const ADDRESSES_MAX: usize = crypto::certificate::ADDRESSES_MAX;
+/// The most peers that one is told to meet first.
+pub(crate) const BOOTSTRAP_MAX: usize = 64;
 
-/// What `holdfast.toml` may say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct FileConfig {
-    /// Librarians to ask.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) via: Vec<String>,
-    /// The genesis file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) network: Option<PathBuf>,
-    /// The organisation's directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) org: Option<PathBuf>,
-    /// The file the passphrase is in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) passphrase_file: Option<PathBuf>,
+settings! {
+    /// `holdfast.toml`, in the home.
+    struct FileConfig {
+        /// Librarians to ask, by their gRPC addresses. `--via` and `HOLD_VIA` come before it.
+        via: Vec<String> = Kind::Addresses(VIA_MAX), Value("[]");
+        /// The genesis file. `HOLD_NETWORK` comes before it.
+        network: Option<PathBuf> = Kind::Path, Absent("`network` in the home");
+        /// The organisation's directory whose key mints this client's passes. `HOLD_ORG` comes
+        /// before it.
+        org: Option<PathBuf> = Kind::Path, Absent("none: an operator signs the passes");
+        /// The file that the keyring's passphrase is in. `--passphrase-file`, `HOLD_PASSPHRASE_FILE`
+        /// and `HOLD_PASSPHRASE` come before it.
+        passphrase_file: Option<PathBuf> = Kind::Path, Absent("none: it is asked for");
+    }
 }
 
 /// The settings of one run.
@@ -113,17 +114,26 @@ pub(crate) fn read_file(home: &Path) -> Result<FileConfig, HoldError> {
         }
         Err(error) => return Err(error),
     };
-    toml::from_slice(&text).map_err(|source| HoldError::Toml { path, source: Box::new(source) })
+    settings::read(&path, &text, FileConfig::KEYS)
 }
 
-/// Writes the home's configuration file.
+/// Writes the home's configuration file; remarks of one that is there stay.
 ///
 /// # Errors
 /// Where it cannot be written.
 pub(crate) fn write_file(home: &Path, config: &FileConfig) -> Result<(), HoldError> {
-    let text =
-        toml::to_string(config).map_err(|error| HoldError::argument(FILE, error.to_string()))?;
-    files::replace(&home.join(FILE), text.as_bytes(), Access::Public)
+    let path = home.join(FILE);
+    let wrong = |error: String| HoldError::argument(FILE, error);
+    let values = toml::Table::try_from(config).map_err(|error| wrong(error.to_string()))?;
+    let text = match files::read_small(&path) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        Err(HoldError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            String::new()
+        }
+        Err(error) => return Err(error),
+    };
+    let text = settings::changed(&text, &values).map_err(|error| wrong(error.to_string()))?;
+    files::replace(&path, text.as_bytes(), Access::Public)
 }
 
 fn check_via(via: &[String]) -> Result<(), HoldError> {
@@ -164,12 +174,5 @@ mod tests {
         for bad in ["", "host", ":80", "host:", "host:65536", "::1:80", "http://host:80"] {
             assert_eq!(split_address(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn an_unknown_key_is_refused() {
-        assert!(toml::from_str::<FileConfig>("vai = []").is_err());
-        let config: FileConfig = toml::from_str("via = ['a:1']").expect("a valid file");
-        assert_eq!(config.via, ["a:1"]);
     }
 }

@@ -199,10 +199,7 @@ fn create(dir: &Path, peers: usize) -> Result<(), HoldError> {
             capacity: peerdir::CAPACITY_DEFAULT,
             bootstrap: bootstrap.clone(),
             listen: listen.clone(),
-            signed_listen: None,
-            signed_plain: false,
-            read_only: false,
-            limits: crate::limits::LimitsConfig::default(),
+            ..PeerConfig::default()
         };
         let org = orgs.get(number % ORGANISATIONS);
         PeerDir::create(&dir.join(format!("peer{number}")), &genesis, &config, org)?;

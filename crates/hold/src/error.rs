@@ -6,7 +6,11 @@ use std::path::PathBuf;
 use author::AuthorError;
 use crypto::{Class, Classified};
 
+use crate::config::settings::SettingError;
 use crate::exit::Exit;
+
+/// Where a mistyped setting is looked up.
+const KEYS_LISTED: &str = "docs/reference/configuration.md lists every key";
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +46,7 @@ pub(crate) enum HoldError {
     #[error("{} exists already; it is not overwritten", .0.display())]
     Exists(PathBuf),
     /// A file that must be there is not.
-    #[error("{what} is missing: {}", path.display())]
+    #[error("missing: {what}, {}", path.display())]
     Missing {
         /// What it should hold.
         what: &'static str,
@@ -80,16 +84,34 @@ pub(crate) enum HoldError {
     },
     /// A configuration file.
     #[error("{} cannot be read as configuration", path.display())]
-    Toml {
+    Setting {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        source: Box<toml::de::Error>,
+        source: SettingError,
     },
     /// A genesis.
     #[error(transparent)]
     Genesis(#[from] crypto::GenesisError),
+    /// A file that should hold a genesis.
+    #[error("{} does not count as a network file", path.display())]
+    GenesisFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: crypto::GenesisError,
+    },
+    /// A file that should hold a document.
+    #[error("{} does not count as a document", path.display())]
+    DocumentFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: document::DocumentError,
+    },
     /// A certificate, a pass or an announcement.
     #[error(transparent)]
     Certificate(#[from] crypto::CertificateError),
@@ -190,8 +212,9 @@ impl HoldError {
             Self::Exists(_) => Exit::Conflict,
             Self::Missing { .. } => Exit::NotFound,
             Self::NotA { .. } | Self::Argument { .. } | Self::Parse { .. } => Exit::Invalid,
-            Self::Toml { .. } | Self::Passphrase(_) | Self::NoVia => Exit::Invalid,
-            Self::Genesis(source) => source.class().into(),
+            Self::Setting { .. } | Self::Passphrase(_) | Self::NoVia => Exit::Invalid,
+            Self::Genesis(source) | Self::GenesisFile { source, .. } => source.class().into(),
+            Self::DocumentFile { source, .. } => document_exit(source),
             Self::Certificate(source) => source.class().into(),
             Self::Key(source) => source.class().into(),
             Self::Author(source) => author_exit(source),
@@ -232,7 +255,12 @@ impl HoldError {
                 "restore an older or a newer snapshot: each is whole by itself"
             }
             Self::Store(store::StoreError::Full) => "free some space, or choose another disk",
-            Self::Toml { .. } => "hold doctor",
+            Self::Setting {
+                source: SettingError::Unknown { nearest: Some(known), .. }, ..
+            } => {
+                return Some(format!("did you mean `{known}`? {KEYS_LISTED}"));
+            }
+            Self::Setting { .. } => KEYS_LISTED,
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
             Self::Passphrase(_) => "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal",
             Self::Listen { .. } => "another program has the port; choose one with --listen",
@@ -285,6 +313,8 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
         AuthorError::NotForUs { .. } => {
             "let its author share it: hold share ADDRESS --to (your hold keys show)"
         }
+        // A file or a pipe of this machine: the network is not to blame.
+        AuthorError::Read(_) | AuthorError::Write(_) | AuthorError::Io { .. } => return None,
         _ => match Exit::from(error.class()) {
             Exit::Unavailable => "hold doctor --via HOST:PORT",
             Exit::NotFound => "an address is of one network: is it this one? (hold doctor)",

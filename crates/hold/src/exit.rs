@@ -7,54 +7,75 @@ use std::process::ExitCode;
 
 use crypto::Class;
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+/// Makes the codes, their names and the table of the reference.
+macro_rules! exits {
+    ($(
+        $(#[doc = $meaning:literal])*
+        $variant:ident = $code:literal $name:literal, $help:literal;
+    )*) => {
+        /// How a run ended.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Exit {
+            $($(#[doc = $meaning])* $variant = $code,)*
+        }
+
+        impl Exit {
+            /// Every code.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The name in the JSON form of an error.
+            pub(crate) const fn class_name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What it means.
+            pub(crate) const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($meaning),*),)*
+                }
+            }
+
+            /// What a script or its user does about it.
+            pub(crate) const fn help(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $help,)*
+                }
+            }
+        }
+    };
+}
+
+exits! {
     /// All was done.
-    Done = 0,
-    /// A defect of this program or its surroundings.
-    Failed = 1,
-    /// Wrong arguments or input.
-    Invalid = 2,
-    /// Acknowledged, but not yet everything that was asked for.
-    Partly = 3,
-    /// What was asked for does not exist.
-    NotFound = 10,
-    /// A limit was reached, or somebody else holds the lock.
-    Busy = 11,
-    /// The key or passphrase does not open it.
-    WrongKey = 12,
+    Done = 0 "done", "Nothing.";
+    /// A defect of this program or its surroundings: a disk that fails, an output that cannot be
+    /// written, a demonstration or a check of `hold doctor` that did not hold.
+    Failed = 1 "bug", "Read the causes; mend the surroundings, or report it.";
+    /// Wrong arguments, settings or input. Nothing was begun.
+    Invalid = 2 "invalid", "Change the command; `hold help VERB`.";
+    /// Acknowledged and safe, but not yet everything that was asked for: fewer copies than wanted.
+    Partly = 3 "partly", "Nothing at once; `hold info ADDRESS` later.";
+    /// What was asked for does not exist: a file, a keyring, a record.
+    NotFound = 10 "not-found", "Check the name or the network.";
+    /// A limit was reached, or somebody else has the lock or the port.
+    Busy = 11 "busy", "Try again later.";
+    /// The passphrase or none of the keys opens it.
+    WrongKey = 12 "wrong-key", "Another passphrase or keyring; ask the author to share it.";
     /// The caller may not do this.
-    Denied = 13,
+    Denied = 13 "denied", "A pass (`hold doctor`), or rights to the file.";
     /// It exists already, or another change came first.
-    Conflict = 14,
+    Conflict = 14 "conflict", "Another name, or look at what is there.";
     /// Not enough peers could be reached in time.
-    Unavailable = 15,
-    /// Bytes were not what their id, MAC or signature says.
-    Corrupt = 16,
-    /// Ctrl-C or SIGTERM.
-    Interrupted = 130,
+    Unavailable = 15 "unavailable", "`hold doctor`; try again.";
+    /// Bytes were not what their id, MAC or signature says, and no good copy was found.
+    Corrupt = 16 "corrupt", "Take it from a good copy; a damaged disk wants replacing.";
+    /// Ctrl-C or SIGTERM, and what was half done is removed. A peer that is told to stop ends with 0.
+    Interrupted = 130 "interrupted", "Run it again.";
 }
 
 impl Exit {
-    /// The name in the JSON form of an error.
-    pub(crate) const fn class_name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "bug",
-            Self::Invalid => "invalid",
-            Self::Partly => "partly",
-            Self::NotFound => "not-found",
-            Self::Busy => "busy",
-            Self::WrongKey => "wrong-key",
-            Self::Denied => "denied",
-            Self::Conflict => "conflict",
-            Self::Unavailable => "unavailable",
-            Self::Corrupt => "corrupt",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
     /// The number the shell sees.
     pub(crate) const fn code(self) -> u8 {
         self as u8

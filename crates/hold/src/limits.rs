@@ -14,6 +14,19 @@
 use librarian::{Limits, Rate, Rates};
 use serde::{Deserialize, Serialize};
 
+use crate::config::settings::{SettingError, nearest};
+
+/// The tables below `[limits]`.
+pub(crate) const TIERS: [&str; 3] = ["own", "known", "stranger"];
+/// The keys of each.
+pub(crate) const ENDPOINTS: [&str; 7] =
+    ["introduce", "find", "verify", "store", "put", "get", "subscribe"];
+/// The keys of each of those.
+pub(crate) const BOUNDS: [&str; 5] =
+    ["per_second", "per_day", "bytes_per_day", "callers_per_second", "callers_per_day"];
+/// What lifts a bound.
+const UNLIMITED: &str = "unlimited";
+
 /// `[limits]` of `peer.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -70,12 +83,52 @@ enum Word {
     Unlimited,
 }
 
-impl LimitsConfig {
-    /// Whether the file says nothing of it.
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
+/// Checks the names and values of the tables below the key `name`.
+///
+/// # Errors
+/// A name that is none of the lists above, with the one it is most like; a bound that is none.
+pub(crate) fn check(name: &str, tables: &toml::Table) -> Result<(), SettingError> {
+    each(name, tables, &TIERS, |tier, table| {
+        let endpoints = inner(&tier, table, "a table of endpoints")?;
+        each(&tier, endpoints, &ENDPOINTS, |endpoint, table| {
+            let bounds = inner(&endpoint, table, "a table { BOUND = NUMBER }")?;
+            each(&endpoint, bounds, &BOUNDS, |key, bound| {
+                let number = bound.as_integer().is_some_and(|number| number >= 0);
+                if number || bound.as_str() == Some(UNLIMITED) {
+                    return Ok(());
+                }
+                Err(SettingError::Wrong { key, wanted: "a number or \"unlimited\"" })
+            })
+        })
+    })
+}
 
+fn inner<'a>(
+    key: &str,
+    value: &'a toml::Value,
+    wanted: &'static str,
+) -> Result<&'a toml::Table, SettingError> {
+    value.as_table().ok_or_else(|| SettingError::Wrong { key: key.to_owned(), wanted })
+}
+
+fn each(
+    around: &str,
+    table: &toml::Table,
+    known: &'static [&'static str],
+    mut check: impl FnMut(String, &toml::Value) -> Result<(), SettingError>,
+) -> Result<(), SettingError> {
+    for (name, value) in table {
+        let key = format!("{around}.{name}");
+        if !known.contains(&name.as_str()) {
+            let nearest = nearest(name, known.iter().copied());
+            return Err(SettingError::Unknown { key, nearest });
+        }
+        check(key, value)?;
+    }
+    Ok(())
+}
+
+impl LimitsConfig {
     /// The defaults with what is named here in their place.
     pub(crate) fn limits(&self) -> Limits {
         let mut limits = Limits::default();

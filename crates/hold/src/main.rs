@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod draft;
 mod embedded;
+mod environment;
 mod error;
 mod exit;
 mod files;
@@ -81,6 +82,9 @@ fn usage(error: &clap::Error) -> Exit {
 }
 
 fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
+    if let Some(ended) = cli.verb.run_bare(&out) {
+        return ended.map_err(|error| (out, error));
+    }
     let config = match cli.global.config() {
         Ok(config) => config,
         Err(error) => return Err((out, error)),

@@ -3,14 +3,47 @@
 //! A result is one type that both serialises and displays, so the two forms cannot drift apart.
 //! A reader of a pipe that goes away is no error of ours: what it did not want is dropped.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::error::HoldError;
 use crate::exit::Exit;
+
+/// A path in a result. One that is no UTF-8 has replacement characters, in text and in JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct PathText(String);
+
+impl<P: AsRef<Path>> From<P> for PathText {
+    fn from(path: P) -> Self {
+        Self(path.as_ref().to_string_lossy().into_owned())
+    }
+}
+
+impl Display for PathText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name from outside as a terminal may have it: control characters escaped.
+pub(crate) struct Plain<'a>(pub(crate) &'a str);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter.is_control() {
+                true => write!(f, "{}", letter.escape_debug())?,
+                false => write!(f, "{letter}")?,
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Where results and notes go, and in which form.
 #[derive(Debug)]
@@ -20,6 +53,21 @@ pub(crate) struct Out {
     colour: bool,
     /// Results go to stderr: stdout carries the content itself (`get -o -`).
     diverted: AtomicBool,
+}
+
+/// `hold` with `--json`, any verb that fails: one line on stderr.
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    /// What failed.
+    error: &'a str,
+    /// Why, the nearest cause first.
+    causes: &'a [String],
+    /// What kind of failure it is: the name of the exit code.
+    class: &'static str,
+    /// The exit code.
+    exit: u8,
+    /// What helps, or null.
+    hint: Option<&'a str>,
 }
 
 impl Out {
@@ -111,14 +159,10 @@ impl Out {
     }
 
     fn error_object(&self, message: &str, causes: &[String], exit: Exit, hint: Option<&str>) {
-        let object = serde_json::json!({
-            "error": message,
-            "causes": causes,
-            "class": exit.class_name(),
-            "exit": exit.code(),
-            "hint": hint,
-        });
-        let _ = write_line(&mut io::stderr().lock(), &object.to_string());
+        let (class, exit) = (exit.class_name(), exit.code());
+        let object = ErrorObject { error: message, causes, class, exit, hint };
+        let text = serde_json::to_string(&object).unwrap_or_default();
+        let _ = write_line(&mut io::stderr().lock(), &text);
     }
 
     fn labelled(&self, label: &str, code: &str, text: &str) {

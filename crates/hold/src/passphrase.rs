@@ -37,7 +37,14 @@ pub(crate) async fn ask(
                 what: "a passphrase in UTF-8",
                 path: path.clone(),
             })?;
-            Some(Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
+            let text = text.trim_end_matches(['\r', '\n']);
+            if text.is_empty() {
+                return Err(HoldError::NotA {
+                    what: "a passphrase: it is empty",
+                    path: path.clone(),
+                });
+            }
+            Some(Zeroizing::new(text.to_owned()))
         }
         None => std::env::var("HOLD_PASSPHRASE").ok().map(Zeroizing::new),
     };

@@ -4,7 +4,7 @@
 //! D/peer.toml      settings, edited by the operator
 //! D/peer.key       private key in hex, 0600
 //! D/peer.cert      the organisation's certificate (crypto::PeerCertificate)
-//! D/peer.request   where no organisation's key was at hand: what `hold org sign-peer` signs
+//! D/peer.request   what `hold org sign-peer` signs, now or when the certificate is to be renewed
 //! D/network        the genesis
 //! D/revoked/       the newest list of revoked keys of each organisation
 //! D/quotas         bytes that each client with a quota has stored here
@@ -23,9 +23,9 @@ use crypto::{Genesis, NetworkId, OrgId, PeerCertificate, PeerId, SecretKey};
 use serde::{Deserialize, Serialize};
 
 use crate::config;
+pub(crate) use crate::config::PeerConfig;
 use crate::error::HoldError;
 use crate::files::{self, Access};
-use crate::limits::LimitsConfig;
 use crate::organisation::OwnOrganisation;
 
 /// What a peer offers where its operator says nothing, in bytes (100 GiB).
@@ -39,37 +39,6 @@ pub(crate) const LAYOUT: store::snapshot::Layout =
     store::snapshot::Layout { log: "store", journal: "news", prefix: "news", key: "peer.key" };
 const REQUEST_DOMAIN: &str = "peer-request";
 const INIT: &str = "hold peer init --dir D --network NET --org ORG";
-
-/// `peer.toml`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PeerConfig {
-    /// Where gRPC listens, `HOST:PORT`.
-    pub(crate) listen: String,
-    /// Where others reach it, best first; they stand in the certificate too.
-    pub(crate) addresses: Vec<String>,
-    /// Where libp2p listens, `HOST:PORT`; port 0 takes a free one.
-    pub(crate) p2p_listen: String,
-    /// Where the metrics page listens; port 0 takes a free one.
-    pub(crate) metrics: String,
-    /// Bytes it offers.
-    pub(crate) capacity: u64,
-    /// gRPC addresses of peers to meet first.
-    #[serde(default)]
-    pub(crate) bootstrap: Vec<String>,
-    /// Where signed requests of callers without a certificate are taken; nowhere by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) signed_listen: Option<String>,
-    /// Take them over plain TCP on a loopback address, for a TLS proxy on this machine.
-    #[serde(default)]
-    pub(crate) signed_plain: bool,
-    /// Serve reads alone.
-    #[serde(default)]
-    pub(crate) read_only: bool,
-    /// How often each kind of caller may ask, where that differs from the defaults.
-    #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
-    pub(crate) limits: LimitsConfig,
-}
 
 /// A peer's directory, read and checked.
 pub(crate) struct PeerDir {
@@ -86,7 +55,8 @@ pub(crate) struct PeerDir {
 }
 
 impl PeerDir {
-    /// Makes a new directory; with `org` the certificate too, otherwise a request for one.
+    /// Makes a new directory; with a request for a certificate, and with `org` the
+    /// certificate.
     ///
     /// # Errors
     /// [`HoldError::Exists`] where a peer is there already; [`crypto::CertificateError::Organisation`]
@@ -104,19 +74,16 @@ impl PeerDir {
         let key = files::fresh_key();
         files::write_secret_key(&path.join("peer.key"), &key)?;
         files::write_new(&path.join("network"), &genesis.encode(), Access::Public)?;
-        let text = toml::to_string(config)
-            .map_err(|error| HoldError::argument("peer.toml", error.to_string()))?;
+        let text =
+            config.text().map_err(|error| HoldError::argument("peer.toml", error.to_string()))?;
         files::write_new(&path.join("peer.toml"), text.as_bytes(), Access::Public)?;
+        // Also where the organisation signs at once: it is what a later certificate is made from.
         let request = PeerRequest::new(&key, &genesis.network(), config);
-        match org {
-            Some(org) => {
-                let bytes = request.certify(org, genesis, CERTIFICATE_DAYS)?;
-                files::write_new(&path.join("peer.cert"), &bytes, Access::Public)?;
-            }
-            None => {
-                let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
-                files::write_new(&path.join("peer.request"), text.as_bytes(), Access::Public)?;
-            }
+        let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
+        files::write_new(&path.join("peer.request"), text.as_bytes(), Access::Public)?;
+        if let Some(org) = org {
+            let bytes = request.certify(org, genesis, CERTIFICATE_DAYS)?;
+            files::write_new(&path.join("peer.cert"), &bytes, Access::Public)?;
         }
         Ok(PeerId::new(key.public()))
     }
@@ -256,19 +223,21 @@ pub(crate) fn now_s() -> u64 {
 /// # Errors
 /// Where they are missing or not valid.
 pub(crate) fn read_config(dir: &Path) -> Result<PeerConfig, HoldError> {
-    let path = dir.join("peer.toml");
+    let path = dir.join(config::peer::FILE);
     let text = files::read_needed(&path, "a peer's settings", INIT)?;
-    toml::from_slice(&text).map_err(|source| HoldError::Toml { path, source: Box::new(source) })
+    config::settings::read(&path, &text, PeerConfig::KEYS)
 }
 
-/// Writes the settings in a peer's directory. Remarks in the file are lost.
+/// Changes settings in a peer's directory: what a person wrote around them stays.
 ///
 /// # Errors
-/// Where they cannot be written.
-pub(crate) fn write_config(dir: &Path, config: &PeerConfig) -> Result<(), HoldError> {
-    let text = toml::to_string(config)
-        .map_err(|error| HoldError::argument("peer.toml", error.to_string()))?;
-    files::replace(&dir.join("peer.toml"), text.as_bytes(), Access::Public)
+/// Where they are missing, or cannot be written.
+pub(crate) fn change_config(dir: &Path, values: &toml::Table) -> Result<(), HoldError> {
+    let path = dir.join(config::peer::FILE);
+    let text = files::read_needed(&path, "a peer's settings", INIT)?;
+    let wrong = |error: toml_edit::TomlError| HoldError::argument("peer.toml", error.to_string());
+    let text = config::settings::changed(&String::from_utf8_lossy(&text), values).map_err(wrong)?;
+    files::replace(&path, text.as_bytes(), Access::Public)
 }
 
 /// Reads a genesis file.
@@ -281,7 +250,8 @@ pub(crate) fn read_genesis(path: &Path) -> Result<Genesis, HoldError> {
         "the network file",
         "hold network init --org ORG,... -o NET, or get the file from whoever made the network",
     )?;
-    Ok(Genesis::decode(&bytes)?)
+    let path = path.to_owned();
+    Genesis::decode(&bytes).map_err(|source| HoldError::GenesisFile { path, source })
 }
 
 /// Checks that a network lists an organisation.
@@ -339,11 +309,7 @@ mod tests {
             p2p_listen: "127.0.0.1:0".to_owned(),
             metrics: "127.0.0.1:0".to_owned(),
             capacity: 1,
-            bootstrap: Vec::new(),
-            signed_listen: None,
-            signed_plain: false,
-            read_only: false,
-            limits: LimitsConfig::default(),
+            ..PeerConfig::default()
         }
     }
 

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub(crate) mod bench;
+pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod document;
@@ -8,9 +9,11 @@ pub(crate) mod get;
 pub(crate) mod inbox;
 pub(crate) mod info;
 pub(crate) mod keys;
+pub(crate) mod man;
 pub(crate) mod network;
 pub(crate) mod org;
 pub(crate) mod peer;
 pub(crate) mod put;
+pub(crate) mod reference;
 pub(crate) mod share;
 pub(crate) mod up;

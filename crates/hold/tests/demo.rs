@@ -156,6 +156,8 @@ fn the_help_is_the_one_that_was_agreed() {
         "document show",
         "doctor",
         "bench",
+        "completions",
+        "man",
     ];
     for verb in verbs {
         let mut args: Vec<&str> = verb.split_whitespace().collect();

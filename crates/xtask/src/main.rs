@@ -1,7 +1,9 @@
-//! The house's own tools: `cargo xtask tidy` checks what the compiler cannot.
+//! The house's own tools: `cargo xtask tidy` checks what the compiler cannot, `cargo xtask reference` writes
+//! the pages that come from the code.
 //!
 //! The same checks run as a test of this crate, so that `make test` holds the tree to them.
 
+mod reference;
 mod tidy;
 
 use std::path::PathBuf;
@@ -11,8 +13,15 @@ fn main() -> ExitCode {
     let verb = std::env::args().nth(1);
     match verb.as_deref() {
         Some("tidy") => report(&root()),
+        Some("reference") => match reference::write(&root()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        },
         _ => {
-            eprintln!("usage: cargo xtask tidy");
+            eprintln!("usage: cargo xtask tidy | reference");
             ExitCode::from(2)
         }
     }

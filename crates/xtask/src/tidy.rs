@@ -1,9 +1,11 @@
-//! What the compiler cannot check: floors, file sizes, module docs, banned terms.
+//! What the compiler cannot check: floors, file sizes, module docs, banned terms, the reference.
 //!
 //! Each rule is a file: it takes the tree and returns findings. A rule that needs an exception names it in its own table,
 //! with the reason, so that exceptions are seen in review.
 
 mod floors;
+mod promises;
+mod reference;
 mod sources;
 mod terms;
 
@@ -62,11 +64,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, TidyError> {
     let sources = read_sources(root)?;
     found.extend(sources::check(&sources));
     found.extend(terms::check(&sources));
+    found.extend(reference::check(&sources));
+    found.extend(promises::check(&sources));
     Ok(found)
 }
 
-/// All Rust and Markdown files that git would track, by folder name.
-fn read_sources(root: &Path) -> Result<Vec<Source>, TidyError> {
+/// All Rust and Markdown files, scripts and Makefiles that git would track, by folder name.
+pub(crate) fn read_sources(root: &Path) -> Result<Vec<Source>, TidyError> {
     let mut sources = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -76,7 +80,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>, TidyError> {
                 if !name.starts_with('.') && name != "target" && name != "testdata" {
                     folders.push(entry);
                 }
-            } else if name.ends_with(".rs") || name.ends_with(".md") || name.ends_with(".proto") {
+            } else if is_source(&name) {
                 let text = read(&entry)?;
                 let path = entry.strip_prefix(root).unwrap_or(&entry).to_path_buf();
                 sources.push(Source { path, text });
@@ -85,6 +89,12 @@ fn read_sources(root: &Path) -> Result<Vec<Source>, TidyError> {
     }
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(sources)
+}
+
+/// Whether a file's name is one of those that are read; a script has no dot in its name.
+fn is_source(name: &str) -> bool {
+    let ends = [".rs", ".md", ".proto"].iter().any(|end| name.ends_with(end));
+    ends || name == "Makefile" || name.starts_with("shows-")
 }
 
 fn list(folder: &Path) -> Result<Vec<PathBuf>, TidyError> {

@@ -35,13 +35,18 @@ pub(crate) struct Demo {
     file: Option<PathBuf>,
 }
 
-/// A step that held: a step that does not is an error.
+/// `hold demo`: one line a step that held; a step that does not is an error.
 #[derive(Serialize)]
 struct Step {
+    /// Its number, from 1.
     step: u32,
+    /// True.
     held: bool,
+    /// What was shown.
     title: &'static str,
+    /// What was seen.
     text: String,
+    /// How long it took.
     seconds: f64,
 }
 

@@ -27,18 +27,27 @@ enum Verdict {
     Fail,
 }
 
+/// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Check {
+    /// What: home, keyring, network, pass, certificate, librarians, librarian or clock.
     check: &'static str,
+    /// ok, warn or fail.
     verdict: Verdict,
+    /// What was seen.
     text: String,
+    /// What mends it.
     hint: Option<String>,
 }
 
+/// `hold doctor`: what was looked at.
 #[derive(Serialize)]
 struct Report {
+    /// Whether no check failed.
     ok: bool,
+    /// The program's version.
     version: &'static str,
+    /// Each check, in order.
     checks: Vec<Check>,
 }
 
@@ -178,6 +187,7 @@ async fn librarians(
                 let status = Status::new(address, genesis, &answer);
                 checks.push(reached(&status));
                 checks.push(clock(&status));
+                checks.extend(certificate(&status));
             }
             Err(source) => {
                 let error = HoldError::Call { address: address.clone(), source };
@@ -199,6 +209,15 @@ fn reached(status: &Status) -> Check {
     let verdict = if well == all { Verdict::Ok } else { Verdict::Warn };
     let check = Check::new("librarian", verdict, text);
     if well == all { check } else { check.hint(format!("hold peer status --via {via}")) }
+}
+
+/// A warning where the certificate of the peer that was asked ends soon.
+fn certificate(status: &Status) -> Option<Check> {
+    let asked = status.peers.iter().find(|line| line.peer == status.peer)?;
+    let text = format!("that of {} ends in {} days", status.via, asked.days_left()?);
+    let hint = "its operator: hold org sign-peer --request D/peer.request -o NEW, NEW to \
+                D/peer.cert, and start the peer again";
+    Some(Check::new("certificate", Verdict::Warn, text).hint(hint))
 }
 
 fn clock(status: &Status) -> Check {

@@ -84,10 +84,14 @@ struct Documents {
     network: Option<PathBuf>,
 }
 
+/// `hold document seal`: what was sealed.
 #[derive(Serialize)]
 struct Sealed {
+    /// The envelope's key.
     envelope: String,
+    /// The entry's key.
     entry: String,
+    /// Length of the content.
     bytes: u64,
 }
 
@@ -97,11 +101,15 @@ impl fmt::Display for Sealed {
     }
 }
 
+/// `hold document open`: what was opened.
 #[derive(Serialize)]
 struct Opened {
+    /// Length of the content.
     bytes: u64,
+    /// Its media type.
     #[serde(rename = "type")]
     media_type: String,
+    /// The name sealed with it.
     name: String,
 }
 

@@ -16,6 +16,7 @@ use crate::cli::Session;
 use crate::draft::Draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::PathText;
 use crate::progress::Bar;
 use crate::{address, connect, pipes};
 
@@ -48,19 +49,24 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     Ok(first..last.saturating_add(1))
 }
 
+/// `hold get`: what was read; with `-o -` it goes to stderr.
 #[derive(Serialize)]
 struct GetResult {
+    /// Bytes that were written.
     bytes: u64,
+    /// How long it took.
     seconds: f64,
+    /// Whether any record had to be sought past a holder that was down, slow or wrong.
     degraded: bool,
+    /// Where it is now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<PathBuf>,
+    file: Option<PathText>,
 }
 
 impl fmt::Display for GetResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
-            Some(file) => write!(f, "{}", file.display()),
+            Some(file) => write!(f, "{file}"),
             None => write!(f, "{} bytes in {:.1} s", self.bytes, self.seconds),
         }
     }
@@ -100,7 +106,7 @@ impl Get {
         };
         let seconds = started.elapsed().as_secs_f64();
         let (bytes, degraded) = (report.bytes, report.degraded);
-        let result = GetResult { bytes, seconds, degraded, file };
+        let result = GetResult { bytes, seconds, degraded, file: file.map(PathText::from) };
         if !to_stdout || session.out.json() {
             session.out.result(&result)?;
         }

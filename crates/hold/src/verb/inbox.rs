@@ -31,10 +31,14 @@ pub(crate) struct Inbox {
     output: Option<PathBuf>,
 }
 
+/// `hold inbox`: one line a share.
 #[derive(Serialize)]
 struct Line {
+    /// What `hold get` takes.
     address: String,
+    /// The author's key of the envelope.
     author: String,
+    /// The entry it opens.
     entry: String,
     /// When a librarian logged it, Unix milliseconds.
     received: u64,

@@ -23,27 +23,45 @@ pub(crate) struct InfoVerb {
 /// One record at one holder.
 #[derive(Serialize)]
 struct Row {
+    /// The record's id.
     id: String,
+    /// envelope, entry or page.
     kind: &'static str,
+    /// Which page, from 0.
     index: Option<u32>,
+    /// The peer that should hold it.
     holder: String,
+    /// The peer's organisation.
     organisation: String,
+    /// Whether the peer answered.
     reachable: bool,
+    /// Whether it holds the record.
     healthy: bool,
 }
 
+/// `hold info`: what a content is, and each record of it at each holder.
 #[derive(Serialize)]
 struct InfoResult {
+    /// The address of its envelope.
     address: String,
+    /// Its entry's id.
     entry: String,
+    /// Length of the content.
     size: u64,
+    /// Its media type.
     #[serde(rename = "type")]
     media_type: String,
+    /// The name sealed with it.
     name: Option<String>,
+    /// Where its schema is found.
     schema: Option<String>,
+    /// Where its data dictionary is found.
     data_dictionary: Option<String>,
+    /// When the entry was made, Unix seconds.
     created: u32,
+    /// How many pages it has.
     pages: u64,
+    /// Each record at each of its holders.
     fragments: Vec<Row>,
 }
 

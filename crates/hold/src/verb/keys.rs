@@ -17,6 +17,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
 use crate::organisation::{KEY_FILE, OwnOrganisation};
+use crate::out::PathText;
 use crate::passphrase::{self, Purpose};
 use crate::peerdir;
 
@@ -89,10 +90,14 @@ pub(crate) struct Import {
     next: Option<u64>,
 }
 
+/// `hold keys init`, `hold keys import`: the keyring that was made.
 #[derive(Serialize)]
 struct Made {
-    home: PathBuf,
+    /// Where it is.
+    home: PathText,
+    /// Its first public reader key.
     reader_key: String,
+    /// The key of this client's connections.
     client_key: String,
 }
 
@@ -102,9 +107,12 @@ impl fmt::Display for Made {
     }
 }
 
+/// `hold keys list`: the public keys.
 #[derive(Serialize)]
 struct Listed {
+    /// Reader keys: others share with any of them.
     reader_keys: Vec<String>,
+    /// The key of this client's connections.
     client_key: String,
 }
 
@@ -114,9 +122,12 @@ impl fmt::Display for Listed {
     }
 }
 
+/// `hold keys show`: the first public keys.
 #[derive(Serialize)]
 struct Shown {
+    /// The first reader key.
     reader_key: String,
+    /// The key of this client's connections.
     client_key: String,
     #[serde(skip)]
     text: String,
@@ -128,9 +139,12 @@ impl fmt::Display for Shown {
     }
 }
 
+/// `hold keys export`: the keyring itself. Secret.
 #[derive(Serialize)]
 struct Exported<'a> {
+    /// Its 24 words.
     words: &'a str,
+    /// The counter of the next author key.
     next: u64,
 }
 
@@ -188,7 +202,7 @@ fn made(session: &Session, home: &Home) -> Result<(), HoldError> {
         home.dir().display()
     ));
     session.out.result(&Made {
-        home: home.dir().to_owned(),
+        home: home.dir().into(),
         reader_key: first_reader(home),
         client_key: home.keyring().client_key().to_string(),
     })

@@ -50,19 +50,29 @@ pub(crate) struct Show {
     network: PathBuf,
 }
 
+/// An organisation.
 #[derive(Serialize)]
 struct OrganisationResult {
+    /// Its public key.
     key: String,
+    /// What people call it.
     name: String,
 }
 
+/// `hold network init`, `hold network show`: what the genesis says.
 #[derive(Serialize)]
 struct NetworkResult {
+    /// The network's id.
     network: String,
+    /// What people call it.
     name: String,
+    /// holdfast-1 or libri-1.
     suite: &'static str,
+    /// Copies of every record; null: by the number of peers.
     copies: Option<u32>,
+    /// When it was made, Unix seconds.
     created: u64,
+    /// The founding organisations.
     organisations: Vec<OrganisationResult>,
     #[serde(skip)]
     whole: bool,

@@ -14,6 +14,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
 use crate::organisation::OwnOrganisation;
+use crate::out::PathText;
 use crate::peerdir::{self, PeerRequest};
 
 /// What to do with an organisation's key.
@@ -111,11 +112,15 @@ impl Org {
     }
 }
 
+/// `hold org init`: the organisation that was made.
 #[derive(Serialize)]
 struct OrgResult {
+    /// Its public key.
     organisation: String,
+    /// What people call it.
     name: String,
-    dir: PathBuf,
+    /// Where its key is.
+    dir: PathText,
 }
 
 impl fmt::Display for OrgResult {
@@ -124,17 +129,22 @@ impl fmt::Display for OrgResult {
     }
 }
 
+/// `hold org pass`, `hold org sign-peer`: what was signed.
 #[derive(Serialize)]
 struct SignedResult {
+    /// The key of the client or peer it is for.
     subject: String,
+    /// The key of the organisation that signed.
     organisation: String,
+    /// When it ends, Unix seconds.
     until: u64,
-    file: PathBuf,
+    /// Where it is.
+    file: PathText,
 }
 
 impl fmt::Display for SignedResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())
+        write!(f, "{}", self.file)
     }
 }
 
@@ -148,7 +158,7 @@ impl Init {
             self.dir.join(crate::organisation::KEY_FILE).display()
         ));
         let organisation = made.public.key.to_string();
-        session.out.result(&OrgResult { organisation, name, dir: self.dir })?;
+        session.out.result(&OrgResult { organisation, name, dir: self.dir.into() })?;
         Ok(Exit::Done)
     }
 }
@@ -166,7 +176,7 @@ impl SignPeer {
             subject: made.peer.to_string(),
             organisation: org.public.key.to_string(),
             until: made.until,
-            file: self.output,
+            file: self.output.into(),
         })?;
         Ok(Exit::Done)
     }
@@ -193,7 +203,7 @@ impl PassArgs {
             subject: client.to_string(),
             organisation: org.public.key.to_string(),
             until,
-            file: self.output,
+            file: self.output.into(),
         })?;
         Ok(Exit::Done)
     }

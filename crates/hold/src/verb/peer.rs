@@ -16,8 +16,8 @@ use crate::cli::Session;
 use crate::config;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::limits::LimitsConfig;
 use crate::organisation::OwnOrganisation;
+use crate::out::PathText;
 use crate::peerdir::{self, PeerConfig, PeerDir};
 
 /// What to do with a peer.
@@ -69,13 +69,17 @@ pub(crate) struct Init {
     metrics: Option<String>,
 }
 
+/// `hold peer init`: the peer that was made.
 #[derive(Serialize)]
 struct InitResult {
+    /// Its public key.
     peer: String,
+    /// Where others reach it.
     address: String,
-    dir: PathBuf,
+    /// Its directory.
+    dir: PathText,
     /// Where no organisation signed: what it is asked to sign.
-    request: Option<PathBuf>,
+    request: Option<PathText>,
 }
 
 impl fmt::Display for InitResult {
@@ -119,7 +123,6 @@ impl Init {
             config::check_address("--bootstrap", address)?;
         }
         let (capacity, bootstrap) = (self.capacity, self.bootstrap.clone());
-        let limits = LimitsConfig::default();
         Ok(PeerConfig {
             listen,
             addresses,
@@ -127,10 +130,7 @@ impl Init {
             metrics,
             capacity,
             bootstrap,
-            signed_listen: None,
-            signed_plain: false,
-            read_only: false,
-            limits,
+            ..PeerConfig::default()
         })
     }
 
@@ -153,8 +153,8 @@ impl Init {
         session.out.result(&InitResult {
             peer: peer.to_string(),
             address,
-            dir: self.dir,
-            request,
+            dir: self.dir.into(),
+            request: request.map(PathText::from),
         })?;
         Ok(Exit::Done)
     }

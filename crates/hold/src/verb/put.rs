@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::Plain;
 use crate::progress::Bar;
 use crate::{address, connect, pipes};
 
@@ -50,32 +51,48 @@ pub(crate) struct Put {
     no_resume: bool,
 }
 
+/// An envelope for a reader.
 #[derive(Serialize)]
 struct EnvelopeResult {
+    /// The reader's key it is sealed to.
     reader: String,
+    /// What that reader opens.
     address: String,
 }
 
 /// What an interrupted put had stored and this run did not send again.
 #[derive(Serialize)]
 struct ResumedResult {
+    /// Bytes of their records, one copy counted.
     bytes: u64,
+    /// How many pages.
     pages: u64,
 }
 
+/// `hold put`: one line a file.
 #[derive(Serialize)]
 struct PutResult {
+    /// What this user opens it by.
     address: String,
+    /// Its entry's id.
     entry: String,
+    /// Length of the content.
     bytes: u64,
+    /// Bytes of records at all holders that acknowledged.
     stored: u64,
+    /// Copies acknowledged of the record that has the fewest of those it wants.
     acked: u32,
+    /// Copies that this record should have.
     wanted: u32,
     /// Bytes this run sent, all copies counted.
     sent: u64,
+    /// What an interrupted put had stored before; zeros where there was none.
     resumed: ResumedResult,
+    /// How long it took.
     seconds: f64,
+    /// One a reader of `--to`.
     envelopes: Vec<EnvelopeResult>,
+    /// The file, where a folder was put.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
 }
@@ -84,7 +101,7 @@ impl fmt::Display for PutResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.address)?;
         if let Some(name) = &self.name {
-            write!(f, "  {name}")?;
+            write!(f, "  {}", Plain(name))?;
         }
         for envelope in &self.envelopes {
             write!(f, "\n{}  to {}", envelope.address, envelope.reader)?;

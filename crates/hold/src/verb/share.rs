@@ -20,9 +20,12 @@ pub(crate) struct Share {
     to: Vec<String>,
 }
 
+/// `hold share`: one line a reader.
 #[derive(Serialize)]
 struct ShareResult {
+    /// What that reader opens.
     address: String,
+    /// The reader's key.
     reader: String,
 }
 

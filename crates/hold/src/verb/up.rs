@@ -11,6 +11,7 @@ use crate::embedded::{Embedded, PEERS_MAX, TemporaryFolder};
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::logging;
+use crate::out::PathText;
 
 /// `hold up`.
 #[derive(Debug, Args)]
@@ -23,12 +24,18 @@ pub(crate) struct Up {
     dir: Option<PathBuf>,
 }
 
+/// `hold up`: one line when all serve.
 #[derive(Serialize)]
 struct Ready {
+    /// True.
     ready: bool,
+    /// Where each librarian answers.
     librarians: Vec<String>,
+    /// The first one's page of metrics, a URL.
     metrics: String,
-    home: PathBuf,
+    /// A home that is ready to use, for HOLD_HOME.
+    home: PathText,
+    /// The network's id.
     network: String,
 }
 
@@ -41,7 +48,7 @@ impl fmt::Display for Ready {
             self.librarians.join(",")
         )?;
         writeln!(f, "metrics: {}", self.metrics)?;
-        write!(f, "try: HOLD_HOME={} hold put FILE", self.home.display())
+        write!(f, "try: HOLD_HOME={} hold put FILE", self.home)
     }
 }
 
@@ -71,7 +78,7 @@ async fn serve(session: &Session, network: &Embedded) -> Result<(), HoldError> {
             ready: true,
             librarians: network.addresses(),
             metrics: format!("http://{}/metrics", metrics.unwrap_or_default()),
-            home: config.home,
+            home: config.home.into(),
             network: network.genesis.network().to_string(),
         })
     };

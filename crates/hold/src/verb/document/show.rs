@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use crypto::Suite;
 use document::{Document, EntryContent};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{ago, read_document};
 use crate::error::HoldError;
@@ -19,15 +20,79 @@ pub(crate) struct Show {
     file: PathBuf,
 }
 
-/// A document's visible fields, by name.
-#[derive(serde::Serialize)]
-#[serde(transparent)]
-pub(crate) struct Shown(Value);
+/// `hold document show`: what anybody who holds the document sees of it.
+#[derive(Serialize)]
+pub(crate) struct Shown {
+    /// envelope, entry or page.
+    kind: &'static str,
+    /// Length of the document.
+    bytes: usize,
+    /// Its id under this suite.
+    #[serde(rename = "holdfast-1")]
+    holdfast_1: String,
+    /// Its id under this suite.
+    #[serde(rename = "libri-1")]
+    libri_1: String,
+    /// What the kind has besides.
+    #[serde(flatten)]
+    fields: Fields,
+}
+
+/// What an envelope shows.
+#[derive(Serialize)]
+struct EnvelopeFields {
+    /// The entry it opens.
+    entry: String,
+    /// The author's key of this envelope.
+    author: String,
+    /// The reader's key it is sealed to.
+    reader: String,
+}
+
+/// What a page shows.
+#[derive(Serialize)]
+struct PageFields {
+    /// The author's key of its entry.
+    author: String,
+    /// Which page it is, from 0.
+    index: u32,
+    /// Length of the sealed chunk.
+    ciphertext: usize,
+    /// Its MAC, in hex.
+    mac: String,
+}
+
+/// What an entry shows.
+#[derive(Serialize)]
+struct EntryFields {
+    /// The author's key of it.
+    author: String,
+    /// When it was made, Unix seconds.
+    created: u32,
+    /// How long that is ago, in seconds.
+    seconds_ago: u64,
+    /// Length of the sealed metadata.
+    metadata: usize,
+    /// Where the content is: inline, in pages, or in lists of pages.
+    content: String,
+    /// Ids of its pages or list pages.
+    keys: Vec<String>,
+}
+
+/// What a kind has besides.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Fields {
+    Envelope(EnvelopeFields),
+    Page(PageFields),
+    Entry(EntryFields),
+}
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = serde_json::to_value(self).map_err(|_| fmt::Error)?;
         let empty = serde_json::Map::new();
-        let fields = self.0.as_object().unwrap_or(&empty);
+        let fields = shown.as_object().unwrap_or(&empty);
         for (number, (name, value)) in fields.iter().enumerate() {
             let line = if number == 0 { "" } else { "\n" };
             match value {
@@ -47,52 +112,50 @@ impl Show {
     /// Decodes the file.
     pub(super) fn run(self) -> Result<Shown, HoldError> {
         let bytes = read_document(&self.file)?;
-        let document = Document::decode(&bytes)?;
-        let mut shown = json!({
-            "kind": document.kind().name(),
-            "bytes": bytes.len(),
-            "holdfast-1": Suite::Holdfast1.id(&bytes).to_string(),
-            "libri-1": Suite::Libri1.id(&bytes).to_string(),
-        });
-        let fields = fields(&document);
-        if let (Some(shown), Value::Object(fields)) = (shown.as_object_mut(), fields) {
-            shown.extend(fields);
-        }
-        Ok(Shown(shown))
+        let path = self.file;
+        let document =
+            Document::decode(&bytes).map_err(|source| HoldError::DocumentFile { path, source })?;
+        Ok(Shown {
+            kind: document.kind().name(),
+            bytes: bytes.len(),
+            holdfast_1: Suite::Holdfast1.id(&bytes).to_string(),
+            libri_1: Suite::Libri1.id(&bytes).to_string(),
+            fields: fields(&document),
+        })
     }
 }
 
-fn fields(document: &Document) -> Value {
+fn fields(document: &Document) -> Fields {
     match document {
-        Document::Envelope(envelope) => json!({
-            "entry": envelope.entry.to_string(),
-            "author": envelope.author.to_string(),
-            "reader": envelope.reader.to_string(),
+        Document::Envelope(envelope) => Fields::Envelope(EnvelopeFields {
+            entry: envelope.entry.to_string(),
+            author: envelope.author.to_string(),
+            reader: envelope.reader.to_string(),
         }),
-        Document::Page(page) => json!({
-            "author": page.author.to_string(),
-            "index": page.index,
-            "ciphertext": page.ciphertext.len(),
-            "mac": hex::encode(page.mac),
+        Document::Page(page) => Fields::Page(PageFields {
+            author: page.author.to_string(),
+            index: page.index,
+            ciphertext: page.ciphertext.len(),
+            mac: hex::encode(page.mac),
         }),
         Document::Entry(entry) => {
             let ids = |ids: &[crypto::RecordId]| -> Vec<String> {
                 ids.iter().map(ToString::to_string).collect()
             };
-            let (content, pages) = match &entry.content {
+            let (content, keys) = match &entry.content {
                 EntryContent::Inline(page) => {
                     (format!("inline, {}", page.ciphertext.len()), vec![])
                 }
                 EntryContent::Pages(pages) => (format!("{} pages", pages.len()), ids(pages)),
                 EntryContent::Lists(lists) => (format!("{} list pages", lists.len()), ids(lists)),
             };
-            json!({
-                "author": entry.author.to_string(),
-                "created": entry.created_time,
-                "seconds_ago": ago(entry.created_time).as_secs(),
-                "metadata": entry.metadata_ciphertext.len(),
-                "content": content,
-                "keys": pages,
+            Fields::Entry(EntryFields {
+                author: entry.author.to_string(),
+                created: entry.created_time,
+                seconds_ago: ago(entry.created_time).as_secs(),
+                metadata: entry.metadata_ciphertext.len(),
+                content,
+                keys,
             })
         }
     }

@@ -13,6 +13,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
 use crate::organisation::OwnOrganisation;
+use crate::out::PathText;
 use crate::peerdir;
 
 /// `hold org revoke`.
@@ -35,17 +36,22 @@ pub(crate) struct Revoke {
     output: PathBuf,
 }
 
+/// `hold org revoke`: the organisation's whole list.
 #[derive(Serialize)]
 struct RevokeResult {
+    /// The key of the organisation that signed.
     organisation: String,
+    /// The list's number; the higher counts.
     sequence: u64,
+    /// Every key on it.
     revoked: Vec<String>,
-    file: PathBuf,
+    /// Where it is.
+    file: PathText,
 }
 
 impl fmt::Display for RevokeResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())
+        write!(f, "{}", self.file)
     }
 }
 
@@ -91,7 +97,7 @@ impl Revoke {
             organisation: org.public.key.to_string(),
             sequence: list.sequence,
             revoked: list.keys.iter().map(ToString::to_string).collect(),
-            file: self.output,
+            file: self.output.into(),
         })?;
         Ok(Exit::Done)
     }

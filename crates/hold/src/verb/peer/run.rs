@@ -25,12 +25,18 @@ pub(crate) struct Run {
     signed_listen: Option<String>,
 }
 
+/// `hold peer run`: one line when it serves.
 #[derive(Serialize)]
 struct Ready {
+    /// True.
     ready: bool,
+    /// Where others reach it.
     address: String,
+    /// Its public key.
     peer: String,
+    /// Where its page of metrics is, `HOST:PORT`.
     metrics: String,
+    /// Where signed requests are taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     signed: Option<String>,
 }

@@ -12,6 +12,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
+use crate::out::PathText;
 use crate::{peerdir, watch};
 
 /// `hold peer set`.
@@ -47,10 +48,14 @@ pub(crate) enum Switch {
     Off,
 }
 
+/// `hold peer set`: what is set now.
 #[derive(Serialize)]
 struct SetResult {
-    dir: PathBuf,
+    /// The peer's directory.
+    dir: PathText,
+    /// Whether it serves reads alone.
     read_only: bool,
+    /// The keys on the list that was given.
     revoked: Vec<String>,
 }
 
@@ -80,10 +85,11 @@ impl Set {
         }
         if let (Some(Setting::ReadOnly), Some(value)) = (self.setting, self.value) {
             config.read_only = value == Switch::On;
-            peerdir::write_config(&self.dir, &config)?;
+            let values = [("read_only".to_owned(), config.read_only.into())];
+            peerdir::change_config(&self.dir, &toml::Table::from_iter(values))?;
         }
         let read_only = config.read_only;
-        session.out.result(&SetResult { dir: self.dir, read_only, revoked })?;
+        session.out.result(&SetResult { dir: self.dir.into(), read_only, revoked })?;
         Ok(Exit::Done)
     }
 }

@@ -17,6 +17,7 @@ use crate::client;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
+use crate::out::PathText;
 use crate::peerdir::{self, LAYOUT};
 use crate::progress::Bar;
 
@@ -40,24 +41,33 @@ pub(crate) struct Snapshot {
     rate: Option<u64>,
 }
 
-/// What a snapshot is, as both verbs print it.
+/// `hold peer snapshot`, `hold peer restore`: what the snapshot is.
 #[derive(Serialize)]
 pub(super) struct Shown {
-    snapshot: PathBuf,
+    /// Where it is.
+    snapshot: PathText,
+    /// The peer it is of.
     peer: String,
+    /// The peer's network.
     network: String,
+    /// When it was taken, Unix milliseconds.
     taken_ms: u64,
+    /// How many files it has.
     files: u64,
+    /// Their bytes.
     bytes: u64,
+    /// Bytes of them that are linked to the earlier one instead of copied.
     linked_bytes: u64,
+    /// Whether the peer's private key is in it.
     with_key: bool,
+    /// Files that were too long to be a peer's, and are not in it.
     left_out: Vec<String>,
 }
 
 impl Shown {
     pub(super) fn new(snapshot: &Path, summary: Summary) -> Self {
         Self {
-            snapshot: snapshot.to_owned(),
+            snapshot: snapshot.into(),
             peer: summary.peer.to_string(),
             network: summary.network.to_string(),
             taken_ms: summary.unix_ms,
@@ -73,7 +83,7 @@ impl Shown {
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { snapshot, files, bytes, linked_bytes, .. } = self;
-        write!(f, "{}: {files} files, {bytes} bytes, {linked_bytes} linked", snapshot.display())
+        write!(f, "{}: {files} files, {bytes} bytes, {linked_bytes} linked", snapshot)
     }
 }
 

@@ -14,6 +14,8 @@ use crate::peerdir;
 
 /// A peer without a good call for this long is away, in milliseconds (the design's 60 s).
 const AWAY_AFTER_MS: u64 = 60_000;
+/// A certificate with less than this left is told, as the peer itself warns in its log, in seconds.
+const EXPIRY_WARNING_S: u64 = 30 * peerdir::DAY_S;
 
 /// A peer as the asked one sees it.
 #[derive(Serialize)]
@@ -28,9 +30,11 @@ pub(crate) struct Line {
     pub(crate) state: &'static str,
     /// healthy, suspect or away.
     pub(crate) health: &'static str,
+    /// When its certificate ends, Unix seconds.
+    pub(crate) certificate_until: u64,
 }
 
-/// The answer of one librarian.
+/// `hold peer status`: the answer of one librarian.
 #[derive(Serialize)]
 pub(crate) struct Status {
     /// Who was asked.
@@ -103,7 +107,14 @@ impl Line {
             address: certificate.addresses.first().cloned().unwrap_or_default(),
             state,
             health,
+            certificate_until: certificate.until,
         }
+    }
+
+    /// Days that its certificate has left, where it is time to renew it.
+    pub(crate) fn days_left(&self) -> Option<u64> {
+        let left_s = self.certificate_until.saturating_sub(peerdir::now_s());
+        (left_s <= EXPIRY_WARNING_S).then_some(left_s / peerdir::DAY_S)
     }
 }
 
@@ -111,9 +122,12 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} holds {} records, {} bytes", self.via, self.records, self.bytes)?;
         for line in &self.peers {
-            let Line { peer, organisation, address, state, health } = line;
+            let Line { peer, organisation, address, state, health, .. } = line;
             let short: String = peer.chars().take(10).collect();
             write!(f, "\n{health:8} {state:9} {address:21} {short} {organisation}")?;
+            if let Some(days) = line.days_left() {
+                write!(f, " (certificate ends in {days} days)")?;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,136 @@
+//! `peer.toml`: the settings of one peer.
+
+use super::settings::{Default::*, Key, Kind, settings};
+use super::{ADDRESSES_MAX, BOOTSTRAP_MAX};
+use crate::limits::LimitsConfig;
+
+/// The file's name in the peer's directory.
+pub(crate) const FILE: &str = "peer.toml";
+/// Columns of a remark in a new file.
+const REMARK_COLUMNS: usize = 96;
+
+settings! {
+    /// `peer.toml`.
+    struct PeerConfig {
+        /// Where gRPC listens.
+        listen: String = Kind::Address, Needed;
+        /// Where others reach it, best first. They stand in the certificate too: after a change ask
+        /// the organisation for a new one.
+        addresses: Vec<String> = Kind::Addresses(ADDRESSES_MAX), Needed;
+        /// Where libp2p listens, which finds peers and spreads news; port 0 takes a free one at each
+        /// start.
+        p2p_listen: String = Kind::Address, Needed;
+        /// Where the metrics page listens, on a loopback address alone; port 0 takes a free one at
+        /// each start.
+        metrics: String = Kind::IpAddress, Needed;
+        /// Bytes it offers to the network. They stand in the certificate, and others rank by them.
+        capacity: u64 = Kind::Bytes, Needed;
+        /// gRPC addresses of peers to meet first. One is enough, and those that were met are
+        /// remembered.
+        bootstrap: Vec<String> = Kind::Addresses(BOOTSTRAP_MAX), Value("[]");
+        /// Where requests are taken that callers without a certificate sign one by one.
+        signed_listen: Option<String> = Kind::Address, Absent("nowhere");
+        /// Take signed requests over plain TCP, on a loopback address alone: for a proxy on this
+        /// machine that speaks TLS to the outside.
+        signed_plain: bool = Kind::Switch, Value("false");
+        /// Serve reads and refuse writes. A peer that runs takes a change within seconds.
+        read_only: bool = Kind::Switch, Value("false");
+        /// How often each kind of caller may ask, where that differs from the defaults.
+        limits: LimitsConfig = Kind::Limits, Absent("the rates below");
+    }
+}
+
+impl PeerConfig {
+    /// A new file: each key below what it means, those without a value as a remark.
+    pub(crate) fn text(&self) -> Result<String, toml::ser::Error> {
+        let values = toml::Table::try_from(self)?;
+        let mut text = String::from(
+            "# Settings of this peer; `hold help peer` and the reference of\n\
+            # configuration say more. After a change start the peer again.\n",
+        );
+        let mut tables = String::new();
+        for key in Self::KEYS {
+            let remark = Remark(key);
+            match (values.get(key.name), key.default) {
+                (Some(toml::Value::Table(table)), _) => {
+                    let table =
+                        toml::Table::from_iter([(key.name.to_owned(), table.clone().into())]);
+                    tables = format!("\n{remark}\n{}", toml::to_string(&table)?);
+                }
+                (Some(value), _) => text.push_str(&format!("\n{remark}\n{} = {value}\n", key.name)),
+                (None, Value(value)) => {
+                    text.push_str(&format!("\n{remark}\n{} = {value}\n", key.name));
+                }
+                (None, _) => text.push_str(&format!("\n{remark}\n# {}\n", example(key))),
+            }
+        }
+        Ok(text + &tables)
+    }
+}
+
+/// A line that would set the key.
+fn example(key: &Key) -> String {
+    match key.kind {
+        Kind::Limits => "[limits.known]\n# store = { per_second = 500 }".to_owned(),
+        _ => format!("{} = \"127.0.0.1:4101\"", key.name),
+    }
+}
+
+/// A key's meaning as lines of remarks.
+struct Remark<'a>(&'a Key);
+
+impl std::fmt::Display for Remark<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut column = 0;
+        for word in self.0.meaning.split_whitespace() {
+            if column + word.len() >= REMARK_COLUMNS {
+                f.write_str("\n")?;
+                column = 0;
+            }
+            if column == 0 {
+                f.write_str("#")?;
+                column = 1;
+            }
+            write!(f, " {word}")?;
+            column += word.len() + 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::settings;
+
+    #[test]
+    fn a_new_file_explains_each_key_and_reads_back() {
+        let limits = toml::from_str("[known]\nstore = { per_second = 5 }").unwrap();
+        let mut config = PeerConfig {
+            listen: "127.0.0.1:4100".to_owned(),
+            addresses: vec!["peer.example:4100".to_owned()],
+            p2p_listen: "127.0.0.1:0".to_owned(),
+            metrics: "127.0.0.1:0".to_owned(),
+            capacity: 7,
+            ..PeerConfig::default()
+        };
+        for given in [false, true] {
+            if given {
+                config.signed_listen = Some("127.0.0.1:4101".to_owned());
+                config.read_only = true;
+                config.limits = toml::Table::clone(&limits).try_into().unwrap();
+            }
+            let text = config.text().unwrap();
+            let read: PeerConfig =
+                settings::read(Path::new(FILE), text.as_bytes(), PeerConfig::KEYS).unwrap();
+            assert_eq!(read, config, "{text}");
+            for key in PeerConfig::KEYS {
+                assert!(text.contains(key.name), "{}: {text}", key.name);
+            }
+            assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Every variable of the environment that the program and its tests read.
+//!
+//! The table is the reference's; `cargo xtask tidy` fails for a `HOLD_` name in any source that the
+//! page made from it does not have.
+
+/// Who reads a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// `hold`, of its own.
+    Hold,
+    /// `hold`, as other programs do.
+    Others,
+    /// The tests and the build alone.
+    Tests,
+}
+
+/// One variable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Variable {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Who reads it.
+    pub(crate) read_by: For,
+    /// What it does.
+    pub(crate) meaning: &'static str,
+}
+
+const fn variable(read_by: For, name: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, read_by, meaning }
+}
+
+/// Every variable.
+pub(crate) const VARIABLES: &[Variable] = &[
+    variable(
+        For::Hold,
+        "HOLD_HOME",
+        "Where this user's keyring and settings are, `--home`. Else `~/.holdfast`.",
+    ),
+    variable(
+        For::Hold,
+        "HOLD_VIA",
+        "Librarians to ask, `--via`: `HOST:PORT`, with commas between. Else `via` in `holdfast.toml`.",
+    ),
+    variable(
+        For::Hold,
+        "HOLD_NETWORK",
+        "The genesis file. Else `network` in `holdfast.toml`, else the file `network` in the home.",
+    ),
+    variable(
+        For::Hold,
+        "HOLD_ORG",
+        "The organisation's directory whose key mints this client's passes. Else `org` in \
+         `holdfast.toml`.",
+    ),
+    variable(
+        For::Hold,
+        "HOLD_PASSPHRASE",
+        "The keyring's passphrase. Other programs of this user can see it: a file is better.",
+    ),
+    variable(
+        For::Hold,
+        "HOLD_PASSPHRASE_FILE",
+        "A file with the keyring's passphrase, `--passphrase-file`. Comes before HOLD_PASSPHRASE.",
+    ),
+    variable(
+        For::Hold,
+        "HOLD_LOG",
+        "What is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`, also for one \
+         part (`info,libp2p=warn`). Else errors for a verb and `info` for a peer.",
+    ),
+    variable(For::Hold, "HOLD_LOG_JSON", "`true`: logs are JSON lines, `--log-json`."),
+    variable(
+        For::Hold,
+        "HOLD_COMMIT",
+        "The program's commit in a report of `hold bench`. Else git of the current folder.",
+    ),
+    variable(For::Others, "HOME", "Where `~` is."),
+    variable(For::Others, "NO_COLOR", "Not empty: no colours."),
+    variable(For::Others, "COLUMNS", "How wide help is, at most 100."),
+    variable(
+        For::Others,
+        "TMPDIR",
+        "Where `hold demo` and `hold up` without `--dir` put their files.",
+    ),
+    variable(
+        For::Tests,
+        "HOLD_SHOWS_FULL",
+        "`1`: tests run at the size of the promise (`make shows-network`, `make shows-ground`).",
+    ),
+    variable(For::Tests, "HOLD_UPDATE_SNAPSHOTS", "`1`: the help's snapshot is written anew."),
+    variable(
+        For::Tests,
+        "HOLD_GOLDEN",
+        "`update`: golden files are written instead of compared, on purpose.",
+    ),
+    variable(For::Tests, "HOLD_FUZZ_SEED", "The seed of the random inputs of the fuzz targets."),
+    variable(For::Tests, "HOLD_FUZZ_CASES", "How many random inputs each fuzz target gets."),
+];
