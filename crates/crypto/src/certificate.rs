@@ -15,7 +15,9 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::canonical::{self, CanonicalError};
-use crate::{Class, Classified, ClientKey, Genesis, KeyError, NetworkId, OrgId, PeerId, SecretKey};
+use crate::{
+    Class, Classified, ClientKey, KeyError, Listed, Listing, NetworkId, OrgId, PeerId, SecretKey,
+};
 
 /// The largest encoded certificate, pass or announcement, in bytes.
 pub const SIGNED_BYTES_MAX: usize = 16 * 1024;
@@ -122,19 +124,20 @@ fn check_time(from: u64, until: u64, now: u64) -> Result<(), CertificateError> {
 }
 
 pub(crate) fn check_network(
-    genesis: &Genesis,
+    roster: &impl Listing,
     found: &[u8],
     organisation: &OrgId,
-) -> Result<NetworkId, CertificateError> {
-    let network = genesis.network();
+    now: u64,
+) -> Result<(NetworkId, Listed), CertificateError> {
+    let network = roster.network_id();
     let found = NetworkId::from_slice(found).map_err(|_| CertificateError::Field("network"))?;
     if found != network {
         return Err(CertificateError::Network(found));
     }
-    if genesis.organisation(organisation).is_none() {
-        return Err(CertificateError::Organisation(*organisation));
+    match roster.listed(organisation, now) {
+        Some(listed) => Ok((network, listed)),
+        None => Err(CertificateError::Organisation(*organisation)),
     }
-    Ok(network)
 }
 
 /// An organisation's word that a peer is its own.
@@ -142,7 +145,7 @@ pub(crate) fn check_network(
 pub struct PeerCertificate {
     /// The peer.
     pub peer: PeerId,
-    /// The organisation that signed.
+    /// The organisation that signed, by its key in the roster that it was checked against.
     pub organisation: OrgId,
     /// Where its gRPC listener is reached, `HOST:PORT`, best first.
     pub addresses: Vec<String>,
@@ -150,7 +153,7 @@ pub struct PeerCertificate {
     pub capacity: u64,
     /// Valid from, Unix seconds.
     pub from: u64,
-    /// Valid until, Unix seconds, exclusive.
+    /// Valid until, Unix seconds, exclusive; no longer than the key that signed counts.
     pub until: u64,
 }
 
@@ -195,11 +198,15 @@ impl PeerCertificate {
     ///
     /// # Errors
     /// [`CertificateError`].
-    pub fn verify(bytes: &Bytes, genesis: &Genesis, now: u64) -> Result<Self, CertificateError> {
+    pub fn verify(
+        bytes: &Bytes,
+        roster: &impl Listing,
+        now: u64,
+    ) -> Result<Self, CertificateError> {
         let (signed, wire) = open::<PeerCertificateWire>(bytes)?;
-        let organisation = OrgId::from_slice(&wire.organisation)?;
-        let network = check_network(genesis, &wire.network, &organisation)?;
-        organisation.key().verify(PEER_DOMAIN, &network, &signed.body, &signed.signature)?;
+        let signer = OrgId::from_slice(&wire.organisation)?;
+        let (network, listed) = check_network(roster, &wire.network, &signer, now)?;
+        signer.key().verify(PEER_DOMAIN, &network, &signed.body, &signed.signature)?;
         check_addresses(&wire.addresses)?;
         if wire.capacity == 0 {
             return Err(CertificateError::Field("capacity"));
@@ -207,11 +214,11 @@ impl PeerCertificate {
         check_time(wire.from, wire.until, now)?;
         Ok(Self {
             peer: PeerId::from_slice(&wire.peer)?,
-            organisation,
+            organisation: listed.organisation,
             addresses: wire.addresses,
             capacity: wire.capacity,
             from: wire.from,
-            until: wire.until,
+            until: wire.until.min(listed.until),
         })
     }
 }
@@ -232,7 +239,7 @@ pub enum Tier {
 pub struct Pass {
     /// The client.
     pub client: ClientKey,
-    /// The organisation that signed.
+    /// The organisation that signed, by its key in the roster that it was checked against.
     pub organisation: OrgId,
     /// Trust asked for: [`Tier::Known`] or [`Tier::Own`] (own counts at the organisation's peers alone).
     pub tier: Tier,
@@ -240,7 +247,7 @@ pub struct Pass {
     pub quota: u64,
     /// Valid from, Unix seconds.
     pub from: u64,
-    /// Valid until, Unix seconds, exclusive.
+    /// Valid until, Unix seconds, exclusive; no longer than the key that signed counts.
     pub until: u64,
 }
 
@@ -281,11 +288,15 @@ impl Pass {
     ///
     /// # Errors
     /// [`CertificateError`].
-    pub fn verify(bytes: &Bytes, genesis: &Genesis, now: u64) -> Result<Self, CertificateError> {
+    pub fn verify(
+        bytes: &Bytes,
+        roster: &impl Listing,
+        now: u64,
+    ) -> Result<Self, CertificateError> {
         let (signed, wire) = open::<PassWire>(bytes)?;
-        let organisation = OrgId::from_slice(&wire.organisation)?;
-        let network = check_network(genesis, &wire.network, &organisation)?;
-        organisation.key().verify(PASS_DOMAIN, &network, &signed.body, &signed.signature)?;
+        let signer = OrgId::from_slice(&wire.organisation)?;
+        let (network, listed) = check_network(roster, &wire.network, &signer, now)?;
+        signer.key().verify(PASS_DOMAIN, &network, &signed.body, &signed.signature)?;
         let tier = match wire.tier {
             1 => Tier::Known,
             2 => Tier::Own,
@@ -297,11 +308,11 @@ impl Pass {
         check_time(wire.from, wire.until, now)?;
         Ok(Self {
             client: ClientKey::from_slice(&wire.client)?,
-            organisation,
+            organisation: listed.organisation,
             tier,
             quota: wire.quota,
             from: wire.from,
-            until: wire.until,
+            until: wire.until.min(listed.until),
         })
     }
 }
@@ -368,11 +379,15 @@ impl Announcement {
     ///
     /// # Errors
     /// [`CertificateError`].
-    pub fn verify(bytes: &Bytes, genesis: &Genesis, now: u64) -> Result<Self, CertificateError> {
+    pub fn verify(
+        bytes: &Bytes,
+        roster: &impl Listing,
+        now: u64,
+    ) -> Result<Self, CertificateError> {
         let (signed, wire) = open::<AnnouncementWire>(bytes)?;
-        let certificate = PeerCertificate::verify(&wire.certificate, genesis, now)?;
+        let certificate = PeerCertificate::verify(&wire.certificate, roster, now)?;
         let key = certificate.peer.key();
-        key.verify(ANNOUNCEMENT_DOMAIN, &genesis.network(), &signed.body, &signed.signature)?;
+        key.verify(ANNOUNCEMENT_DOMAIN, &roster.network_id(), &signed.body, &signed.signature)?;
         check_addresses(&wire.p2p_addresses)?;
         let state = match wire.state {
             1 => PeerState::Serving,

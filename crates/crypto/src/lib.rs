@@ -16,6 +16,7 @@ mod kek;
 pub mod keyring;
 mod keys;
 pub mod revocation;
+pub mod roster;
 pub mod seal;
 mod suite;
 
@@ -31,5 +32,9 @@ pub use keyring::file::KeyringFile;
 pub use keyring::{Keyring, KeyringError, Purpose};
 pub use keys::{KeyError, PublicKey, SecretKey, SharedX, Signature};
 pub use revocation::Revocation;
+pub use roster::{
+    Change, Conflict, FormerKey, Listed, Listing, Roster, RosterError, Rosters, SignedRoster,
+    Taught,
+};
 pub use seal::SealError;
 pub use suite::{Mac, MacState, Suite, UnknownSuite};

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::certificate::{CLOCK_SKEW_S, CertificateError, check_network, open, sign};
-use crate::{Genesis, NetworkId, OrgId, PublicKey, SecretKey};
+use crate::{Listing, NetworkId, OrgId, PublicKey, SecretKey};
 
 /// The most keys one list revokes.
 pub const REVOKED_MAX: usize = 400;
@@ -24,7 +24,7 @@ const DOMAIN: &str = "revocation";
 /// The peers and clients that an organisation does not vouch for any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
-    /// The organisation that signed.
+    /// The organisation that signed, by its key in the roster.
     pub organisation: OrgId,
     /// Rises with each list: Unix milliseconds at signing.
     pub sequence: u64,
@@ -64,11 +64,15 @@ impl Revocation {
     ///
     /// # Errors
     /// [`CertificateError`].
-    pub fn verify(bytes: &Bytes, genesis: &Genesis, now: u64) -> Result<Self, CertificateError> {
+    pub fn verify(
+        bytes: &Bytes,
+        roster: &impl Listing,
+        now: u64,
+    ) -> Result<Self, CertificateError> {
         let (signed, wire) = open::<RevocationWire>(bytes)?;
-        let organisation = OrgId::from_slice(&wire.organisation)?;
-        let network = check_network(genesis, &wire.network, &organisation)?;
-        organisation.key().verify(DOMAIN, &network, &signed.body, &signed.signature)?;
+        let signer = OrgId::from_slice(&wire.organisation)?;
+        let (network, listed) = check_network(roster, &wire.network, &signer, now)?;
+        signer.key().verify(DOMAIN, &network, &signed.body, &signed.signature)?;
         if wire.keys.len() > REVOKED_MAX {
             return Err(CertificateError::TooLarge);
         }
@@ -80,7 +84,7 @@ impl Revocation {
         }
         let keys = wire.keys.iter().map(|key| PublicKey::from_slice(key));
         let keys = keys.collect::<Result<_, _>>()?;
-        Ok(Self { organisation, sequence: wire.sequence, keys })
+        Ok(Self { organisation: listed.organisation, sequence: wire.sequence, keys })
     }
 
     /// Whether the list names this key.

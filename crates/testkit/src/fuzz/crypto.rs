@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use crypto::keyring::issued::ROW_BYTES;
 use crypto::{
-    Announcement, ClientKey, Genesis, Keyring, KeyringFile, OrgId, Organisation, Pass,
-    PeerCertificate, PeerId, PeerState, PublicKey, Purpose, SecretKey, Suite, Tier, jwt,
+    Announcement, Change, ClientKey, Genesis, Keyring, KeyringFile, OrgId, Organisation, Pass,
+    PeerCertificate, PeerId, PeerState, PublicKey, Purpose, Roster, Rosters, SecretKey,
+    SignedRoster, Suite, Taught, Tier, jwt,
 };
 
 use super::Target;
@@ -21,6 +22,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "keyring-file", run: run_keyring_file, seeds: || vec![keyring_file()] },
     Target { name: "keyring-words", run: run_keyring_words, seeds: || vec![words()] },
     Target { name: "issued-row", run: run_issued_row, seeds: || vec![issued_row().to_vec()] },
+    Target { name: "signed-roster", run: run_signed_roster, seeds: || vec![signed_roster()] },
     Target { name: "request-token", run: run_request_token, seeds: || vec![token()] },
 ];
 
@@ -82,6 +84,21 @@ fn announcement() -> Vec<u8> {
     announcement.sign(&secret(3), &genesis().network()).to_vec()
 }
 
+fn signed_roster() -> Vec<u8> {
+    let first = Roster::first(&genesis());
+    let change = Change::Key {
+        from: OrgId::new(secret(2).public()),
+        to: OrgId::new(secret(6).public()),
+        until: Some(NOW + 60),
+    };
+    let next = first.changed(&change, NOW).expect("a change").expect("of a listed key");
+    let mut signed = SignedRoster::proposal(next);
+    for byte in [1, 2] {
+        signed.sign(&secret(byte), &first).expect("listed");
+    }
+    signed.encode().to_vec()
+}
+
 fn keyring() -> Keyring {
     Keyring::from_seed(&[5; 32])
 }
@@ -129,6 +146,17 @@ fn run_announcement(data: &[u8]) {
     let (data, genesis) = (Bytes::copy_from_slice(data), genesis());
     if let Ok(announcement) = Announcement::verify(&data, &genesis, NOW) {
         assert_eq!(announcement.sign(&secret(3), &genesis.network()), data);
+    }
+}
+
+fn run_signed_roster(data: &[u8]) {
+    let (data, first) = (Bytes::copy_from_slice(data), Roster::first(&genesis()));
+    if let Ok(signed) = SignedRoster::decode(&data, &first) {
+        assert_eq!(signed.encode(), data);
+    }
+    let mut rosters = Rosters::new(std::sync::Arc::new(genesis()));
+    if rosters.learn(&data).is_ok_and(|taught| taught == Taught::Newer) {
+        assert!(SignedRoster::verify(&data, &first).is_ok(), "learnt and not signed");
     }
 }
 
