@@ -205,8 +205,32 @@ impl PeerCertificate {
     ) -> Result<Self, CertificateError> {
         let (signed, wire) = open::<PeerCertificateWire>(bytes)?;
         let signer = OrgId::from_slice(&wire.organisation)?;
-        let (network, listed) = check_network(roster, &wire.network, &signer, now)?;
+        let (network, _) = check_network(roster, &wire.network, &signer, now)?;
         signer.key().verify(PEER_DOMAIN, &network, &signed.body, &signed.signature)?;
+        Self::checked(wire, roster, now)
+    }
+
+    /// As [`PeerCertificate::verify`] but for the signature: for bytes whose signature was checked before, when the
+    /// roster has changed since.
+    ///
+    /// # Errors
+    /// [`CertificateError`].
+    pub fn relist(
+        bytes: &Bytes,
+        roster: &impl Listing,
+        now: u64,
+    ) -> Result<Self, CertificateError> {
+        let (_, wire) = open::<PeerCertificateWire>(bytes)?;
+        Self::checked(wire, roster, now)
+    }
+
+    fn checked(
+        wire: PeerCertificateWire,
+        roster: &impl Listing,
+        now: u64,
+    ) -> Result<Self, CertificateError> {
+        let signer = OrgId::from_slice(&wire.organisation)?;
+        let (_, listed) = check_network(roster, &wire.network, &signer, now)?;
         check_addresses(&wire.addresses)?;
         if wire.capacity == 0 {
             return Err(CertificateError::Field("capacity"));

@@ -19,6 +19,12 @@ pub const BATCH_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Peers in one answer at most.
 pub const PEERS_MAX: usize = 1024;
+/// Rosters in one answer at most.
+pub const ROSTERS_TOLD_MAX: usize = 16;
+/// Bytes of rosters in one answer at most.
+pub const ROSTERS_TOLD_BYTES_MAX: usize = 1 << 20;
+/// Bytes of revocations in one answer at most.
+pub const REVOCATIONS_TOLD_BYTES_MAX: usize = 1 << 20;
 
 /// Whom to call: an address, and who must answer there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,13 +153,35 @@ pub enum Credential {
     Client(Bytes),
 }
 
+/// What a caller knows of who takes part, so that it is told what it lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The number of its newest roster.
+    pub roster: u64,
+    /// The hash of that roster.
+    pub roster_hash: [u8; 32],
+    /// BLAKE3 of its revocations one after the other, in the order of their organisations.
+    pub revoked: [u8; 32],
+}
+
 /// Learn and be learnt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct IntroduceRequest {
     /// What vouches for the caller on this connection from now on.
     pub credential: Credential,
     /// How many peers to tell at most.
     pub peers_max: u32,
+    /// What it knows of who takes part; `None` where it does not want to be told.
+    pub known: Option<Known>,
+    /// A signed roster for the peer to take.
+    pub offer: Option<Bytes>,
+}
+
+impl IntroduceRequest {
+    /// An introduction that asks for so many peers and for nothing else.
+    pub fn new(credential: Credential, peers_max: u32) -> Self {
+        Self { credential, peers_max, known: None, offer: None }
+    }
 }
 
 /// A peer as another one sees it.
@@ -180,6 +208,10 @@ pub struct IntroduceResponse {
     pub records: u64,
     /// Bytes it holds.
     pub bytes: u64,
+    /// Signed rosters that the caller lacks, ascending: the first of them where it lacks more than fit.
+    pub rosters: Vec<Bytes>,
+    /// Signed revocations, where the caller does not know the same.
+    pub revocations: Vec<Bytes>,
 }
 
 /// Ask for a record at its place.

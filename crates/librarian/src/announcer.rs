@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use crypto::{Announcement, Genesis, NetworkId, PeerCertificate, PeerId, PeerState, SecretKey};
+use crypto::{Announcement, NetworkId, PeerCertificate, PeerId, PeerState, Roster, SecretKey};
 use env::calls::Credential;
 
 use crate::error::LibrarianError;
@@ -26,13 +26,13 @@ impl Announcer {
     /// `after` is the highest sequence this peer is known to have used.
     pub(crate) fn new(
         secret: SecretKey,
-        genesis: &Genesis,
+        roster: &Roster,
         certificate: Bytes,
         state: PeerState,
         after: u64,
         unix_ms: u64,
     ) -> Result<Self, LibrarianError> {
-        let checked = PeerCertificate::verify(&certificate, genesis, unix_ms / 1000)?;
+        let checked = PeerCertificate::verify(&certificate, roster, unix_ms / 1000)?;
         let own = PeerId::new(secret.public());
         if checked.peer != own {
             return Err(LibrarianError::OtherKey { certified: checked.peer, own });
@@ -44,7 +44,7 @@ impl Announcer {
             p2p_addresses: Vec::new(),
             state,
         };
-        let network = genesis.network();
+        let network = roster.network();
         let bytes = announcement.sign(&secret, &network);
         Ok(Self { secret, network, current: Mutex::new((announcement, bytes)) })
     }

@@ -8,6 +8,7 @@ use env::Env;
 use env::calls::Calls;
 use overlay::{News, Overlay};
 use store::Journal;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use walk::{Directory, Walker};
 
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) genesis: Arc<Genesis>,
     pub(crate) own: PeerId,
+    /// Whose peer it is, by the key that signed for it at the start: see [`Core::organisation`].
     pub(crate) organisation: OrgId,
     pub(crate) bootstrap: Vec<String>,
     pub(crate) limits: Limits,
@@ -47,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) quotas: Quotas,
     pub(crate) seats: Arc<Seats>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Somebody knows a roster that this peer cannot check yet.
+    pub(crate) behind: Notify,
     /// Cancelled when the peer begins to stop: ends subscriptions and background work.
     pub(crate) stop: CancellationToken,
     /// Cancelled when no more will be stored: ends the log's task.
@@ -61,7 +65,20 @@ impl Core {
             return Standing::Peer(peer, organisation);
         }
         let now = self.env.clock.unix_s();
-        self.standings.get(key, now).unwrap_or(Standing::Stranger)
+        match self.standings.get(key, now) {
+            // From the moment a roster does not list its organisation.
+            Some(Standing::Client { organisation, .. })
+                if self.directory.listed(&organisation).is_none() =>
+            {
+                Standing::Stranger
+            }
+            standing => standing.unwrap_or(Standing::Stranger),
+        }
+    }
+
+    /// This peer's organisation, by its key in the newest roster; by the key it had at the start where it left.
+    pub(crate) fn organisation(&self) -> OrgId {
+        self.directory.listed(&self.organisation).unwrap_or(self.organisation)
     }
 
     /// What this peer says it does.

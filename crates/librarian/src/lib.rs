@@ -64,6 +64,7 @@ mod quota;
 mod rates;
 mod remembered;
 mod revocations;
+mod rosters;
 mod seats;
 mod service;
 mod shelf;

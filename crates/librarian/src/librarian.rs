@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Announcement, CertificateError, ClientKey, PeerId, PeerState};
+use crypto::{Announcement, CertificateError, ClientKey, PeerId, PeerState, RosterError, Taught};
 use env::calls::{Calls, Credential, PEERS_MAX, Service};
 use env::{Env, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use overlay::{Members, News, Overlay};
 use store::{Journal, RecordStore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use walk::{Directory, WalkOptions, Walker};
 
@@ -37,7 +38,7 @@ use crate::service::Endpoints;
 use crate::shelf::{OwnShelf, Shelf};
 use crate::standing::Standings;
 use crate::status::Status;
-use crate::{catch_up, neighbours, news, spread};
+use crate::{catch_up, neighbours, news, rosters, spread};
 
 /// How long a stopping peer waits for copies that it is making for somebody (`Put`).
 const WALKS_DRAIN: Duration = Duration::from_secs(5);
@@ -120,6 +121,7 @@ impl Prepared {
             limiter: Limiter::new(options.limits.rates),
             quotas: Quotas::new(options.stored_bytes),
             seats: Seats::new(options.limits),
+            behind: Notify::new(),
             stop: CancellationToken::new(),
             stop_log: CancellationToken::new(),
             env,
@@ -138,6 +140,7 @@ impl Prepared {
             peer = %core.own,
             organisation = %core.organisation,
             network = %core.genesis.network(),
+            roster = core.directory.roster().number(),
             peers = core.directory.view().len(),
             "serving"
         );
@@ -154,6 +157,7 @@ struct Running {
 fn start_tasks(core: &Arc<Core>, outlets: Outlets) -> Option<Running> {
     let spawn = |work: BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let changes = core.directory.changes();
+    let departures = core.directory.departures();
     // The peers of the last run are no change.
     news::tell_overlay_all(core);
     let publications = Arc::clone(&core.publications);
@@ -168,6 +172,8 @@ fn start_tasks(core: &Arc<Core>, outlets: Outlets) -> Option<Running> {
     Some(Running {
         neighbourly: vec![
             spawn(news::follow_changes(Arc::clone(core), changes).boxed()),
+            spawn(rosters::follow_departures(Arc::clone(core), departures).boxed()),
+            spawn(rosters::catch_up_rosters(Arc::clone(core)).boxed()),
             spawn(news::hear_all(Arc::clone(core)).boxed()),
             spawn(neighbours::join_all(Arc::clone(core)).boxed()),
             spawn(neighbours::introduce_all(Arc::clone(core)).boxed()),
@@ -194,23 +200,24 @@ impl Librarian {
     pub fn prepare(options: LibrarianOptions, env: Env) -> Result<Prepared, LibrarianError> {
         let now_ms = env.clock.unix_ms();
         let own = PeerId::new(options.secret.public());
+        let directory = Directory::new(Arc::clone(&options.genesis), env.clone(), Some(own));
+        directory.learn_rosters(&options.rosters);
+        let roster = directory.roster();
         // Others ignore what is not newer than the last they saw, even if this clock went back.
         let of_own = |bytes: &Bytes| {
-            let known = Announcement::verify(bytes, &options.genesis, now_ms / 1000).ok()?;
+            let known = Announcement::verify(bytes, &roster, now_ms / 1000).ok()?;
             (known.certificate.peer == own).then_some(known.sequence)
         };
         let after = options.known_peers.iter().filter_map(of_own).max().unwrap_or(0);
         let state = if options.read_only { PeerState::ReadOnly } else { PeerState::Serving };
         let announcer = Announcer::new(
             options.secret.clone(),
-            &options.genesis,
+            &roster,
             options.certificate.clone(),
             state,
             after,
             now_ms,
         )?;
-        let directory =
-            Directory::new(Arc::clone(&options.genesis), env.clone(), Some(announcer.own()));
         for revocation in &options.revocations {
             if let Err(error) = directory.revoke(revocation) {
                 tracing::warn!(%error, "a revocation that is kept does not count");
@@ -312,6 +319,19 @@ impl Librarian {
             spread::publish(&self.core.env, self.core.overlay.as_ref(), news).await;
         }
         Ok(newer)
+    }
+
+    /// Takes a signed roster, which the peer tells on where it is news.
+    ///
+    /// # Errors
+    /// Where it does not count in this network.
+    pub fn learn_roster(&self, roster: &Bytes) -> Result<Taught, RosterError> {
+        self.core.directory.learn_roster(roster)
+    }
+
+    /// The signed rosters from number 1 on, to be kept for the next start.
+    pub fn rosters(&self) -> Vec<Bytes> {
+        self.core.directory.rosters()
     }
 
     /// The newest revocation of every organisation that has one, to be kept for the next start.

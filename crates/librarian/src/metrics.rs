@@ -182,6 +182,9 @@ pub(crate) struct Levels {
     pub(crate) spreading: usize,
     pub(crate) certificate_until: u64,
     pub(crate) read_only: bool,
+    pub(crate) roster: u64,
+    pub(crate) organisations: usize,
+    pub(crate) roster_conflicts: u64,
 }
 
 /// Everything a peer counts.
@@ -219,6 +222,9 @@ struct Gauges {
     log_end: Gauge,
     spreading: Gauge,
     certificate_until: Gauge,
+    roster: Gauge,
+    organisations: Gauge,
+    roster_conflicts: Gauge,
 }
 
 fn latency_histogram() -> Histogram {
@@ -289,6 +295,13 @@ impl Metrics {
             ("log_start", "First offset of the publication log", &gauges.log_start),
             ("log_end", "Next offset of the publication log", &gauges.log_end),
             ("spread_queue", "Publications waiting to be spread", &gauges.spreading),
+            ("roster_number", "Number of the newest roster known", &gauges.roster),
+            ("roster_organisations", "Organisations that it lists", &gauges.organisations),
+            (
+                "roster_conflicts",
+                "Pairs of signed rosters of one number seen since the start",
+                &gauges.roster_conflicts,
+            ),
             (
                 "certificate_expiry_timestamp_seconds",
                 "When the peer's certificate expires, Unix time",
@@ -376,6 +389,9 @@ impl Metrics {
         gauges.log_end.set(whole(levels.log_end));
         gauges.spreading.set(count(levels.spreading));
         gauges.certificate_until.set(whole(levels.certificate_until));
+        gauges.roster.set(whole(levels.roster));
+        gauges.organisations.set(count(levels.organisations));
+        gauges.roster_conflicts.set(whole(levels.roster_conflicts));
         for (health, peers) in [
             (PeerHealth::Healthy, levels.healthy),
             (PeerHealth::Suspect, levels.suspect),

@@ -133,7 +133,7 @@ fn quiet_peers(core: &Core) -> Vec<Endpoint> {
 /// A small call that shows whether a peer answers.
 async fn check(core: &Core, to: Endpoint) {
     let Some(peer) = to.peer else { return };
-    let request = IntroduceRequest { credential: core.announcer.credential(), peers_max: 0 };
+    let request = IntroduceRequest::new(core.announcer.credential(), 0);
     let since = core.env.clock.elapsed();
     match core.calls.introduce(&to, request, CHECK_LIMIT).await {
         Ok(answer) => {
@@ -188,7 +188,7 @@ pub(crate) async fn say_farewell(core: &Core) {
     let calls =
         peers.iter().filter_map(|peer| core.directory.endpoint(peer)).map(|to| async move {
             let credential = core.announcer.credential();
-            let request = IntroduceRequest { credential, peers_max: 0 };
+            let request = IntroduceRequest::new(credential, 0);
             let call = core.calls.introduce(&to, request, FAREWELL_LIMIT);
             let _ = core.env.within(FAREWELL_LIMIT, call).await;
         });

@@ -1,6 +1,6 @@
-//! What other peers tell: announcements, envelopes and revocations, checked before they are believed.
+//! What other peers tell: announcements, envelopes, revocations and rosters, checked before they are believed.
 //!
-//! An announcement and a revocation prove themselves by their signatures, whoever brings them. An envelope proves its
+//! An announcement, a revocation and a roster prove themselves by their signatures, whoever brings them. An envelope proves its
 //! publication by its hash, and nothing proves that somebody wanted it told; so it counts only from a
 //! peer of the network, and only so many a second ([`crate::Limits::news_per_second`]) of each. What is
 //! dropped here is not lost: it is found in other peers' logs (`catch_up`).
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{PeerId, PeerState};
+use crypto::{PeerId, PeerState, Taught};
 use futures::StreamExt;
 use overlay::{Heard, News};
 use tokio::sync::broadcast;
@@ -95,6 +95,14 @@ fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
                 core.metrics.dropped(Dropped::Malformed);
             }
         }
+        News::Roster(bytes) => match core.directory.learn_roster(&bytes) {
+            Ok(Taught::Behind) => core.behind.notify_one(),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a roster that was told does not count");
+                core.metrics.dropped(Dropped::Malformed);
+            }
+        },
         News::Revocation(bytes) => {
             if core.revoke(&bytes).is_err() {
                 core.metrics.dropped(Dropped::Malformed);

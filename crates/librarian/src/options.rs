@@ -22,6 +22,8 @@ pub struct LibrarianOptions {
     pub bootstrap: Vec<String>,
     /// Announcements of other peers kept from the last run, so that a lost bootstrap does no harm.
     pub known_peers: Vec<Bytes>,
+    /// Signed rosters from number 1 on, kept from the last run or given by an operator.
+    pub rosters: Vec<Bytes>,
     /// Signed revocations of organisations, kept from the last run or given by an operator.
     pub revocations: Vec<Bytes>,
     /// Bytes that each client with a quota has stored, as [`crate::Librarian::stored_bytes`] told
@@ -44,6 +46,7 @@ impl LibrarianOptions {
             certificate,
             bootstrap: Vec::new(),
             known_peers: Vec::new(),
+            rosters: Vec::new(),
             revocations: Vec::new(),
             stored_bytes: Vec::new(),
             read_only: false,

@@ -19,7 +19,8 @@ mod write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crypto::{CertificateError, PeerId, PublicKey, Tier};
+use bytes::Bytes;
+use crypto::{CertificateError, Class, Classified, PeerId, PublicKey, Taught, Tier};
 use document::Record;
 use env::calls::{
     CallError, Caller, Credential, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -59,7 +60,7 @@ impl Endpoints {
 
     /// A request as the limiter counts it.
     fn asked(&self, method: Method, standing: &Standing, load: Load) -> Asked {
-        let tier = standing.tier(&self.0.organisation);
+        let tier = standing.tier(&self.0.organisation());
         Asked { tier, method, requests: load.requests as u64, bytes: load.bytes as u64 }
     }
 
@@ -224,29 +225,62 @@ impl Endpoints {
         request: IntroduceRequest,
     ) -> Result<IntroduceResponse, CallError> {
         let core = &self.0;
+        if request.known.is_some_and(|known| known.roster > core.directory.roster().number()) {
+            core.behind.notify_one();
+        }
         self.learn(caller, request.credential).await?;
+        if let Some(roster) = request.offer {
+            self.take_offer(roster).await?;
+        }
+        let known = request.known.map(|known| core.directory.lacking(&known));
+        let (rosters, revocations) = known.unwrap_or_default();
         let peers_max = (request.peers_max as usize).min(PEERS_MAX);
         let stats = core.shelf.stats();
         Ok(IntroduceResponse {
             announcement: core.announcer.bytes(),
             peers: core.directory.announcements(peers_max),
-            roster: core.directory.view().roster(),
+            roster: core.directory.roster().number(),
             unix_ms: core.env.clock.unix_ms(),
             records: stats.records,
             bytes: stats.bytes,
+            rosters,
+            revocations,
         })
+    }
+
+    /// Takes a roster that a caller offers. Hundreds of signatures are checked away from the I/O threads.
+    async fn take_offer(&self, roster: Bytes) -> Result<(), CallError> {
+        let directory = Arc::clone(&self.0.directory);
+        let taught = self.0.env.cpu(move || directory.learn_roster(&roster)).await;
+        match taught {
+            Ok(Taught::Newer | Taught::Known) => Ok(()),
+            Ok(Taught::Behind) => {
+                self.0.behind.notify_one();
+                Err(invalid(
+                    "this peer lacks rosters before the one offered: again in some seconds",
+                ))
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                Err(match Classified::class(&error) {
+                    Class::Denied => CallError::Denied { reason },
+                    _ => CallError::Invalid { reason },
+                })
+            }
+        }
     }
 
     /// Checks what vouches for the caller, and remembers it.
     async fn learn(&self, caller: Caller, credential: Credential) -> Result<(), CallError> {
         let core = &self.0;
-        let vouched = vouch(credential, &caller.key, &core.genesis, core.env.clock.unix_s());
+        let vouched =
+            vouch(credential, &caller.key, &core.directory.roster(), core.env.clock.unix_s());
         let standing = match &vouched {
             Ok(Vouched::Nothing) => core.standing(&caller.key),
             Ok(Vouched::Peer(_, organisation)) => {
                 Standing::Peer(PeerId::new(caller.key), *organisation)
             }
-            Ok(Vouched::Client(pass)) => Standing::of(pass, &core.organisation),
+            Ok(Vouched::Client(pass)) => Standing::of(pass, &core.organisation()),
             Err(_) => Standing::Stranger,
         };
         self.count(&caller.key, &self.asked(Method::Introduce, &standing, Load::ONE))?;

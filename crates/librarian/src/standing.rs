@@ -1,7 +1,7 @@
 //! Who a caller is to this peer, by what it showed when it introduced itself.
 //!
 //! A connection proves a key and nothing else. What vouches for the key (an announcement with an
-//! organisation's certificate, or a pass) is shown once by `Introduce`, checked against the genesis
+//! organisation's certificate, or a pass) is shown once by `Introduce`, checked against the newest roster
 //! and against that very key, and remembered by key: signatures cost 20 us, a look-up here 0.1.
 //!
 //! Invariants: a standing is never kept for another key than the connection proved (asserted in
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use crypto::{Announcement, CertificateError, Genesis, OrgId, Pass, PeerId, PublicKey, Tier};
+use crypto::{Announcement, CertificateError, OrgId, Pass, PeerId, PublicKey, Roster, Tier};
 use env::calls::{CallError, Credential};
 
 /// Who a caller is.
@@ -71,27 +71,27 @@ pub(crate) enum Vouched {
     Client(Pass),
 }
 
-/// Checks a credential against the network, the time and the key that the connection proved.
+/// Checks a credential against the roster, the time and the key that the connection proved.
 ///
 /// # Errors
 /// `Denied` where it is another's, or does not count here or now; `Invalid` where it is garbage.
 pub(crate) fn vouch(
     credential: Credential,
     key: &PublicKey,
-    genesis: &Genesis,
+    roster: &Roster,
     now: u64,
 ) -> Result<Vouched, CallError> {
     match credential {
         Credential::None => Ok(Vouched::Nothing),
         Credential::Peer(bytes) => {
-            let announcement = Announcement::verify(&bytes, genesis, now).map_err(refusal)?;
+            let announcement = Announcement::verify(&bytes, roster, now).map_err(refusal)?;
             if announcement.certificate.peer.key() != key {
                 return Err(anothers("announcement"));
             }
             Ok(Vouched::Peer(bytes, announcement.certificate.organisation))
         }
         Credential::Client(bytes) => {
-            let pass = Pass::verify(&bytes, genesis, now).map_err(refusal)?;
+            let pass = Pass::verify(&bytes, roster, now).map_err(refusal)?;
             if pass.client.key() != key {
                 return Err(anothers("pass"));
             }
@@ -159,6 +159,20 @@ impl Standings {
             inner.forget_older_half();
         }
         inner.by_key.insert(key, (standing, uses));
+    }
+
+    /// Clients whose organisation is not listed any more; those of one whose key changed are its clients by the new key.
+    pub(crate) fn unlisted(&self, listed: impl Fn(&OrgId) -> Option<OrgId>) -> Vec<PublicKey> {
+        let mut left = Vec::new();
+        for (key, (standing, _)) in &mut self.lock().by_key {
+            if let Standing::Client { organisation, .. } = standing {
+                match listed(organisation) {
+                    Some(now) => *organisation = now,
+                    None => left.push(*key),
+                }
+            }
+        }
+        left
     }
 
     /// Forgets a key.

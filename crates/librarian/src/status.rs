@@ -20,6 +20,10 @@ pub struct Status {
     pub network: String,
     /// The network's id, hex.
     pub network_id: String,
+    /// The number of the newest roster known.
+    pub roster: u64,
+    /// Organisations it lists.
+    pub organisations: usize,
     /// `serving`, `read-only`, or `draining`.
     pub state: &'static str,
     /// Why it takes no writes, where it does not.
@@ -94,6 +98,7 @@ impl Core {
     /// The state now.
     pub(crate) fn status(&self) -> Status {
         let stats = self.shelf.stats();
+        let roster = self.directory.roster();
         let read_only = self.shelf.refuses_writes();
         let state = match (self.admission.is_draining(), self.state()) {
             (true, _) => "draining",
@@ -102,9 +107,11 @@ impl Core {
         };
         Status {
             peer: self.own.to_string(),
-            organisation: self.organisation.to_string(),
+            organisation: self.organisation().to_string(),
             network: self.genesis.name.clone(),
             network_id: self.genesis.network().to_string(),
+            roster: roster.number(),
+            organisations: roster.organisations().len(),
             state,
             read_only,
             uptime_s: self.uptime().as_secs(),
@@ -166,6 +173,9 @@ impl Core {
             spreading: self.publications.spreading(),
             certificate_until: self.announcer.announcement().certificate.until,
             read_only: self.shelf.refuses_writes().is_some(),
+            roster: self.directory.roster().number(),
+            organisations: self.directory.roster().organisations().len(),
+            roster_conflicts: self.directory.roster_conflict().1,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! libp2p finds and tells, gRPC moves: measured on one machine, libp2p's streams carry a third of
 //! the bytes and half of the calls of the gRPC connections, but its mesh is hardened by networks
 //! far larger than ours. So no record ever travels here, only news of at most [`NEWS_BYTES_MAX`]: a
-//! peer's announcement, the envelope of a publication, or a revocation. It never ranks holders (`placement` does)
+//! peer's announcement, the envelope of a publication, a revocation, or a roster. It never ranks holders (`placement` does)
 //! and keeps no directory of certificates (`walk` does).
 //!
 //! [`Libp2p`] is the real one, [`MemoryMesh`] the one for tests and simulation; `testkit` has one
@@ -50,6 +50,8 @@ pub enum News {
     Envelope(Bytes),
     /// A signed revocation of an organisation (see `crypto::Revocation`).
     Revocation(Bytes),
+    /// A signed roster (see `crypto::SignedRoster`); one that is too large for news is learnt otherwise.
+    Roster(Bytes),
 }
 
 /// News as it arrived.

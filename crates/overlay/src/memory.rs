@@ -166,7 +166,8 @@ impl MemoryOverlay {
     fn flood(&self, news: News) -> Result<(), OverlayError> {
         let now = self.mesh.clock.elapsed();
         let heard = Heard { from: self.peer, news };
-        let counts = matches!(heard.news, News::Announcement(_)) || (self.mesh.members)(&self.peer);
+        let proves_itself = matches!(heard.news, News::Announcement(_) | News::Roster(_));
+        let counts = proves_itself || (self.mesh.members)(&self.peer);
         let mut state = lock(&self.mesh.state);
         let own = self.own(&mut state).ok_or(OverlayError::Closed)?;
         if !own.seen.note(&heard.news, now) {

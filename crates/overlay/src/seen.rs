@@ -59,6 +59,7 @@ fn hash(news: &News) -> [u8; 32] {
         News::Announcement(_) => 0,
         News::Envelope(_) => 1,
         News::Revocation(_) => 2,
+        News::Roster(_) => 3,
     };
     hash
 }

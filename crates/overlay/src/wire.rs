@@ -1,7 +1,7 @@
-//! News as bytes: canonical protobuf with exactly one of three fields.
+//! News as bytes: canonical protobuf with exactly one of four fields.
 //!
 //! ```text
-//! News   oneof { announcement 1 (bytes) · envelope 2 (bytes) · revocation 3 (bytes) }
+//! News   oneof { announcement 1 (bytes) · envelope 2 (bytes) · revocation 3 (bytes) · roster 4 (bytes) }
 //! ```
 //! Whoever forwards news answers for its form, so the form is checked before anything is forwarded;
 //! what is in it (signatures, certificates) is the receiver's to check. Limits: the field holds 1
@@ -18,7 +18,7 @@ pub const NEWS_OVERHEAD_BYTES_MAX: usize = 8;
 
 #[derive(Clone, PartialEq, Message)]
 struct NewsWire {
-    #[prost(oneof = "OneNews", tags = "1, 2, 3")]
+    #[prost(oneof = "OneNews", tags = "1, 2, 3, 4")]
     news: Option<OneNews>,
 }
 
@@ -30,13 +30,18 @@ enum OneNews {
     Envelope(Bytes),
     #[prost(bytes = "bytes", tag = "3")]
     Revocation(Bytes),
+    #[prost(bytes = "bytes", tag = "4")]
+    Roster(Bytes),
 }
 
 impl News {
     /// The bytes inside, whichever they are.
     pub fn bytes(&self) -> &Bytes {
         match self {
-            Self::Announcement(bytes) | Self::Envelope(bytes) | Self::Revocation(bytes) => bytes,
+            Self::Announcement(bytes)
+            | Self::Envelope(bytes)
+            | Self::Revocation(bytes)
+            | Self::Roster(bytes) => bytes,
         }
     }
 
@@ -50,6 +55,7 @@ impl News {
             Self::Announcement(bytes) => OneNews::Announcement(bytes),
             Self::Envelope(bytes) => OneNews::Envelope(bytes),
             Self::Revocation(bytes) => OneNews::Revocation(bytes),
+            Self::Roster(bytes) => OneNews::Roster(bytes),
         };
         Ok(NewsWire { news: Some(news) }.encode_to_vec())
     }
@@ -67,6 +73,7 @@ impl News {
             OneNews::Announcement(bytes) => Self::Announcement(bytes),
             OneNews::Envelope(bytes) => Self::Envelope(bytes),
             OneNews::Revocation(bytes) => Self::Revocation(bytes),
+            OneNews::Roster(bytes) => Self::Roster(bytes),
         };
         check(news.bytes())?;
         Ok(news)
@@ -93,7 +100,9 @@ mod tests {
         let revocation = News::Revocation(Bytes::from_static(b"abc"));
         assert_eq!(envelope.encode().expect("small"), b"\x12\x03abc");
         assert_eq!(revocation.encode().expect("small"), b"\x1a\x03abc");
-        for news in [announcement, envelope, revocation] {
+        let roster = News::Roster(Bytes::from_static(b"abc"));
+        assert_eq!(roster.encode().expect("small"), b"\x22\x03abc");
+        for news in [announcement, envelope, revocation, roster] {
             let bytes = Bytes::from(news.encode().expect("small"));
             assert_eq!(News::decode(&bytes).expect("its own form"), news);
         }
@@ -123,8 +132,8 @@ mod tests {
             b"\x0a\x03abc\x12\x03abc", // both
             b"\x0a\x03abc\x0a\x03abc", // twice
             b"\x0a\x83\x00abc",        // a padded length
-            b"\x0a\x03abc\x20\x01",    // an unknown field
-            b"\x22\x03abc",            // an unknown field alone
+            b"\x0a\x03abc\x28\x01",    // an unknown field
+            b"\x2a\x03abc",            // an unknown field alone
         ];
         for bytes in refused {
             assert!(News::decode(&Bytes::from_static(bytes)).is_err(), "{bytes:?}");

@@ -240,7 +240,7 @@ async fn malformed_news_goes_no_further_and_silences_its_sender() {
     let genuine = envelope("well-formed").encode().unwrap();
     swarm.behaviour_mut().publish(topic(), genuine).unwrap();
     let mut malformed: Vec<Vec<u8>> =
-        vec![b"".to_vec(), b"\x0a\x00".to_vec(), b"\x22\x01x".to_vec(), vec![0x12; 40_000]];
+        vec![b"".to_vec(), b"\x0a\x00".to_vec(), b"\x2a\x01x".to_vec(), vec![0x12; 40_000]];
     malformed.extend((0..10_u8).map(|n| vec![0xff, n]));
     let drive = async {
         while at_a.next().await != Some(Heard { from: id(9), news: envelope("well-formed") }) {}

@@ -352,7 +352,7 @@ impl Introducer {
         if credential == Credential::None {
             return Ok(false);
         }
-        let message: proto::IntroduceRequest = IntroduceRequest { credential, peers_max: 0 }.into();
+        let message: proto::IntroduceRequest = IntroduceRequest::new(credential, 0).into();
         let asked = unary::ask(connection.line.clone(), message, limit);
         let response = caught(asked, to, limit).await.map_err(|(error, _)| error)?;
         let now = millis(self.env.clock.elapsed());

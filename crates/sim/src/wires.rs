@@ -223,7 +223,7 @@ impl Line {
             }
             connection
         };
-        let request = IntroduceRequest { credential: (self.credential)(), peers_max: 0 };
+        let request = IntroduceRequest::new((self.credential)(), 0);
         self.inner.introduce(to, request, limit).await?;
         self.wires.lock().introduced.insert(connection);
         Ok(())

@@ -4,6 +4,8 @@
 //! who is unwell. Readers ask the well ones among the first N + [`NEAR_EXTRA`] first, since a copy is most likely there,
 //! then the well ones further down, then those that failed a moment ago.
 
+use std::collections::BTreeSet;
+
 use crypto::{PeerId, Place};
 use placement::View;
 
@@ -18,17 +20,38 @@ pub const ASKED_MAX: usize = 256;
 
 /// Peers to ask, in the order of their rank.
 pub(crate) struct Candidates {
-    left: Vec<(usize, PeerId)>,
-    near: usize,
+    /// In the order to be asked, each with whether a copy is likely there.
+    left: Vec<(bool, PeerId)>,
     write: bool,
     size: Size,
 }
 
 impl Candidates {
-    /// All peers of the view, of which `copies` should hold what is at `place`.
-    pub(crate) fn new(view: &View, place: &Place, copies: usize, write: bool, size: Size) -> Self {
+    /// All peers of the view, of which `copies` should hold what is at `place`: for a writer.
+    pub(crate) fn to_write(view: &View, place: &Place, size: Size) -> Self {
         let rank = view.rank(place).into_iter().take(ASKED_MAX);
-        Self { left: rank.enumerate().collect(), near: copies + NEAR_EXTRA, write, size }
+        Self { left: rank.map(|peer| (true, peer)).collect(), write: true, size }
+    }
+
+    /// As [`Candidates::to_write`] for a reader, who looks under the view before as well: near the top of the new
+    /// rank, then near the top of the old one, then further down the new one.
+    pub(crate) fn to_read(
+        (view, copies): (&View, usize),
+        before: Option<(&View, usize)>,
+        place: &Place,
+        size: Size,
+    ) -> Self {
+        let mut rank = view.rank(place);
+        let far = rank.split_off(rank.len().min(copies + NEAR_EXTRA));
+        if let Some((before, copies)) = before {
+            let old = before.holders(place, copies + NEAR_EXTRA);
+            let old: Vec<PeerId> = old.into_iter().filter(|peer| !rank.contains(peer)).collect();
+            rank.extend(old);
+        }
+        let near: BTreeSet<PeerId> = rank.iter().copied().collect();
+        let far = far.into_iter().filter(|peer| !near.contains(peer)).map(|peer| (false, peer));
+        let left = rank.iter().map(|peer| (true, *peer)).chain(far).take(ASKED_MAX);
+        Self { left: left.collect(), write: false, size }
     }
 
     /// The same peers without these.
@@ -49,7 +72,7 @@ impl Candidates {
 
     /// Puts a peer back, to be asked once more.
     pub(crate) fn again(&mut self, peer: PeerId) {
-        self.left.push((usize::MAX, peer));
+        self.left.push((false, peer));
     }
 
     /// The next peer to ask, of those whose standing is `worst` or better.
@@ -75,9 +98,9 @@ impl Candidates {
     /// The place among `left` and the standing of the peer to be asked next.
     fn best(&self, core: &Core, worst: Standing) -> Option<(usize, Standing)> {
         let mut best: Option<(u8, usize, Standing)> = None;
-        for (at, (rank, peer)) in self.left.iter().enumerate() {
+        for (at, (near, peer)) in self.left.iter().enumerate() {
             let standing = core.directory.standing(peer, self.size, self.write);
-            let order = self.order(standing, *rank >= self.near);
+            let order = self.order(standing, !near);
             if standing <= worst && best.is_none_or(|(found, ..)| order < found) {
                 best = Some((order, at, standing));
                 if order == 0 {

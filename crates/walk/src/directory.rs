@@ -5,12 +5,13 @@
 //! [`PEERS_KNOWN_MAX`] peers are kept, so that placement is a local computation; a larger network would need the
 //! iterative lookup of the design, and the directory would then be its cache.
 //!
-//! Invariants: every announcement kept was verified against the genesis; the view holds exactly the peers whose
+//! Invariants: every announcement kept was verified against the newest roster; the view holds exactly the peers whose
 //! certificates are valid now, that have not left and that their organisation did not revoke. Everything is behind one lock, held for microseconds and never
 //! over an await; iteration is in the order of keys, so that a seeded run repeats.
 
 mod peer;
 mod revoked;
+mod rosters;
 mod standing;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Announcement, CertificateError, Genesis, OrgId, PeerId, PeerState, Revocation};
+use crypto::{
+    Announcement, CertificateError, Genesis, OrgId, PeerId, PeerState, Revocation, Roster, Rosters,
+};
 use env::Env;
 use env::calls::{CallError, Endpoint, KnownPeer};
 use placement::{Candidate, View};
@@ -29,6 +32,7 @@ use crate::latency::Usual;
 use peer::Peer;
 pub use peer::PeerStatus;
 pub use revoked::Revoked;
+pub use rosters::{Departures, REFRESH_UNKNOWN_EVERY};
 pub(crate) use standing::Standing;
 
 /// The most peers a directory knows.
@@ -78,12 +82,19 @@ pub struct Directory {
     genesis: Arc<Genesis>,
     env: Env,
     own: Option<PeerId>,
+    /// Taken before `inner` where both are needed: signatures are checked under this one alone.
+    rosters: Mutex<Rosters>,
     inner: Mutex<Inner>,
     changes: broadcast::Sender<Change>,
+    departures: broadcast::Sender<Departures>,
 }
 
-#[derive(Default)]
 struct Inner {
+    roster: Arc<Roster>,
+    /// The roster before the newest.
+    previous: Option<Arc<Roster>>,
+    /// Since when somebody named an organisation that is not listed, and when that was last looked into.
+    unknown: rosters::Unknown,
     peers: BTreeMap<PeerId, Peer>,
     view: Option<CachedView>,
     /// The newest list of each organisation, with its signed bytes: at most as many as the roster.
@@ -94,6 +105,8 @@ struct Inner {
 
 struct CachedView {
     view: Arc<View>,
+    /// Under the roster before, where that differs.
+    before: Option<Arc<View>>,
     /// When the first of its certificates expires, Unix seconds.
     until: u64,
 }
@@ -102,7 +115,11 @@ impl Directory {
     /// An empty directory. `own` is the peer this program is, if it is one; its announcement is learnt like any other.
     pub fn new(genesis: Arc<Genesis>, env: Env, own: Option<PeerId>) -> Arc<Self> {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
-        Arc::new(Self { genesis, env, own, inner: Mutex::default(), changes })
+        let (departures, _) = broadcast::channel(rosters::DEPARTURES_MAX);
+        let rosters = Rosters::new(genesis.clone());
+        let inner = Mutex::new(Inner::new(rosters.current().clone()));
+        let rosters = Mutex::new(rosters);
+        Arc::new(Self { genesis, env, own, rosters, inner, changes, departures })
     }
 
     /// The network's genesis.
@@ -125,9 +142,21 @@ impl Directory {
             return Ok(Learnt::Known);
         }
         let now = self.env.clock.unix_s();
-        let verified = Arc::new(Announcement::verify(announcement, &self.genesis, now)?);
+        let (verified, learnt) = loop {
+            let roster = self.roster();
+            let verified = Announcement::verify(announcement, &roster, now);
+            if let Err(CertificateError::Organisation(_)) = &verified {
+                self.met_unknown();
+            }
+            let verified = Arc::new(verified?);
+            let mut inner = self.lock();
+            // It must count by the roster that counts when it is taken.
+            if Arc::ptr_eq(&inner.roster, &roster) {
+                let learnt = inner.take(&verified, announcement, now)?;
+                break (verified, learnt);
+            }
+        };
         let peer = verified.certificate.peer;
-        let learnt = self.lock().take(&verified, announcement, now)?;
         if matches!(learnt, Learnt::New | Learnt::Newer) {
             let bytes = announcement.clone();
             // Nobody listening is no error.
@@ -179,10 +208,16 @@ impl Directory {
 
     /// The peers that placement ranks: those with a certificate that is valid now that have not left.
     pub fn view(&self) -> Arc<View> {
+        self.views().0
+    }
+
+    /// The view by the newest roster, and the one by the roster before among the peers that are in both; `None`
+    /// where that is the same. Readers look under both, writers write under the newest.
+    pub fn views(&self) -> (Arc<View>, Option<Arc<View>>) {
         let now = self.env.clock.unix_s();
         let mut inner = self.lock();
         if let Some(cached) = inner.view.as_ref().filter(|cached| now < cached.until) {
-            return cached.view.clone();
+            return (cached.view.clone(), cached.before.clone());
         }
         // The certificates that expired are forgotten, and with them what was announced under them.
         inner.peers.retain(|_, peer| now < peer.announcement.certificate.until);
@@ -193,11 +228,13 @@ impl Directory {
             organisation: announcement.certificate.organisation,
             weight: announcement.certificate.capacity,
         });
-        let view = Arc::new(View::new(0, candidates.collect()));
+        let candidates: Vec<Candidate> = candidates.collect();
+        let before = inner.before(&candidates).map(Arc::new);
+        let view = Arc::new(View::new(inner.roster.number(), candidates));
         let ends = inner.peers.values().map(|peer| peer.announcement.certificate.until);
         let until = ends.min().unwrap_or(u64::MAX);
-        inner.view = Some(CachedView { view: view.clone(), until });
-        view
+        inner.view = Some(CachedView { view: view.clone(), before: before.clone(), until });
+        (view, before)
     }
 
     /// Every known peer, in the order of their keys.
@@ -207,7 +244,7 @@ impl Directory {
         let inner = self.lock();
         let valid = inner.peers.values();
         let valid = valid.filter(|peer| now_s < peer.announcement.certificate.until);
-        valid.map(|peer| peer.status(&self.genesis, now)).collect()
+        valid.map(|peer| peer.status(&inner.roster, now)).collect()
     }
 
     /// Where to call this peer: the address that worked last, or the next one after one that did not.
@@ -292,6 +329,19 @@ impl Directory {
 }
 
 impl Inner {
+    fn new(roster: Arc<Roster>) -> Self {
+        Self {
+            roster,
+            previous: None,
+            unknown: rosters::Unknown::default(),
+            peers: BTreeMap::new(),
+            view: None,
+            revoked: BTreeMap::new(),
+            usual: Usual::default(),
+            usual_until: Duration::ZERO,
+        }
+    }
+
     fn take(
         &mut self,
         announcement: &Arc<Announcement>,

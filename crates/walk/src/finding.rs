@@ -4,7 +4,8 @@
 //! is. The first proven answer counts. At the end of the rank the answers decide:
 //!
 //! - somebody sent bytes that do not prove themselves: [`WalkError::Corrupt`];
-//! - the first N of the rank, or more than half of all peers, do not have it: [`WalkError::NotFound`];
+//! - the first N of the rank, or more than half of all peers, do not have it, and the same under the roster before:
+//!   [`WalkError::NotFound`];
 //! - else it may exist where nobody answered: [`WalkError::Unavailable`].
 
 use std::collections::BTreeSet;
@@ -42,8 +43,9 @@ pub(crate) struct Finding {
     wanted: Wanted,
     size: Size,
     view: Arc<View>,
+    /// By the roster before, where that differs.
+    before: Option<Arc<View>>,
     views: usize,
-    copies: usize,
     candidates: Candidates,
     race: Race<Answer>,
     asked: BTreeSet<PeerId>,
@@ -51,15 +53,15 @@ pub(crate) struct Finding {
     corrupt: Vec<PeerId>,
     errors: Vec<(PeerId, CallError)>,
     retried_busy: bool,
+    refreshed: bool,
     until: Duration,
 }
 
 impl Finding {
     pub(crate) fn new(core: Arc<Core>, wanted: Wanted) -> Self {
-        let view = core.directory.view();
-        let copies = redundancy_of(&core, wanted.kind, &view).copies as usize;
+        let (view, before) = core.directory.views();
         let size = wanted.size();
-        let candidates = Candidates::new(&view, &wanted.request.place, copies, false, size);
+        let candidates = candidates(&core, &wanted, &view, before.as_deref());
         let race = Race::new(core.clone(), size);
         let until = core.env.clock.elapsed() + WALK_LIMIT;
         Self {
@@ -67,8 +69,8 @@ impl Finding {
             wanted,
             size,
             view,
+            before,
             views: 1,
-            copies,
             candidates,
             race,
             asked: BTreeSet::new(),
@@ -76,6 +78,7 @@ impl Finding {
             corrupt: Vec::new(),
             errors: Vec::new(),
             retried_busy: false,
+            refreshed: false,
             until,
         }
     }
@@ -160,7 +163,7 @@ impl Finding {
                     self.race.replace(&peer);
                 }
                 Ok(Event::Idle) => {
-                    if !self.new_peers() && !self.busy_peers().await {
+                    if !self.new_peers() && !self.busy_peers().await && !self.refresh().await {
                         return Err(self.verdict());
                     }
                 }
@@ -198,16 +201,29 @@ impl Finding {
 
     /// Adds peers that were learnt on the way; `false` where there are none.
     fn new_peers(&mut self) -> bool {
-        let view = self.core.directory.view();
+        let (view, before) = self.core.directory.views();
         if Arc::ptr_eq(&view, &self.view) || self.views >= VIEWS_MAX {
             return false;
         }
         self.views += 1;
-        self.copies = redundancy_of(&self.core, self.wanted.kind, &view).copies as usize;
-        let all = Candidates::new(&view, &self.wanted.request.place, self.copies, false, self.size);
+        let all = candidates(&self.core, &self.wanted, &view, before.as_deref());
         self.candidates = all.without(|peer| self.asked.contains(peer));
-        self.view = view;
+        (self.view, self.before) = (view, before);
         !self.candidates.is_empty()
+    }
+
+    /// Where somebody asked named a peer of an organisation that is not listed, learns a newer roster from one who
+    /// answered, once; `false` where that brought nobody new.
+    async fn refresh(&mut self) -> bool {
+        let Some(from) = self.not_here.iter().find(|peer| self.core.local(peer).is_none()) else {
+            return false;
+        };
+        if self.refreshed || !self.core.directory.take_unknown() {
+            return false;
+        }
+        self.refreshed = true;
+        let Ok(to) = self.core.endpoint(from) else { return false };
+        self.core.introduce(&to).await.is_ok() && self.new_peers()
     }
 
     /// Waits for peers that were busy and puts them back, once; `false` where there are none.
@@ -231,6 +247,15 @@ impl Finding {
         true
     }
 
+    /// Whether the first N of a view, or more than half of it, say that they do not have it.
+    fn denied_by(&self, view: &View) -> bool {
+        let copies = redundancy_of(&self.core, self.wanted.kind, view).copies as usize;
+        let holders = view.holders(&self.wanted.request.place, copies);
+        let no = |peer: &PeerId| self.not_here.contains(peer);
+        let all = view.candidates().iter().filter(|candidate| no(&candidate.peer)).count();
+        holders.iter().all(no) || all * 2 > view.len()
+    }
+
     fn verdict(&mut self) -> WalkError {
         let id = self.wanted.request.id;
         let asked = u32::try_from(self.not_here.len()).unwrap_or(u32::MAX);
@@ -242,9 +267,8 @@ impl Finding {
         if self.view.is_empty() {
             return WalkError::NoPeers { tried: Vec::new() };
         }
-        let holders = self.view.holders(&self.wanted.request.place, self.copies);
-        let all_said_no = holders.iter().all(|peer| self.not_here.contains(peer));
-        if all_said_no || self.not_here.len() * 2 > self.view.len() {
+        let views = [Some(&self.view), self.before.as_ref()];
+        if views.into_iter().flatten().all(|view| self.denied_by(view)) {
             return WalkError::NotFound { id, asked };
         }
         let mut errors = std::mem::take(&mut self.errors);
@@ -256,6 +280,13 @@ impl Finding {
         let unreachable = u32::try_from(unreachable).unwrap_or(u32::MAX);
         WalkError::Unavailable { id, asked, unreachable, errors }
     }
+}
+
+/// Whom to ask for it, in which order.
+fn candidates(core: &Core, wanted: &Wanted, view: &View, before: Option<&View>) -> Candidates {
+    let copies = |view: &View| redundancy_of(core, wanted.kind, view).copies as usize;
+    let before = before.map(|view| (view, copies(view)));
+    Candidates::to_read((view, copies(view)), before, &wanted.request.place, wanted.size())
 }
 
 /// How many copies there should be; of a record of unknown kind as many as any kind has.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use crypto::PeerId;
+use crypto::genesis::ORGANISATIONS_MAX;
 use env::calls::{CallError, Endpoint, IntroduceRequest, IntroduceResponse, PEERS_MAX};
 use futures::StreamExt;
 
-use crate::core::CALL_LIMIT;
+use crate::core::{CALL_LIMIT, Core};
 use crate::directory::Learnt;
 use crate::error::{ERRORS_MAX, WalkError};
 use crate::health::Health;
@@ -18,6 +19,8 @@ pub const PARALLEL_MAX: usize = 16;
 /// Peers that one joining introduces itself to. Each tells all peers it knows, so a few would do; more of them make it
 /// hard for one that lies by leaving peers out.
 pub const INTRODUCED_MAX: usize = 64;
+/// Answers of one peer that one introduction takes, where it was away for more rosters than fit one.
+pub const ROUNDS_MAX: usize = 64;
 
 impl Walker {
     /// Introduces this program to these addresses, learns the peers they tell, and goes on to those until no more are
@@ -70,32 +73,61 @@ impl Walker {
 
     /// Introduces this program to one peer and learns what it tells: also the health check of a peer.
     ///
+    /// Who was away for many rosters gets them in several answers, [`ROUNDS_MAX`] at most.
+    ///
     /// # Errors
     /// [`CallError`]; a peer that announces itself with a certificate that does not count is [`CallError::WrongPeer`].
     pub async fn introduce(&self, to: &Endpoint) -> Result<IntroduceResponse, CallError> {
-        let core = &self.core;
-        let request =
-            IntroduceRequest { credential: core.credential(), peers_max: PEERS_MAX as u32 };
-        let since = core.env.clock.elapsed();
-        let answer = core.calls.introduce(to, request, CALL_LIMIT);
-        let answer = core.bounded(to, CALL_LIMIT, answer).await;
+        self.core.introduce(to).await
+    }
+}
+
+impl Core {
+    /// See [`Walker::introduce`].
+    pub(crate) async fn introduce(&self, to: &Endpoint) -> Result<IntroduceResponse, CallError> {
+        for _ in 1..ROUNDS_MAX {
+            let before = self.directory.roster();
+            let answer = self.introduce_once(to).await?;
+            let now = self.directory.roster();
+            if now.number() >= answer.roster || now.hash() == before.hash() {
+                return Ok(answer);
+            }
+        }
+        self.introduce_once(to).await
+    }
+
+    async fn introduce_once(&self, to: &Endpoint) -> Result<IntroduceResponse, CallError> {
+        let request = IntroduceRequest {
+            known: Some(self.directory.known()),
+            ..IntroduceRequest::new(self.credential(), PEERS_MAX as u32)
+        };
+        let since = self.env.clock.elapsed();
+        let answer = self.calls.introduce(to, request, CALL_LIMIT);
+        let answer = self.bounded(to, CALL_LIMIT, answer).await;
         let answer = answer.and_then(|answer| self.learn_answer(to, answer));
         if let Ok((_, peer)) = &answer {
-            core.note(peer, Size::Small, since, &Ok(()));
+            self.note(peer, Size::Small, since, &Ok(()));
         } else if let (Some(peer), Err(error)) = (&to.peer, &answer) {
-            core.note::<()>(peer, Size::Small, since, &Err(error.clone()));
+            self.note::<()>(peer, Size::Small, since, &Err(error.clone()));
         }
         answer.map(|(answer, _)| answer)
     }
 
-    /// Learns from an answer; the peer that gave it, by its own announcement.
+    /// Learns from an answer; the peer that gave it, by its own announcement. Rosters first: what else is told may
+    /// count by them alone.
     fn learn_answer(
         &self,
         to: &Endpoint,
         answer: IntroduceResponse,
     ) -> Result<(IntroduceResponse, PeerId), CallError> {
         let wrong = |reason: String| CallError::WrongPeer { address: to.address.clone(), reason };
-        let directory = &self.core.directory;
+        let directory = &self.directory;
+        directory.learn_rosters(&answer.rosters);
+        for revocation in answer.revocations.iter().take(ORGANISATIONS_MAX) {
+            if let Err(error) = directory.revoke(revocation) {
+                tracing::debug!(%error, "a revocation that was told does not count");
+            }
+        }
         match directory.learn(&answer.announcement) {
             Ok(Learnt::Full) => return Err(wrong("the directory of peers is full".to_owned())),
             Ok(_) => {}

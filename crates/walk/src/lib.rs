@@ -24,6 +24,7 @@ mod latency;
 pub mod planted;
 mod proof;
 mod race;
+mod refresh;
 mod storing;
 mod walker;
 
@@ -34,13 +35,15 @@ pub use core::{
     BUSY_WAIT_MAX, CALL_LIMIT, LAST_RESORT_LIMIT, LocalStore, TRANSFER_BYTES_PER_S, WALK_LIMIT,
 };
 pub use directory::{
-    CHANGES_MAX, Change, Directory, Learnt, LearntFrom, PEERS_KNOWN_MAX, PeerStatus, Revoked,
+    CHANGES_MAX, Change, Departures, Directory, Learnt, LearntFrom, PEERS_KNOWN_MAX, PeerStatus,
+    REFRESH_UNKNOWN_EVERY, Revoked,
 };
 pub use error::{ERRORS_MAX, WalkError};
 pub use finding::WIDTH_MAX;
 pub use health::{AWAY_AFTER, BACKOFF_BASE, BACKOFF_MAX, Health, NO_WRITES_FOR};
 pub use hedge::{HEDGE_BURST, HEDGE_PERCENT};
 pub use holdings::{Held, Holding};
-pub use join::{INTRODUCED_MAX, PARALLEL_MAX};
+pub use join::{INTRODUCED_MAX, PARALLEL_MAX, ROUNDS_MAX};
+pub use refresh::REFRESH_EVERY;
 pub use storing::EXTRA_MAX;
 pub use walker::{Found, Stored, WalkOptions, Walker};

@@ -48,8 +48,7 @@ impl Storing {
         redundancy: Redundancy,
     ) -> Self {
         let size = Size::of(record.bytes.len());
-        let copies = redundancy.copies as usize;
-        let candidates = Candidates::new(view, &record.place, copies, true, size);
+        let candidates = Candidates::to_write(view, &record.place, size);
         let race = Race::new(core.clone(), size);
         let until = core.env.clock.elapsed() + WALK_LIMIT;
         let (holders, errors) = (Vec::new(), Vec::new());

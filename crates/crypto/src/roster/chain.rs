@@ -118,6 +118,11 @@ impl Rosters {
         fits.map(|(_, bytes)| bytes.clone()).collect()
     }
 
+    /// The signed bytes of every roster from number 1 on, to be kept.
+    pub fn all(&self) -> impl Iterator<Item = &Bytes> {
+        self.links.iter().map(|(_, bytes)| bytes)
+    }
+
     /// The signed bytes of the newest roster; `None` where it is the genesis's.
     pub fn newest(&self) -> Option<&Bytes> {
         self.links.last().map(|(_, bytes)| bytes)

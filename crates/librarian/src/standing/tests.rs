@@ -1,6 +1,6 @@
 //! Credentials of every wrong sort are refused, and what was learnt runs out.
 
-use crypto::{ClientKey, Organisation, SecretKey, Suite};
+use crypto::{ClientKey, Genesis, Organisation, SecretKey, Suite};
 
 use super::*;
 
@@ -8,24 +8,23 @@ fn secret(n: u8) -> SecretKey {
     SecretKey::from_bytes(&[n; 32]).expect("a scalar")
 }
 
-fn genesis(organisations: &[u8]) -> Genesis {
+fn roster(organisations: &[u8]) -> Roster {
     let organisation = |n: &u8| Organisation {
         key: OrgId::new(secret(*n).public()),
         name: format!("organisation {n}"),
     };
-    Genesis {
+    let genesis = Genesis {
         name: "test".to_owned(),
         suite: Suite::Holdfast1,
         organisations: organisations.iter().map(organisation).collect(),
         copies: None,
         created: 0,
         nonce: [7; 16],
-    }
-    .checked()
-    .expect("a genesis")
+    };
+    Roster::first(&genesis.checked().expect("a genesis"))
 }
 
-fn pass(organisation: u8, client: u8, genesis: &Genesis) -> Bytes {
+fn pass(organisation: u8, client: u8, roster: &Roster) -> Bytes {
     Pass {
         client: ClientKey::new(secret(client).public()),
         organisation: OrgId::new(secret(organisation).public()),
@@ -34,38 +33,38 @@ fn pass(organisation: u8, client: u8, genesis: &Genesis) -> Bytes {
         from: 1000,
         until: 2000,
     }
-    .sign(&secret(organisation), &genesis.network())
+    .sign(&secret(organisation), &roster.network())
 }
 
 #[test]
 fn a_pass_counts_for_its_own_key_network_and_time_alone() {
-    let genesis = genesis(&[1, 2]);
+    let roster = roster(&[1, 2]);
     let key = secret(9).public();
-    let check = |bytes: Bytes, now| vouch(Credential::Client(bytes), &key, &genesis, now);
-    assert!(matches!(check(pass(1, 9, &genesis), 1500), Ok(Vouched::Client(_))));
+    let check = |bytes: Bytes, now| vouch(Credential::Client(bytes), &key, &roster, now);
+    assert!(matches!(check(pass(1, 9, &roster), 1500), Ok(Vouched::Client(_))));
     let denied = |result| matches!(result, Err(CallError::Denied { .. }));
-    assert!(denied(check(pass(1, 8, &genesis), 1500)), "another client's");
-    assert!(denied(check(pass(1, 9, &genesis), 2000)), "expired");
-    assert!(denied(check(pass(1, 9, &genesis), 100)), "not yet");
-    assert!(denied(check(pass(3, 9, &genesis), 1500)), "not in the roster");
-    let other = super::tests::genesis(&[1]);
+    assert!(denied(check(pass(1, 8, &roster), 1500)), "another client's");
+    assert!(denied(check(pass(1, 9, &roster), 2000)), "expired");
+    assert!(denied(check(pass(1, 9, &roster), 100)), "not yet");
+    assert!(denied(check(pass(3, 9, &roster), 1500)), "not in the roster");
+    let other = super::tests::roster(&[1]);
     assert!(denied(check(pass(1, 9, &other), 1500)), "another network's");
     assert!(matches!(check(Bytes::from_static(b"junk"), 1500), Err(CallError::Invalid { .. })));
     // A pass is no announcement.
-    let shown = Credential::Peer(pass(1, 9, &genesis));
-    assert!(vouch(shown, &key, &genesis, 1500).is_err());
+    let shown = Credential::Peer(pass(1, 9, &roster));
+    assert!(vouch(shown, &key, &roster, 1500).is_err());
 }
 
 #[test]
 fn every_single_wrong_byte_of_a_pass_is_refused() {
-    let genesis = genesis(&[1]);
+    let roster = roster(&[1]);
     let key = secret(9).public();
-    let good = pass(1, 9, &genesis);
+    let good = pass(1, 9, &roster);
     for at in 0..good.len() {
         let mut bad = good.to_vec();
         bad[at] ^= 1;
         let credential = Credential::Client(bad.into());
-        assert!(vouch(credential, &key, &genesis, 1500).is_err(), "byte {at}");
+        assert!(vouch(credential, &key, &roster, 1500).is_err(), "byte {at}");
     }
 }
 

@@ -171,7 +171,7 @@ pub(crate) async fn introduce(
     to: &Endpoint,
     credential: Credential,
 ) -> Result<env::calls::IntroduceResponse, env::calls::CallError> {
-    calls.introduce(to, IntroduceRequest { credential, peers_max: 100 }, LIMIT).await
+    calls.introduce(to, IntroduceRequest::new(credential, 100), LIMIT).await
 }
 
 /// A page with content that depends on `seed`.

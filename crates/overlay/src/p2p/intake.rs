@@ -110,7 +110,7 @@ impl Intake {
         self.seen.note(news, now);
     }
 
-    /// Judges news by its signer; `None` where it waits. An announcement that waits is heard all
+    /// Judges news by its signer; `None` where it waits. What proves itself is heard all
     /// the same: then the verdict is given later.
     pub(super) fn arrived(
         &mut self,
@@ -128,7 +128,7 @@ impl Intake {
         if self.waiting.len() >= WAITING_MAX || of_link.count() >= WAITING_OF_LINK_MAX {
             return (Some(arrival.dropped()), None);
         }
-        let proves_itself = matches!(arrival.heard.news, News::Announcement(_));
+        let proves_itself = matches!(arrival.heard.news, News::Announcement(_) | News::Roster(_));
         let new = proves_itself && self.early.note(&arrival.heard.news, now);
         let heard = new.then(|| arrival.heard.clone());
         self.waiting.push_back((now + WAIT_FOR, arrival));

@@ -45,6 +45,8 @@ impl Service for Null {
             unix_ms: 0,
             records: 0,
             bytes: 0,
+            rosters: Vec::new(),
+            revocations: Vec::new(),
         })
     }
     async fn find(&self, _: Caller, request: FindRequest) -> Result<FindResponse, CallError> {

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use crypto::certificate::SIGNED_BYTES_MAX;
+use crypto::roster::ROSTER_BYTES_MAX;
 use env::calls::{
-    CallError, FindResponse, IntroduceResponse, KnownPeer, PEERS_MAX, PutResponse, StoreOutcome,
+    CallError, FindResponse, IntroduceResponse, KnownPeer, PEERS_MAX, PutResponse,
+    REVOCATIONS_TOLD_BYTES_MAX, ROSTERS_TOLD_BYTES_MAX, ROSTERS_TOLD_MAX, StoreOutcome,
     SubscribeEvent, VerifyResponse,
 };
 
@@ -14,7 +16,7 @@ use crate::status;
 
 /// Announcements in one answer, in bytes: what a client takes at most, with some room.
 const ANNOUNCEMENTS_BYTES_MAX: usize = 2 << 20;
-/// Peers of an introduction, in bytes.
+/// Peers, rosters and revocations of an introduction, in bytes.
 const PEERS_BYTES_MAX: usize = 8 << 20;
 
 /// As many as fit from the front.
@@ -57,6 +59,13 @@ impl Open<IntroduceResponse> for proto::IntroduceResponse {
         if self.peers.len() > PEERS_MAX {
             return Err(Wrong("over 1,024 peers"));
         }
+        let too_large = |bytes: &Bytes| bytes.len() > ROSTER_BYTES_MAX;
+        if self.rosters.len() > ROSTERS_TOLD_MAX || self.rosters.iter().any(too_large) {
+            return Err(Wrong("over 16 rosters, or one over 224 KiB"));
+        }
+        if self.revocations.iter().any(|bytes| bytes.len() > SIGNED_BYTES_MAX) {
+            return Err(Wrong("a revocation over 16 KiB"));
+        }
         let known = |peer: proto::KnownPeer| KnownPeer {
             announcement: peer.announcement,
             last_good_ms: peer.last_good_ms,
@@ -68,6 +77,8 @@ impl Open<IntroduceResponse> for proto::IntroduceResponse {
             unix_ms: self.unix_ms,
             records: self.records,
             bytes: self.bytes,
+            rosters: self.rosters,
+            revocations: self.revocations,
         })
     }
 }
@@ -78,7 +89,12 @@ impl From<IntroduceResponse> for proto::IntroduceResponse {
             announcement: peer.announcement,
             last_good_ms: peer.last_good_ms,
         };
-        let peers = fitting(answer.peers, PEERS_BYTES_MAX, |peer| peer.announcement.len());
+        let mut rosters = fitting(answer.rosters, ROSTERS_TOLD_BYTES_MAX, Bytes::len);
+        rosters.truncate(ROSTERS_TOLD_MAX);
+        let revocations = fitting(answer.revocations, REVOCATIONS_TOLD_BYTES_MAX, Bytes::len);
+        let told: usize = rosters.iter().chain(&revocations).map(|bytes| bytes.len() + 32).sum();
+        let left = PEERS_BYTES_MAX.saturating_sub(told);
+        let peers = fitting(answer.peers, left, |peer| peer.announcement.len());
         Self {
             announcement: answer.announcement,
             peers: peers.into_iter().map(wire).collect(),
@@ -86,6 +102,8 @@ impl From<IntroduceResponse> for proto::IntroduceResponse {
             unix_ms: answer.unix_ms,
             records: answer.records,
             bytes: answer.bytes,
+            rosters,
+            revocations,
         }
     }
 }

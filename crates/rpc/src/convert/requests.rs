@@ -1,9 +1,10 @@
 //! Requests.
 
 use crypto::certificate::SIGNED_BYTES_MAX;
+use crypto::roster::ROSTER_BYTES_MAX;
 use document::Record;
 use env::calls::{
-    BATCH_BYTES_MAX, BATCH_MAX, Credential, FindRequest, IntroduceRequest, PEERS_MAX,
+    BATCH_BYTES_MAX, BATCH_MAX, Credential, FindRequest, IntroduceRequest, Known, PEERS_MAX,
     SubscribeRequest, VerifyRequest,
 };
 
@@ -23,7 +24,19 @@ impl Open<IntroduceRequest> for proto::IntroduceRequest {
             Some(Wire::Client(bytes)) => Credential::Client(bytes),
         };
         let most = u32::try_from(PEERS_MAX).unwrap_or(u32::MAX);
-        Ok(IntroduceRequest { credential, peers_max: self.peers_max.min(most) })
+        let known = match (self.roster_hash.len(), self.revoked.len()) {
+            (0, 0) => None,
+            _ => Some(Known {
+                roster: self.roster,
+                roster_hash: array32(&self.roster_hash, "roster_hash is not 32 bytes")?,
+                revoked: array32(&self.revoked, "revoked is not 32 bytes")?,
+            }),
+        };
+        if self.offer.len() > ROSTER_BYTES_MAX {
+            return Err(Wrong("a roster over 224 KiB"));
+        }
+        let offer = (!self.offer.is_empty()).then_some(self.offer);
+        Ok(IntroduceRequest { credential, peers_max: self.peers_max.min(most), known, offer })
     }
 }
 
@@ -35,7 +48,15 @@ impl From<IntroduceRequest> for proto::IntroduceRequest {
             Credential::Peer(bytes) => Some(Wire::Peer(bytes)),
             Credential::Client(bytes) => Some(Wire::Client(bytes)),
         };
-        Self { credential, peers_max: request.peers_max }
+        let known = request.known.as_ref();
+        Self {
+            credential,
+            peers_max: request.peers_max,
+            roster: known.map_or(0, |known| known.roster),
+            roster_hash: known.map(|known| copied(&known.roster_hash)).unwrap_or_default(),
+            revoked: known.map(|known| copied(&known.revoked)).unwrap_or_default(),
+            offer: request.offer.unwrap_or_default(),
+        }
     }
 }
 

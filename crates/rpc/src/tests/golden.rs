@@ -46,11 +46,18 @@ fn requests_have_their_bytes() {
 #[test]
 fn introductions_and_subscriptions_have_their_bytes() {
     let credential = Credential::Peer(Bytes::from_static(b"a"));
-    let introduce = IntroduceRequest { credential, peers_max: 300 };
+    let introduce = IntroduceRequest::new(credential, 300);
     check(&proto::IntroduceRequest::from(introduce), "0a016118ac02");
     let credential = Credential::Client(Bytes::from_static(b"p"));
-    let introduce = IntroduceRequest { credential, peers_max: 0 };
+    let introduce = IntroduceRequest::new(credential, 0);
     check(&proto::IntroduceRequest::from(introduce), "120170");
+    let introduce = IntroduceRequest {
+        known: Some(Known { roster: 3, roster_hash: [0xaa; 32], revoked: [0xbb; 32] }),
+        offer: Some(Bytes::from_static(b"r")),
+        ..IntroduceRequest::default()
+    };
+    let (aa, bb) = ("aa".repeat(32), "bb".repeat(32));
+    check(&proto::IntroduceRequest::from(introduce), &format!("20032a20{aa}3220{bb}3a0172"));
 
     let peer = PeerId::new(secret(1).public());
     let from = Cursor { peer: Some(peer), offset: 1, unix_ms: 2 };

@@ -144,7 +144,9 @@ async fn well_formed_messages_with_wrong_fields_are_invalid() {
     }
     let credential = Some(proto::introduce_request::Credential::Peer(bytes(16 * 1024 + 1)));
     invalid(
-        wire.introduce(proto::IntroduceRequest { credential, peers_max: 0 }).await.unwrap_err(),
+        wire.introduce(proto::IntroduceRequest { credential, ..Default::default() })
+            .await
+            .unwrap_err(),
     );
     let cursor = Some(proto::Cursor { peer: Bytes::from(vec![0xff; 33]), offset: 0, unix_ms: 0 });
     let subscribe = proto::SubscribeRequest { from: cursor, ..Default::default() };

@@ -63,6 +63,8 @@ impl Service for Memory {
             unix_ms: 8,
             records: 9,
             bytes: 10,
+            rosters: vec![Bytes::from_static(b"roster")],
+            revocations: vec![Bytes::from_static(b"revocation")],
         })
     }
 

@@ -30,7 +30,7 @@ async fn every_call_arrives_and_its_answer_comes_back() {
     assert_eq!(client.verify(&to, verify, LIMIT).await, Ok(VerifyResponse::Mac(mac)));
 
     let credential = Credential::Client(Bytes::from_static(b"pass"));
-    let request = IntroduceRequest { credential: credential.clone(), peers_max: 3 };
+    let request = IntroduceRequest::new(credential.clone(), 3);
     let told = client.introduce(&to, request, LIMIT).await.unwrap();
     assert_eq!((told.peers.len(), told.roster, told.unix_ms), (3, 7, 8));
     assert_eq!((told.records, told.bytes, &told.announcement[..]), (9, 10, &b"mine"[..]));

@@ -77,7 +77,7 @@ async fn a_caller_without_a_certificate_does_what_others_do() {
         assert_eq!(put, Ok(PutResponse { acked: 1, wanted: 3 }));
         let batch = client.find_batch(&to, vec![find; 2], LIMIT).await.unwrap();
         assert_eq!(batch.len(), 2);
-        let introduce = IntroduceRequest { credential: Credential::None, peers_max: 1 };
+        let introduce = IntroduceRequest::new(Credential::None, 1);
         assert_eq!(client.introduce(&to, introduce, LIMIT).await.unwrap().roster, 7);
         let events = client.subscribe(&to, SubscribeRequest::default(), LIMIT).await.unwrap();
         assert_eq!(events.count().await, 3);

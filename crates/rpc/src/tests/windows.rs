@@ -71,7 +71,7 @@ async fn windows_are_narrow_until_a_key_was_vouched_for_and_bounded_after() {
         client.close();
     }
     let client = Client::new(identity(4, 1), Arc::new(Credential::default), Env::real(), limits);
-    let nothing = IntroduceRequest { credential: Credential::None, peers_max: 0 };
+    let nothing = IntroduceRequest::new(Credential::None, 0);
     client.introduce(&peer.endpoint(), nothing, LIMIT).await.unwrap();
     assert_eq!(announced(&peer, 4).await.connection, 512 << 10);
     // The seats of the clients' own connections come free when the peer sees their end.

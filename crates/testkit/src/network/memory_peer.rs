@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use crypto::{Announcement, Genesis, PeerId, Place, RecordId};
+use crypto::{Announcement, Genesis, PeerId, Place, RecordId, Rosters, Suite};
 use document::Record;
 use env::Env;
 use env::calls::{
     BATCH_MAX, CallError, Caller, Credential, Events, FindRequest, FindResponse, IntroduceRequest,
-    IntroduceResponse, KnownPeer, PutResponse, Service, StoreOutcome, SubscribeRequest,
-    VerifyRequest, VerifyResponse,
+    IntroduceResponse, KnownPeer, PutResponse, ROSTERS_TOLD_BYTES_MAX, ROSTERS_TOLD_MAX, Service,
+    StoreOutcome, SubscribeRequest, VerifyRequest, VerifyResponse,
 };
 use placement::{Candidate, View};
 
@@ -23,7 +23,7 @@ const CLOSEST_MAX: usize = 20;
 
 /// An honest peer whose store is memory.
 pub struct MemoryPeer {
-    genesis: Arc<Genesis>,
+    suite: Suite,
     env: Env,
     inner: Mutex<Inner>,
 }
@@ -32,25 +32,41 @@ struct Inner {
     announcement: Bytes,
     records: BTreeMap<RecordId, Record>,
     known: BTreeMap<PeerId, (Announcement, Bytes)>,
+    rosters: Rosters,
 }
 
 impl MemoryPeer {
     /// A peer that announces itself so.
     pub fn new(genesis: Arc<Genesis>, announcement: Bytes, env: &Env) -> Arc<Self> {
-        let inner = Inner { announcement, records: BTreeMap::new(), known: BTreeMap::new() };
-        Arc::new(Self { genesis, env: env.clone(), inner: Mutex::new(inner) })
+        let suite = genesis.suite;
+        let inner = Inner {
+            announcement,
+            records: BTreeMap::new(),
+            known: BTreeMap::new(),
+            rosters: Rosters::new(genesis),
+        };
+        Arc::new(Self { suite, env: env.clone(), inner: Mutex::new(inner) })
     }
 
     /// Tells it of a peer; one that does not count, or is older than what it knows, is ignored.
     pub fn learn(&self, announcement: &Bytes) {
         let now = self.env.clock.unix_s();
-        let Ok(verified) = Announcement::verify(announcement, &self.genesis, now) else { return };
         let mut inner = self.inner();
+        let roster = inner.rosters.current().clone();
+        let Ok(verified) = Announcement::verify(announcement, &roster, now) else { return };
         let peer = verified.certificate.peer;
         let known = inner.known.get(&peer).map(|(known, _)| known.sequence);
         if known.is_none_or(|known| known < verified.sequence) {
             inner.known.insert(peer, (verified, announcement.clone()));
         }
+    }
+
+    /// Tells it of a roster, which it tells on; it goes on knowing whom it knows.
+    ///
+    /// # Panics
+    /// Where the roster does not count.
+    pub fn learn_roster(&self, roster: &Bytes) {
+        self.inner().rosters.learn(roster).expect("a roster that counts");
     }
 
     /// Makes it announce itself so from now on.
@@ -108,7 +124,7 @@ impl MemoryPeer {
     }
 
     fn take(&self, record: Record) -> Result<StoreOutcome, CallError> {
-        document::prove(self.genesis.suite, &record)
+        document::prove(self.suite, &record)
             .map_err(|error| CallError::Invalid { reason: error.to_string() })?;
         match self.inner().records.insert(record.id, record) {
             Some(_) => Ok(StoreOutcome::Present),
@@ -127,7 +143,7 @@ impl MemoryPeer {
     fn show(&self, request: &VerifyRequest) -> VerifyResponse {
         match self.look(&FindRequest { id: request.id, place: request.place }) {
             FindResponse::Found(record) => {
-                VerifyResponse::Mac(self.genesis.suite.mac(&request.mac_key, &record.bytes))
+                VerifyResponse::Mac(self.suite.mac(&request.mac_key, &record.bytes))
             }
             FindResponse::Closest(closest) => VerifyResponse::Closest(closest),
         }
@@ -157,10 +173,15 @@ impl Service for MemoryPeer {
         Ok(IntroduceResponse {
             announcement: inner.announcement.clone(),
             peers: others.collect(),
-            roster: 0,
+            roster: inner.rosters.current().number(),
             unix_ms: self.env.clock.unix_ms(),
             records: inner.records.len() as u64,
             bytes: inner.records.values().map(|record| record.bytes.len() as u64).sum(),
+            rosters: request.known.map_or(Vec::new(), |known| {
+                let (number, hash) = (known.roster, &known.roster_hash);
+                inner.rosters.lacking(number, hash, ROSTERS_TOLD_MAX, ROSTERS_TOLD_BYTES_MAX)
+            }),
+            revocations: Vec::new(),
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Announcement, Genesis, OrgId, PeerId, PeerState};
+use crypto::{Announcement, OrgId, PeerId, PeerState, Roster};
 use env::calls::{CallError, KnownPeer};
 
 use crate::health::{Health, Outcomes};
@@ -91,9 +91,9 @@ impl Peer {
         }
     }
 
-    pub(super) fn status(&self, genesis: &Genesis, now: Duration) -> PeerStatus {
+    pub(super) fn status(&self, roster: &Roster, now: Duration) -> PeerStatus {
         let certificate = &self.announcement.certificate;
-        let organisation = genesis.organisation(&certificate.organisation);
+        let organisation = roster.organisation(&certificate.organisation);
         PeerStatus {
             peer: certificate.peer,
             organisation: certificate.organisation,

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use crypto::{CertificateError, OrgId, PeerId, PublicKey, Revocation};
 
-use super::{Directory, Inner};
+use super::{Departures, Directory, Inner};
 
 /// What a revocation taught.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Directory {
             return Ok(Revoked::default());
         }
         let now = self.env.clock.unix_s();
-        let verified = Revocation::verify(revocation, &self.genesis, now)?;
+        let verified = Revocation::verify(revocation, &self.roster(), now)?;
         let mut inner = self.lock();
         let known = inner.revoked.get(&verified.organisation);
         if known.is_some_and(|(known, _)| known.sequence >= verified.sequence) {
@@ -48,6 +48,10 @@ impl Directory {
         inner.peers.retain(|peer, _| !peers.contains(peer));
         inner.revoked.insert(verified.organisation, (verified, revocation.clone()));
         inner.view = None;
+        drop(inner);
+        // Nobody listening is no error.
+        let _ =
+            self.departures.send(Departures::Revoked { keys: keys.clone(), peers: peers.clone() });
         Ok(Revoked { newer: true, keys, peers })
     }
 

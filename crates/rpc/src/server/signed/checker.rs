@@ -197,7 +197,7 @@ impl Checker {
             return Ok(true);
         }
         let credential = Credential::Client(pass.clone());
-        let request = IntroduceRequest { credential, peers_max: 0 };
+        let request = IntroduceRequest::new(credential, 0);
         let introduced = self.service.introduce(Caller { key: shown.key }, request).await;
         introduced.map_err(|error| to_status(&error))?;
         self.introduced.note(shown.key, hash, self.env.clock.elapsed());

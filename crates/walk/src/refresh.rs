@@ -1,0 +1,61 @@
+//! Staying current: a program that runs for long learns of new peers, rosters and revocations while it runs.
+//!
+//! Librarians hear news; a client hears nothing unless it asks. So it introduces itself to a random peer now and then: one
+//! small call, whose answer is empty where nothing changed. What is more urgent shows in answers: see `finding`.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crypto::PeerId;
+use env::Task;
+
+use crate::core::Core;
+use crate::health::Health;
+use crate::walker::Walker;
+
+/// How often a client asks what changed; each pause is drawn from 0.75 to 1.25 of it.
+pub const REFRESH_EVERY: Duration = Duration::from_secs(60);
+
+impl Walker {
+    /// Asks a random peer what changed, every [`REFRESH_EVERY`], until the walker or the task is dropped.
+    #[must_use = "dropping the task ends it"]
+    pub fn keep_current(&self) -> Task {
+        let core = Arc::downgrade(&self.core);
+        self.core.env.tasks.spawn(Box::pin(refresh_all(core)))
+    }
+
+    /// Asks a random peer that is well what changed; `false` where nobody answered.
+    pub async fn refresh(&self) -> bool {
+        refresh(&self.core).await
+    }
+}
+
+async fn refresh_all(core: Weak<Core>) {
+    loop {
+        let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+        let random = u32::from(u16::from_be_bytes(env.random()));
+        let pause = REFRESH_EVERY * 3 / 4 + REFRESH_EVERY * random / 2 / 65_536;
+        env.clock.sleep(pause).await;
+        let Some(core) = core.upgrade() else { return };
+        refresh(&core).await;
+    }
+}
+
+async fn refresh(core: &Core) -> bool {
+    let peers = core.directory.peers().into_iter();
+    let others = peers.filter(|status| Some(status.peer) != core.directory.own());
+    let well: Vec<PeerId> = others
+        .filter(|status| status.health == Health::Healthy)
+        .map(|status| status.peer)
+        .collect();
+    let random = u64::from_be_bytes(core.env.random());
+    let at = random.checked_rem(well.len() as u64).and_then(|at| usize::try_from(at).ok());
+    let Some(to) = at.and_then(|at| core.directory.endpoint(well.get(at)?)) else { return false };
+    match core.introduce(&to).await {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::debug!(address = %to.address, %error, "nothing new was learnt");
+            false
+        }
+    }
+}
