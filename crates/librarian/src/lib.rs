@@ -44,7 +44,8 @@
 //! The path of a stored record, one file a step: `service` (may the caller, and how often?),
 //! `service/write`, `shelf` (does it prove itself? then durable), `publications` (of an envelope: logged), `spread`
 //! (told to others), and at the others `news` and `publications`; `catch_up` finds what was not heard,
-//! and `subscription` shows the log to those who follow it.
+//! and `subscription` shows the log to those who follow it. `upkeep` reads the disk again, mends what
+//! it finds, and gives back space.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -72,6 +73,7 @@ mod spread;
 mod standing;
 mod status;
 mod subscription;
+mod upkeep;
 
 pub use error::LibrarianError;
 pub use librarian::{Librarian, Prepared};
@@ -79,4 +81,5 @@ pub use options::{LibrarianOptions, Limits, Rhythm};
 pub use page::{MetricsPage, serve_metrics};
 pub use rates::{Rate, Rates, TierRates};
 pub use standing::Standing;
-pub use status::{LogStatus, OrganisationStatus, PeersStatus, Status, StoreStatus};
+pub use status::{LogStatus, OrganisationStatus, PeersStatus, Status, StoreStatus, UpkeepStatus};
+pub use upkeep::UpkeepOptions;

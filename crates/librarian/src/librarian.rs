@@ -38,7 +38,7 @@ use crate::service::Endpoints;
 use crate::shelf::{OwnShelf, Shelf};
 use crate::standing::Standings;
 use crate::status::Status;
-use crate::{catch_up, neighbours, news, rosters, spread};
+use crate::{catch_up, neighbours, news, rosters, spread, upkeep};
 
 /// How long a stopping peer waits for copies that it is making for somebody (`Put`).
 const WALKS_DRAIN: Duration = Duration::from_secs(5);
@@ -135,7 +135,7 @@ impl Prepared {
             announcer,
             metrics,
         });
-        let tasks = start_tasks(&core, outlets);
+        let tasks = start_tasks(&core, outlets, options.upkeep);
         tracing::info!(
             peer = %core.own,
             organisation = %core.organisation,
@@ -154,7 +154,11 @@ struct Running {
     log: Vec<Task>,
 }
 
-fn start_tasks(core: &Arc<Core>, outlets: Outlets) -> Option<Running> {
+fn start_tasks(
+    core: &Arc<Core>,
+    outlets: Outlets,
+    kept: Option<upkeep::UpkeepOptions>,
+) -> Option<Running> {
     let spawn = |work: BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let changes = core.directory.changes();
     let departures = core.directory.departures();
@@ -169,20 +173,20 @@ fn start_tasks(core: &Arc<Core>, outlets: Outlets) -> Option<Running> {
         outlets.spread,
         core.stop_log.clone(),
     );
-    Some(Running {
-        neighbourly: vec![
-            spawn(news::follow_changes(Arc::clone(core), changes).boxed()),
-            spawn(rosters::follow_departures(Arc::clone(core), departures).boxed()),
-            spawn(rosters::catch_up_rosters(Arc::clone(core)).boxed()),
-            spawn(news::hear_all(Arc::clone(core)).boxed()),
-            spawn(neighbours::join_all(Arc::clone(core)).boxed()),
-            spawn(neighbours::introduce_all(Arc::clone(core)).boxed()),
-            spawn(neighbours::check_all(Arc::clone(core)).boxed()),
-            spawn(neighbours::announce_all(Arc::clone(core)).boxed()),
-            spawn(catch_up::catch_up_all(Arc::clone(core)).boxed()),
-        ],
-        log: vec![spawn(log.boxed()), spawn(spreading.boxed())],
-    })
+    let mut neighbourly: Vec<Task> = kept
+        .map_or_else(Vec::new, |kept| upkeep::start(core, kept).into_iter().map(spawn).collect());
+    neighbourly.extend([
+        spawn(news::follow_changes(Arc::clone(core), changes).boxed()),
+        spawn(rosters::follow_departures(Arc::clone(core), departures).boxed()),
+        spawn(rosters::catch_up_rosters(Arc::clone(core)).boxed()),
+        spawn(news::hear_all(Arc::clone(core)).boxed()),
+        spawn(neighbours::join_all(Arc::clone(core)).boxed()),
+        spawn(neighbours::introduce_all(Arc::clone(core)).boxed()),
+        spawn(neighbours::check_all(Arc::clone(core)).boxed()),
+        spawn(neighbours::announce_all(Arc::clone(core)).boxed()),
+        spawn(catch_up::catch_up_all(Arc::clone(core)).boxed()),
+    ]);
+    Some(Running { neighbourly, log: vec![spawn(log.boxed()), spawn(spreading.boxed())] })
 }
 
 /// A running peer.

@@ -5,6 +5,8 @@
 //! key, an id or an address, since a page of metrics is read by more people than a log.
 //! `docs/operating/metrics.md` lists every name, and a test holds the two together.
 
+mod upkeep;
+
 use std::time::Duration;
 
 use crypto::Tier;
@@ -15,6 +17,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+pub(crate) use self::upkeep::UpkeepCounts;
 
 /// The smallest bucket of the latency histograms: 0.1 ms; each next one is twice as wide.
 const LATENCY_FIRST_S: f64 = 0.000_1;
@@ -170,6 +174,7 @@ struct HealthLabels {
 pub(crate) struct Levels {
     pub(crate) uptime: Duration,
     pub(crate) store: store::Stats,
+    pub(crate) dead_bytes: u64,
     pub(crate) healthy: usize,
     pub(crate) suspect: usize,
     pub(crate) away: usize,
@@ -179,6 +184,7 @@ pub(crate) struct Levels {
     pub(crate) subscribers: usize,
     pub(crate) log_start: u64,
     pub(crate) log_end: u64,
+    pub(crate) log_poisoned: bool,
     pub(crate) spreading: usize,
     pub(crate) certificate_until: u64,
     pub(crate) read_only: bool,
@@ -202,6 +208,8 @@ pub(crate) struct Metrics {
     damaged_reads: Counter,
     health: Family<HealthLabels, Gauge>,
     gauges: Gauges,
+    /// What scrub and compaction did.
+    pub(crate) upkeep: UpkeepCounts,
 }
 
 #[derive(Default)]
@@ -210,6 +218,7 @@ struct Gauges {
     records: Gauge,
     record_bytes: Gauge,
     file_bytes: Gauge,
+    dead: Gauge,
     free: Gauge,
     damaged: Gauge,
     poisoned: Gauge,
@@ -220,6 +229,7 @@ struct Gauges {
     subscribers: Gauge,
     log_start: Gauge,
     log_end: Gauge,
+    log_poisoned: Gauge,
     spreading: Gauge,
     certificate_until: Gauge,
     roster: Gauge,
@@ -247,7 +257,9 @@ impl Metrics {
             damaged_reads: Counter::default(),
             health: Family::default(),
             gauges: Gauges::default(),
+            upkeep: UpkeepCounts::default(),
         };
+        metrics.upkeep.register(&mut metrics.registry);
         metrics.register_counted();
         metrics.register_levels();
         metrics
@@ -284,6 +296,7 @@ impl Metrics {
             ("records", "Records held", &gauges.records),
             ("record_bytes", "Bytes of the records held", &gauges.record_bytes),
             ("store_file_bytes", "Bytes of the store's files, dead ones too", &gauges.file_bytes),
+            ("store_dead_bytes", "Of those, bytes no live record needs", &gauges.dead),
             ("free_bytes", "Bytes that can still be written", &gauges.free),
             ("damaged_records", "Records found damaged and not mended", &gauges.damaged),
             ("poisoned", "1 after a failed fsync: no more writes", &gauges.poisoned),
@@ -294,6 +307,7 @@ impl Metrics {
             ("subscribers", "Open subscriptions", &gauges.subscribers),
             ("log_start", "First offset of the publication log", &gauges.log_start),
             ("log_end", "Next offset of the publication log", &gauges.log_end),
+            ("log_poisoned", "1 after a failed fsync of the log", &gauges.log_poisoned),
             ("spread_queue", "Publications waiting to be spread", &gauges.spreading),
             ("roster_number", "Number of the newest roster known", &gauges.roster),
             ("roster_organisations", "Organisations that it lists", &gauges.organisations),
@@ -377,6 +391,7 @@ impl Metrics {
         gauges.records.set(whole(levels.store.records));
         gauges.record_bytes.set(whole(levels.store.bytes));
         gauges.file_bytes.set(whole(levels.store.file_bytes));
+        gauges.dead.set(whole(levels.dead_bytes));
         gauges.free.set(whole(levels.store.free_bytes));
         gauges.damaged.set(whole(levels.store.damaged));
         gauges.poisoned.set(i64::from(levels.store.poisoned));
@@ -387,6 +402,7 @@ impl Metrics {
         gauges.subscribers.set(count(levels.subscribers));
         gauges.log_start.set(whole(levels.log_start));
         gauges.log_end.set(whole(levels.log_end));
+        gauges.log_poisoned.set(i64::from(levels.log_poisoned));
         gauges.spreading.set(count(levels.spreading));
         gauges.certificate_until.set(whole(levels.certificate_until));
         gauges.roster.set(whole(levels.roster));

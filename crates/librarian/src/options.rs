@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crypto::{ClientKey, Genesis, SecretKey};
 
 use crate::rates::TierRates;
+use crate::upkeep::UpkeepOptions;
 
 /// Everything a librarian needs besides its surroundings (store, overlay, calls).
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct LibrarianOptions {
     pub limits: Limits,
     /// How often the peer looks after itself and its neighbours.
     pub rhythm: Rhythm,
+    /// How the store is looked after while it serves; not at all unless it is said.
+    pub upkeep: Option<UpkeepOptions>,
 }
 
 impl LibrarianOptions {
@@ -52,6 +55,7 @@ impl LibrarianOptions {
             read_only: false,
             limits: Limits::default(),
             rhythm: Rhythm::default(),
+            upkeep: None,
         }
     }
 }
@@ -66,6 +70,7 @@ impl fmt::Debug for LibrarianOptions {
             .field("read_only", &self.read_only)
             .field("limits", &self.limits)
             .field("rhythm", &self.rhythm)
+            .field("upkeep", &self.upkeep)
             .finish_non_exhaustive()
     }
 }

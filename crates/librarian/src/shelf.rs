@@ -20,7 +20,7 @@ use document::{Document, DocumentError, Kind, Publication, Record};
 use env::Env;
 use env::calls::{CallError, StoreOutcome};
 use futures::FutureExt;
-use store::{RecordStore, StoreError};
+use store::{RecordStore, StoreError, Upkeep};
 use tokio::sync::oneshot;
 use walk::LocalStore;
 
@@ -63,6 +63,26 @@ impl Shelf {
         self.store.stats()
     }
 
+    /// Bytes of the store's files that no live record needs.
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        self.store.upkeep().map_or(0, Upkeep::dead_bytes)
+    }
+
+    /// What the store needs done to it, if it needs something.
+    pub(crate) fn upkeep(&self) -> Option<&dyn Upkeep> {
+        self.store.upkeep()
+    }
+
+    /// Whether the disk is to be left alone: an operator said so, or it failed. A full one is not.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed) || self.store.stats().poisoned
+    }
+
+    /// Writes a proven record again that is damaged here. It was told when it was stored.
+    pub(crate) async fn mend(&self, record: Record) -> Result<(), StoreError> {
+        self.store.put(vec![record]).await.map(drop)
+    }
+
     /// Takes writes, or takes none any more; whether that is a change.
     pub(crate) fn set_read_only(&self, read_only: bool) -> bool {
         self.read_only.swap(read_only, Ordering::Relaxed) != read_only
@@ -74,7 +94,7 @@ impl Shelf {
             return Some("it is set to read-only");
         }
         let stats = self.store.stats();
-        if stats.poisoned {
+        if stats.poisoned || self.publications.journal().is_poisoned() {
             return Some("an fsync failed, its disk must be checked");
         }
         if self.full.load(Ordering::Relaxed) {

@@ -55,8 +55,31 @@ pub struct StoreStatus {
     pub free_bytes: u64,
     /// Records found damaged and not written again.
     pub damaged: u64,
+    /// Bytes of the files that no live record needs.
+    pub dead_bytes: u64,
     /// Whether a failed fsync ended writes.
     pub poisoned: bool,
+    /// What scrub and compaction did since the start.
+    pub upkeep: UpkeepStatus,
+}
+
+/// What scrub and compaction did since the peer's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UpkeepStatus {
+    /// Bytes read by scrub.
+    pub scrubbed_bytes: u64,
+    /// Whole passes over the store.
+    pub scrub_passes: u64,
+    /// When the last one ended, Unix seconds; `None` before the first.
+    pub scrub_last_pass: Option<u64>,
+    /// Records, and other parts of files, that scrub found damaged.
+    pub scrub_damaged: u64,
+    /// Damaged records that were fetched from other peers and written again.
+    pub mended_records: u64,
+    /// Bytes of files that compaction removed.
+    pub compaction_freed_bytes: u64,
+    /// Bytes that it wrote again for that.
+    pub compaction_moved_bytes: u64,
 }
 
 /// Other peers as one peer sees them.
@@ -90,6 +113,8 @@ pub struct LogStatus {
     pub start: u64,
     /// Next offset.
     pub end: u64,
+    /// Whether a failed fsync ended appending to it.
+    pub poisoned: bool,
     /// Open subscriptions.
     pub subscribers: usize,
 }
@@ -121,12 +146,15 @@ impl Core {
                 file_bytes: stats.file_bytes,
                 free_bytes: stats.free_bytes,
                 damaged: stats.damaged,
+                dead_bytes: self.shelf.dead_bytes(),
                 poisoned: stats.poisoned,
+                upkeep: self.metrics.upkeep.status(),
             },
             peers: self.peers_status(),
             publications: LogStatus {
                 start: self.journal.start(),
                 end: self.journal.end(),
+                poisoned: self.journal.is_poisoned(),
                 subscribers: self.seats.taken(),
             },
             calls: self.admission.in_progress().0,
@@ -161,6 +189,7 @@ impl Core {
         Levels {
             uptime: self.uptime(),
             store: self.shelf.stats(),
+            dead_bytes: self.shelf.dead_bytes(),
             healthy: peers.healthy,
             suspect: peers.suspect,
             away: peers.away,
@@ -170,6 +199,7 @@ impl Core {
             subscribers: self.seats.taken(),
             log_start: self.journal.start(),
             log_end: self.journal.end(),
+            log_poisoned: self.journal.is_poisoned(),
             spreading: self.publications.spreading(),
             certificate_until: self.announcer.announcement().certificate.until,
             read_only: self.shelf.refuses_writes().is_some(),

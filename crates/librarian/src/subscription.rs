@@ -8,7 +8,8 @@
 //! 3. else, for a cursor without peer and time, at the start of the log.
 //!
 //! Where the log was cut so that it does not reach back to there, or ends before the cursor's offset
-//! (it is not the log the cursor came from), a `Gap` comes first. Then come all publications that
+//! (it is not the log the cursor came from), a `Gap` comes first; one comes too where entries in between
+//! are missing (damaged, or lost with a disk whose snapshot was restored). Then come all publications that
 //! pass the filters, `CaughtUp` at the end of what is logged, new publications as they are logged, and
 //! `CaughtUp` again whenever nothing came for [`crate::Rhythm::heartbeat`].
 //!
@@ -220,10 +221,17 @@ impl Subscription {
         let entries = journal.read(self.offset, PAGE_MAX).await;
         let entries = entries.map_err(|error| shelf::refusal(&error))?;
         if entries.is_empty() {
-            // All that is left was damaged on the disk.
+            // All that is left was damaged on the disk, or is in the log no more.
             self.offset = end;
+            self.ready.push_back(SubscribeEvent::Gap { cursor: self.cursor() });
+            return Ok(true);
         }
         for (offset, logged_ms, bytes) in entries {
+            if offset > self.offset {
+                // Damaged, or given between a snapshot and its restoration.
+                self.offset = offset;
+                self.ready.push_back(SubscribeEvent::Gap { cursor: self.cursor() });
+            }
             self.offset = offset + 1;
             self.read_ms = logged_ms;
             // Only what was proven is logged, so what does not decode is damage; it is left out.

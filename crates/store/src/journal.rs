@@ -319,6 +319,11 @@ impl Journal {
         self.shared.end()
     }
 
+    /// Whether a failed fsync ended appending for good.
+    pub fn is_poisoned(&self) -> bool {
+        self.shared.poisoned.load(Ordering::SeqCst)
+    }
+
     /// Makes everything appended durable and ends; later calls are [`StoreError::Closed`].
     ///
     /// # Errors

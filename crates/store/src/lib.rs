@@ -19,6 +19,7 @@ mod log;
 mod memory;
 mod scan;
 pub mod snapshot;
+mod upkeep;
 mod window;
 
 pub use journal::{Journal, JournalOptions};
@@ -28,6 +29,7 @@ pub use log::compaction::{Compaction, CompactionOptions};
 pub use log::scrub::{ScrubCursor, ScrubPass, ScrubStep};
 pub use log::{LogOptions, LogStore, Recovery};
 pub use memory::MemoryStore;
+pub use upkeep::{Damaged, Upkeep};
 
 use std::io;
 use std::path::PathBuf;
@@ -259,6 +261,10 @@ pub trait RecordStore: Send + Sync + 'static {
     fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId>;
     /// What is in it.
     fn stats(&self) -> Stats;
+    /// What it needs done to it while it serves, where it needs something.
+    fn upkeep(&self) -> Option<&dyn Upkeep> {
+        None
+    }
     /// Makes everything written durable and ends; later calls are [`StoreError::Closed`].
     async fn close(&self) -> Result<(), StoreError>;
 }

@@ -55,7 +55,9 @@ use self::segment::{OpenFiles, log_name};
 use self::writer::{Checked, Request, Writer};
 use crate::header::Family;
 use crate::line::Line;
-use crate::{Durability, PUT_RECORDS_MAX, RecordStore, Stats, StoreError, check_put, io_error};
+use crate::{
+    Durability, PUT_RECORDS_MAX, RecordStore, Stats, StoreError, Upkeep, check_put, io_error,
+};
 
 /// The smallest and the largest length a segment can be set to, in bytes.
 pub(crate) const SEGMENT_BYTES_RANGE: (u64, u64) = (4 << 10, 2 << 30);
@@ -98,7 +100,7 @@ impl Default for LogOptions {
 
 /// A [`RecordStore`] on a disk.
 pub struct LogStore {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     line: Arc<Line<Writer>>,
     recovery: Recovery,
 }
@@ -112,11 +114,11 @@ pub enum PlantedBug {
 }
 
 /// What the writer, the readers and the timer share.
-struct Shared {
+pub(crate) struct Shared {
     disk: Arc<dyn Disk>,
-    env: Env,
+    pub(crate) env: Env,
     index: RwLock<Index>,
-    files: OpenFiles,
+    pub(crate) files: OpenFiles,
     durability: Durability,
     segment_bytes_max: u64,
     reserve_free_bytes: u64,
@@ -134,7 +136,7 @@ struct Shared {
 
 impl Shared {
     // No code that can panic half-way through a change runs under the lock.
-    fn index(&self) -> RwLockReadGuard<'_, Index> {
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -384,6 +386,10 @@ impl RecordStore for LogStore {
             damaged: index.damaged(),
             poisoned: self.shared.poisoned.load(Ordering::SeqCst),
         }
+    }
+
+    fn upkeep(&self) -> Option<&dyn Upkeep> {
+        Some(self)
     }
 
     async fn close(&self) -> Result<(), StoreError> {

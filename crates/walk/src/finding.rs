@@ -91,9 +91,7 @@ impl Finding {
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
-        let candidates = self.candidates.take();
-        self.candidates = candidates.without(|peer| *peer == own);
-        self.asked.insert(own);
+        self.leave_out_own();
         match answer {
             Ok(Some(proven)) => {
                 return Some(FoundAt { proven, from: own, degraded: false });
@@ -105,6 +103,15 @@ impl Finding {
             Err(error) => self.errors.push((own, error)),
         }
         None
+    }
+
+    /// Asks this program's own store no more, nor itself over the network.
+    pub(crate) fn leave_out_own(&mut self) {
+        let Some((own, _)) = &self.core.own else { return };
+        let own = *own;
+        let candidates = self.candidates.take();
+        self.candidates = candidates.without(|peer| *peer == own);
+        self.asked.insert(own);
     }
 
     /// The peer to be asked first.

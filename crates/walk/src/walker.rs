@@ -143,6 +143,17 @@ impl Walker {
         finding.run().await.map(Found::from)
     }
 
+    /// [`Walker::find`] at other peers alone: for what the own store is known to have lost.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn find_elsewhere(&self, id: RecordId, place: Place) -> Result<Found, WalkError> {
+        let wanted = Wanted { kind: None, request: FindRequest { id, place } };
+        let mut finding = Finding::new(self.core.clone(), wanted);
+        finding.leave_out_own();
+        finding.run().await.map(Found::from)
+    }
+
     /// Waits until no copies are on their way any more, at most `limit`; tells how many records are left then.
     pub async fn drain(&self, limit: Duration) -> usize {
         self.background.drain(limit).await

@@ -9,3 +9,4 @@ mod news;
 mod records;
 mod subscribers;
 mod town;
+mod upkeep;

@@ -221,3 +221,40 @@ fn a_reader_that_stopped_reading_makes_room() {
         next(&env, &mut quick, Duration::from_secs(25)).await;
     });
 }
+
+/// Flips a byte of an entry in the file of a peer's log.
+pub(crate) fn rot_entry(town: &Town, number: usize, publication: &Bytes) {
+    let folder = town.folder.path().join(format!("peer-{number}"));
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let Ok(mut bytes) = std::fs::read(&path) else { continue };
+        let len = publication.len();
+        if let Some(at) = bytes.windows(len).position(|window| window == &publication[..]) {
+            bytes[at + len / 2] ^= 0x10;
+            std::fs::write(&path, bytes).unwrap();
+            return;
+        }
+    }
+    panic!("the publication is in no file");
+}
+
+#[test]
+fn a_hole_in_the_log_is_told_once() {
+    testkit::time::run(7, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let all = publish(&town, 0..6).await;
+        rot_entry(&town, 0, &all[2]);
+        rot_entry(&town, 0, &all[5]);
+        let mut events = subscribe(&town, 0, everything(Cursor::default(), false)).await;
+        let mut told = Vec::new();
+        loop {
+            match next(&env, &mut events, LIMIT).await {
+                SubscribeEvent::Publication { publication, .. } => told.push(Some(publication)),
+                SubscribeEvent::Gap { .. } => told.push(None),
+                SubscribeEvent::CaughtUp { .. } => break,
+            }
+        }
+        let some = |at: usize| Some(all[at].clone());
+        assert_eq!(told, [some(0), some(1), None, some(3), some(4), None]);
+    });
+}

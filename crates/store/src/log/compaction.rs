@@ -82,22 +82,34 @@ impl LogStore {
     /// were removed before), and those of a write.
     pub async fn compact(&self, options: CompactionOptions) -> Result<Compaction, StoreError> {
         let mut done = Compaction::default();
+        self.compact_counting(options, &mut done).await?;
+        Ok(done)
+    }
+
+    /// [`LogStore::compact`] that adds what it did to `done`, also where it fails or is dropped.
+    pub(crate) async fn compact_counting(
+        &self,
+        options: CompactionOptions,
+        done: &mut Compaction,
+    ) -> Result<(), StoreError> {
         let mut blocked = Vec::new();
         loop {
             self.check_open()?;
             let candidate = candidate(&self.shared.index(), options.dead_percent, &blocked);
             let Some((number, extent)) = candidate else { break };
-            self.move_live(number, &extent, options.bytes_per_s, &mut done).await?;
+            self.move_live(number, &extent, options.bytes_per_s, done).await?;
             match self.ask(0, |answer| Request::Drop { segment: number, answer }).await? {
                 Some(bytes) => {
                     done.segments += 1;
                     done.freed_bytes += bytes;
                 }
-                None => blocked.push(number),
+                None => {
+                    blocked.push(number);
+                    done.blocked += 1;
+                }
             }
         }
-        done.blocked = blocked.len() as u64;
-        Ok(done)
+        Ok(())
     }
 
     /// Writes again what counts in a segment, a step at a time.

@@ -33,7 +33,7 @@ const STEP_BYTES: u64 = 1 << 20;
 
 /// Where a scrub goes on. The default is the beginning. It stays valid whatever is written or
 /// compacted meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ScrubCursor {
     segment: u32,
     offset: u64,
@@ -84,6 +84,14 @@ impl LogStore {
         self.check_open()?;
         let shared = self.shared.clone();
         self.shared.env.blocking(move || step(&shared, cursor, bytes_max)).await
+    }
+
+    /// The beginning of a segment, which `random` chooses.
+    pub(crate) fn cursor_at(&self, random: u64) -> ScrubCursor {
+        let index = self.shared.index();
+        let at = random.checked_rem(index.segments().count() as u64).unwrap_or(0);
+        let segment = index.segments().map(|(number, _)| number).nth(at as usize);
+        ScrubCursor { segment: segment.unwrap_or(0), offset: 0 }
     }
 
     /// One pass over the whole store at `bytes_per_s` at most, a megabyte at a time. It ends where

@@ -1,0 +1,349 @@
+//! Upkeep in virtual time: the disk read again within its budget, damage told and mended, dead space
+//! given back, and all of it ended with the peer.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use crypto::{RecordId, Tier};
+use document::Record;
+use env::Env;
+use env::calls::{FindRequest, FindResponse};
+use env::disk::Disk;
+use librarian::UpkeepOptions;
+use store::{
+    Compaction, CompactionOptions, Damaged, LogOptions, LogStore, RecordStore, ScrubCursor,
+    ScrubStep, Stats, StoreError, Upkeep,
+};
+use testkit::disk::FaultyDisk;
+
+use crate::town::{LIMIT, Town, page};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const RECORD_BYTES: usize = 10_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A log store that notes when it was scrubbed, and how much was done to it at once.
+struct Watched {
+    inner: Arc<LogStore>,
+    env: Env,
+    steps: Mutex<Vec<(Duration, u64)>>,
+    scrubbing: AtomicUsize,
+    compacting: AtomicUsize,
+    overlapped: AtomicBool,
+    compactions: AtomicUsize,
+}
+
+impl Watched {
+    fn open(disk: &FaultyDisk, env: &Env) -> Arc<Self> {
+        let options = LogOptions {
+            segment_bytes_max: SEGMENT_BYTES,
+            reserve_free_bytes: 0,
+            ..LogOptions::default()
+        };
+        let inner = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+        Arc::new(Self {
+            inner,
+            env: env.clone(),
+            steps: Mutex::default(),
+            scrubbing: AtomicUsize::new(0),
+            compacting: AtomicUsize::new(0),
+            overlapped: AtomicBool::new(false),
+            compactions: AtomicUsize::new(0),
+        })
+    }
+
+    fn steps(&self) -> Vec<(Duration, u64)> {
+        self.steps.lock().unwrap().clone()
+    }
+
+    async fn alone<T>(&self, counter: &AtomicUsize, work: impl Future<Output = T>) -> T {
+        /// Counts down where the work is dropped, too.
+        struct Leave<'a>(&'a AtomicUsize);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        if counter.fetch_add(1, Ordering::SeqCst) > 0 {
+            self.overlapped.store(true, Ordering::SeqCst);
+        }
+        let _leave = Leave(counter);
+        work.await
+    }
+}
+
+#[async_trait]
+impl Upkeep for Watched {
+    fn scrub_start(&self, random: u64) -> ScrubCursor {
+        self.inner.scrub_start(random)
+    }
+
+    async fn scrub_step(&self, from: ScrubCursor, bytes_max: u64) -> Result<ScrubStep, StoreError> {
+        let work = Upkeep::scrub_step(&*self.inner, from, bytes_max);
+        let step = self.alone(&self.scrubbing, work).await?;
+        self.steps.lock().unwrap().push((self.env.clock.elapsed(), step.bytes));
+        Ok(step)
+    }
+
+    async fn damaged(&self, from: &RecordId, limit: usize) -> Result<Vec<Damaged>, StoreError> {
+        self.inner.damaged(from, limit).await
+    }
+
+    async fn compact(
+        &self,
+        options: CompactionOptions,
+        done: &mut Compaction,
+    ) -> Result<(), StoreError> {
+        self.compactions.fetch_add(1, Ordering::SeqCst);
+        self.alone(&self.compacting, Upkeep::compact(&*self.inner, options, done)).await
+    }
+
+    fn dead_bytes(&self) -> u64 {
+        self.inner.dead_bytes()
+    }
+}
+
+#[async_trait]
+impl RecordStore for Watched {
+    async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
+        self.inner.put(records).await
+    }
+    async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        self.inner.get(id).await
+    }
+    fn contains(&self, id: &RecordId) -> bool {
+        self.inner.contains(id)
+    }
+    async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError> {
+        self.inner.remove(ids).await
+    }
+    fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
+        self.inner.ids(from, limit)
+    }
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+    fn upkeep(&self) -> Option<&dyn Upkeep> {
+        Some(self)
+    }
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}
+
+/// Flips a byte of a record's content, wherever it is on the disk.
+fn damage(disk: &FaultyDisk, record: &Record) {
+    let wanted = &record.bytes[record.bytes.len() - 64..];
+    for name in disk.list().unwrap().into_iter().filter(|name| name.ends_with(".log")) {
+        let bytes = disk.bytes(&name).unwrap();
+        if let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
+            disk.flip(&name, at, 0x40);
+            return;
+        }
+    }
+    panic!("the record is not on the disk");
+}
+
+/// Content that no other record has, so that it is found on the disk.
+fn distinct(number: u32) -> Record {
+    page(number * 0x0101_0101 + 7, RECORD_BYTES + number as usize)
+}
+
+/// Scrub alone, or compaction alone, or both.
+fn options(scrub_bytes_s: u64, compact_bytes_s: u64) -> Option<UpkeepOptions> {
+    Some(UpkeepOptions {
+        scrub_bytes_s,
+        scrub_rest: 10 * MINUTE,
+        compaction: CompactionOptions { dead_percent: 33, bytes_per_s: compact_bytes_s },
+        compaction_every: MINUTE,
+    })
+}
+
+/// A lone peer over this disk, and its store with these records in it.
+async fn lone(
+    env: &Env,
+    disk: &FaultyDisk,
+    records: &[Record],
+    upkeep: Option<UpkeepOptions>,
+) -> (Town, Arc<Watched>) {
+    let mut town = Town::empty(env, 1, 1);
+    let store = Watched::open(disk, env);
+    for record in records {
+        store.put(vec![record.clone()]).await.unwrap();
+    }
+    let peer = town.start(0, store.clone(), |options| options.upkeep = upkeep).await;
+    town.peers.push(peer);
+    (town, store)
+}
+
+fn metric(town: &Town, name: &str) -> i64 {
+    let page = town.peers[0].metrics();
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("holdfast_{name} ")));
+    line.expect(name).parse().unwrap()
+}
+
+#[test]
+fn scrub_reads_everything_within_its_budget_and_rests_between_passes() {
+    testkit::time::run(1, |env| async move {
+        const RATE: u64 = 20_000;
+        let records: Vec<_> = (0..40).map(distinct).collect();
+        let (town, store) = lone(&env, &FaultyDisk::new(1), &records, options(RATE, 0)).await;
+        town.until("two passes", |town| town.peers[0].status().store.upkeep.scrub_passes == 2)
+            .await;
+        let steps = store.steps();
+        // In no stretch of time was more read than the rate, one step and one record allow.
+        for (at, (from, _)) in steps.iter().enumerate() {
+            let mut bytes = 0;
+            for (to, step) in &steps[at..] {
+                bytes += step;
+                let most = (*to - *from).as_secs_f64() * RATE as f64;
+                assert!(bytes as f64 <= most + (RATE as usize + 2 * RECORD_BYTES) as f64);
+            }
+        }
+        // Nor was it much slower: what is promised to be read in time is.
+        let files = store.stats().file_bytes;
+        let read: u64 = steps.iter().map(|(_, bytes)| bytes).sum();
+        assert!(read >= 2 * files * 9 / 10 && read <= 2 * files + 2 * SEGMENT_BYTES, "{read}");
+        let rests: Vec<_> = steps.windows(2).map(|two| two[1].0 - two[0].0).collect();
+        let long = rests.iter().filter(|rest| **rest > 5 * MINUTE).count();
+        assert_eq!(long, 1, "one rest between two passes: {rests:?}");
+        assert!(!store.overlapped.load(Ordering::SeqCst));
+        let told = town.peers[0].status().store.upkeep;
+        assert_eq!(metric(&town, "scrubbed_bytes_total"), read as i64);
+        assert_eq!((told.scrubbed_bytes, told.scrub_damaged), (read, 0));
+        assert_eq!(metric(&town, "scrub_passes_total"), 2);
+        let last = metric(&town, "scrub_last_pass_timestamp_seconds") as u64;
+        assert_eq!(told.scrub_last_pass, Some(last));
+        assert!(last <= env.clock.unix_s() && last + 60 > env.clock.unix_s());
+    });
+}
+
+#[test]
+fn a_damaged_record_is_told_and_not_served_and_mended_once_somebody_has_it() {
+    testkit::time::run(2, |env| async move {
+        let disk = FaultyDisk::new(2);
+        let mut town = Town::empty(&env, 3, 3);
+        let store = Watched::open(&disk, &env);
+        let kept = |options: &mut librarian::LibrarianOptions| {
+            options.upkeep = self::options(1 << 20, 1 << 20);
+        };
+        let first = town.start(0, store.clone(), kept).await;
+        town.peers.push(first);
+        for _ in 1..3 {
+            town.start_next(|_| {}).await;
+        }
+        let client = town.client(0, Tier::Own).await;
+        let records: Vec<_> = (0..20).map(distinct).collect();
+        for record in &records {
+            client.store(&town.at(0), record.clone(), LIMIT).await.unwrap();
+        }
+        damage(&disk, &records[5]);
+        let told = |town: &Town| town.peers[0].status().store;
+        town.until("scrub found it", |town| told(town).damaged == 1).await;
+        assert_eq!(told(&town).upkeep.scrub_damaged, 1);
+        assert_eq!(metric(&town, "damaged_records"), 1);
+        assert_eq!(metric(&town, "scrub_damaged_total"), 1);
+        let find = |record: &Record| FindRequest { id: record.id, place: record.place };
+        let found = client.find(&town.at(0), find(&records[5]), LIMIT).await.unwrap();
+        assert!(matches!(found, FindResponse::Closest(_)), "{found:?}");
+
+        // Nobody has it: it stays damaged, told once, and is asked for again and again.
+        env.clock.sleep(5 * MINUTE).await;
+        assert_eq!((told(&town).damaged, metric(&town, "scrub_damaged_total")), (1, 1));
+        // Only a reader's miss counts as one, not the peer's own looking.
+        assert_eq!(metric(&town, "damaged_reads_total"), 1);
+        let other = town.client_of(1, Tier::Own, &[1]).await;
+        other.store(&town.at(1), records[5].clone(), LIMIT).await.unwrap();
+        let since = env.clock.elapsed();
+        town.until("it is mended", |town| told(town).damaged == 0).await;
+        assert!(env.clock.elapsed() - since < 2 * MINUTE);
+        assert_eq!(metric(&town, "mended_records_total"), 1);
+        for record in &records {
+            let found = client.find(&town.at(0), find(record), LIMIT).await;
+            assert_eq!(found, Ok(FindResponse::Found(record.clone())));
+        }
+    });
+}
+
+#[test]
+fn compaction_gives_back_what_was_removed_and_leaves_a_read_only_disk_alone() {
+    testkit::time::run(3, |env| async move {
+        let disk = FaultyDisk::new(3);
+        let records: Vec<_> = (0..60).map(distinct).collect();
+        let (town, store) = lone(&env, &disk, &records, options(0, 1 << 20)).await;
+        town.peers[0].set_read_only(true).await;
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            records.iter().enumerate().partition(|(at, _)| at % 3 != 0);
+        store.remove(gone.iter().map(|(_, record)| record.id).collect()).await.unwrap();
+        let before = disk.used_bytes();
+        env.clock.sleep(10 * MINUTE).await;
+        assert_eq!((disk.used_bytes(), store.compactions.load(Ordering::SeqCst)), (before, 0));
+        let dead = town.peers[0].status().store.dead_bytes;
+        assert!(dead > 40 * RECORD_BYTES as u64, "{dead}");
+        assert_eq!(metric(&town, "store_dead_bytes"), dead as i64);
+
+        town.peers[0].set_read_only(false).await;
+        let few = 10 * RECORD_BYTES as u64;
+        town.until("space is given back", |town| {
+            let told = town.peers[0].status().store;
+            told.dead_bytes < few && told.upkeep.compaction_freed_bytes > 0
+        })
+        .await;
+        assert!(disk.used_bytes() < before / 2, "{} of {before}", disk.used_bytes());
+        let told = town.peers[0].status().store.upkeep;
+        assert!(told.compaction_freed_bytes > 40 * RECORD_BYTES as u64, "{told:?}");
+        assert!(told.compaction_moved_bytes > 0 && told.scrubbed_bytes == 0, "{told:?}");
+        assert_eq!(
+            metric(&town, "compaction_freed_bytes_total"),
+            told.compaction_freed_bytes as i64
+        );
+        for (_, record) in kept {
+            assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+        }
+    });
+}
+
+#[test]
+fn compaction_and_scrub_beside_each_other_never_run_twice_and_stop_at_once() {
+    testkit::time::run(4, |env| async move {
+        let disk = FaultyDisk::new(4);
+        let records: Vec<_> = (0..60).map(distinct).collect();
+        // Both so slow that they would take hours.
+        let (town, store) = lone(&env, &disk, &records, options(100, 100)).await;
+        let gone = records.iter().skip(1).step_by(2).map(|record| record.id);
+        store.remove(gone.collect()).await.unwrap();
+        town.until("both work", |_| {
+            store.compacting.load(Ordering::SeqCst) == 1 && !store.steps().is_empty()
+        })
+        .await;
+        env.clock.sleep(10 * MINUTE).await;
+        assert_eq!(store.compacting.load(Ordering::SeqCst), 1);
+        let since = env.clock.elapsed();
+        town.peers[0].stop().await.unwrap();
+        assert!(env.clock.elapsed() - since < Duration::from_secs(1));
+        assert_eq!(store.compacting.load(Ordering::SeqCst), 0);
+        assert!(!store.overlapped.load(Ordering::SeqCst));
+        let again = Watched::open(&disk, &env);
+        assert_eq!(again.stats().records, 30);
+        for record in records.iter().step_by(2) {
+            assert_eq!(again.get(&record.id).await.unwrap().as_ref(), Some(record));
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_is_told_of_no_upkeep_has_none() {
+    testkit::time::run(5, |env| async move {
+        let records: Vec<_> = (0..30).map(distinct).collect();
+        for upkeep in [None, options(0, 0)] {
+            let (town, store) = lone(&env, &FaultyDisk::new(5), &records, upkeep).await;
+            store.remove(records.iter().map(|record| record.id).collect()).await.unwrap();
+            env.clock.sleep(60 * MINUTE).await;
+            assert!(store.steps().is_empty());
+            assert_eq!(store.compactions.load(Ordering::SeqCst), 0);
+            town.peers[0].stop().await.unwrap();
+        }
+    });
+}
