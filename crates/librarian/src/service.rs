@@ -35,7 +35,7 @@ use crate::core::Core;
 use crate::limiter::Asked;
 use crate::metrics::{Bound, Method};
 use crate::spread;
-use crate::standing::{Standing, Vouched, refusal, vouch};
+use crate::standing::{Standing, Vouched, refusal, vouch, vouched_before};
 use crate::subscription::{self, Filter, Surroundings};
 
 /// Answers callers for one librarian.
@@ -273,8 +273,12 @@ impl Endpoints {
     /// Checks what vouches for the caller, and remembers it.
     async fn learn(&self, caller: Caller, credential: Credential) -> Result<(), CallError> {
         let core = &self.0;
-        let vouched =
-            vouch(credential, &caller.key, &core.directory.roster(), core.env.clock.unix_s());
+        let vouched = match vouched_before(&credential, &caller.key, &core.directory) {
+            Some(vouched) => Ok(vouched),
+            None => {
+                vouch(credential, &caller.key, &core.directory.roster(), core.env.clock.unix_s())
+            }
+        };
         let standing = match &vouched {
             Ok(Vouched::Nothing) => core.standing(&caller.key),
             Ok(Vouched::Peer(_, organisation)) => {

@@ -16,6 +16,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use crypto::{Announcement, CertificateError, OrgId, Pass, PeerId, PublicKey, Roster, Tier};
 use env::calls::{CallError, Credential};
+use walk::Directory;
 
 /// Who a caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +99,19 @@ pub(crate) fn vouch(
             Ok(Vouched::Client(pass))
         }
     }
+}
+
+/// What [`vouch`] would say of an announcement that the directory has, byte for byte: peers show theirs on each new
+/// connection and now and then as a sign of life, and it seldom changed. Three signatures and keys are saved.
+pub(crate) fn vouched_before(
+    credential: &Credential,
+    key: &PublicKey,
+    directory: &Directory,
+) -> Option<Vouched> {
+    let Credential::Peer(bytes) = credential else { return None };
+    // It is looked up by the key that the connection proved, so it cannot be another's.
+    let organisation = directory.vouches(&PeerId::new(*key), bytes)?;
+    Some(Vouched::Peer(bytes.clone(), organisation))
 }
 
 fn anothers(what: &str) -> CallError {

@@ -29,7 +29,7 @@ const SIZES: [usize; 11] = [0, 1, 23, 1000, 4096, 16_383, 16_384, 16_385, 40_000
 /// Sizes at the bounds of a page and of several. Few contents are so large: their bytes are most of what a run costs.
 const LARGE: [usize; 4] = [(2 << 20) - 1, (2 << 20) + 1, (2 << 20) + 1, 5 << 20];
 /// Large contents of a thousand.
-const LARGE_PERMILLE: u64 = 80;
+const LARGE_PERMILLE: u64 = 30;
 
 /// The bytes of a content: incompressible, with the marker at its start, within and at its end.
 pub fn content(seed: u64, len: usize, needle: &Needle) -> Vec<u8> {

@@ -283,6 +283,18 @@ impl Directory {
         self.lock().peers.get(peer).map(|known| known.announcement.clone())
     }
 
+    /// The organisation of this peer, where these very bytes are what it announced last: they were verified when they were
+    /// learnt, so what is left to look at is the time. `None` where they must be verified.
+    pub fn vouches(&self, peer: &PeerId, announcement: &Bytes) -> Option<OrgId> {
+        let now = self.env.clock.unix_s();
+        let inner = self.lock();
+        let known = inner.peers.get(peer).filter(|known| known.bytes == *announcement)?;
+        let certificate = &known.announcement.certificate;
+        // Nor before it begins, whatever skew is allowed: the whole check decides that.
+        let counts = certificate.from <= now && now < certificate.until;
+        counts.then_some(certificate.organisation)
+    }
+
     /// The signed bytes of what these peers announced last, in their order; unknown ones are left out.
     pub fn announced(&self, peers: &[PeerId]) -> Vec<Bytes> {
         let inner = self.lock();

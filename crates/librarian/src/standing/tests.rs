@@ -56,6 +56,40 @@ fn a_pass_counts_for_its_own_key_network_and_time_alone() {
 }
 
 #[test]
+fn an_announcement_is_believed_without_a_check_only_as_it_was_verified_and_while_it_counts() {
+    testkit::time::run(1, |mut env| async move {
+        // Years pass, by hand.
+        let clock = testkit::time::VirtualClock::new();
+        env.clock = std::sync::Arc::new(clock.clone());
+        let community = testkit::network::community(1, 2);
+        let genesis = &community.genesis;
+        let directory = Directory::new(genesis.clone(), env.clone(), None);
+        let member = &community.members[0];
+        let (key, shown) = (member.key.public(), member.announcement.clone());
+        let before =
+            |bytes: &Bytes| vouched_before(&Credential::Peer(bytes.clone()), &key, &directory);
+        assert!(before(&shown).is_none(), "nobody verified it yet");
+        directory.learn(&shown).expect("a member");
+        assert!(matches!(before(&shown), Some(Vouched::Peer(bytes, _)) if bytes == shown));
+        for at in 0..shown.len() {
+            let mut other = shown.to_vec();
+            other[at] ^= 1;
+            assert!(before(&other.into()).is_none(), "byte {at}");
+        }
+        let other = community.members[1].announcement.clone();
+        directory.learn(&other).expect("a member");
+        assert!(before(&other).is_none(), "known, and of another key than the connection's");
+        assert!(vouched_before(&Credential::Client(shown.clone()), &key, &directory).is_none());
+        let until = directory.announcement(&member.peer).expect("known").certificate.until;
+        let left = until - env.clock.unix_s();
+        clock.advance(std::time::Duration::from_secs(left));
+        assert!(before(&shown).is_none(), "it has run out");
+        let late = vouch(Credential::Peer(shown), &key, &directory.roster(), env.clock.unix_s());
+        assert!(matches!(late, Err(CallError::Denied { .. })));
+    });
+}
+
+#[test]
 fn every_single_wrong_byte_of_a_pass_is_refused() {
     let roster = roster(&[1]);
     let key = secret(9).public();

@@ -1,14 +1,15 @@
 //! Q6: when faults stop, everything pending finishes: all peers see each other, every publication is in every log, every
 //! acknowledged content can be read by all who may, and every share is in its reader's inbox.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bytes::Bytes;
 use crypto::RecordId;
 use document::Publication;
 use walk::Health;
 
-use crate::check::bytes;
+use crate::check::bytes::text;
 use crate::world::{Running, World};
 
 /// How long the network may take to be whole again: back-offs end after half a minute, logs are compared once a minute with one
@@ -21,8 +22,9 @@ const ROWS_MAX: usize = 100_000;
 /// Waits for the network to be whole, then reads everything.
 pub async fn check(world: &World) {
     let began = world.env.clock.elapsed();
+    let mut decoded = Decoded::new();
     loop {
-        let lacks = lacks(world).await;
+        let lacks = lacks(world, &mut decoded).await;
         if lacks.is_empty() {
             break;
         }
@@ -38,8 +40,11 @@ pub async fn check(world: &World) {
     }
 }
 
+/// Envelopes by the rows that tell of them: all logs have the same rows, and they are looked at again and again.
+type Decoded = BTreeMap<Bytes, Option<RecordId>>;
+
 /// What keeps the network from being whole.
-async fn lacks(world: &World) -> Vec<String> {
+async fn lacks(world: &World, decoded: &mut Decoded) -> Vec<String> {
     let running: Vec<Option<Running>> =
         world.peers().iter().map(|peer| peer.running.clone()).collect();
     let told: BTreeSet<RecordId> = {
@@ -75,8 +80,11 @@ async fn lacks(world: &World) -> Vec<String> {
                 continue;
             }
         };
-        let logged = rows.iter().filter_map(|(.., row)| Publication::decode(row).ok());
-        let logged: BTreeSet<RecordId> = logged.map(|publication| publication.envelope).collect();
+        let logged = rows.into_iter().filter_map(|(.., row)| {
+            let envelope = || Publication::decode(&row).ok().map(|one| one.envelope);
+            *decoded.entry(row.clone()).or_insert_with(envelope)
+        });
+        let logged: BTreeSet<RecordId> = logged.collect();
         let missing = told.difference(&logged).count();
         if missing > 0 {
             lacks.push(format!("the log of peer {number} lacks {missing} of {}", told.len()));
@@ -93,7 +101,7 @@ async fn read_all(world: &World, number: usize) {
         match world.read(number, &running, at, address, None).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {
-                let what = format!("content {at} cannot be read: {}", bytes::text(&error));
+                let what = format!("content {at} cannot be read: {}", text(&error));
                 world.history.find("Q2", what);
             }
             None => world.history.find("Q6", format!("content {at} gave no answer")),
