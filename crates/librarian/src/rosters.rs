@@ -85,7 +85,7 @@ pub(crate) async fn catch_up_rosters(core: Arc<Core>) {
 impl Core {
     /// Ends what callers of organisations that left have here, and tells the others of the roster.
     async fn roster_changed(&self, roster: &Roster) {
-        let left = self.standings.unlisted(|organisation| self.directory.listed(organisation));
+        let left = self.standings.unlisted(roster, self.env.clock.unix_s());
         self.end_keys(&left);
         if self.directory.listed(&self.organisation).is_none() {
             tracing::error!(

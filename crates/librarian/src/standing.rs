@@ -14,7 +14,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use crypto::{Announcement, CertificateError, OrgId, Pass, PeerId, PublicKey, Roster, Tier};
+use crypto::{
+    Announcement, CertificateError, Listing, OrgId, Pass, PeerId, PublicKey, Roster, Tier,
+};
 use env::calls::{CallError, Credential};
 use walk::Directory;
 
@@ -175,13 +177,17 @@ impl Standings {
         inner.by_key.insert(key, (standing, uses));
     }
 
-    /// Clients whose organisation is not listed any more; those of one whose key changed are its clients by the new key.
-    pub(crate) fn unlisted(&self, listed: impl Fn(&OrgId) -> Option<OrgId>) -> Vec<PublicKey> {
+    /// Clients whose organisation a newer roster does not list. Those of one whose key changed are its clients by the
+    /// new key, for as long as what the former one signed counts.
+    pub(crate) fn unlisted(&self, roster: &Roster, now: u64) -> Vec<PublicKey> {
         let mut left = Vec::new();
         for (key, (standing, _)) in &mut self.lock().by_key {
-            if let Standing::Client { organisation, .. } = standing {
-                match listed(organisation) {
-                    Some(now) => *organisation = now,
+            if let Standing::Client { organisation, until, .. } = standing {
+                match roster.listed(organisation, now) {
+                    Some(listed) => {
+                        *organisation = listed.organisation;
+                        *until = listed.until.min(*until);
+                    }
                     None => left.push(*key),
                 }
             }

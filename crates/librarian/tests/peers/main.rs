@@ -7,6 +7,7 @@ mod endings;
 mod joining;
 mod news;
 mod records;
+mod rosters;
 mod subscribers;
 mod town;
 mod upkeep;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::{
-    Announcement, ClientKey, Genesis, OrgId, Organisation, Pass, PeerCertificate, PeerId,
-    PeerState, SecretKey, Suite, Tier,
+    Announcement, Change, ClientKey, Genesis, OrgId, Organisation, Pass, PeerCertificate, PeerId,
+    PeerState, Roster, SecretKey, SignedRoster, Suite, Tier,
 };
 use env::Env;
 use env::calls::KnownPeer;
@@ -130,6 +130,31 @@ impl Community {
         let certificate = bytes;
         self.members.push(Member { key, peer, organisation, address, certificate, announcement });
         number
+    }
+
+    /// Makes a key for an organisation that the genesis does not list; its number.
+    pub fn organise(&mut self) -> usize {
+        self.organisations.push(key("organisation", self.organisations.len()));
+        self.organisations.len() - 1
+    }
+
+    /// How an organisation is listed, by the key and the name that its number gives.
+    pub fn organisation(&self, number: usize) -> Organisation {
+        let key = OrgId::new(self.organisations[number].public());
+        Organisation { key, name: format!("organisation-{number}") }
+    }
+
+    /// The roster after `previous` with a change, signed by these organisations.
+    ///
+    /// # Panics
+    /// Where the change makes no roster, or one of them is not listed before.
+    pub fn roster(&self, previous: &Roster, change: &Change, by: &[usize]) -> Bytes {
+        let next = previous.changed(change, 1).expect("a roster").expect("a change that applies");
+        let mut signed = SignedRoster::proposal(next);
+        for number in by {
+            signed.sign(&self.organisations[*number], previous).expect("listed before");
+        }
+        signed.encode()
     }
 
     /// Who member `number` is.

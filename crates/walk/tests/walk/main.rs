@@ -8,6 +8,7 @@ mod find;
 mod health;
 mod join;
 mod property;
+mod rosters;
 mod store;
 
 use std::sync::Arc;
