@@ -139,6 +139,15 @@ pub(crate) enum HoldError {
         #[source]
         source: env::calls::CallError,
     },
+    /// A page of metrics on this machine.
+    #[error("no peer answers at {address}, where its directory says")]
+    Page {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
     /// Nobody of the network answered, or nobody could do what was asked.
     #[error(transparent)]
     Walk(#[from] walk::WalkError),
@@ -222,6 +231,7 @@ impl HoldError {
             Self::Damaged(_) => Exit::Corrupt,
             Self::UsedPair(_) => Exit::Conflict,
             Self::Call { source, .. } => source.class().into(),
+            Self::Page { .. } => Exit::Unavailable,
             Self::Walk(source) => source.class().into(),
             Self::Rpc(source) => rpc_exit(source),
             Self::Librarian(source) => source.class().into(),
@@ -243,6 +253,7 @@ impl HoldError {
             Self::Missing { hint, .. } => hint,
             Self::Author(source) => author_hint(source)?,
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
+            Self::Page { .. } => "was it killed? hold peer run --dir D",
             Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",
             Self::Locked(_) => "stop the other `hold peer run`, or use another --dir",
             Self::Store(store::StoreError::NotEmpty(_)) | Self::Exists(_) => {

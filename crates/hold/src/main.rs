@@ -21,6 +21,7 @@ mod logging;
 mod markers;
 mod organisation;
 mod out;
+mod page;
 mod passphrase;
 mod peerdir;
 mod pipes;
@@ -28,6 +29,7 @@ mod platform;
 mod progress;
 mod quotas;
 mod running;
+mod upkeep;
 mod verb;
 mod watch;
 

@@ -12,6 +12,7 @@
 //! D/store/         records
 //! D/news/          publications
 //! D/lock           held by the running peer
+//! D/.metrics       where the running peer's page of metrics is, and its key
 //! ```
 
 use std::fs::{File, OpenOptions};

@@ -31,7 +31,7 @@ use crate::config;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::peerdir::{LAYOUT, PeerDir};
-use crate::{quotas, watch};
+use crate::{page, quotas, watch};
 
 /// Peers are written at most this often.
 const PEERS_WRITTEN_EVERY: Duration = Duration::from_secs(1);
@@ -50,6 +50,7 @@ pub(crate) struct Running {
     /// Bytes of the store, its directory's key and so on stay locked while this lives.
     _lock: std::fs::File,
     client: Arc<Client>,
+    dir: PathBuf,
     path: PathBuf,
     stop: CancellationToken,
     /// Where signed requests are taken, if anywhere.
@@ -89,6 +90,8 @@ impl Running {
             tokio::spawn(server.serve(librarian.service(), env.clone(), stop.clone()))
         });
         let metrics = page.address();
+        let told = page::Told { address: metrics, peer: librarian.peer().to_string() };
+        told.write(&dir.path)?;
         let page = tokio::spawn(page.serve(librarian.clone(), stop.clone().cancelled_owned()));
         let path = dir.path.join(PEERS_FILE);
         let writing = tokio::spawn(write_peers(librarian.clone(), path.clone(), stop.clone()));
@@ -105,6 +108,7 @@ impl Running {
             metrics,
             _lock: lock,
             client,
+            dir: dir.path,
             path,
             stop,
             signed: signed_at,
@@ -139,6 +143,7 @@ impl Running {
         let _ = self.writing.await;
         let _ = self.counting.await;
         let _ = self.watching.await;
+        page::Told::remove(&self.dir);
         let kept = keep_peers(&self.librarian, &self.path)
             .and(quotas::write(&self.librarian, &self.quotas).map(drop));
         self.client.close();
@@ -174,6 +179,7 @@ fn options(dir: &PeerDir) -> LibrarianOptions {
     options.stored_bytes = quotas::read(&dir.path.join(quotas::FILE));
     options.limits = dir.config.limits.limits();
     options.read_only = dir.config.read_only;
+    options.upkeep = Some(dir.config.upkeep.options());
     options.revocations = watch::revocations(&dir.path);
     options
 }

@@ -72,8 +72,10 @@ pub struct UpkeepStatus {
     pub scrub_passes: u64,
     /// When the last one ended, Unix seconds; `None` before the first.
     pub scrub_last_pass: Option<u64>,
-    /// Records, and other parts of files, that scrub found damaged.
+    /// Records that scrub found damaged.
     pub scrub_damaged: u64,
+    /// Damaged parts of files that hold no live record, as the last whole pass met them.
+    pub scrub_damaged_ranges: u64,
     /// Damaged records that were fetched from other peers and written again.
     pub mended_records: u64,
     /// Bytes of files that compaction removed.

@@ -33,6 +33,9 @@ const AFTER_ERROR: Duration = Duration::from_secs(600);
 /// A peer that just started has other things to do, in its first time.
 const AFTER_START: Duration = Duration::from_secs(5);
 
+/// What an operator is to read in the log.
+const DAMAGE: &str = "scrub found damage: the disk may be failing";
+
 /// How a store is looked after while it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpkeepOptions {
@@ -78,16 +81,20 @@ async fn scrub_all(core: Arc<Core>, options: UpkeepOptions, found: Arc<Notify>) 
     let mut rest = AFTER_START;
     while core.pause(core.jittered(rest)).await {
         match pass(&core, options.scrub_bytes_s, &found).await {
-            Ok(true) => {
+            Ok(Some(ranges)) => {
                 let counts = &core.metrics.upkeep;
                 counts.passes.inc();
+                let before = counts.ranges.set(i64::try_from(ranges).unwrap_or(i64::MAX));
+                if u64::try_from(before).is_ok_and(|before| ranges > before) {
+                    tracing::error!(ranges, "{DAMAGE}");
+                }
                 let now = core.env.clock.unix_s();
                 counts.last_pass.set(i64::try_from(now).unwrap_or(i64::MAX));
                 let damaged = core.shelf.stats().damaged;
                 tracing::info!(damaged, "scrub read the whole store");
                 rest = options.scrub_rest;
             }
-            Ok(false) | Err(StoreError::Closed) => return,
+            Ok(None) | Err(StoreError::Closed) => return,
             Err(error) => {
                 tracing::error!(%error, "scrub could not read the store");
                 rest = AFTER_ERROR;
@@ -96,42 +103,44 @@ async fn scrub_all(core: Arc<Core>, options: UpkeepOptions, found: Arc<Notify>) 
     }
 }
 
-/// One pass from a random place round to it; `false` where the peer stops before its end.
-async fn pass(core: &Core, bytes_s: u64, found: &Notify) -> Result<bool, StoreError> {
-    let Some(upkeep) = core.shelf.upkeep() else { return Ok(false) };
+/// One pass from a random place round to it, and how many damaged ranges without a live record it
+/// met; `None` where the peer stops before its end.
+async fn pass(core: &Core, bytes_s: u64, found: &Notify) -> Result<Option<u64>, StoreError> {
+    let Some(upkeep) = core.shelf.upkeep() else { return Ok(None) };
     let start = upkeep.scrub_start(u64::from_be_bytes(core.env.random()));
     let step_bytes = STEP_BYTES_MAX.min(bytes_s);
     let mut from = start;
-    let mut round = false;
+    let (mut round, mut ranges) = (false, 0);
     loop {
         let step = upkeep.scrub_step(from, step_bytes).await?;
         note(core, &step, found);
+        ranges += step.damaged_ranges;
         let pause = Duration::from_secs_f64(step.bytes as f64 / bytes_s as f64);
         if !core.pause(pause).await {
-            return Ok(false);
+            return Ok(None);
         }
         from = match step.cursor {
             Some(next) => next,
-            None if round => return Ok(true),
+            None if round => return Ok(Some(ranges)),
             None => {
                 round = true;
                 upkeep.scrub_start(0)
             }
         };
         if round && from >= start {
-            return Ok(true);
+            return Ok(Some(ranges));
         }
     }
 }
 
+/// Counts what a step met. A record counts once, though each pass meets it until it is mended.
 fn note(core: &Core, step: &ScrubStep, found: &Notify) {
     let counts = &core.metrics.upkeep;
     counts.scrubbed.inc_by(step.bytes);
-    let damaged = step.damaged.len() as u64;
-    if damaged + step.damaged_ranges > 0 {
-        counts.damaged.inc_by(damaged + step.damaged_ranges);
-        let other = step.damaged_ranges;
-        tracing::error!(records = damaged, other, "scrub found damage: the disk may be failing");
+    let records = (step.damaged.len() as u64).saturating_sub(step.known);
+    if records > 0 {
+        counts.damaged.inc_by(records);
+        tracing::error!(records, "{DAMAGE}");
         found.notify_one();
     }
 }

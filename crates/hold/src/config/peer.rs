@@ -3,6 +3,7 @@
 use super::settings::{Default::*, Key, Kind, settings};
 use super::{ADDRESSES_MAX, BOOTSTRAP_MAX};
 use crate::limits::LimitsConfig;
+use crate::upkeep::UpkeepConfig;
 
 /// The file's name in the peer's directory.
 pub(crate) const FILE: &str = "peer.toml";
@@ -37,6 +38,8 @@ settings! {
         read_only: bool = Kind::Switch, Value("false");
         /// How often each kind of caller may ask, where that differs from the defaults.
         limits: LimitsConfig = Kind::Limits, Absent("the rates below");
+        /// How the peer reads its own disk again and gives back the space of removed records.
+        upkeep: UpkeepConfig = Kind::Upkeep, Absent("the paces below");
     }
 }
 
@@ -55,7 +58,7 @@ impl PeerConfig {
                 (Some(toml::Value::Table(table)), _) => {
                     let table =
                         toml::Table::from_iter([(key.name.to_owned(), table.clone().into())]);
-                    tables = format!("\n{remark}\n{}", toml::to_string(&table)?);
+                    tables.push_str(&format!("\n{remark}\n{}", toml::to_string(&table)?));
                 }
                 (Some(value), _) => text.push_str(&format!("\n{remark}\n{} = {value}\n", key.name)),
                 (None, Value(value)) => {
@@ -72,6 +75,7 @@ impl PeerConfig {
 fn example(key: &Key) -> String {
     match key.kind {
         Kind::Limits => "[limits.known]\n# store = { per_second = 500 }".to_owned(),
+        Kind::Upkeep => "[upkeep]\n# scrub_bytes_s = 1048576".to_owned(),
         _ => format!("{} = \"127.0.0.1:4101\"", key.name),
     }
 }
@@ -122,6 +126,7 @@ mod tests {
                 config.signed_listen = Some("127.0.0.1:4101".to_owned());
                 config.read_only = true;
                 config.limits = toml::Table::clone(&limits).try_into().unwrap();
+                config.upkeep = toml::from_str("scrub_bytes_s = 5").unwrap();
             }
             let text = config.text().unwrap();
             let read: PeerConfig =

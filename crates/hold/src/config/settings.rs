@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::split_address;
 use crate::error::HoldError;
 use crate::limits;
+use crate::upkeep::UpkeepConfig;
 
 /// What a key's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,19 @@ pub(crate) enum Kind {
     Bytes,
     /// `true` or `false`.
     Switch,
+    /// A whole number.
+    Whole {
+        /// The least.
+        from: u64,
+        /// The most.
+        to: u64,
+        /// Both, for people.
+        words: &'static str,
+    },
     /// The tables of rates.
     Limits,
+    /// The table of scrub and compaction.
+    Upkeep,
 }
 
 /// What counts where a file does not have the key.
@@ -134,6 +146,8 @@ impl Kind {
             Self::Path => "a text: a path",
             Self::Bytes => "a number of bytes, at least 1",
             Self::Switch => "true or false",
+            Self::Whole { words, .. } => words,
+            Self::Upkeep => "a table [upkeep]",
             Self::Limits => "tables [limits.TIER] with `ENDPOINT = { BOUND = NUMBER }`",
         }
     }
@@ -151,7 +165,11 @@ impl Kind {
             Self::Path => value.as_str().is_some_and(|text| !text.is_empty()),
             Self::Bytes => value.as_integer().is_some_and(|bytes| bytes > 0),
             Self::Switch => value.is_bool(),
-            Self::Limits => value.is_table(),
+            Self::Whole { from, to, .. } => value
+                .as_integer()
+                .and_then(|number| u64::try_from(number).ok())
+                .is_some_and(|number| (from..=to).contains(&number)),
+            Self::Limits | Self::Upkeep => value.is_table(),
         }
     }
 }
@@ -172,22 +190,26 @@ pub(crate) fn read<T: DeserializeOwned>(
     let wrong = |source| HoldError::Setting { path: path.to_owned(), source };
     let syntax = |error| wrong(SettingError::Syntax(Box::new(error)));
     let table: toml::Table = toml::from_slice(text).map_err(syntax)?;
-    check(&table, keys).map_err(wrong)?;
+    check("", &table, keys).map_err(wrong)?;
     table.try_into().map_err(syntax)
 }
 
-/// Checks a file's keys and the kinds of their values.
-fn check(table: &toml::Table, keys: &[Key]) -> Result<(), SettingError> {
+/// Checks the keys of a file, or of a table in it (then `around` is its name and a dot), and the
+/// kinds of their values.
+fn check(around: &str, table: &toml::Table, keys: &[Key]) -> Result<(), SettingError> {
     for (name, value) in table {
+        let full = || format!("{around}{name}");
         let Some(key) = keys.iter().find(|key| key.name == name) else {
             let nearest = nearest(name, keys.iter().map(|key| key.name));
-            return Err(SettingError::Unknown { key: name.clone(), nearest });
+            return Err(SettingError::Unknown { key: full(), nearest });
         };
         if !key.kind.takes(value) {
-            return Err(SettingError::Wrong { key: name.clone(), wanted: key.kind.words() });
+            return Err(SettingError::Wrong { key: full(), wanted: key.kind.words() });
         }
-        if let (Kind::Limits, Some(tables)) = (key.kind, value.as_table()) {
-            limits::check(name, tables)?;
+        match (key.kind, value.as_table()) {
+            (Kind::Limits, Some(tables)) => limits::check(name, tables)?,
+            (Kind::Upkeep, Some(table)) => check("upkeep.", table, UpkeepConfig::KEYS)?,
+            _ => {}
         }
     }
     let needed = keys.iter().filter(|key| key.default == Default::Needed);

@@ -1,5 +1,6 @@
 //! `hold peer`: one librarian, as an operator runs it.
 
+mod own;
 mod restore;
 mod run;
 mod set;
@@ -34,7 +35,7 @@ pub(crate) enum Peer {
     /// Make a peer's directory of a snapshot, or check one
     Restore(restore::Restore),
     /// Ask a librarian whom it knows, how they are, and what it holds
-    Status,
+    Status(status::Ask),
 }
 
 /// `hold peer init`.
@@ -97,7 +98,7 @@ impl Peer {
             Self::Set(args) => args.run(session),
             Self::Snapshot(args) => args.run(session).await,
             Self::Restore(args) => args.run(session).await,
-            Self::Status => session.stoppable(status::run(session)).await,
+            Self::Status(args) => session.stoppable(args.run(session)).await,
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct UpkeepCounts {
     /// Unix seconds; 0 before the first.
     pub(crate) last_pass: Gauge,
     pub(crate) damaged: Counter,
+    /// Of the last whole pass.
+    pub(crate) ranges: Gauge,
     pub(crate) mended: Counter,
     pub(crate) freed: Counter,
     pub(crate) moved: Counter,
@@ -24,13 +26,15 @@ impl UpkeepCounts {
         for (name, help, counter) in [
             ("scrubbed_bytes", "Bytes of its own disk read by scrub", &self.scrubbed),
             ("scrub_passes", "Whole passes of scrub over the store", &self.passes),
-            ("scrub_damaged", "Records and other parts found damaged by scrub", &self.damaged),
+            ("scrub_damaged", "Records found damaged by scrub", &self.damaged),
             ("mended_records", "Damaged records fetched again from other peers", &self.mended),
             ("compaction_freed_bytes", "Bytes of files removed by compaction", &self.freed),
             ("compaction_moved_bytes", "Bytes written again by compaction", &self.moved),
         ] {
             registry.register(name, help, counter.clone());
         }
+        let help = "Damaged parts of files that hold no live record, by the last whole pass";
+        registry.register("scrub_damaged_ranges", help, self.ranges.clone());
         let help = "When the last whole pass of scrub ended, Unix time; 0 before the first";
         registry.register("scrub_last_pass_timestamp_seconds", help, self.last_pass.clone());
     }
@@ -43,6 +47,7 @@ impl UpkeepCounts {
             scrub_passes: self.passes.get(),
             scrub_last_pass: (last > 0).then_some(last),
             scrub_damaged: self.damaged.get(),
+            scrub_damaged_ranges: u64::try_from(self.ranges.get()).unwrap_or(0),
             mended_records: self.mended.get(),
             compaction_freed_bytes: self.freed.get(),
             compaction_moved_bytes: self.moved.get(),

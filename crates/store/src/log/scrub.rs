@@ -51,6 +51,8 @@ pub struct ScrubStep {
     pub bytes: u64,
     /// Live records found damaged. They are marked: not served, counted, written again by a put.
     pub damaged: Vec<RecordId>,
+    /// How many of them were marked before, by an earlier scrub or a read.
+    pub known: u64,
     /// Damaged ranges that hold no live record: removals, records that were removed or replaced,
     /// heads of files.
     pub damaged_ranges: u64,
@@ -255,7 +257,11 @@ impl Walk<'_> {
         let mut index = self.shared.index_mut();
         for (id, location) in hit {
             let offset = location.offset;
-            tracing::warn!(%id, segment = self.number, offset, "a scrub found a damaged record");
+            if location.damaged {
+                done.known += 1;
+            } else {
+                tracing::warn!(%id, segment = self.number, offset, "scrub found a damaged record");
+            }
             index.mark_damaged(&id, &location);
             done.damaged.push(id);
         }

@@ -31,6 +31,7 @@ fn an_unknown_key_is_refused_and_the_nearest_one_named() {
     near("[limits.friends]", "limits.friends", None);
     near("[limits.strangers]", "limits.strangers", Some("stranger"));
     near("[limits.own]\nstroe = {}", "limits.own.stroe", Some("store"));
+    near("[upkeep]\nscrub_byte_s = 1", "upkeep.scrub_byte_s", Some("scrub_bytes_s"));
     near("[limits.own]\nstore = { per_min = 1 }", "limits.own.store.per_min", Some("per_day"));
 }
 
@@ -42,6 +43,12 @@ fn a_value_of_another_kind_is_told_by_its_key() {
         ("signed_listen = 'a'", "signed_listen"),
         ("read_only = 1", "read_only"),
         ("limits = 1", "limits"),
+        ("upkeep = 1", "upkeep"),
+        ("[upkeep]\nscrub_bytes_s = -1", "upkeep.scrub_bytes_s"),
+        ("[upkeep]\nscrub_rest_s = 0", "upkeep.scrub_rest_s"),
+        ("[upkeep]\ncompact_every_s = 0", "upkeep.compact_every_s"),
+        ("[upkeep]\ncompact_dead_percent = 0", "upkeep.compact_dead_percent"),
+        ("[upkeep]\ncompact_dead_percent = 100", "upkeep.compact_dead_percent"),
         ("[limits]\nown = 1", "limits.own"),
         ("[limits.own]\nstore = 5", "limits.own.store"),
         ("[limits.own]\nstore = { per_day = 'lots' }", "limits.own.store.per_day"),

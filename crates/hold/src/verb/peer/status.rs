@@ -1,11 +1,14 @@
 //! `hold peer status`: the network as one librarian sees it.
 
 use std::fmt;
+use std::path::PathBuf;
 
+use clap::Args;
 use crypto::{Announcement, Genesis, PeerState};
 use env::calls::IntroduceResponse;
 use serde::Serialize;
 
+use super::own;
 use crate::cli::Session;
 use crate::connect;
 use crate::error::HoldError;
@@ -16,6 +19,15 @@ use crate::peerdir;
 const AWAY_AFTER_MS: u64 = 60_000;
 /// A certificate with less than this left is told, as the peer itself warns in its log, in seconds.
 const EXPIRY_WARNING_S: u64 = 30 * peerdir::DAY_S;
+
+/// `hold peer status`.
+#[derive(Debug, Args)]
+pub(crate) struct Ask {
+    /// The directory of a peer that runs on this machine: its disk, its upkeep and more that only
+    /// its operator is told
+    #[arg(long, value_name = "D")]
+    dir: Option<PathBuf>,
+}
 
 /// A peer as the asked one sees it.
 #[derive(Serialize)]
@@ -133,8 +145,18 @@ impl fmt::Display for Status {
     }
 }
 
+impl Ask {
+    /// Asks the peer on this machine, or else the first librarian that answers.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        match &self.dir {
+            Some(dir) => own::run(session, dir).await,
+            None => run(session).await,
+        }
+    }
+}
+
 /// Asks the first librarian that answers.
-pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
+async fn run(session: &Session) -> Result<Exit, HoldError> {
     let genesis = connect::genesis(session)?;
     let walker = connect::stranger(&genesis)?;
     let mut failed = None;

@@ -8,6 +8,7 @@ use super::{Cell, MADE};
 use crate::config::settings::{Default, Key};
 use crate::config::{FileConfig, PeerConfig};
 use crate::limits;
+use crate::upkeep::UpkeepConfig;
 
 /// The page.
 pub(super) fn page() -> String {
@@ -24,6 +25,12 @@ pub(super) fn page() -> String {
     );
     keys(&mut page, PeerConfig::KEYS);
     rates(&mut page);
+    page.push_str(
+        "\n### `[upkeep]`\n\n\
+        ```toml\n[upkeep]\nscrub_bytes_s = 4194304\ncompact_dead_percent = 50\n```\n\n\
+        It counts from the peer's next start.\n",
+    );
+    keys(&mut page, UpkeepConfig::KEYS);
     page
 }
 
