@@ -91,7 +91,10 @@ impl Running {
         });
         let metrics = page.address();
         let told = page::Told { address: metrics, peer: librarian.peer().to_string() };
-        told.write(&dir.path)?;
+        // On a full disk a peer serves all the same.
+        if let Err(error) = told.write(&dir.path) {
+            tracing::warn!(%error, "where the page of metrics is could not be written");
+        }
         let page = tokio::spawn(page.serve(librarian.clone(), stop.clone().cancelled_owned()));
         let path = dir.path.join(PEERS_FILE);
         let writing = tokio::spawn(write_peers(librarian.clone(), path.clone(), stop.clone()));

@@ -31,8 +31,11 @@ use crate::publications::{Entry, Publications};
 const LARGE_BYTES: usize = 64 * 1024;
 /// When to try again a peer that closes its store.
 const RETRY_AFTER_CLOSED: Duration = Duration::from_secs(5);
-/// A full disk counts as mended when so much is free again.
-const FREE_AGAIN_BYTES: u64 = 256 << 20;
+/// A full disk counts as mended when a part of what the store's files take is free again, so that
+/// the peer does not announce itself full and not full by turns; between these bounds.
+const FREE_AGAIN_PART: u64 = 16;
+const FREE_AGAIN_BYTES_MIN: u64 = 4 << 20;
+const FREE_AGAIN_BYTES_MAX: u64 = 256 << 20;
 
 /// The records of one peer.
 pub(crate) struct Shelf {
@@ -98,7 +101,8 @@ impl Shelf {
             return Some("an fsync failed, its disk must be checked");
         }
         if self.full.load(Ordering::Relaxed) {
-            if stats.free_bytes < FREE_AGAIN_BYTES {
+            let part = stats.file_bytes / FREE_AGAIN_PART;
+            if stats.free_bytes < part.clamp(FREE_AGAIN_BYTES_MIN, FREE_AGAIN_BYTES_MAX) {
                 return Some("its disk is full");
             }
             self.full.store(false, Ordering::Relaxed);

@@ -72,7 +72,9 @@ pub enum WalkError {
         retry_after: Duration,
     },
     /// Every peer that answered has a full disk or takes no writes.
-    #[error("{acked} of the {wanted} copies needed were stored: the other peers take no writes")]
+    #[error(
+        "{acked} of the {wanted} copies needed were stored: the other peers are full or read-only"
+    )]
     Full {
         /// Copies that are durable.
         acked: u32,

@@ -1,0 +1,183 @@
+//! The only peer of a network on a disk that fills up: what does not fit is refused and told so, all that
+//! was acknowledged stays readable, also after kill -9, and with room the peer takes writes again.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "system/harness.rs"]
+mod harness;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use harness::{Home, Network, Peer, assert_same, hold, random_file, run};
+use serde_json::Value;
+
+const FILE_BYTES: usize = 8 << 20;
+
+/// A small disk in memory that is taken away at the end.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where this system does not let the test mount one.
+    fn mount(at: &Path, size: &str) -> Option<Self> {
+        fs::create_dir(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at);
+        mount.output().is_ok_and(|done| done.status.success()).then(|| Self(at.to_owned()))
+    }
+
+    fn grow(&self, size: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,size={size}")]).arg(&self.0);
+        assert!(mount.status().unwrap().success());
+    }
+
+    /// Another program fills the disk to its last byte.
+    fn fill(&self) -> PathBuf {
+        let path = self.0.join("ballast");
+        let mut file = fs::File::create(&path).unwrap();
+        for step in [1 << 20, 4096, 1] {
+            let block = vec![7; step];
+            while file.write_all(&block).is_ok() {}
+        }
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A network of one peer on a small disk, and what it acknowledged.
+struct World {
+    // Ended before its disk goes.
+    network: Network,
+    home: Home,
+    acknowledged: Vec<(PathBuf, String)>,
+    disk: SmallDisk,
+}
+
+impl World {
+    fn new(size: &str) -> Option<Self> {
+        let mut network = Network::new(1, &[]);
+        let at = network.folder.path().join("small");
+        let Some(disk) = SmallDisk::mount(&at, size) else {
+            println!("SKIPPED: a tmpfs of {size} cannot be mounted here");
+            return None;
+        };
+        network.add_peer_at(at.join("peer"));
+        network.start_all();
+        let home = network.home("home", 0);
+        Some(Self { network, home, acknowledged: Vec::new(), disk })
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.network.peers[0]
+    }
+
+    /// Puts one more file; whether it was acknowledged. What is refused is told as the books say.
+    fn put(&mut self) -> bool {
+        let number = self.acknowledged.len();
+        let file = self.network.folder.path().join(format!("file{number}"));
+        random_file(&file, FILE_BYTES, number as u64);
+        let mut put = self.home.hold(["put", "--json", "--via", &self.network.via()]);
+        let put = run(put.arg(&file));
+        if put.code == Some(0) {
+            let address = put.json()["address"].as_str().unwrap().to_owned();
+            self.acknowledged.push((file, address));
+            return true;
+        }
+        let put = put.expect_error(11);
+        assert!(put.stderr.contains("full"), "{}", put.stderr);
+        false
+    }
+
+    fn put_until_full(&mut self) {
+        for _ in 0..30 {
+            if !self.put() {
+                return;
+            }
+        }
+        panic!("it is never full");
+    }
+
+    fn reads_all(&self) {
+        let back = self.network.folder.path().join("back");
+        for (file, address) in &self.acknowledged {
+            self.home.get(&self.network.via(), address, &back).expect(0);
+            assert_same(file, &back);
+            fs::remove_file(&back).unwrap();
+        }
+    }
+
+    fn status(&self) -> Value {
+        run(hold(["peer", "status", "--json", "--dir"]).arg(&self.peer().dir)).expect(0).json()
+    }
+
+    fn until(&self, state: &str) -> Value {
+        let started = Instant::now();
+        loop {
+            let status = self.status();
+            if status["state"] == state {
+                return status;
+            }
+            assert!(started.elapsed() < harness::PATIENCE, "never {state}: {status}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn a_full_peer_refuses_and_reads_on_and_recovers_with_room() {
+    // 64 MiB of it are the reserve.
+    let Some(mut world) = World::new("90m") else { return };
+    world.put_until_full();
+    assert!(world.acknowledged.len() > 1, "{}", world.acknowledged.len());
+    let full = world.until("read-only");
+    assert_eq!(full["read_only"], "its disk is full");
+    assert!(world.peer().log().contains("the disk is full"), "{}", world.peer().log());
+    world.reads_all();
+
+    // Restarted after kill -9, without a byte free: it serves what it has.
+    world.network.peers[0].kill();
+    let ballast = world.disk.fill();
+    world.network.peers[0].start();
+    world.reads_all();
+    assert!(!world.put());
+    assert_eq!(world.network.peers[0].terminate(), Some(0));
+    fs::remove_file(ballast).unwrap();
+    world.network.start_all();
+    world.reads_all();
+    assert!(!world.put());
+    world.until("read-only");
+
+    world.disk.grow("150m");
+    world.until("serving");
+    assert!(world.put());
+    world.reads_all();
+    world.network.peers[0].kill();
+}
+
+/// Another program takes the rest of the disk while the peer writes, reserve and all: a write that breaks off
+/// is no damage.
+#[test]
+fn a_disk_that_another_program_fills_is_survived() {
+    let Some(mut world) = World::new("120m") else { return };
+    assert!(world.put());
+    let ballast = world.disk.fill();
+    assert!(!world.put());
+    world.reads_all();
+    fs::remove_file(ballast).unwrap();
+    world.until("serving");
+    assert!(world.put());
+    world.reads_all();
+    world.network.peers[0].kill();
+    world.network.start_all();
+    world.reads_all();
+    assert!(world.put());
+    world.network.peers[0].kill();
+}
