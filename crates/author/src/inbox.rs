@@ -1,7 +1,7 @@
 //! What others shared with this user, as librarians hear of it.
 //!
 //! Up to [`LIBRARIANS_MAX`] librarians are followed at once, so that one which lags, lies by leaving things out, or dies, hides
-//! nothing. They get a Bloom filter over the 64 reader keys under a random seed and not the keys; it also lets
+//! nothing (a thin client follows one, and takes that). They get a Bloom filter over the 64 reader keys under a random seed and not the keys; it also lets
 //! fewer than one in a thousand strangers' publications through, and the exact check is made here.
 //!
 //! ```text
@@ -124,8 +124,11 @@ struct Merging {
 
 impl Merging {
     async fn run(mut self, follow: bool, from: Vec<Cursor>) {
-        let known = self.author.walker().directory().peers().len();
-        let followers = known.min(LIBRARIANS_MAX);
+        let walker = self.author.walker();
+        let followers = match walker.is_thin() {
+            true => 1,
+            false => walker.directory().peers().len().min(LIBRARIANS_MAX),
+        };
         if followers == 0 {
             let _ = self.send.send(Err(AuthorError::NoPeers)).await;
             return;

@@ -17,6 +17,8 @@ use futures::stream::BoxStream;
 pub const BATCH_MAX: usize = 1024;
 /// Record bytes in one batch call at most.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
+/// How long a `Put` may wait for all copies, once enough are durable.
+pub const PUT_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Peers in one answer at most.
 pub const PEERS_MAX: usize = 1024;
 /// Rosters in one answer at most.
@@ -383,11 +385,13 @@ pub trait Calls: Send + Sync {
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError>;
 
-    /// Let the librarian store a record at its holders.
+    /// Let the librarian store a record at its holders. Once enough copies are durable for an
+    /// answer it may wait so long for all of them, [`PUT_WAIT_MAX`] at most.
     async fn put(
         &self,
         to: &Endpoint,
         record: Record,
+        wait: Duration,
         limit: Duration,
     ) -> Result<PutResponse, CallError>;
 
@@ -456,7 +460,12 @@ pub trait Service: Send + Sync + 'static {
         records: Vec<Record>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError>;
     /// See [`Calls::put`].
-    async fn put(&self, caller: Caller, record: Record) -> Result<PutResponse, CallError>;
+    async fn put(
+        &self,
+        caller: Caller,
+        record: Record,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError>;
     /// See [`Calls::get`].
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError>;
     /// See [`Calls::subscribe`].

@@ -50,6 +50,16 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) via: Vec<String>,
+    /// Let one librarian of --via do the walking: put, get, share, inbox and info connect to no other peer
+    #[arg(
+        long,
+        global = true,
+        action = ArgAction::SetTrue,
+        value_parser = clap::builder::BoolishValueParser::new(),
+        env = "HOLD_THIN",
+        hide_env_values = true
+    )]
+    pub(crate) thin: bool,
     /// File with the keyring's passphrase (else HOLD_PASSPHRASE, else a prompt)
     #[arg(
         long,
@@ -143,6 +153,7 @@ impl Global {
         Config::load(Flags {
             home: self.home.take(),
             via: std::mem::take(&mut self.via),
+            thin: self.thin,
             passphrase_file: self.passphrase_file.take(),
         })
     }

@@ -28,6 +28,9 @@ settings! {
     struct FileConfig {
         /// Librarians to ask, by their gRPC addresses. `--via` and `HOLD_VIA` come before it.
         via: Vec<String> = Kind::Addresses(VIA_MAX), Value("[]");
+        /// Whether one of them walks for this client, which connects to no other peer. `--thin` and
+        /// `HOLD_THIN` come before it.
+        thin: bool = Kind::Switch, Value("false");
         /// The genesis file. `HOLD_NETWORK` comes before it.
         network: Option<PathBuf> = Kind::Path, Absent("`network` in the home");
         /// The organisation's directory whose key mints this client's passes. `HOLD_ORG` comes
@@ -46,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) home: PathBuf,
     /// Librarians to ask, `HOST:PORT`.
     pub(crate) via: Vec<String>,
+    /// Whether one of them walks for this client.
+    pub(crate) thin: bool,
     /// The genesis file.
     pub(crate) network: PathBuf,
     /// The organisation's directory, where its key is at hand.
@@ -61,6 +66,8 @@ pub(crate) struct Flags {
     pub(crate) home: Option<PathBuf>,
     /// `--via` or `HOLD_VIA`.
     pub(crate) via: Vec<String>,
+    /// `--thin` or `HOLD_THIN`.
+    pub(crate) thin: bool,
     /// `--passphrase-file`.
     pub(crate) passphrase_file: Option<PathBuf>,
 }
@@ -88,6 +95,7 @@ impl Config {
                 let near = std::env::var_os("HOLD_PASSPHRASE").is_some();
                 file.passphrase_file.filter(|_| !near)
             }),
+            thin: flags.thin || file.thin,
             home,
             via,
         })

@@ -83,7 +83,9 @@ pub(crate) async fn author_at(
     let shown = credential.clone();
     let client = client(&genesis, home.keyring().client(), move || shown.clone(), env.clone())?;
     let directory = Directory::new(genesis, env.clone(), None);
-    let walker = Walker::new(env.clone(), client, directory, WalkOptions { own: None, credential });
+    let through = if config.thin { config.via.clone() } else { Vec::new() };
+    let options = WalkOptions { own: None, credential, through };
+    let walker = Walker::new(env.clone(), client, directory, options);
     walker.join(&config.via).await?;
     Ok(Author::new(env, Arc::new(home), walker, &AuthorOptions::default()))
 }

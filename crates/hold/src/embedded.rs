@@ -167,7 +167,7 @@ impl Embedded {
         let org = self.dir.join(format!("org{}", org % ORGANISATIONS));
         let (org, passphrase_file) = (Some(org), Some(secret.clone()));
         let network = Some(dir.join("network"));
-        config::write_file(&dir, &FileConfig { via, network, org, passphrase_file })?;
+        config::write_file(&dir, &FileConfig { via, thin: false, network, org, passphrase_file })?;
         let config = Config::load(config::Flags { home: Some(dir.clone()), ..Default::default() })?;
         let passphrase = files::read_small(&secret)?;
         let home = client::blocking(move || {

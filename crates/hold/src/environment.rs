@@ -43,6 +43,11 @@ pub(crate) const VARIABLES: &[Variable] = &[
     ),
     variable(
         For::Hold,
+        "HOLD_THIN",
+        "`1` lets one librarian of `--via` do the walking, `--thin`. Else `thin` in `holdfast.toml`.",
+    ),
+    variable(
+        For::Hold,
         "HOLD_NETWORK",
         "The genesis file. Else `network` in `holdfast.toml`, else the file `network` in the home.",
     ),

@@ -329,7 +329,10 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
         _ => match Exit::from(error.class()) {
             Exit::Unavailable => "hold doctor --via HOST:PORT",
             Exit::NotFound => "an address is of one network: is it this one? (hold doctor)",
-            Exit::Denied => "a pass of an organisation of the network: hold doctor",
+            Exit::Denied => {
+                "a pass of an organisation of the network (hold doctor); with --thin, a librarian \
+                 of the pass's own organisation"
+            }
             _ => return None,
         },
     })

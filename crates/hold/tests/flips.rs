@@ -87,7 +87,8 @@ impl Town {
         let pass = self.community.pass(key, 0, Tier::Own, &self.env);
         let genesis = self.community.genesis.clone();
         let directory = Directory::new(genesis, self.env.clone(), None);
-        let options = WalkOptions { own: None, credential: Credential::Client(pass) };
+        let options =
+            WalkOptions { credential: Credential::Client(pass), ..WalkOptions::default() };
         let calls = self.network.calls(*key.key());
         let walker = Walker::new(self.env.clone(), calls, directory, options);
         walker.join(&[self.community.members[0].address.clone()]).await.unwrap();

@@ -106,7 +106,11 @@ impl Prepared {
             options.read_only,
         );
         let own: Arc<dyn walk::LocalStore> = Arc::new(OwnShelf(Arc::clone(&shelf)));
-        let walking = WalkOptions { own: Some(own), credential: announcer.credential() };
+        let walking = WalkOptions {
+            own: Some(own),
+            credential: announcer.credential(),
+            ..WalkOptions::default()
+        };
         let walker = Walker::new(env.clone(), Arc::clone(&calls), Arc::clone(&directory), walking);
         let core = Arc::new(Core {
             own: announcer.own(),

@@ -17,6 +17,7 @@ mod read;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -200,9 +201,14 @@ impl Service for Endpoints {
         self.answer(Method::StoreBatch, caller, load, self.stored_all(caller, records)).await
     }
 
-    async fn put(&self, caller: Caller, record: Record) -> Result<PutResponse, CallError> {
+    async fn put(
+        &self,
+        caller: Caller,
+        record: Record,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError> {
         let load = Load::records(std::slice::from_ref(&record));
-        self.answer(Method::Put, caller, load, self.put_out(caller, record)).await
+        self.answer(Method::Put, caller, load, self.put_out(caller, record, wait)).await
     }
 
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError> {

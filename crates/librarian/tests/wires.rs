@@ -172,7 +172,7 @@ async fn three_peers_over_real_wires() {
     // A client of organisation 0 puts through its own peer and reads at the others.
     let own = client(&community, &key("client", 1), true);
     let record = page();
-    let put = own.put(&at(&first), record.clone(), LIMIT).await.unwrap();
+    let put = own.put(&at(&first), record.clone(), Duration::ZERO, LIMIT).await.unwrap();
     assert!(put.acked >= 2 && put.wanted == 3, "{put:?}");
     let find = FindRequest { id: record.id, place: record.place };
     assert_eq!(own.get(&at(&first), find, LIMIT).await, Ok(record.clone()));

@@ -47,11 +47,20 @@ macro_rules! outgoing {
     })* };
 }
 
-outgoing!(record: StoreRequest, PutRequest, GetResponse);
+outgoing!(record: StoreRequest, GetResponse);
 outgoing!(IntroduceRequest, FindRequest, VerifyRequest, GetRequest, FindBatchRequest);
 outgoing!(VerifyBatchRequest, StoreBatchRequest);
 outgoing!(IntroduceResponse, VerifyResponse, StoreResponse, PutResponse, FindBatchResponse);
 outgoing!(VerifyBatchResponse, StoreBatchResponse);
+
+impl Outgoing for proto::PutRequest {
+    fn into_record(self) -> Result<proto::Record, Self> {
+        match self {
+            Self { record: Some(record), wait_ms: 0 } => Ok(record),
+            other => Err(other),
+        }
+    }
+}
 
 impl Outgoing for proto::FindResponse {
     fn into_record(self) -> Result<proto::Record, Self> {

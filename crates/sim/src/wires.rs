@@ -360,10 +360,11 @@ impl Calls for Line {
         &self,
         to: &Endpoint,
         record: Record,
+        wait: Duration,
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
         self.sent(&record);
-        let call = self.inner.put(to, record, limit);
+        let call = self.inner.put(to, record, wait, limit);
         self.carry(to, limit, "put", call, |_, _| {}).await
     }
 

@@ -70,7 +70,7 @@ async fn open(env: &Env, dir: &Path, community: &Community, genesis: &Arc<Genesi
     let calls = network.calls(secret.public());
     introduce(&calls, &member.address, credential.clone()).await;
     let directory = Directory::new(genesis.clone(), env.clone(), None);
-    let options = WalkOptions { own: None, credential };
+    let options = WalkOptions { credential, ..WalkOptions::default() };
     let walker = Walker::new(env.clone(), calls, directory, options);
     walker.join(std::slice::from_ref(&member.address)).await.unwrap();
     let home = dir.join("home");

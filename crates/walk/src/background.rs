@@ -56,6 +56,11 @@ impl std::fmt::Debug for Rest {
 }
 
 impl Rest {
+    /// Nothing more will come.
+    pub(crate) fn ended(env: Env, reached: Reached) -> Self {
+        Self { env, reached: watch::channel(reached).1 }
+    }
+
     /// How far the record has come by now.
     pub fn reached(&self) -> Reached {
         self.reached.borrow().clone()

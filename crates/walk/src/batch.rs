@@ -30,6 +30,9 @@ const FIND_BATCH_MAX: usize = 256;
 /// Records on their way at once.
 const AT_ONCE_MAX: usize = BATCH_MAX;
 
+/// Records asked of a librarian at once that walks for this program.
+const THROUGH_MAX: usize = 64;
+
 /// A record to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
@@ -54,6 +57,10 @@ impl Walker {
         &self,
         records: Vec<(Record, Redundancy)>,
     ) -> Vec<Result<Stored, WalkError>> {
+        if self.is_thin() {
+            let stored = records.into_iter().map(|(record, copies)| self.store(record, copies));
+            return futures::stream::iter(stored).buffered(THROUGH_MAX).collect().await;
+        }
         let mut outcomes = Vec::with_capacity(records.len());
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
@@ -98,6 +105,10 @@ impl Walker {
 
     /// Finds small records, those of one holder in one call; one outcome a record, in their order.
     pub async fn find_batch(&self, sought: Vec<Sought>) -> Vec<Result<Found, WalkError>> {
+        if self.is_thin() {
+            let one = |sought: Sought| self.find(sought.kind, sought.id, sought.place);
+            return futures::stream::iter(sought).map(one).buffered(THROUGH_MAX).collect().await;
+        }
         let mut outcomes = Vec::with_capacity(sought.len());
         for some in sought.chunks(AT_ONCE_MAX) {
             outcomes.extend(self.find_some(some).await);

@@ -13,6 +13,7 @@ use crate::directory::Directory;
 use crate::hedge::Budget;
 use crate::latency::{LARGE_BYTES, Size};
 use crate::proof::{self, Proven};
+use crate::through::Through;
 
 /// The deadline of a call that moves next to nothing.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) budget: Budget,
     pub(crate) own: Option<(PeerId, Arc<dyn LocalStore>)>,
     pub(crate) credential: Mutex<Credential>,
+    /// Librarians that walk for this program; then no other peer is called.
+    pub(crate) through: Option<Through>,
 }
 
 /// A record that is looked for.

@@ -42,7 +42,7 @@ impl Walker {
     /// Asks the first N + [`NEAR_EXTRA`] peers in rank whether they hold a record, in the order of their rank.
     ///
     /// With the record at hand each proves its copy by a MAC under a fresh key, which moves no bytes; without it each
-    /// sends its copy.
+    /// sends its copy. Where librarians walk for this program nobody is asked: proof is between holder and asker.
     pub async fn holdings(
         &self,
         id: RecordId,
@@ -50,6 +50,9 @@ impl Walker {
         redundancy: Redundancy,
         record: Option<&Record>,
     ) -> Vec<Holding> {
+        if self.is_thin() {
+            return Vec::new();
+        }
         let view = self.core.directory.view();
         let near = view.holders(&place, redundancy.copies as usize + NEAR_EXTRA);
         let request = FindRequest { id, place };

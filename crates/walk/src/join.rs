@@ -1,6 +1,7 @@
 //! Joining the network: introduce oneself to the addresses one was given, learn peers, and go on to those.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crypto::PeerId;
 use crypto::genesis::ORGANISATIONS_MAX;
@@ -25,10 +26,14 @@ pub const ROUNDS_MAX: usize = 64;
 impl Walker {
     /// Introduces this program to these addresses, learns the peers they tell, and goes on to those until no more are
     /// learnt. Peers that were known before (from a file, say) are asked as well. Answers how many other peers are known.
+    /// Where librarians walk for this program, one of them that answers is enough.
     ///
     /// # Errors
     /// [`WalkError::NoPeers`] where nobody answered.
     pub async fn join(&self, bootstrap: &[String]) -> Result<usize, WalkError> {
+        if self.is_thin() {
+            return self.librarian().await.map(|_| 1);
+        }
         let directory = &self.core.directory;
         let own = directory.own();
         let mut asked: BTreeSet<String> = BTreeSet::new();
@@ -85,32 +90,48 @@ impl Walker {
 impl Core {
     /// See [`Walker::introduce`].
     pub(crate) async fn introduce(&self, to: &Endpoint) -> Result<IntroduceResponse, CallError> {
-        for _ in 1..ROUNDS_MAX {
-            let before = self.directory.roster();
-            let answer = self.introduce_once(to).await?;
-            let now = self.directory.roster();
-            if now.number() >= answer.roster || now.hash() == before.hash() {
-                return Ok(answer);
-            }
-        }
-        self.introduce_once(to).await
+        let told = self.introduce_asking(to, PEERS_MAX as u32, CALL_LIMIT).await;
+        told.map(|(answer, _)| answer)
     }
 
-    async fn introduce_once(&self, to: &Endpoint) -> Result<IntroduceResponse, CallError> {
+    /// As [`Core::introduce`], asking for so many peers, each answer within this limit; also who answered.
+    pub(crate) async fn introduce_asking(
+        &self,
+        to: &Endpoint,
+        peers_max: u32,
+        limit: Duration,
+    ) -> Result<(IntroduceResponse, PeerId), CallError> {
+        for _ in 1..ROUNDS_MAX {
+            let before = self.directory.roster();
+            let (answer, peer) = self.introduce_once(to, peers_max, limit).await?;
+            let now = self.directory.roster();
+            if now.number() >= answer.roster || now.hash() == before.hash() {
+                return Ok((answer, peer));
+            }
+        }
+        self.introduce_once(to, peers_max, limit).await
+    }
+
+    async fn introduce_once(
+        &self,
+        to: &Endpoint,
+        peers_max: u32,
+        limit: Duration,
+    ) -> Result<(IntroduceResponse, PeerId), CallError> {
         let request = IntroduceRequest {
             known: Some(self.directory.known()),
-            ..IntroduceRequest::new(self.credential(), PEERS_MAX as u32)
+            ..IntroduceRequest::new(self.credential(), peers_max)
         };
         let since = self.env.clock.elapsed();
-        let answer = self.calls.introduce(to, request, CALL_LIMIT);
-        let answer = self.bounded(to, CALL_LIMIT, answer).await;
+        let answer = self.calls.introduce(to, request, limit);
+        let answer = self.bounded(to, limit, answer).await;
         let answer = answer.and_then(|answer| self.learn_answer(to, answer));
         if let Ok((_, peer)) = &answer {
             self.note(peer, Size::Small, since, &Ok(()));
         } else if let (Some(peer), Err(error)) = (&to.peer, &answer) {
             self.note::<()>(peer, Size::Small, since, &Err(error.clone()));
         }
-        answer.map(|(answer, _)| answer)
+        answer
     }
 
     /// Learns from an answer; the peer that gave it, by its own announcement. Rosters first: what else is told may

@@ -26,6 +26,7 @@ mod proof;
 mod race;
 mod refresh;
 mod storing;
+mod through;
 mod walker;
 
 pub use background::{BEHIND_BYTES_MAX, BEHIND_MAX, Reached, Rest};
@@ -46,4 +47,5 @@ pub use holdings::{Held, Holding};
 pub use join::{INTRODUCED_MAX, PARALLEL_MAX, ROUNDS_MAX};
 pub use refresh::REFRESH_EVERY;
 pub use storing::EXTRA_MAX;
+pub use through::{ASKED_LAST_BASE, ASKED_LAST_MAX, FULL_WAIT, LIBRARIAN_LIMIT, SHOW_LIMIT};
 pub use walker::{Found, Stored, WalkOptions, Walker};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crypto::PeerId;
 use env::Task;
 
-use crate::core::Core;
+use crate::core::{CALL_LIMIT, Core};
 use crate::health::Health;
 use crate::walker::Walker;
 
@@ -24,7 +24,8 @@ impl Walker {
         self.core.env.tasks.spawn(Box::pin(refresh_all(core)))
     }
 
-    /// Asks a random peer that is well what changed; `false` where nobody answered.
+    /// Asks a random peer that is well what changed, or the librarian that walks for this program; `false` where nobody
+    /// answered.
     pub async fn refresh(&self) -> bool {
         refresh(&self.core).await
     }
@@ -42,6 +43,10 @@ async fn refresh_all(core: Weak<Core>) {
 }
 
 async fn refresh(core: &Core) -> bool {
+    if core.through.is_some() {
+        let Ok(to) = core.librarian().await else { return false };
+        return core.introduce_asking(&to, 0, CALL_LIMIT).await.is_ok();
+    }
     let peers = core.directory.peers().into_iter();
     let others = peers.filter(|status| Some(status.peer) != core.directory.own());
     let well: Vec<PeerId> = others

@@ -16,6 +16,7 @@ use crate::error::WalkError;
 use crate::finding::{Finding, FoundAt};
 use crate::hedge::Budget;
 use crate::storing::Storing;
+use crate::through::Through;
 
 /// What a walker is told when it is made.
 #[derive(Clone, Default)]
@@ -25,6 +26,9 @@ pub struct WalkOptions {
     pub own: Option<Arc<dyn LocalStore>>,
     /// What vouches for this program when the walker introduces it (see [`Walker::set_credential`]).
     pub credential: Credential,
+    /// Librarians that walk for this program, at these addresses, the first that is well; it calls no other peer. Empty
+    /// where it walks by itself.
+    pub through: Vec<String>,
 }
 
 /// A record whose acknowledged copies are durable.
@@ -72,7 +76,8 @@ impl Walker {
         let own = directory.own().zip(options.own);
         let background = Background::new(env.clone());
         let credential = Mutex::new(options.credential);
-        let core = Core { env, calls, directory, budget: Budget::new(), own, credential };
+        let through = Through::new(&options.through);
+        let core = Core { env, calls, directory, budget: Budget::new(), own, credential, through };
         Arc::new(Self { core: Arc::new(core), background })
     }
 
@@ -91,8 +96,12 @@ impl Walker {
         *self.core.credential.lock().unwrap_or_else(PoisonError::into_inner) = credential;
     }
 
-    /// The copies that a record of this kind has in the network as it is known now.
+    /// The copies that this program sends of a record of this kind, in the network as it is known now: one where a
+    /// librarian walks for it.
     pub fn redundancy(&self, kind: Kind) -> Redundancy {
+        if self.is_thin() {
+            return Redundancy { copies: 1, acknowledged: 1 };
+        }
         let directory = &self.core.directory;
         let genesis = directory.genesis();
         redundancy(kind, directory.view().len(), genesis.suite, genesis.copies)
@@ -106,6 +115,9 @@ impl Walker {
     /// # Errors
     /// [`WalkError`] where fewer than W copies became durable.
     pub async fn store(&self, record: Record, redundancy: Redundancy) -> Result<Stored, WalkError> {
+        if let Some(through) = &self.core.through {
+            return self.core.store_through(through, record).await;
+        }
         let view = self.core.directory.view();
         if view.is_empty() {
             return Err(WalkError::NoPeers { tried: Vec::new() });
@@ -136,6 +148,9 @@ impl Walker {
         place: Place,
     ) -> Result<Found, WalkError> {
         let wanted = Wanted { kind, request: FindRequest { id, place } };
+        if let Some(through) = &self.core.through {
+            return self.core.find_through(through, wanted).await.map(Found::from);
+        }
         let mut finding = Finding::new(self.core.clone(), wanted);
         if let Some(found) = finding.local().await {
             return Ok(Found::from(found));

@@ -9,10 +9,10 @@ use crypto::{PeerId, ReaderKey};
 use document::Publication;
 use document::bloom::Bloom;
 use env::Env;
-use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
+use env::calls::{CallError, Cursor, Endpoint, Events, SubscribeEvent, SubscribeRequest};
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
-use walk::{Health, Walker};
+use walk::{Health, WalkError, Walker};
 
 use crate::author::Author;
 
@@ -71,9 +71,29 @@ impl Shared {
         }
     }
 
-    /// A librarian for a follower: the one it was at where that is well, else a random one of those that are best off
-    /// and that no other follower has.
-    fn choose(&self, last: Option<PeerId>, failed: &BTreeSet<PeerId>) -> Option<PeerId> {
+    /// A librarian for a follower, and where to call it. Where librarians walk for this user, the one that does.
+    async fn choose(
+        &self,
+        last: Option<PeerId>,
+        failed: &BTreeSet<PeerId>,
+    ) -> Result<(PeerId, Endpoint), CallError> {
+        if self.walker.is_thin() {
+            let to = self.walker.librarian().await.map_err(|error| nobody(&error))?;
+            return to.peer.map(|peer| (peer, to)).ok_or(CallError::NotFound);
+        }
+        let peer = self.choose_of_all(last, failed).ok_or(CallError::NotFound)?;
+        match self.walker.directory().endpoint(&peer) {
+            Some(to) => Ok((peer, to)),
+            None => {
+                self.release(&peer);
+                Err(ended(&peer))
+            }
+        }
+    }
+
+    /// The one it was at where that is well, else a random one of those that are best off and that no other follower
+    /// has.
+    fn choose_of_all(&self, last: Option<PeerId>, failed: &BTreeSet<PeerId>) -> Option<PeerId> {
         let peers = self.walker.directory().peers();
         let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let free = |peer: &PeerId| !in_use.contains(peer);
@@ -85,6 +105,12 @@ impl Shared {
         let chosen = candidates.min_by_key(|status| worth(status.peer, status.health))?.peer;
         in_use.insert(chosen);
         Some(chosen)
+    }
+
+    /// A call to a librarian failed or broke.
+    fn failed(&self, peer: &PeerId, error: &CallError) {
+        self.walker.directory().failed(peer, error);
+        self.walker.librarian_failed(peer, error);
     }
 
     fn release(&self, peer: &PeerId) {
@@ -132,24 +158,29 @@ impl Follower {
         let (mut failed, mut wait, mut tries) = (BTreeSet::new(), RETRY_FIRST, 0);
         let mut last_error = CallError::NotFound;
         loop {
-            if let Some(peer) = self.shared.choose(self.cursor.peer, &failed) {
-                let before = self.cursor;
-                let ended = self.follow(peer).await;
-                self.shared.release(&peer);
-                match ended {
-                    Ended::Unheard | Ended::CaughtUp => return,
-                    Ended::Failed(error) => {
-                        tracing::debug!(%peer, %error, "a librarian's log ended");
-                        self.shared.walker.directory().failed(&peer, &error);
-                        last_error = error;
+            match self.shared.choose(self.cursor.peer, &failed).await {
+                Ok((peer, to)) => {
+                    let before = self.cursor;
+                    let ended = self.follow(peer, &to).await;
+                    self.shared.release(&peer);
+                    match ended {
+                        Ended::Unheard | Ended::CaughtUp => return,
+                        Ended::Failed(error) => {
+                            tracing::debug!(%peer, %error, "a librarian's log ended");
+                            self.shared.failed(&peer, &error);
+                            last_error = error;
+                        }
                     }
+                    if self.cursor != before {
+                        // It worked for a while: the others may have come back meanwhile.
+                        (wait, tries) = (RETRY_FIRST, 0);
+                        failed.clear();
+                    }
+                    failed.insert(peer);
                 }
-                if self.cursor != before {
-                    // It worked for a while: the others may have come back meanwhile.
-                    (wait, tries) = (RETRY_FIRST, 0);
-                    failed.clear();
-                }
-                failed.insert(peer);
+                // Nobody is left to choose: what the last one said tells more.
+                Err(CallError::NotFound) => {}
+                Err(error) => last_error = error,
             }
             tries += 1;
             if !self.shared.follow && tries >= TRIES_MAX {
@@ -162,8 +193,8 @@ impl Follower {
     }
 
     /// Follows this librarian until that ends.
-    async fn follow(&mut self, peer: PeerId) -> Ended {
-        let mut events = match self.subscribe(&peer).await {
+    async fn follow(&mut self, peer: PeerId, to: &Endpoint) -> Ended {
+        let mut events = match self.subscribe(peer, to).await {
             Ok(events) => events,
             Err(error) => return Ended::Failed(error),
         };
@@ -187,19 +218,17 @@ impl Follower {
         }
     }
 
-    async fn subscribe(&self, peer: &PeerId) -> Result<Events, CallError> {
-        let directory = self.shared.walker.directory();
-        let to = directory.endpoint(peer).ok_or_else(|| ended(peer))?;
+    async fn subscribe(&self, peer: PeerId, to: &Endpoint) -> Result<Events, CallError> {
         let request = SubscribeRequest {
             authors: None,
             readers: Some(self.shared.filter.clone()),
             from: self.cursor,
             follow: self.shared.follow,
         };
-        let call = self.shared.walker.calls().subscribe(&to, request, FIRST_ANSWER_LIMIT);
+        let call = self.shared.walker.calls().subscribe(to, request, FIRST_ANSWER_LIMIT);
         match self.shared.env.within(FIRST_ANSWER_LIMIT + LIMIT_GRACE, call).await {
             Ok(answer) => answer,
-            Err(elapsed) => Err(silent(peer, elapsed.0)),
+            Err(elapsed) => Err(silent(&peer, elapsed.0)),
         }
     }
 
@@ -238,6 +267,15 @@ fn own(peer: PeerId, cursor: Cursor) -> Cursor {
 
 fn ended(peer: &PeerId) -> CallError {
     CallError::Unreachable { address: peer.to_string(), reason: "its log ended".to_owned() }
+}
+
+/// No librarian could be asked at all: what the first one said.
+fn nobody(error: &WalkError) -> CallError {
+    let first = match error {
+        WalkError::NoPeers { tried } => tried.first().map(|(_, error)| error.clone()),
+        _ => None,
+    };
+    first.unwrap_or(CallError::NotFound)
 }
 
 fn silent(peer: &PeerId, limit: Duration) -> CallError {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -142,8 +143,13 @@ impl Service for Peer {
         Ok(outcomes)
     }
 
-    async fn put(&self, caller: Caller, record: Record) -> Result<PutResponse, CallError> {
-        self.memory.put(caller, record).await
+    async fn put(
+        &self,
+        caller: Caller,
+        record: Record,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError> {
+        self.memory.put(caller, record, wait).await
     }
 
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError> {

@@ -71,7 +71,7 @@ impl Clients {
         record: Record,
     ) -> Result<PutResponse, CallError> {
         let (client, to) = self.any(seeded);
-        client.put(to, record, REQUEST_LIMIT).await
+        client.put(to, record, Duration::ZERO, REQUEST_LIMIT).await
     }
 
     pub(crate) async fn get(&self, seeded: &mut Seeded, id: RecordId) -> Result<Record, CallError> {

@@ -63,6 +63,9 @@ struct InfoResult {
     pages: u64,
     /// Each record at each of its holders.
     fragments: Vec<Row>,
+    /// Holders were not asked.
+    #[serde(skip)]
+    thin: bool,
 }
 
 impl Row {
@@ -81,7 +84,7 @@ impl Row {
 }
 
 impl InfoResult {
-    fn new(info: &Info, genesis: &Genesis) -> Self {
+    fn new(info: &Info, genesis: &Genesis, thin: bool) -> Self {
         let rows = info.fragments.iter().flat_map(|fragment| {
             fragment.holders.iter().map(|holder| Row::new(fragment, holder, genesis))
         });
@@ -99,6 +102,7 @@ impl InfoResult {
             created: info.created_s,
             pages: info.pages,
             fragments: rows.collect(),
+            thin,
         }
     }
 }
@@ -117,6 +121,9 @@ impl fmt::Display for InfoResult {
         writeln!(f, "size     {} bytes, {} pages", self.size, self.pages)?;
         writeln!(f, "created  {} (Unix seconds)", self.created)?;
         write!(f, "entry    {}", self.entry)?;
+        if self.thin {
+            write!(f, "\nholders  not asked (--thin)")?;
+        }
         for row in &self.fragments {
             let id: String = row.id.chars().take(12).collect();
             let holder: String = row.holder.chars().take(10).collect();
@@ -140,7 +147,7 @@ impl InfoVerb {
         let author = connect::author(session).await?;
         let info = author.info(address).await?;
         let genesis = author.walker().directory().genesis().clone();
-        session.out.result(&InfoResult::new(&info, &genesis))?;
+        session.out.result(&InfoResult::new(&info, &genesis, author.walker().is_thin()))?;
         Ok(Exit::Done)
     }
 }

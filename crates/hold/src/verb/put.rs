@@ -220,7 +220,7 @@ impl Put {
 
 /// The process is about to end, and with it the copies that are still on their way: waits for them.
 async fn finish_late_copies(session: &Session, author: &Author, report: &PutReport) {
-    if !report.full {
+    if !report.full && !author.walker().is_thin() {
         session.out.note("waiting for the last copies");
         author.walker().drain(LATE_COPIES_LIMIT).await;
     }

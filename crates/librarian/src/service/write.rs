@@ -1,8 +1,12 @@
 //! `Store`, its batch form, and `Put`.
 
+use std::time::Duration;
+
 use document::Record;
-use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, Caller, PutResponse, StoreOutcome};
-use walk::WalkError;
+use env::calls::{
+    BATCH_BYTES_MAX, BATCH_MAX, CallError, Caller, PUT_WAIT_MAX, PutResponse, StoreOutcome,
+};
+use walk::{Stored, WalkError};
 
 use super::{Endpoints, invalid};
 use crate::metrics::{Bound, Method};
@@ -47,11 +51,13 @@ impl Endpoints {
         Ok(outcomes)
     }
 
-    /// Stores at the record's holders; this peer is one of them only where it ranks.
+    /// Stores at the record's holders; this peer is one of them only where it ranks. The caller may let the answer wait
+    /// for the copies beyond those that it takes: it cannot see them come.
     pub(super) async fn put_out(
         &self,
         caller: Caller,
         record: Record,
+        wait: Duration,
     ) -> Result<PutResponse, CallError> {
         let (kind, bytes) = (record.kind, record.bytes.len());
         // Proven here, so that a malformed record is refused once and not by every holder.
@@ -63,7 +69,9 @@ impl Endpoints {
             walk_refusal(error)
         })?;
         self.0.metrics.received(Method::Put, bytes);
-        Ok(PutResponse { acked: stored.acked, wanted: stored.wanted })
+        let Stored { wanted, mut rest, .. } = stored;
+        let acked = rest.wait(wait.min(PUT_WAIT_MAX)).await.acked;
+        Ok(PutResponse { acked, wanted })
     }
 
     /// Charges the caller's quota; its quota, which is 0 where it has none.

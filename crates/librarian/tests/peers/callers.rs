@@ -21,7 +21,7 @@ async fn denied(town: &Town, calls: &Arc<dyn Calls>) -> Vec<bool> {
         calls.store(&to, record.clone(), LIMIT).await.map(drop),
         calls.verify(&to, verify, LIMIT).await.map(drop),
         calls.subscribe(&to, everything(Cursor::default(), false), LIMIT).await.map(drop),
-        calls.put(&to, record.clone(), LIMIT).await.map(drop),
+        calls.put(&to, record.clone(), Duration::ZERO, LIMIT).await.map(drop),
         calls.get(&to, find, LIMIT).await.map(drop),
         calls.store_batch(&to, vec![record], LIMIT).await.map(drop),
         calls.find_batch(&to, vec![find], LIMIT).await.map(drop),

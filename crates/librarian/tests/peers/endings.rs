@@ -81,7 +81,7 @@ fn stopping_lets_calls_finish_and_takes_no_more() {
         let done = Arc::new(std::sync::Mutex::new(None));
         let (task_done, task_env) = (done.clone(), env.clone());
         let task = env.tasks.spawn(Box::pin(async move {
-            let put = putting.put(&to, record, LIMIT).await;
+            let put = putting.put(&to, record, Duration::ZERO, LIMIT).await;
             *task_done.lock().unwrap() = Some((put, task_env.clock.elapsed()));
         }));
         let all = everything(Cursor::default(), true);
@@ -123,7 +123,7 @@ fn a_stop_with_calls_that_hang_ends_in_time() {
         let (putting, to) = (client.clone(), town.at(0));
         let record = page(1, 100);
         let _task = env.tasks.spawn(Box::pin(async move {
-            let _ = putting.put(&to, record, Duration::from_secs(3600)).await;
+            let _ = putting.put(&to, record, Duration::ZERO, Duration::from_secs(3600)).await;
         }));
         env.clock.sleep(Duration::from_millis(100)).await;
         let since = env.clock.elapsed();

@@ -47,7 +47,7 @@ fn a_first_peer_serves_alone_and_keeps_asking_its_bootstrap() {
         let second = town.community.members[1].address.clone();
         town.start_next(|options| options.bootstrap = vec![second]).await;
         let client = town.client(0, Tier::Own).await;
-        let put = client.put(&town.at(0), page(1, 100), LIMIT).await.unwrap();
+        let put = client.put(&town.at(0), page(1, 100), Duration::ZERO, LIMIT).await.unwrap();
         assert_eq!((put.acked, put.wanted), (1, 1));
         env.clock.sleep(Duration::from_secs(600)).await;
         town.start_next(|options| options.bootstrap = Vec::new()).await;

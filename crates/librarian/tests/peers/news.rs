@@ -19,7 +19,7 @@ fn a_publication_is_in_every_log_once_within_a_second() {
         let mut wanted = BTreeSet::new();
         for n in 0..20 {
             let (record, publication) = envelope(n, 0);
-            client.put(&town.at(n as usize % 3 * 3), record, LIMIT).await.unwrap();
+            client.put(&town.at(n as usize % 3 * 3), record, Duration::ZERO, LIMIT).await.unwrap();
             wanted.insert(publication);
         }
         env.clock.sleep(Duration::from_secs(1)).await;
@@ -29,7 +29,7 @@ fn a_publication_is_in_every_log_once_within_a_second() {
             assert_eq!(log.into_iter().collect::<BTreeSet<Bytes>>(), wanted);
         }
         // Pages and entries are no news.
-        client.put(&town.at(0), page(1, 100), LIMIT).await.unwrap();
+        client.put(&town.at(0), page(1, 100), Duration::ZERO, LIMIT).await.unwrap();
         env.clock.sleep(Duration::from_secs(1)).await;
         assert_eq!(town.log_of(0).await.len(), 20);
     });
@@ -63,7 +63,7 @@ fn a_peer_that_heard_nothing_catches_up() {
         }
         let client = town.client(0, Tier::Own).await;
         for n in 0..50 {
-            client.put(&town.at(0), envelope(n, 0).0, LIMIT).await.unwrap();
+            client.put(&town.at(0), envelope(n, 0).0, Duration::ZERO, LIMIT).await.unwrap();
         }
         env.clock.sleep(Duration::from_secs(1)).await;
         assert!(town.log_of(8).await.len() < 50, "its links are down");
@@ -88,7 +88,7 @@ fn a_peer_that_was_down_has_what_it_missed_soon_after_its_start() {
         .await;
         let client = town.client(0, Tier::Own).await;
         for n in 0..50 {
-            client.put(&town.at(0), envelope(n, 0).0, LIMIT).await.unwrap();
+            client.put(&town.at(0), envelope(n, 0).0, Duration::ZERO, LIMIT).await.unwrap();
         }
         env.clock.sleep(Duration::from_secs(3600)).await;
         town.start_next(|_| {}).await;
@@ -114,7 +114,7 @@ fn catching_up_believes_no_log_without_the_envelopes() {
         let now = env.clock.unix_ms();
         journal.append(vec![(now, missing), (now, claim)]).await.unwrap();
         let client = town.client(0, Tier::Own).await;
-        client.put(&town.at(0), record, LIMIT).await.unwrap();
+        client.put(&town.at(0), record, Duration::ZERO, LIMIT).await.unwrap();
         env.clock.sleep(Duration::from_secs(1200)).await;
         for number in 0..2 {
             assert_eq!(town.log_of(number).await, std::slice::from_ref(&truth), "peer {number}");
@@ -173,7 +173,7 @@ fn a_peer_that_hangs_does_not_keep_others_from_catching_up() {
         town.network.set(&town.community.peer(2), Fault::Error(CallError::Full));
         let client = town.client_of(0, Tier::Own, &[0]).await;
         for n in 0..10 {
-            client.put(&town.at(0), envelope(n, 0).0, LIMIT).await.unwrap();
+            client.put(&town.at(0), envelope(n, 0).0, Duration::ZERO, LIMIT).await.unwrap();
         }
         env.clock.sleep(Duration::from_secs(400)).await;
         assert_eq!(town.log_of(8).await.len(), 10);

@@ -1,6 +1,7 @@
 //! Storing, finding and proving records, and what happens where they are bad or the disk is.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{Announcement, Place, RecordId, Suite, Tier};
@@ -186,7 +187,7 @@ fn a_damaged_record_is_never_served_and_is_counted() {
         let town = Town::new(&env, 3, 9).await;
         let client = town.client(0, Tier::Own).await;
         let record = page(1, 1000);
-        let put = client.put(&town.at(0), record.clone(), LIMIT).await.unwrap();
+        let put = client.put(&town.at(0), record.clone(), Duration::ZERO, LIMIT).await.unwrap();
         assert_eq!((put.acked >= 2, put.wanted), (true, 3));
         let holder = (0..9).find(|n| town.stores[*n].holds(&record.id)).unwrap();
         town.stores[holder].rotten.store(true, Ordering::SeqCst);
@@ -208,7 +209,7 @@ fn put_and_get_walk_for_a_thin_client() {
         let town = Town::new(&env, 3, 9).await;
         let client = town.client(0, Tier::Own).await;
         let record = page(5, 200_000);
-        let put = client.put(&town.at(3), record.clone(), LIMIT).await.unwrap();
+        let put = client.put(&town.at(3), record.clone(), Duration::ZERO, LIMIT).await.unwrap();
         assert!(put.acked >= 2 && put.wanted == 3, "{put:?}");
         let rank = town.peers[0].directory().view().holders(&record.place, 3);
         town.until("three copies at the first three of the rank", |town| {
@@ -223,6 +224,33 @@ fn put_and_get_walk_for_a_thin_client() {
         }
         let missing = client.get(&town.at(0), find(&page(6, 100)), LIMIT).await;
         assert_eq!(missing, Err(CallError::NotFound));
+    });
+}
+
+#[test]
+fn a_put_that_may_wait_is_answered_when_every_copy_is_stored_and_no_later_than_it_may() {
+    testkit::time::run(8, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        let client = town.client(0, Tier::Own).await;
+        let wait = Duration::from_secs(5);
+        let record = page(5, 200_000);
+        let put = client.put(&town.at(3), record.clone(), wait, LIMIT).await.unwrap();
+        assert_eq!((put.acked, put.wanted), (3, 3));
+        let copies = (0..9).filter(|n| town.stores[*n].holds(&record.id)).count();
+        assert_eq!(copies, 3, "they were there when it was answered");
+
+        // One holder is slow, and not so slow that another takes its place: the answer says what is missing.
+        let record = page(6, 200_000);
+        let slow = town.peers[0].directory().view().holders(&record.place, 3)[2];
+        town.network.set(&slow, testkit::network::Fault::Delay(Duration::from_secs(4)));
+        let short = Duration::from_millis(300);
+        let since = env.clock.elapsed();
+        let asked = (0..9).find(|n| town.community.peer(*n) != slow && n % 3 == 0).unwrap();
+        let put = client.put(&town.at(asked), record.clone(), short, LIMIT).await.unwrap();
+        let took = env.clock.elapsed() - since;
+        assert!(put.acked == 2 && put.wanted == 3 && took < Duration::from_secs(2), "{took:?}");
+        let put = client.put(&town.at(asked), record, wait, LIMIT).await.unwrap();
+        assert_eq!((put.acked, put.wanted), (3, 3));
     });
 }
 
@@ -251,7 +279,7 @@ fn a_full_disk_refuses_writes_and_stays_readable() {
         })
         .await;
         for n in 10..30 {
-            client.put(&town.at(0), page(n, 100), LIMIT).await.unwrap();
+            client.put(&town.at(0), page(n, 100), Duration::ZERO, LIMIT).await.unwrap();
         }
         town.stores[2].full.store(false, Ordering::SeqCst);
         town.until("it serves again", |town| {

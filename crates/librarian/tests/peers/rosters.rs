@@ -129,7 +129,7 @@ fn whoever_joined_counts_at_once_and_its_peers_hold() {
         calls.store(&town.at(0), page(2, 100), LIMIT).await.unwrap();
         let own = town.client_of(0, Tier::Own, &[0]).await;
         for seed in 10..30 {
-            own.put(&town.at(0), page(seed, 100), LIMIT).await.unwrap();
+            own.put(&town.at(0), page(seed, 100), Duration::ZERO, LIMIT).await.unwrap();
         }
         assert!(town.stores[3].stats_records() > 0, "the newcomer holds its part");
     });

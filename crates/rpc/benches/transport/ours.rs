@@ -79,7 +79,7 @@ impl Service for Null {
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         Ok(records.iter().map(|_| Ok(StoreOutcome::Stored)).collect())
     }
-    async fn put(&self, _: Caller, _: Record) -> Result<PutResponse, CallError> {
+    async fn put(&self, _: Caller, _: Record, _: Duration) -> Result<PutResponse, CallError> {
         unused()
     }
     async fn get(&self, _: Caller, _: FindRequest) -> Result<Record, CallError> {

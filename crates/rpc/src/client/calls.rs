@@ -178,11 +178,13 @@ impl Calls for Client {
         &self,
         to: &Endpoint,
         record: Record,
+        wait: Duration,
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
         check_record(&record)?;
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
         let ask = |attempt: super::Attempt| {
-            let message = proto::PutRequest { record: Some(record.clone().into()) };
+            let message = proto::PutRequest { record: Some(record.clone().into()), wait_ms };
             attempt.ask(message)
         };
         let large = record.bytes.len() >= LARGE_BYTES;

@@ -69,7 +69,9 @@ fn what_goes_out_is_grpc_whatever_its_size() {
     for len in [0, 1, 200, APART_BYTES - 1, APART_BYTES, 100_000, 2 << 20] {
         let record = record(len);
         same_as_plain(proto::StoreRequest { record: Some(record.clone()) });
-        same_as_plain(proto::PutRequest { record: Some(record.clone()) });
+        for wait_ms in [0, 5000] {
+            same_as_plain(proto::PutRequest { record: Some(record.clone()), wait_ms });
+        }
         same_as_plain(proto::GetResponse { record: Some(record.clone()) });
         let result = Some(proto::find_response::Result::Record(record));
         same_as_plain(proto::FindResponse { result });

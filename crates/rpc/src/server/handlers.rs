@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use env::Env;
 use env::calls::{
-    BATCH_BYTES_MAX, CallError, Caller, Credential, FindResponse, IntroduceRequest, Service,
+    BATCH_BYTES_MAX, CallError, Caller, Credential, FindResponse, IntroduceRequest, PUT_WAIT_MAX,
+    Service,
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -139,8 +140,9 @@ impl Librarian for Handlers {
         &self,
         request: Request<proto::PutRequest>,
     ) -> Result<Response<proto::PutResponse>, Status> {
+        let wait = Duration::from_millis(request.get_ref().wait_ms.into());
         let (caller, record) = opened(request.map(|request| request.record))?;
-        closed(self.service.put(caller, record).await)
+        closed(self.service.put(caller, record, wait.min(PUT_WAIT_MAX)).await)
     }
 
     type SubscribeStream = Answers<proto::SubscribeEvent>;

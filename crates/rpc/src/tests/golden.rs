@@ -33,8 +33,10 @@ fn requests_have_their_bytes() {
     check(&proto::VerifyRequest::from(verify), &format!("0a20{aa}1220{bb}1a20{cc}"));
     let store = proto::StoreRequest { record: Some(record.clone().into()) };
     check(&store, &format!("0a4e{wire}"));
-    let put = proto::PutRequest { record: Some(home.clone().into()) };
+    let put = proto::PutRequest { record: Some(home.clone().into()), wait_ms: 0 };
     check(&put, &format!("0a2c{wire_home}"));
+    let waiting = proto::PutRequest { wait_ms: 5000, ..put };
+    check(&waiting, &format!("0a2c{wire_home}108827"));
     let batch = proto::StoreBatchRequest { records: vec![home.into(), record.into()] };
     check(&batch, &format!("0a2c{wire_home}0a4e{wire}"));
     let batch = proto::FindBatchRequest { requests: vec![at_home.into()] };

@@ -126,7 +126,7 @@ async fn well_formed_messages_with_wrong_fields_are_invalid() {
     let invalid = |status: Status| assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     for record in stores {
         invalid(wire.store(proto::StoreRequest { record: record.clone() }).await.unwrap_err());
-        invalid(wire.put(proto::PutRequest { record }).await.unwrap_err());
+        invalid(wire.put(proto::PutRequest { record, wait_ms: 0 }).await.unwrap_err());
     }
     let find = |len, place| proto::FindRequest { id: bytes(len), place: bytes(place) };
     for (id, place) in [(0, 0), (31, 0), (33, 32), (32, 1)] {

@@ -132,9 +132,15 @@ impl Service for Memory {
         Ok(futures::future::join_all(all).await)
     }
 
-    async fn put(&self, caller: Caller, record: Record) -> Result<PutResponse, CallError> {
+    /// Tells what it was asked to wait in `acked`, in seconds.
+    async fn put(
+        &self,
+        caller: Caller,
+        record: Record,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError> {
         self.store(caller, record).await?;
-        Ok(PutResponse { acked: 1, wanted: 3 })
+        Ok(PutResponse { acked: 1 + wait.as_secs() as u32, wanted: 30 })
     }
 
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError> {

@@ -19,8 +19,10 @@ async fn every_call_arrives_and_its_answer_comes_back() {
     assert_eq!(client.get(&to, of(record.id), LIMIT).await, Err(CallError::NotFound));
     assert_eq!(client.store(&to, record.clone(), LIMIT).await, Ok(StoreOutcome::Stored));
     assert_eq!(client.store(&to, record.clone(), LIMIT).await, Ok(StoreOutcome::Present));
-    let put = client.put(&to, record.clone(), LIMIT).await;
-    assert_eq!(put, Ok(PutResponse { acked: 1, wanted: 3 }));
+    let put = client.put(&to, record.clone(), Duration::from_secs(7), LIMIT).await;
+    assert_eq!(put, Ok(PutResponse { acked: 8, wanted: 30 }));
+    let put = client.put(&to, record.clone(), Duration::MAX, LIMIT).await;
+    assert_eq!(put, Ok(PutResponse { acked: 11, wanted: 30 }), "it waits 10 s at most");
     let found = client.find(&to, of(record.id), LIMIT).await;
     assert_eq!(found, Ok(FindResponse::Found(record.clone())));
     assert_eq!(client.get(&to, of(record.id), LIMIT).await, Ok(record.clone()));

@@ -73,8 +73,8 @@ async fn a_caller_without_a_certificate_does_what_others_do() {
         let verify = VerifyRequest { id: find.id, place: find.place, mac_key: [3; 32] };
         let mac = Suite::Holdfast1.mac(&[3; 32], &record.bytes);
         assert_eq!(client.verify(&to, verify, LIMIT).await, Ok(VerifyResponse::Mac(mac)));
-        let put = client.put(&to, super::memory::record(vec![8; 10]), LIMIT).await;
-        assert_eq!(put, Ok(PutResponse { acked: 1, wanted: 3 }));
+        let put = client.put(&to, super::memory::record(vec![8; 10]), Duration::ZERO, LIMIT).await;
+        assert_eq!(put, Ok(PutResponse { acked: 1, wanted: 30 }));
         let batch = client.find_batch(&to, vec![find; 2], LIMIT).await.unwrap();
         assert_eq!(batch.len(), 2);
         let introduce = IntroduceRequest::new(Credential::None, 1);

@@ -66,7 +66,7 @@ impl World {
         let party = self.author_party(number);
         let calls = self.wires.line(party, inner, Arc::new(move || shown.clone()));
         let directory = Directory::new(self.community.genesis.clone(), env.clone(), None);
-        let options = WalkOptions { own: None, credential };
+        let options = WalkOptions { credential, ..WalkOptions::default() };
         let walker = Walker::new(env.clone(), calls, directory, options);
         let dir = self.homes.path().join(format!("author-{number}"));
         let open = self.authors()[number].home.clone();

@@ -208,11 +208,13 @@ impl Calls for DirectCalls {
         &self,
         to: &Endpoint,
         record: Record,
+        wait: Duration,
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
         let caller = self.caller;
         let count: fn(&mut Counts) = |counts| counts.put_get += 1;
-        let work = |service: Arc<dyn Service>, _| async move { service.put(caller, record).await };
+        let work =
+            |service: Arc<dyn Service>, _| async move { service.put(caller, record, wait).await };
         self.reach(to, limit, true, count, work).await
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -228,7 +229,12 @@ impl Service for MemoryPeer {
         Ok(records.into_iter().map(|record| self.take(record)).collect())
     }
 
-    async fn put(&self, _caller: Caller, record: Record) -> Result<PutResponse, CallError> {
+    async fn put(
+        &self,
+        _caller: Caller,
+        record: Record,
+        _wait: Duration,
+    ) -> Result<PutResponse, CallError> {
         self.take(record).map(|_| PutResponse { acked: 1, wanted: 1 })
     }
 

@@ -10,6 +10,7 @@ mod join;
 mod property;
 mod rosters;
 mod store;
+mod through;
 
 use std::sync::Arc;
 use std::time::Duration;
