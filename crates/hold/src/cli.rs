@@ -84,7 +84,7 @@ pub(crate) enum Verb {
     /// Organisations: keys, peer certificates, client passes
     #[command(subcommand)]
     Org(verb::org::Org),
-    /// Networks: the genesis file
+    /// Networks: the genesis file, and who takes part since
     #[command(subcommand)]
     Network(verb::network::Network),
     /// One librarian, as an operator runs it
@@ -177,7 +177,7 @@ impl Verb {
             Self::Demo(verb) => Box::pin(verb.run(session)).await,
             Self::Up(verb) => Box::pin(verb.run(session)).await,
             Self::Org(verb) => verb.run(session),
-            Self::Network(verb) => verb.run(session),
+            Self::Network(verb) => verb.run(session).await,
             Self::Peer(verb) => verb.run(session).await,
             Self::Put(verb) => session.stoppable(verb.run(session)).await,
             Self::Get(verb) => session.stoppable(verb.run(session)).await,

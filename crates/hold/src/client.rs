@@ -1,4 +1,4 @@
-//! This user as a client of the network: the opened home, the genesis, and the pass.
+//! This user as a client of the network: the opened home and the pass.
 //!
 //! Where the organisation's key is at hand (`org` in `holdfast.toml`) a pass is minted and renewed
 //! without asking, a day at a time; otherwise the operator of an organisation signs one for the
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use author::Home;
 use bytes::Bytes;
-use crypto::{ClientKey, Genesis, Pass, Tier};
+use crypto::{ClientKey, Pass, Roster, Tier};
 use env::calls::Credential;
 
 use crate::cli::Session;
@@ -58,18 +58,18 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// Where the pass's file or the organisation's directory is damaged.
 pub(crate) fn credential(
     config: &Config,
-    genesis: &Genesis,
+    roster: &Roster,
     client: ClientKey,
 ) -> Result<Credential, HoldError> {
     let path = config.home.join(PASS_FILE);
     let now = peerdir::now_s();
-    let held = held_pass(&path, genesis, client, now)?;
+    let held = held_pass(&path, roster, client, now)?;
     if let Some((bytes, pass)) = &held
         && pass.until > now + RENEW_BELOW_S
     {
         return Ok(Credential::Client(bytes.clone()));
     }
-    if let Some(bytes) = mint(config, genesis, client, now)? {
+    if let Some(bytes) = mint(config, roster, client, now)? {
         files::replace(&path, &bytes, Access::Secret)?;
         return Ok(Credential::Client(bytes));
     }
@@ -82,7 +82,7 @@ pub(crate) fn credential(
 /// Where its file cannot be read.
 pub(crate) fn held_pass(
     path: &Path,
-    genesis: &Genesis,
+    roster: &Roster,
     client: ClientKey,
     now: u64,
 ) -> Result<Option<(Bytes, Pass)>, HoldError> {
@@ -90,20 +90,20 @@ pub(crate) fn held_pass(
         return Ok(None);
     }
     let bytes = Bytes::copy_from_slice(&files::read_small(path)?);
-    let pass = Pass::verify(&bytes, genesis, now).ok().filter(|pass| pass.client == client);
+    let pass = Pass::verify(&bytes, roster, now).ok().filter(|pass| pass.client == client);
     Ok(pass.map(|pass| (bytes, pass)))
 }
 
 /// A pass for a day from the organisation whose key is at hand, if the network lists it.
 fn mint(
     config: &Config,
-    genesis: &Genesis,
+    roster: &Roster,
     client: ClientKey,
     now: u64,
 ) -> Result<Option<Bytes>, HoldError> {
     let Some(dir) = &config.org else { return Ok(None) };
     let org = OwnOrganisation::open(dir)?;
-    if genesis.organisation(&org.public.key).is_none() {
+    if roster.organisation(&org.public.key).is_none() {
         return Ok(None);
     }
     let pass = Pass {
@@ -114,5 +114,5 @@ fn mint(
         from: now,
         until: now + DAY_S,
     };
-    Ok(Some(pass.sign(&org.key, &genesis.network())))
+    Ok(Some(pass.sign(&org.key, &roster.network())))
 }

@@ -1,18 +1,25 @@
-//! The way to the network: the genesis, the librarians to ask, and connections as some key.
+//! The way to the network: its file, the librarians to ask, and connections as some key.
+//!
+//! Who takes part changes while programs do not look. So whoever joins learns the newest roster on the way, and goes on
+//! by it: a client whose organisation joined since shows its pass from then on, one whose organisation left is a
+//! stranger. What was learnt is kept beside the network file, and a program that runs for long goes on learning.
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use author::{Author, AuthorOptions, Home};
-use crypto::{Genesis, SecretKey};
-use env::Env;
+use crypto::{Class, Classified, NetworkId, SecretKey};
 use env::calls::Credential;
+use env::{Env, Task};
 use rpc::{Client, ClientLimits, Identity};
-use walk::{Directory, WalkOptions, Walker};
+use tokio::sync::broadcast::error::RecvError;
+use walk::{Directory, WalkError, WalkOptions, Walker};
 
 use crate::cli::Session;
 use crate::config::Config;
 use crate::error::HoldError;
-use crate::{client as client_home, files, peerdir};
+use crate::network_file::{self, NetworkFile};
+use crate::{client as client_home, files};
 
 /// The librarians this run asks.
 ///
@@ -25,12 +32,12 @@ pub(crate) fn via(session: &Session) -> Result<&[String], HoldError> {
     Ok(&session.config.via)
 }
 
-/// The network of this run.
+/// The network of this run, and who takes part as it was known last.
 ///
 /// # Errors
-/// Where its file is missing or not one.
-pub(crate) fn genesis(session: &Session) -> Result<Arc<Genesis>, HoldError> {
-    peerdir::read_genesis(&session.config.network).map(Arc::new)
+/// Where its file is missing or not one, or the rosters beside it are damaged.
+pub(crate) fn network(session: &Session) -> Result<NetworkFile, HoldError> {
+    NetworkFile::read(&session.config.network)
 }
 
 /// Connections of one key to the network's peers.
@@ -38,12 +45,12 @@ pub(crate) fn genesis(session: &Session) -> Result<Arc<Genesis>, HoldError> {
 /// # Errors
 /// Where TLS cannot be set up.
 pub(crate) fn client(
-    genesis: &Genesis,
+    network: NetworkId,
     secret: SecretKey,
     credential: impl Fn() -> Credential + Send + Sync + 'static,
     env: Env,
 ) -> Result<Arc<Client>, HoldError> {
-    let identity = Identity::new(secret, genesis.network())?;
+    let identity = Identity::new(secret, network)?;
     Ok(Client::new(identity, Arc::new(credential), env, ClientLimits::default()))
 }
 
@@ -51,41 +58,158 @@ pub(crate) fn client(
 ///
 /// # Errors
 /// As [`client`].
-pub(crate) fn stranger(genesis: &Arc<Genesis>) -> Result<Arc<Walker>, HoldError> {
+pub(crate) fn stranger(network: &NetworkFile) -> Result<Arc<Walker>, HoldError> {
     let env = Env::real();
-    let client = client(genesis, files::fresh_key(), || Credential::None, env.clone())?;
-    let directory = Directory::new(genesis.clone(), env.clone(), None);
-    Ok(Walker::new(env, client, directory, WalkOptions::default()))
+    stranger_over(network.directory(&env, None), Vec::new(), env)
+}
+
+fn stranger_over(
+    directory: Arc<Directory>,
+    through: Vec<String>,
+    env: Env,
+) -> Result<Arc<Walker>, HoldError> {
+    let network = directory.genesis().network();
+    let client = client(network, files::fresh_key(), || Credential::None, env.clone())?;
+    let options = WalkOptions { through, ..WalkOptions::default() };
+    Ok(Walker::new(env, client, directory, options))
+}
+
+/// The librarians that walk for this client, where they do.
+fn through(config: &Config) -> Vec<String> {
+    if config.thin { config.via.clone() } else { Vec::new() }
+}
+
+/// This user as an author in the network. While it lives, it stays current.
+pub(crate) struct User {
+    author: Arc<Author>,
+    /// Asks what changed.
+    _current: Task,
+    /// Keeps what was learnt.
+    _keeping: Task,
+}
+
+impl Deref for User {
+    type Target = Arc<Author>;
+
+    fn deref(&self) -> &Arc<Author> {
+        &self.author
+    }
 }
 
 /// This user as an author in the network, who knows its peers.
 ///
 /// # Errors
 /// Where the keyring does not open, no librarian is named, or none of those named answers.
-pub(crate) async fn author(session: &Session) -> Result<Arc<Author>, HoldError> {
-    let genesis = genesis(session)?;
+pub(crate) async fn author(session: &Session) -> Result<User, HoldError> {
+    network(session)?;
     via(session)?;
     let home = client_home::open_home(session).await?;
-    author_at(&session.config, genesis, home).await
+    author_at(&session.config, home).await
 }
 
 /// As [`author`], for a home that is open.
 ///
 /// # Errors
 /// As [`author`].
-pub(crate) async fn author_at(
-    config: &Config,
-    genesis: Arc<Genesis>,
-    home: Home,
-) -> Result<Arc<Author>, HoldError> {
+pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldError> {
     let env = Env::real();
-    let credential = client_home::credential(config, &genesis, home.keyring().client_key())?;
-    let shown = credential.clone();
-    let client = client(&genesis, home.keyring().client(), move || shown.clone(), env.clone())?;
-    let directory = Directory::new(genesis, env.clone(), None);
-    let through = if config.thin { config.via.clone() } else { Vec::new() };
-    let options = WalkOptions { own: None, credential, through };
-    let walker = Walker::new(env.clone(), client, directory, options);
-    walker.join(&config.via).await?;
-    Ok(Author::new(env, Arc::new(home), walker, &AuthorOptions::default()))
+    let network = NetworkFile::read(&config.network)?;
+    let directory = network.directory(&env, None);
+    let mut shown = Shown::new(config, &directory, &home)?;
+    let mut walker = shown.walker(config, &home, &directory, &env)?;
+    let mut joined = walker.join(&config.via).await;
+    if shown.get() != Credential::None && joined.as_ref().is_err_and(refused) {
+        // Perhaps the organisation left: who takes part is told to everybody.
+        let stranger = stranger_over(directory.clone(), through(config), env.clone())?;
+        let _ = stranger.join(&config.via).await;
+    }
+    let before = shown.get();
+    shown = Shown::new(config, &directory, &home)?;
+    if shown.get() != before {
+        // Connections were introduced by what does not count any more, or by nothing.
+        walker = shown.walker(config, &home, &directory, &env)?;
+        joined = walker.join(&config.via).await;
+    }
+    joined?;
+    let kept = network_file::keep(network.path(), &directory.rosters());
+    if let Err(error) = kept {
+        tracing::warn!(%error, "the newest roster could not be kept; it is learnt again");
+    }
+    let keeping = shown.follow(config.clone(), home.keyring().client_key(), &walker);
+    let keeping = env.tasks.spawn(Box::pin(keeping));
+    let current = walker.keep_current();
+    let author = Author::new(env, Arc::new(home), walker, &AuthorOptions::default());
+    Ok(User { author, _current: current, _keeping: keeping })
+}
+
+/// Whether everybody who answered refused.
+fn refused(error: &WalkError) -> bool {
+    let WalkError::NoPeers { tried } = error else { return false };
+    tried.iter().any(|(_, error)| error.class() == Class::Denied)
+}
+
+/// What this client shows to peers, as the newest roster has it.
+#[derive(Clone)]
+struct Shown(Arc<Mutex<Credential>>);
+
+impl Shown {
+    fn new(config: &Config, directory: &Directory, home: &Home) -> Result<Self, HoldError> {
+        let client = home.keyring().client_key();
+        let credential = client_home::credential(config, &directory.roster(), client)?;
+        Ok(Self(Arc::new(Mutex::new(credential))))
+    }
+
+    fn get(&self) -> Credential {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn walker(
+        &self,
+        config: &Config,
+        home: &Home,
+        directory: &Arc<Directory>,
+        env: &Env,
+    ) -> Result<Arc<Walker>, HoldError> {
+        let shown = self.clone();
+        let network = directory.genesis().network();
+        let client = client(network, home.keyring().client(), move || shown.get(), env.clone())?;
+        let options = WalkOptions { own: None, credential: self.get(), through: through(config) };
+        Ok(Walker::new(env.clone(), client, directory.clone(), options))
+    }
+
+    /// Keeps newer rosters beside the network file, and shows what they let count, as long as the walker lives.
+    fn follow(
+        &self,
+        config: Config,
+        client: crypto::ClientKey,
+        walker: &Arc<Walker>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let shown = self.clone();
+        let mut departures = walker.directory().departures();
+        let walker = Arc::downgrade(walker);
+        async move {
+            loop {
+                match departures.recv().await {
+                    Ok(walk::Departures::Roster { .. }) | Err(RecvError::Lagged(_)) => {}
+                    Ok(walk::Departures::Revoked { .. }) => continue,
+                    Err(RecvError::Closed) => return,
+                }
+                let Some(walker) = walker.upgrade() else { return };
+                let directory = walker.directory().clone();
+                let config = config.clone();
+                let renewed = client_home::blocking(move || {
+                    network_file::keep(&config.network, &directory.rosters())?;
+                    client_home::credential(&config, &directory.roster(), client)
+                });
+                match renewed.await {
+                    Ok(credential) => {
+                        let mut now = shown.0.lock().unwrap_or_else(PoisonError::into_inner);
+                        now.clone_from(&credential);
+                        walker.set_credential(credential);
+                    }
+                    Err(error) => tracing::warn!(%error, "a newer roster could not be kept"),
+                }
+            }
+        }
+    }
 }

@@ -8,17 +8,17 @@
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use author::Home;
-use crypto::{Genesis, Suite};
+use crypto::Suite;
 use env::{Env, SystemEntropy};
 use futures::future::{join_all, try_join_all};
 
 use crate::config::{self, Config, FileConfig};
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::network_file::NetworkFile;
 use crate::organisation::OwnOrganisation;
 use crate::peerdir::{self, PeerConfig, PeerDir};
 use crate::running::Running;
@@ -74,8 +74,8 @@ pub(crate) struct Slot {
 pub(crate) struct Embedded {
     dir: PathBuf,
     env: Env,
-    /// Its genesis.
-    pub(crate) genesis: Arc<Genesis>,
+    /// Who takes part.
+    pub(crate) network: NetworkFile,
     /// Its peers.
     pub(crate) peers: Vec<Slot>,
 }
@@ -91,10 +91,10 @@ impl Embedded {
         if !dir.join("NET").exists() {
             create(&dir, peers)?;
         }
-        let genesis = Arc::new(peerdir::read_genesis(&dir.join("NET"))?);
+        let network = NetworkFile::read(&dir.join("NET"))?;
         let dirs = (0..PEERS_MAX).map(|number| dir.join(format!("peer{number}")));
         let peers = dirs.take_while(|dir| dir.exists()).map(|dir| Slot { dir, running: None });
-        let mut this = Self { peers: peers.collect(), env: Env::real(), genesis, dir };
+        let mut this = Self { peers: peers.collect(), env: Env::real(), network, dir };
         match this.start_all().await {
             Ok(()) => Ok(this),
             Err(error) => {
@@ -161,7 +161,7 @@ impl Embedded {
         if !Home::exists(&dir) {
             files::make_private_folder(&dir)?;
             files::replace(&secret, markers::fresh().as_bytes(), Access::Secret)?;
-            files::replace(&dir.join("network"), &self.genesis.encode(), Access::Public)?;
+            self.network.copy_to(&dir.join("network"))?;
         }
         let via = self.addresses();
         let org = self.dir.join(format!("org{}", org % ORGANISATIONS));
@@ -190,6 +190,7 @@ fn create(dir: &Path, peers: usize) -> Result<(), HoldError> {
     let listed = orgs.iter().map(|org| org.public.clone()).collect();
     let draft = dir.join("NET.new");
     let genesis = network::create("embedded", Suite::Holdfast1, None, listed, &draft)?;
+    let network = NetworkFile::new(&dir.join("NET"), genesis);
     for number in 0..peers {
         let listen = peerdir::free_loopback()?;
         let config = PeerConfig {
@@ -202,7 +203,7 @@ fn create(dir: &Path, peers: usize) -> Result<(), HoldError> {
             ..PeerConfig::default()
         };
         let org = orgs.get(number % ORGANISATIONS);
-        PeerDir::create(&dir.join(format!("peer{number}")), &genesis, &config, org)?;
+        PeerDir::create(&dir.join(format!("peer{number}")), &network, &config, org)?;
         if bootstrap.is_empty() {
             bootstrap.push(listen);
         }

@@ -103,6 +103,26 @@ pub(crate) enum HoldError {
         #[source]
         source: crypto::GenesisError,
     },
+    /// A roster.
+    #[error(transparent)]
+    Roster(#[from] crypto::RosterError),
+    /// An organisation signs one roster of a number.
+    #[error("another roster numbered {number} was signed already: {other}")]
+    SignedOther {
+        /// The number.
+        number: u64,
+        /// The hash of the one that was signed.
+        other: crypto::RecordId,
+    },
+    /// A file of rosters, or of one.
+    #[error("{} does not count in this network", path.display())]
+    RosterFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: crypto::RosterError,
+    },
     /// A file that should hold a document.
     #[error("{} does not count as a document", path.display())]
     DocumentFile {
@@ -218,11 +238,12 @@ impl HoldError {
             Self::Io { source, .. } => io_exit(source),
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => Exit::Busy,
             Self::Listen { .. } | Self::Output(_) | Self::Json(_) => Exit::Failed,
-            Self::Exists(_) => Exit::Conflict,
+            Self::Exists(_) | Self::SignedOther { .. } => Exit::Conflict,
             Self::Missing { .. } => Exit::NotFound,
             Self::NotA { .. } | Self::Argument { .. } | Self::Parse { .. } => Exit::Invalid,
             Self::Setting { .. } | Self::Passphrase(_) | Self::NoVia => Exit::Invalid,
             Self::Genesis(source) | Self::GenesisFile { source, .. } => source.class().into(),
+            Self::Roster(source) | Self::RosterFile { source, .. } => source.class().into(),
             Self::DocumentFile { source, .. } => document_exit(source),
             Self::Certificate(source) => source.class().into(),
             Self::Key(source) => source.class().into(),
@@ -272,9 +293,18 @@ impl HoldError {
                 return Some(format!("did you mean `{known}`? {KEYS_LISTED}"));
             }
             Self::Setting { .. } => KEYS_LISTED,
+            Self::SignedOther { .. } => {
+                "two rosters of one number divide the network; where the other one was given up by \
+                 all who have it: --instead"
+            }
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
             Self::Passphrase(_) => "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal",
             Self::Listen { .. } => "another program has the port; choose one with --listen",
+            Self::Certificate(crypto::CertificateError::Organisation(_)) => {
+                "hold network show NET lists who takes part; hold network apply --network NET \
+                 --via HOST:PORT fetches a newer roster"
+            }
+            Self::Roster(source) | Self::RosterFile { source, .. } => roster_hint(source)?,
             Self::Certificate(crypto::CertificateError::Time { .. }) => {
                 "hold doctor, which compares the clocks; an expired certificate is renewed by \
                  `hold org sign-peer`"
@@ -312,6 +342,22 @@ fn rpc_exit(error: &rpc::RpcError) -> Exit {
         }
         other => other.class().into(),
     }
+}
+
+fn roster_hint(error: &crypto::RosterError) -> Option<&'static str> {
+    use crypto::RosterError as Error;
+    Some(match error {
+        Error::NotEnough { .. } => {
+            "more organisations must sign it: hold org sign-roster --dir ORG --network NET \
+             --roster FILE, at each"
+        }
+        Error::Number { .. } | Error::Link(_) => {
+            "hold network apply --network NET --via HOST:PORT brings NET to the newest roster; \
+             then propose the change again"
+        }
+        Error::Signer(_) => "only organisations that the roster before lists sign the next one",
+        _ => return None,
+    })
 }
 
 fn author_hint(error: &AuthorError) -> Option<&'static str> {

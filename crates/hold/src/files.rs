@@ -102,12 +102,20 @@ fn sync_folder(path: &Path) -> Result<(), HoldError> {
 
 /// Reads a small file whole.
 pub(crate) fn read_small(path: &Path) -> Result<Zeroizing<Vec<u8>>, HoldError> {
+    read_bounded(path, SMALL_BYTES_MAX, "a file of at most 1 MiB")
+}
+
+/// Reads a file of at most `max` bytes whole; a longer one is not `what` it should be.
+pub(crate) fn read_bounded(
+    path: &Path,
+    max: u64,
+    what: &'static str,
+) -> Result<Zeroizing<Vec<u8>>, HoldError> {
     let mut bytes = Zeroizing::new(Vec::new());
-    let read =
-        File::open(path).and_then(|file| file.take(SMALL_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes));
     read.map_err(HoldError::io("read", path))?;
-    if bytes.len() as u64 > SMALL_BYTES_MAX {
-        return Err(HoldError::NotA { what: "a file of at most 1 MiB", path: path.to_owned() });
+    if bytes.len() as u64 > max {
+        return Err(HoldError::NotA { what, path: path.to_owned() });
     }
     Ok(bytes)
 }

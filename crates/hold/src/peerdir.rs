@@ -5,7 +5,7 @@
 //! D/peer.key       private key in hex, 0600
 //! D/peer.cert      the organisation's certificate (crypto::PeerCertificate)
 //! D/peer.request   what `hold org sign-peer` signs, now or when the certificate is to be renewed
-//! D/network        the genesis
+//! D/network        the genesis; D/network.rosters beside it, who takes part since
 //! D/revoked/       the newest list of revoked keys of each organisation
 //! D/quotas         bytes that each client with a quota has stored here
 //! D/peers          peers known at the last look, so that losing the bootstrap address does no harm
@@ -20,13 +20,14 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use crypto::{Genesis, NetworkId, OrgId, PeerCertificate, PeerId, SecretKey};
+use crypto::{NetworkId, PeerCertificate, PeerId, Roster, SecretKey};
 use serde::{Deserialize, Serialize};
 
 use crate::config;
 pub(crate) use crate::config::PeerConfig;
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::network_file::{NetworkFile, check_listed};
 use crate::organisation::OwnOrganisation;
 
 /// What a peer offers where its operator says nothing, in bytes (100 GiB).
@@ -49,8 +50,8 @@ pub(crate) struct PeerDir {
     pub(crate) config: PeerConfig,
     /// Its private key.
     pub(crate) key: SecretKey,
-    /// Its network.
-    pub(crate) genesis: Genesis,
+    /// Its network, and who takes part as it was known last.
+    pub(crate) network: NetworkFile,
     /// Its certificate, as its organisation signed it.
     pub(crate) certificate_bytes: Bytes,
 }
@@ -64,26 +65,26 @@ impl PeerDir {
     /// where the network does not list the organisation.
     pub(crate) fn create(
         path: &Path,
-        genesis: &Genesis,
+        network: &NetworkFile,
         config: &PeerConfig,
         org: Option<&OwnOrganisation>,
     ) -> Result<PeerId, HoldError> {
         if let Some(org) = org {
-            check_listed(genesis, org.public.key)?;
+            check_listed(network.roster(), org.public.key)?;
         }
         files::make_private_folder(path)?;
         let key = files::fresh_key();
         files::write_secret_key(&path.join("peer.key"), &key)?;
-        files::write_new(&path.join("network"), &genesis.encode(), Access::Public)?;
+        network.copy_to(&path.join("network"))?;
         let text =
             config.text().map_err(|error| HoldError::argument("peer.toml", error.to_string()))?;
         files::write_new(&path.join("peer.toml"), text.as_bytes(), Access::Public)?;
         // Also where the organisation signs at once: it is what a later certificate is made from.
-        let request = PeerRequest::new(&key, &genesis.network(), config);
+        let request = PeerRequest::new(&key, &network.genesis().network(), config);
         let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
         files::write_new(&path.join("peer.request"), text.as_bytes(), Access::Public)?;
         if let Some(org) = org {
-            let bytes = request.certify(org, genesis, CERTIFICATE_DAYS)?;
+            let bytes = request.certify(org, network.roster(), CERTIFICATE_DAYS)?;
             files::write_new(&path.join("peer.cert"), &bytes, Access::Public)?;
         }
         Ok(PeerId::new(key.public()))
@@ -96,7 +97,7 @@ impl PeerDir {
     pub(crate) fn open(path: &Path, now: u64) -> Result<Self, HoldError> {
         let config = read_config(path)?;
         let key = files::read_secret_key(&path.join("peer.key"), INIT)?;
-        let genesis = read_genesis(&path.join("network"))?;
+        let network = NetworkFile::read(&path.join("network"))?;
         let cert_path = path.join("peer.cert");
         let bytes = files::read_needed(
             &cert_path,
@@ -104,12 +105,12 @@ impl PeerDir {
             "hold org sign-peer --dir ORG --network NET --request D/peer.request -o D/peer.cert",
         )?;
         let certificate_bytes = Bytes::copy_from_slice(&bytes);
-        let certificate = PeerCertificate::verify(&certificate_bytes, &genesis, now)?;
+        let certificate = PeerCertificate::verify(&certificate_bytes, network.roster(), now)?;
         if certificate.peer != PeerId::new(key.public()) {
             return Err(HoldError::NotA { what: "the certificate of this peer", path: cert_path });
         }
         let path = path.to_owned();
-        Ok(Self { path, config, key, genesis, certificate_bytes })
+        Ok(Self { path, config, key, network, certificate_bytes })
     }
 
     /// Takes the directory for this process; another one that has it is [`HoldError::Locked`].
@@ -175,10 +176,10 @@ impl PeerRequest {
     pub(crate) fn certify(
         &self,
         org: &OwnOrganisation,
-        genesis: &Genesis,
+        roster: &Roster,
         days: u64,
     ) -> Result<Bytes, HoldError> {
-        let network = genesis.network();
+        let network = roster.network();
         let asked: NetworkId =
             self.network.parse().map_err(HoldError::parse("a network id", &self.network))?;
         if asked != network {
@@ -198,7 +199,7 @@ impl PeerRequest {
         };
         let bytes = certificate.sign(&org.key, &network);
         // What would be refused by others is refused here, with the reason.
-        PeerCertificate::verify(&bytes, genesis, from)?;
+        PeerCertificate::verify(&bytes, roster, from)?;
         Ok(bytes)
     }
 
@@ -241,31 +242,6 @@ pub(crate) fn change_config(dir: &Path, values: &toml::Table) -> Result<(), Hold
     files::replace(&path, text.as_bytes(), Access::Public)
 }
 
-/// Reads a genesis file.
-///
-/// # Errors
-/// Where it is missing or not one.
-pub(crate) fn read_genesis(path: &Path) -> Result<Genesis, HoldError> {
-    let bytes = files::read_needed(
-        path,
-        "the network file",
-        "hold network init --org ORG,... -o NET, or get the file from whoever made the network",
-    )?;
-    let path = path.to_owned();
-    Genesis::decode(&bytes).map_err(|source| HoldError::GenesisFile { path, source })
-}
-
-/// Checks that a network lists an organisation.
-///
-/// # Errors
-/// [`crypto::CertificateError::Organisation`] where it does not.
-pub(crate) fn check_listed(genesis: &Genesis, org: OrgId) -> Result<(), HoldError> {
-    match genesis.organisation(&org) {
-        Some(_) => Ok(()),
-        None => Err(crypto::CertificateError::Organisation(org).into()),
-    }
-}
-
 /// The addresses a peer advertises for a listener: the listener itself, unless it is a wildcard.
 ///
 /// # Errors
@@ -301,6 +277,8 @@ pub(crate) fn free_loopback() -> Result<String, HoldError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use crypto::Genesis;
+
     use super::*;
 
     fn config() -> PeerConfig {
@@ -314,40 +292,41 @@ mod tests {
         }
     }
 
-    fn network(org: &OwnOrganisation) -> Genesis {
-        Genesis {
+    fn network(org: &OwnOrganisation) -> NetworkFile {
+        let genesis = Genesis {
             name: "n".to_owned(),
             suite: crypto::Suite::Holdfast1,
             organisations: vec![org.public.clone()],
             copies: None,
             created: 1,
             nonce: [1; 16],
-        }
+        };
+        NetworkFile::new(Path::new("NET"), genesis)
     }
 
     #[test]
     fn a_peer_is_made_signed_or_with_a_request() {
         let folder = tempfile::tempdir().unwrap();
         let org = OwnOrganisation::create(&folder.path().join("org"), "o").unwrap();
-        let genesis = network(&org);
+        let network = network(&org);
         let signed = folder.path().join("signed");
-        let peer = PeerDir::create(&signed, &genesis, &config(), Some(&org)).unwrap();
+        let peer = PeerDir::create(&signed, &network, &config(), Some(&org)).unwrap();
         let opened = PeerDir::open(&signed, now_s()).unwrap();
         assert_eq!(PeerId::new(opened.key.public()), peer);
 
         let asked = folder.path().join("asked");
-        PeerDir::create(&asked, &genesis, &config(), None).unwrap();
+        PeerDir::create(&asked, &network, &config(), None).unwrap();
         let missing = PeerDir::open(&asked, now_s());
         assert!(matches!(missing, Err(HoldError::Missing { .. })));
         let mut request = PeerRequest::read(&asked.join("peer.request")).unwrap();
-        let bytes = request.certify(&org, &genesis, 1).unwrap();
+        let bytes = request.certify(&org, network.roster(), 1).unwrap();
         std::fs::write(asked.join("peer.cert"), &bytes).unwrap();
         PeerDir::open(&asked, now_s()).unwrap();
         std::fs::write(signed.join("peer.cert"), &bytes).unwrap();
         assert!(matches!(PeerDir::open(&signed, now_s()), Err(HoldError::NotA { .. })));
 
         request.capacity += 1;
-        assert!(matches!(request.certify(&org, &genesis, 1), Err(HoldError::Key(_))));
+        assert!(matches!(request.certify(&org, network.roster(), 1), Err(HoldError::Key(_))));
     }
 
     #[test]

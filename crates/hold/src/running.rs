@@ -71,7 +71,7 @@ impl Running {
     /// Where the directory is in use, a port is taken, or the store cannot be opened.
     pub(crate) async fn start(dir: PeerDir, env: &Env) -> Result<Self, HoldError> {
         let lock = dir.lock()?;
-        let identity = Identity::new(dir.key.clone(), dir.genesis.network())?;
+        let identity = Identity::new(dir.key.clone(), dir.network.genesis().network())?;
         let server = Server::bind(&dir.config.listen, identity.clone(), ServerLimits::default())?;
         let signed = bind_signed(&dir, &identity)?;
         let page = MetricsPage::bind(metrics_address(&dir)?).await?;
@@ -101,8 +101,7 @@ impl Running {
         let quotas: Arc<Path> = dir.path.join(quotas::FILE).into();
         let counting =
             tokio::spawn(quotas::write_all(librarian.clone(), quotas.clone(), stop.clone()));
-        let genesis = Arc::new(dir.genesis.clone());
-        let watching = watch::watch_all(librarian.clone(), dir.path.clone(), genesis, stop.clone());
+        let watching = watch::watch_all(librarian.clone(), dir.path.clone(), stop.clone());
         let watching = tokio::spawn(watching);
         let address = dir.config.addresses.first().cloned().unwrap_or_default();
         Ok(Self {
@@ -169,12 +168,17 @@ fn bind_signed(dir: &PeerDir, identity: &Arc<Identity>) -> Result<Option<SignedS
         false => SignedTransport::Tls(identity.clone()),
     };
     let peer = crypto::PeerId::new(dir.key.public());
-    let options = SignedOptions::new(dir.genesis.network(), peer, dir.genesis.suite, transport);
+    let options = SignedOptions::new(
+        dir.network.genesis().network(),
+        peer,
+        dir.network.genesis().suite,
+        transport,
+    );
     Ok(Some(SignedServer::bind(listen, options, ServerLimits::default())?))
 }
 
 fn options(dir: &PeerDir) -> LibrarianOptions {
-    let genesis = Arc::new(dir.genesis.clone());
+    let genesis = dir.network.genesis().clone();
     let mut options =
         LibrarianOptions::new(dir.key.clone(), genesis, dir.certificate_bytes.clone());
     options.bootstrap.clone_from(&dir.config.bootstrap);
@@ -183,6 +187,7 @@ fn options(dir: &PeerDir) -> LibrarianOptions {
     options.limits = dir.config.limits.limits();
     options.read_only = dir.config.read_only;
     options.upkeep = Some(dir.config.upkeep.options());
+    options.rosters = dir.network.rosters();
     options.revocations = watch::revocations(&dir.path);
     options
 }
@@ -198,7 +203,7 @@ async fn open_storage(
     dir: &PeerDir,
     env: &Env,
 ) -> Result<(Arc<LogStore>, Arc<Journal>), HoldError> {
-    let (path, env, suite) = (dir.path.clone(), env.clone(), dir.genesis.suite);
+    let (path, env, suite) = (dir.path.clone(), env.clone(), dir.network.genesis().suite);
     client::blocking(move || {
         let open = |name: &str| {
             let path = path.join(name);
@@ -223,7 +228,7 @@ async fn start_overlay(
         hosts.map(|(host, _)| host.trim_matches(['[', ']']).to_owned()).collect();
     let options = Libp2pOptions {
         secret: dir.key.clone(),
-        network: dir.genesis.network(),
+        network: dir.network.genesis().network(),
         listen: dir.config.p2p_listen.clone(),
         announce: (!hosts.is_empty()).then_some(hosts),
         members: prepared.members(),

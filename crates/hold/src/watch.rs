@@ -1,9 +1,9 @@
-//! What a running peer takes from its directory without a restart: read-only mode, and revocations.
+//! What a running peer takes from its directory without a restart: read-only mode, rosters, and revocations.
 //!
 //! `hold peer set` writes files and knows nothing of the process; the process looks at them every
 //! second. That needs no port, no signal and no right beyond the directory's, and what was set while
-//! the peer was down counts at its start. Lists that the peer hears from others are written to the
-//! same place: `D/revoked/<organisation>`, the newest list of each.
+//! the peer was down counts at its start. What the peer hears from others is written to the same
+//! places: `D/revoked/<organisation>`, the newest list of each, and `D/network.rosters`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use crypto::{Genesis, Revocation};
+use crypto::{Revocation, Roster};
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::network_file::{self, NetworkFile, rosters_path};
 use crate::peerdir;
 
 /// The folder of revocations in a peer's directory.
@@ -38,18 +39,14 @@ pub(crate) fn revocations(dir: &Path) -> Vec<Bytes> {
 ///
 /// # Errors
 /// Where it does not count in this network, or cannot be written.
-pub(crate) fn keep_revocation(
-    dir: &Path,
-    genesis: &Genesis,
-    bytes: &Bytes,
-) -> Result<(), HoldError> {
+pub(crate) fn keep_revocation(dir: &Path, roster: &Roster, bytes: &Bytes) -> Result<(), HoldError> {
     let now = peerdir::now_s();
-    let list = Revocation::verify(bytes, genesis, now)?;
+    let list = Revocation::verify(bytes, roster, now)?;
     let folder = dir.join(FOLDER);
     files::make_private_folder(&folder)?;
     let path = folder.join(list.organisation.to_string());
     if let Ok(kept) = files::read_small(&path)
-        && let Ok(kept) = Revocation::verify(&Bytes::copy_from_slice(&kept), genesis, now)
+        && let Ok(kept) = Revocation::verify(&Bytes::copy_from_slice(&kept), roster, now)
         && kept.sequence >= list.sequence
     {
         return Ok(());
@@ -61,7 +58,7 @@ pub(crate) fn keep_revocation(
 fn written(dir: &Path) -> BTreeMap<PathBuf, SystemTime> {
     let lists = std::fs::read_dir(dir.join(FOLDER)).into_iter().flatten();
     let lists = lists.filter_map(|entry| Some(entry.ok()?.path())).take(LISTS_MAX);
-    let paths = lists.chain([dir.join("peer.toml")]);
+    let paths = lists.chain([dir.join("peer.toml"), rosters_path(&dir.join("network"))]);
     let at = |path: PathBuf| {
         let at = std::fs::metadata(&path).and_then(|file| file.modified()).ok()?;
         Some((path, at))
@@ -70,24 +67,28 @@ fn written(dir: &Path) -> BTreeMap<PathBuf, SystemTime> {
 }
 
 /// Takes what changes in the directory, and keeps what the peer hears, until `stop`.
-pub(crate) async fn watch_all(
-    librarian: Arc<Librarian>,
-    dir: PathBuf,
-    genesis: Arc<Genesis>,
-    stop: CancellationToken,
-) {
+pub(crate) async fn watch_all(librarian: Arc<Librarian>, dir: PathBuf, stop: CancellationToken) {
     let mut seen = BTreeMap::new();
     let mut kept = librarian.revocations();
+    let mut roster = None;
     loop {
         let now = written(&dir);
         if now != seen {
             take(&librarian, &dir).await;
             seen = now;
         }
+        let newest = librarian.directory().roster();
+        if roster.as_ref() != Some(newest.hash()) {
+            // Before the lists, which are checked against it.
+            match network_file::keep(&dir.join("network"), &librarian.rosters()) {
+                Ok(_) => roster = Some(*newest.hash()),
+                Err(error) => tracing::warn!(%error, "a newer roster could not be kept"),
+            }
+        }
         let heard = librarian.revocations();
         if heard != kept {
             for list in &heard {
-                if let Err(error) = keep_revocation(&dir, &genesis, list) {
+                if let Err(error) = keep_revocation(&dir, &newest, list) {
                     tracing::warn!(%error, "a revocation could not be kept");
                 }
             }
@@ -105,9 +106,21 @@ async fn take(librarian: &Librarian, dir: &Path) {
         Ok(config) => librarian.set_read_only(config.read_only).await,
         Err(error) => tracing::warn!(%error, "the settings are not valid and change nothing"),
     }
+    match NetworkFile::read(&dir.join("network")) {
+        Ok(network) => take_rosters(librarian, &network),
+        Err(error) => tracing::warn!(%error, "the rosters in the peer's directory do not count"),
+    }
     for list in revocations(dir) {
         if let Err(error) = librarian.revoke(&list).await {
             tracing::warn!(%error, "a revocation in the peer's directory does not count");
+        }
+    }
+}
+
+fn take_rosters(librarian: &Librarian, network: &NetworkFile) {
+    for roster in network.rosters() {
+        if let Err(error) = librarian.learn_roster(&roster) {
+            tracing::warn!(%error, "a roster in the peer's directory does not count");
         }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) async fn follow_departures(
     core: Arc<Core>,
     mut departures: broadcast::Receiver<Departures>,
 ) {
+    // One that was taken just before a crash may be news to the others.
+    core.tell_roster().await;
     loop {
         let departed = tokio::select! {
             biased;
@@ -93,6 +95,10 @@ impl Core {
                 "this peer's organisation left the network: nobody asks it for anything any more"
             );
         }
+        self.tell_roster().await;
+    }
+
+    async fn tell_roster(&self) {
         if let Some(bytes) = self.directory.newest_roster() {
             spread::publish_once(self.overlay.as_ref(), News::Roster(bytes)).await;
         }

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use author::Home;
-use crypto::{ClientKey, Genesis};
+use crypto::{ClientKey, Roster};
 use serde::Serialize;
+use walk::{Directory, Walker};
 
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::organisation::OwnOrganisation;
 use crate::verb::peer::status::Status;
-use crate::{client, connect, peerdir};
+use crate::{client, connect, network_file, peerdir};
 
 /// Clocks may differ by this much before passes and certificates fail, in seconds; a quarter of
 /// what is allowed, so that the warning comes first.
@@ -30,7 +31,7 @@ enum Verdict {
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Check {
-    /// What: home, keyring, network, pass, certificate, librarians, librarian or clock.
+    /// What: home, keyring, network, roster, pass, certificate, librarians, librarian or clock.
     check: &'static str,
     /// ok, warn or fail.
     verdict: Verdict,
@@ -89,14 +90,20 @@ impl Check {
 pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
     let mut checks = vec![home(&session.config.home)];
     let client = keyring(session, &mut checks).await;
-    match connect::genesis(session) {
-        Ok(genesis) => {
+    match connect::network(session) {
+        Ok(network) => {
+            let genesis = network.genesis();
             let text = format!("{} ({}), {}", genesis.name, genesis.suite, genesis.network());
             checks.push(Check::new("network", Verdict::Ok, text));
+            // First, since they tell who takes part now.
+            let walker = connect::stranger(&network)?;
+            let librarians = librarians(session, &walker).await;
+            let roster = walker.directory().roster();
+            checks.push(takes_part(session, walker.directory()));
             if let Some(client) = client {
-                checks.push(pass(session, &genesis, client));
+                checks.push(pass(session, &roster, client));
             }
-            librarians(session, &genesis, &mut checks).await?;
+            checks.extend(librarians);
         }
         Err(error) => checks.push(Check::failed("network", &error)),
     }
@@ -150,15 +157,14 @@ async fn keyring(session: &Session, checks: &mut Vec<Check>) -> Option<ClientKey
     }
 }
 
-fn pass(session: &Session, genesis: &Genesis, key: ClientKey) -> Check {
+fn pass(session: &Session, roster: &Roster, key: ClientKey) -> Check {
     let now = peerdir::now_s();
-    let renewed = client::credential(&session.config, genesis, key);
+    let renewed = client::credential(&session.config, roster, key);
     let path = session.config.home.join(client::PASS_FILE);
-    let held = renewed.and_then(|_| client::held_pass(&path, genesis, key, now));
+    let held = renewed.and_then(|_| client::held_pass(&path, roster, key, now));
     match held {
         Ok(Some((_, pass))) => {
-            let organisation = genesis.organisation(&pass.organisation);
-            let name = organisation.map_or("", |organisation| organisation.name.as_str());
+            let name = network_file::name_of(roster, &pass.organisation);
             let hours = pass.until.saturating_sub(now) / 3600;
             Check::new("pass", Verdict::Ok, format!("of {name}, {hours} h left"))
         }
@@ -171,23 +177,47 @@ fn pass(session: &Session, genesis: &Genesis, key: ClientKey) -> Check {
     }
 }
 
-async fn librarians(
-    session: &Session,
-    genesis: &Arc<Genesis>,
-    checks: &mut Vec<Check>,
-) -> Result<(), HoldError> {
+/// The newest roster that the network file and the librarians tell, and this user's organisation in it.
+fn takes_part(session: &Session, directory: &Directory) -> Check {
+    let roster = directory.roster();
+    if let (Some(conflict), _) = directory.roster_conflict() {
+        let both = conflict.signed_both.iter().map(|org| network_file::name_of(&roster, org));
+        let both: Vec<String> = both.collect();
+        let text = format!(
+            "two rosters numbered {} were signed by more than half; both by {}",
+            conflict.number,
+            both.join(", ")
+        );
+        return Check::new("roster", Verdict::Fail, text)
+            .hint("docs/operating/who-takes-part.md says which of them counts, and what to do");
+    }
+    let text = format!("{}, {} organisations", roster.number(), roster.organisations().len());
+    let own = session.config.org.as_deref().and_then(|dir| OwnOrganisation::open(dir).ok());
+    match own.filter(|own| roster.organisation(&own.public.key).is_none()) {
+        None => Check::new("roster", Verdict::Ok, text),
+        Some(own) => {
+            let text = format!("{text}; {} is none of them", own.public.name);
+            Check::new("roster", Verdict::Warn, text).hint(
+                "ask the others to list it: hold network add-org, and keep HOLD_ORG up to date",
+            )
+        }
+    }
+}
+
+async fn librarians(session: &Session, walker: &Walker) -> Vec<Check> {
+    let mut checks = Vec::new();
     if session.config.via.is_empty() {
         checks.push(Check::failed("librarians", &HoldError::NoVia));
-        return Ok(());
     }
-    let walker = connect::stranger(genesis)?;
+    let ours = walker.directory().roster();
     for address in &session.config.via {
         match walker.introduce(&walker.directory().endpoint_at(address)).await {
             Ok(answer) => {
-                let status = Status::new(address, genesis, &answer);
+                let status = Status::new(address, &walker.directory().roster(), &answer);
                 checks.push(reached(&status));
                 checks.push(clock(&status));
                 checks.extend(certificate(&status));
+                checks.extend(behind(&status, &ours));
             }
             Err(source) => {
                 let error = HoldError::Call { address: address.clone(), source };
@@ -199,7 +229,17 @@ async fn librarians(
             }
         }
     }
-    Ok(())
+    checks
+}
+
+/// A warning where a librarian does not know the roster that is kept here.
+fn behind(status: &Status, ours: &Roster) -> Option<Check> {
+    let (via, theirs, number) = (&status.via, status.roster, ours.number());
+    (theirs < number).then(|| {
+        let text = format!("{via} knows roster {theirs}, and here {number} is known");
+        let hint = format!("hold network apply --network NET --via {via} hands it over");
+        Check::new("roster", Verdict::Warn, text).hint(hint)
+    })
 }
 
 fn reached(status: &Status) -> Check {

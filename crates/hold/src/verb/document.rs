@@ -25,7 +25,7 @@ use crate::draft::Draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
-use crate::{client, peerdir};
+use crate::{client, network_file, peerdir};
 
 const KEY_HINT: &str = "a file with 64 hex digits";
 
@@ -141,7 +141,7 @@ impl Documents {
     }
 
     fn network(&self) -> Result<NetworkId, HoldError> {
-        let genesis = self.network.as_deref().map(peerdir::read_genesis).transpose()?;
+        let genesis = self.network.as_deref().map(network_file::read_genesis).transpose()?;
         Ok(genesis.map_or(NetworkId::NONE, |genesis| genesis.network()))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use author::{Fragment, Holder, Info, SchemaArtifact};
 use clap::Args;
-use crypto::Genesis;
+use crypto::Roster;
 use serde::Serialize;
 
 use crate::cli::Session;
@@ -69,8 +69,8 @@ struct InfoResult {
 }
 
 impl Row {
-    fn new(fragment: &Fragment, holder: &Holder, genesis: &Genesis) -> Self {
-        let organisation = holder.organisation.and_then(|key| genesis.organisation(&key));
+    fn new(fragment: &Fragment, holder: &Holder, roster: &Roster) -> Self {
+        let organisation = holder.organisation.and_then(|key| roster.organisation(&key));
         Self {
             id: fragment.id.to_string(),
             kind: fragment.kind.name(),
@@ -84,9 +84,9 @@ impl Row {
 }
 
 impl InfoResult {
-    fn new(info: &Info, genesis: &Genesis, thin: bool) -> Self {
+    fn new(info: &Info, roster: &Roster, thin: bool) -> Self {
         let rows = info.fragments.iter().flat_map(|fragment| {
-            fragment.holders.iter().map(|holder| Row::new(fragment, holder, genesis))
+            fragment.holders.iter().map(|holder| Row::new(fragment, holder, roster))
         });
         let text = |artifact: &Option<SchemaArtifact>| {
             artifact.as_ref().map(|artifact| artifact::Text(artifact).to_string())
@@ -146,8 +146,8 @@ impl InfoVerb {
         let address = address::parse(&self.address)?;
         let author = connect::author(session).await?;
         let info = author.info(address).await?;
-        let genesis = author.walker().directory().genesis().clone();
-        session.out.result(&InfoResult::new(&info, &genesis, author.walker().is_thin()))?;
+        let roster = author.walker().directory().roster();
+        session.out.result(&InfoResult::new(&info, &roster, author.walker().is_thin()))?;
         Ok(Exit::Done)
     }
 }

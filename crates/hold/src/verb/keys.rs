@@ -15,11 +15,10 @@ use crate::client;
 use crate::config::{self, FileConfig};
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::files::{self, Access};
+use crate::network_file::NetworkFile;
 use crate::organisation::{KEY_FILE, OwnOrganisation};
 use crate::out::PathText;
 use crate::passphrase::{self, Purpose};
-use crate::peerdir;
 
 /// The longest text that 24 words may come in, in bytes.
 const WORDS_BYTES_MAX: u64 = 4096;
@@ -305,7 +304,7 @@ impl NetworkPlace {
     /// Looks at the files before anything is made.
     fn check(&self) -> Result<(), HoldError> {
         if let Some(network) = &self.network {
-            peerdir::read_genesis(network)?;
+            NetworkFile::read(network)?;
         }
         self.org
             .as_deref()
@@ -316,23 +315,23 @@ impl NetworkPlace {
     /// Keeps the network file and the settings in the home, and mints the first pass.
     fn keep(&self, session: &Session, home: &Home) -> Result<(), HoldError> {
         let Some(network) = &self.network else { return Ok(()) };
-        let genesis = peerdir::read_genesis(network)?;
-        files::replace(&home.dir().join("network"), &genesis.encode(), Access::Public)?;
+        let network = NetworkFile::read(network)?;
+        network.copy_to(&home.dir().join("network"))?;
         let mut file: FileConfig = config::read_file(home.dir())?;
         if !session.config.via.is_empty() {
             file.via.clone_from(&session.config.via);
         }
-        file.org = self.org.as_deref().and_then(|org| usable(session, org, &genesis));
+        file.org = self.org.as_deref().and_then(|org| usable(session, org, network.roster()));
         config::write_file(home.dir(), &file)?;
         let mut config = session.config.clone();
         config.org = file.org;
-        client::credential(&config, &genesis, home.keyring().client_key()).map(drop)
+        client::credential(&config, network.roster(), home.keyring().client_key()).map(drop)
     }
 }
 
 /// The organisation's directory made absolute, where its key is there and the network lists it;
 /// else a warning.
-fn usable(session: &Session, org: &Path, genesis: &crypto::Genesis) -> Option<PathBuf> {
+fn usable(session: &Session, org: &Path, roster: &crypto::Roster) -> Option<PathBuf> {
     let stranger = "this client is a stranger, its puts will be denied";
     if !org.join(KEY_FILE).exists() {
         session.out.warn(format_args!(
@@ -343,7 +342,7 @@ fn usable(session: &Session, org: &Path, genesis: &crypto::Genesis) -> Option<Pa
         return None;
     }
     let listed = OwnOrganisation::open(org).ok()?;
-    if genesis.organisation(&listed.public.key).is_none() {
+    if roster.organisation(&listed.public.key).is_none() {
         session.out.warn(format_args!(
             "the network does not list organisation {}: {stranger}",
             listed.public.name

@@ -1,4 +1,7 @@
-//! `hold network`: the genesis, a public file that every peer and client has.
+//! `hold network`: the genesis, a public file that every peer and client has, and who takes part since.
+
+mod apply;
+mod propose;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,6 +14,8 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
+use crate::network_file::NetworkFile;
+use crate::proposal::{self, Proposal};
 use crate::{organisation, peerdir};
 
 /// What to do with a network file.
@@ -18,8 +23,18 @@ use crate::{organisation, peerdir};
 pub(crate) enum Network {
     /// Write the genesis of a new network of these organisations; prints the network's id
     Init(Init),
-    /// Show what a network file says
+    /// Show what a network file says, or what a proposed roster would change
     Show(Show),
+    /// Propose that an organisation joins: writes a roster for the others to sign
+    AddOrg(propose::AddOrg),
+    /// Propose that an organisation leaves
+    RemoveOrg(propose::RemoveOrg),
+    /// Propose that an organisation has another key from now on
+    ChangeKey(propose::ChangeKey),
+    /// Propose that an organisation is called something else
+    RenameOrg(propose::RenameOrg),
+    /// Let a signed roster count: in the network file, at peers, and by a librarian everywhere
+    Apply(apply::Apply),
 }
 
 /// `hold network init`.
@@ -48,6 +63,9 @@ pub(crate) struct Show {
     /// The network file
     #[arg(value_name = "NET")]
     network: PathBuf,
+    /// A proposed roster: what it changes, and who signed it
+    #[arg(long, value_name = "FILE")]
+    roster: Option<PathBuf>,
 }
 
 /// An organisation.
@@ -59,7 +77,18 @@ struct OrganisationResult {
     name: String,
 }
 
-/// `hold network init`, `hold network show`: what the genesis says.
+/// A key that an organisation had.
+#[derive(Serialize)]
+struct FormerResult {
+    /// The public key.
+    key: String,
+    /// Whose word it signed, by the public key now.
+    organisation: String,
+    /// Until when that counts, Unix seconds.
+    until: u64,
+}
+
+/// `hold network init`, `hold network show`: what the network file and the rosters beside it say.
 #[derive(Serialize)]
 struct NetworkResult {
     /// The network's id.
@@ -72,23 +101,38 @@ struct NetworkResult {
     copies: Option<u32>,
     /// When it was made, Unix seconds.
     created: u64,
-    /// The founding organisations.
+    /// The number of the newest roster; 0 is the genesis's.
+    roster: u64,
+    /// The organisations that it lists.
     organisations: Vec<OrganisationResult>,
+    /// Keys that they had and that still count.
+    former: Vec<FormerResult>,
     #[serde(skip)]
     whole: bool,
 }
 
 impl NetworkResult {
-    fn new(genesis: &Genesis, whole: bool) -> Self {
-        let organisations = genesis.organisations.iter();
+    fn new(network: &NetworkFile, whole: bool) -> Self {
+        let (genesis, roster) = (network.genesis(), network.roster());
+        let former = roster.former().iter().filter(|former| peerdir::now_s() < former.until);
         Self {
             network: genesis.network().to_string(),
             name: genesis.name.clone(),
             suite: genesis.suite.name(),
             copies: genesis.copies,
             created: genesis.created,
-            organisations: organisations
+            roster: roster.number(),
+            organisations: roster
+                .organisations()
+                .iter()
                 .map(|org| OrganisationResult { key: org.key.to_string(), name: org.name.clone() })
+                .collect(),
+            former: former
+                .map(|former| FormerResult {
+                    key: former.former.to_string(),
+                    organisation: former.organisation.to_string(),
+                    until: former.until,
+                })
                 .collect(),
             whole,
         }
@@ -107,9 +151,13 @@ impl fmt::Display for NetworkResult {
             Some(copies) => writeln!(f, "copies   {copies}")?,
             None => writeln!(f, "copies   by the number of peers")?,
         }
-        write!(f, "created  {} (Unix seconds)", self.created)?;
+        writeln!(f, "created  {} (Unix seconds)", self.created)?;
+        write!(f, "roster   {}", self.roster)?;
         for org in &self.organisations {
             write!(f, "\nmember   {} {}", org.key, org.name)?;
+        }
+        for FormerResult { key, organisation, until } in &self.former {
+            write!(f, "\nformer   {key} of {organisation} until {until} (Unix seconds)")?;
         }
         Ok(())
     }
@@ -117,14 +165,24 @@ impl fmt::Display for NetworkResult {
 
 impl Network {
     /// Runs it.
-    pub(crate) fn run(self, session: &Session) -> Result<Exit, HoldError> {
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         match self {
             Self::Init(args) => args.run(session),
             Self::Show(args) => {
-                let genesis = peerdir::read_genesis(&args.network)?;
-                session.out.result(&NetworkResult::new(&genesis, true))?;
+                let network = NetworkFile::read(&args.network)?;
+                if let Some(path) = args.roster {
+                    let proposal = proposal::read(&path, network.roster())?;
+                    session.out.result(&Proposal::new(&proposal, network.roster(), path))?;
+                    return Ok(Exit::Done);
+                }
+                session.out.result(&NetworkResult::new(&network, true))?;
                 Ok(Exit::Done)
             }
+            Self::AddOrg(args) => args.run(session),
+            Self::RemoveOrg(args) => args.run(session),
+            Self::ChangeKey(args) => args.run(session),
+            Self::RenameOrg(args) => args.run(session),
+            Self::Apply(args) => session.stoppable(args.run(session)).await,
         }
     }
 }
@@ -138,7 +196,8 @@ impl Init {
         let organisations = self.org.iter().map(|org| organisation::named(org));
         let organisations = organisations.collect::<Result<Vec<_>, _>>()?;
         let genesis = create(&self.name, suite, self.copies, organisations, &self.output)?;
-        session.out.result(&NetworkResult::new(&genesis, false))?;
+        let network = NetworkFile::new(&self.output, genesis);
+        session.out.result(&NetworkResult::new(&network, false))?;
         Ok(Exit::Done)
     }
 }

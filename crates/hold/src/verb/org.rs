@@ -1,6 +1,7 @@
 //! `hold org`: organisation keys, peer certificates, client passes.
 
 mod revoke;
+mod sign_roster;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
+use crate::network_file::{NetworkFile, check_listed};
 use crate::organisation::OwnOrganisation;
 use crate::out::PathText;
 use crate::peerdir::{self, PeerRequest};
@@ -26,6 +28,8 @@ pub(crate) enum Org {
     SignPeer(SignPeer),
     /// Sign a pass for a client, valid for at most a day
     Pass(PassArgs),
+    /// Sign the next roster: who takes part from then on
+    SignRoster(sign_roster::SignRoster),
     /// Take back the organisation's word for peers or clients: signs its whole list
     Revoke(revoke::Revoke),
 }
@@ -107,6 +111,7 @@ impl Org {
             Self::Init(args) => args.run(session),
             Self::SignPeer(args) => args.run(session),
             Self::Pass(args) => args.run(session),
+            Self::SignRoster(args) => args.run(session),
             Self::Revoke(args) => args.run(session),
         }
     }
@@ -166,11 +171,12 @@ impl Init {
 impl SignPeer {
     fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let org = OwnOrganisation::open(&self.dir)?;
-        let genesis = peerdir::read_genesis(&self.network)?;
-        peerdir::check_listed(&genesis, org.public.key)?;
+        let network = NetworkFile::read(&self.network)?;
+        let roster = network.roster();
+        check_listed(roster, org.public.key)?;
         let request = PeerRequest::read(&self.request)?;
-        let bytes = request.certify(&org, &genesis, self.days)?;
-        let made = crypto::PeerCertificate::verify(&bytes, &genesis, peerdir::now_s())?;
+        let bytes = request.certify(&org, roster, self.days)?;
+        let made = crypto::PeerCertificate::verify(&bytes, roster, peerdir::now_s())?;
         files::write_new(&self.output, &bytes, Access::Public)?;
         session.out.result(&SignedResult {
             subject: made.peer.to_string(),
@@ -185,8 +191,9 @@ impl SignPeer {
 impl PassArgs {
     fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let org = OwnOrganisation::open(&self.dir)?;
-        let genesis = peerdir::read_genesis(&self.network)?;
-        peerdir::check_listed(&genesis, org.public.key)?;
+        let network = NetworkFile::read(&self.network)?;
+        let roster = network.roster();
+        check_listed(roster, org.public.key)?;
         let client: ClientKey =
             self.client.parse().map_err(HoldError::parse("a client's key", &self.client))?;
         let from = peerdir::now_s();
@@ -197,7 +204,7 @@ impl PassArgs {
         };
         let quota = self.quota;
         let pass = Pass { client, organisation: org.public.key, tier, quota, from, until };
-        let bytes = pass.sign(&org.key, &genesis.network());
+        let bytes = pass.sign(&org.key, &roster.network());
         files::write_new(&self.output, &bytes, Access::Public)?;
         session.out.result(&SignedResult {
             subject: client.to_string(),

@@ -17,6 +17,7 @@ use crate::cli::Session;
 use crate::config;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::network_file::NetworkFile;
 use crate::organisation::OwnOrganisation;
 use crate::out::PathText;
 use crate::peerdir::{self, PeerConfig, PeerDir};
@@ -136,10 +137,10 @@ impl Init {
     }
 
     fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        let genesis = peerdir::read_genesis(&self.network)?;
+        let network = NetworkFile::read(&self.network)?;
         let org = self.org.as_deref().map(OwnOrganisation::open).transpose()?;
         let config = self.config()?;
-        let peer = PeerDir::create(&self.dir, &genesis, &config, org.as_ref())?;
+        let peer = PeerDir::create(&self.dir, &network, &config, org.as_ref())?;
         let request = org.is_none().then(|| self.dir.join("peer.request"));
         if let Some(request) = &request {
             session.out.note(format_args!(

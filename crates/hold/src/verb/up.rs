@@ -79,7 +79,7 @@ async fn serve(session: &Session, network: &Embedded) -> Result<(), HoldError> {
             librarians: network.addresses(),
             metrics: format!("http://{}/metrics", metrics.unwrap_or_default()),
             home: config.home.into(),
-            network: network.genesis.network().to_string(),
+            network: network.network.genesis().network().to_string(),
         })
     };
     tokio::select! {

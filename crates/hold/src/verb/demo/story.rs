@@ -14,10 +14,11 @@ use env::Entropy;
 use futures::StreamExt;
 
 use super::Teller;
+use crate::address;
+use crate::connect::{self, User};
 use crate::embedded::Embedded;
 use crate::error::HoldError;
 use crate::markers::{self, Markers, Search};
-use crate::{address, connect};
 
 /// Bytes of the file that is made on the spot: several pages, the last one short.
 const FILE_BYTES: usize = 5 * (1 << 20) + 4321;
@@ -89,9 +90,9 @@ pub(super) async fn tell(
     search(teller, &planted, folder)
 }
 
-async fn user(network: &Embedded, name: &str, org: usize) -> Result<Arc<Author>, HoldError> {
+async fn user(network: &Embedded, name: &str, org: usize) -> Result<User, HoldError> {
     let (config, home) = network.home(name, org).await?;
-    connect::author_at(&config, network.genesis.clone(), home).await
+    connect::author_at(&config, home).await
 }
 
 /// A file with markers in it, or one that was given with samples of it; the name, the media type and

@@ -12,6 +12,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
+use crate::network_file::{NetworkFile, check_listed};
 use crate::organisation::OwnOrganisation;
 use crate::out::PathText;
 use crate::peerdir;
@@ -59,14 +60,15 @@ impl Revoke {
     /// Signs the organisation's list of this network anew, with these keys on it or off it.
     pub(super) fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let org = OwnOrganisation::open(&self.dir)?;
-        let genesis = peerdir::read_genesis(&self.network)?;
-        peerdir::check_listed(&genesis, org.public.key)?;
-        let network = genesis.network();
+        let network = NetworkFile::read(&self.network)?;
+        let roster = network.roster();
+        check_listed(roster, org.public.key)?;
+        let network = roster.network();
         let now = peerdir::now_s();
         // The list is whole each time, so the organisation keeps its last one beside its key.
         let kept = self.dir.join(format!("revoked-{network}"));
         let last = match files::read_small(&kept) {
-            Ok(bytes) => Revocation::verify(&Bytes::copy_from_slice(&bytes), &genesis, now)?,
+            Ok(bytes) => Revocation::verify(&Bytes::copy_from_slice(&bytes), roster, now)?,
             Err(HoldError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 Revocation { organisation: org.public.key, sequence: 0, keys: Vec::new() }
             }
@@ -85,7 +87,7 @@ impl Revoke {
         let sequence = (now * 1000).max(last.sequence + 1);
         let list = Revocation { organisation: org.public.key, sequence, keys };
         let bytes = list.sign(&org.key, &network);
-        let list = Revocation::verify(&bytes, &genesis, now)?;
+        let list = Revocation::verify(&bytes, roster, now)?;
         files::replace(&kept, &bytes, Access::Public)?;
         files::replace(&self.output, &bytes, Access::Public)?;
         session.out.note(format_args!(

@@ -35,6 +35,10 @@ struct OwnStatus {
     peers_suspect: u64,
     /// Other peers that did not answer for a minute, stopped or left.
     peers_away: u64,
+    /// The number of the newest roster it knows.
+    roster: u64,
+    /// The organisations that it lists.
+    organisations: u64,
     /// Whether a failed fsync ended its publication log.
     log_poisoned: bool,
     /// When its certificate ends, Unix seconds.
@@ -130,6 +134,8 @@ impl OwnStatus {
             peers_healthy: page.number("/peers/healthy"),
             peers_suspect: page.number("/peers/suspect"),
             peers_away: page.number("/peers/away"),
+            roster: page.number("/roster"),
+            organisations: page.number("/organisations"),
             log_poisoned: page.is("/publications/poisoned"),
             certificate_until: page.number("/certificate_until"),
         }
@@ -157,6 +163,7 @@ impl fmt::Display for OwnStatus {
         write!(f, "\ncompaction: {freed} bytes given back, {moved} written again")?;
         let Self { peers_healthy, peers_suspect, peers_away, .. } = self;
         write!(f, "\npeers: {peers_healthy} healthy, {peers_suspect} suspect, {peers_away} away")?;
+        write!(f, "\nroster: {}, {} organisations", self.roster, self.organisations)?;
         if store.poisoned || self.log_poisoned {
             f.write_str("\nan fsync failed: check the disk, then start the peer again")?;
         }

@@ -12,6 +12,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
+use crate::network_file::NetworkFile;
 use crate::out::PathText;
 use crate::{peerdir, watch};
 
@@ -75,12 +76,12 @@ impl Set {
         let mut config = peerdir::read_config(&self.dir)?;
         let mut revoked = Vec::new();
         if let Some(path) = &self.revocations {
-            let genesis = peerdir::read_genesis(&self.dir.join("network"))?;
+            let network = NetworkFile::read(&self.dir.join("network"))?;
             let hint = "hold org revoke --dir ORG --network NET --key KEY -o FILE";
             let bytes = files::read_needed(path, "a list of revoked keys", hint)?;
             let bytes = Bytes::copy_from_slice(&bytes);
-            let list = Revocation::verify(&bytes, &genesis, peerdir::now_s())?;
-            watch::keep_revocation(&self.dir, &genesis, &bytes)?;
+            let list = Revocation::verify(&bytes, network.roster(), peerdir::now_s())?;
+            watch::keep_revocation(&self.dir, network.roster(), &bytes)?;
             revoked = list.keys.iter().map(ToString::to_string).collect();
         }
         if let (Some(Setting::ReadOnly), Some(value)) = (self.setting, self.value) {

@@ -17,8 +17,9 @@ use crate::client;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
+use crate::network_file;
 use crate::out::PathText;
-use crate::peerdir::{self, LAYOUT};
+use crate::peerdir::LAYOUT;
 use crate::progress::Bar;
 
 /// `hold peer snapshot`.
@@ -89,7 +90,7 @@ impl fmt::Display for Shown {
 
 impl Snapshot {
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        let genesis = peerdir::read_genesis(&self.dir.join("network"))?;
+        let genesis = network_file::read_genesis(&self.dir.join("network"))?;
         let hint = "hold peer init --dir D --network NET --org ORG";
         let key = files::read_secret_key(&self.dir.join(LAYOUT.key), hint)?;
         let peer = PeerId::new(key.public());

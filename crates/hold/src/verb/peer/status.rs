@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use crypto::{Announcement, Genesis, PeerState};
+use crypto::{Announcement, PeerState, Roster};
 use env::calls::IntroduceResponse;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::cli::Session;
 use crate::connect;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::peerdir;
+use crate::{network_file, peerdir};
 
 /// A peer without a good call for this long is away, in milliseconds (the design's 60 s).
 const AWAY_AFTER_MS: u64 = 60_000;
@@ -53,6 +53,8 @@ pub(crate) struct Status {
     pub(crate) via: String,
     /// Which peer answered.
     pub(crate) peer: String,
+    /// The number of the newest roster it knows.
+    pub(crate) roster: u64,
     /// Records it holds.
     pub(crate) records: u64,
     /// Their bytes.
@@ -65,19 +67,19 @@ pub(crate) struct Status {
 
 impl Status {
     /// From an answer of `via`.
-    pub(crate) fn new(via: &str, genesis: &Genesis, answer: &IntroduceResponse) -> Self {
+    pub(crate) fn new(via: &str, roster: &Roster, answer: &IntroduceResponse) -> Self {
         let now = peerdir::now_s();
         let theirs = i64::try_from(answer.unix_ms / 1000).unwrap_or(i64::MAX);
         let known = answer.peers.iter().map(|known| (&known.announcement, known.last_good_ms));
         let all = std::iter::once((&answer.announcement, Some(0))).chain(known);
         // Whoever asks as a stranger must not show what does not prove itself.
         let proven = all.filter_map(|(bytes, last_good)| {
-            Some((Announcement::verify(bytes, genesis, now).ok()?, last_good))
+            Some((Announcement::verify(bytes, roster, now).ok()?, last_good))
         });
         let mut peers: Vec<Line> = Vec::new();
         let mut asked = String::new();
         for (announcement, last_good) in proven {
-            let line = Line::new(&announcement, last_good, genesis);
+            let line = Line::new(&announcement, last_good, roster);
             if asked.is_empty() {
                 asked.clone_from(&line.peer);
             }
@@ -89,6 +91,7 @@ impl Status {
         Self {
             via: via.to_owned(),
             peer: asked,
+            roster: answer.roster,
             records: answer.records,
             bytes: answer.bytes,
             clock_ahead_s: theirs.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)),
@@ -98,9 +101,8 @@ impl Status {
 }
 
 impl Line {
-    fn new(announcement: &Announcement, last_good_ms: Option<u64>, genesis: &Genesis) -> Self {
+    fn new(announcement: &Announcement, last_good_ms: Option<u64>, roster: &Roster) -> Self {
         let certificate = &announcement.certificate;
-        let organisation = genesis.organisation(&certificate.organisation);
         let (state, up) = match announcement.state {
             PeerState::Serving => ("serving", true),
             PeerState::ReadOnly => ("read-only", true),
@@ -115,7 +117,7 @@ impl Line {
         };
         Self {
             peer: certificate.peer.to_string(),
-            organisation: organisation.map(|org| org.name.clone()).unwrap_or_default(),
+            organisation: network_file::name_of(roster, &certificate.organisation),
             address: certificate.addresses.first().cloned().unwrap_or_default(),
             state,
             health,
@@ -132,7 +134,8 @@ impl Line {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} holds {} records, {} bytes", self.via, self.records, self.bytes)?;
+        let Self { via, records, bytes, roster, .. } = self;
+        write!(f, "{via} holds {records} records, {bytes} bytes; it knows roster {roster}")?;
         for line in &self.peers {
             let Line { peer, organisation, address, state, health, .. } = line;
             let short: String = peer.chars().take(10).collect();
@@ -157,13 +160,12 @@ impl Ask {
 
 /// Asks the first librarian that answers.
 async fn run(session: &Session) -> Result<Exit, HoldError> {
-    let genesis = connect::genesis(session)?;
-    let walker = connect::stranger(&genesis)?;
+    let walker = connect::stranger(&connect::network(session)?)?;
     let mut failed = None;
     for address in connect::via(session)? {
         match walker.introduce(&walker.directory().endpoint_at(address)).await {
             Ok(answer) => {
-                session.out.result(&Status::new(address, &genesis, &answer))?;
+                session.out.result(&Status::new(address, &walker.directory().roster(), &answer))?;
                 return Ok(Exit::Done);
             }
             Err(source) => failed = Some(HoldError::Call { address: address.clone(), source }),
