@@ -69,7 +69,8 @@ impl Author {
         (self.window.held(), self.window.peak())
     }
 
-    pub(crate) fn env(&self) -> &Env {
+    /// What it runs on.
+    pub fn env(&self) -> &Env {
         &self.env
     }
 

@@ -5,6 +5,8 @@
 //! temporary file is removed; only a killed process leaves one (`.NAME.RANDOM.part`). To that end the file and the guard
 //! that removes it are always owned together, also by a thread that is still creating it.
 
+mod sink;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -19,6 +21,7 @@ use crate::error::AuthorError;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::types::GetReport;
+pub use sink::FileSink;
 
 /// Removes the file it names when dropped, unless it was kept.
 struct Temporary(Option<PathBuf>);
@@ -59,9 +62,10 @@ impl Author {
         };
         let (file, temporary) =
             Job::blocking(self.env(), create).await.ok_or(AuthorError::Stopped)??;
-        let mut file = tokio::fs::File::from_std(file);
-        let report = self.get(address, &mut file, range, progress).await?;
-        let (file, path) = (file.into_std().await, path.to_owned());
+        let written = file.try_clone().map_err(|source| failed("write", path, source))?;
+        let sink = FileSink::new(self.env(), written);
+        let report = self.get(address, sink, range, progress).await?;
+        let path = path.to_owned();
         let keep = move || keep(&file, temporary, &path);
         Job::blocking(self.env(), keep).await.ok_or(AuthorError::Stopped)??;
         Ok(report)

@@ -43,6 +43,7 @@ mod window;
 
 pub use author::Author;
 pub use error::{AuthorError, Part};
+pub use file::FileSink;
 pub use home::{COUNTERS_MAX, GAP, Home, ISSUE_MAX, SCAN_MAX};
 pub use inbox::{Inbox, InboxEvent, TOLD_MAX};
 pub use journal::{JOURNAL_AGE_MAX, JOURNALS_MAX};

@@ -4,6 +4,7 @@
 //! Names are flat: no slashes, no `.` or `..`. Calls block; whoever calls runs on a thread of its
 //! own.
 
+mod bulk;
 mod dir;
 
 use std::any::Any;
@@ -11,6 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use bulk::{BULK_BYTES_MIN, Bulk};
 pub use dir::{DirDisk, NAME_BYTES_MAX};
 
 /// A folder of files.

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::bulk::Bulk;
 use super::{Disk, File, Lock};
 
 /// The longest name of a file, in bytes.
@@ -73,7 +74,7 @@ fn check_name(name: &str) -> io::Result<()> {
 impl Disk for DirDisk {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
-        Ok(Arc::new(DirFile(self.open_at(name, create)?)))
+        Ok(Arc::new(DirFile(self.open_at(name, create)?, Bulk::default())))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -135,7 +136,7 @@ impl Disk for DirDisk {
 }
 
 /// A file of a [`DirDisk`].
-struct DirFile(OwnedFd);
+struct DirFile(OwnedFd, Bulk);
 
 impl File for DirFile {
     fn len(&self) -> io::Result<u64> {
@@ -158,24 +159,8 @@ impl File for DirFile {
         Ok(())
     }
 
-    fn write_at(&self, mut offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let mut parts: Vec<IoSlice<'_>> =
-            parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
-        let mut left = parts.as_mut_slice();
-        while !left.is_empty() {
-            // rustix hands over as many slices as the system takes; the rest follows in the next
-            // round.
-            match rustix::io::pwritev(&self.0, left, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    offset += written as u64;
-                    IoSlice::advance_slices(&mut left, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+    fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.1.write_at(&self.0, offset, parts)
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {

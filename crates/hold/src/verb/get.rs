@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use author::{Author, AuthorError, GetReport};
+use author::{Author, AuthorError, FileSink, GetReport};
 use clap::Args;
 use crypto::RecordId;
 use serde::Serialize;
@@ -91,7 +91,7 @@ impl Get {
         let bar = Bar::new(&session.out, "get");
         let report = match &draft {
             Some(draft) => {
-                let mut file = tokio::fs::File::from_std(draft.file()?);
+                let mut file = FileSink::new(author.env(), draft.file()?);
                 self.content(&author, address, &mut file, bar).await?
             }
             None => self.content(&author, address, &mut pipes::stdout()?, bar).await?,
