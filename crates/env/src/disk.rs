@@ -70,6 +70,11 @@ pub trait File: Send + Sync {
     }
     /// Fills `into` from `offset`; an end of file before that is [`io::ErrorKind::UnexpectedEof`].
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+    /// The same, of bytes that nobody is expected to ask for soon again: what is in the system's
+    /// cache is used, and what is not does not come to stay there.
+    fn read_once_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.read_at(offset, into)
+    }
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.
     fn write_at(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()>;

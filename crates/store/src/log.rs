@@ -21,6 +21,7 @@
 //! KiB waiting to be written and one batch being written, 64 open files. The space of removed
 //! records is given back by [`LogStore::compact`].
 
+mod asked;
 pub(crate) mod compaction;
 pub(crate) mod frame;
 mod index;
@@ -46,6 +47,7 @@ use env::disk::{Disk, Lock};
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
+use self::asked::Asked;
 use self::frame::{Content, Header};
 use self::index::{Index, Location};
 pub use self::recovery::Recovery;
@@ -119,6 +121,7 @@ pub(crate) struct Shared {
     pub(crate) env: Env,
     index: RwLock<Index>,
     pub(crate) files: OpenFiles,
+    asked: Asked,
     durability: Durability,
     segment_bytes_max: u64,
     reserve_free_bytes: u64,
@@ -182,7 +185,10 @@ impl Shared {
         }
         let found = self.files.get(location.segment).and_then(|file| {
             let mut frame = vec![0; location.frame_len()];
-            file.read_at(location.offset.into(), &mut frame)?;
+            match self.asked.again(id) {
+                true => file.read_at(location.offset.into(), &mut frame)?,
+                false => file.read_once_at(location.offset.into(), &mut frame)?,
+            }
             Ok(record_in(id, &location, frame))
         });
         match found {
@@ -251,6 +257,7 @@ impl LogStore {
         let (min, max) = SEGMENT_BYTES_RANGE;
         let shared = Arc::new(Shared {
             files: OpenFiles::new(disk.clone()),
+            asked: Asked::default(),
             disk,
             env,
             index: RwLock::new(opened.index),

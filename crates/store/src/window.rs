@@ -33,7 +33,7 @@ impl<'a> Window<'a> {
             let take = usize::try_from(there).unwrap_or(usize::MAX).min(WINDOW_BYTES.max(want));
             self.bytes.resize(take, 0);
             self.start = offset;
-            if let Err(error) = self.file.read_at(offset, &mut self.bytes) {
+            if let Err(error) = self.file.read_once_at(offset, &mut self.bytes) {
                 self.bytes.clear();
                 return Err(error);
             }

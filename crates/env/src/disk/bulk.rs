@@ -1,30 +1,30 @@
-//! Writes of large parts that do not stay in the system's cache.
+//! Reads and writes of large parts that do not stay in the system's cache.
 //!
 //! Pages of megabytes that nobody may ask for again for months would push everything else out of
 //! the cache, and the system spends more on finding room for them than the disk on taking them.
 //! Linux 6.14 and newer can take a write through the cache, begin it on the disk at once and give
 //! the memory back when it is there (`RWF_DONTCACHE`): on a virtual machine whose host hands out
 //! memory on first touch, 0.3 instead of 2 seconds of processor a GiB and three times the rate
-//! (`docs/benchmarks.md`). What is read later comes from the disk and is cached as ever.
+//! (`docs/benchmarks.md`). A read can do the same: it uses what is cached and adds nothing to it.
 //!
 //! Where the system or the file system does not know it, writes are ordinary ones: the first
 //! refusal is remembered for the file. No byte depends on it, and neither does durability, which is
 //! what `sync` is for.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// A write with a part of at least so many bytes goes past the cache: smaller ones are entries and
-/// indexes, which are read again and again.
+/// A read, or a write with a part, of at least so many bytes goes past the cache: smaller ones are
+/// entries and indexes, which are read again and again.
 pub const BULK_BYTES_MIN: usize = 256 << 10;
 
 /// `RWF_DONTCACHE` of `linux/fs.h`.
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// How one file is written.
+/// How one file is read and written.
 #[derive(Debug, Default)]
 pub struct Bulk {
     /// The system refused to go past its cache for this file.
@@ -62,7 +62,44 @@ impl Bulk {
                     IoSlice::advance_slices(&mut left, written);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if past_cache => {
+                Err(error) if past_cache && is_refusal(error) => {
+                    self.refused.store(true, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `into` from `offset`, past the cache where the bytes are wanted `once`.
+    ///
+    /// # Errors
+    /// The system's; [`io::ErrorKind::UnexpectedEof`] where the file ends before that.
+    pub fn read_at(
+        &self,
+        file: impl AsFd,
+        mut offset: u64,
+        mut into: &mut [u8],
+        once: bool,
+    ) -> io::Result<()> {
+        let large = once && into.len() >= BULK_BYTES_MIN;
+        while !into.is_empty() {
+            let past_cache = large && !self.refused.load(Ordering::Relaxed);
+            let read = match past_cache {
+                true => {
+                    let parts = &mut [IoSliceMut::new(into)];
+                    rustix::io::preadv2(&file, parts, offset, DONT_CACHE)
+                }
+                false => rustix::io::pread(&file, &mut *into, offset),
+            };
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    offset += read as u64;
+                    into = &mut into[read..];
+                }
+                Err(Errno::INTR) => {}
+                Err(error) if past_cache && is_refusal(error) => {
                     self.refused.store(true, Ordering::Relaxed);
                 }
                 Err(error) => return Err(error.into()),
@@ -72,10 +109,13 @@ impl Bulk {
     }
 }
 
+/// Whether the system says so that it does not know the flag, or the file system cannot.
+fn is_refusal(error: Errno) -> bool {
+    matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::*;
 
     /// Parts below and above the bound, at odd places, on the file system of `folder`.
@@ -94,9 +134,13 @@ mod tests {
             model.extend(small);
         }
         file.sync_data().expect("synced");
-        let mut back = vec![0; model.len()];
-        file.read_exact_at(&mut back, 0).expect("read");
-        assert!(back == model, "other bytes came back");
+        for once in [true, false, true] {
+            let mut back = vec![0; model.len() - 3];
+            bulk.read_at(&file, 3, &mut back, once).expect("read");
+            assert!(back == model[3..], "other bytes came back");
+            let error = bulk.read_at(&file, 4, &mut back, once).expect_err("past the end");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
         bulk.refused.into_inner()
     }
 

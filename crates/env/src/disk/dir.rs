@@ -144,19 +144,12 @@ impl File for DirFile {
         u64::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    fn read_at(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
-        while !into.is_empty() {
-            match rustix::io::pread(&self.0, &mut *into, offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    offset += read as u64;
-                    into = &mut into[read..];
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.1.read_at(&self.0, offset, into, false)
+    }
+
+    fn read_once_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.1.read_at(&self.0, offset, into, true)
     }
 
     fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {

@@ -201,7 +201,7 @@ impl Chain<'_> {
         let mut buffer = vec![0; BUFFER_BYTES];
         while sink.at < len {
             let part = part_of(&mut buffer, len - sink.at);
-            file.read_at(sink.at, part).map_err(io_error("read", name))?;
+            file.read_once_at(sink.at, part).map_err(io_error("read", name))?;
             sink.push(name, part)?;
             progress.wait_for(part.len() as u64)?;
         }
@@ -224,7 +224,7 @@ impl Chain<'_> {
             let mut cut = false;
             while sink.at < len && !cut {
                 let part = part_of(&mut buffer, len - sink.at);
-                match source.read_at(sink.at, part) {
+                match source.read_once_at(sink.at, part) {
                     Ok(()) => sink.push(name, part)?,
                     // A write failed and was cut back meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => cut = true,
@@ -306,7 +306,7 @@ fn hash(
     let mut at = 0;
     while at < len {
         let part = part_of(&mut buffer, len - at);
-        file.read_at(at, part).map_err(io_error("read", name))?;
+        file.read_once_at(at, part).map_err(io_error("read", name))?;
         hasher.update(part);
         at += part.len() as u64;
         progress.wait_for(part.len() as u64)?;
