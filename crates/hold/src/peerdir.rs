@@ -90,6 +90,21 @@ impl PeerDir {
         Ok(PeerId::new(key.public()))
     }
 
+    /// Writes the request for a certificate anew, from the settings as they are now; where it is.
+    ///
+    /// # Errors
+    /// Where a part is missing, or the file cannot be written.
+    pub(crate) fn request(path: &Path) -> Result<PathBuf, HoldError> {
+        let config = read_config(path)?;
+        let key = files::read_secret_key(&path.join("peer.key"), INIT)?;
+        let genesis = read_genesis(&path.join("network"))?;
+        let request = PeerRequest::new(&key, &genesis.network(), &config);
+        let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
+        let to = path.join("peer.request");
+        files::replace(&to, text.as_bytes(), Access::Public)?;
+        Ok(to)
+    }
+
     /// Reads a directory and checks that its parts belong together at `now`, Unix seconds.
     ///
     /// # Errors
@@ -324,6 +339,14 @@ mod tests {
         PeerDir::open(&asked, now_s()).unwrap();
         std::fs::write(signed.join("peer.cert"), &bytes).unwrap();
         assert!(matches!(PeerDir::open(&signed, now_s()), Err(HoldError::NotA { .. })));
+
+        // After a change of the settings it is made anew, for the same key.
+        let text = std::fs::read_to_string(asked.join("peer.toml")).unwrap();
+        let text = text.replace("capacity = 1\n", "capacity = 5\n");
+        std::fs::write(asked.join("peer.toml"), text).unwrap();
+        let again = PeerRequest::read(&PeerDir::request(&asked).unwrap()).unwrap();
+        assert_eq!((&again.peer, again.capacity), (&request.peer, 5));
+        again.certify(&org, &genesis, 1).unwrap();
 
         request.capacity += 1;
         assert!(matches!(request.certify(&org, network.roster(), 1), Err(HoldError::Key(_))));

@@ -1,6 +1,7 @@
 //! `hold peer`: one librarian, as an operator runs it.
 
 mod own;
+mod request;
 mod restore;
 mod run;
 mod set;
@@ -27,6 +28,8 @@ use crate::peerdir::{self, PeerConfig, PeerDir};
 pub(crate) enum Peer {
     /// Make a peer's directory: key, settings, and its certificate or a request for one
     Init(Init),
+    /// Ask for a certificate anew, after the addresses or the capacity changed in peer.toml
+    Request(request::Request),
     /// Run the librarian until SIGTERM or Ctrl-C; prints one line when it serves
     Run(run::Run),
     /// Change a setting; a peer that runs takes it within a second
@@ -95,6 +98,7 @@ impl Peer {
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         match self {
             Self::Init(args) => args.run(session),
+            Self::Request(args) => args.run(session),
             Self::Run(args) => args.run(session).await,
             Self::Set(args) => args.run(session),
             Self::Snapshot(args) => args.run(session).await,
