@@ -23,7 +23,8 @@ pub(crate) struct Inbox {
     /// Go on, and print each as it arrives, until Ctrl-C
     #[arg(long, short)]
     follow: bool,
-    /// Remember here what was told, after each line, and go on from there the next time
+    /// Remember here what was told, after each line, and go on from there the next time; without
+    /// it all that a librarian's log keeps is told, which is 30 days
     #[arg(long, value_name = "FILE")]
     cursor_file: Option<PathBuf>,
     /// Append the lines to this file, or write them to this named pipe, instead of standard output
