@@ -17,6 +17,7 @@
 mod files;
 mod issued;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -187,6 +188,17 @@ impl Home {
             self.locked(|issued, home| issued.remember(counter, &home.keyring))?;
         }
         Ok(hit)
+    }
+
+    /// Writes the rows of counters that were found to be used, and issues none below `next` from now on.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`], [`AuthorError::Exhausted`].
+    pub fn recovered(&self, counters: &BTreeSet<u64>, next: u64) -> Result<(), AuthorError> {
+        self.locked(|issued, home| {
+            issued.remember_all(counters, &home.keyring)?;
+            issued.start_at(next, &home.keyring)
+        })
     }
 
     fn with(dir: &Path, keyring: Keyring) -> Self {

@@ -17,7 +17,7 @@
 //! comes twice is told once, as far as the last [`TOLD_MAX`] go. A log that no longer goes back to the cursor is told as
 //! a gap.
 
-mod follow;
+pub(crate) mod follow;
 mod told;
 
 use std::collections::BTreeMap;

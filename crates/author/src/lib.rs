@@ -36,6 +36,7 @@ pub mod media;
 mod progress;
 mod put;
 mod put_file;
+mod recover;
 mod share;
 mod spread;
 mod types;
@@ -50,6 +51,7 @@ pub use journal::{JOURNAL_AGE_MAX, JOURNALS_MAX};
 pub use progress::{NoProgress, Progress};
 pub use put::FULL_WAIT;
 pub use put_file::JOURNAL_FROM_BYTES;
+pub use recover::{AHEAD, RecoverReport, Recovered};
 pub use share::SHARE_WAIT;
 pub use types::{
     AuthorOptions, Details, Fragment, GetReport, Holder, Info, LIBRARIANS_MAX, PutOptions,

@@ -363,6 +363,9 @@ fn roster_hint(error: &crypto::RosterError) -> Option<&'static str> {
 fn author_hint(error: &AuthorError) -> Option<&'static str> {
     Some(match error {
         AuthorError::NoKeyring(_) => "hold keys init --network NET --org ORG",
+        AuthorError::Keyring(crypto::KeyringError::Words(_)) => {
+            "24 words as `hold keys export` printed them, in their order, with blanks between"
+        }
         AuthorError::KeyringExists(_) => "another --home, or move what is there away",
         AuthorError::WrongPassphrase => {
             "HOLD_PASSPHRASE and --passphrase-file come before a prompt"

@@ -11,6 +11,7 @@ use crate::out::Out;
 /// How often the bar is drawn, in a second.
 const DRAWS: u8 = 10;
 const SIZED: &str = "{prefix} {bytes}/{total_bytes} {wide_bar} {bytes_per_sec}, {eta} left{msg}";
+const COUNTING: &str = "{prefix} {spinner} {msg}";
 const UNSIZED: &str = "{prefix} {spinner} {bytes}, {bytes_per_sec}{msg}";
 
 /// A bar that is there only where a person watches; it goes away when dropped.
@@ -22,18 +23,22 @@ pub(crate) struct Bar {
 impl Bar {
     /// For one transfer. `verb` stands before it.
     pub(crate) fn new(out: &Out, verb: &'static str) -> Arc<Self> {
-        let bar = if out.watched() {
-            let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
-            let bar = ProgressBar::with_draw_target(None, target);
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar
-        } else {
-            ProgressBar::hidden()
-        };
+        let bar = drawn(out);
         bar.set_prefix(verb);
         style(&bar, UNSIZED);
         Arc::new(Self { bar, copies: AtomicU64::new(0) })
     }
+}
+
+/// A bar that nobody sees where nobody watches.
+fn drawn(out: &Out) -> ProgressBar {
+    if !out.watched() {
+        return ProgressBar::hidden();
+    }
+    let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
+    let bar = ProgressBar::with_draw_target(None, target);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 fn style(bar: &ProgressBar, template: &str) {
@@ -63,6 +68,39 @@ impl author::Progress for Bar {
 }
 
 impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A count of things done, for what has no bytes to show.
+pub(crate) struct Counting {
+    bar: ProgressBar,
+}
+
+impl Counting {
+    /// `what` is shown until the first is done. A total that is known makes a bar of it.
+    pub(crate) fn new(out: &Out, verb: &'static str, what: &'static str) -> Self {
+        let bar = drawn(out);
+        bar.set_prefix(verb);
+        bar.set_message(what);
+        style(&bar, COUNTING);
+        Self { bar }
+    }
+
+    /// One more is done.
+    pub(crate) fn one(&self) {
+        self.bar.inc(1);
+        self.bar.set_message(format!("{}", self.bar.position()));
+    }
+
+    /// Prints something with the bar out of its way.
+    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+}
+
+impl Drop for Counting {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

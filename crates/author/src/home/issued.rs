@@ -10,6 +10,7 @@
 //!
 //! All functions are called with the home's lock held.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -100,6 +101,24 @@ impl Issued {
         self.append(counter..counter + 1, keyring)
     }
 
+    /// Appends the rows of counters that were found without one.
+    pub(super) fn remember_all(
+        &mut self,
+        counters: &BTreeSet<u64>,
+        keyring: &Keyring,
+    ) -> Result<(), AuthorError> {
+        self.next(keyring)?;
+        let mut known = BTreeSet::new();
+        self.read(0, |row| {
+            known.extend(keyring.read_issued_row(row).map(|(_, counter)| counter));
+        })?;
+        let unknown: Vec<u64> = counters.difference(&known).copied().collect();
+        for some in unknown.chunks(ROWS_READ) {
+            self.append(some.iter().copied(), keyring)?;
+        }
+        Ok(())
+    }
+
     /// The counter of a self-addressed reader key by its row; else the counters without a row among which to look, the
     /// likeliest first: those above the highest known, then those below from the top.
     pub(super) fn find(
@@ -130,9 +149,14 @@ impl Issued {
         Ok((None, [(next..next.saturating_add(GAP)).collect(), below.collect()]))
     }
 
-    fn append(&mut self, counters: Range<u64>, keyring: &Keyring) -> Result<(), AuthorError> {
-        let mut rows = Vec::new();
-        for counter in counters.clone() {
+    fn append(
+        &mut self,
+        counters: impl IntoIterator<Item = u64>,
+        keyring: &Keyring,
+    ) -> Result<(), AuthorError> {
+        let (mut rows, mut end) = (Vec::new(), 0);
+        for counter in counters {
+            end = end.max(counter.saturating_add(1));
             let key = keyring.own_reader(counter).public();
             rows.extend_from_slice(&keyring.issued_row(Purpose::OwnReader, counter, &key));
         }
@@ -141,7 +165,7 @@ impl Issued {
             file.write_all_at(&rows, self.rows * ROW_BYTES as u64).and_then(|()| file.sync_data());
         written.map_err(files::failed("write", &self.path()))?;
         self.rows += (rows.len() / ROW_BYTES) as u64;
-        self.next = self.next.max(counters.end);
+        self.next = self.next.max(end);
         Ok(())
     }
 

@@ -17,11 +17,11 @@ use walk::{Health, WalkError, Walker};
 use crate::author::Author;
 
 /// How long a librarian may take for the first answer.
-const FIRST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const FIRST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How much longer a call may take to say that it missed its deadline.
-const LIMIT_GRACE: Duration = Duration::from_millis(500);
+pub(crate) const LIMIT_GRACE: Duration = Duration::from_millis(500);
 /// How long a librarian may be silent: it sends a heartbeat more often.
-const SILENCE_MAX: Duration = Duration::from_secs(75);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(75);
 /// Waits between tries, doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(10);
@@ -265,7 +265,7 @@ fn own(peer: PeerId, cursor: Cursor) -> Cursor {
     Cursor { peer: Some(peer), ..cursor }
 }
 
-fn ended(peer: &PeerId) -> CallError {
+pub(crate) fn ended(peer: &PeerId) -> CallError {
     CallError::Unreachable { address: peer.to_string(), reason: "its log ended".to_owned() }
 }
 
@@ -278,6 +278,6 @@ fn nobody(error: &WalkError) -> CallError {
     first.unwrap_or(CallError::NotFound)
 }
 
-fn silent(peer: &PeerId, limit: Duration) -> CallError {
+pub(crate) fn silent(peer: &PeerId, limit: Duration) -> CallError {
     CallError::TimedOut { address: peer.to_string(), limit }
 }

@@ -11,4 +11,5 @@ mod journals;
 mod memory;
 mod network;
 mod peer;
+mod recoveries;
 mod sharing;

@@ -163,7 +163,16 @@ impl Service for Peer {
         request: SubscribeRequest,
     ) -> Result<Events, CallError> {
         let filter = |bytes: &Bytes| Bloom::decode(bytes).expect("the author's filter is valid");
-        let readers = request.readers.as_ref().map(filter).expect("an inbox filters by reader");
+        let (authors, readers) =
+            (request.authors.as_ref().map(filter), request.readers.as_ref().map(filter));
+        let passes = move |publication: &Publication| {
+            let by = |filter: &Option<Bloom>, key: &[u8]| {
+                filter.as_ref().is_none_or(|filter| filter.may_contain(key))
+            };
+            by(&authors, publication.author.as_bytes())
+                && by(&readers, publication.reader.as_bytes())
+        };
+        assert!(request.authors.is_some() || request.readers.is_some(), "everything is asked for");
         let mut log = self.shared.log.subscribe();
         let start = *self.log_start.lock().unwrap() as usize;
         let mut first = Vec::new();
@@ -181,8 +190,7 @@ impl Service for Peer {
             for (offset, (publication, at)) in known.iter().enumerate() {
                 let wanted =
                     if own { offset as u64 >= from.offset } else { *at + 120_000 >= from.unix_ms };
-                let passes = readers.may_contain(publication.reader.as_bytes());
-                if offset >= start && wanted && passes {
+                if offset >= start && wanted && passes(publication) {
                     first.push(Ok(self.event(offset, publication, *at)));
                 }
                 sent = offset + 1;
@@ -197,7 +205,7 @@ impl Service for Peer {
         }
         let id = self.id;
         let news = futures::stream::unfold((log, sent), move |(mut log, sent)| {
-            let readers = readers.clone();
+            let passes = passes.clone();
             async move {
                 log.changed().await.ok()?;
                 let new: Vec<_> = log
@@ -210,9 +218,7 @@ impl Service for Peer {
                 let sent = sent + new.len();
                 let new = new
                     .into_iter()
-                    .filter(move |(_, publication, _)| {
-                        readers.may_contain(publication.reader.as_bytes())
-                    })
+                    .filter(move |(_, publication, _)| passes(publication))
                     .map(move |(offset, publication, unix_ms)| {
                         Ok(SubscribeEvent::Publication {
                             publication: publication.encode(),

@@ -1,5 +1,7 @@
 //! `hold keys`: this user's keyring.
 
+mod recover;
+
 use std::fmt;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -39,6 +41,9 @@ pub(crate) enum Keys {
     Export(Export),
     /// Make the keyring of what `export` printed, or of the 24 words alone, from standard input
     Import(Import),
+    /// Make the keyring of the 24 words from standard input, and list what the network has for it; in a home
+    /// that has a keyring, list again
+    Recover(recover::Recover),
 }
 
 /// `hold keys init`.
@@ -162,6 +167,7 @@ impl Keys {
             Self::Show(args) => args.run(session).await,
             Self::Export(args) => args.run(session).await,
             Self::Import(args) => args.run(session).await,
+            Self::Recover(args) => args.run(session).await,
         }
     }
 }
@@ -262,20 +268,32 @@ fn confirm() -> Result<bool, HoldError> {
 
 impl Import {
     async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        refuse_second(session)?;
-        self.place.check()?;
-        let text = client::blocking(read_words).await?;
-        let (words, told) = words_and_next(&text)?;
-        let passphrase = passphrase::ask(session, Purpose::Choose).await?;
-        let (dir, next) = (session.config.home.clone(), self.next.or(told));
-        let home = client::blocking(move || {
-            Ok(Home::import(&dir, &words, next, passphrase.as_bytes(), &SystemEntropy)?)
-        });
-        let home = home.await?;
-        self.place.keep(session, &home)?;
+        let (home, _) = import(session, &self.place, self.next).await?;
         made(session, &home)?;
         Ok(Exit::Done)
     }
+}
+
+/// Makes the keyring of the words on standard input; also the next counter that was told.
+async fn import(
+    session: &Session,
+    place: &NetworkPlace,
+    next: Option<u64>,
+) -> Result<(Home, Option<u64>), HoldError> {
+    refuse_second(session)?;
+    place.check()?;
+    let text = client::blocking(read_words).await?;
+    let (words, told) = words_and_next(&text)?;
+    // Looked at before a passphrase is chosen for them.
+    crypto::Keyring::from_words(&words).map_err(author::AuthorError::Keyring)?;
+    let passphrase = passphrase::ask(session, Purpose::Choose).await?;
+    let (dir, next) = (session.config.home.clone(), next.or(told));
+    let home = client::blocking(move || {
+        Ok(Home::import(&dir, &words, next, passphrase.as_bytes(), &SystemEntropy)?)
+    });
+    let home = home.await?;
+    place.keep(session, &home)?;
+    Ok((home, next))
 }
 
 fn read_words() -> Result<Zeroizing<String>, HoldError> {

@@ -1,0 +1,309 @@
+//! A keyring on a new machine: which of its counters were used, and for what, by the logs of librarians.
+//!
+//! ```text
+//!   author keys of a window of counters --> Bloom filter --> logs of up to three librarians --> hits
+//!                    ^                                                                            |
+//!                    +-- the next window, until AHEAD counters in a row have no hit <-------------+
+//! ```
+//! It is not an index: nothing in the network says which contents are one user's, so each key that this user may have
+//! used is asked for. That is why windows are large: all keys of one are in one filter, and the log is read once.
+//!
+//! Invariants: a hit has its row in `issued` before its content is opened, and the next counter is above every hit; what is told
+//! was opened with this user's keys.
+//!
+//! Limits: logs go back some weeks ([`RecoverReport::complete`] says whether they did not); [`SCAN_MAX`] counters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crypto::{AuthorKey, PeerId, RecordId};
+use document::Publication;
+use document::bloom::Bloom;
+use env::calls::{CallError, Cursor, Endpoint, SubscribeEvent, SubscribeRequest};
+use futures::StreamExt;
+use futures::future::join_all;
+
+use crate::author::Author;
+use crate::error::AuthorError;
+use crate::home::{GAP, SCAN_MAX};
+use crate::inbox::InboxEvent;
+use crate::inbox::follow::{FIRST_ANSWER_LIMIT, LIMIT_GRACE, SILENCE_MAX, ended, silent};
+use crate::types::{Details, LIBRARIANS_MAX};
+
+/// Counters in a row without a publication after which no more are looked for.
+pub const AHEAD: u64 = 8_192;
+/// Keys in one filter, at most: beyond it too much of the log would pass.
+const WINDOW_MAX: u64 = 32_768;
+/// Envelopes that a librarian may tell of one counter: it has one.
+const CLAIMS_MAX: usize = 4;
+/// Contents opened at once.
+const OPENED_MAX: usize = 16;
+/// Librarians tried for one window, at most.
+const TRIED_MAX: usize = 12;
+
+/// A content that was found.
+#[derive(Debug)]
+pub struct Recovered {
+    /// What it is opened by.
+    pub address: RecordId,
+    /// Its entry.
+    pub entry: RecordId,
+    /// Whether this user put it; else somebody shared it with this user.
+    pub own: bool,
+    /// When a librarian logged it, Unix milliseconds.
+    pub received_ms: u64,
+    /// What is sealed with it and when it was made (Unix seconds), or why it does not open now.
+    pub opened: Result<(Details, u32), AuthorError>,
+}
+
+/// What a recovery came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoverReport {
+    /// The next counter.
+    pub next: u64,
+    /// Contents of this user.
+    pub own: u64,
+    /// Contents that others shared.
+    pub received: u64,
+    /// Of those, the ones that did not open.
+    pub unopened: u64,
+    /// Whether every log that was read goes back to its start: else older ones may be missing.
+    pub complete: bool,
+}
+
+/// What the log of one librarian has for a window.
+#[derive(Default)]
+struct Logged {
+    /// By counter: the publications under its key, and when they were logged.
+    hits: BTreeMap<u64, Vec<(Publication, u64)>>,
+    gap: bool,
+}
+
+impl Logged {
+    fn add(&mut self, counter: u64, publication: Publication, received_ms: u64, max: usize) {
+        let claims = self.hits.entry(counter).or_default();
+        let known = claims.iter().any(|(known, _)| known.envelope == publication.envelope);
+        if !known && claims.len() < max {
+            claims.push((publication, received_ms));
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.gap |= other.gap;
+        for (counter, claims) in other.hits {
+            for (publication, received_ms) in claims {
+                // What one librarian invents takes no place from what another one tells.
+                self.add(counter, publication, received_ms, CLAIMS_MAX * LIBRARIANS_MAX);
+            }
+        }
+    }
+}
+
+impl Author {
+    /// Finds what this user's keys were used for, tells each content to `each`, and sees to it that no counter is issued
+    /// again. `told` is the next counter, where it is known from elsewhere.
+    ///
+    /// It changes nothing but the rows of issued counters, so it may be run again at any time, also after it was dropped.
+    ///
+    /// # Errors
+    /// [`AuthorError::NoPeers`], [`AuthorError::Follow`] where no librarian lets its log be read, and what the home says.
+    /// A content that does not open is no error: see [`Recovered::opened`].
+    pub async fn recover(
+        self: &Arc<Self>,
+        told: u64,
+        mut each: impl FnMut(Recovered) + Send,
+    ) -> Result<RecoverReport, AuthorError> {
+        let logged = self.used(told).await?;
+        let highest = logged.hits.last_key_value().map_or(0, |(counter, _)| counter + 1 + GAP);
+        let counters: BTreeSet<u64> = logged.hits.keys().copied().collect();
+        self.at_home(move |home| home.recovered(&counters, highest.max(told))).await?;
+        let next = self.at_home(|home| home.next_counter()).await?;
+        let mut report = RecoverReport { next, complete: !logged.gap, ..RecoverReport::default() };
+
+        let own = self.own_of(logged).await?;
+        let mut opened = futures::stream::iter(own)
+            .map(|claims| self.opened_of(claims))
+            .buffer_unordered(OPENED_MAX);
+        while let Some(content) = opened.next().await {
+            let Some(content) = content else { continue };
+            report.own += 1;
+            report.unopened += u64::from(content.opened.is_err());
+            each(content);
+        }
+        self.received(&mut report, &mut each).await?;
+        Ok(report)
+    }
+
+    /// What others shared, as the inbox tells it.
+    async fn received(
+        self: &Arc<Self>,
+        report: &mut RecoverReport,
+        each: &mut (impl FnMut(Recovered) + Send),
+    ) -> Result<(), AuthorError> {
+        let told = self.inbox(false, &[]).map(|event| async move {
+            let InboxEvent::Received(received) = event? else { return Ok(None) };
+            let publication = Publication {
+                envelope: received.address,
+                entry: received.entry,
+                author: received.author,
+                reader: received.reader,
+            };
+            Ok(Some(self.opened(publication, received.received_ms, false).await))
+        });
+        let told = told.buffer_unordered(OPENED_MAX);
+        futures::pin_mut!(told);
+        while let Some(content) = told.next().await.transpose()? {
+            let Some(content) = content else { continue };
+            report.received += 1;
+            report.unopened += u64::from(content.opened.is_err());
+            each(content);
+        }
+        Ok(())
+    }
+
+    /// Of the envelopes that one counter is said to have, the one that opens.
+    async fn opened_of(&self, claims: Vec<(Publication, u64)>) -> Option<Recovered> {
+        let mut unopened = None;
+        for (publication, received_ms) in claims {
+            let content = self.opened(publication, received_ms, true).await;
+            if content.opened.is_ok() {
+                return Some(content);
+            }
+            unopened.get_or_insert(content);
+        }
+        unopened
+    }
+
+    async fn opened(&self, publication: Publication, received_ms: u64, own: bool) -> Recovered {
+        let Publication { envelope: address, entry, .. } = publication;
+        let content = self.content(address).await;
+        let opened = content.map(|content| (content.details(), content.created_s));
+        Recovered { address, entry, own, received_ms, opened }
+    }
+
+    /// Of the publications under this user's author keys, those to this user, by counter: the others are shares.
+    async fn own_of(&self, logged: Logged) -> Result<Vec<Vec<(Publication, u64)>>, AuthorError> {
+        let home = Arc::clone(self.home());
+        let own = move || {
+            let all = logged.hits.into_iter().map(|(counter, claims)| {
+                let own = home.keyring().own_reader(counter).public();
+                let ours = |(claim, _): &(Publication, u64)| *claim.reader.key() == own;
+                claims.into_iter().filter(ours).collect()
+            });
+            all.collect()
+        };
+        self.cpu(own).await
+    }
+
+    /// Every publication under this user's author keys that librarians have in their logs.
+    async fn used(&self, told: u64) -> Result<Logged, AuthorError> {
+        let mut all = Logged::default();
+        let mut window = 0..told.saturating_add(AHEAD).clamp(AHEAD, WINDOW_MAX);
+        loop {
+            all.merge(self.window_used(window.clone()).await?);
+            let highest = all.hits.last_key_value().map_or(told, |(counter, _)| told.max(*counter));
+            let enough = highest.saturating_add(AHEAD);
+            tracing::info!(looked_at = window.end, hits = all.hits.len(), "logs were read");
+            if window.end >= enough || window.end >= SCAN_MAX as u64 {
+                return Ok(all);
+            }
+            let length = (window.end - window.start).saturating_mul(2).min(WINDOW_MAX);
+            window = window.end..(window.end + length).min(SCAN_MAX as u64);
+        }
+    }
+
+    /// As [`Author::used`], for these counters: by as many librarians as an inbox follows, one of which must answer.
+    async fn window_used(&self, counters: Range<u64>) -> Result<Logged, AuthorError> {
+        let home = Arc::clone(self.home());
+        let seed = u64::from_be_bytes(self.env().random());
+        let keys = self.cpu(move || {
+            let mut filter = Bloom::with_capacity((counters.end - counters.start) as usize, seed);
+            let mut keys = BTreeMap::new();
+            for counter in counters {
+                let key = AuthorKey::new(home.keyring().author(counter).public());
+                filter.insert(key.as_bytes());
+                keys.insert(key, counter);
+            }
+            (filter.encode(), keys)
+        });
+        let (filter, keys) = keys.await?;
+        let mut untried = self.librarians().await?;
+        untried.truncate(TRIED_MAX);
+        let (mut all, mut answered, mut failed) = (Logged::default(), 0, CallError::NotFound);
+        while answered < LIBRARIANS_MAX && !untried.is_empty() {
+            let some = untried.split_off(untried.len().saturating_sub(LIBRARIANS_MAX - answered));
+            let reads = some.into_iter().map(|(peer, to)| {
+                let request = SubscribeRequest {
+                    authors: Some(filter.clone()),
+                    readers: None,
+                    // Its own offset 0, not "the start": so a log that was cut says so.
+                    from: Cursor { peer: Some(peer), ..Cursor::default() },
+                    follow: false,
+                };
+                self.log_of(peer, to, request, &keys)
+            });
+            for read in join_all(reads).await {
+                match read {
+                    Ok(logged) => {
+                        answered += 1;
+                        all.merge(logged);
+                    }
+                    Err(error) => failed = error,
+                }
+            }
+        }
+        if answered == 0 { Err(AuthorError::Follow(failed)) } else { Ok(all) }
+    }
+
+    /// Whose logs to read, the best last: those that are well in random order, or the one that walks for this user.
+    async fn librarians(&self) -> Result<Vec<(PeerId, Endpoint)>, AuthorError> {
+        if self.walker().is_thin() {
+            let to = self.walker().librarian().await.map_err(|_| AuthorError::NoPeers)?;
+            return Ok(to.peer.map(|peer| (peer, to)).into_iter().collect());
+        }
+        let directory = self.walker().directory();
+        let mut peers: Vec<_> = directory
+            .peers()
+            .into_iter()
+            .map(|status| (status.health, u64::from_be_bytes(self.env().random()), status.peer))
+            .collect();
+        peers.sort_unstable();
+        let found = peers.into_iter().rev();
+        let found: Vec<_> =
+            found.filter_map(|(_, _, peer)| Some((peer, directory.endpoint(&peer)?))).collect();
+        if found.is_empty() { Err(AuthorError::NoPeers) } else { Ok(found) }
+    }
+
+    /// Reads one librarian's log to its end.
+    async fn log_of(
+        &self,
+        peer: PeerId,
+        to: Endpoint,
+        request: SubscribeRequest,
+        keys: &BTreeMap<AuthorKey, u64>,
+    ) -> Result<Logged, CallError> {
+        let call = self.walker().calls().subscribe(&to, request, FIRST_ANSWER_LIMIT);
+        let answer = self.env().within(FIRST_ANSWER_LIMIT + LIMIT_GRACE, call).await;
+        let mut events = answer.map_err(|elapsed| silent(&peer, elapsed.0))??;
+        let mut logged = Logged::default();
+        loop {
+            let next = self.env().within(SILENCE_MAX, events.next()).await;
+            match next.map_err(|elapsed| silent(&peer, elapsed.0))? {
+                None => return Err(ended(&peer)),
+                Some(event) => match event? {
+                    SubscribeEvent::CaughtUp { .. } => return Ok(logged),
+                    SubscribeEvent::Gap { .. } => logged.gap = true,
+                    SubscribeEvent::Publication { publication, received_ms, .. } => {
+                        // What passes the filter and is not of this window is no error: one in a hundred does.
+                        if let Ok(publication) = Publication::decode(&publication)
+                            && let Some(counter) = keys.get(&publication.author)
+                        {
+                            logged.add(*counter, publication, received_ms, CLAIMS_MAX);
+                        }
+                    }
+                },
+            }
+        }
+    }
+}

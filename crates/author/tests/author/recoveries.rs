@@ -1,0 +1,140 @@
+//! What a keyring was used for is found by the logs, and its counters are not issued again.
+
+use std::sync::Arc;
+
+use author::{AHEAD, Author, AuthorError, GAP, Home, RecoverReport, Recovered};
+use crypto::{RecordId, Suite};
+use document::Publication;
+use testkit::network::Fault;
+use testkit::time;
+
+use crate::network::{Net, PASSPHRASE, get, put, put_to};
+
+/// A home of the same words, with nothing else.
+fn restored(net: &Net, of: &Author, name: &str) -> Arc<Author> {
+    let (words, dir) = (of.home().words(), net.home_dir(name));
+    Home::import(&dir, &words, None, PASSPHRASE, net.env.entropy.as_ref()).unwrap();
+    net.user(name)
+}
+
+async fn recover(author: &Arc<Author>) -> (RecoverReport, Vec<Recovered>) {
+    let mut found = Vec::new();
+    let report = author.recover(0, |one| found.push(one)).await.unwrap();
+    found.sort_by_key(|one| one.address);
+    (report, found)
+}
+
+fn addresses(found: &[Recovered], own: bool) -> Vec<RecordId> {
+    found.iter().filter(|one| one.own == own).map(|one| one.address).collect()
+}
+
+#[test]
+fn what_was_put_and_what_was_shared_is_found_and_no_counter_comes_twice() {
+    for suite in Suite::ALL {
+        time::run(1, |env| async move {
+            let net = Net::new(&env, 3, 9, suite);
+            let (ada, ben) = (net.user("ada"), net.user("ben"));
+            let (to_ada, to_ben) = (ada.reader_keys()[63], ben.reader_keys()[0]);
+            let first = put(&ada, b"first").await.unwrap().address;
+            // The put of counters that were never used leaves a hole.
+            ada.home().issue(1_500).unwrap();
+            let second = put_to(&ada, b"second", &[to_ben, to_ben]).await.unwrap().address;
+            ada.share(second, to_ben).await.unwrap();
+            let theirs = put(&ben, b"theirs").await.unwrap().address;
+            let shared = ben.share(theirs, to_ada).await.unwrap();
+            let before = ada.home().next_counter().unwrap();
+
+            let again = restored(&net, &ada, "again");
+            let (report, found) = recover(&again).await;
+            assert_eq!((report.own, report.received, report.unopened), (2, 1, 0));
+            assert!(report.complete && report.next >= before, "{report:?}");
+            let mut own = vec![first, second];
+            own.sort_unstable();
+            assert_eq!((addresses(&found, true), addresses(&found, false)), (own, vec![shared]));
+            for one in &found {
+                let (details, created) = one.opened.as_ref().unwrap();
+                assert_eq!(details.name.as_deref(), Some("letters/to anna.txt"));
+                assert!(*created > 0);
+            }
+            for (address, content) in [(first, &b"first"[..]), (second, b"second")] {
+                assert_eq!(get(&again, address).await.unwrap().0, content);
+            }
+            assert_eq!(get(&again, shared).await.unwrap().0, b"theirs");
+
+            // A second run tells the same and wastes no counters.
+            let (twice, found_twice) = recover(&again).await;
+            assert_eq!((twice, found_twice.len()), (report, 3));
+            put(&again, b"new").await.unwrap();
+            let log = net.shared.log.borrow().clone();
+            let mut keys: Vec<_> = log.iter().map(|(news, _)| news.author).collect();
+            let all = keys.len();
+            keys.sort_unstable();
+            keys.dedup();
+            assert_eq!(keys.len(), all, "no author key was used twice");
+        });
+    }
+}
+
+#[test]
+fn a_user_of_many_counters_is_found_window_by_window() {
+    time::run(2, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let mut own = vec![put(&ada, b"0").await.unwrap().address];
+        // Far apart, and never further than is looked ahead.
+        for n in 1..=2 {
+            for _ in 0..3 {
+                ada.home().issue(2_048).unwrap();
+            }
+            own.push(put(&ada, format!("{n}").as_bytes()).await.unwrap().address);
+        }
+        own.sort_unstable();
+        let highest = ada.home().next_counter().unwrap() - 1;
+        assert!(highest > AHEAD && highest < 2 * AHEAD);
+        let again = restored(&net, &ada, "again");
+        let (report, found) = recover(&again).await;
+        assert_eq!((addresses(&found, true), report.next), (own, highest + 1 + GAP));
+    });
+}
+
+#[test]
+fn liars_and_cut_logs_hide_and_invent_nothing_unseen() {
+    time::run(3, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        let own = put(&ada, b"own").await.unwrap();
+        // Everyone invents envelopes for the one key that it saw.
+        let seen = net.shared.log.borrow()[0].0.clone();
+        for (number, peer) in net.peers.iter().enumerate() {
+            let invented =
+                (0..3u8 + u8::try_from(number).unwrap() / 8 * 100).map(|n| Publication {
+                    envelope: RecordId::new([n + 1; 32]),
+                    entry: own.entry,
+                    ..seen.clone()
+                });
+            peer.invented.lock().unwrap().extend(invented);
+        }
+        let again = restored(&net, &ada, "again");
+        let (report, found) = recover(&again).await;
+        assert_eq!(addresses(&found, true), [own.address], "{found:?}");
+        assert_eq!((report.own, report.unopened, report.next), (1, 0, 1 + GAP));
+
+        for peer in &net.peers {
+            peer.invented.lock().unwrap().clear();
+            *peer.log_start.lock().unwrap() = 1;
+        }
+        let (report, found) = recover(&again).await;
+        assert!(!report.complete && found.is_empty(), "a cut log is told: {report:?}");
+
+        // Another user's words find nothing of this one's.
+        net.peers.iter().for_each(|peer| *peer.log_start.lock().unwrap() = 0);
+        let (report, found) = recover(&restored(&net, &ben, "other")).await;
+        assert!(report.complete && found.is_empty() && report.own + report.received == 0);
+
+        for peer in &net.peers {
+            net.network.set(&peer.id, Fault::Down);
+        }
+        let failed = again.recover(0, |_| ()).await.unwrap_err();
+        assert!(matches!(failed, AuthorError::Follow(_)), "{failed:?}");
+    });
+}

@@ -1,0 +1,161 @@
+//! `hold keys recover`: a keyring on a new machine, and a list of what the network has for it.
+//!
+//! The words come first and the network second: a keyring that was made stays when no librarian answers, and the next run,
+//! which finds it, asks for the network alone.
+
+use std::fmt;
+use std::sync::Arc;
+
+use author::{Author, Home, RecoverReport, Recovered};
+use clap::Args;
+use serde::Serialize;
+
+use super::{NetworkPlace, import};
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::progress::Counting;
+use crate::{address, client, config, connect, peerdir};
+
+/// `hold keys recover`.
+#[derive(Debug, Args)]
+pub(crate) struct Recover {
+    #[command(flatten)]
+    place: NetworkPlace,
+    /// The next counter that `hold keys export` told, where it is not below the words and is known: counters
+    /// below it are looked for however few of them are found
+    #[arg(long, value_name = "N")]
+    next: Option<u64>,
+}
+
+/// `hold keys recover`: a content that was found, a line each.
+#[derive(Serialize)]
+struct RecoveredResult {
+    /// What opens it.
+    address: String,
+    /// Its entry's id.
+    entry: String,
+    /// Whether this user put it; else somebody shared it.
+    own: bool,
+    /// When a librarian logged it, Unix milliseconds.
+    received: u64,
+    /// The name sealed with it.
+    name: Option<String>,
+    /// Length of the content; null where it does not open now.
+    size: Option<u64>,
+    /// When it was made, Unix seconds; null where it does not open now.
+    created: Option<u32>,
+    /// Why it does not open now.
+    error: Option<String>,
+}
+
+impl fmt::Display for RecoveredResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = if self.own { "own" } else { "shared" };
+        write!(f, "{}  {whose:6}  ", self.address)?;
+        match (&self.error, self.size) {
+            (Some(error), _) => write!(f, "{error}"),
+            (None, size) => {
+                let name = self.name.as_deref().unwrap_or("-").escape_debug();
+                write!(f, "{name} ({} bytes)", size.unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl From<Recovered> for RecoveredResult {
+    fn from(found: Recovered) -> Self {
+        let (details, error) = match found.opened {
+            Ok(details) => (Some(details), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self {
+            address: address::text(&found.address),
+            entry: found.entry.to_string(),
+            own: found.own,
+            received: found.received_ms,
+            name: details.as_ref().and_then(|(details, _)| details.name.clone()),
+            size: details.as_ref().map(|(details, _)| details.size),
+            created: details.map(|(_, created)| created),
+            error,
+        }
+    }
+}
+
+/// `hold keys recover`: its last line.
+#[derive(Serialize)]
+struct RecoverResult {
+    /// The next counter.
+    next: u64,
+    /// Contents of this user.
+    own: u64,
+    /// Contents that others shared.
+    shared: u64,
+    /// Of those, the ones that do not open now.
+    unopened: u64,
+    /// Whether every log that was read goes back to its start.
+    complete: bool,
+}
+
+impl fmt::Display for RecoverResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} own, {} shared; next counter {}", self.own, self.shared, self.next)
+    }
+}
+
+impl Recover {
+    /// Runs it: 0 when all that was found opens, 3 when some does not or logs were cut, 10 when there is nothing.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        connect::via(session)?;
+        if self.place.network.is_none() {
+            connect::genesis(session)?;
+        }
+        let (home, told) = if Home::exists(&session.config.home) {
+            (client::open_home(session).await?, self.next)
+        } else {
+            let (home, told) = import(session, &self.place, self.next).await?;
+            session.out.note(format_args!("keyring in {}", home.dir().display()));
+            (home, told)
+        };
+        let mut config = session.config.clone();
+        if self.place.network.is_some() {
+            config.network = home.dir().join("network");
+            config.org = config::read_file(home.dir())?.org;
+        }
+        let genesis = peerdir::read_genesis(&config.network).map(Arc::new)?;
+        let author = connect::author_at(&config, genesis, home).await?;
+        list(session, &author, told.unwrap_or(0)).await
+    }
+}
+
+/// Lists what was found, each as it opens.
+async fn list(session: &Session, author: &Arc<Author>, told: u64) -> Result<Exit, HoldError> {
+    let bar = Counting::new(&session.out, "recover", "reading the logs of librarians");
+    let mut printed = Ok(());
+    let report = author.recover(told, |found| {
+        let line = RecoveredResult::from(found);
+        let result = bar.aside(|| session.out.result(&line));
+        bar.one();
+        if printed.is_ok() {
+            printed = result;
+        }
+    });
+    let report = report.await?;
+    printed?;
+    drop(bar);
+    let RecoverReport { next, own, received, unopened, complete } = report;
+    session.out.result(&RecoverResult { next, own, shared: received, unopened, complete })?;
+    if !complete {
+        session.out.warn(
+            "the logs of librarians do not go back to their start: what is older is not listed, \
+             and opens by its address as ever",
+        );
+    }
+    if own + received == 0 {
+        session.out.warn(
+            "nothing of this keyring was found: are these the words, and is this the network?",
+        );
+        return Ok(Exit::NotFound);
+    }
+    Ok(if complete && unopened == 0 { Exit::Done } else { Exit::Partly })
+}
