@@ -97,7 +97,7 @@ impl PeerDir {
     pub(crate) fn request(path: &Path) -> Result<PathBuf, HoldError> {
         let config = read_config(path)?;
         let key = files::read_secret_key(&path.join("peer.key"), INIT)?;
-        let genesis = read_genesis(&path.join("network"))?;
+        let genesis = crate::network_file::read_genesis(&path.join("network"))?;
         let request = PeerRequest::new(&key, &genesis.network(), &config);
         let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
         let to = path.join("peer.request");
@@ -346,7 +346,7 @@ mod tests {
         std::fs::write(asked.join("peer.toml"), text).unwrap();
         let again = PeerRequest::read(&PeerDir::request(&asked).unwrap()).unwrap();
         assert_eq!((&again.peer, again.capacity), (&request.peer, 5));
-        again.certify(&org, &genesis, 1).unwrap();
+        again.certify(&org, network.roster(), 1).unwrap();
 
         request.capacity += 1;
         assert!(matches!(request.certify(&org, network.roster(), 1), Err(HoldError::Key(_))));

@@ -15,7 +15,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::progress::Counting;
-use crate::{address, client, config, connect, peerdir};
+use crate::{address, client, config, connect};
 
 /// `hold keys recover`.
 #[derive(Debug, Args)]
@@ -108,7 +108,7 @@ impl Recover {
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         connect::via(session)?;
         if self.place.network.is_none() {
-            connect::genesis(session)?;
+            connect::network(session)?;
         }
         let (home, told) = if Home::exists(&session.config.home) {
             (client::open_home(session).await?, self.next)
@@ -122,8 +122,7 @@ impl Recover {
             config.network = home.dir().join("network");
             config.org = config::read_file(home.dir())?.org;
         }
-        let genesis = peerdir::read_genesis(&config.network).map(Arc::new)?;
-        let author = connect::author_at(&config, genesis, home).await?;
+        let author = connect::author_at(&config, home).await?;
         list(session, &author, told.unwrap_or(0)).await
     }
 }
