@@ -13,6 +13,7 @@ use env::calls::Credential;
 use env::{Env, Task};
 use rpc::{Client, ClientLimits, Identity};
 use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
 use walk::{Directory, WalkError, WalkOptions, Walker};
 
 use crate::cli::Session;
@@ -86,6 +87,16 @@ pub(crate) struct User {
     _current: Task,
     /// Keeps what was learnt.
     _keeping: Task,
+    /// Cancelled when nobody vouches for this user any more.
+    left: CancellationToken,
+}
+
+impl User {
+    /// Ends when this user's organisation left, or changed its key without a word for this user's pass; else never.
+    pub(crate) async fn left(&self) -> HoldError {
+        self.left.cancelled().await;
+        HoldError::Left { number: self.author.walker().directory().roster().number() }
+    }
 }
 
 impl Deref for User {
@@ -135,11 +146,14 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     if let Err(error) = kept {
         tracing::warn!(%error, "the newest roster could not be kept; it is learnt again");
     }
-    let keeping = shown.follow(config.clone(), home.keyring().client_key(), &walker);
-    let keeping = env.tasks.spawn(Box::pin(keeping));
-    let current = walker.keep_current();
+    let left = CancellationToken::new();
+    let client = home.keyring().client_key();
+    let keeping =
+        env.tasks.spawn(Box::pin(shown.follow(config.clone(), client, &walker, left.clone())));
+    let unvouched = stranger_over(directory, through(config), env.clone())?;
+    let current = walker.keep_current(Some(unvouched));
     let author = Author::new(env, Arc::new(home), walker, &AuthorOptions::default());
-    Ok(User { author, _current: current, _keeping: keeping })
+    Ok(User { author, _current: current, _keeping: keeping, left })
 }
 
 /// Whether everybody who answered refused.
@@ -183,6 +197,7 @@ impl Shown {
         config: Config,
         client: crypto::ClientKey,
         walker: &Arc<Walker>,
+        left: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let shown = self.clone();
         let mut departures = walker.directory().departures();
@@ -203,6 +218,9 @@ impl Shown {
                 });
                 match renewed.await {
                     Ok(credential) => {
+                        if credential == Credential::None && shown.get() != Credential::None {
+                            left.cancel();
+                        }
                         let mut now = shown.0.lock().unwrap_or_else(PoisonError::into_inner);
                         now.clone_from(&credential);
                         walker.set_credential(credential);

@@ -114,6 +114,12 @@ pub(crate) enum HoldError {
         /// The hash of the one that was signed.
         other: crypto::RecordId,
     },
+    /// The organisation that vouched for this user left while it ran.
+    #[error("by roster {number} nobody vouches for this user any more")]
+    Left {
+        /// The roster's number.
+        number: u64,
+    },
     /// A file of rosters, or of one.
     #[error("{} does not count in this network", path.display())]
     RosterFile {
@@ -238,6 +244,7 @@ impl HoldError {
             Self::Io { source, .. } => io_exit(source),
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => Exit::Busy,
             Self::Listen { .. } | Self::Output(_) | Self::Json(_) => Exit::Failed,
+            Self::Left { .. } => Exit::Denied,
             Self::Exists(_) | Self::SignedOther { .. } => Exit::Conflict,
             Self::Missing { .. } => Exit::NotFound,
             Self::NotA { .. } | Self::Argument { .. } | Self::Parse { .. } => Exit::Invalid,
@@ -293,6 +300,9 @@ impl HoldError {
                 return Some(format!("did you mean `{known}`? {KEYS_LISTED}"));
             }
             Self::Setting { .. } => KEYS_LISTED,
+            Self::Left { .. } => {
+                "its organisation left the network, or changed its key: hold doctor"
+            }
             Self::SignedOther { .. } => {
                 "two rosters of one number divide the network; where the other one was given up by \
                  all who have it: --instead"

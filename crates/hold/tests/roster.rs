@@ -79,7 +79,7 @@ impl World {
     }
 
     #[track_caller]
-    fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let since = Instant::now();
         while !holds(self) {
             assert!(since.elapsed() < LEARNT_WITHIN, "not in time: {what}");
@@ -181,6 +181,8 @@ fn an_organisation_that_leaves_is_refused_everywhere_and_the_others_go_on() {
     leaves.put(&world.network.via(), &file);
     let mut follower = stays.hold(["inbox", "--follow", "--json", "--via", &world.network.via()]);
     let mut follower = Running::start(&mut follower);
+    let mut theirs = leaves.hold(["inbox", "--follow", "--json", "--via", &world.network.via()]);
+    let mut theirs = Running::start(&mut theirs);
     std::thread::sleep(Duration::from_secs(1));
 
     let name = "org2";
@@ -223,6 +225,9 @@ fn an_organisation_that_leaves_is_refused_everywhere_and_the_others_go_on() {
     run(command.arg(&world.network.peers[2].dir)).expect_error(13);
     assert!(!follower.ended(), "who stays goes on listening");
     if full() {
+        world.until("who left is told so", |_| theirs.ended());
+        let told = theirs.finish(PATIENCE).expect_error(13);
+        assert!(told.stderr.contains("by roster 1"), "{}", told.stderr);
         // It asks what changed once a minute.
         let beside = rosters_beside(&stays.dir.join("network"));
         let _ = fs::remove_file(&beside);

@@ -75,11 +75,11 @@ pub(crate) async fn hear_all(core: Arc<Core>) {
             heard = news.next() => heard,
         };
         let Some(heard) = heard else { return };
-        hear(&core, &mut rates, heard);
+        hear(&core, &mut rates, heard).await;
     }
 }
 
-fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
+async fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
     if heard.from == core.own {
         return;
     }
@@ -95,14 +95,7 @@ fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
                 core.metrics.dropped(Dropped::Malformed);
             }
         }
-        News::Roster(bytes) => match core.directory.learn_roster(&bytes) {
-            Ok(Taught::Behind) => core.behind.notify_one(),
-            Ok(_) => {}
-            Err(error) => {
-                tracing::debug!(%error, "a roster that was told does not count");
-                core.metrics.dropped(Dropped::Malformed);
-            }
-        },
+        News::Roster(bytes) => hear_roster(core, bytes).await,
         News::Revocation(bytes) => {
             if core.revoke(&bytes).is_err() {
                 core.metrics.dropped(Dropped::Malformed);
@@ -110,6 +103,19 @@ fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
         }
         News::Envelope(_) if !member => core.metrics.dropped(Dropped::Stranger),
         News::Envelope(bytes) => hear_envelope(core, bytes),
+    }
+}
+
+/// Hundreds of signatures are checked away from the I/O threads.
+async fn hear_roster(core: &Core, bytes: Bytes) {
+    let directory = Arc::clone(&core.directory);
+    match core.env.cpu(move || directory.learn_roster(&bytes)).await {
+        Ok(Taught::Behind) => core.behind.notify_one(),
+        Ok(_) => {}
+        Err(error) => {
+            tracing::debug!(%error, "a roster that was told does not count");
+            core.metrics.dropped(Dropped::Malformed);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use crypto::PeerId;
 use crypto::genesis::ORGANISATIONS_MAX;
 use env::calls::{CallError, Endpoint, IntroduceRequest, IntroduceResponse, PEERS_MAX};
@@ -125,6 +126,9 @@ impl Core {
         let since = self.env.clock.elapsed();
         let answer = self.calls.introduce(to, request, limit);
         let answer = self.bounded(to, limit, answer).await;
+        if let Ok(answer) = &answer {
+            self.learn_rosters(&answer.rosters).await;
+        }
         let answer = answer.and_then(|answer| self.learn_answer(to, answer));
         if let Ok((_, peer)) = &answer {
             self.note(peer, Size::Small, since, &Ok(()));
@@ -134,8 +138,17 @@ impl Core {
         answer
     }
 
-    /// Learns from an answer; the peer that gave it, by its own announcement. Rosters first: what else is told may
-    /// count by them alone.
+    /// Learns the rosters of an answer: before the rest of it, which may count by them alone. There may be thousands of
+    /// signatures in them, which are checked away from the I/O threads.
+    async fn learn_rosters(&self, rosters: &[Bytes]) {
+        if rosters.is_empty() {
+            return;
+        }
+        let (directory, rosters) = (self.directory.clone(), rosters.to_vec());
+        self.env.cpu(move || directory.learn_rosters(&rosters)).await;
+    }
+
+    /// Learns the rest of an answer; the peer that gave it, by its own announcement.
     fn learn_answer(
         &self,
         to: &Endpoint,
@@ -143,7 +156,6 @@ impl Core {
     ) -> Result<(IntroduceResponse, PeerId), CallError> {
         let wrong = |reason: String| CallError::WrongPeer { address: to.address.clone(), reason };
         let directory = &self.directory;
-        directory.learn_rosters(&answer.rosters);
         for revocation in answer.revocations.iter().take(ORGANISATIONS_MAX) {
             if let Err(error) = directory.revoke(revocation) {
                 tracing::debug!(%error, "a revocation that was told does not count");

@@ -121,7 +121,13 @@ impl Inbox {
         let mut feed = Feed::open(self.cursor_file.clone(), self.output.clone()).await?;
         let author = connect::author(session).await?;
         let mut inbox = author.inbox(self.follow, feed.cursors());
-        while let Some(event) = inbox.next().await {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = inbox.next() => event,
+                left = author.left() => return Err(left),
+            };
+            let Some(event) = event else { return Ok(Exit::Done) };
             match event? {
                 InboxEvent::Received(received) => {
                     feed.deliver(session, &received, inbox.cursors()).await?;
@@ -135,6 +141,5 @@ impl Inbox {
                 InboxEvent::CaughtUp => {}
             }
         }
-        Ok(Exit::Done)
     }
 }

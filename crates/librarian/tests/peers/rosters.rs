@@ -9,6 +9,7 @@ use crypto::{Change, ClientKey, OrgId, Organisation, Roster, SignedRoster, Suite
 use env::Env;
 use env::calls::{CallError, Calls, Credential, IntroduceRequest, Known};
 use testkit::network::{Community, CommunityOptions, key};
+use walk::{Directory, REFRESH_EVERY, WalkOptions, Walker};
 
 use crate::town::{LIMIT, Town, introduce, page};
 
@@ -98,6 +99,28 @@ fn whoever_left_is_a_stranger_at_once_everywhere_and_after_a_restart() {
         let again = introduce(&leaver, &town.at(1), pass_of(&town, 2, Tier::Known, &env)).await;
         assert!(matches!(again, Err(CallError::Denied { .. })), "{again:?}");
         assert_eq!(town.peers[1].directory().view().len(), 4);
+    });
+}
+
+#[test]
+fn a_client_that_runs_learns_that_its_organisation_left() {
+    testkit::time::run(9, |env| async move {
+        let town = Town::new(&env, 3, 6).await;
+        let directory = Directory::new(town.community.genesis.clone(), env.clone(), None);
+        let credential = pass_of(&town, 2, Tier::Known, &env);
+        let options = WalkOptions { credential, ..WalkOptions::default() };
+        let calls = town.network.calls(key("client", 20).public());
+        let walker = Walker::new(env.clone(), calls, directory.clone(), options);
+        let unvouched =
+            Walker::new(env.clone(), town.stranger(), directory.clone(), WalkOptions::default());
+        walker.join(&[town.at(0).address]).await.unwrap();
+        let _current = walker.keep_current(Some(unvouched));
+        let roster = town.community.roster(&first(&town), &removed(&town, 2), &[0, 1]);
+        town.peers[0].learn_roster(&roster).unwrap();
+        env.clock.sleep(REFRESH_EVERY * 4).await;
+        assert!(matches!(walker.refresh().await, Err(CallError::Denied { .. })));
+        assert_eq!(directory.roster().number(), 1, "a stranger is told");
+        assert_eq!(directory.view().len(), 4);
     });
 }
 

@@ -84,7 +84,7 @@ fn what_was_stored_before_an_organisation_joined_or_left_is_found_under_both_ros
 fn a_client_that_runs_learns_of_a_roster_within_two_rounds() {
     run(2, |env| async move {
         let mut stage = Stage::new(&env, 3, 6);
-        let current = stage.walker.keep_current();
+        let current = stage.walker.keep_current(None);
         let first = Roster::first(&stage.community.genesis);
         let gone = stage.community.organisation(2).key;
         let roster = stage.community.roster(&first, &Change::Remove(gone), &[0, 1]);

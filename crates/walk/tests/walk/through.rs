@@ -45,7 +45,7 @@ fn one_librarian_is_called_and_nobody_else() {
             let found = walker.find(Some(Kind::Page), record.id, record.place).await.unwrap();
             assert_eq!((found.record, found.degraded), (record, false));
         }
-        assert!(walker.refresh().await);
+        walker.refresh().await.unwrap();
         let record = small(3);
         let holdings = walker.holdings(record.id, record.place, PAGES, Some(&record)).await;
         assert!(holdings.is_empty(), "nobody is asked for proof");
