@@ -188,13 +188,13 @@ fn every_command_of_the_operators_pages_does_what_they_say() {
 #[test]
 fn the_index_lists_every_page_and_every_link_leads_somewhere() {
     let index = page("README.md");
-    assert!(index.contains("](metrics.md)"));
-    for name in PAGES.into_iter().chain(["README.md"]) {
+    for file in fs::read_dir(docs()).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
         assert!(name == "README.md" || index.contains(&format!("]({name})")), "{name}");
-        let text = page(name);
+        let text = page(&name);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { name.to_owned() } else { file.to_owned() };
+            let target = if file.is_empty() { name.clone() } else { file.to_owned() };
             let there = fs::read_to_string(docs().join(&target));
             let there = there.unwrap_or_else(|_| panic!("{name}: {link}"));
             let headings = there.lines().filter(|line| line.starts_with('#'));

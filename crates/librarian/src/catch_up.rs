@@ -69,6 +69,11 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
         if !core.pause(core.jittered(pause)).await {
             return;
         }
+        if let Some(unix_ms) = core.publications.take_again() {
+            // Entries of the own log were found damaged: others' logs have them from then on.
+            progress = Progress { cursors: HashMap::new(), first: before(unix_ms) };
+            quick = QUICK_ROUNDS;
+        }
         // The first rounds go to different peers.
         let Some(peer) = choose(&core, &progress, quick > 0) else {
             // Alone, or all were met: the quick rounds are over where somebody was.
@@ -91,8 +96,12 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
 
 /// Where to begin in logs not read yet: some way before this peer's own last publication.
 fn first_cursor(core: &Core) -> Cursor {
-    let unix_ms = core.publications.last_ms().saturating_sub(OVERLAP_MS);
-    Cursor { peer: None, offset: 0, unix_ms }
+    before(core.publications.last_ms())
+}
+
+/// A place in a log that is not read yet.
+fn before(unix_ms: u64) -> Cursor {
+    Cursor { peer: None, offset: 0, unix_ms: unix_ms.saturating_sub(OVERLAP_MS) }
 }
 
 fn choose(core: &Core, progress: &Progress, new_only: bool) -> Option<PeerId> {

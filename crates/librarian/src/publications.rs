@@ -83,7 +83,12 @@ pub(crate) struct Publications {
     /// The end of the log, told to subscribers.
     end: watch::Sender<u64>,
     metrics: Arc<Metrics>,
+    /// From when on others' logs are to be read again, Unix milliseconds; [`NOT_AGAIN`] for no time.
+    again_ms: AtomicU64,
 }
+
+/// Nothing is to be caught up again.
+const NOT_AGAIN: u64 = u64::MAX;
 
 /// The other ends of the queues: one for the task that appends, one for the task that spreads.
 pub(crate) struct Outlets {
@@ -117,8 +122,19 @@ impl Publications {
         let (end, _) = watch::channel(journal.end());
         let remembered = Mutex::new(remembered);
         let last_ms = AtomicU64::new(last_ms);
-        let publications =
-            Self { env, suite, journal, queue, spread, remembered, last_ms, end, metrics };
+        let again_ms = AtomicU64::new(NOT_AGAIN);
+        let publications = Self {
+            env,
+            suite,
+            journal,
+            queue,
+            spread,
+            remembered,
+            last_ms,
+            end,
+            metrics,
+            again_ms,
+        };
         Ok((Arc::new(publications), Outlets { queue: queued, spread: spreading }))
     }
 
@@ -150,6 +166,51 @@ impl Publications {
     /// See [`Remembered::floor_ms`].
     pub(crate) fn floor_ms(&self) -> u64 {
         self.remembered().floor_ms()
+    }
+
+    /// Reads the newest part of the log, with a pause after each page, and forgets what is remembered
+    /// of it and was not found: its entry is damaged, and catching up brings it again, at the log's
+    /// end. How many those were; `None` where `pause` says that the peer stops.
+    ///
+    /// What is not newer than the first entry that reads well has expired, or stays lost. Meanwhile
+    /// it takes as much memory again as what is remembered, twice.
+    pub(crate) async fn check<P: Future<Output = bool>>(
+        &self,
+        pause: impl Fn(usize) -> P,
+    ) -> Result<Option<usize>, StoreError> {
+        // What is logged meanwhile is the next check's.
+        let before = self.remembered().clone();
+        let end = self.journal.end();
+        let mut at = end.saturating_sub(REMEMBERED_MAX as u64).max(self.journal.start());
+        let mut found = Remembered::default();
+        let mut first_ms = None;
+        while at < end {
+            let entries = self.journal.read(at, READ_MAX).await?;
+            let Some((last, ..)) = entries.last() else { break };
+            at = last + 1;
+            let mut bytes = 0;
+            for (_, logged_ms, publication) in &entries {
+                first_ms.get_or_insert(*logged_ms);
+                bytes += publication.len();
+                found.insert(&self.suite.id(publication), *logged_ms);
+            }
+            if !pause(bytes).await {
+                return Ok(None);
+            }
+        }
+        let Some(first_ms) = first_ms else { return Ok(Some(0)) };
+        let missing = before.missing(&found, first_ms);
+        if let Some(oldest_ms) = missing.iter().map(|(_, logged_ms)| *logged_ms).min() {
+            self.remembered().forget(&missing);
+            self.again_ms.fetch_min(oldest_ms, Ordering::Relaxed);
+        }
+        Ok(Some(missing.len()))
+    }
+
+    /// From when on others' logs are to be read again, Unix milliseconds, told once.
+    pub(crate) fn take_again(&self) -> Option<u64> {
+        let again_ms = self.again_ms.swap(NOT_AGAIN, Ordering::Relaxed);
+        (again_ms != NOT_AGAIN).then_some(again_ms)
     }
 
     /// Logs publications; answers when all of them are durable. Waits where the queue is full.

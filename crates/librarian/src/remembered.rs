@@ -15,10 +15,10 @@ use crypto::RecordId;
 pub(crate) const REMEMBERED_MAX: usize = 1 << 18;
 
 /// Half of a key: whoever wants two publications to collide makes 2^64 of them.
-type Half = [u8; 16];
+pub(crate) type Half = [u8; 16];
 
 /// The newest publications of the log.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
     keys: HashSet<Half>,
     order: VecDeque<(Half, u64)>,
@@ -52,6 +52,21 @@ impl Remembered {
         }
     }
 
+    /// Those logged after `since_ms` that `found` does not have.
+    pub(crate) fn missing(&self, found: &Self, since_ms: u64) -> Vec<(Half, u64)> {
+        let late = self.order.iter().filter(|(_, logged_ms)| *logged_ms > since_ms);
+        late.filter(|(half, _)| !found.keys.contains(half)).copied().collect()
+    }
+
+    /// Forgets some, so that they can be logged again.
+    pub(crate) fn forget(&mut self, missing: &[(Half, u64)]) {
+        for (half, _) in missing {
+            self.keys.remove(half);
+        }
+        let keys = &self.keys;
+        self.order.retain(|(half, _)| keys.contains(half));
+    }
+
     /// Publications logged up to then, Unix milliseconds, may have been forgotten; 0 where none was.
     pub(crate) fn floor_ms(&self) -> u64 {
         self.floor_ms
@@ -80,5 +95,23 @@ mod tests {
         assert!(remembered.contains(&key(3)));
         assert_eq!(remembered.floor_ms(), 2);
         assert_eq!(remembered.order.len(), REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn what_is_not_found_again_is_forgotten_and_can_come_again() {
+        let (mut remembered, mut found) = (Remembered::default(), Remembered::default());
+        for n in 0..10 {
+            remembered.insert(&key(n), n as u64);
+            if n % 3 != 0 {
+                found.insert(&key(n), n as u64);
+            }
+        }
+        let missing = remembered.missing(&found, 3);
+        assert_eq!(missing.iter().map(|(_, at)| *at).collect::<Vec<_>>(), [6, 9]);
+        remembered.forget(&missing);
+        assert!(remembered.contains(&key(3)) && !remembered.contains(&key(6)));
+        remembered.insert(&key(6), 20);
+        assert_eq!(remembered.order.len(), remembered.keys.len());
+        assert!(remembered.missing(&found, 3).iter().all(|(_, at)| *at == 20));
     }
 }

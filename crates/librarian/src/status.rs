@@ -76,6 +76,8 @@ pub struct UpkeepStatus {
     pub scrub_damaged: u64,
     /// Damaged parts of files that hold no live record, as the last whole pass met them.
     pub scrub_damaged_ranges: u64,
+    /// Publications whose entries in the log were found damaged; they are caught up again.
+    pub log_damaged: u64,
     /// Damaged records that were fetched from other peers and written again.
     pub mended_records: u64,
     /// Bytes of files that compaction removed.

@@ -6,6 +6,9 @@
 //!             `-- something damaged --> mend: found at its holders? put again
 //! compact: every ten minutes, where a segment is dead enough
 //! ```
+//! After the records comes the publication log. What is damaged in it is forgotten, so that catching up
+//! brings it again from other peers' logs.
+//!
 //! A pass begins at a random segment and comes round to it, so that a peer that is restarted every day
 //! still reads all of a store for which a pass takes a month. What is damaged and what nobody else
 //! answers for stays damaged, is counted, and is looked for again.
@@ -93,6 +96,9 @@ async fn scrub_all(core: Arc<Core>, options: UpkeepOptions, found: Arc<Notify>) 
                 let damaged = core.shelf.stats().damaged;
                 tracing::info!(damaged, "scrub read the whole store");
                 rest = options.scrub_rest;
+                if !check_log(&core, options.scrub_bytes_s).await {
+                    return;
+                }
             }
             Ok(None) | Err(StoreError::Closed) => return,
             Err(error) => {
@@ -101,6 +107,24 @@ async fn scrub_all(core: Arc<Core>, options: UpkeepOptions, found: Arc<Notify>) 
             }
         }
     }
+}
+
+/// Reads the publication log after the records, at the same pace; `false` where the peer stops.
+async fn check_log(core: &Core, bytes_s: u64) -> bool {
+    let pause = |bytes: usize| core.pause(Duration::from_secs_f64(bytes as f64 / bytes_s as f64));
+    match core.publications.check(pause).await {
+        Ok(None) => return false,
+        Ok(Some(0)) => {}
+        Ok(Some(publications)) => {
+            core.metrics.upkeep.log_damaged.inc_by(publications as u64);
+            tracing::error!(
+                publications,
+                "the publication log is damaged: they are caught up again"
+            );
+        }
+        Err(error) => tracing::warn!(%error, "the publication log could not be read"),
+    }
+    true
 }
 
 /// One pass from a random place round to it, and how many damaged ranges without a live record it

@@ -16,6 +16,7 @@ pub(crate) struct UpkeepCounts {
     pub(crate) damaged: Counter,
     /// Of the last whole pass.
     pub(crate) ranges: Gauge,
+    pub(crate) log_damaged: Counter,
     pub(crate) mended: Counter,
     pub(crate) freed: Counter,
     pub(crate) moved: Counter,
@@ -27,6 +28,11 @@ impl UpkeepCounts {
             ("scrubbed_bytes", "Bytes of its own disk read by scrub", &self.scrubbed),
             ("scrub_passes", "Whole passes of scrub over the store", &self.passes),
             ("scrub_damaged", "Records found damaged by scrub", &self.damaged),
+            (
+                "log_damaged",
+                "Publications whose entries in the log were damaged",
+                &self.log_damaged,
+            ),
             ("mended_records", "Damaged records fetched again from other peers", &self.mended),
             ("compaction_freed_bytes", "Bytes of files removed by compaction", &self.freed),
             ("compaction_moved_bytes", "Bytes written again by compaction", &self.moved),
@@ -48,6 +54,7 @@ impl UpkeepCounts {
             scrub_last_pass: (last > 0).then_some(last),
             scrub_damaged: self.damaged.get(),
             scrub_damaged_ranges: u64::try_from(self.ranges.get()).unwrap_or(0),
+            log_damaged: self.log_damaged.get(),
             mended_records: self.mended.get(),
             compaction_freed_bytes: self.freed.get(),
             compaction_moved_bytes: self.moved.get(),

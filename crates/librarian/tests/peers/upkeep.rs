@@ -18,7 +18,8 @@ use store::{
 };
 use testkit::disk::FaultyDisk;
 
-use crate::town::{LIMIT, Town, page};
+use crate::subscribers::rot_entry;
+use crate::town::{LIMIT, Town, envelope, page};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 const RECORD_BYTES: usize = 10_000;
@@ -352,5 +353,54 @@ fn a_peer_that_is_told_of_no_upkeep_has_none() {
             assert_eq!(store.compactions.load(Ordering::SeqCst), 0);
             town.peers[0].stop().await.unwrap();
         }
+    });
+}
+
+#[test]
+fn a_damaged_entry_of_the_log_comes_again_from_another_peer() {
+    testkit::time::run(6, |env| async move {
+        let mut town = Town::empty(&env, 3, 3);
+        let store = Watched::open(&FaultyDisk::new(6), &env);
+        let kept = |options: &mut librarian::LibrarianOptions| {
+            options.upkeep = self::options(1 << 20, 0);
+        };
+        let first = town.start(0, store, kept).await;
+        town.peers.push(first);
+        for _ in 1..3 {
+            town.start_next(|_| {}).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 3)
+        })
+        .await;
+        let client = town.client(0, Tier::Own).await;
+        let mut all = Vec::new();
+        for n in 0..6 {
+            let (record, publication) = envelope(n, 0);
+            client.store(&town.at(0), record, LIMIT).await.unwrap();
+            all.push(publication);
+            env.clock.sleep(Duration::from_millis(10)).await;
+        }
+        // It is found long after it was logged.
+        env.clock.sleep(60 * MINUTE).await;
+        rot_entry(&town, 0, &all[2]);
+        rot_entry(&town, 0, &all[5]);
+        assert_eq!(town.log_of(0).await.len(), 4);
+        town.until("it is found", |town| metric(town, "log_damaged_total") == 2).await;
+        let since = env.clock.elapsed();
+        while town.log_of(0).await.len() < 6 {
+            assert!(env.clock.elapsed() - since < 10 * MINUTE, "it does not come again");
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        let mut log = town.log_of(0).await;
+        assert!(log.ends_with(&[all[2].clone(), all[5].clone()]), "at the end");
+        log.sort();
+        all.sort();
+        assert_eq!(log, all);
+        // That the old entries stay damaged is told once.
+        let passes = town.peers[0].status().store.upkeep.scrub_passes;
+        env.clock.sleep(60 * MINUTE).await;
+        assert!(town.peers[0].status().store.upkeep.scrub_passes > passes);
+        assert_eq!((metric(&town, "log_damaged_total"), town.log_of(0).await.len()), (2, 6));
     });
 }

@@ -77,6 +77,8 @@ struct OwnUpkeep {
     scrub_damaged: u64,
     /// Damaged parts of files that hold no live record, as the last whole pass met them.
     scrub_damaged_ranges: u64,
+    /// Publications whose entries in the log were found damaged; they are caught up again.
+    log_damaged: u64,
     /// Damaged records that were fetched from other peers and written again.
     mended_records: u64,
     /// Bytes of files that compaction removed.
@@ -127,6 +129,7 @@ impl OwnStatus {
                 scrub_last_pass: Some(upkeep("scrub_last_pass")).filter(|at| *at > 0),
                 scrub_damaged: upkeep("scrub_damaged"),
                 scrub_damaged_ranges: upkeep("scrub_damaged_ranges"),
+                log_damaged: upkeep("log_damaged"),
                 mended_records: upkeep("mended_records"),
                 compaction_freed_bytes: upkeep("compaction_freed_bytes"),
                 compaction_moved_bytes: upkeep("compaction_moved_bytes"),
