@@ -52,7 +52,7 @@ pub use progress::{NoProgress, Progress};
 pub use put::FULL_WAIT;
 pub use put_file::JOURNAL_FROM_BYTES;
 pub use recover::{AHEAD, RecoverReport, Recovered};
-pub use share::SHARE_WAIT;
+pub use share::{SHARE_WAIT, SHARED_AT_ONCE, ShareReport, Shared};
 pub use types::{
     AuthorOptions, Details, Fragment, GetReport, Holder, Info, LIBRARIANS_MAX, PutOptions,
     PutReport, READERS_MAX, Received, Resumed, SchemaArtifact, SharedTo,

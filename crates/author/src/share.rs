@@ -1,17 +1,45 @@
-//! Sharing: the key of a content that this user can open, sealed to one more reader.
+//! Sharing: the key of a content that this user can open, sealed to more readers.
+//!
+//! Many readers are shared to in parts of [`SHARED_AT_ONCE`]: their counters are issued with one fsync, and their envelopes go to
+//! each holder in one call. So what is in memory and under way is the same for ten readers and for ten thousand.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::{ReaderKey, RecordId};
+use crypto::{Class, Classified, ReaderKey, RecordId};
+use document::{Kind, Record};
 
-use crate::author::Author;
+use crate::author::{Author, Issued, Opened};
 use crate::error::{AuthorError, Part};
 use crate::progress::NoProgress;
 use crate::spread::{Outgoing, Spread};
 
 /// How long a share waits, after it is acknowledged, for all copies of its envelope.
 pub const SHARE_WAIT: Duration = Duration::from_secs(2);
+/// Readers whose envelopes are under way at once.
+pub const SHARED_AT_ONCE: usize = 256;
+/// When envelopes that too few holders took are sent again, each after the one before.
+const AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+
+/// What became of the share with one reader.
+#[derive(Debug)]
+pub struct Shared {
+    /// With whom.
+    pub reader: ReaderKey,
+    /// What that reader opens it by, or why there is nothing.
+    pub outcome: Result<RecordId, AuthorError>,
+}
+
+/// What became of sharing with many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareReport {
+    /// Readers who can open it.
+    pub shared: usize,
+    /// Readers whose envelope too few holders took.
+    pub failed: usize,
+    /// Readers for whom it was not tried, after nothing was stored for those before.
+    pub untried: usize,
+}
 
 impl Author {
     /// Seals the key of the content at `address` to a reader, and stores that envelope; answers with its key.
@@ -34,5 +62,89 @@ impl Author {
         spread.all([Outgoing { part: Part::Envelope, record, lease: None }]).await?;
         spread.settle(SHARE_WAIT).await?;
         Ok(id)
+    }
+
+    /// As [`Author::share`], with any number of readers; each is told to `each`, in their order. A reader named twice gets two
+    /// envelopes.
+    ///
+    /// It answers when enough copies of each envelope are durable; the others go on behind ([`walk::Walker::drain`] waits
+    /// for them). Dropping it stops it between two parts; what was told is stored.
+    ///
+    /// # Errors
+    /// As [`Author::share`] for the content itself, and what the home says. An envelope that cannot be stored is no error:
+    /// see [`Shared::outcome`].
+    pub async fn share_all(
+        self: &Arc<Self>,
+        address: RecordId,
+        readers: &[ReaderKey],
+        mut each: impl FnMut(Shared) + Send,
+    ) -> Result<ShareReport, AuthorError> {
+        let opened = Arc::new(self.open(address).await?);
+        let mut report = ShareReport::default();
+        for part in readers.chunks(SHARED_AT_ONCE) {
+            let issued = self.issue(part.len()).await?;
+            let records = self.envelopes(&opened, issued, part).await?;
+            let before = report.shared;
+            for (reader, outcome) in part.iter().zip(self.stored(records).await) {
+                report.shared += usize::from(outcome.is_ok());
+                report.failed += usize::from(outcome.is_err());
+                each(Shared { reader: *reader, outcome });
+            }
+            if report.shared == before {
+                break;
+            }
+        }
+        report.untried = readers.len() - report.shared - report.failed;
+        Ok(report)
+    }
+
+    /// One envelope a reader, each under an issued key of its own.
+    async fn envelopes(
+        self: &Arc<Self>,
+        opened: &Arc<Opened>,
+        issued: Vec<Issued>,
+        readers: &[ReaderKey],
+    ) -> Result<Vec<Record>, AuthorError> {
+        let (author, opened, readers) = (Arc::clone(self), Arc::clone(opened), readers.to_vec());
+        self.cpu(move || {
+            let pairs = issued.into_iter().zip(&readers);
+            let seal = |(issued, reader)| {
+                author.seal_envelope(issued, reader, opened.envelope.entry, &opened.eek)
+            };
+            pairs.map(seal).collect()
+        })
+        .await
+    }
+
+    /// Stores envelopes; one outcome each, in their order.
+    async fn stored(&self, records: Vec<Record>) -> Vec<Result<RecordId, AuthorError>> {
+        let mut outcomes: Vec<Option<Result<RecordId, AuthorError>>> = Vec::new();
+        outcomes.resize_with(records.len(), || None);
+        let mut again = AGAIN_AFTER.into_iter();
+        loop {
+            let open: Vec<usize> =
+                (0..records.len()).filter(|at| retried(&outcomes[*at])).collect();
+            let copies = self.walker().redundancy(Kind::Envelope);
+            let sent = open.iter().map(|at| (records[*at].clone(), copies)).collect();
+            for (at, stored) in open.into_iter().zip(self.walker().store_batch(sent).await) {
+                let part = Part::Envelope;
+                let stored = stored.map(|_| records[at].id);
+                outcomes[at] = Some(stored.map_err(|source| AuthorError::Store { part, source }));
+            }
+            match again.next() {
+                Some(pause) if outcomes.iter().any(retried) => self.env().clock.sleep(pause).await,
+                _ => break,
+            }
+        }
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or(Err(AuthorError::Stopped))).collect()
+    }
+}
+
+/// Whether an envelope is to be sent, or again: refusals stay what they are.
+fn retried(outcome: &Option<Result<RecordId, AuthorError>>) -> bool {
+    match outcome {
+        None => true,
+        Some(Ok(_)) => false,
+        Some(Err(error)) => matches!(error.class(), Class::Busy | Class::Unavailable),
     }
 }

@@ -1,7 +1,11 @@
 //! Who can open what.
 
-use author::AuthorError;
+use std::time::Duration;
+
+use author::{AuthorError, SHARED_AT_ONCE};
 use crypto::{Class, Classified, ReaderKey, Suite};
+use env::calls::CallError;
+use testkit::network::{Fault, key};
 use testkit::time;
 
 use crate::network::{Net, get, noise, put, put_to, try_get};
@@ -99,5 +103,70 @@ fn what_is_no_address_is_told() {
         let many = vec![ada.reader_keys()[0]; author::READERS_MAX + 1];
         let error = put_to(&ada, b"x", &many).await.unwrap_err();
         assert!(matches!(error, AuthorError::TooManyReaders(_)));
+    });
+}
+
+/// Reader keys of nobody, all different.
+fn strangers(count: usize) -> Vec<ReaderKey> {
+    (0..count).map(|n| ReaderKey::new(key("reader", n).public())).collect()
+}
+
+#[test]
+fn many_readers_are_shared_with_in_parts_of_bounded_size() {
+    for suite in Suite::ALL {
+        time::run(5, |env| async move {
+            let net = Net::new(&env, 3, 9, suite);
+            let (ada, ben) = (net.user("ada"), net.user("ben"));
+            let address = put(&ada, b"to all").await.unwrap().address;
+            let mut readers = strangers(2 * SHARED_AT_ONCE);
+            readers.push(ben.reader_keys()[3]);
+            let before = net.network.total();
+            let mut told = Vec::new();
+            let report = ada.share_all(address, &readers, |one| told.push(one)).await.unwrap();
+            assert_eq!((report.shared, report.failed, report.untried), (readers.len(), 0, 0));
+            assert_eq!(told.iter().map(|one| one.reader).collect::<Vec<_>>(), readers);
+            let calls = net.network.total() - before;
+            assert!(calls < 100, "{calls} calls for {} readers", readers.len());
+            let last = told.pop().unwrap().outcome.unwrap();
+            assert_eq!(get(&ben, last).await.unwrap().0, b"to all");
+            let log = net.shared.log.borrow().clone();
+            let mut authors: Vec<_> = log.iter().map(|(news, _)| news.author).collect();
+            authors.sort_unstable();
+            authors.dedup();
+            assert_eq!(authors.len(), log.len(), "each envelope has a key of its own");
+            // Who cannot open it cannot share it, and nothing is told.
+            let refused = ben.share_all(address, &readers, |_| unreachable!()).await.unwrap_err();
+            assert!(matches!(refused, AuthorError::NotForUs { .. }));
+        });
+    }
+}
+
+#[test]
+fn each_reader_s_outcome_is_told_and_a_network_that_is_gone_is_not_asked_for_all() {
+    time::run(6, |env| async move {
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let address = put(&ada, b"to all").await.unwrap().address;
+        let readers = strangers(3 * SHARED_AT_ONCE);
+        // Too few peers take it for some seconds: it is tried again.
+        let refused = CallError::ReadOnly { reason: "full".to_owned() };
+        let two: Vec<_> = net.peers.iter().take(2).map(|peer| peer.id).collect();
+        two.iter().for_each(|peer| net.network.set(peer, Fault::Writes(refused.clone())));
+        let healed = async {
+            env.clock.sleep(Duration::from_secs(1)).await;
+            net.network.heal();
+        };
+        let mut told = Vec::new();
+        let sharing = ada.share_all(address, &readers[..10], |one| told.push(one));
+        let (report, ()) = futures::join!(sharing, healed);
+        assert_eq!(report.unwrap().shared, 10);
+
+        two.iter().for_each(|peer| net.network.set(peer, Fault::Writes(refused.clone())));
+        let mut told = Vec::new();
+        let report = ada.share_all(address, &readers, |one| told.push(one)).await.unwrap();
+        let all = (report.shared, report.failed, report.untried);
+        assert_eq!(all, (0, SHARED_AT_ONCE, 2 * SHARED_AT_ONCE));
+        assert_eq!(told.len(), SHARED_AT_ONCE);
+        assert!(told.iter().all(|one| matches!(one.outcome, Err(AuthorError::Store { .. }))));
     });
 }

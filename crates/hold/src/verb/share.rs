@@ -1,51 +1,192 @@
-//! `hold share`: a content's key, sealed to another reader.
+//! `hold share`: a content's key, sealed to other readers.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
+use author::{AuthorError, Shared};
 use clap::Args;
+use crypto::ReaderKey;
 use serde::Serialize;
 
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::progress::Counting;
 use crate::{address, connect};
+
+/// Readers that one run shares with, at most.
+const READERS_MAX: usize = 100_000;
+/// The longest file of readers, in bytes: as many keys with a remark each.
+const FILE_BYTES_MAX: u64 = 32 << 20;
 
 /// `hold share`.
 #[derive(Debug, Args)]
 pub(crate) struct Share {
     /// A content this user can open
     address: String,
-    /// The reader's key (hold keys show, at theirs)
-    #[arg(long, value_name = "READER", required = true, value_delimiter = ',')]
+    /// The reader's key (hold keys show, at theirs); may be given many times
+    #[arg(long, value_name = "READER", required_unless_present = "to_file", value_delimiter = ',')]
     to: Vec<String>,
+    /// A file of readers' keys, one a line; what follows a # is a remark
+    #[arg(long, value_name = "FILE")]
+    to_file: Option<PathBuf>,
 }
 
-/// `hold share`: one line a reader.
+/// `hold share`: a line each reader, once.
 #[derive(Serialize)]
 struct ShareResult {
-    /// What that reader opens.
-    address: String,
+    /// What the reader opens; null where nothing was stored.
+    address: Option<String>,
     /// The reader's key.
     reader: String,
+    /// Why nothing was stored.
+    error: Option<String>,
+    /// Whether the text names the reader: where there are several.
+    #[serde(skip)]
+    named: bool,
 }
 
 impl fmt::Display for ShareResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.address)
+        f.write_str(self.address.as_deref().unwrap_or("not shared"))?;
+        if self.named {
+            write!(f, "  to {}", self.reader)?;
+        }
+        match &self.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
     }
 }
 
 impl Share {
-    /// Runs it: one line a reader, the address that reader opens.
+    /// Runs it: one line a reader; 3 where some have an address and others not, or copies are late.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let content = address::parse(&self.address)?;
-        let readers = address::readers(&self.to)?;
+        let readers = self.readers()?;
         let author = connect::author(session).await?;
-        for reader in readers {
-            let envelope = author.share(content, reader).await?;
-            let address = address::text(&envelope);
-            session.out.result(&ShareResult { address, reader: reader.to_string() })?;
+        let bar = Counting::new(&session.out, "share", "");
+        let (mut printed, mut first) = (Ok(()), None);
+        let report = author.share_all(content, &readers, |shared| {
+            let Shared { reader, outcome } = shared;
+            let (address, error) = match outcome {
+                Ok(id) => (Some(address::text(&id)), None),
+                Err(error) => {
+                    let text = reason(&error);
+                    // The only reader's failure is the run's, and told as such.
+                    first.get_or_insert(error);
+                    (None, Some(text))
+                }
+            };
+            bar.one();
+            let named = readers.len() > 1;
+            let line = ShareResult { address, reader: reader.to_string(), error, named };
+            if printed.is_ok() && (named || line.error.is_none()) {
+                printed = bar.aside(|| session.out.result(&line));
+            }
+        });
+        let report = report.await?;
+        printed?;
+        for reader in &readers[readers.len() - report.untried..] {
+            let error = Some("not tried: nothing was stored for those before".to_owned());
+            let reader = reader.to_string();
+            let line = ShareResult { address: None, reader, error, named: true };
+            session.out.result(&line)?;
+        }
+        let late = author.walker().drain(author::SHARE_WAIT).await;
+        drop(bar);
+        if let Some(error) = first {
+            if report.shared == 0 {
+                return Err(error.into());
+            }
+            session.out.warn(format_args!(
+                "{} of {} readers were not shared with",
+                readers.len() - report.shared,
+                readers.len()
+            ));
+            return Ok(Exit::Partly);
+        }
+        if late > 0 {
+            session.out.warn(format_args!("{late} envelopes lack a copy yet"));
+            return Ok(Exit::Partly);
         }
         Ok(Exit::Done)
+    }
+
+    /// Who is named, each once, in the order they were named first.
+    fn readers(&self) -> Result<Vec<ReaderKey>, HoldError> {
+        let mut readers = address::readers(&self.to)?;
+        if let Some(file) = &self.to_file {
+            readers.extend(readers_in(file)?);
+        }
+        let mut seen = BTreeSet::new();
+        readers.retain(|reader| seen.insert(*reader));
+        if readers.is_empty() {
+            return Err(HoldError::argument("--to-file", "it names no reader"));
+        }
+        if readers.len() > READERS_MAX {
+            return Err(HoldError::argument("--to-file", format!("over {READERS_MAX} readers")));
+        }
+        Ok(readers)
+    }
+}
+
+/// Why an envelope was not stored, with what lies below.
+fn reason(error: &AuthorError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// The keys in a file, one a line.
+fn readers_in(path: &Path) -> Result<Vec<ReaderKey>, HoldError> {
+    let about = std::fs::metadata(path).map_err(HoldError::io("read", path))?;
+    if about.len() > FILE_BYTES_MAX {
+        let what = "a file of readers' keys: it is over 32 MiB";
+        return Err(HoldError::NotA { what, path: path.to_owned() });
+    }
+    let text = std::fs::read(path).map_err(HoldError::io("read", path))?;
+    let text = String::from_utf8(text)
+        .map_err(|_| HoldError::NotA { what: "a file of readers' keys", path: path.to_owned() })?;
+    keys(&text).map_err(|(line, found)| {
+        let reason = format!(
+            "line {line} of {}: {found:?} is not a reader's key (66 hex digits)",
+            path.display()
+        );
+        HoldError::argument("--to-file", reason)
+    })
+}
+
+/// The keys in a text, one a line; else which line has something else, and what.
+fn keys(text: &str) -> Result<Vec<ReaderKey>, (usize, String)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = text.lines().zip(1..);
+    let lines = lines.map(|(line, number)| {
+        (line.split_once('#').map_or(line, |(before, _)| before).trim(), number)
+    });
+    let keys = lines.filter(|(line, _)| !line.is_empty()).map(|(line, number)| {
+        line.parse().map_err(|_| (number, line.chars().take(80).collect::<String>()))
+    });
+    keys.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const KEY: &str = "0358fed4dc5198ebcb38f1d9ac97e2e47f1d15ae5bf4a41be513b0de8f85e4a017";
+    const OTHER: &str = "027f3bfccd51d34a5547d17faf283e95f9504bf22a1b21a2b94bc197bfff8a2457";
+
+    #[test]
+    fn a_file_of_keys_has_remarks_and_blank_lines_and_names_its_bad_line() {
+        let text = format!("\u{feff}# clinic\r\n\r\n  {KEY}  # Ada\r\n{OTHER}\n{KEY}");
+        let read: Vec<_> = keys(&text).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(read, [KEY, OTHER, KEY]);
+        assert_eq!(keys(&format!("{KEY}\n\nxyz # no")), Err((3, "xyz".to_owned())));
+        assert_eq!(keys(&format!("{KEY} {OTHER}")).unwrap_err().0, 1);
+        assert_eq!(keys("# nobody\n"), Ok(Vec::new()));
     }
 }
