@@ -98,6 +98,14 @@ pub(crate) const VARIABLES: &[Variable] = &[
         "HOLD_GOLDEN",
         "`update`: golden files are written instead of compared, on purpose.",
     ),
+    variable(
+        For::Tests,
+        "HOLD_SIM_SEEDS",
+        "How many seeds the simulation's test runs: `cargo test -p sim --test seeds`.",
+    ),
+    variable(For::Tests, "HOLD_SIM_START", "The first of them, 0 unless it is said."),
+    variable(For::Tests, "HOLD_SIM_SEED", "The one seed that it runs, with all that happens."),
+    variable(For::Tests, "HOLD_SIM_THREADS", "On how many threads, all cores unless it is said."),
     variable(For::Tests, "HOLD_FUZZ_SEED", "The seed of the random inputs of the fuzz targets."),
     variable(For::Tests, "HOLD_FUZZ_CASES", "How many random inputs each fuzz target gets."),
 ];

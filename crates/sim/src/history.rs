@@ -118,7 +118,12 @@ impl History {
 
     /// Counts something that runs should meet now and then.
     pub fn tally(&self, what: &'static str) {
-        *self.lock().tallies.entry(what).or_default() += 1;
+        self.tally_many(what, 1);
+    }
+
+    /// Counts something so many times.
+    pub fn tally_many(&self, what: &'static str, times: u64) {
+        *self.lock().tallies.entry(what).or_default() += times;
     }
 
     /// A promise does not hold.

@@ -14,6 +14,7 @@ pub mod chance;
 pub mod check;
 mod history;
 pub mod plan;
+pub mod probe;
 mod process;
 mod run;
 mod search;
@@ -24,7 +25,7 @@ mod world;
 
 pub use bugs::PlantedBug;
 pub use history::{Content, Finding, History};
-pub use process::{Gated, Process};
+pub use process::{Gated, Process, Slowness};
 pub use run::{Report, RunOptions, command, run, run_many};
 pub use search::{NEEDLE_BYTES, Needle};
 pub use skew::SkewedClock;

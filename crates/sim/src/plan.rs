@@ -22,11 +22,13 @@ pub enum Event {
     Weather(Weather),
     /// These parties are cut off from the others; none for an empty set.
     CutOff(BTreeSet<usize>),
+    /// What these parties send arrives at none of the others, which they hear all the same; none for an empty set.
+    Mute(BTreeSet<usize>),
     /// A peer stands still.
     Pause(usize),
     /// It goes on.
     Resume(usize),
-    /// The power of a peer goes after so many more operations of its disks.
+    /// The power of a peer goes after so many more operations of its disks, in the middle of the next one.
     PowerFails(usize, u64),
     /// The peer has no power: it is gone, and its disks keep what was synced and any part of the rest.
     PowerOff(usize),
@@ -36,10 +38,15 @@ pub enum Event {
     Stop(usize),
     /// The peer starts, where it does not run.
     Start(usize),
-    /// A peer's disks take no more than so many bytes on top of what is there.
-    Full(usize, u64),
+    /// A peer's disks take no more than so many bytes on top of what is there, and say so, or do not: as under a quota.
+    Full(usize, u64, bool),
     /// They take everything again.
     Roomy(usize),
+    /// Whatever a peer asks of its disks takes up to so many milliseconds, and what it asks at once may be done in any
+    /// order.
+    Slow(usize, u64),
+    /// Reads of a peer's disks fail, or no longer do.
+    FailReads(usize, bool),
     /// The next writes of a peer's disks fail half-way.
     FailWrites(usize, u32),
     /// The next syncs of a peer's disks fail. The store takes no writes until a restart.
@@ -54,6 +61,10 @@ pub enum Event {
     Rot(usize, u32),
     /// The victim is killed and its disks are gone.
     Destroy(usize),
+    /// What the victim's disks hold now is kept.
+    Remember(usize),
+    /// The victim is killed, and its disks are what they were when they were remembered: a machine set back.
+    SetBack(usize),
     /// The victim lies, or (with none) is honest again.
     Lie(usize, Fault),
 }
@@ -86,7 +97,9 @@ impl Plan {
             plan.add_trouble(&mut chance);
         }
         if let Some(victim) = victim {
-            plan.add_loss(&mut chance, victim);
+            for _ in 0..(1 + chance.below(2)) {
+                plan.add_loss(&mut chance, victim);
+            }
         }
         plan.events.sort_by_key(|(at, _)| *at);
         plan
@@ -98,12 +111,13 @@ impl Plan {
         let for_ms = [500, 3_000, 15_000, 40_000];
         let until = at + ms(chance.one(&for_ms) + chance.below(1000));
         let peer = chance.index(self.peers);
-        match chance.below(11) {
+        match chance.below(14) {
             0 => {
                 let weather = Weather {
                     lost_permille: chance.one(&[0, 5, 20, 100]),
                     delay_ms_max: chance.one(&[50, 500, 5_000]),
                     late_permille: chance.one(&[10, 100, 500]),
+                    twice_permille: chance.one(&[0, 50, 300]),
                 };
                 self.events.push((at, Event::Weather(weather)));
                 self.events.push((until, Event::Weather(Weather::CALM)));
@@ -131,7 +145,8 @@ impl Plan {
                 self.events.push((until, Event::Start(peer)));
             }
             7 => {
-                self.events.push((at, Event::Full(peer, chance.below(3 << 20))));
+                let more = chance.one(&[100 << 10, 400 << 10, 3 << 20]);
+                self.events.push((at, Event::Full(peer, chance.below(more), chance.permille(500))));
                 self.events.push((until, Event::Roomy(peer)));
             }
             8 => self.events.push((at, Event::FailWrites(peer, 1 + chance.below(3) as u32))),
@@ -139,6 +154,20 @@ impl Plan {
                 self.events.push((at, Event::FailSyncs(peer, 1 + chance.below(2) as u32)));
                 self.events.push((until, Event::Kill(peer)));
                 self.events.push((until + ms(100), Event::Start(peer)));
+            }
+            10 => {
+                let parties = self.peers + self.authors;
+                let mute = (0..parties).filter(|_| chance.permille(250)).collect();
+                self.events.push((at, Event::Mute(mute)));
+                self.events.push((until, Event::Mute(BTreeSet::new())));
+            }
+            11 => {
+                self.events.push((at, Event::Slow(peer, chance.one(&[20, 300, 3_000]))));
+                self.events.push((until, Event::Slow(peer, 0)));
+            }
+            12 => {
+                self.events.push((at, Event::FailReads(peer, true)));
+                self.events.push((until, Event::FailReads(peer, false)));
             }
             _ if chance.permille(500) => {
                 let ahead_ms = chance.below(600_000) as i64 - 300_000;
@@ -149,9 +178,11 @@ impl Plan {
     }
 
     fn add_power_cut(&mut self, chance: &mut Chance, at: Duration, until: Duration, peer: usize) {
-        let operations = chance.below(24);
+        let operations = chance.one(&[4, 24, 100]);
+        let operations = chance.below(operations);
         self.events.push((at, Event::PowerFails(peer, operations)));
-        let off = at + ms(chance.below(400));
+        // Where the peer does not use its disks so much, the power goes in between.
+        let off = at + ms(chance.one(&[400, 20_000]));
         self.events.push((off, Event::PowerOff(peer)));
         self.events.push((until.max(off) + ms(1), Event::Start(peer)));
     }
@@ -160,7 +191,7 @@ impl Plan {
     fn add_loss(&mut self, chance: &mut Chance, victim: usize) {
         let at = ms(2000 + chance.below(TROUBLE.as_millis() as u64 - 10_000));
         let later = at + ms(1000 + chance.below(30_000));
-        match chance.below(5) {
+        match chance.below(7) {
             0 => {
                 self.events.push((at, Event::Rot(victim, 1 + chance.below(40) as u32)));
                 if chance.permille(500) {
@@ -177,8 +208,15 @@ impl Plan {
                 self.events.push((at, Event::Destroy(victim)));
                 self.events.push((later, Event::Start(victim)));
             }
+            3 => {
+                self.events.push((at, Event::Remember(victim)));
+                self.events.push((later, Event::SetBack(victim)));
+                self.events.push((later + ms(500), Event::Start(victim)));
+            }
             _ => {
-                let lie = [Fault::Flip, Fault::Garbage, Fault::Deny, Fault::Forget];
+                let delay = Fault::Delay(ms(chance.one(&[100, 2_000, 9_000])));
+                let lie =
+                    [Fault::Flip, Fault::Garbage, Fault::Deny, Fault::Forget, Fault::Hang, delay];
                 let lie = lie[chance.index(lie.len())].clone();
                 self.events.push((at, Event::Lie(victim, lie)));
                 if chance.permille(500) {
@@ -211,6 +249,8 @@ mod tests {
                 if let Event::LoseSyncs(peer, _)
                 | Event::Rot(peer, _)
                 | Event::Destroy(peer)
+                | Event::Remember(peer)
+                | Event::SetBack(peer)
                 | Event::Lie(peer, _) = event
                 {
                     assert_eq!(Some(*peer), plan.victim);

@@ -10,12 +10,17 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use env::{Task, Tasks};
+use env::{Env, Task, Tasks};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+
+use crate::chance::Chance;
+use crate::history::History;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -130,27 +135,53 @@ impl<F> Drop for Gated<F> {
     }
 }
 
-/// Tasks of one process. CPU and blocking work runs inline, so it ends before the process can.
+/// How slow a machine's disks are: whatever is asked of them takes up to so many milliseconds. Outlives its processes.
+#[derive(Clone, Debug, Default)]
+pub struct Slowness(Arc<AtomicU64>);
+
+impl Slowness {
+    /// From now on; 0 for no time at all.
+    pub fn set(&self, ms_max: u64) {
+        self.0.store(ms_max, Ordering::SeqCst);
+    }
+}
+
+/// Tasks of one process. CPU work runs inline, so it ends before the process can; blocking work too, unless the disks are
+/// slow: then it waits, each piece by itself, and a process that dies meanwhile never did it.
 pub(crate) struct ProcessTasks {
     pub(crate) process: Arc<Process>,
-    pub(crate) tasks: Arc<dyn Tasks>,
+    pub(crate) env: Env,
+    pub(crate) slowness: Slowness,
+    pub(crate) chance: Mutex<Chance>,
+    pub(crate) history: History,
 }
 
 impl Tasks for ProcessTasks {
     fn spawn(&self, work: BoxFuture<'static, ()>) -> Task {
-        self.tasks.spawn(self.process.gate(work).map(drop).boxed())
+        self.env.tasks.spawn(self.process.gate(work).map(drop).boxed())
     }
 
     fn cpu(&self, work: Box<dyn FnOnce() + Send>) {
-        self.tasks.cpu(work);
+        self.env.tasks.cpu(work);
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        self.tasks.blocking(work);
+        let ms_max = self.slowness.0.load(Ordering::SeqCst);
+        if ms_max == 0 {
+            return self.env.tasks.blocking(work);
+        }
+        let ms = self.chance.lock().unwrap_or_else(PoisonError::into_inner).below(ms_max);
+        let (clock, history) = (Arc::clone(&self.env.clock), self.history.clone());
+        let waiting = async move {
+            clock.sleep(Duration::from_millis(ms)).await;
+            history.tally("disk: slow");
+            work();
+        };
+        self.spawn(waiting.boxed()).detach();
     }
 
     fn parallelism(&self) -> usize {
-        self.tasks.parallelism()
+        self.env.tasks.parallelism()
     }
 }
 
@@ -162,12 +193,50 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn tasks_of(process: &Arc<Process>, env: &Env, slowness: &Slowness) -> ProcessTasks {
+        let needle = crate::search::Needle::new(1);
+        ProcessTasks {
+            process: process.clone(),
+            env: env.clone(),
+            slowness: slowness.clone(),
+            chance: Mutex::new(Chance::new(1, "slow")),
+            history: History::new(env.clock.clone(), needle, false),
+        }
+    }
+
+    #[test]
+    fn work_of_slow_disks_is_done_later_and_by_a_killed_process_never() {
+        testkit::time::run(1, |env| async move {
+            let (process, slowness) = (Arc::new(Process::default()), Slowness::default());
+            let own = tasks_of(&process, &env, &slowness);
+            let done = Arc::new(AtomicU64::new(0));
+            let piece = || {
+                let done = done.clone();
+                Box::new(move || {
+                    done.fetch_add(1, Ordering::SeqCst);
+                })
+            };
+            own.blocking(piece());
+            assert_eq!(done.load(Ordering::SeqCst), 1, "at once");
+            slowness.set(500);
+            (0..20).for_each(|_| own.blocking(piece()));
+            assert_eq!(done.load(Ordering::SeqCst), 1);
+            env.clock.sleep(SECOND / 4).await;
+            let halfway = done.load(Ordering::SeqCst);
+            assert!((2..21).contains(&halfway), "{halfway}");
+            process.kill();
+            env.clock.sleep(SECOND).await;
+            assert_eq!(done.load(Ordering::SeqCst), halfway);
+        });
+    }
+
     #[test]
     fn a_paused_process_stands_still_and_a_killed_one_ends() {
         testkit::time::run(1, |env| async move {
             let process = Arc::new(Process::default());
-            let (base, tasks) = (env.clone(), env.tasks.clone());
-            let own = ProcessTasks { process: process.clone(), tasks };
+            let base = env.clone();
+            let slowness = Slowness::default();
+            let own = tasks_of(&process, &env, &slowness);
             let (tell, told) = futures::channel::oneshot::channel();
             let task = own.spawn(
                 async move {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 
@@ -12,6 +13,7 @@ use crate::bugs::{Planted, PlantedBug};
 use crate::check::secrecy::Logs;
 use crate::check::{durability, liveness, secrecy};
 use crate::history::{Finding, History};
+use crate::probe;
 use crate::search::Needle;
 use crate::world::World;
 
@@ -61,8 +63,12 @@ pub fn run(seed: u64, options: RunOptions) -> Report {
             author.join().await;
         }
         liveness::check(&world).await;
+        probe::metrics(&world);
         durability::check(&world).await;
         secrecy::check(&world);
+        for number in 0..world.plan.peers {
+            world.count_met(number);
+        }
         world.end();
         drop(logs);
         let inner = history.lock();
@@ -79,16 +85,17 @@ pub fn run(seed: u64, options: RunOptions) -> Report {
 
 /// The command that runs one seed again and tells all its events.
 pub fn command(seed: u64) -> String {
-    format!("SIM_SEED={seed} cargo test -p sim --test seeds -- --nocapture")
+    format!("HOLD_SIM_SEED={seed} cargo test -p sim --test seeds -- --nocapture")
 }
 
-/// Runs seeds on all cores, each on one thread. Seeds that found something, or panicked, are told at once.
-pub fn run_many(seeds: std::ops::Range<u64>, options: RunOptions) -> Vec<Report> {
+/// Runs seeds on `threads` threads, each seed on one. Seeds that found something, or panicked, are told at once, with the command
+/// that runs each again; how far it is, now and then.
+pub fn run_many(seeds: std::ops::Range<u64>, threads: usize, options: RunOptions) -> Vec<Report> {
     let next = AtomicU64::new(seeds.start);
     let reports = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let progress = Mutex::new(Progress::new(seeds.clone()));
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::SeqCst);
@@ -99,6 +106,7 @@ pub fn run_many(seeds: std::ops::Range<u64>, options: RunOptions) -> Vec<Report>
                     if !report.findings.is_empty() && options.bug.is_none() {
                         eprintln!("seed {seed} found {:#?}\n{}", report.findings, command(seed));
                     }
+                    progress.lock().unwrap_or_else(PoisonError::into_inner).done(&report);
                     reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
                 }
             });
@@ -107,6 +115,44 @@ pub fn run_many(seeds: std::ops::Range<u64>, options: RunOptions) -> Vec<Report>
     let mut reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
     reports.sort_by_key(|report| report.seed);
     reports
+}
+
+/// How often [`run_many`] tells how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(15);
+
+struct Progress {
+    seeds: u64,
+    done: u64,
+    failed: u64,
+    began: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(seeds: std::ops::Range<u64>) -> Self {
+        let began = Instant::now();
+        Self {
+            seeds: seeds.end.saturating_sub(seeds.start),
+            done: 0,
+            failed: 0,
+            began,
+            told: began,
+        }
+    }
+
+    fn done(&mut self, report: &Report) {
+        self.done += 1;
+        self.failed += u64::from(!report.findings.is_empty());
+        if self.told.elapsed() < TELL_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let seconds = self.began.elapsed().as_secs_f64();
+        let rate = self.done as f64 / seconds;
+        let left = (self.seeds - self.done) as f64 / rate;
+        let Self { done, seeds, failed, .. } = self;
+        eprintln!("{done} of {seeds} seeds, {failed} failed, {rate:.1} seeds/s, {left:.0} s left");
+    }
 }
 
 /// As [`run`]; a panic is a finding.

@@ -7,7 +7,7 @@
 //! It wraps the calls of `testkit`'s network without wires, which also has the lying peers. As the real transport does, it
 //! introduces the caller on each new connection; a restart of either side ends connections.
 //!
-//! What is not here: bandwidth, reordering within one connection (gRPC has none), and TLS.
+//! Calls overtake each other, as streams of one connection do. What is not here: bandwidth, and TLS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,7 @@ use env::calls::{
     IntroduceResponse, PutResponse, StoreOutcome, SubscribeEvent, SubscribeRequest, VerifyRequest,
     VerifyResponse,
 };
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
 use crate::chance::Chance;
@@ -37,11 +38,20 @@ pub struct Weather {
     pub delay_ms_max: u64,
     /// Messages that take up to that long, of a thousand.
     pub late_permille: u64,
+    /// Requests that arrive twice, the second time some seconds later, of a thousand: a caller, or a proxy before it, that
+    /// asked again though the first was heard.
+    pub twice_permille: u64,
 }
+
+/// How much later a request arrives again, at most.
+const AGAIN_MS_MAX: u64 = 8_000;
+/// A delay from which on a message counts as late.
+const LATE: Duration = Duration::from_millis(20);
 
 impl Weather {
     /// Nothing is lost, nothing is late.
-    pub const CALM: Self = Self { lost_permille: 0, delay_ms_max: 2, late_permille: 0 };
+    pub const CALM: Self =
+        Self { lost_permille: 0, delay_ms_max: 2, late_permille: 0, twice_permille: 0 };
 }
 
 /// All lines of one run. Parties are numbered: peers first, then authors.
@@ -56,6 +66,11 @@ struct State {
     weather: Weather,
     /// Parties on the one side of a partition; empty where there is none.
     side: BTreeSet<usize>,
+    /// Parties that nobody but each other hears.
+    mute: BTreeSet<usize>,
+    /// The number of the last request of one party that arrived at another.
+    arrived: BTreeMap<(usize, usize), u64>,
+    sent: u64,
     /// Who answers at an address now.
     processes: BTreeMap<String, (usize, Arc<Process>)>,
     next_run: u64,
@@ -71,6 +86,9 @@ struct Fate {
     after: Duration,
     request_lost: bool,
     answer_lost: bool,
+    /// How much later it arrives again.
+    again: Option<Duration>,
+    number: u64,
 }
 
 impl Wires {
@@ -83,6 +101,9 @@ impl Wires {
                 chance: Chance::new(seed, "wires"),
                 weather: Weather::CALM,
                 side: BTreeSet::new(),
+                mute: BTreeSet::new(),
+                arrived: BTreeMap::new(),
+                sent: 0,
                 processes: BTreeMap::new(),
                 next_run: 0,
                 runs: BTreeMap::new(),
@@ -103,6 +124,11 @@ impl Wires {
     /// Cuts these parties off from all others; nobody for an empty set.
     pub fn cut_off(&self, side: BTreeSet<usize>) {
         self.lock().side = side;
+    }
+
+    /// What these parties send arrives at none of the others; nobody for an empty set.
+    pub fn mute(&self, mute: BTreeSet<usize>) {
+        self.lock().mute = mute;
     }
 
     /// Lets a run of a peer answer at an address.
@@ -130,21 +156,66 @@ impl Wires {
 
     fn fate(&self) -> Fate {
         let mut state = self.lock();
-        let Weather { lost_permille, delay_ms_max, late_permille } = state.weather;
+        let Weather { lost_permille, delay_ms_max, late_permille, twice_permille } = state.weather;
         let mut delay = || {
             let late = state.chance.permille(late_permille);
             let max = if late { delay_ms_max } else { delay_ms_max.min(4) };
             Duration::from_micros(200 + state.chance.below(max * 1000))
         };
         let (before, after) = (delay(), delay());
+        let is_late = before.max(after) > LATE;
         let request_lost = state.chance.permille(lost_permille);
         let answer_lost = state.chance.permille(lost_permille);
-        Fate { before, after, request_lost, answer_lost }
+        let twice = state.chance.permille(twice_permille);
+        let again = twice.then(|| Duration::from_millis(state.chance.below(AGAIN_MS_MAX)));
+        state.sent += 1;
+        let number = state.sent;
+        drop(state);
+        if is_late {
+            self.history.tally("wire: late");
+        }
+        Fate { before, after, request_lost, answer_lost, again, number }
     }
 
-    fn is_cut(&self, a: usize, b: usize) -> bool {
-        let state = self.lock();
-        state.side.contains(&a) != state.side.contains(&b)
+    /// Whether a message of one party reaches another.
+    fn reaches(&self, from: usize, to: usize) -> bool {
+        let (is_cut, is_mute) = {
+            let state = self.lock();
+            let is_cut = state.side.contains(&from) != state.side.contains(&to);
+            (is_cut, state.mute.contains(&from) && !state.mute.contains(&to))
+        };
+        if is_cut {
+            self.history.tally("wire: cut off");
+        }
+        if is_mute {
+            self.history.tally("wire: cut off one way");
+        }
+        !is_cut && !is_mute
+    }
+
+    /// A request arrived: whether one that was sent after it arrived before is counted.
+    fn arrives(&self, from: usize, to: usize, number: u64) {
+        let mut state = self.lock();
+        let last = state.arrived.entry((from, to)).or_default();
+        let overtaken = *last > number;
+        *last = number.max(*last);
+        drop(state);
+        if overtaken {
+            self.history.tally("wire: overtaken");
+        }
+    }
+
+    /// Lets a request arrive once more; nobody waits for the answer.
+    fn repeat(&self, process: &Arc<Process>, later: Duration, again: BoxFuture<'static, ()>) {
+        let (clock, process) = (Arc::clone(&self.env.clock), Arc::clone(process));
+        let history = self.history.clone();
+        let arriving = async move {
+            clock.sleep(later).await;
+            if process.gate(again).await.is_some() {
+                history.tally("wire: twice");
+            }
+        };
+        self.env.tasks.spawn(arriving.boxed()).detach();
     }
 
     fn process_at(&self, address: &str) -> Option<(usize, Arc<Process>)> {
@@ -166,27 +237,32 @@ fn unreachable(to: &Endpoint, reason: &str) -> CallError {
 }
 
 impl Line {
-    /// Carries one call and its answer. `answered` is told what the callee said, whether or not it arrives.
+    /// Carries one call and its answer. `answered` is told what the callee said, whether or not it arrives; `again` is
+    /// what arrives where the request does so twice.
     async fn carry<T: Send>(
         &self,
         to: &Endpoint,
         limit: Duration,
         what: &'static str,
         call: impl Future<Output = Result<T, CallError>> + Send,
+        again: Option<BoxFuture<'static, ()>>,
         answered: impl FnOnce(usize, &T) + Send,
     ) -> Result<T, CallError> {
         let wires = &self.wires;
         let env = &wires.env;
-        let Fate { before, after, request_lost, answer_lost } = wires.fate();
+        let fate = wires.fate();
+        let Fate { before, after, request_lost, answer_lost, .. } = fate;
         let mut callee = None;
         let work = async {
             env.clock.sleep(before).await;
             let (party, process) =
                 wires.process_at(&to.address).ok_or_else(|| unreachable(to, "nobody is there"))?;
             callee = Some(party);
-            if request_lost || wires.is_cut(self.party, party) {
+            if request_lost || !wires.reaches(self.party, party) {
+                wires.history.tally("wire: a request lost");
                 return futures::future::pending().await;
             }
+            wires.arrives(self.party, party, fate.number);
             let work = async {
                 if what != "introduce" {
                     self.greet(to, limit).await?;
@@ -195,12 +271,19 @@ impl Line {
                 answered(party, &answer);
                 Ok(answer)
             };
+            if let (Some(later), Some(again)) = (fate.again, again) {
+                self.wires.repeat(&process, later, again);
+            }
             let answer = process.gate(work).await;
             env.clock.sleep(after).await;
-            if answer_lost || wires.is_cut(self.party, party) {
+            if answer_lost || !wires.reaches(party, self.party) {
+                wires.history.tally("wire: an answer lost");
                 return futures::future::pending().await;
             }
-            answer.unwrap_or_else(|| Err(unreachable(to, "connection reset")))
+            answer.unwrap_or_else(|| {
+                wires.history.tally("wire: reset by a dead peer");
+                Err(unreachable(to, "connection reset"))
+            })
         };
         let late = CallError::TimedOut { address: to.address.clone(), limit };
         let answer = env.within(limit, work.boxed()).await.unwrap_or(Err(late));
@@ -227,6 +310,17 @@ impl Line {
         self.inner.introduce(to, request, limit).await?;
         self.wires.lock().introduced.insert(connection);
         Ok(())
+    }
+
+    /// A call as it arrives the second time.
+    fn again<M: Send + 'static>(
+        &self,
+        to: &Endpoint,
+        limit: Duration,
+        message: M,
+        call: fn(Arc<dyn Calls>, Endpoint, Duration, M) -> BoxFuture<'static, ()>,
+    ) -> Option<BoxFuture<'static, ()>> {
+        Some(call(Arc::clone(&self.inner), to.clone(), limit, message))
     }
 
     fn seen(&self, what: &str, bytes: &Bytes) {
@@ -274,8 +368,11 @@ impl Calls for Line {
         request: IntroduceRequest,
         limit: Duration,
     ) -> Result<IntroduceResponse, CallError> {
+        let again = self.again(to, limit, request.clone(), |inner, to, limit, request| {
+            async move { drop(inner.introduce(&to, request, limit).await) }.boxed()
+        });
         let call = self.inner.introduce(to, request, limit);
-        self.carry(to, limit, "introduce", call, |_, _| {}).await
+        self.carry(to, limit, "introduce", call, again, |_, _| {}).await
     }
 
     async fn find(
@@ -285,7 +382,7 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<FindResponse, CallError> {
         let call = self.inner.find(to, request, limit);
-        self.carry(to, limit, "find", call, |_, answer| self.found(answer)).await
+        self.carry(to, limit, "find", call, None, |_, answer| self.found(answer)).await
     }
 
     async fn find_batch(
@@ -298,7 +395,7 @@ impl Calls for Line {
         let answered = |_, answers: &Vec<Result<FindResponse, CallError>>| {
             answers.iter().flatten().for_each(|answer| self.found(answer));
         };
-        self.carry(to, limit, "find_batch", call, answered).await
+        self.carry(to, limit, "find_batch", call, None, answered).await
     }
 
     async fn verify(
@@ -308,7 +405,7 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<VerifyResponse, CallError> {
         let call = self.inner.verify(to, request, limit);
-        self.carry(to, limit, "verify", call, |_, _| {}).await
+        self.carry(to, limit, "verify", call, None, |_, _| {}).await
     }
 
     async fn verify_batch(
@@ -318,7 +415,7 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
         let call = self.inner.verify_batch(to, requests, limit);
-        self.carry(to, limit, "verify_batch", call, |_, _| {}).await
+        self.carry(to, limit, "verify_batch", call, None, |_, _| {}).await
     }
 
     async fn store(
@@ -330,9 +427,12 @@ impl Calls for Line {
         self.sent(&record);
         let records = [record.clone()];
         self.told(to, &records, &[false]);
+        let again = self.again(to, limit, record.clone(), |inner, to, limit, record| {
+            async move { drop(inner.store(&to, record, limit).await) }.boxed()
+        });
         let call = self.inner.store(to, record, limit);
         let answered = |peer, _: &_| self.stored(peer, &records, &[true]);
-        let answer = self.carry(to, limit, "store", call, answered).await;
+        let answer = self.carry(to, limit, "store", call, again, answered).await;
         self.told(to, &records, &[answer.is_ok()]);
         answer
     }
@@ -345,12 +445,15 @@ impl Calls for Line {
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         records.iter().for_each(|record| self.sent(record));
         let sent = records.clone();
+        let again = self.again(to, limit, sent.clone(), |inner, to, limit, records| {
+            async move { drop(inner.store_batch(&to, records, limit).await) }.boxed()
+        });
         let call = self.inner.store_batch(to, records, limit);
         let are_ok = |answers: &Vec<Result<StoreOutcome, CallError>>| {
             answers.iter().map(Result::is_ok).collect::<Vec<bool>>()
         };
         let answered = |peer, answers: &_| self.stored(peer, &sent, &are_ok(answers));
-        let answer = self.carry(to, limit, "store_batch", call, answered).await;
+        let answer = self.carry(to, limit, "store_batch", call, again, answered).await;
         let outcomes = answer.as_ref().map_or(vec![false; sent.len()], are_ok);
         self.told(to, &sent, &outcomes);
         answer
@@ -365,7 +468,7 @@ impl Calls for Line {
     ) -> Result<PutResponse, CallError> {
         self.sent(&record);
         let call = self.inner.put(to, record, wait, limit);
-        self.carry(to, limit, "put", call, |_, _| {}).await
+        self.carry(to, limit, "put", call, None, |_, _| {}).await
     }
 
     async fn get(
@@ -376,7 +479,7 @@ impl Calls for Line {
     ) -> Result<Record, CallError> {
         let call = self.inner.get(to, request, limit);
         let answered = |_, record: &Record| self.seen("got", &record.bytes);
-        self.carry(to, limit, "get", call, answered).await
+        self.carry(to, limit, "get", call, None, answered).await
     }
 
     async fn subscribe(
@@ -386,7 +489,7 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<Events, CallError> {
         let call = self.inner.subscribe(to, request, limit);
-        let events = self.carry(to, limit, "subscribe", call, |_, _| {}).await?;
+        let events = self.carry(to, limit, "subscribe", call, None, |_, _| {}).await?;
         let Some((callee, process)) = self.wires.process_at(&to.address) else {
             return Err(unreachable(to, "nobody is there"));
         };
@@ -400,7 +503,7 @@ impl Calls for Line {
                 match process.gate(events.next()).await {
                     None => Some((Err(unreachable(&to, "connection reset")), None)),
                     Some(None) => None,
-                    Some(Some(_)) if wires.is_cut(party, callee) => {
+                    Some(Some(_)) if !wires.reaches(callee, party) => {
                         Some((Err(unreachable(&to, "connection lost")), None))
                     }
                     Some(Some(event)) => {

@@ -19,7 +19,7 @@ use crate::bugs::PlantedBug;
 use crate::chance::Chance;
 use crate::history::History;
 use crate::plan::Plan;
-use crate::process::{Process, ProcessTasks};
+use crate::process::{Process, ProcessTasks, Slowness};
 use crate::skew::SkewedClock;
 use crate::wires::Wires;
 pub use author_slot::{AuthorSlot, RunningAuthor};
@@ -99,15 +99,21 @@ impl World {
     }
 
     /// Surroundings of a new run of a program.
-    fn env_of(&self, process: &Arc<Process>, clock: &SkewedClock) -> Env {
+    fn env_of(&self, process: &Arc<Process>, clock: &SkewedClock, slowness: &Slowness) -> Env {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         *runs += 1;
         let seed = Chance::new(self.seed, &format!("run {runs}")).bits();
-        let (process, tasks) = (Arc::clone(process), Arc::clone(&self.env.tasks));
+        let tasks = ProcessTasks {
+            process: Arc::clone(process),
+            env: self.env.clone(),
+            slowness: slowness.clone(),
+            chance: Mutex::new(Chance::new(seed, "slow disks")),
+            history: self.history.clone(),
+        };
         Env {
             clock: Arc::new(clock.clone()),
             entropy: Arc::new(SeededEntropy::new(seed)),
-            tasks: Arc::new(ProcessTasks { process, tasks }),
+            tasks: Arc::new(tasks),
         }
     }
 

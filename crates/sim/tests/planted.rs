@@ -4,14 +4,19 @@ use sim::plan::{Event, Plan};
 use sim::{PlantedBug, RunOptions};
 use testkit::network::Fault;
 
+/// Seeds that are tried.
+const SEEDS: usize = 40;
+
 /// Runs the seeds with the bug until one finds it; which, and what it found.
-fn found_by(bug: PlantedBug, seeds: &[u64]) -> Option<(u64, Vec<sim::Finding>)> {
+///
+/// Each bug is found by one of the first few. There are more, because a change of the code makes other runs of the same seeds.
+fn found_by(bug: PlantedBug, seeds: impl Iterator<Item = u64>) -> Option<(u64, Vec<sim::Finding>)> {
     let options = RunOptions { bug: Some(bug), ..RunOptions::default() };
-    let reports = seeds.iter().map(|seed| sim::run(*seed, options));
+    let reports = seeds.take(SEEDS).map(|seed| sim::run(seed, options));
     reports.map(|report| (report.seed, report.findings)).find(|(_, found)| !found.is_empty())
 }
 
-fn is_found(bug: PlantedBug, seeds: &[u64], promises: &[&str]) {
+fn is_found(bug: PlantedBug, seeds: impl Iterator<Item = u64>, promises: &[&str]) {
     let (seed, findings) = found_by(bug, seeds).unwrap_or_else(|| panic!("{bug:?} is not found"));
     println!("{bug:?}: seed {seed}: {findings:#?}");
     let expected = findings.iter().any(|finding| promises.contains(&finding.promise));
@@ -22,12 +27,12 @@ fn is_found(bug: PlantedBug, seeds: &[u64], promises: &[&str]) {
 
 #[test]
 fn acknowledging_before_the_sync_is_found() {
-    is_found(PlantedBug::AcknowledgeBeforeSync, &[3], &["Q2"]);
+    is_found(PlantedBug::AcknowledgeBeforeSync, 0.., &["Q2"]);
 }
 
 #[test]
 fn acknowledging_one_copy_early_is_found() {
-    is_found(PlantedBug::AcknowledgeEarly, &[0], &["Q2"]);
+    is_found(PlantedBug::AcknowledgeEarly, 0.., &["Q2"]);
 }
 
 #[test]
@@ -37,11 +42,10 @@ fn believing_a_peer_without_a_proof_is_found() {
         let events = Plan::new(*seed).events;
         events.iter().any(|(_, event)| matches!(event, Event::Lie(_, Fault::Flip)))
     };
-    let seeds: Vec<u64> = (0..).filter(flips).take(12).collect();
-    is_found(PlantedBug::SkipProof, &seeds, &["Q1", "Q2"]);
+    is_found(PlantedBug::SkipProof, (0..).filter(flips), &["Q1", "Q2"]);
 }
 
 #[test]
 fn sealing_an_index_twice_is_found() {
-    is_found(PlantedBug::SealTwice, &[0, 1, 2, 3, 4], &["N1"]);
+    is_found(PlantedBug::SealTwice, 0.., &["N1"]);
 }

@@ -26,6 +26,8 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     pending_names: Vec<NameChange>,
     capacity: u64,
+    /// Whether it says that there is room where there is none, as a disk with a quota does.
+    hides_capacity: bool,
     /// Operations until the power goes; none is planned at `None`.
     operations_left: Option<u64>,
     powered: bool,
@@ -33,6 +35,9 @@ struct State {
     fail_writes: u32,
     fail_reads: bool,
     lose_syncs_percent: u64,
+    met: BTreeMap<&'static str, u64>,
+    /// Told when planned operations are used up and the power goes.
+    power_goes: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default, Clone)]
@@ -108,10 +113,21 @@ impl State {
         (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16) % below.max(1)
     }
 
-    /// Counts an operation; the power may go before it.
-    fn step(&mut self) -> io::Result<()> {
+    /// A fault was met.
+    fn meet(&mut self, fault: &'static str) {
+        *self.met.entry(fault).or_default() += 1;
+    }
+
+    /// Counts an operation; the power may go before it: `fault` is what that is called.
+    fn step(&mut self, fault: &'static str) -> io::Result<()> {
         if let Some(left) = &mut self.operations_left {
             if *left == 0 {
+                if self.powered {
+                    *self.met.entry(fault).or_default() += 1;
+                    if let Some(power_goes) = self.power_goes.take() {
+                        power_goes();
+                    }
+                }
                 self.powered = false;
             } else {
                 *left -= 1;
@@ -130,10 +146,13 @@ impl State {
         let mut bytes = file.durable;
         for change in file.pending {
             match change {
-                _ if self.random(3) == 0 => {}
+                _ if self.random(3) == 0 => self.meet("disk: a write lost with the power"),
                 Change::Write { offset, bytes: mut written } => {
                     if self.random(2) == 0 {
                         let keep = self.random(written.len() as u64 + 1) as usize;
+                        if keep < written.len() {
+                            self.meet("disk: a torn write");
+                        }
                         written.truncate(keep);
                     }
                     Change::Write { offset, bytes: written }.apply(&mut bytes);
@@ -155,12 +174,15 @@ impl FaultyDisk {
             durable_names: BTreeMap::new(),
             pending_names: Vec::new(),
             capacity: u64::MAX,
+            hides_capacity: false,
             operations_left: None,
             powered: true,
             fail_syncs: 0,
             fail_writes: 0,
             fail_reads: false,
             lose_syncs_percent: 0,
+            met: BTreeMap::new(),
+            power_goes: None,
         })))
     }
 
@@ -175,12 +197,16 @@ impl FaultyDisk {
         state.powered = false;
         let unsynced = state.pending_names.len() as u64;
         let keep = state.random(unsynced + 1) as usize;
+        if (keep as u64) < unsynced {
+            state.meet("disk: a name lost with the power");
+        }
         let mut names = state.durable_names.clone();
         state.pending_names.iter().take(keep).for_each(|change| change.apply(&mut names));
         let after = Self::new(state.random(u64::MAX));
         {
             let mut next = after.lock();
             next.capacity = state.capacity;
+            next.hides_capacity = state.hides_capacity;
             for (name, inode) in names {
                 let bytes = state.survivor(inode);
                 let number = next.files.len();
@@ -188,14 +214,28 @@ impl FaultyDisk {
                 next.names.insert(name.clone(), number);
                 next.durable_names.insert(name, number);
             }
+            next.met = std::mem::take(&mut state.met);
         }
         after
+    }
+
+    /// How often each fault that was switched on was really met, since this was last asked; what a power cut ended counts
+    /// with the disk that is found afterwards.
+    pub fn take_met(&self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.lock().met)
     }
 
     /// The power goes after so many more operations that change the disk; [`FaultyDisk::crash`]
     /// then tells what is left.
     pub fn crash_after(&self, operations: u64) {
         self.lock().operations_left = Some(operations);
+    }
+
+    /// As [`FaultyDisk::crash_after`]; `power_goes` is called in that moment, within the operation: it must not use the disk.
+    pub fn crash_after_and(&self, operations: u64, power_goes: impl Fn() + Send + Sync + 'static) {
+        let mut state = self.lock();
+        state.operations_left = Some(operations);
+        state.power_goes = Some(Arc::new(power_goes));
     }
 
     /// Whether the power is still on.
@@ -206,6 +246,11 @@ impl FaultyDisk {
     /// The disk takes no more than `bytes` in all.
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity = bytes;
+    }
+
+    /// The disk says that there is room where there is none (a quota, blocks that are reserved), or the truth again.
+    pub fn hide_capacity(&self, hide: bool) {
+        self.lock().hides_capacity = hide;
     }
 
     /// Bytes of all files.
@@ -298,7 +343,7 @@ impl Disk for FaultyDisk {
         let inode = match state.names.get(name) {
             Some(inode) => *inode,
             None if create => {
-                state.step()?;
+                state.step("disk: no power to make a file")?;
                 let inode = state.files.len();
                 state.files.push(Inode::default());
                 state.names.insert(name.to_owned(), inode);
@@ -317,7 +362,7 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.lock();
-        state.step()?;
+        state.step("disk: no power to rename")?;
         if !state.names.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -329,7 +374,7 @@ impl Disk for FaultyDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.lock();
-        state.step()?;
+        state.step("disk: no power to remove")?;
         if state.names.remove(name).is_some() {
             state.pending_names.push(NameChange::Remove(name.to_owned()));
         }
@@ -338,7 +383,7 @@ impl Disk for FaultyDisk {
 
     fn sync_names(&self) -> io::Result<()> {
         let mut state = self.lock();
-        state.step()?;
+        state.step("disk: no power to sync names")?;
         if state.random(100) >= state.lose_syncs_percent {
             state.durable_names = state.names.clone();
             state.pending_names.clear();
@@ -348,7 +393,8 @@ impl Disk for FaultyDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let state = self.lock();
-        Ok(state.capacity.saturating_sub(state.used()))
+        let capacity = if state.hides_capacity { u64::MAX } else { state.capacity };
+        Ok(capacity.saturating_sub(state.used()))
     }
 }
 
@@ -363,11 +409,12 @@ impl File for FaultyFile {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let state = self.disk.lock();
+        let mut state = self.disk.lock();
         if !state.powered {
             return Err(no_power());
         }
         if state.fail_reads {
+            state.meet("disk: a failed read");
             return Err(no_input());
         }
         let bytes = &state.files[self.inode].bytes;
@@ -384,7 +431,7 @@ impl File for FaultyFile {
         }
         let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        let power = state.step();
+        let power = state.step("disk: the power goes during a write");
         let free = state.capacity.saturating_sub(state.used());
         let len = state.files[self.inode].bytes.len() as u64;
         let grows = (offset + bytes.len() as u64).saturating_sub(len);
@@ -393,9 +440,11 @@ impl File for FaultyFile {
             power
         } else if state.fail_writes > 0 {
             state.fail_writes -= 1;
+            state.meet("disk: a failed write");
             bytes.truncate(bytes.len() / 2);
             Err(no_input())
         } else if grows > free {
+            state.meet("disk: no room for a write");
             let fits = bytes.len() as u64 - (grows - free);
             bytes.truncate(fits as usize);
             Err(io::ErrorKind::StorageFull.into())
@@ -411,7 +460,7 @@ impl File for FaultyFile {
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
-        state.step()?;
+        state.step("disk: no power to cut a file")?;
         let file = &mut state.files[self.inode];
         let change = Change::Truncate(len);
         change.apply(&mut file.bytes);
@@ -421,11 +470,14 @@ impl File for FaultyFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.lock();
-        state.step()?;
+        state.step("disk: no power to sync")?;
         let lost = state.random(100) < state.lose_syncs_percent;
         let failed = state.fail_syncs > 0;
         if failed {
             state.fail_syncs -= 1;
+            state.meet("disk: a failed sync");
+        } else if lost {
+            state.meet("disk: a lost sync");
         }
         let file = &mut state.files[self.inode];
         if failed {

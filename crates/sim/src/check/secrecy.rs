@@ -9,6 +9,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::history::History;
+use crate::probe;
 use crate::search::Needle;
 use crate::world::World;
 
@@ -76,6 +77,7 @@ impl Subscriber for Logs {
         event.record(&mut text);
         if *event.metadata().level() <= Level::INFO {
             self.0.logged(&text.0);
+            probe::logged(&self.0, &text.0);
         }
         self.search(text);
     }

@@ -9,7 +9,7 @@ use testkit::network::key;
 use walk::{Directory, WalkOptions, Walker};
 
 use super::World;
-use crate::process::Process;
+use crate::process::{Process, Slowness};
 use crate::skew::SkewedClock;
 
 /// The base-2 logarithm of scrypt's N: the least there is, since a run makes some homes.
@@ -55,7 +55,8 @@ impl World {
             return running;
         }
         let process = Arc::new(Process::default());
-        let env = self.env_of(&process, &SkewedClock::new(self.env.clock.clone()));
+        let clock = SkewedClock::new(self.env.clock.clone());
+        let env = self.env_of(&process, &clock, &Slowness::default());
         let secret = key("sim author", number);
         let organisation = number % self.plan.organisations;
         let client = ClientKey::new(secret.public());

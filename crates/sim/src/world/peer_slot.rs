@@ -2,26 +2,39 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::PeerId;
 use env::Env;
 use env::disk::Disk;
-use librarian::{Librarian, LibrarianOptions};
-use store::{Journal, JournalOptions, LogOptions, LogStore, RecordStore, StoreError};
+use librarian::{Librarian, LibrarianOptions, UpkeepOptions};
+use store::{
+    CompactionOptions, Journal, JournalOptions, LogOptions, LogStore, RecordStore, Recovery,
+    StoreError,
+};
 use testkit::disk::FaultyDisk;
 use testkit::network::Fault;
 
 use super::World;
 use crate::bugs::PlantedBug;
 use crate::chance::Chance;
-use crate::process::Process;
+use crate::process::{Process, Slowness};
 use crate::skew::SkewedClock;
 
 /// A segment's length: small, so that runs have several.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// What a store leaves free.
 const RESERVE_BYTES: u64 = 64 << 10;
+
+/// Upkeep at a run's pace: a store is read within seconds, and again after some.
+const UPKEEP: UpkeepOptions = UpkeepOptions {
+    scrub_bytes_s: 4 << 20,
+    scrub_rest: Duration::from_secs(30),
+    // Nothing is removed in a run: what is dead are damaged records that were written again.
+    compaction: CompactionOptions { dead_percent: 0, bytes_per_s: 4 << 20 },
+    compaction_every: Duration::from_secs(30),
+};
 
 /// One peer.
 pub struct PeerSlot {
@@ -35,7 +48,11 @@ pub struct PeerSlot {
     pub running: Option<Running>,
     /// What is wrong with what it says.
     pub(crate) lie: Fault,
+    /// How slow its disks are.
+    pub(crate) slowness: Slowness,
     known: Vec<Bytes>,
+    /// What its disks held when it was told to remember.
+    remembered: Option<[FaultyDisk; 2]>,
 }
 
 /// One run of a peer's program.
@@ -56,7 +73,9 @@ impl PeerSlot {
             clock: SkewedClock::new(env.clock.clone()),
             running: None,
             lie: Fault::None,
+            slowness: Slowness::default(),
             known: Vec::new(),
+            remembered: None,
         }
     }
 
@@ -71,6 +90,18 @@ impl PeerSlot {
         self.known.clear();
     }
 
+    /// Keeps what the disks hold now.
+    pub(super) fn remember(&mut self) {
+        self.remembered = Some([self.store_disk.copy(), self.news_disk.copy()]);
+    }
+
+    /// The disks are what was remembered last; whether anything was.
+    pub(super) fn set_back(&mut self) -> bool {
+        let Some([store, news]) = self.remembered.take() else { return false };
+        (self.store_disk, self.news_disk) = (store, news);
+        true
+    }
+
     /// The power is off: what is left on the disks.
     pub(super) fn crash_disks(&mut self) {
         self.store_disk = self.store_disk.crash();
@@ -81,17 +112,17 @@ impl PeerSlot {
 impl World {
     /// Starts a peer, where it does not run.
     pub async fn start_peer(&self, number: usize) {
-        let (store_disk, news_disk, clock, known) = {
+        let (store_disk, news_disk, known, process, env) = {
             let peers = self.peers();
             let peer = &peers[number];
             if peer.running.is_some() {
                 return;
             }
-            let known = peer.known.clone();
-            (peer.store_disk.clone(), peer.news_disk.clone(), peer.clock.clone(), known)
+            let process = Arc::new(Process::default());
+            let env = self.env_of(&process, &peer.clock, &peer.slowness);
+            let disks = (peer.store_disk.clone(), peer.news_disk.clone());
+            (disks.0, disks.1, peer.known.clone(), process, env)
         };
-        let process = Arc::new(Process::default());
-        let env = self.env_of(&process, &clock);
         let opened = self.open_store(Arc::new(store_disk), env.clone()).and_then(|store| {
             let options = JournalOptions::default();
             let journal = Journal::open(Arc::new(news_disk), env.clone(), "news", options)?;
@@ -108,6 +139,7 @@ impl World {
                 return;
             }
         };
+        self.found_at_start(&store.recovery());
         self.check_kept(number, &store);
         let started = self.start_librarian(number, &env, &process, known, store.clone(), journal);
         let librarian = match started.await {
@@ -125,6 +157,19 @@ impl World {
         self.history.event(format!("peer {number} runs with {} records", store.stats().records));
         self.peers()[number].running = Some(Running { librarian, store, process });
         self.link(number, true);
+    }
+
+    /// Counts what a store had to mend when it was opened.
+    fn found_at_start(&self, recovery: &Recovery) {
+        let found = [
+            ("recovery: a torn end was cut", recovery.cut_bytes),
+            ("recovery: a part of a segment is no record", recovery.gaps),
+            ("recovery: a damaged frame", recovery.damaged_frames),
+            ("recovery: an index was made anew", recovery.rebuilt_indexes),
+        ];
+        for (what, _) in found.iter().filter(|(_, count)| *count > 0) {
+            self.history.tally(what);
+        }
     }
 
     fn open_store(&self, disk: Arc<dyn Disk>, env: Env) -> Result<Arc<LogStore>, StoreError> {
@@ -157,6 +202,7 @@ impl World {
         let mut options =
             LibrarianOptions::new(member.key.clone(), genesis, member.certificate.clone());
         options.known_peers = known;
+        options.upkeep = Some(UPKEEP);
         let others = members.iter().filter(|other| other.peer != member.peer);
         options.bootstrap = others.map(|other| other.address.clone()).take(2).collect();
         let prepared = Librarian::prepare(options, env.clone())?;

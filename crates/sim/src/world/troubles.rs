@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
+use testkit::disk::FaultyDisk;
 use testkit::network::Fault;
 
 use super::World;
@@ -28,12 +29,26 @@ impl World {
         self.history.tally(name(event));
         match event {
             Event::Weather(weather) => self.wires.set_weather(*weather),
-            Event::CutOff(side) => self.cut_off(side),
+            Event::CutOff(side) => {
+                self.wires.cut_off(side.clone());
+                self.link_all(side);
+            }
+            Event::Mute(mute) => {
+                self.wires.mute(mute.clone());
+                // A link of news is a connection: it needs both ways.
+                self.link_all(mute);
+            }
             Event::Pause(peer) => self.pause(*peer, true),
             Event::Resume(peer) => self.pause(*peer, false),
             Event::PowerFails(peer, operations) => {
                 let peers = self.peers();
-                peers[*peer].disks().iter().for_each(|disk| disk.crash_after(*operations));
+                let process = peers[*peer].running.as_ref().map(|running| running.process.clone());
+                for disk in peers[*peer].disks() {
+                    let process = process.clone();
+                    disk.crash_after_and(*operations, move || {
+                        process.iter().for_each(|process| process.kill());
+                    });
+                }
             }
             Event::PowerOff(peer) => {
                 self.kill_peer(*peer);
@@ -46,15 +61,21 @@ impl World {
                 self.env.tasks.spawn(stop.boxed()).detach();
             }
             Event::Start(peer) => self.start_peer(*peer).await,
-            Event::Full(peer, more) => {
+            Event::Full(peer, more, is_told) => {
                 let peers = self.peers();
                 for disk in peers[*peer].disks() {
+                    disk.hide_capacity(!is_told);
                     disk.set_capacity(disk.used_bytes() + more);
                 }
             }
             Event::Roomy(peer) => {
                 let peers = self.peers();
                 peers[*peer].disks().iter().for_each(|disk| disk.set_capacity(u64::MAX));
+            }
+            Event::Slow(peer, ms_max) => self.peers()[*peer].slowness.set(*ms_max),
+            Event::FailReads(peer, fail) => {
+                let peers = self.peers();
+                peers[*peer].disks().iter().for_each(|disk| disk.fail_reads(*fail));
             }
             Event::FailWrites(peer, count) => {
                 let peers = self.peers();
@@ -66,9 +87,12 @@ impl World {
             }
             Event::Skew(peer, ahead_ms) => self.peers()[*peer].clock.set(*ahead_ms),
             Event::KillAuthor(author) => self.kill_author(*author),
-            Event::LoseSyncs(..) | Event::Rot(..) | Event::Destroy(_) | Event::Lie(..) => {
-                self.loses(event);
-            }
+            Event::LoseSyncs(..)
+            | Event::Rot(..)
+            | Event::Destroy(_)
+            | Event::Remember(_)
+            | Event::SetBack(_)
+            | Event::Lie(..) => self.loses(event),
         }
     }
 
@@ -87,8 +111,15 @@ impl World {
             }
             Event::Destroy(peer) => {
                 self.kill_peer(*peer);
+                self.count_met(*peer);
                 let mut chance = Chance::new(self.seed, "new disks");
                 self.peers()[*peer].replace_disks(&mut chance);
+            }
+            Event::Remember(peer) => self.peers()[*peer].remember(),
+            Event::SetBack(peer) => {
+                self.kill_peer(*peer);
+                self.count_met(*peer);
+                self.peers()[*peer].set_back();
             }
             Event::Lie(peer, lie) => {
                 self.peers()[*peer].lie = lie.clone();
@@ -98,15 +129,23 @@ impl World {
         }
     }
 
+    /// Counts the faults that a peer's disks really met.
+    pub(crate) fn count_met(&self, number: usize) {
+        let met: Vec<_> =
+            self.peers()[number].disks().into_iter().map(FaultyDisk::take_met).collect();
+        for (what, count) in met.into_iter().flatten() {
+            self.history.tally_many(what, count);
+        }
+    }
+
     fn pause(&self, peer: usize, on: bool) {
         let peers = self.peers();
         let Some(running) = &peers[peer].running else { return };
         if on { running.process.pause() } else { running.process.resume() }
     }
 
-    /// Cuts these parties off, for messages and for news.
-    fn cut_off(&self, side: &BTreeSet<usize>) {
-        self.wires.cut_off(side.clone());
+    /// Takes the links of news between these parties and the others down, and all others up.
+    fn link_all(&self, side: &BTreeSet<usize>) {
         let running: Vec<usize> = {
             let peers = self.peers();
             (0..peers.len()).filter(|peer| peers[*peer].running.is_some()).collect()
@@ -142,8 +181,10 @@ impl World {
                 let peer = &mut peers[number];
                 peer.lie = Fault::None;
                 peer.clock.set(0);
+                peer.slowness.set(0);
                 for disk in peer.disks() {
                     disk.set_capacity(u64::MAX);
+                    disk.fail_reads(false);
                     disk.fail_syncs(0);
                     disk.fail_writes(0);
                     disk.lose_syncs(0);
@@ -164,28 +205,42 @@ impl World {
             self.start_peer(number).await;
             self.direct.set(&self.community.peer(number), Fault::None);
         }
-        self.cut_off(&BTreeSet::new());
+        self.wires.cut_off(BTreeSet::new());
+        self.wires.mute(BTreeSet::new());
+        self.link_all(&BTreeSet::new());
     }
 }
 
 /// What a tally calls it.
 fn name(event: &Event) -> &'static str {
     match event {
-        Event::Weather(_) => "weather",
-        Event::CutOff(_) => "partition",
-        Event::Pause(_) | Event::Resume(_) => "pause",
-        Event::PowerFails(..) | Event::PowerOff(_) => "power cut",
-        Event::Kill(_) => "kill",
-        Event::Stop(_) => "stop",
-        Event::Start(_) => "start",
-        Event::Full(..) | Event::Roomy(_) => "full disk",
-        Event::FailWrites(..) => "failed write",
-        Event::FailSyncs(..) => "failed sync",
-        Event::Skew(..) => "clock skew",
-        Event::KillAuthor(_) => "author killed",
-        Event::LoseSyncs(..) => "lost syncs",
-        Event::Rot(..) => "rot",
-        Event::Destroy(_) => "disk lost",
-        Event::Lie(..) => "lie",
+        Event::Weather(_) => "event: weather",
+        Event::CutOff(_) => "event: partition",
+        Event::Mute(_) => "event: partition one way",
+        Event::Pause(_) | Event::Resume(_) => "event: pause",
+        Event::PowerFails(..) | Event::PowerOff(_) => "event: power cut",
+        Event::Kill(_) => "event: kill",
+        Event::Stop(_) => "event: stop",
+        Event::Start(_) => "event: start",
+        Event::Full(..) | Event::Roomy(_) => "event: full disk",
+        Event::Slow(..) => "event: slow disk",
+        Event::FailReads(..) => "event: failing reads",
+        Event::FailWrites(..) => "event: failed write",
+        Event::FailSyncs(..) => "event: failed sync",
+        Event::Skew(..) => "event: clock jump",
+        Event::KillAuthor(_) => "event: author killed",
+        Event::LoseSyncs(..) => "event: lost syncs",
+        Event::Rot(..) => "event: rot",
+        Event::Destroy(_) => "event: disk lost",
+        Event::Remember(_) | Event::SetBack(_) => "event: disk set back",
+        Event::Lie(_, lie) => match lie {
+            Fault::Flip => "event: lie, a flipped bit",
+            Fault::Garbage => "event: lie, made-up bytes",
+            Fault::Deny => "event: lie, it has nothing",
+            Fault::Forget => "event: lie, it keeps nothing",
+            Fault::Hang => "event: lie, no answer",
+            Fault::Delay(_) => "event: lie, late answers",
+            _ => "event: honest again",
+        },
     }
 }
