@@ -99,6 +99,9 @@ fn others(core: &Core, with: impl Fn(Health) -> bool) -> Vec<PeerId> {
     others.filter(|status| with(status.health)).map(|status| status.peer).collect()
 }
 
+/// A calendar that jumped by so much was set; by less it drifts or is steered, and sequences rise all the same.
+const CALENDAR_SET_MS: u64 = 1_000;
+
 /// Calls peers that were not heard from, again and again.
 pub(crate) async fn check_all(core: Arc<Core>) {
     while core.pause(core.jittered(core.rhythm.health)).await {
@@ -145,25 +148,37 @@ async fn check(core: &Core, to: Endpoint) {
     }
 }
 
-/// Announces this peer again when what it says is no longer so, and every hour.
+/// Announces this peer again when what it says is no longer so, when its calendar was set, and every hour.
+///
+/// Of two announcements the one with the higher sequence counts, which is the calendar's. A peer that was started while its
+/// calendar was behind announced itself as older than what others know (perhaps that it stopped), and nobody took it.
 pub(crate) async fn announce_all(core: Arc<Core>) {
     core.announce(core.state()).await;
     core.tell_revocation().await;
     let mut announced = core.env.clock.elapsed();
+    let mut calendar = self::calendar(&core);
     let mut warned = None;
     while core.pause(core.jittered(core.rhythm.state)).await {
         let now = core.env.clock.elapsed();
         warn_of_expiry(&core, &mut warned, now);
         let state = core.state();
         let due = now.saturating_sub(announced) >= core.rhythm.announce;
-        if due || !core.announcer.says(&core.overlay.addresses(), state) {
+        let was_set = self::calendar(&core).abs_diff(calendar) >= CALENDAR_SET_MS;
+        if due || was_set || !core.announcer.says(&core.overlay.addresses(), state) {
             core.announce(state).await;
             if due {
                 core.tell_revocation().await;
             }
             announced = now;
+            calendar = self::calendar(&core);
         }
     }
+}
+
+/// What the calendar said when the clock began, in Unix milliseconds: it stays the same until the calendar is set.
+fn calendar(core: &Core) -> u64 {
+    let elapsed = core.env.clock.elapsed().as_millis();
+    core.env.clock.unix_ms().saturating_sub(u64::try_from(elapsed).unwrap_or(u64::MAX))
 }
 
 fn warn_of_expiry(core: &Core, warned: &mut Option<Duration>, now: Duration) {
