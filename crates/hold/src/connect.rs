@@ -83,6 +83,8 @@ fn through(config: &Config) -> Vec<String> {
 /// This user as an author in the network. While it lives, it stays current.
 pub(crate) struct User {
     author: Arc<Author>,
+    /// Asks the librarians that had not answered when it began.
+    _joining: Task,
     /// Asks what changed.
     _current: Task,
     /// Keeps what was learnt.
@@ -128,7 +130,7 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     let directory = network.directory(&env, None);
     let mut shown = Shown::new(config, &directory, &home)?;
     let mut walker = shown.walker(config, &home, &directory, &env)?;
-    let mut joined = walker.join(&config.via).await;
+    let mut joined = walker.join_soon(&config.via).await;
     if shown.get() != Credential::None && joined.as_ref().is_err_and(refused) {
         // Perhaps the organisation left: who takes part is told to everybody.
         let stranger = stranger_over(directory.clone(), through(config), env.clone())?;
@@ -139,9 +141,9 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     if shown.get() != before {
         // Connections were introduced by what does not count any more, or by nothing.
         walker = shown.walker(config, &home, &directory, &env)?;
-        joined = walker.join(&config.via).await;
+        joined = walker.join_soon(&config.via).await;
     }
-    joined?;
+    let joining = joined?;
     let kept = network_file::keep(network.path(), &directory.rosters());
     if let Err(error) = kept {
         tracing::warn!(%error, "the newest roster could not be kept; it is learnt again");
@@ -153,7 +155,7 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     let unvouched = stranger_over(directory, through(config), env.clone())?;
     let current = walker.keep_current(Some(unvouched));
     let author = Author::new(env, Arc::new(home), walker, &AuthorOptions::default());
-    Ok(User { author, _current: current, _keeping: keeping, left })
+    Ok(User { author, _joining: joining, _current: current, _keeping: keeping, left })
 }
 
 /// Whether everybody who answered refused.

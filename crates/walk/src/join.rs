@@ -1,13 +1,18 @@
 //! Joining the network: introduce oneself to the addresses one was given, learn peers, and go on to those.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::PeerId;
 use crypto::genesis::ORGANISATIONS_MAX;
+use env::Task;
 use env::calls::{CallError, Endpoint, IntroduceRequest, IntroduceResponse, PEERS_MAX};
 use futures::StreamExt;
+use futures::channel::oneshot;
+use futures::future::Either;
+use tokio::sync::watch;
 
 use crate::core::{CALL_LIMIT, Core};
 use crate::directory::Learnt;
@@ -24,6 +29,10 @@ pub const INTRODUCED_MAX: usize = 64;
 /// Answers of one peer that one introduction takes, where it was away for more rosters than fit one.
 pub const ROUNDS_MAX: usize = 64;
 
+/// How much longer than for the first answer of all [`Walker::join_soon`] waits for the others: those that are well answer by
+/// then, so that one which leaves peers out does not decide whom this program knows.
+pub const JOIN_GRACE: Duration = Duration::from_millis(500);
+
 impl Walker {
     /// Introduces this program to these addresses, learns the peers they tell, and goes on to those until no more are
     /// learnt. Peers that were known before (from a file, say) are asked as well. Answers how many other peers are known.
@@ -32,6 +41,46 @@ impl Walker {
     /// # Errors
     /// [`WalkError::NoPeers`] where nobody answered.
     pub async fn join(&self, bootstrap: &[String]) -> Result<usize, WalkError> {
+        self.join_telling(bootstrap, || ()).await
+    }
+
+    /// As [`Walker::join`], and answers [`JOIN_GRACE`] after the first peer did, or when all have: an address that is dead is not
+    /// waited for. The rest is asked behind, by the task that it gives; dropping that ends it.
+    ///
+    /// # Errors
+    /// As [`Walker::join`].
+    pub async fn join_soon(self: &Arc<Self>, bootstrap: &[String]) -> Result<Task, WalkError> {
+        let (walker, bootstrap) = (Arc::clone(self), bootstrap.to_vec());
+        let (tell, mut told) = watch::channel(false);
+        let (done, joined) = oneshot::channel();
+        let task = self.core.env.tasks.spawn(Box::pin(async move {
+            let first = || {
+                tell.send_replace(true);
+            };
+            // Nobody hears it where the caller went on before.
+            let _ = done.send(walker.join_telling(&bootstrap, first).await);
+        }));
+        let soon = async {
+            // Where nobody ever answers, the other side of the select tells so.
+            if told.wait_for(|answered| *answered).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            self.core.env.clock.sleep(JOIN_GRACE).await;
+        };
+        futures::pin_mut!(soon);
+        match futures::future::select(joined, soon).await {
+            Either::Left((Ok(joined), _)) => joined.map(|_| task),
+            Either::Left((Err(_), _)) => Err(WalkError::NoPeers { tried: Vec::new() }),
+            Either::Right(_) => Ok(task),
+        }
+    }
+
+    /// As [`Walker::join`]; `on_answer` is called after each answer.
+    async fn join_telling(
+        &self,
+        bootstrap: &[String],
+        mut on_answer: impl FnMut() + Send,
+    ) -> Result<usize, WalkError> {
         if self.is_thin() {
             return self.librarian().await.map(|_| 1);
         }
@@ -60,7 +109,10 @@ impl Walker {
             let mut calls = futures::stream::iter(calls).buffer_unordered(PARALLEL_MAX);
             while let Some((to, answer)) = calls.next().await {
                 match answer {
-                    Ok(_) => answered += 1,
+                    Ok(_) => {
+                        answered += 1;
+                        on_answer();
+                    }
                     Err(error) => tried.push((to.address, error)),
                 }
             }

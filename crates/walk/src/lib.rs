@@ -44,7 +44,7 @@ pub use finding::WIDTH_MAX;
 pub use health::{AWAY_AFTER, BACKOFF_BASE, BACKOFF_MAX, Health, NO_WRITES_FOR};
 pub use hedge::{HEDGE_BURST, HEDGE_PERCENT};
 pub use holdings::{Held, Holding};
-pub use join::{INTRODUCED_MAX, PARALLEL_MAX, ROUNDS_MAX};
+pub use join::{INTRODUCED_MAX, JOIN_GRACE, PARALLEL_MAX, ROUNDS_MAX};
 pub use refresh::REFRESH_EVERY;
 pub use storing::EXTRA_MAX;
 pub use through::{ASKED_LAST_BASE, ASKED_LAST_MAX, FULL_WAIT, LIBRARIAN_LIMIT, SHOW_LIMIT};

@@ -1,12 +1,13 @@
 //! Joining: from one address to everybody.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crypto::{Class, Classified, PeerState};
 use env::Env;
 use testkit::network::{Community, DirectNetwork, Fault, MemoryPeer, community, key};
 use testkit::time::run;
-use walk::{Directory, WalkError, WalkOptions, Walker};
+use walk::{Directory, JOIN_GRACE, WalkError, WalkOptions, Walker};
 
 fn newcomer(
     env: &Env,
@@ -114,5 +115,32 @@ fn a_newer_word_of_a_known_peer_is_learnt() {
         };
         assert_eq!(state(1), Some(PeerState::ReadOnly));
         assert_eq!(state(0), Some(PeerState::Serving));
+    });
+}
+
+#[test]
+fn a_dead_address_is_not_waited_for_and_all_dead_ones_are_told() {
+    run(1, |env| async move {
+        let community = community(3, 9);
+        let (network, _) = community.network(&env);
+        let named: Vec<String> = (0..3).map(|number| address(&community, number)).collect();
+        let well = [1, 2].map(|number| community.peer(number));
+        network.set(&community.peer(0), Fault::Hang);
+        well.iter().for_each(|peer| network.set(peer, Fault::Delay(Duration::from_millis(200))));
+        let (directory, walker) = newcomer(&env, &community, &network);
+        let since = env.clock.elapsed();
+        let rest = walker.join_soon(&named).await.unwrap();
+        let took = env.clock.elapsed() - since;
+        assert!(took <= Duration::from_millis(200) + JOIN_GRACE, "{took:?}");
+        assert_eq!(directory.view().len(), 9);
+        // The rest is asked behind: all peers are met.
+        env.clock.sleep(Duration::from_secs(30)).await;
+        assert!((0..9).all(|n| network.counts(&community.peer(n)).introduce > 0));
+        drop(rest);
+
+        (0..3).for_each(|number| network.set(&community.peer(number), Fault::Down));
+        let (_, stranger) = newcomer(&env, &community, &network);
+        let error = stranger.join_soon(&named).await.map(drop).unwrap_err();
+        assert!(matches!(&error, WalkError::NoPeers { tried } if tried.len() == 3), "{error:?}");
     });
 }
