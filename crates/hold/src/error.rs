@@ -308,7 +308,9 @@ impl HoldError {
                  all who have it: --instead"
             }
             Self::NoVia => "name a librarian: --via HOST:PORT, HOLD_VIA, or `via` in holdfast.toml",
-            Self::Passphrase(_) => "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal",
+            Self::Passphrase(crate::passphrase::NO_TERMINAL) => {
+                "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal"
+            }
             Self::Listen { .. } => "another program has the port; choose one with --listen",
             Self::Certificate(crypto::CertificateError::Organisation(_)) => {
                 "hold network show NET lists who takes part; hold network apply --network NET \

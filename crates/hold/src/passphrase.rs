@@ -10,7 +10,7 @@ use crate::files;
 
 /// The longest passphrase, in bytes.
 const PASSPHRASE_BYTES_MAX: usize = 4096;
-const NO_TERMINAL: &str = "a passphrase is needed and there is no terminal to ask at";
+pub(crate) const NO_TERMINAL: &str = "a passphrase is needed and there is no terminal to ask at";
 
 /// What the passphrase is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,13 @@ async fn prompt(session: &Session, purpose: Purpose) -> Result<Zeroizing<String>
         asked = asked => match asked {
             Ok(Ok(Some(passphrase))) => Ok(passphrase),
             Ok(Ok(None)) => Err(HoldError::Passphrase("the two passphrases differ")),
+            // Ctrl-C, where the prompt has the terminal and no signal comes of it.
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {
+                Err(HoldError::Interrupted)
+            }
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(HoldError::Passphrase("no passphrase was typed"))
+            }
             Ok(Err(_)) | Err(_) => Err(HoldError::Passphrase(NO_TERMINAL)),
         },
         () = session.stop.cancelled() => Err(HoldError::Interrupted),

@@ -23,20 +23,21 @@ pub(crate) struct Bar {
 impl Bar {
     /// For one transfer. `verb` stands before it.
     pub(crate) fn new(out: &Out, verb: &'static str) -> Arc<Self> {
-        let bar = drawn(out);
-        bar.set_prefix(verb);
-        style(&bar, UNSIZED);
+        let bar = drawn(out, verb, UNSIZED);
         Arc::new(Self { bar, copies: AtomicU64::new(0) })
     }
 }
 
 /// A bar that nobody sees where nobody watches.
-fn drawn(out: &Out) -> ProgressBar {
+fn drawn(out: &Out, verb: &'static str, template: &str) -> ProgressBar {
     if !out.watched() {
         return ProgressBar::hidden();
     }
     let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
     let bar = ProgressBar::with_draw_target(None, target);
+    // The style first: all else draws.
+    style(&bar, template);
+    bar.set_prefix(verb);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
@@ -81,10 +82,8 @@ pub(crate) struct Counting {
 impl Counting {
     /// `what` is shown until the first is done. A total that is known makes a bar of it.
     pub(crate) fn new(out: &Out, verb: &'static str, what: &'static str) -> Self {
-        let bar = drawn(out);
-        bar.set_prefix(verb);
+        let bar = drawn(out, verb, COUNTING);
         bar.set_message(what);
-        style(&bar, COUNTING);
         Self { bar }
     }
 

@@ -236,11 +236,20 @@ impl Show {
             && let Ok(code) = qrcode::QrCode::new(reader_key.as_bytes())
         {
             let picture = code.render::<qrcode::render::unicode::Dense1x2>().build();
-            text = format!("{reader_key}\n{picture}");
+            text = format!("{reader_key}\n{}", readable(&picture));
         }
         session.out.result(&Shown { reader_key, client_key, text })?;
         Ok(Exit::Done)
     }
+}
+
+/// A picture that a camera reads, dark on light whatever the terminal's colours are.
+fn readable(picture: &str) -> String {
+    if !std::io::stdout().is_terminal() {
+        return picture.to_owned();
+    }
+    let lines = picture.lines().map(|line| format!("\u{1b}[30;107m{line}\u{1b}[0m"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl Export {
