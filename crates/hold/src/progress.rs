@@ -18,13 +18,25 @@ const UNSIZED: &str = "{prefix} {spinner} {bytes}, {bytes_per_sec}{msg}";
 pub(crate) struct Bar {
     bar: ProgressBar,
     copies: AtomicU64,
+    /// Whether it is the sum of many transfers, whose total nobody knows.
+    sum: bool,
 }
 
 impl Bar {
     /// For one transfer. `verb` stands before it.
     pub(crate) fn new(out: &Out, verb: &'static str) -> Arc<Self> {
         let bar = drawn(out, verb, UNSIZED);
-        Arc::new(Self { bar, copies: AtomicU64::new(0) })
+        Arc::new(Self { bar, copies: AtomicU64::new(0), sum: false })
+    }
+
+    /// For many transfers at once: what all of them did.
+    pub(crate) fn sum(out: &Out, verb: &'static str) -> Arc<Self> {
+        Arc::new(Self { bar: drawn(out, verb, UNSIZED), copies: AtomicU64::new(0), sum: true })
+    }
+
+    /// Prints something with the bar out of its way.
+    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
     }
 }
 
@@ -59,12 +71,16 @@ impl author::Progress for Bar {
     }
 
     fn restarted(&self) {
-        self.bar.set_position(0);
+        if !self.sum {
+            self.bar.set_position(0);
+        }
     }
 
     fn total(&self, bytes: u64) {
-        self.bar.set_length(bytes);
-        style(&self.bar, SIZED);
+        if !self.sum {
+            self.bar.set_length(bytes);
+            style(&self.bar, SIZED);
+        }
     }
 }
 

@@ -4,11 +4,13 @@ pub(crate) mod artifact;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use author::{Author, PutOptions, PutReport, Resumed, SchemaArtifact};
 use clap::Args;
 use crypto::ReaderKey;
+use futures::StreamExt;
 use serde::Serialize;
 
 use crate::cli::Session;
@@ -20,6 +22,10 @@ use crate::{address, connect, pipes};
 
 /// The most files one put of a folder takes.
 const FILES_MAX: usize = 1_000_000;
+
+/// Files of a folder that are put at once: a small one waits for its three calls, one after the other. What they hold in
+/// memory together is one window, as for one file.
+const FILES_AT_ONCE: usize = 16;
 
 /// How long a run goes on for copies that were late when its put was answered: as long as the walk
 /// itself tries.
@@ -160,7 +166,8 @@ impl Put {
         let author = connect::author(session).await?;
         let base = self.source.file_name().map(|name| name.to_string_lossy().into_owned());
         let options = self.options(readers, self.name.clone().or(base), Some(about.len()));
-        let report = self.file(session, &author, &self.source, options).await?;
+        let bar = Bar::new(&session.out, "put");
+        let report = self.file(session, &author, &self.source, options, bar).await?;
         told(session, &report, None)
     }
 
@@ -187,15 +194,15 @@ impl Put {
         author: &Author,
         path: &Path,
         options: PutOptions,
+        bar: Arc<Bar>,
     ) -> Result<PutReport, HoldError> {
-        let bar = Bar::new(&session.out, "put");
         let report = author.put_file(path, options, !self.no_resume, bar).await?;
         finish_late_copies(session, author, &report).await;
         Ok(report)
     }
 
-    /// Files one after the other, in order of their names; the first failure ends it, and those that
-    /// were told are stored.
+    /// Files in order of their names, some at once and told in this order; the first failure ends it, and those that were
+    /// told are stored.
     async fn folder(
         &self,
         session: &Session,
@@ -203,14 +210,22 @@ impl Put {
         readers: Vec<ReaderKey>,
         files: Vec<PathBuf>,
     ) -> Result<Exit, HoldError> {
-        let mut exit = Exit::Done;
-        for path in files {
+        let bar = Bar::sum(&session.out, "put");
+        let puts = futures::stream::iter(files).map(|path| {
             let name = path.strip_prefix(&self.source).unwrap_or(&path);
             let name = name.to_string_lossy().into_owned();
             let size = std::fs::metadata(&path).map(|about| about.len()).ok();
             let options = self.options(readers.clone(), Some(name.clone()), size);
-            let report = self.file(session, author, &path, options).await?;
-            if told(session, &report, Some(name))? == Exit::Partly {
+            let bar = Arc::clone(&bar);
+            async move {
+                let report = self.file(session, author, &path, options, bar).await?;
+                Ok::<_, HoldError>((report, name))
+            }
+        });
+        let mut puts = puts.buffered(FILES_AT_ONCE);
+        let mut exit = Exit::Done;
+        while let Some((report, name)) = puts.next().await.transpose()? {
+            if bar.aside(|| told(session, &report, Some(name)))? == Exit::Partly {
                 exit = Exit::Partly;
             }
         }
