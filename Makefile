@@ -4,6 +4,7 @@
 #   make test           every test, the long ones scaled down
 #   make lint           formatting, clippy, tidy
 #   make shows-network  what the first network must show, in full
+#   make shows-ground   what the ground made sure must show, in full
 #
 # Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
 
@@ -15,7 +16,7 @@ export CARGO_INCREMENTAL ?= 0
 CARGO ?= cargo
 LOCKED := --locked
 
-.PHONY: demo test lint fmt bench build unsealed shows-network
+.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground
 
 build:
 	$(CARGO) build $(LOCKED) --package hold
@@ -46,3 +47,6 @@ bench:
 
 shows-network:
 	tests/shows-network
+
+shows-ground:
+	tests/shows-ground
