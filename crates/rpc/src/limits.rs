@@ -26,8 +26,12 @@ pub(crate) const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 pub(crate) const STREAMS_MAX: u32 = 256;
 /// Streams the caller reset before they were taken: beyond it the connection ends (rapid reset).
 pub(crate) const RESET_STREAMS_MAX: usize = 64;
-/// A ping goes out when nothing came for this long,
+/// A caller that waits for answers sends a ping when nothing came for this long,
 pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(20);
+/// a server, which also looks after connections without calls, for this long:
+/// in a network of 64 each peer has some hundred of them, and their pings were most of what a peer
+/// at rest did;
+pub(crate) const KEEP_ALIVE_SERVER_EVERY: Duration = Duration::from_secs(60);
 /// and the connection is dead when no answer came for this long.
 pub(crate) const KEEP_ALIVE_WAIT: Duration = Duration::from_secs(10);
 
@@ -125,7 +129,7 @@ impl Default for ClientLimits {
         Self {
             connections: 256,
             bulk_connections: 2,
-            idle: Duration::from_secs(90),
+            idle: Duration::from_secs(60),
             dial: Duration::from_secs(5),
             dial_back_off: Duration::from_millis(200),
             reintroduce_after: Duration::from_secs(1),

@@ -31,8 +31,9 @@ use tonic_health::ServingStatus;
 
 use crate::limits::{
     BATCH_MESSAGE_BYTES_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, HEADER_LIST_BYTES_MAX,
-    KEEP_ALIVE_EVERY, KEEP_ALIVE_WAIT, NARROW_CONNECTION_WINDOW_BYTES, NARROW_FRAME_BYTES_MAX,
-    NARROW_STREAM_WINDOW_BYTES, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX, ServerLimits,
+    KEEP_ALIVE_SERVER_EVERY, KEEP_ALIVE_WAIT, NARROW_CONNECTION_WINDOW_BYTES,
+    NARROW_FRAME_BYTES_MAX, NARROW_STREAM_WINDOW_BYTES, RESET_STREAMS_MAX, STREAM_WINDOW_BYTES,
+    STREAMS_MAX, ServerLimits,
 };
 use crate::proto::DESCRIPTORS;
 use crate::proto::librarian_server::LibrarianServer;
@@ -236,6 +237,6 @@ fn http2(wide: bool) -> tonic::transport::Server {
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_max_pending_accept_reset_streams(Some(RESET_STREAMS_MAX))
         .http2_max_local_error_reset_streams(Some(RESET_STREAMS_MAX))
-        .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
+        .http2_keepalive_interval(Some(KEEP_ALIVE_SERVER_EVERY))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_WAIT))
 }

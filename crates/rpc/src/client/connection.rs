@@ -196,7 +196,9 @@ async fn channel(socket: Socket) -> Result<Channel, tonic::transport::Error> {
         .http2_max_local_error_reset_streams(RESET_STREAMS_MAX)
         .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
         .keep_alive_timeout(KEEP_ALIVE_WAIT)
-        .keep_alive_while_idle(true)
+        // A connection without calls is silent: the server looks after it now and then, the pool
+        // closes it soon, and a call that finds it dead has its own limit.
+        .keep_alive_while_idle(false)
         .connect_with_connector(connector)
         .await
 }
