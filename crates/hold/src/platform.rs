@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use crate::beat;
+
 /// Arenas of the allocator. glibc makes eight a core, and each keeps what its threads freed; the end
 /// of any but the first is never given back at rest. With small buffers kept by each thread, one
 /// arena serves a handful of threads as fast as two.
@@ -17,8 +19,6 @@ const ARENAS_MAX: libc::c_int = 1;
 const TRIM_BYTES: libc::c_int = 128 << 20;
 /// Buffers from this size on are mapped one by one: larger than any record or batch.
 const MAP_BYTES: libc::c_int = 32 << 20;
-/// How often the process looks whether it has come to rest.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Processor time between two looks below which it is at rest.
 const AT_REST: Duration = Duration::from_millis(50);
 /// A process that does not rest gives memory back after so many looks all the same.
@@ -42,7 +42,7 @@ pub(crate) fn tame_allocator() {
 pub(crate) async fn give_back_at_rest() {
     let (mut before, mut busy_looks) = (processor_time(), 0);
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        beat::next().await;
         let now = processor_time();
         let at_rest = now.saturating_sub(before) < AT_REST;
         before = now;

@@ -5,19 +5,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crypto::ClientKey;
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
+use crate::beat;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 
 /// The file's name in the peer's directory.
 pub(crate) const FILE: &str = "quotas";
-/// It is written at most this often.
-const WRITTEN_EVERY: Duration = Duration::from_secs(1);
 /// The most lines that are written: what a small file holds. Those with the most bytes stay.
 const LINES_MAX: usize = 11_000;
 
@@ -54,7 +52,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
     let mut written = 0;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(WRITTEN_EVERY) => {}
+            () = beat::next() => {}
             () = stop.cancelled() => return,
         }
         if librarian.stored_bytes().1 == written {

@@ -8,13 +8,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use crypto::{Revocation, Roster};
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
+use crate::beat;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::network_file::{self, NetworkFile, rosters_path};
@@ -22,8 +23,6 @@ use crate::peerdir;
 
 /// The folder of revocations in a peer's directory.
 const FOLDER: &str = "revoked";
-/// The directory is looked at this often.
-const EVERY: Duration = Duration::from_secs(1);
 /// Lists that are read: as many as a roster may have organisations.
 const LISTS_MAX: usize = crypto::genesis::ORGANISATIONS_MAX;
 
@@ -95,7 +94,7 @@ pub(crate) async fn watch_all(librarian: Arc<Librarian>, dir: PathBuf, stop: Can
             kept = heard;
         }
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = beat::next() => {}
             () = stop.cancelled() => return,
         }
     }
