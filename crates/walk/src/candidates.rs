@@ -65,6 +65,15 @@ impl Candidates {
         Self { left: std::mem::take(&mut self.left), ..*self }
     }
 
+    /// Of those left, the peers that serve and take no writes now: they were not asked for that reason.
+    pub(crate) fn read_only(&self, core: &Core) -> Vec<PeerId> {
+        let standing = |peer: &PeerId, write: bool| core.directory.standing(peer, self.size, write);
+        let left = self.left.iter().map(|(_, peer)| *peer);
+        left.filter(|peer| standing(peer, true) == Standing::Gone)
+            .filter(|peer| standing(peer, false) != Standing::Gone)
+            .collect()
+    }
+
     /// Whether nobody is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty()

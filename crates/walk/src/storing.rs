@@ -103,7 +103,11 @@ impl Storing {
     pub(crate) async fn acknowledged(&mut self) -> Result<(), WalkError> {
         while self.acked() < self.needed() {
             if !self.step().await {
-                let errors = std::mem::take(&mut self.errors);
+                let mut errors = std::mem::take(&mut self.errors);
+                // Whoever was known to take no writes was not asked: it is a reason like a refusal.
+                let silent = self.candidates.read_only(&self.core).into_iter();
+                let reason = || "it said so before".to_owned();
+                errors.extend(silent.map(|peer| (peer, CallError::ReadOnly { reason: reason() })));
                 return Err(WalkError::of_write(
                     self.acked(),
                     self.redundancy.acknowledged,

@@ -201,6 +201,27 @@ fn peers_that_stopped_or_only_read_are_not_asked_to_store() {
 }
 
 #[test]
+fn that_nobody_takes_writes_is_told_also_where_nobody_had_to_be_asked() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 3);
+        stage.announce(0, PeerState::ReadOnly, 2);
+        stage.set(1, Fault::Writes(CallError::Full));
+        stage.set(2, Fault::Writes(CallError::Full));
+        // The second time all are known to take none.
+        for number in 0..2 {
+            let refused = stage.walker.store(small(number), PAGES).await.unwrap_err();
+            assert!(matches!(refused, WalkError::Full { acked: 0, .. }), "{refused:?}");
+        }
+        // A peer that is gone is another matter.
+        for number in 0..3 {
+            stage.announce(number, PeerState::Stopped, 3);
+        }
+        let gone = stage.walker.store(small(3), PAGES).await.unwrap_err();
+        assert_eq!(gone.class(), Class::Unavailable, "{gone:?}");
+    });
+}
+
+#[test]
 fn no_more_calls_run_than_copies_and_a_few() {
     run(1, |env| async move {
         let stage = Stage::new(&env, 3, 24);
