@@ -19,6 +19,7 @@ mod process;
 mod run;
 mod search;
 mod skew;
+pub mod sockets;
 mod wires;
 mod workload;
 mod world;
