@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crypto::Announcement;
+use env::calls::Credential;
 use sim::{History, Needle, World};
 use walk::Health;
 
@@ -30,6 +32,29 @@ fn a_peer_that_was_started_while_its_calendar_was_behind_is_known_again_once_it_
             let health = running.librarian.directory().health(&stopped);
             assert_eq!(health, Health::Healthy, "as peer {number} sees it");
         }
+        world.end();
+    });
+}
+
+#[test]
+fn a_peer_that_was_started_while_its_calendar_was_ahead_is_taken_by_newcomers_once_it_is_right() {
+    testkit::time::run(2, |env| async move {
+        let history = History::new(env.clock.clone(), Needle::new(2), false);
+        let world = World::new(env.clone(), 2, history, None);
+        world.peers()[0].clock.set(300_000);
+        for number in 0..world.plan.peers {
+            world.start_peer(number).await;
+        }
+        let announced = || {
+            let running = world.peers()[0].running.clone().expect("it runs");
+            let Credential::Peer(bytes) = running.librarian.credential() else { panic!("a peer") };
+            Announcement::verify(&bytes, &world.community.genesis, env.clock.unix_s())
+        };
+        env.clock.sleep(SOON / 4).await;
+        assert!(announced().is_err(), "it comes from the future");
+        world.peers()[0].clock.set(0);
+        env.clock.sleep(SOON / 4).await;
+        assert!(announced().is_ok());
         world.end();
     });
 }
