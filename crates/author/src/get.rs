@@ -19,13 +19,13 @@ use crypto::{RecordId, Suite};
 use document::CHUNK_BYTES_MAX;
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::author::Author;
 use crate::content::{Content, OpenedPage, open_page};
 use crate::error::AuthorError;
 use crate::job::Job;
 use crate::progress::Progress;
+use crate::sink::Sink;
 use crate::types::{GetReport, checked_range};
 use crate::window::Lease;
 
@@ -64,7 +64,7 @@ impl Author {
     pub async fn get(
         &self,
         address: RecordId,
-        sink: impl AsyncWrite + Send + Unpin,
+        sink: impl Sink,
         range: Option<Range<u64>>,
         progress: Arc<dyn Progress>,
     ) -> Result<GetReport, AuthorError> {
@@ -76,7 +76,7 @@ impl Author {
     pub(crate) async fn write(
         &self,
         content: &Content,
-        mut sink: impl AsyncWrite + Send + Unpin,
+        mut sink: impl Sink,
         range: Option<Range<u64>>,
         progress: Arc<dyn Progress>,
     ) -> Result<GetReport, AuthorError> {
@@ -220,7 +220,7 @@ async fn pass_on(
 /// Writes those bytes of the spans that are in the range; the first span starts at `offset` of the content. Ends where
 /// the range does. Answers how many bytes were written.
 async fn write_range(
-    sink: &mut (impl AsyncWrite + Send + Unpin),
+    sink: &mut impl Sink,
     mut offset: u64,
     range: &Range<u64>,
     whole: bool,
@@ -233,7 +233,7 @@ async fn write_range(
         let from = (range.start.clamp(offset, end) - offset) as usize;
         let to = (range.end.clamp(offset, end) - offset) as usize;
         if from < to {
-            sink.write_all(&bytes[from..to]).await.map_err(AuthorError::Write)?;
+            sink.write(bytes.slice(from..to)).await.map_err(AuthorError::Write)?;
             written += (to - from) as u64;
             progress.content((to - from) as u64);
         }

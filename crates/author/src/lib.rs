@@ -38,6 +38,7 @@ mod put;
 mod put_file;
 mod recover;
 mod share;
+mod sink;
 mod spread;
 mod types;
 mod window;
@@ -53,6 +54,7 @@ pub use put::FULL_WAIT;
 pub use put_file::JOURNAL_FROM_BYTES;
 pub use recover::{AHEAD, RecoverReport, Recovered};
 pub use share::{SHARE_WAIT, SHARED_AT_ONCE, ShareReport, Shared};
+pub use sink::Sink;
 pub use types::{
     AuthorOptions, Details, Fragment, GetReport, Holder, Info, LIBRARIANS_MAX, PutOptions,
     PutReport, READERS_MAX, Received, Resumed, SchemaArtifact, SharedTo,

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use author::{Author, AuthorError, FileSink, GetReport};
+use author::{Author, AuthorError, FileSink, GetReport, Sink};
 use clap::Args;
 use crypto::RecordId;
 use serde::Serialize;
-use tokio::io::AsyncWrite;
 
 use crate::cli::Session;
 use crate::draft::Draft;
@@ -116,13 +115,16 @@ impl Get {
 
 impl Get {
     /// Writes the content, or its range as far as the content goes.
-    async fn content(
+    async fn content<S>(
         &self,
         author: &Author,
         address: RecordId,
-        sink: &mut (impl AsyncWrite + Send + Unpin),
+        sink: &mut S,
         bar: Arc<Bar>,
-    ) -> Result<GetReport, HoldError> {
+    ) -> Result<GetReport, HoldError>
+    where
+        for<'a> &'a mut S: Sink,
+    {
         let range = self.range.clone();
         let first = author.get(address, &mut *sink, range.clone(), bar.clone()).await;
         match (first, range) {
@@ -130,7 +132,7 @@ impl Get {
             (Err(AuthorError::Range { start, end, size }), Some(_))
                 if start < size && end > size =>
             {
-                Ok(author.get(address, sink, Some(start..size), bar).await?)
+                Ok(author.get(address, &mut *sink, Some(start..size), bar).await?)
             }
             (report, _) => Ok(report?),
         }
