@@ -18,6 +18,7 @@
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use crypto::{NetworkId, PeerCertificate, PeerId, Roster, SecretKey};
@@ -276,17 +277,32 @@ pub(crate) fn advertised(listen: &str, advertise: &[String]) -> Result<Vec<Strin
     }
 }
 
-/// A loopback address whose port was free a moment ago.
+/// Ports for peers that were not told theirs: below those that systems hand out to outgoing
+/// connections, one of which may have the port when the peer comes to listen there.
+const PORTS: std::ops::Range<u16> = 10_240..32_768;
+/// Ports that one process takes before it comes to those of the next.
+const PORTS_A_PROCESS: u32 = 8;
+
+/// A loopback address whose port is free, and is not told twice within some thousand processes: the
+/// peers that are made first and started later must not meet at one.
 ///
 /// # Errors
-/// Where the system has none.
+/// Where none is free.
 pub(crate) fn free_loopback() -> Result<String, HoldError> {
-    let listen = |source| HoldError::Listen { address: "127.0.0.1:0".to_owned(), source };
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(listen)?;
-    let address = listener.local_addr();
-    address
-        .map(|address| address.to_string())
-        .map_err(|source| HoldError::Listen { address: "127.0.0.1:0".to_owned(), source })
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let ports = u32::from(PORTS.end - PORTS.start);
+    let mut last = None;
+    for _ in PORTS {
+        let told = TOLD.fetch_add(1, Ordering::Relaxed);
+        let at = std::process::id().wrapping_mul(PORTS_A_PROCESS).wrapping_add(told) % ports;
+        let port = PORTS.start + u16::try_from(at).unwrap_or(0);
+        let address = format!("127.0.0.1:{port}");
+        match TcpListener::bind(&address) {
+            Ok(_) => return Ok(address),
+            Err(source) => last = Some(HoldError::Listen { address, source }),
+        }
+    }
+    Err(last.unwrap_or_else(|| HoldError::argument("--listen", "there are no ports".to_owned())))
 }
 
 #[cfg(test)]
@@ -295,6 +311,17 @@ mod tests {
     use crypto::Genesis;
 
     use super::*;
+
+    #[test]
+    fn free_ports_are_told_once_and_not_those_of_outgoing_connections() {
+        let mut told = std::collections::HashSet::new();
+        for _ in 0..200 {
+            let address: std::net::SocketAddr = free_loopback().unwrap().parse().unwrap();
+            assert!(PORTS.contains(&address.port()) && told.insert(address), "{address}");
+            let taken = TcpListener::bind(address).unwrap();
+            assert_ne!(free_loopback().unwrap(), taken.local_addr().unwrap().to_string());
+        }
+    }
 
     fn config() -> PeerConfig {
         PeerConfig {

@@ -99,10 +99,12 @@ fn world() -> (World, Vec<String>) {
     network.add_peers(2);
     let mut signed = Vec::new();
     for peer in &network.peers {
-        // The port is free a moment before the peer takes it.
-        let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let path = peer.dir.join("peer.toml");
         let text = std::fs::read_to_string(&path).unwrap().replace("signed_plain = false\n", "");
+        // The port after the peer's own: no other peer is given it.
+        let own = text.lines().find_map(|line| line.strip_prefix("listen = \"127.0.0.1:")).unwrap();
+        let own: u16 = own.trim_end_matches('"').parse().unwrap();
+        let listen = format!("127.0.0.1:{}", own + 1);
         let text = format!(
             "signed_listen = \"{listen}\"\nsigned_plain = true\n{text}\n\
              [limits.known]\nstore = {{ per_second = 5 }}\n"
