@@ -55,6 +55,9 @@ impl Author {
             Document::Entry(entry) => entry,
             _ => return Err(corrupt(DocumentError::Kind)),
         };
+        if entry.content.stripe_pages().is_some() {
+            return Err(corrupt(DocumentError::Kind));
+        }
         let opener = EntryOpener::new(self.suite(), &entry, opened.eek.clone()).map_err(corrupt)?;
         Ok(Content {
             degraded: opened.degraded || found.degraded,
@@ -90,8 +93,8 @@ impl Content {
     /// The list pages' ids.
     pub(crate) fn lists(&self) -> &[RecordId] {
         match &self.held {
-            EntryContent::Lists(lists) => lists,
-            EntryContent::Inline(_) | EntryContent::Pages(_) => &[],
+            EntryContent::Lists(lists) | EntryContent::ListedStripes { lists, .. } => lists,
+            EntryContent::Inline(_) | EntryContent::Pages(_) | EntryContent::Stripes { .. } => &[],
         }
     }
 
@@ -125,6 +128,7 @@ impl Pages<'_> {
                 let Some(list) = id_at(lists, number) else { return Ok(None) };
                 id_at(self.list(author, number, list).await?, within).map(At::Record)
             }
+            EntryContent::Stripes { .. } | EntryContent::ListedStripes { .. } => None,
         };
         let Some(at) = at else { return Ok(None) };
         let index = u32::try_from(self.next).map_err(|_| AuthorError::Corrupt {

@@ -1,4 +1,4 @@
-//! The wrapper around the three kinds: one decoder, one encoder, one proof.
+//! The wrapper around all kinds: one decoder, one encoder, one proof.
 
 use bytes::Bytes;
 use crypto::canonical::{self, CanonicalError};
@@ -6,9 +6,12 @@ use crypto::{Place, Suite};
 use prost::Message;
 
 use crate::entry::Entry;
+use crate::entry::EntryContent;
 use crate::envelope::Envelope;
 use crate::page::{self, Page};
+use crate::parity::{self, Parity};
 use crate::record::DOCUMENT_BYTES_MAX;
+use crate::stripe::{self, STRIPE_BYTES_MAX, Stripe};
 use crate::{DocumentError, Kind, Record, wire};
 
 /// A document, checked in form: canonical, within its limits, fixed-length fields of their lengths and
@@ -21,10 +24,14 @@ pub enum Document {
     Entry(Entry),
     /// One sealed chunk.
     Page(Page),
+    /// A fragment of a stripe that is no page.
+    Parity(Parity),
+    /// A stripe's header.
+    Stripe(Stripe),
 }
 
 impl Document {
-    /// Decodes and checks. A page's ciphertext shares `bytes`.
+    /// Decodes and checks. A page's ciphertext and a parity's bytes share `bytes`.
     ///
     /// # Errors
     /// [`DocumentError`].
@@ -32,8 +39,14 @@ impl Document {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(DocumentError::TooLarge { found: bytes.len(), max: DOCUMENT_BYTES_MAX });
         }
-        if bytes.first() == Some(&page::FIRST_BYTE) {
-            return decode_page(bytes).map(Self::Page);
+        match bytes.first() {
+            Some(&page::FIRST_BYTE) => return decode_page(bytes).map(Self::Page),
+            Some(&parity::FIRST_BYTE) => return decode_parity(bytes).map(Self::Parity),
+            // Else two million lengths of a byte would be taken apart before they are counted.
+            Some(&stripe::FIRST_BYTE) if bytes.len() > STRIPE_BYTES_MAX => {
+                return Err(DocumentError::TooLarge { found: bytes.len(), max: STRIPE_BYTES_MAX });
+            }
+            _ => {}
         }
         let wire: wire::Document = canonical::decode(bytes)?;
         match wire.contents.ok_or(DocumentError::Kind)? {
@@ -42,6 +55,8 @@ impl Document {
             }
             wire::Contents::Entry(entry) => Entry::from_wire(entry).map(Self::Entry),
             wire::Contents::Page(page) => Page::from_wire(page).map(Self::Page),
+            wire::Contents::Parity(parity) => Parity::from_wire(parity).map(Self::Parity),
+            wire::Contents::Stripe(stripe) => Stripe::from_wire(stripe).map(Self::Stripe),
         }
     }
 
@@ -49,8 +64,10 @@ impl Document {
     pub fn encode(&self) -> Bytes {
         let contents = match self {
             Self::Page(page) => return page.encode(),
+            Self::Parity(parity) => return parity.encode(),
             Self::Envelope(envelope) => wire::Contents::Envelope(envelope.to_wire()),
             Self::Entry(entry) => wire::Contents::Entry(entry.to_wire()),
+            Self::Stripe(stripe) => wire::Contents::Stripe(stripe.to_wire()),
         };
         wire::Document { contents: Some(contents) }.encode_to_vec().into()
     }
@@ -61,14 +78,14 @@ impl Document {
             Self::Envelope(_) => Kind::Envelope,
             Self::Entry(_) => Kind::Entry,
             Self::Page(_) => Kind::Page,
+            Self::Parity(_) => Kind::Parity,
+            Self::Stripe(_) => Kind::Stripe,
         }
     }
 }
 
 fn decode_page(bytes: &Bytes) -> Result<Page, DocumentError> {
-    let wire = wire::Document::decode(bytes.clone())
-        .map_err(|source| DocumentError::Encoding(CanonicalError::Malformed(source)))?;
-    let Some(wire::Contents::Page(page)) = wire.contents else {
+    let Some(wire::Contents::Page(page)) = contents(bytes)? else {
         return Err(DocumentError::Encoding(CanonicalError::NotCanonical));
     };
     let page = Page::from_wire(page)?;
@@ -78,18 +95,37 @@ fn decode_page(bytes: &Bytes) -> Result<Page, DocumentError> {
     Ok(page)
 }
 
+fn decode_parity(bytes: &Bytes) -> Result<Parity, DocumentError> {
+    let Some(wire::Contents::Parity(parity)) = contents(bytes)? else {
+        return Err(DocumentError::Encoding(CanonicalError::NotCanonical));
+    };
+    let parity = Parity::from_wire(parity)?;
+    if !parity.is_canonical(bytes) {
+        return Err(DocumentError::Encoding(CanonicalError::NotCanonical));
+    }
+    Ok(parity)
+}
+
+fn contents(bytes: &Bytes) -> Result<Option<wire::Contents>, DocumentError> {
+    let wire = wire::Document::decode(bytes.clone())
+        .map_err(|source| DocumentError::Encoding(CanonicalError::Malformed(source)))?;
+    Ok(wire.contents)
+}
+
 impl Record {
     /// The record of a document.
     pub fn of(suite: Suite, document: &Document) -> Self {
         Self::of_encoded(suite, document.kind(), document.encode())
     }
 
-    /// The record of a document's bytes, which are decoded and checked; its id is computed.
+    /// The record of a document's bytes, which are decoded and checked; its id is computed, and is its
+    /// place. A parity's place, and a page's in a stripe, is the stripe's, which the bytes do not say.
     ///
     /// # Errors
     /// [`DocumentError`].
     pub fn from_bytes(suite: Suite, bytes: Bytes) -> Result<(Self, Document), DocumentError> {
         let document = Document::decode(&bytes)?;
+        in_suite(suite, &document)?;
         Ok((Self::of_encoded(suite, document.kind(), bytes), document))
     }
 
@@ -100,21 +136,48 @@ impl Record {
 }
 
 /// Proves a record: its bytes hash to its id, are the canonical encoding of a valid document of its
-/// kind, and it lives where it may. Nothing of a record counts before.
+/// kind, and it lives where it may. Nothing of a record counts before; and of a page or parity that does
+/// not live at its id, [`Stripe::prove`] must say as well that a stripe lists it.
 ///
 /// # Errors
 /// [`DocumentError`].
 pub fn prove(suite: Suite, record: &Record) -> Result<Document, DocumentError> {
     // The form first: it is cheaper than the hash, and bounds what is hashed.
     let document = Document::decode(&record.bytes)?;
+    in_suite(suite, &document)?;
     if suite.id(&record.bytes) != record.id {
         return Err(DocumentError::Id(record.id));
     }
     if document.kind() != record.kind {
         return Err(DocumentError::OtherKind { id: record.id, wanted: record.kind });
     }
-    if record.place != Place::from(record.id) {
-        return Err(DocumentError::Place(record.id));
+    // A fragment lives at its stripe. That the stripe names it, its bytes cannot say: `Stripe::prove` does.
+    let at_its_id = record.place == Place::from(record.id);
+    let may = match record.kind {
+        Kind::Page => at_its_id || suite == Suite::Holdfast1,
+        Kind::Parity => !at_its_id,
+        Kind::Envelope | Kind::Entry | Kind::Stripe => at_its_id,
+    };
+    if may { Ok(document) } else { Err(DocumentError::Place(record.id)) }
+}
+
+/// Whether a network of this suite has such documents: `libri-1` copies, and knows no stripes.
+pub(crate) fn in_suite(suite: Suite, document: &Document) -> Result<(), DocumentError> {
+    let what = match document {
+        Document::Parity(_) => "parity",
+        Document::Stripe(_) => "a stripe",
+        Document::Entry(entry) => match entry.content {
+            EntryContent::Stripes { .. } | EntryContent::ListedStripes { .. } => {
+                "an entry of stripes"
+            }
+            EntryContent::Inline(_) | EntryContent::Pages(_) | EntryContent::Lists(_) => {
+                return Ok(());
+            }
+        },
+        Document::Envelope(_) | Document::Page(_) => return Ok(()),
+    };
+    match suite {
+        Suite::Holdfast1 => Ok(()),
+        Suite::Libri1 => Err(DocumentError::Suite(what)),
     }
-    Ok(document)
 }

@@ -46,6 +46,25 @@ pub enum DocumentError {
     /// A record that claims to live elsewhere than at its id.
     #[error("record {0} does not live where it is claimed to")]
     Place(RecordId),
+    /// What only networks of the other suite have.
+    #[error("{0} cannot be in a network of the suite libri-1, which copies its documents")]
+    Suite(&'static str),
+    /// A fragment that is not what its stripe's header says of it.
+    #[error("the record is not what the stripe's header says of fragment {index}")]
+    Fragment {
+        /// Its number in the stripe.
+        index: u32,
+    },
+    /// A stripe of another k than its entry says.
+    #[error("stripe {id} has {found} pages where its entry says {wanted}")]
+    StripePages {
+        /// The stripe.
+        id: RecordId,
+        /// What the entry says.
+        wanted: u32,
+        /// What the header says.
+        found: u32,
+    },
     /// Sealed bytes that do not open.
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -60,12 +79,12 @@ pub enum DocumentError {
         /// The index the page has.
         found: u32,
     },
-    /// Another number of pages than the content's size calls for.
-    #[error("an entry of {found} pages or lists where its size calls for {wanted}")]
+    /// Another number of pages, stripes or lists than the content's size calls for.
+    #[error("an entry of {found} pages, stripes or lists where its size calls for {wanted}")]
     PageCount {
-        /// Pages called for.
+        /// As many as are called for.
         wanted: u64,
-        /// Pages named.
+        /// As many as are named.
         found: u64,
     },
     /// More content than an entry can name.
@@ -140,6 +159,7 @@ impl Classified for DocumentError {
             Self::Compress(_) => Class::Bug,
             Self::Id(_)
             | Self::PageIndex { .. }
+            | Self::StripePages { .. }
             | Self::Chunk { .. }
             | Self::Stream
             | Self::Size(_)

@@ -1,4 +1,4 @@
-//! Page, Entry, Envelope, Publication: the wire formats, their ids, and how content becomes them.
+//! Page, Parity, Stripe, Entry, Envelope, Publication: the wire formats, their ids, and how content becomes them.
 //!
 //! It is pure: bytes in, records out, nothing read and nothing sent. The formats are Libri's with its field
 //! numbers; what differs between the suites is in `crypto::Suite` and in the sealing modules. It is not a
@@ -7,7 +7,7 @@
 //! A writer cuts content ([`ContentCutter`], [`Layout`]), seals chunks in parallel ([`EntrySealer`],
 //! [`PageTicket`]), feeds [`ContentMacs`] in order, finishes the entry and seals its key to readers
 //! ([`envelope::seal`]). A reader goes back: [`envelope::open`], [`EntryOpener`], [`ContentAssembler`].
-//! [`offline`] does either in one call. Whoever gets a record from elsewhere calls [`prove`] first.
+//! [`stripe`] makes pages and parity to a stripe. [`offline`] does either in one call. Whoever gets a record from elsewhere calls [`prove`] first.
 #![forbid(unsafe_code)]
 
 pub mod bloom;
@@ -26,11 +26,13 @@ pub mod metadata;
 pub mod offline;
 mod open;
 pub mod page;
+mod parity;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod publication;
 mod record;
 mod seal;
+pub mod stripe;
 mod wire;
 
 pub use bloom::Bloom;
@@ -46,6 +48,8 @@ pub use macs::ContentMacs;
 pub use metadata::{CompressionCodec, ContentInfo, EntryMetadata, SchemaArtifact};
 pub use open::EntryOpener;
 pub use page::Page;
+pub use parity::{Parity, ParityBuffer};
 pub use publication::{PUBLICATION_BYTES_MAX, Publication};
 pub use record::{CHUNK_BYTES_MAX, DOCUMENT_BYTES_MAX, Kind, Record};
 pub use seal::{EntrySealer, Finished, INLINE_BYTES_MAX, PageTicket, SealedContent, SealedPage};
+pub use stripe::{Stripe, Striped};

@@ -117,7 +117,8 @@ fn read_some(content: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, Documen
 }
 
 /// Opens the content of an envelope with its reader's key and writes it to `out`. `fetch` gives the bytes
-/// of a record by its id, which are proven here.
+/// of a record by its id, which are proven here. Of content in stripes all pages are needed: nothing is
+/// made again from parity here.
 ///
 /// # Errors
 /// [`DocumentError`]. What `out` got before an error is of no use, however much it is.
@@ -164,17 +165,30 @@ fn page_ids<'a>(
     entry: &'a Entry,
     fetch: &mut dyn FnMut(&RecordId) -> std::io::Result<Option<Bytes>>,
 ) -> Result<Pages<'a>, DocumentError> {
-    match &entry.content {
-        EntryContent::Inline(page) => Ok(Pages::Inline(page)),
-        EntryContent::Pages(ids) => Ok(Pages::Ids(ids.clone())),
-        EntryContent::Lists(lists) => {
-            let mut ids = Vec::new();
-            for (id, list) in lists.iter().zip(0..) {
-                ids.extend(opener.open_list(list, &fetched_page(suite, id, fetch)?)?);
-            }
-            Ok(Pages::Ids(ids))
+    let mut listed = |lists: &[RecordId]| -> Result<Vec<RecordId>, DocumentError> {
+        let mut ids = Vec::new();
+        for (id, list) in lists.iter().zip(0..) {
+            ids.extend(opener.open_list(list, &fetched_page(suite, id, fetch)?)?);
         }
+        Ok(ids)
+    };
+    let stripes = match &entry.content {
+        EntryContent::Inline(page) => return Ok(Pages::Inline(page)),
+        EntryContent::Pages(ids) => return Ok(Pages::Ids(ids.clone())),
+        EntryContent::Lists(lists) => return listed(lists).map(Pages::Ids),
+        EntryContent::Stripes { ids, .. } => ids.clone(),
+        EntryContent::ListedStripes { lists, .. } => listed(lists)?,
+    };
+    let mut ids = Vec::new();
+    for id in stripes {
+        let stripe = match fetched(suite, Kind::Stripe, &id, fetch)? {
+            Document::Stripe(stripe) => stripe,
+            _ => return Err(DocumentError::OtherKind { id, wanted: Kind::Stripe }),
+        };
+        opener.check_stripe(id, &stripe)?;
+        ids.extend_from_slice(&stripe.fragments()[..stripe.k() as usize]);
     }
+    Ok(Pages::Ids(ids))
 }
 
 fn fetched_page(

@@ -20,6 +20,7 @@ use crate::macs::ContentMacs;
 use crate::metadata::{CompressionCodec, EntryMetadata};
 use crate::page::Page;
 use crate::seal::{PageKeys, Thresholds};
+use crate::stripe::Stripe;
 use crate::{DocumentError, fields};
 
 /// Opens one entry's pages. Cheap to clone; usable from any thread.
@@ -28,6 +29,7 @@ pub struct EntryOpener {
     keys: Arc<PageKeys>,
     metadata: Arc<EntryMetadata>,
     layout: Layout,
+    stripe_pages: Option<u32>,
     thresholds: Thresholds,
 }
 
@@ -56,30 +58,35 @@ impl EntryOpener {
         if !fits {
             return Err(DocumentError::Field("compression codec"));
         }
+        if suite == Suite::Libri1 && entry.content.stripe_pages().is_some() {
+            return Err(DocumentError::Suite("an entry of stripes"));
+        }
         if suite == Suite::Libri1 && metadata.uncompressed_size == 0 {
             return Err(DocumentError::Empty);
         }
         let opener = Self {
             keys: Arc::new(PageKeys::new(suite, eek)),
             metadata: Arc::new(metadata),
-            layout: Layout::copies(),
+            layout: entry.content.stripe_pages().map_or(Layout::copies(), Layout::new),
+            stripe_pages: entry.content.stripe_pages(),
             thresholds,
         };
         opener.check_count(entry)?;
         Ok(opener)
     }
 
-    /// Whether the entry names as many pages or lists as its content's size calls for. In `libri-1` the
+    /// Whether the entry names as many pages, stripes or lists as its content's size calls for. In `libri-1` the
     /// size of the compressed stream alone counts, which the whole's MAC checks at the end.
     fn check_count(&self, entry: &Entry) -> Result<(), DocumentError> {
-        let Some(pages) = self.page_count() else { return Ok(()) };
+        let Some(named) = self.named_count() else { return Ok(()) };
         let (wanted, found) = match &entry.content {
-            EntryContent::Inline(_) => (pages, 1),
-            EntryContent::Pages(ids) => (pages, ids.len() as u64),
-            EntryContent::Lists(ids) => {
-                (pages.div_ceil(self.thresholds.list_keys as u64), ids.len() as u64)
+            EntryContent::Inline(_) => (named, 1),
+            EntryContent::Pages(ids) | EntryContent::Stripes { ids, .. } => (named, ids.len()),
+            EntryContent::Lists(lists) | EntryContent::ListedStripes { lists, .. } => {
+                (named.div_ceil(self.thresholds.list_keys as u64), lists.len())
             }
         };
+        let found = found as u64;
         if wanted == found { Ok(()) } else { Err(DocumentError::PageCount { wanted, found }) }
     }
 
@@ -103,7 +110,31 @@ impl EntryOpener {
         self.layout().map(|layout| layout.chunk_count(self.metadata.uncompressed_size))
     }
 
-    /// Opens list page `list` (from 0): the ids of its pages, in order.
+    /// Pages a stripe (k); `None` where the content is not in stripes. Page i is page i mod k of stripe i / k.
+    pub fn stripe_pages(&self) -> Option<u32> {
+        self.stripe_pages
+    }
+
+    /// Whether a stripe's header is of as many pages as the entry says. Else its pages are not the ones that
+    /// division finds.
+    ///
+    /// # Errors
+    /// [`DocumentError::StripePages`].
+    pub fn check_stripe(&self, id: RecordId, stripe: &Stripe) -> Result<(), DocumentError> {
+        let (wanted, found) = (self.stripe_pages.unwrap_or(0), stripe.k());
+        if wanted == found {
+            return Ok(());
+        }
+        Err(DocumentError::StripePages { id, wanted, found })
+    }
+
+    /// How many ids the entry, or its list pages together, hold: of pages or of stripes.
+    fn named_count(&self) -> Option<u64> {
+        let pages = self.page_count()?;
+        Some(self.stripe_pages.map_or(pages, |k| pages / u64::from(k)))
+    }
+
+    /// Opens list page `list` (from 0): the ids of its pages, or of its stripes, in order.
     ///
     /// # Errors
     /// [`DocumentError`].
@@ -115,13 +146,13 @@ impl EntryOpener {
         if !rest.is_empty() || !(1..=max).contains(&ids.len()) {
             return Err(DocumentError::Field("list page"));
         }
-        if let Some(pages) = self.page_count() {
-            let wanted = pages.saturating_sub(u64::from(list) * max as u64).min(max as u64);
+        if let Some(named) = self.named_count() {
+            let wanted = named.saturating_sub(u64::from(list) * max as u64).min(max as u64);
             if wanted != ids.len() as u64 {
                 return Err(DocumentError::PageCount { wanted, found: ids.len() as u64 });
             }
         }
-        ids.iter().map(|id| fields::id(id, "page key")).collect()
+        ids.iter().map(|id| fields::id(id, "key in a list page")).collect()
     }
 
     /// Opens page `index`: its chunk. In `holdfast-1` that is the content's bytes of

@@ -21,6 +21,8 @@ use crate::wire;
 pub const CIPHERTEXT_BYTES_MIN: usize = crypto::seal::TAG_BYTES;
 /// The longest ciphertext: a codec byte, a chunk and a tag.
 pub const CIPHERTEXT_BYTES_MAX: usize = 1 + CHUNK_BYTES_MAX + crypto::seal::TAG_BYTES;
+/// The longest encoded page, in bytes, at the widest index.
+pub const ENCODED_BYTES_MAX: usize = 51 + CIPHERTEXT_BYTES_MAX + TAIL_BYTES;
 /// The longest head.
 pub(crate) const HEAD_BYTES_MAX: usize = 64;
 /// The tail's length.
@@ -140,6 +142,9 @@ mod tests {
                 assert!(page.encode() == protobuf, "index {index}, {length} bytes");
                 assert!(page.is_canonical(&protobuf));
                 assert!(head(&page.author, index, length).len() <= HEAD_BYTES_MAX);
+                assert!(protobuf.len() <= ENCODED_BYTES_MAX);
+                let widest = index >= 1 << 31 && length == CIPHERTEXT_BYTES_MAX;
+                assert_eq!(protobuf.len() == ENCODED_BYTES_MAX, widest);
             }
         }
     }

@@ -18,11 +18,16 @@ pub enum Kind {
     Entry = 2,
     /// One sealed chunk.
     Page = 3,
+    /// A fragment of a stripe that is no page.
+    Parity = 4,
+    /// A stripe's header: its fragments and the lengths of its pages.
+    Stripe = 5,
 }
 
 impl Kind {
     /// Every kind this release stores.
-    pub const ALL: [Self; 3] = [Self::Envelope, Self::Entry, Self::Page];
+    pub const ALL: [Self; 5] =
+        [Self::Envelope, Self::Entry, Self::Page, Self::Parity, Self::Stripe];
 
     /// The kind with this number.
     pub fn from_number(number: u32) -> Option<Self> {
@@ -40,6 +45,8 @@ impl Kind {
             Self::Envelope => "envelope",
             Self::Entry => "entry",
             Self::Page => "page",
+            Self::Parity => "parity",
+            Self::Stripe => "stripe",
         }
     }
 }
@@ -52,7 +59,7 @@ pub struct Record {
     pub kind: Kind,
     /// The hash of `bytes`.
     pub id: RecordId,
-    /// Where it lives.
+    /// Where it lives: at its id, or, a fragment, at its stripe's.
     pub place: Place,
     /// The encoded `Document`, at most [`DOCUMENT_BYTES_MAX`].
     pub bytes: Bytes,

@@ -25,6 +25,7 @@ use zeroize::Zeroizing;
 use crate::entry::{
     Entry, EntryContent, LIST_INDEX_BASE, LIST_KEYS_MAX, LIST_PAGE_KEYS_MAX, PAGE_KEYS_MAX,
 };
+use crate::layout::Layout;
 use crate::macs::ContentMacs;
 use crate::metadata::{CompressionCodec, ContentInfo, EntryMetadata, METADATA_INLINE_BYTES_MAX};
 use crate::page::{self, HEAD_BYTES_MAX, Page, TAIL_BYTES};
@@ -95,6 +96,14 @@ pub enum SealedContent {
     Single(Box<SealedPage>),
     /// The ids of all pages, in order. Their records are the caller's to store.
     Pages(Vec<RecordId>),
+    /// Stripes of `k` pages each, in order (`holdfast-1`). The pages are the chunks of
+    /// [`crate::Layout::new`]`(k)`, k tickets a stripe; the stripes' records are the caller's to store.
+    Stripes {
+        /// Pages a stripe, 1 to 255.
+        k: u32,
+        /// The stripes' ids.
+        ids: Vec<RecordId>,
+    },
 }
 
 /// An entry and what else has to be stored for it.
@@ -144,7 +153,8 @@ impl EntrySealer {
     /// [`DocumentError`]: empty content in `libri-1`, metadata that is too long, a created time of 0.
     ///
     /// # Panics
-    /// Where the pages are not as many as the tickets handed out and the pages fed to `macs`.
+    /// Where the pages are not as many as the tickets handed out and the pages fed to `macs`, or stripes
+    /// not as many as the content's size calls for.
     pub fn finish(
         self,
         macs: ContentMacs,
@@ -155,6 +165,15 @@ impl EntrySealer {
         let pages = match &content {
             SealedContent::Single(_) => 1,
             SealedContent::Pages(ids) => ids.len() as u64,
+            SealedContent::Stripes { .. } if self.keys.suite == Suite::Libri1 => {
+                return Err(DocumentError::Suite("an entry of stripes"));
+            }
+            SealedContent::Stripes { k, ids } => {
+                let called_for = Layout::new(*k).chunk_count(macs.plaintext_bytes());
+                let pages = ids.len() as u64 * u64::from(*k);
+                assert_eq!(pages, called_for, "stripes are cut as the layout says");
+                pages
+            }
         };
         assert_eq!(pages, u64::from(self.next), "an entry names every page that was sealed");
         assert_eq!(pages, macs.pages(), "the MACs cover every page of the entry");
@@ -168,6 +187,12 @@ impl EntrySealer {
                 (EntryContent::Lists(lists.iter().map(|list| list.id).collect()), None)
             }
             SealedContent::Pages(ids) => (EntryContent::Pages(ids), None),
+            SealedContent::Stripes { k, ids } if ids.len() > self.thresholds.entry_keys => {
+                lists = self.seal_lists(&ids)?;
+                let lists = lists.iter().map(|list| list.id).collect();
+                (EntryContent::ListedStripes { k, lists }, None)
+            }
+            SealedContent::Stripes { k, ids } => (EntryContent::Stripes { k, ids }, None),
         };
         let suite = self.keys.suite;
         let (sealed, metadata_ciphertext_mac) = self.keys.eek.seal_metadata(suite, encoded)?;

@@ -5,7 +5,7 @@ use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Document {
-    #[prost(oneof = "Contents", tags = "1, 2, 3")]
+    #[prost(oneof = "Contents", tags = "1, 2, 3, 4, 5")]
     pub(crate) contents: Option<Contents>,
 }
 
@@ -17,6 +17,10 @@ pub(crate) enum Contents {
     Entry(Entry),
     #[prost(message, tag = "3")]
     Page(Page),
+    #[prost(message, tag = "4")]
+    Parity(Parity),
+    #[prost(message, tag = "5")]
+    Stripe(Stripe),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -45,8 +49,30 @@ pub(crate) struct Entry {
     pub(crate) metadata_ciphertext: Bytes,
     #[prost(bytes = "bytes", tag = "6")]
     pub(crate) metadata_ciphertext_mac: Bytes,
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    pub(crate) stripes: Vec<Bytes>,
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub(crate) list_keys: Vec<Bytes>,
+    #[prost(uint32, tag = "9")]
+    pub(crate) stripe_pages: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Parity {
+    #[prost(uint32, tag = "1")]
+    pub(crate) index: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(crate) bytes: Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Stripe {
+    #[prost(uint32, tag = "1")]
+    pub(crate) k: u32,
+    #[prost(uint32, repeated, tag = "2")]
+    pub(crate) lengths: Vec<u32>,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(crate) fragments: Bytes,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 use crypto::{Class, Classified, RecordId, SecretKey, Suite};
-use document::entry::{LIST_KEYS_MAX, PAGE_KEYS_MAX};
+use document::entry::{LIST_KEYS_MAX, PAGE_KEYS_MAX, STRIPE_KEYS_MAX};
 use document::metadata::{METADATA_BYTES_MAX, METADATA_INLINE_BYTES_MAX};
-use document::page::CIPHERTEXT_BYTES_MAX;
+use document::page::{CIPHERTEXT_BYTES_MAX, ENCODED_BYTES_MAX};
+use document::stripe::STRIPE_BYTES_MAX;
 use document::{DOCUMENT_BYTES_MAX, Document, DocumentError, Kind, Publication, Record, prove};
 
 /// A length-delimited field.
@@ -56,6 +57,32 @@ fn envelope_fields() -> Fields {
         field(3, &key(2)),
         field(4, &[3; 124]),
         field(5, &[2; 32]),
+    ]
+}
+
+fn parity_fields() -> Fields {
+    vec![number(1, 4), field(2, &[7; 40])]
+}
+
+fn ids(of: std::ops::Range<u8>) -> Vec<u8> {
+    of.flat_map(|byte| [byte; 32]).collect()
+}
+
+/// Two pages, of 89 and 300 bytes, and three fragments of parity.
+fn stripe_fields() -> Fields {
+    vec![number(1, 2), field(2, &[89, 0xac, 0x02]), field(3, &ids(1..6))]
+}
+
+/// An entry of two stripes of four pages.
+fn striped_fields() -> Fields {
+    vec![
+        field(1, &key(1)),
+        number(4, 9),
+        field(5, &[6; 50]),
+        field(6, &[5; 32]),
+        [field(7, &[1; 32]), field(7, &[2; 32])].concat(),
+        vec![],
+        number(9, 4),
     ]
 }
 
@@ -155,6 +182,126 @@ fn fields_of_an_entry() {
 }
 
 #[test]
+fn fields_of_an_entry_of_stripes() {
+    let stripes = || field(7, &[1; 32]);
+    let page = [field(1, &key(1)), field(2, &inline_page())].concat();
+    refused(
+        2,
+        striped_fields,
+        &[
+            ("a page beside stripes", 0, page),
+            ("page keys beside stripes", 0, [field(1, &key(1)), field(3, &[1; 32])].concat()),
+            ("lists beside stripes", 5, field(8, &[1; 32])),
+            ("no stripe and no list", 4, vec![]),
+            ("zero id", 4, field(7, &[0; 32])),
+            ("short id", 4, field(7, &[1; 31])),
+            ("ids in one field", 4, field(7, &[1; 64])),
+            ("no k", 6, vec![]),
+            ("k of 0 written", 6, number(9, 0)),
+            ("k above 255", 6, number(9, 256)),
+            ("k above 32 bits", 6, number(9, 1 << 32)),
+            ("k twice", 6, number(9, 4).repeat(2)),
+            ("unknown field", 6, [number(9, 4), number(10, 1)].concat()),
+            ("k before the stripes", 4, [number(9, 4), stripes()].concat()),
+            ("metadata too long", 2, field(5, &vec![6; METADATA_BYTES_MAX + 17])),
+        ],
+    );
+    let with = |stripes: usize, lists: usize, k: u64| {
+        let mut fields = striped_fields();
+        fields[4] = field(7, &[1; 32]).repeat(stripes);
+        fields[5] = field(8, &[1; 32]).repeat(lists);
+        fields[6] = number(9, k);
+        decode(2, &fields)
+    };
+    for k in [1, 255] {
+        assert!(with(STRIPE_KEYS_MAX, 0, k).is_ok() && with(0, LIST_KEYS_MAX, k).is_ok());
+    }
+    assert!(with(STRIPE_KEYS_MAX + 1, 0, 4).is_err() && with(0, LIST_KEYS_MAX + 1, 4).is_err());
+    // A k without stripes: beside a page, and beside page keys.
+    let mut fields = entry_fields();
+    fields.push(number(9, 4));
+    assert!(decode(2, &fields).is_err());
+    fields[1] = field(3, &[1; 32]);
+    assert!(decode(2, &fields).is_err());
+    fields.pop();
+    assert!(decode(2, &fields).is_ok());
+}
+
+#[test]
+fn fields_of_parity() {
+    refused(
+        4,
+        parity_fields,
+        &[
+            ("no index", 0, vec![]),
+            ("index 0 written", 0, number(1, 0)),
+            ("index of no stripe", 0, number(1, 256)),
+            ("index above 32 bits", 0, number(1, (1 << 32) + 4)),
+            ("padded varint", 0, vec![0x08, 0x84, 0x00]),
+            ("index twice", 0, number(1, 4).repeat(2)),
+            ("no bytes", 1, vec![]),
+            ("empty bytes", 1, field(2, b"")),
+            ("unknown field", 1, [field(2, &[7; 40]), number(3, 1)].concat()),
+            ("bytes twice", 1, field(2, &[7; 40]).repeat(2)),
+        ],
+    );
+    let with = |length| decode(4, &vec![number(1, 255), field(2, &vec![7; length])]);
+    assert!(with(1).is_ok() && with(ENCODED_BYTES_MAX).is_ok());
+    assert!(matches!(with(ENCODED_BYTES_MAX + 1), Err(DocumentError::Field(_))));
+}
+
+#[test]
+fn fields_of_a_stripe() {
+    let zero = [ids(1..5), vec![0; 32]].concat();
+    let doubled = [ids(1..5), ids(2..3)].concat();
+    let too_long = [&[89][..], &[0xe7, 0x80, 0x80, 0x01]].concat();
+    refused(
+        5,
+        stripe_fields,
+        &[
+            ("no k", 0, vec![]),
+            ("k of 0 written", 0, number(1, 0)),
+            ("k of another number of lengths", 0, number(1, 3)),
+            ("k above 32 bits", 0, number(1, (1 << 32) + 2)),
+            ("no lengths", 1, vec![]),
+            ("one length too few", 1, field(2, &[89])),
+            ("a length of 0", 1, field(2, &[0, 0xac, 0x02])),
+            ("a length above a page's", 1, field(2, &too_long)),
+            ("a length above 32 bits", 1, field(2, &[89, 0x81, 0x80, 0x80, 0x80, 0x10])),
+            ("a padded length", 1, field(2, &[0xd9, 0x00, 0xac, 0x02])),
+            ("lengths not packed", 1, [number(2, 89), number(2, 300)].concat()),
+            ("lengths in two fields", 1, [field(2, &[89]), field(2, &[0xac, 0x02])].concat()),
+            ("no fragments", 2, vec![]),
+            ("n below k", 2, field(3, &ids(1..2))),
+            ("n of k: no parity", 2, field(3, &ids(1..3))),
+            ("a part of an id", 2, field(3, &ids(1..6)[..159])),
+            ("an id twice", 2, field(3, &doubled)),
+            ("a zero id", 2, field(3, &zero)),
+            ("ids in two fields", 2, [field(3, &ids(1..4)), field(3, &ids(4..6))].concat()),
+            ("unknown field", 2, [field(3, &ids(1..6)), number(4, 1)].concat()),
+        ],
+    );
+    let with = |n: u8| decode(5, &vec![number(1, 1), field(2, &[89]), field(3, &ids(1..n))]);
+    assert!(with(3).is_ok() && with(255).is_ok());
+    let mut most: Vec<u8> = ids(1..255);
+    most.extend([[1, 2].repeat(16), [2, 1].repeat(16)].concat());
+    let of = |ids: &[u8]| decode(5, &vec![number(1, 1), field(2, &[89]), field(3, ids)]);
+    assert!(of(&most).is_ok(), "256");
+    most.extend([3, 4].repeat(16));
+    assert!(of(&most).is_err(), "257");
+}
+
+/// What is longer than any header is refused before it is taken apart.
+#[test]
+fn a_stripe_is_bounded() {
+    let with =
+        |lengths| decode(5, &vec![number(1, 1), field(2, &vec![1; lengths]), field(3, &ids(1..3))]);
+    assert!(matches!(with(STRIPE_BYTES_MAX), Err(DocumentError::TooLarge { .. })));
+    assert!(matches!(with(2), Err(DocumentError::Field(_))));
+    assert!(with(1).is_ok());
+}
+
+#[test]
 fn an_entry_is_bounded() {
     let with = |keys: usize, metadata: usize| {
         let mut fields = entry_fields();
@@ -221,9 +368,13 @@ fn fields_of_a_publication() {
 
 #[test]
 fn fields_out_of_order_are_not_canonical() {
-    for (kind, base) in
-        [(1, envelope_fields as fn() -> Fields), (2, entry_fields), (3, page_fields)]
-    {
+    for (kind, base) in [
+        (1, envelope_fields as fn() -> Fields),
+        (2, entry_fields),
+        (3, page_fields),
+        (4, parity_fields),
+        (5, stripe_fields),
+    ] {
         for at in 1..base().len() {
             let mut fields = base();
             fields.swap(at - 1, at);
@@ -237,11 +388,22 @@ fn fields_out_of_order_are_not_canonical() {
 fn the_wrapper_holds_one_document_of_a_known_kind_and_nothing_after() {
     let envelope = field(1, &envelope_fields().concat());
     let page = field(3, &page_fields().concat());
+    let parity = field(4, &parity_fields().concat());
+    let stripe = field(5, &stripe_fields().concat());
     for bad in [
         vec![],
         vec![0x1a],
         field(4, b"parity"),
         field(3, b""),
+        field(4, b""),
+        field(5, b""),
+        field(6, b"version"),
+        [&parity[..], &parity].concat(),
+        [&parity[..], &stripe].concat(),
+        [&stripe[..], &parity].concat(),
+        [&parity[..], &page].concat(),
+        [&parity[..], &number(11, 1)].concat(),
+        [&stripe[..], &number(11, 1)].concat(),
         [&page[..], &page].concat(),
         [&envelope[..], &page].concat(),
         [&page[..], &envelope].concat(),
@@ -252,7 +414,7 @@ fn the_wrapper_holds_one_document_of_a_known_kind_and_nothing_after() {
     ] {
         assert!(Document::decode(&Bytes::from(bad.clone())).is_err(), "{bad:02x?}");
     }
-    for whole in [envelope, page] {
+    for whole in [envelope, page, parity, stripe] {
         for length in 0..whole.len() {
             assert!(Document::decode(&whole[..length].to_vec().into()).is_err());
         }
@@ -270,12 +432,46 @@ fn a_record_is_proven_by_id_kind_and_place() {
         assert!(matches!(prove(suite, &id), Err(DocumentError::Id(id)) if id == other));
         let kind = Record { kind: Kind::Entry, ..good.clone() };
         assert!(matches!(prove(suite, &kind), Err(DocumentError::OtherKind { .. })));
+        // A page may live at a stripe, where there are stripes.
         let place = Record { place: other.into(), ..good.clone() };
-        assert!(matches!(prove(suite, &place), Err(DocumentError::Place(_))));
+        match suite {
+            Suite::Holdfast1 => assert_eq!(prove(suite, &place).unwrap(), document),
+            Suite::Libri1 => assert!(matches!(prove(suite, &place), Err(DocumentError::Place(_)))),
+        }
         for other in Suite::ALL.into_iter().filter(|other| *other != suite) {
             assert!(matches!(prove(other, &good), Err(DocumentError::Id(_))));
         }
     }
+}
+
+/// Parity lives at its stripe alone, the header where its id is, and `libri-1` has neither.
+#[test]
+fn the_records_of_stripes_are_proven_where_they_may_live() {
+    let elsewhere = RecordId::new([1; 32]);
+    for (kind, fields) in [(4, parity_fields()), (5, stripe_fields()), (2, striped_fields())] {
+        let bytes = Bytes::from(field(kind, &fields.concat()));
+        let (at_id, document) = Record::from_bytes(Suite::Holdfast1, bytes.clone()).unwrap();
+        assert_eq!(u32::from(at_id.kind.number()), kind);
+        let away = Record { place: elsewhere.into(), ..at_id.clone() };
+        let (right, wrong) = if kind == 4 { (away, at_id) } else { (at_id, away) };
+        assert_eq!(prove(Suite::Holdfast1, &right).unwrap(), document);
+        assert!(matches!(prove(Suite::Holdfast1, &wrong), Err(DocumentError::Place(_))));
+
+        let libri = Suite::Libri1;
+        assert!(matches!(Record::from_bytes(libri, bytes.clone()), Err(DocumentError::Suite(_))));
+        let id = libri.id(&bytes);
+        for place in [id, elsewhere] {
+            let record = Record { id, place: place.into(), ..right.clone() };
+            assert!(matches!(prove(libri, &record), Err(DocumentError::Suite(_))));
+        }
+    }
+}
+
+#[test]
+fn decoding_parity_copies_nothing() {
+    let bytes = Bytes::from(field(4, &[number(1, 4), field(2, &vec![7; 1 << 20])].concat()));
+    let Document::Parity(parity) = Document::decode(&bytes).unwrap() else { panic!("parity") };
+    assert!(bytes.as_ptr_range().contains(&parity.bytes.as_ptr()));
 }
 
 /// What the decoder hands out shares the record's bytes: no second copy of 2 MiB.

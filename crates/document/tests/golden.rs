@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, SecretKey, Suite};
 use document::{
-    Bloom, ContentInfo, Document, EntryOpener, EntrySealer, Finished, Publication, Record,
-    SchemaArtifact, SealedContent, envelope, offline, prove,
+    Bloom, ContentInfo, Document, EntryOpener, EntrySealer, Finished, Layout, ParityBuffer,
+    Publication, Record, SchemaArtifact, SealedContent, Stripe, envelope, offline, prove,
 };
 
 const SUITE: Suite = Suite::Holdfast1;
@@ -114,6 +114,89 @@ fn an_empty_content() {
     let content = SealedContent::Single(Box::new(page));
     let finished = sealer.finish(macs, content, ContentInfo::default(), CREATED).unwrap();
     golden("entry-empty", &finished.entry.bytes);
+}
+
+/// Two pages of the letter's halves and three fragments of parity.
+#[test]
+fn a_stripe_its_parity_and_its_entry() {
+    const K: u32 = 2;
+    let mut sealer = EntrySealer::new(SUITE, eek(), author());
+    let mut macs = sealer.macs();
+    macs.add_plaintext(LETTER);
+    let mut pages = Vec::new();
+    for index in 0..2 {
+        let range = Layout::new(K).chunk_range(index, LETTER.len() as u64);
+        let chunk = &LETTER[range.start as usize..range.end as usize];
+        let page = sealer.ticket().unwrap().seal(chunk).unwrap();
+        macs.add_page(&page.page.ciphertext);
+        pages.push(page.record);
+    }
+    let parity = parity(&[&pages[0].bytes, &pages[1].bytes]);
+    let parity: Vec<Record> = parity.into_iter().map(|buffer| buffer.record(SUITE)).collect();
+    golden("parity", &parity[0].bytes);
+    let striped = Stripe::of(SUITE, pages, parity).unwrap();
+    golden("stripe", &striped.header.bytes);
+    golden("stripe-id", striped.header.id.as_bytes());
+    let content = SealedContent::Stripes { k: K, ids: vec![striped.header.id] };
+    let finished = sealer.finish(macs, content, info(), CREATED).unwrap();
+    golden("entry-stripes", &finished.entry.bytes);
+
+    let mut content = Vec::new();
+    let mut records: Vec<Record> = striped.fragments;
+    records.extend([striped.header, finished.entry.clone()]);
+    let envelope = of_envelope(&finished.entry);
+    let Ok(Document::Envelope(envelope)) = prove(SUITE, &envelope) else { panic!("an envelope") };
+    let fetch = &mut |id: &_| {
+        Ok(records.iter().find(|record| record.id == *id).map(|record| record.bytes.clone()))
+    };
+    offline::open(SUITE, NETWORK, &envelope, &secret(2), fetch, &mut content).unwrap();
+    assert_eq!(content, LETTER);
+}
+
+/// The code 2 of 5 by its definition, since this crate does not know `erasure`: g(r, c) = 1 / (r xor c) over
+/// GF(2^8) with 0x11D.
+fn parity(pages: &[&[u8]; 2]) -> Vec<ParityBuffer> {
+    let times = |a: u8, b: u8| {
+        (0..8).fold((0u8, a), |(sum, a), bit| {
+            let sum = if b >> bit & 1 == 1 { sum ^ a } else { sum };
+            (sum, a << 1 ^ if a & 0x80 != 0 { 0x1d } else { 0 })
+        })
+    };
+    let times = |a, b| times(a, b).0;
+    let inverse = |a: u8| (1..=255).find(|b| times(a, *b) == 1).unwrap();
+    let longest = pages.iter().map(|page| page.len()).max().unwrap();
+    let fragments = (2..5u8).map(|row| {
+        let mut buffer = ParityBuffer::new(u32::from(row), longest).unwrap();
+        for (column, page) in (0u8..).zip(pages) {
+            let factor = inverse(row ^ column);
+            for (sum, byte) in buffer.bytes_mut().iter_mut().zip(*page) {
+                *sum ^= times(factor, *byte);
+            }
+        }
+        buffer
+    });
+    fragments.collect()
+}
+
+#[test]
+fn every_flipped_bit_of_the_records_of_a_stripe_is_refused_or_another_record() {
+    for name in ["parity", "stripe", "entry-stripes"] {
+        let bytes = testkit::golden::read(env!("CARGO_MANIFEST_DIR"), name);
+        let whole = Document::decode(&bytes.clone().into()).unwrap();
+        assert_eq!(whole.encode(), bytes);
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let bad = Bytes::from(bad);
+            if let Ok(document) = Document::decode(&bad) {
+                assert!(document != whole, "{name} {bit}");
+                assert_eq!(document.encode(), bad, "{name} {bit}");
+            }
+        }
+        for length in 0..bytes.len() {
+            assert!(Document::decode(&Bytes::copy_from_slice(&bytes[..length])).is_err());
+        }
+    }
 }
 
 #[test]

@@ -256,6 +256,9 @@ pub(crate) fn prove(
     record: Record,
 ) -> Result<(Record, Option<Publication>), CallError> {
     match document::prove(suite, &record) {
+        Ok(_) if record.place != record.id.into() => {
+            Err(CallError::Invalid { reason: one_line(&DocumentError::Place(record.id)) })
+        }
         Ok(Document::Envelope(envelope)) => {
             let publication = Publication::from_envelope(record.id, &envelope);
             Ok((record, Some(publication)))

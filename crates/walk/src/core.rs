@@ -62,8 +62,8 @@ impl Wanted {
     /// How large an answer will be, as far as the kind tells.
     pub(crate) fn size(&self) -> Size {
         match self.kind {
-            Some(Kind::Envelope | Kind::Entry) => Size::Small,
-            Some(Kind::Page) | None => Size::Large,
+            Some(Kind::Envelope | Kind::Entry | Kind::Stripe) => Size::Small,
+            Some(Kind::Page | Kind::Parity) | None => Size::Large,
         }
     }
 }

@@ -54,6 +54,7 @@ impl Author {
         let pages = match &sealed.content {
             SealedContent::Single(_) => 1,
             SealedContent::Pages(ids) => ids.len(),
+            SealedContent::Stripes { k, ids } => ids.len() * *k as usize,
         };
         let pages = u32::try_from(pages).map_err(|_| AuthorError::Stopped)?;
         let journal = Arc::clone(journal);

@@ -120,3 +120,100 @@ fn the_thresholds_fit_each_other() {
     assert_eq!(LIST_KEYS_MAX * LIST_PAGE_KEYS_MAX, LIST_INDEX_BASE as usize);
     assert_eq!(LIST_PAGE_KEYS_MAX * 32, CHUNK_BYTES_MAX);
 }
+
+/// An entry of `k` pages a stripe over a content of `length` zeros, its list pages, the stripes' headers,
+/// and the pages.
+fn striped(k: u32, length: u64) -> (Entry, Vec<Page>, Vec<crate::Stripe>, Vec<Page>) {
+    let suite = Suite::Holdfast1;
+    let mut sealer = EntrySealer::new(suite, eek(), author());
+    sealer.thresholds = LOW;
+    let mut macs = sealer.macs();
+    let layout = Layout::new(k);
+    let mut sealed: Vec<SealedPage> = Vec::new();
+    for index in 0..layout.chunk_count(length) {
+        let range = layout.chunk_range(index, length);
+        let chunk = vec![0; (range.end - range.start) as usize];
+        sealed.push(sealer.ticket().expect("few").seal(&chunk).expect("a chunk"));
+        macs.add_plaintext(&chunk);
+        macs.add_page(&sealed[index as usize].page.ciphertext);
+    }
+    let stripes: Vec<crate::Striped> = sealed
+        .chunks(k as usize)
+        .map(|pages| {
+            let pages: Vec<Record> = pages.iter().map(|page| page.record.clone()).collect();
+            let longest = pages.iter().map(|page| page.bytes.len()).max().expect("some");
+            let parity = crate::ParityBuffer::new(k, longest).expect("within bounds");
+            crate::Stripe::of(suite, pages, vec![parity.record(suite)]).expect("a stripe")
+        })
+        .collect();
+    let ids = stripes.iter().map(|stripe| stripe.header.id).collect();
+    let content = SealedContent::Stripes { k, ids };
+    let finished = sealer.finish(macs, content, ContentInfo::default(), 1).expect("a content");
+    let Ok(Document::Entry(entry)) = crate::prove(suite, &finished.entry) else {
+        panic!("an entry")
+    };
+    let lists = finished.lists.iter().map(|list| match crate::prove(suite, list) {
+        Ok(Document::Page(page)) => page,
+        _ => panic!("a page"),
+    });
+    let stripes = stripes.into_iter().map(|stripe| stripe.stripe).collect();
+    (entry, lists.collect(), stripes, sealed.into_iter().map(|sealed| sealed.page).collect())
+}
+
+#[test]
+fn an_entry_of_stripes_opens_with_the_stripes_its_size_calls_for() {
+    let suite = Suite::Holdfast1;
+    for length in [0, 1, 100, 3 << 20] {
+        let (mut entry, lists, stripes, pages) = striped(3, length);
+        assert!(lists.is_empty() && stripes.len() == 1);
+        let opener = opener(suite, &entry).expect("our own");
+        assert_eq!((opener.stripe_pages(), opener.page_count()), (Some(3), Some(3)));
+        assert_eq!(opener.layout(), Some(Layout::new(3)));
+        for (page, index) in pages.iter().zip(0..) {
+            let range = Layout::new(3).chunk_range(u64::from(index), length);
+            let chunk = opener.open_page(index, page).expect("our own");
+            assert!(chunk.len() as u64 == range.end - range.start && chunk.iter().all(|b| *b == 0));
+        }
+        assert!(opener.check_stripe(RecordId::new([1; 32]), &stripes[0]).is_ok());
+        let (_, _, others, _) = striped(2, 9);
+        let other = opener.check_stripe(RecordId::new([1; 32]), &others[0]);
+        assert!(matches!(other, Err(DocumentError::StripePages { wanted: 3, found: 2, .. })));
+
+        let EntryContent::Stripes { ids, .. } = entry.content.clone() else { panic!("stripes") };
+        entry.content = EntryContent::Stripes { k: 3, ids: ids.repeat(2) };
+        let refused = self::opener(suite, &entry);
+        assert!(matches!(refused, Err(DocumentError::PageCount { wanted: 1, found: 2 })));
+        let refused = self::opener(Suite::Libri1, &entry);
+        assert!(refused.is_err());
+    }
+}
+
+#[test]
+fn many_stripes_are_named_in_lists() {
+    // One page a stripe: the content is of five of them, so its lists are of four and one.
+    let (entry, lists, stripes, _) = striped(1, 5 * CHUNK_BYTES_MAX as u64);
+    assert!(
+        matches!(&entry.content, EntryContent::ListedStripes { k: 1, lists } if lists.len() == 2)
+    );
+    let opener = opener(Suite::Holdfast1, &entry).expect("our own");
+    let listed: Vec<Vec<RecordId>> = lists
+        .iter()
+        .zip(0..)
+        .map(|(page, list)| opener.open_list(list, page).expect("our own"))
+        .collect();
+    assert_eq!(listed.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1]);
+    let ids: Vec<RecordId> = stripes
+        .into_iter()
+        .map(|stripe| Record::of(Suite::Holdfast1, &Document::Stripe(stripe)).id)
+        .collect();
+    assert_eq!(listed.concat(), ids);
+}
+
+#[test]
+fn stripes_cannot_be_sealed_in_libri_1() {
+    let sealer = EntrySealer::new(Suite::Libri1, eek(), author());
+    let macs = sealer.macs();
+    let content = SealedContent::Stripes { k: 1, ids: vec![RecordId::new([1; 32])] };
+    let refused = sealer.finish(macs, content, ContentInfo::default(), 1);
+    assert!(matches!(refused, Err(DocumentError::Suite(_))));
+}

@@ -1,11 +1,11 @@
 //! Decoders of `document`: documents, sealed metadata, publications, filters, and what is under the seal.
 
 use bytes::Bytes;
-use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, SecretKey, Suite};
+use crypto::{AuthorKey, Eek, NetworkId, Place, ReaderKey, SecretKey, Suite};
 use document::{
-    Bloom, CompressionCodec, ContentInfo, Document, Entry, EntryContent, EntryMetadata,
-    EntryOpener, EntrySealer, LibriCompressor, LibriDecompressor, Page, Publication, Record,
-    offline, prove,
+    Bloom, CompressionCodec, ContentInfo, Document, DocumentError, Entry, EntryContent,
+    EntryMetadata, EntryOpener, EntrySealer, LibriCompressor, LibriDecompressor, Page, Publication,
+    Record, offline, prove,
 };
 
 use super::Target;
@@ -109,8 +109,16 @@ fn run_document(data: &[u8]) {
     let Ok(document) = Document::decode(&data) else { return };
     assert_eq!(document.encode(), data);
     for suite in Suite::ALL {
-        let record = Record::of(suite, &document);
-        assert_eq!(prove(suite, &record).expect("decoded before"), document);
+        let mut record = Record::of(suite, &document);
+        if let Document::Parity(_) = document {
+            assert!(prove(suite, &record).is_err(), "parity lives at its stripe");
+            record.place = Place::new([7; 32]);
+        }
+        let proven = prove(suite, &record);
+        match proven {
+            Err(DocumentError::Suite(_)) => assert!(suite == Suite::Libri1),
+            proven => assert_eq!(proven.expect("decoded before"), document),
+        }
     }
     if let Document::Entry(entry) = document {
         for suite in Suite::ALL {

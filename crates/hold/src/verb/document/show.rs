@@ -23,7 +23,7 @@ pub(crate) struct Show {
 /// `hold document show`: what anybody who holds the document sees of it.
 #[derive(Serialize)]
 pub(crate) struct Shown {
-    /// envelope, entry or page.
+    /// envelope, entry, page, parity or stripe.
     kind: &'static str,
     /// Length of the document.
     bytes: usize,
@@ -73,10 +73,32 @@ struct EntryFields {
     seconds_ago: u64,
     /// Length of the sealed metadata.
     metadata: usize,
-    /// Where the content is: inline, in pages, or in lists of pages.
+    /// Where the content is: inline, in pages, in stripes, or in lists of either.
     content: String,
-    /// Ids of its pages or list pages.
+    /// Ids of its pages, stripes or list pages.
     keys: Vec<String>,
+}
+
+/// What a parity fragment shows.
+#[derive(Serialize)]
+struct ParityFields {
+    /// Which fragment of its stripe it is.
+    index: u32,
+    /// Length of the parity.
+    parity: usize,
+}
+
+/// What a stripe's header shows.
+#[derive(Serialize)]
+struct StripeFields {
+    /// How many of the fragments are pages; as many of any bring back the others.
+    k: u32,
+    /// How many fragments there are.
+    n: u32,
+    /// Lengths of the encoded pages.
+    lengths: Vec<u32>,
+    /// Ids of the fragments, pages first.
+    fragments: Vec<String>,
 }
 
 /// What a kind has besides.
@@ -86,6 +108,8 @@ enum Fields {
     Envelope(EnvelopeFields),
     Page(PageFields),
     Entry(EntryFields),
+    Parity(ParityFields),
+    Stripe(StripeFields),
 }
 
 impl fmt::Display for Shown {
@@ -98,7 +122,11 @@ impl fmt::Display for Shown {
             match value {
                 Value::String(text) => write!(f, "{line}{name:14} {text}")?,
                 Value::Array(items) => {
-                    let items: Vec<_> = items.iter().filter_map(Value::as_str).collect();
+                    let text = |item: &Value| match item {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    };
+                    let items: Vec<_> = items.iter().map(text).collect();
                     write!(f, "{line}{name:14} {}", items.join("\n               "))?;
                 }
                 other => write!(f, "{line}{name:14} {other}")?,
@@ -126,11 +154,22 @@ impl Show {
 }
 
 fn fields(document: &Document) -> Fields {
+    let ids =
+        |ids: &[crypto::RecordId]| -> Vec<String> { ids.iter().map(ToString::to_string).collect() };
     match document {
         Document::Envelope(envelope) => Fields::Envelope(EnvelopeFields {
             entry: envelope.entry.to_string(),
             author: envelope.author.to_string(),
             reader: envelope.reader.to_string(),
+        }),
+        Document::Parity(parity) => {
+            Fields::Parity(ParityFields { index: parity.index, parity: parity.bytes.len() })
+        }
+        Document::Stripe(stripe) => Fields::Stripe(StripeFields {
+            k: stripe.k(),
+            n: stripe.n(),
+            lengths: stripe.lengths().to_vec(),
+            fragments: ids(stripe.fragments()),
         }),
         Document::Page(page) => Fields::Page(PageFields {
             author: page.author.to_string(),
@@ -139,15 +178,18 @@ fn fields(document: &Document) -> Fields {
             mac: hex::encode(page.mac),
         }),
         Document::Entry(entry) => {
-            let ids = |ids: &[crypto::RecordId]| -> Vec<String> {
-                ids.iter().map(ToString::to_string).collect()
-            };
             let (content, keys) = match &entry.content {
                 EntryContent::Inline(page) => {
                     (format!("inline, {}", page.ciphertext.len()), vec![])
                 }
                 EntryContent::Pages(pages) => (format!("{} pages", pages.len()), ids(pages)),
                 EntryContent::Lists(lists) => (format!("{} list pages", lists.len()), ids(lists)),
+                EntryContent::Stripes { k, ids: stripes } => {
+                    (format!("{} stripes of {k} pages", stripes.len()), ids(stripes))
+                }
+                EntryContent::ListedStripes { k, lists } => {
+                    (format!("{} list pages of stripes of {k} pages", lists.len()), ids(lists))
+                }
             };
             Fields::Entry(EntryFields {
                 author: entry.author.to_string(),
