@@ -5,6 +5,7 @@
 #   make lint           formatting, clippy, tidy
 #   make shows-network  what the first network must show, in full
 #   make shows-ground   what the ground made sure must show, in full
+#   make bench-transfer a large file in and out, beside MinIO, Kubo and Tahoe-LAFS (installs them: minutes, once)
 #
 # Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
 
@@ -16,7 +17,7 @@ export CARGO_INCREMENTAL ?= 0
 CARGO ?= cargo
 LOCKED := --locked
 
-.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground
+.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground bench-transfer
 
 build:
 	$(CARGO) build $(LOCKED) --package hold
@@ -44,6 +45,9 @@ fmt:
 
 bench:
 	$(CARGO) bench $(LOCKED) --package store --package rpc
+
+bench-transfer:
+	$(CARGO) run $(LOCKED) --quiet --package xtask -- bench transfer
 
 shows-network:
 	tests/shows-network

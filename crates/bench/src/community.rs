@@ -3,25 +3,24 @@
 //! ```text
 //! DIR/orgN/  DIR/NET  DIR/peerN/  DIR/homeN/      one folder, removed at the end
 //! ```
-//! Every peer is a process of the program (`hold peer run`) on loopback ports of its own. The ports
-//! lie below those that the system gives to outgoing connections: of thousands of these one would
-//! else now and then take a port between its choice and its use.
+//! Every peer is a process of the program (`hold peer run`) on loopback ports of its own.
 //!
 //! Invariant: when a community is dropped its processes have ended and its folder is gone.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use env::{Entropy, SystemEntropy};
 use serde_json::Value;
 
 use crate::Bench;
 use crate::error::BenchError;
+use crate::folder::Folder;
+use crate::ports::Ports;
 use crate::process::{self, Pid};
 use crate::program::{Program, Run};
 use crate::stop::Stop;
@@ -30,8 +29,6 @@ use crate::stop::Stop;
 pub(crate) const ORGANISATIONS: usize = 3;
 /// Peers at most: each is a process with its threads, sockets and files.
 pub const PEERS_MAX: usize = 64;
-/// Ports of peers: below the system's own choice for outgoing connections.
-const PORTS: std::ops::Range<u16> = 12_000..32_000;
 /// How long one peer may take to serve, and all to know each other.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 /// How long a peer may take for its page.
@@ -123,7 +120,7 @@ impl Community {
     ) -> Result<Starting, BenchError> {
         let dir = self.folder.path().join(format!("peer{number}"));
         let organisation = number % ORGANISATIONS;
-        let listen = format!("127.0.0.1:{}", ports.next()?);
+        let listen = format!("127.0.0.1:{}", ports.free()?);
         let text = |path: &Path| path.display().to_string();
         let mut args = ["peer", "init", "--dir"].map(str::to_owned).to_vec();
         args.extend([text(&dir), "--network".to_owned(), text(&self.network())]);
@@ -193,6 +190,15 @@ impl Community {
     /// Processor time of all peers so far.
     pub(crate) fn cpu(&self) -> Duration {
         self.pids().filter_map(process::cpu).sum()
+    }
+
+    /// Bytes of records that all peers hold.
+    pub(crate) fn stored(&self) -> Result<u64, BenchError> {
+        let held = self.peers.iter().map(|peer| {
+            let status = peer.status()?;
+            status["store"]["bytes"].as_u64().ok_or(BenchError::Answer { verb: "peer run".into() })
+        });
+        held.sum()
     }
 
     /// # Errors
@@ -288,102 +294,12 @@ impl Home {
     }
 }
 
-/// Free ports, each given once.
-struct Ports {
-    next: u16,
-}
-
-impl Ports {
-    /// From somewhere, so that two experiments at once rarely meet.
-    fn new() -> Self {
-        let mut random = [0; 2];
-        SystemEntropy.fill(&mut random);
-        let span = PORTS.end - PORTS.start;
-        Self { next: PORTS.start + u16::from_le_bytes(random) % span }
-    }
-
-    fn next(&mut self) -> Result<u16, BenchError> {
-        let mut last = std::io::ErrorKind::AddrInUse.into();
-        for _ in PORTS {
-            let port = self.next;
-            self.next = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
-            match TcpListener::bind(("127.0.0.1", port)) {
-                Ok(_) => return Ok(port),
-                Err(error) => last = error,
-            }
-        }
-        Err(BenchError::io("listen at", "127.0.0.1")(last))
-    }
-}
-
-/// A temporary folder, removed when dropped.
-#[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    /// A new one below `within`, else below the system's folder for such.
-    pub(crate) fn new(within: Option<&Path>) -> Result<Self, BenchError> {
-        let mut random = [0; 8];
-        SystemEntropy.fill(&mut random);
-        let within = within.map_or_else(std::env::temp_dir, Path::to_owned);
-        let within = std::path::absolute(&within).map_err(BenchError::io("find", &within))?;
-        let path = within.join(format!("hold-bench-{}", hex::encode(random)));
-        fs::create_dir_all(&path).map_err(BenchError::io("make", &path))?;
-        Ok(Self(path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// # Errors
-    /// [`BenchError::Room`] where fewer bytes are free.
-    pub(crate) fn check_room(within: Option<&Path>, needed: u64) -> Result<(), BenchError> {
-        let path = within.map_or_else(std::env::temp_dir, Path::to_owned);
-        let about = rustix::fs::statvfs(&path)
-            .map_err(|error| BenchError::io("look at", &path)(error.into()))?;
-        let free = about.f_bavail.saturating_mul(about.f_frsize);
-        if free < needed {
-            return Err(BenchError::Room { path, free, needed });
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::net::TcpListener;
+
     use super::*;
-
-    #[test]
-    fn a_folder_goes_with_its_owner() {
-        let within = tempfile::tempdir().unwrap();
-        let folder = Folder::new(Some(within.path())).unwrap();
-        fs::write(folder.path().join("file"), b"bytes").unwrap();
-        drop(folder);
-        assert_eq!(fs::read_dir(within.path()).unwrap().count(), 0);
-        Folder::check_room(Some(within.path()), 1).unwrap();
-        let full = Folder::check_room(Some(within.path()), u64::MAX);
-        assert!(matches!(full, Err(BenchError::Room { .. })));
-    }
-
-    #[test]
-    fn ports_are_free_and_given_once() {
-        let mut ports = Ports::new();
-        let given: Vec<u16> = (0..100).map(|_| ports.next().unwrap()).collect();
-        let mut once = given.clone();
-        once.sort_unstable();
-        once.dedup();
-        assert_eq!(once.len(), 100);
-        let taken = TcpListener::bind(("127.0.0.1", ports.next)).unwrap();
-        assert_ne!(ports.next().unwrap(), taken.local_addr().unwrap().port());
-    }
 
     #[test]
     fn a_page_is_what_stands_below_its_head() {

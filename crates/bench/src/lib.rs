@@ -5,8 +5,8 @@
 //! whether they are met. Absolute times do not repeat on shared machines; so what is promised is a
 //! ratio to what this machine can do at all (the [`Limit`]), a latency at a load, or a size.
 //!
-//! It is not a test of correctness and not a comparison with other systems: those that need other
-//! programs installed are run from outside. Formats and definitions are in the architecture's record
+//! It is not a test of correctness, and it knows no other system: a crate that drives one hands it in
+//! as [`Beside`], and it is measured in turn with ours. Formats and definitions are in the architecture's record
 //! of decisions and in `docs/benchmarks.md`.
 //!
 //! Everything here blocks: run an experiment on a thread of its own and stop it with [`Stop`]. An
@@ -15,12 +15,14 @@
 mod chart;
 mod community;
 mod error;
+mod folder;
 mod libri;
 mod limit;
 mod load;
 mod memory;
 mod overload;
 mod percentiles;
+mod ports;
 mod process;
 mod program;
 mod report;
@@ -33,14 +35,16 @@ use std::path::PathBuf;
 
 pub use community::PEERS_MAX;
 pub use error::BenchError;
+pub use folder::Folder;
 pub use libri::Libri;
 pub use limit::Limit;
 pub use memory::Memory;
 pub use overload::Overload;
+pub use ports::Ports;
 pub use report::{Bar, Machine, Report};
 pub use size::{parse as parse_size, text as size_text};
 pub use stop::Stop;
-pub use transfer::Transfer;
+pub use transfer::{Beside, BoxError, Theirs, Transfer, Work, same};
 
 /// What every experiment is given.
 pub struct Bench {

@@ -11,8 +11,9 @@
 mod rest;
 mod stream;
 
-use crate::community::{Community, Folder, Kind, PEERS_MAX};
+use crate::community::{Community, Kind, PEERS_MAX};
 use crate::error::BenchError;
+use crate::folder::Folder;
 use crate::process;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};

@@ -133,6 +133,16 @@ impl Report {
         self.bars.iter().all(|bar| bar.ok)
     }
 
+    /// The bars for people, a line each.
+    pub fn bars_told(&self) -> String {
+        let told = self.bars.iter().map(|bar| {
+            let met = if bar.ok { "met   " } else { "missed" };
+            let value = bar.value.map_or_else(|| "not measured".to_owned(), number);
+            format!("{met}  {}: {value}, promised {}\n", bar.name, bar.bar)
+        });
+        told.collect()
+    }
+
     /// The object as one line.
     ///
     /// # Errors
@@ -152,6 +162,15 @@ impl Report {
         fs::write(&json, text).map_err(BenchError::io("write", &json))?;
         let svg = folder.join(format!("{}.svg", self.experiment));
         fs::write(&svg, Chart::page(&self.charts)).map_err(BenchError::io("write", &svg))
+    }
+}
+
+/// With as many digits as say something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 
@@ -200,6 +219,17 @@ mod tests {
         assert_eq!(object["ratios"], serde_json::json!({ "kept": 0.25 }));
         assert_eq!(object["bars"][0]["value"], Value::Null);
         assert!(object["machine"]["cores"].as_u64().unwrap() > 0);
+    }
+
+    #[test]
+    fn bars_are_told_with_digits_that_say_something() {
+        let mut report = Report::new("limit", true);
+        report.bars.push(Bar::at_least("a", 0.123_45, 0.5));
+        report.bars.push(Bar::at_least("b", f64::NAN, 1.0));
+        report.bars.push(Bar::at_most("c", 1234.5, 2000.0));
+        let told = "missed  a: 0.123, promised >= 0.5\nmissed  b: not measured, promised >= 1\n\
+                    met     c: 1234, promised <= 2000\n";
+        assert_eq!(report.bars_told(), told);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Stop {
 
     /// # Errors
     /// [`BenchError::Interrupted`] once it is stopped.
-    pub(crate) fn check(&self) -> Result<(), BenchError> {
+    pub fn check(&self) -> Result<(), BenchError> {
         if self.is_set() { Err(BenchError::Interrupted) } else { Ok(()) }
     }
 
@@ -33,7 +33,7 @@ impl Stop {
     ///
     /// # Errors
     /// As [`Stop::check`].
-    pub(crate) fn sleep(&self, time: Duration) -> Result<(), BenchError> {
+    pub fn sleep(&self, time: Duration) -> Result<(), BenchError> {
         let until = Instant::now() + time;
         loop {
             self.check()?;
@@ -49,7 +49,7 @@ impl Stop {
     ///
     /// # Errors
     /// [`BenchError::Late`] after `limit`, and what `ask` fails with.
-    pub(crate) fn until<T>(
+    pub fn until<T>(
         &self,
         what: &'static str,
         limit: Duration,

@@ -6,6 +6,7 @@
 //! the author and of the peers is set beside the limit's share of each, which tells where the rest
 //! goes; what other programs took of the machine meanwhile is told too.
 
+mod beside;
 mod content;
 mod split;
 
@@ -15,24 +16,31 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::chart::Chart;
-use crate::community::{Community, Folder, Home, Kind};
+use crate::community::{Community, Home, Kind};
 use crate::error::BenchError;
+use crate::folder::Folder;
 use crate::limit::{Bound, Measured, Party};
 use crate::process::{self, Share};
 use crate::program::Run;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
+use beside::Rivals;
+
+pub use beside::{Beside, BoxError, Theirs, Work};
+pub use content::same;
 
 /// Put and get must reach this part of the limit.
 const BAR: f64 = 0.5;
-/// Tries; the median counts.
-const TRIES: usize = 3;
+/// Tries at most.
+const TRIES_MAX: usize = 20;
 /// How often the bytes moved are looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 /// The longest one transfer may take.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(3600);
 /// How long the peers may go on with late copies after a put was told.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+/// Stored bytes, with what came out, that another program may need for each of the content.
+const THEIR_REDUNDANCY_MAX: u64 = 6;
 const SIZE_QUICK: u64 = 8 << 20;
 const SIZE_MAX: u64 = 1 << 40;
 
@@ -49,6 +57,8 @@ pub struct Transfer {
     pub chunks: Option<u64>,
     /// Runs at once that put the chunks.
     pub transfers: usize,
+    /// How often; the median counts.
+    pub tries: usize,
 }
 
 /// One transfer, as it was.
@@ -65,6 +75,8 @@ struct Moved {
     peers_cpu_s: f64,
     /// Cores that other programs kept busy.
     others_cores: Option<f64>,
+    /// Bytes of records that a put left at the peers.
+    stored_bytes: Option<u64>,
     /// Seconds since the start, and MB/s in the moment before.
     rates: Vec<(f64, f64)>,
 }
@@ -75,10 +87,24 @@ impl Transfer {
     /// # Errors
     /// [`BenchError`]; [`BenchError::Wrong`] where what came out is not what went in.
     pub fn run(&self, bench: &Bench) -> Result<Report, BenchError> {
+        self.run_beside(bench, &mut [])
+    }
+
+    /// As [`Transfer::run`], each try followed by a turn of other programs with the same file.
+    ///
+    /// # Errors
+    /// As [`Transfer::run`]. A program that fails is no error: its bars were not measured.
+    pub fn run_beside(
+        &self,
+        bench: &Bench,
+        programs: &mut [Box<dyn Beside>],
+    ) -> Result<Report, BenchError> {
         let this = self.checked(bench)?;
-        let tries = if bench.quick { 1 } else { TRIES };
+        let tries = if bench.quick { 1 } else { this.tries };
         let copies = this.size.saturating_mul(u64::from(this.copies)) * tries as u64;
-        Folder::check_room(bench.dir.as_deref(), copies + this.size * 4)?;
+        let theirs = if programs.is_empty() { 0 } else { this.size * THEIR_REDUNDANCY_MAX };
+        Folder::check_room(bench.dir.as_deref(), copies + this.size * 4 + theirs)?;
+        let mut rivals = Rivals::new(programs, this.size);
         let measured = Measured::new(bench)?;
         let kind = Kind { peers: this.peers, suite: "holdfast-1", copies: Some(this.copies) };
         let mut community = Community::start(bench, kind)?;
@@ -91,8 +117,11 @@ impl Transfer {
         let (mut puts, mut gets) = (Vec::new(), Vec::new());
         let mut report = Report::new("transfer", bench.quick);
         for _ in 0..tries {
-            let (put, address) = put(bench, &community, &home, &file, &put_bound, keyring)?;
+            rustix::fs::sync();
+            let before = community.stored()?;
+            let (mut put, address) = put(bench, &community, &home, &file, &put_bound, keyring)?;
             settle(bench, &community)?;
+            put.stored_bytes = Some(community.stored()?.saturating_sub(before));
             let out = community.path().join("out");
             let get = get(bench, &community, &home, &address, &out, &get_bound, keyring)?;
             content::same(&file, &out, &bench.stop)?;
@@ -104,8 +133,10 @@ impl Transfer {
             }
             puts.push(put);
             gets.push(get);
+            rivals.turn(bench, &file, community.path())?;
         }
         this.conclude(bench, &mut report, &[(&puts, &put_bound), (&gets, &get_bound)]);
+        rivals.conclude(&mut report, (&median(&puts), &median(&gets)))?;
         if let Some(chunk) = this.chunks {
             let whole = median(&puts).mb_s;
             let split = split::run(bench, &community, (&file, chunk), this.transfers, whole)?;
@@ -124,6 +155,9 @@ impl Transfer {
         }
         if !(1..=64).contains(&self.copies) {
             return wrong("--copies", "from 1 to 64");
+        }
+        if !(1..=TRIES_MAX).contains(&self.tries) {
+            return wrong("--tries", "from 1 to 20");
         }
         if self.chunks == Some(0) || !(1..=split::TRANSFERS_MAX).contains(&self.transfers) {
             return wrong("--transfers", "from 1 to 32, of chunks that hold something");
@@ -239,6 +273,7 @@ impl Watched {
             author_cpu_s: self.cpu.saturating_sub(keyring).as_secs_f64(),
             peers_cpu_s: self.peers.as_secs_f64(),
             others_cores: self.others,
+            stored_bytes: None,
             rates: self.rates,
         }
     }
@@ -340,6 +375,7 @@ mod tests {
             author_cpu_s: 1.0,
             peers_cpu_s: 2.0,
             others_cores: Some(0.5),
+            stored_bytes: None,
             rates: vec![(0.1, 100.0)],
         }
     }
@@ -359,12 +395,13 @@ mod tests {
             stop: crate::Stop::default(),
             tell: Box::new(|_| ()),
         };
-        let good = Transfer { size: 1, copies: 3, peers: 3, chunks: None, transfers: 1 };
+        let good = Transfer { size: 1, copies: 3, peers: 3, chunks: None, transfers: 1, tries: 1 };
         assert!(good.checked(&bench).is_ok());
         let bad = [
             Transfer { size: 0, ..good.clone() },
             Transfer { copies: 0, ..good.clone() },
             Transfer { transfers: 33, ..good.clone() },
+            Transfer { tries: 0, ..good.clone() },
             Transfer { chunks: Some(0), ..good },
         ];
         for transfer in bad {

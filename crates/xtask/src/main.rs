@@ -1,8 +1,9 @@
 //! The house's own tools: `cargo xtask tidy` checks what the compiler cannot, `cargo xtask reference` writes
-//! the pages that come from the code.
+//! the pages that come from the code, `cargo xtask bench` measures beside other programs.
 //!
 //! The same checks run as a test of this crate, so that `make test` holds the tree to them.
 
+mod bench;
 mod reference;
 mod tidy;
 
@@ -20,8 +21,15 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Some("bench") => match bench::run(std::env::args_os().skip(2).collect()) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => {
+                eprintln!("error: cannot start cargo: {error}");
+                ExitCode::FAILURE
+            }
+        },
         _ => {
-            eprintln!("usage: cargo xtask tidy | reference");
+            eprintln!("usage: cargo xtask tidy | reference | bench NAME");
             ExitCode::from(2)
         }
     }

@@ -12,8 +12,8 @@ use env::disk::Bulk;
 
 use super::tls;
 use crate::Bench;
-use crate::community::Folder;
 use crate::error::BenchError;
+use crate::folder::Folder;
 use crate::process::thread_cpu;
 use crate::seeded::Seeded;
 

@@ -30,7 +30,7 @@ pub(crate) fn write(path: &Path, bytes: u64, stop: &Stop) -> Result<(), BenchErr
 ///
 /// # Errors
 /// [`BenchError::Wrong`] where they do not.
-pub(crate) fn same(left: &Path, right: &Path, stop: &Stop) -> Result<(), BenchError> {
+pub fn same(left: &Path, right: &Path, stop: &Stop) -> Result<(), BenchError> {
     let open = |path: &Path| File::open(path).map_err(BenchError::io("read", path));
     let (mut a, mut b) = (open(left)?, open(right)?);
     let (mut one, mut other) = (vec![0; BLOCK], vec![0; BLOCK]);

@@ -69,6 +69,9 @@ struct TransferArgs {
     /// Runs at once that put the chunks
     #[arg(long, value_name = "N", default_value_t = 4, requires = "chunks")]
     transfers: usize,
+    /// How often; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    tries: usize,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -125,8 +128,8 @@ impl Experiment {
     fn run(&self, bench: &bench::Bench) -> Result<Report, BenchError> {
         match self.clone() {
             Self::Limit(LimitArgs { copies }) => Limit { copies }.run(bench),
-            Self::Transfer(TransferArgs { size, copies, peers, chunks, transfers }) => {
-                Transfer { size, copies, peers, chunks, transfers }.run(bench)
+            Self::Transfer(TransferArgs { size, copies, peers, chunks, transfers, tries }) => {
+                Transfer { size, copies, peers, chunks, transfers, tries }.run(bench)
             }
             Self::Memory(MemoryArgs { size, peers, network }) => {
                 Memory { size, peers, network }.run(bench)
@@ -186,11 +189,7 @@ fn told(session: &Session, report: &Report, out: Option<PathBuf>) -> Result<Exit
     }
     if !session.out.json() {
         let mut stdout = std::io::stdout().lock();
-        for bar in &report.bars {
-            let met = if bar.ok { "met   " } else { "missed" };
-            let value = bar.value.map_or_else(|| "not measured".to_owned(), number);
-            let _ = writeln!(stdout, "{met}  {}: {value}, promised {}", bar.name, bar.bar);
-        }
+        let _ = write!(stdout, "{}", report.bars_told());
         if stdout.is_terminal() {
             let _ = writeln!(stdout);
         }
@@ -198,13 +197,4 @@ fn told(session: &Session, report: &Report, out: Option<PathBuf>) -> Result<Exit
     let line = report.line()?;
     writeln!(std::io::stdout().lock(), "{line}").map_err(HoldError::Output)?;
     Ok(if report.is_met() { Exit::Done } else { Exit::Partly })
-}
-
-/// With as many digits as say something.
-fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
 }

@@ -1,0 +1,303 @@
+//! Other programs, measured in turn with ours on the same file.
+//!
+//! ```text
+//! try 1: our put, our get, A in and out, B in and out, ...    try 2: the same again
+//! ```
+//! Whoever drives a program hands it in as [`Beside`]; what is compared, and how, is decided here.
+//!
+//! - **Time** is a client's from its start to its end, less what it takes for next to nothing: as of
+//!   our runs the opening of the keyring is left out.
+//! - **Stored bytes** are what the program's folders grew by, whatever its settings say.
+//! - **A put** is compared a stored byte: who keeps more may take longer. **A get** reads the content
+//!   once whatever is kept, so there the lower of both ratios counts: the plain one, and the one a
+//!   stored byte.
+//!
+//! Only one program runs at a time, ours excepted, whose peers are at rest meanwhile. Before each all
+//! that others left unwritten is written. A program that fails leaves a bar that was not measured.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::Moved;
+use crate::chart::Chart;
+use crate::error::BenchError;
+use crate::report::{Bar, Report};
+use crate::{Bench, size};
+
+/// Ours must be at least as fast.
+const BAR: f64 = 1.0;
+/// A program whose turn takes longer is not asked again in the same run.
+const TURN_LONG: Duration = Duration::from_secs(90);
+
+/// Why a program's turn came to nothing.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A program that is not ours.
+pub trait Beside {
+    /// Its name, for people and in the report.
+    fn name(&self) -> &'static str;
+    /// Which version runs.
+    fn version(&self) -> &str;
+    /// How it is set up and what it does with the bytes, in one sentence.
+    fn does(&self) -> &'static str;
+
+    /// Takes a file in and gives it out again: starts the program with its data in `folder`, ends it,
+    /// and leaves nothing of it running. What came out was compared with the file.
+    ///
+    /// # Errors
+    /// Why it could not be done.
+    fn transfer(
+        &mut self,
+        bench: &Bench,
+        file: &Path,
+        folder: &Path,
+    ) -> Result<Vec<Theirs>, BoxError>;
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Work {
+    /// Content went in.
+    Put,
+    /// It came out.
+    Get,
+}
+
+/// One transfer of another program.
+#[derive(Clone, Copy, Debug)]
+pub struct Theirs {
+    /// Which way.
+    pub work: Work,
+    /// Of several ways of one program, which: `elsewhere`. Empty where there is one.
+    pub way: &'static str,
+    /// From the client's start to its end.
+    pub took: Duration,
+    /// The same for next to nothing.
+    pub start: Duration,
+    /// Bytes by which all its folders had grown once the content was in.
+    pub stored_bytes: u64,
+}
+
+impl Theirs {
+    /// Seconds of the transfer itself.
+    fn seconds(&self) -> f64 {
+        self.took.saturating_sub(self.start).as_secs_f64().max(1e-3)
+    }
+}
+
+/// A row of the report.
+#[derive(Serialize)]
+struct Row<'a> {
+    work: Work,
+    program: &'a str,
+    version: &'a str,
+    way: &'a str,
+    does: &'a str,
+    bytes: u64,
+    seconds: f64,
+    start_seconds: f64,
+    mb_s: f64,
+    stored_bytes: u64,
+    redundancy: f64,
+}
+
+/// One program, and what it did so far.
+struct Asked<'a> {
+    program: &'a mut dyn Beside,
+    done: Vec<Theirs>,
+    failed: Option<String>,
+    long: bool,
+}
+
+/// All that are measured beside ours.
+pub(super) struct Rivals<'a> {
+    bytes: u64,
+    asked: Vec<Asked<'a>>,
+}
+
+impl<'a> Rivals<'a> {
+    pub(super) fn new(programs: &'a mut [Box<dyn Beside>], bytes: u64) -> Self {
+        let asked = programs.iter_mut().map(|program| Asked {
+            program: &mut **program,
+            done: Vec::new(),
+            failed: None,
+            long: false,
+        });
+        Self { bytes, asked: asked.collect() }
+    }
+
+    /// One turn of each.
+    pub(super) fn turn(&mut self, bench: &Bench, file: &Path, at: &Path) -> Result<(), BenchError> {
+        for asked in self.asked.iter_mut().filter(|one| one.failed.is_none() && !one.long) {
+            let folder = at.join(asked.program.name());
+            std::fs::create_dir_all(&folder).map_err(BenchError::io("make", &folder))?;
+            rustix::fs::sync();
+            let started = Instant::now();
+            let done = asked.program.transfer(bench, file, &folder);
+            bench.stop.check()?;
+            asked.long = started.elapsed() > TURN_LONG;
+            std::fs::remove_dir_all(&folder).map_err(BenchError::io("remove", &folder))?;
+            match done {
+                Ok(done) => {
+                    for one in &done {
+                        bench.tell(asked.told(one, self.bytes));
+                    }
+                    asked.done.extend(done);
+                }
+                Err(error) => {
+                    let text = chain(&*error);
+                    bench.tell(format!("{} failed: {text}", asked.program.name()));
+                    asked.failed = Some(text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows, ratios, bars and a picture; `ours` are the medians of put and get.
+    pub(super) fn conclude(
+        &self,
+        report: &mut Report,
+        (put, get): (&Moved, &Moved),
+    ) -> Result<(), BenchError> {
+        if self.asked.is_empty() {
+            return Ok(());
+        }
+        let stored = put.stored_bytes.unwrap_or(0) as f64;
+        let redundancy = stored / put.bytes as f64;
+        let mut shown =
+            Shown { names: vec!["ours".into()], puts: vec![put.mb_s], gets: vec![get.mb_s] };
+        for asked in &self.asked {
+            let name = asked.program.name();
+            for one in &asked.done {
+                report.run(&asked.row(one, self.bytes))?;
+            }
+            if let Some(failed) = &asked.failed {
+                report.run(&serde_json::json!({ "program": name, "failed": failed }))?;
+            }
+            for (work, way) in asked.kinds() {
+                let ours = if work == Work::Put { put } else { get };
+                let of = |one: &&Theirs| one.work == work && one.way == way;
+                let median = median(asked.done.iter().filter(of));
+                let plain = median.map_or(f64::NAN, |one| {
+                    one.seconds() / self.bytes as f64 * ours.bytes as f64 / ours.seconds
+                });
+                let theirs = median.map_or(f64::NAN, |one| one.stored_bytes as f64);
+                let a_byte = plain * redundancy * self.bytes as f64 / theirs;
+                let told = if way.is_empty() { name.to_owned() } else { format!("{name} {way}") };
+                let verb = if work == Work::Put { "put" } else { "get" };
+                let key = format!("{verb}_to_{}", told.replace([' ', '-'], "_"));
+                report.ratio(&key, plain);
+                report.ratio(format!("{key}_a_stored_byte"), a_byte);
+                let what = format!("{verb} {} beside {told}", size::text(self.bytes));
+                report.bars.push(match work {
+                    Work::Put => Bar::at_least(format!("{what}, a stored byte"), a_byte, BAR),
+                    // Nothing measured must stay so: `min` of nothing and a number is the number.
+                    Work::Get if a_byte.is_nan() => Bar::at_least(what, a_byte, BAR),
+                    Work::Get => Bar::at_least(what, plain.min(a_byte), BAR),
+                });
+                if let Some(one) = median {
+                    shown.add(&told, work, self.bytes as f64 / 1e6 / one.seconds());
+                }
+            }
+        }
+        report.charts.push(shown.chart(self.bytes));
+        Ok(())
+    }
+}
+
+impl Asked<'_> {
+    fn row<'b>(&'b self, one: &'b Theirs, bytes: u64) -> Row<'b> {
+        let seconds = one.seconds();
+        Row {
+            work: one.work,
+            program: self.program.name(),
+            version: self.program.version(),
+            way: one.way,
+            does: self.program.does(),
+            bytes,
+            seconds,
+            start_seconds: one.start.as_secs_f64(),
+            mb_s: bytes as f64 / 1e6 / seconds,
+            stored_bytes: one.stored_bytes,
+            redundancy: one.stored_bytes as f64 / bytes as f64,
+        }
+    }
+
+    fn told(&self, one: &Theirs, bytes: u64) -> String {
+        let row = self.row(one, bytes);
+        let verb = if one.work == Work::Put { "put" } else { "get" };
+        format!(
+            "{verb} beside, {} {}: {:.0} MB/s, {:.2} stored a byte; to start took {:.2} s",
+            row.program, row.way, row.mb_s, row.redundancy, row.start_seconds
+        )
+    }
+
+    /// What it was seen to do; put and get where it was seen to do nothing.
+    fn kinds(&self) -> Vec<(Work, &'static str)> {
+        let mut kinds = Vec::new();
+        for one in &self.done {
+            if !kinds.contains(&(one.work, one.way)) {
+                kinds.push((one.work, one.way));
+            }
+        }
+        if kinds.is_empty() {
+            kinds.extend([(Work::Put, ""), (Work::Get, "")]);
+        }
+        kinds
+    }
+}
+
+/// The one in the middle by time.
+fn median<'a>(all: impl Iterator<Item = &'a Theirs>) -> Option<Theirs> {
+    let mut sorted: Vec<Theirs> = all.copied().collect();
+    sorted.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// An error with all that it came from.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text += &format!(": {error}");
+        next = error.source();
+    }
+    text
+}
+
+/// MB/s of each, for the picture.
+struct Shown {
+    names: Vec<String>,
+    puts: Vec<f64>,
+    gets: Vec<f64>,
+}
+
+impl Shown {
+    fn add(&mut self, name: &str, work: Work, mb_s: f64) {
+        let at = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.puts.push(f64::NAN);
+            self.gets.push(f64::NAN);
+            self.names.len() - 1
+        });
+        let rates = if work == Work::Put { &mut self.puts } else { &mut self.gets };
+        rates[at] = mb_s;
+    }
+
+    fn chart(self, bytes: u64) -> Chart {
+        let points = |rates: Vec<f64>| {
+            rates.into_iter().enumerate().map(|(at, rate)| (at as f64, rate)).collect()
+        };
+        let title = format!("{} in and out, beside other programs", size::text(bytes));
+        Chart::bars(&title, "MB/s of content", self.names)
+            .with("put", points(self.puts))
+            .with("get", points(self.gets))
+    }
+}
+
+#[cfg(test)]
+mod tests;

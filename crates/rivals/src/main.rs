@@ -1,0 +1,204 @@
+//! `cargo xtask bench transfer`: our transfer beside MinIO, Kubo and Tahoe-LAFS, in turns.
+//!
+//! It installs what it compares with ([`install`]), hands each program as [`bench::Beside`] to the
+//! experiment of `hold bench transfer`, which decides what is compared, and writes one report. For
+//! development alone: the product knows no other program.
+
+mod error;
+mod install;
+mod kubo;
+mod measure;
+mod minio;
+mod process;
+mod tahoe;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bench::{Bench, Beside, Report, Stop, Transfer};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::error::RivalError;
+use crate::kubo::Kubo;
+use crate::minio::Minio;
+use crate::tahoe::Tahoe;
+
+/// Every bar is met.
+const MET: u8 = 0;
+/// It could not be measured.
+const FAILED: u8 = 1;
+/// A bar is missed.
+const MISSED: u8 = 3;
+
+/// Our experiments beside other programs, installed from their registries
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench")]
+struct Cli {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+/// Which experiment.
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// A large file in and out through peer processes, in turn with MinIO, Kubo and Tahoe-LAFS
+    Transfer(TransferArgs),
+    /// Install the programs and measure nothing
+    Install,
+}
+
+#[derive(Debug, clap::Args)]
+struct TransferArgs {
+    /// How large the file is
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bench::parse_size)]
+    size: u64,
+    /// Our peer processes
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    peers: usize,
+    /// Copies of each record of ours
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    copies: u32,
+    /// How often; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    tries: usize,
+    /// Beside these alone
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["minio", "kubo", "tahoe"])]
+    beside: Vec<Rival>,
+    /// Put ours in chunks of so many bytes too, cut by hand
+    #[arg(long, value_name = "BYTES", value_parser = bench::parse_size)]
+    chunks: Option<u64>,
+    /// Runs at once that put the chunks
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "chunks")]
+    transfers: usize,
+    /// In seconds, with numbers that mean little
+    #[arg(long)]
+    quick: bool,
+    /// Where NAME.json and NAME.svg go
+    #[arg(long, value_name = "DIR", default_value = "bench/out")]
+    out: PathBuf,
+    /// Where all programs keep their data [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// A program beside ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Rival {
+    Minio,
+    Kubo,
+    Tahoe,
+}
+
+impl Rival {
+    fn installed(self, cache: &Path, bench: &Bench) -> Result<Box<dyn Beside>, RivalError> {
+        Ok(match self {
+            Self::Minio => Box::new(Minio::new(cache, bench)?),
+            Self::Kubo => Box::new(Kubo::new(cache, bench)?),
+            Self::Tahoe => Box::new(Tahoe::new(cache, bench)?),
+        })
+    }
+}
+
+impl TransferArgs {
+    fn run(&self, bench: &Bench) -> Result<Report, RivalError> {
+        let cache = install::cache()?;
+        let beside = self.beside.iter().map(|rival| rival.installed(&cache, bench));
+        let mut beside = beside.collect::<Result<Vec<_>, _>>()?;
+        let transfer = Transfer {
+            size: self.size,
+            copies: self.copies,
+            peers: self.peers,
+            chunks: self.chunks,
+            transfers: self.transfers,
+            tries: self.tries,
+        };
+        Ok(transfer.run_beside(bench, &mut beside)?)
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(met) => ExitCode::from(if met { MET } else { MISSED }),
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                eprintln!("  because {cause}");
+                source = cause.source();
+            }
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Whether every bar is met.
+fn run(cli: &Cli) -> Result<bool, RivalError> {
+    let stop = Stop::default();
+    stop_on_signals(&stop)?;
+    let own = std::env::current_exe().map_err(RivalError::io("find", "this program"))?;
+    let mut bench = Bench {
+        // Both are built into one folder.
+        program: own.with_file_name("hold"),
+        dir: None,
+        quick: false,
+        stop,
+        tell: Box::new(|text| println!("{text}")),
+    };
+    let report = match &cli.experiment {
+        Experiment::Install => {
+            for pin in install::PINS {
+                let program = pin.installed(&install::cache()?, &bench)?;
+                println!("{} {}: {}", pin.name, pin.version, program.display());
+            }
+            return Ok(true);
+        }
+        Experiment::Transfer(args) => {
+            (bench.dir, bench.quick) = (args.dir.clone(), args.quick);
+            let report = args.run(&bench)?;
+            report.write(&args.out)?;
+            report
+        }
+    };
+    print!("{}", report.bars_told());
+    println!("{}", report.line()?);
+    Ok(report.is_met())
+}
+
+/// Ends the experiment, and all it started, at the first signal that asks for it.
+fn stop_on_signals(stop: &Stop) -> Result<(), RivalError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(RivalError::io("wait for", "signals"))?;
+    let _inside = runtime.enter();
+    let listen = |kind| signal(kind).map_err(RivalError::io("wait for", "signals"));
+    let (mut terminate, mut interrupt) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let stop = stop.clone();
+    drop(_inside);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => (),
+                _ = interrupt.recv() => (),
+            }
+        });
+        stop.stop();
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_whole() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        let cli = Cli::try_parse_from(["bench", "transfer", "--beside", "kubo,minio"]);
+        let Ok(Cli { experiment: Experiment::Transfer(args) }) = cli else { panic!("{cli:?}") };
+        assert_eq!(args.beside, [Rival::Kubo, Rival::Minio]);
+        assert_eq!((args.peers, args.tries), (9, 3));
+    }
+}
