@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! Genesis        version 1 (u32, 1) · name 2 · suite 3 (its name) · organisations 4 (repeated) ·
-//!                copies 5 (u32, 0 = by the table of `placement`) · created 6 (u64, Unix seconds) · nonce 7 (16 random bytes)
+//!                copies 5 (u32, 0 = by the table of `placement`) · created 6 (u64, Unix seconds) · nonce 7 (16 random bytes) ·
+//!                profile 8 (absent = by `copies`)
 //! Organisation   key 1 (33) · name 2
+//! Profile        k 1 (u32) · n 2 (u32)
 //! ```
 //! Canonical protobuf, at most 1 MiB. Names are 1 to 64 bytes of printable text without control characters.
 
@@ -19,6 +21,8 @@ pub const ORGANISATIONS_MAX: usize = 1_000;
 pub const NAME_BYTES_MAX: usize = 64;
 /// The most copies a genesis may ask for.
 pub const COPIES_MAX: u32 = 64;
+/// The most fragments a stripe has.
+pub const FRAGMENTS_MAX: u32 = 256;
 /// The largest encoded genesis, in bytes.
 pub const GENESIS_BYTES_MAX: usize = 1 << 20;
 
@@ -50,6 +54,15 @@ pub enum GenesisError {
     /// More copies than allowed.
     #[error("copies: at most {COPIES_MAX}")]
     Copies,
+    /// A stripe that is none.
+    #[error("profile: K/N with K from 1 to N - 1, and N at most {FRAGMENTS_MAX}")]
+    Profile,
+    /// A stripe beside a number of copies, which is another profile.
+    #[error("a network keeps stripes or a number of copies, not both: leave one of them out")]
+    CopiesAndProfile,
+    /// A stripe in a network whose records have none.
+    #[error("a network of suite libri-1 keeps copies: leave the profile out")]
+    ProfileOfLibri,
 }
 
 impl Classified for GenesisError {
@@ -67,6 +80,15 @@ pub struct Organisation {
     pub name: String,
 }
 
+/// What a network keeps contents as: stripes of n fragments, any k of which are enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenesisProfile {
+    /// Fragments that are enough, at least 1.
+    pub k: u32,
+    /// Fragments in all, more than k and at most [`FRAGMENTS_MAX`].
+    pub n: u32,
+}
+
 /// What a network is born from. Public; every peer and client has the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Genesis {
@@ -78,6 +100,8 @@ pub struct Genesis {
     pub organisations: Vec<Organisation>,
     /// Copies of each page, where the network does not go by the table.
     pub copies: Option<u32>,
+    /// The stripes it keeps, where it does not go by the table; never beside `copies`.
+    pub profile: Option<GenesisProfile>,
     /// When it was made, Unix seconds.
     pub created: u64,
     /// Sixteen random bytes, so that two networks of the same organisations differ.
@@ -90,6 +114,14 @@ struct OrganisationWire {
     key: Bytes,
     #[prost(string, tag = "2")]
     name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ProfileWire {
+    #[prost(uint32, tag = "1")]
+    k: u32,
+    #[prost(uint32, tag = "2")]
+    n: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -108,13 +140,15 @@ struct GenesisWire {
     created: u64,
     #[prost(bytes = "bytes", tag = "7")]
     nonce: Bytes,
+    #[prost(message, optional, tag = "8")]
+    profile: Option<ProfileWire>,
 }
 
 impl Genesis {
     /// Checks the values and puts the organisations in order.
     ///
     /// # Errors
-    /// [`GenesisError`] for a bad name, roster or number of copies.
+    /// [`GenesisError`] for a bad name, roster, number of copies or profile.
     pub fn checked(mut self) -> Result<Self, GenesisError> {
         self.organisations.sort_by_key(|organisation| organisation.key);
         let pairs = self.organisations.windows(2);
@@ -128,6 +162,17 @@ impl Genesis {
         }
         if self.copies.is_some_and(|copies| !(1..=COPIES_MAX).contains(&copies)) {
             return Err(GenesisError::Copies);
+        }
+        if let Some(GenesisProfile { k, n }) = self.profile {
+            if !(1 <= k && k < n && n <= FRAGMENTS_MAX) {
+                return Err(GenesisError::Profile);
+            }
+            if self.suite == Suite::Libri1 {
+                return Err(GenesisError::ProfileOfLibri);
+            }
+            if self.copies.is_some() {
+                return Err(GenesisError::CopiesAndProfile);
+            }
         }
         Ok(self)
     }
@@ -146,6 +191,7 @@ impl Genesis {
             copies: self.copies.unwrap_or(0),
             created: self.created,
             nonce: Bytes::copy_from_slice(&self.nonce),
+            profile: self.profile.map(|profile| ProfileWire { k: profile.k, n: profile.n }),
         }
         .encode_to_vec()
     }
@@ -175,6 +221,7 @@ impl Genesis {
             suite: wire.suite.parse()?,
             organisations,
             copies: (wire.copies != 0).then_some(wire.copies),
+            profile: wire.profile.map(|ProfileWire { k, n }| GenesisProfile { k, n }),
             created: wire.created,
             nonce: wire.nonce[..]
                 .try_into()

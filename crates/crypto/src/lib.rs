@@ -23,7 +23,7 @@ mod suite;
 pub use certificate::{Announcement, CertificateError, Pass, PeerCertificate, PeerState, Tier};
 pub use class::{Class, Classified};
 pub use eek::{EEK_BYTES, Eek};
-pub use genesis::{Genesis, GenesisError, Organisation};
+pub use genesis::{Genesis, GenesisError, GenesisProfile, Organisation};
 pub use ids::{
     AuthorKey, ClientKey, NetworkId, OrgId, ParseIdError, PeerId, Place, ReaderKey, RecordId,
 };

@@ -3,10 +3,13 @@
 
 use bytes::Bytes;
 use crypto::certificate::{ADDRESS_BYTES_MAX, ADDRESSES_MAX, CLOCK_SKEW_S, PASS_SECONDS_MAX};
-use crypto::genesis::{COPIES_MAX, GENESIS_BYTES_MAX, NAME_BYTES_MAX, ORGANISATIONS_MAX};
+use crypto::genesis::{
+    COPIES_MAX, FRAGMENTS_MAX, GENESIS_BYTES_MAX, NAME_BYTES_MAX, ORGANISATIONS_MAX,
+};
 use crypto::{
-    Announcement, CertificateError, Class, Classified, ClientKey, Genesis, GenesisError, OrgId,
-    Organisation, Pass, PeerCertificate, PeerId, PeerState, SecretKey, Suite, Tier,
+    Announcement, CertificateError, Class, Classified, ClientKey, Genesis, GenesisError,
+    GenesisProfile, OrgId, Organisation, Pass, PeerCertificate, PeerId, PeerState, SecretKey,
+    Suite, Tier,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -27,6 +30,7 @@ fn genesis() -> Genesis {
         suite: Suite::Holdfast1,
         organisations: vec![organisation(1), organisation(2)],
         copies: Some(3),
+        profile: None,
         created: NOW,
         nonce: [7; 16],
     }
@@ -254,6 +258,10 @@ fn well_signed_nonsense_is_refused() {
     assert!(matches!(verify(&|wire| wire.organisation[0] = 4), Err(CertificateError::Key(_))));
 }
 
+fn stripes() -> Genesis {
+    Genesis { copies: None, ..genesis() }
+}
+
 #[test]
 fn a_genesis_is_checked() {
     let names = |name: String| Genesis { name, ..genesis() };
@@ -268,6 +276,18 @@ fn a_genesis_is_checked() {
         let refused = Genesis { copies, ..genesis() }.checked();
         assert!(matches!(refused, Err(GenesisError::Copies)));
     }
+    let profiles = |k, n| Genesis { profile: Some(GenesisProfile { k, n }), ..stripes() };
+    for (k, n) in [(1, 2), (16, 48), (255, 256)] {
+        assert!(profiles(k, n).checked().is_ok(), "{k}/{n}");
+    }
+    for (k, n) in [(0, 0), (0, 8), (8, 0), (8, 8), (9, 8), (1, 257), (u32::MAX, u32::MAX)] {
+        assert!(matches!(profiles(k, n).checked(), Err(GenesisError::Profile)), "{k}/{n}");
+        assert!(Genesis::decode(&profiles(k, n).encode()).is_err(), "{k}/{n}");
+    }
+    let both = Genesis { copies: Some(3), ..profiles(4, 8) };
+    assert!(matches!(both.checked(), Err(GenesisError::CopiesAndProfile)));
+    let libri = Genesis { suite: Suite::Libri1, ..profiles(4, 8) };
+    assert!(matches!(libri.checked(), Err(GenesisError::ProfileOfLibri)));
     let one = organisation(1);
     for organisations in
         [vec![], vec![one.clone(), one.clone()], vec![one.clone(); ORGANISATIONS_MAX + 1]]
@@ -301,10 +321,13 @@ fn a_genesis_of_another_version_or_suite_says_so() {
 
 #[test]
 fn every_flipped_bit_of_a_genesis_is_refused_or_another_network() {
-    let bytes = Bytes::from(genesis().encode());
-    for bit in 0..bytes.len() * 8 {
-        if let Ok(other) = Genesis::decode(&flipped(&bytes, bit)) {
-            assert_ne!(other.network(), genesis().network(), "bit {bit}");
+    let profile = Some(GenesisProfile { k: 16, n: 48 });
+    for genesis in [genesis(), Genesis { profile, ..stripes() }] {
+        let bytes = Bytes::from(genesis.encode());
+        for bit in 0..bytes.len() * 8 {
+            if let Ok(other) = Genesis::decode(&flipped(&bytes, bit)) {
+                assert_ne!(other.network(), genesis.network(), "bit {bit}");
+            }
         }
     }
 }
@@ -317,15 +340,21 @@ proptest! {
         name in "[ -~]{1,64}",
         count in 1..20_u8,
         copies in proptest::option::of(1..=COPIES_MAX),
+        stripe in proptest::option::of((1..=255_u32, 1..=255_u32)),
         created in any::<u64>(),
         nonce in any::<[u8; 16]>(),
         libri in any::<bool>(),
     ) {
+        let profile = stripe.filter(|_| !libri).map(|(k, parity)| GenesisProfile {
+            k,
+            n: (k + parity).min(FRAGMENTS_MAX),
+        });
         let genesis = Genesis {
             name,
             suite: if libri { Suite::Libri1 } else { Suite::Holdfast1 },
             organisations: (1..=count).map(organisation).collect(),
-            copies,
+            copies: copies.filter(|_| profile.is_none()),
+            profile,
             created,
             nonce,
         }

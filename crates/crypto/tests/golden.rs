@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use crypto::{
-    Announcement, AuthorKey, ClientKey, Eek, Genesis, Kek, KekContext, Keyring, KeyringFile,
-    NetworkId, OrgId, Organisation, Pass, PeerCertificate, PeerId, PeerState, Purpose, ReaderKey,
-    RecordId, SecretKey, Suite, Tier,
+    Announcement, AuthorKey, ClientKey, Eek, Genesis, GenesisProfile, Kek, KekContext, Keyring,
+    KeyringFile, NetworkId, OrgId, Organisation, Pass, PeerCertificate, PeerId, PeerState, Purpose,
+    ReaderKey, RecordId, SecretKey, Suite, Tier,
 };
 
 const NOW: u64 = 1_700_000_000;
@@ -29,6 +29,7 @@ fn genesis() -> Genesis {
         suite: Suite::Holdfast1,
         organisations: vec![organisation(3, "harbour"), organisation(4, "light")],
         copies: None,
+        profile: None,
         created: NOW,
         nonce: [7; 16],
     }
@@ -42,6 +43,17 @@ fn a_genesis_and_its_id() {
     golden("genesis", &bytes);
     assert_eq!(Genesis::decode(&bytes).unwrap(), genesis());
     golden("network-id", genesis().network().as_bytes());
+}
+
+#[test]
+fn a_genesis_with_a_profile() {
+    let profile = Some(GenesisProfile { k: 10, n: 16 });
+    let asking = Genesis { profile, ..genesis() }.checked().unwrap();
+    let bytes = asking.encode();
+    golden("genesis-profile", &bytes);
+    assert_eq!(Genesis::decode(&bytes).unwrap(), asking);
+    // It is what the one without has, and the new field behind it.
+    assert_eq!(bytes.strip_prefix(&genesis().encode()[..]), Some(&[0x42, 4, 8, 10, 16, 16][..]));
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn genesis(count: u8) -> Arc<Genesis> {
         suite: Suite::Holdfast1,
         organisations: (1..=count).map(named).collect(),
         copies: None,
+        profile: None,
         created: NOW,
         nonce: [7; 16],
     };

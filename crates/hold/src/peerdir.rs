@@ -340,6 +340,7 @@ mod tests {
             suite: crypto::Suite::Holdfast1,
             organisations: vec![org.public.clone()],
             copies: None,
+            profile: None,
             created: 1,
             nonce: [1; 16],
         };

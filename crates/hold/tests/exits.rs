@@ -15,6 +15,8 @@ use std::time::Duration;
 use harness::{Home, Network, Outcome, Running, assert_only, assert_same, hold, random_file, run};
 
 const MIB: usize = 1 << 20;
+/// A public key.
+const KEY: &str = "02531fe6068134503d2723133227c867ac8fa6c83c537e9a44c3c5bdbdcb1fe337";
 
 #[test]
 fn wrong_arguments_end_with_2_and_say_what_is_wrong() {
@@ -28,6 +30,9 @@ fn wrong_arguments_end_with_2_and_say_what_is_wrong() {
         &["--via", "no-port", "get", "hold:00"],
         &["network", "init", "-o", "x"],
         &["network", "init", "--org", "zz", "-o", "x"],
+        &["network", "init", "--org", KEY, "--profile", "8/8", "-o", "x"],
+        &["network", "init", "--org", KEY, "--profile", "4/8", "--copies", "3", "-o", "x"],
+        &["network", "init", "--org", KEY, "--profile", "4/8", "--suite", "libri-1", "-o", "x"],
         &["org", "pass"],
         &["peer", "run"],
         &["document", "open"],

@@ -22,10 +22,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod profile;
 mod redundancy;
 mod score;
+mod stripe;
 mod view;
 
+pub use profile::{Profile, ProfileError};
 pub use redundancy::{PAGE_COPIES, Redundancy, redundancy};
 pub use score::{LOG2_FRACTION_BITS, point};
+pub use stripe::{SPARES, StripeHolders};
 pub use view::{Candidate, View};

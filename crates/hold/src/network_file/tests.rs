@@ -19,6 +19,7 @@ fn network(folder: &Path) -> NetworkFile {
         suite: Suite::Holdfast1,
         organisations: (1..=3).map(organisation).collect(),
         copies: None,
+        profile: None,
         created: 1,
         nonce: [1; 16],
     };

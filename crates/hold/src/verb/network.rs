@@ -7,7 +7,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use crypto::{Genesis, Suite};
+use crypto::{Genesis, GenesisProfile, Suite};
+use placement::Profile;
 use serde::Serialize;
 
 use crate::cli::Session;
@@ -50,8 +51,11 @@ pub(crate) struct Init {
     #[arg(long, default_value = "holdfast-1")]
     suite: String,
     /// Copies of every record, instead of the table by number of peers
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "profile")]
     copies: Option<u32>,
+    /// What files are kept as, instead of the table by number of peers: lean, archive, storj, K/N, or copies:N
+    #[arg(long, value_name = "NAME")]
+    profile: Option<Profile>,
     /// Where the network file goes
     #[arg(short, long, value_name = "NET")]
     output: PathBuf,
@@ -99,6 +103,8 @@ struct NetworkResult {
     suite: &'static str,
     /// Copies of every record; null: by the number of peers.
     copies: Option<u32>,
+    /// What files are kept as, K/N or copies:N; null: by the number of peers.
+    profile: Option<String>,
     /// When it was made, Unix seconds.
     created: u64,
     /// The number of the newest roster; 0 is the genesis's.
@@ -120,6 +126,7 @@ impl NetworkResult {
             name: genesis.name.clone(),
             suite: genesis.suite.name(),
             copies: genesis.copies,
+            profile: asked_profile(genesis).map(|profile| profile.to_string()),
             created: genesis.created,
             roster: roster.number(),
             organisations: roster
@@ -150,6 +157,10 @@ impl fmt::Display for NetworkResult {
         match self.copies {
             Some(copies) => writeln!(f, "copies   {copies}")?,
             None => writeln!(f, "copies   by the number of peers")?,
+        }
+        match &self.profile {
+            Some(profile) => writeln!(f, "profile  {profile}")?,
+            None => writeln!(f, "profile  by the number of peers")?,
         }
         writeln!(f, "created  {} (Unix seconds)", self.created)?;
         write!(f, "roster   {}", self.roster)?;
@@ -195,18 +206,25 @@ impl Init {
             .map_err(|error: crypto::UnknownSuite| HoldError::Genesis(error.into()))?;
         let organisations = self.org.iter().map(|org| organisation::named(org));
         let organisations = organisations.collect::<Result<Vec<_>, _>>()?;
-        let genesis = create(&self.name, suite, self.copies, organisations, &self.output)?;
+        let profile = self.profile.or(self.copies.map(Profile::Copies));
+        let genesis = create(&self.name, suite, profile, organisations, &self.output)?;
         let network = NetworkFile::new(&self.output, genesis);
         session.out.result(&NetworkResult::new(&network, false))?;
         Ok(Exit::Done)
     }
 }
 
+/// The profile that a network asks for, where it does not go by the number of its peers.
+fn asked_profile(genesis: &Genesis) -> Option<Profile> {
+    let stripe = genesis.profile.map(|GenesisProfile { k, n }| Profile::Stripe { k, n });
+    stripe.or(genesis.copies.map(Profile::Copies))
+}
+
 /// Makes a genesis and writes it to a new file.
 pub(crate) fn create(
     name: &str,
     suite: Suite,
-    copies: Option<u32>,
+    profile: Option<Profile>,
     organisations: Vec<crypto::Organisation>,
     path: &Path,
 ) -> Result<Genesis, HoldError> {
@@ -214,8 +232,14 @@ pub(crate) fn create(
     let mut nonce = [0; 16];
     env::SystemEntropy.fill(&mut nonce);
     let created = peerdir::now_s();
-    let genesis = Genesis { name: name.to_owned(), suite, organisations, copies, created, nonce }
-        .checked()?;
+    let (copies, profile) = match profile {
+        Some(Profile::Copies(copies)) => (Some(copies), None),
+        Some(Profile::Stripe { k, n }) => (None, Some(GenesisProfile { k, n })),
+        None => (None, None),
+    };
+    let name = name.to_owned();
+    let genesis = Genesis { name, suite, organisations, copies, profile, created, nonce };
+    let genesis = genesis.checked()?;
     files::write_new(path, &genesis.encode(), Access::Public)?;
     Ok(genesis)
 }

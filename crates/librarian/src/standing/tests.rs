@@ -18,6 +18,7 @@ fn roster(organisations: &[u8]) -> Roster {
         suite: Suite::Holdfast1,
         organisations: organisations.iter().map(organisation).collect(),
         copies: None,
+        profile: None,
         created: 0,
         nonce: [7; 16],
     };

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use crypto::keyring::issued::ROW_BYTES;
 use crypto::{
-    Announcement, Change, ClientKey, Genesis, Keyring, KeyringFile, OrgId, Organisation, Pass,
-    PeerCertificate, PeerId, PeerState, PublicKey, Purpose, Roster, Rosters, SecretKey,
-    SignedRoster, Suite, Taught, Tier, jwt,
+    Announcement, Change, ClientKey, Genesis, GenesisProfile, Keyring, KeyringFile, OrgId,
+    Organisation, Pass, PeerCertificate, PeerId, PeerState, PublicKey, Purpose, Roster, Rosters,
+    SecretKey, SignedRoster, Suite, Taught, Tier, jwt,
 };
 
 use super::Target;
@@ -15,7 +15,7 @@ const NOW: u64 = 1_700_000_000;
 
 /// The targets of this crate.
 pub const TARGETS: &[Target] = &[
-    Target { name: "genesis", run: run_genesis, seeds: || vec![genesis().encode()] },
+    Target { name: "genesis", run: run_genesis, seeds: geneses },
     Target { name: "peer-certificate", run: run_peer_certificate, seeds: || vec![certificate()] },
     Target { name: "pass", run: run_pass, seeds: || vec![pass()] },
     Target { name: "announcement", run: run_announcement, seeds: || vec![announcement()] },
@@ -40,11 +40,17 @@ fn genesis() -> Genesis {
         suite: Suite::Holdfast1,
         organisations: vec![organisation(1, "one"), organisation(2, "two")],
         copies: Some(3),
+        profile: None,
         created: NOW,
         nonce: [7; 16],
     }
     .checked()
     .expect("a good genesis")
+}
+
+fn geneses() -> Vec<Vec<u8>> {
+    let profile = Some(GenesisProfile { k: 16, n: 48 });
+    vec![genesis().encode(), Genesis { copies: None, profile, ..genesis() }.encode()]
 }
 
 fn certificate() -> Vec<u8> {

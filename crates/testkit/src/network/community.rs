@@ -92,6 +92,7 @@ impl Community {
             suite: options.suite,
             organisations: listed.collect(),
             copies: options.copies,
+            profile: None,
             created: 1,
             nonce: [1; 16],
         };

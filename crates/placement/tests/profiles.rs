@@ -1,0 +1,152 @@
+//! Profiles: by the number of peers, by name, and what a genesis says.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use crypto::genesis::{COPIES_MAX, FRAGMENTS_MAX};
+use crypto::{Genesis, GenesisProfile, OrgId, Organisation, SecretKey, Suite};
+use placement::{Profile, ProfileError};
+use proptest::prelude::*;
+
+const fn stripe(k: u32, n: u32) -> Profile {
+    Profile::Stripe { k, n }
+}
+
+#[test]
+fn the_number_of_peers_decides_as_the_table_says() {
+    let rows = [
+        (0, Profile::Copies(3)),
+        (1, Profile::Copies(3)),
+        (8, Profile::Copies(3)),
+        (9, stripe(4, 8)),
+        (17, stripe(4, 8)),
+        (18, stripe(8, 16)),
+        (24, stripe(8, 16)),
+        (25, stripe(8, 24)),
+        (47, stripe(8, 24)),
+        (48, stripe(16, 48)),
+        (1_000_000, stripe(16, 48)),
+    ];
+    for (peers, expected) in rows {
+        assert_eq!(Profile::by_peers(peers), expected, "{peers} peers");
+    }
+    for peers in 9..200 {
+        // Each fragment has a peer of its own, and one may be lost before there are too few.
+        assert!(Profile::by_peers(peers).peers_min() <= peers, "{peers} peers");
+    }
+}
+
+#[test]
+fn names_stand_for_stripes() {
+    let rows = [("lean", stripe(10, 16)), ("archive", stripe(16, 64)), ("storj", stripe(29, 80))];
+    for (name, expected) in rows {
+        assert_eq!(name.parse(), Ok(expected));
+    }
+    assert_eq!("4/8".parse(), Ok(stripe(4, 8)));
+    assert_eq!("255/256".parse(), Ok(stripe(255, 256)));
+    assert_eq!("copies:64".parse(), Ok(Profile::Copies(64)));
+    assert_eq!(Profile::LEAN.to_string(), "10/16");
+}
+
+#[test]
+fn what_is_no_profile_is_refused_for_its_reason() {
+    use ProfileError::{Copies, Form, Stripe};
+    let rows = [
+        ("", Form),
+        ("Lean", Form),
+        ("lean ", Form),
+        ("4", Form),
+        ("/", Form),
+        ("4/", Form),
+        ("/8", Form),
+        ("4/8/16", Form),
+        ("-4/8", Form),
+        ("+4/8", Form),
+        (" 4/8", Form),
+        ("4 / 8", Form),
+        ("four/eight", Form),
+        ("\u{664}/8", Form),
+        ("copies", Form),
+        ("copies:", Form),
+        ("copies:-1", Form),
+        ("copies:3/4", Form),
+        ("0/8", Stripe),
+        ("0/0", Stripe),
+        ("8/8", Stripe),
+        ("9/8", Stripe),
+        ("1/257", Stripe),
+        ("256/257", Stripe),
+        ("1/99999999999999999999", Stripe),
+        ("copies:0", Copies),
+        ("copies:65", Copies),
+        ("copies:99999999999999999999", Copies),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(text.parse::<Profile>(), Err(expected), "{text:?}");
+    }
+    assert_eq!(
+        Form.to_string(),
+        "a profile is lean, archive, storj, K/N such as 16/48, or copies:N"
+    );
+    assert_eq!(Stripe.to_string(), "K/N: K from 1 to N - 1, and N at most 256");
+    assert_eq!(Copies.to_string(), "copies:N: N from 1 to 64");
+}
+
+#[test]
+fn the_threshold_waits_for_three_quarters_of_the_parity() {
+    let rows = [((4, 8), 7), ((8, 16), 14), ((8, 24), 20), ((16, 48), 40), ((10, 16), 15)];
+    for ((k, n), expected) in rows {
+        assert_eq!(stripe(k, n).threshold(), expected, "{k}/{n}");
+    }
+    assert_eq!(Profile::ARCHIVE.threshold(), 52);
+    assert_eq!(Profile::STORJ.threshold(), 68);
+    assert_eq!([1, 2, 3, 5].map(|copies| Profile::Copies(copies).threshold()), [1, 2, 2, 3]);
+    // By hand, without the checks: no panic.
+    assert_eq!(stripe(8, 4).threshold(), 8);
+    assert!(stripe(1, u32::MAX).threshold() < u32::MAX);
+}
+
+#[test]
+fn a_genesis_decides_before_the_number_of_peers() {
+    let key = OrgId::new(SecretKey::from_bytes(&[1; 32]).unwrap().public());
+    let organisations = vec![Organisation { key, name: "one".to_owned() }];
+    let of = |suite, copies, profile| {
+        let (name, created, nonce) = ("n".to_owned(), 1, [0; 16]);
+        let organisations = organisations.clone();
+        Genesis { name, suite, organisations, copies, profile, created, nonce }.checked().unwrap()
+    };
+    let nothing = of(Suite::Holdfast1, None, None);
+    assert_eq!(Profile::of_network(&nothing, 8), Profile::Copies(3));
+    assert_eq!(Profile::of_network(&nothing, 64), stripe(16, 48));
+    let copies = of(Suite::Holdfast1, Some(5), None);
+    assert_eq!(Profile::of_network(&copies, 64), Profile::Copies(5));
+    let asked = of(Suite::Holdfast1, None, Some(GenesisProfile { k: 10, n: 16 }));
+    assert_eq!(Profile::of_network(&asked, 64), Profile::LEAN);
+    // Too few peers: whoever puts has to say so, and not to keep something else in silence.
+    assert_eq!(Profile::of_network(&asked, 3).peers_min(), 16);
+    assert_eq!(
+        Profile::of_network(&of(Suite::Libri1, None, None), 64),
+        Profile::Copies(3),
+        "libri-1 has no stripes"
+    );
+}
+
+proptest! {
+    #[test]
+    fn what_is_shown_parses_to_the_same(
+        copies in 1..=COPIES_MAX, k in 1..256_u32, m in 1..256_u32,
+    ) {
+        let copies = Profile::copies(copies).unwrap();
+        prop_assert_eq!(copies.to_string().parse(), Ok(copies));
+        prop_assume!(k + m <= FRAGMENTS_MAX);
+        let stripe = Profile::stripe(k, k + m).unwrap();
+        prop_assert_eq!(stripe.to_string().parse(), Ok(stripe));
+        // More than k, so that an answered put survives a loss; no more than there are.
+        prop_assert!((k + 1..=k + m).contains(&stripe.threshold()));
+    }
+
+    #[test]
+    fn any_text_is_a_profile_or_an_error(text in "[a-z0-9:/ +-]{0,12}") {
+        if let Ok(profile) = text.parse::<Profile>() {
+            prop_assert_eq!(profile.to_string().parse(), Ok(profile));
+        }
+    }
+}
