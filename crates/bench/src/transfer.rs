@@ -25,6 +25,7 @@ use crate::program::Run;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
 use beside::Rivals;
+use split::Cut;
 
 pub use beside::{Beside, BoxError, Theirs, Work};
 pub use content::same;
@@ -55,8 +56,8 @@ pub struct Transfer {
     pub peers: usize,
     /// Also cut by hand into chunks of so many bytes.
     pub chunks: Option<u64>,
-    /// Runs at once that put the chunks.
-    pub transfers: usize,
+    /// How many runs at once put the chunks, one measurement each.
+    pub transfers: Vec<usize>,
     /// How often; the median counts.
     pub tries: usize,
 }
@@ -101,7 +102,9 @@ impl Transfer {
     ) -> Result<Report, BenchError> {
         let this = self.checked(bench)?;
         let tries = if bench.quick { 1 } else { this.tries };
-        let copies = this.size.saturating_mul(u64::from(this.copies)) * tries as u64;
+        let cut = this.cut(Path::new("")).map_or(0, |cut| cut.bytes_of_all());
+        let bytes = this.size.saturating_mul(tries as u64).saturating_add(cut);
+        let copies = bytes.saturating_mul(u64::from(this.copies));
         let theirs = if programs.is_empty() { 0 } else { this.size * THEIR_REDUNDANCY_MAX };
         Folder::check_room(bench.dir.as_deref(), copies + this.size * 4 + theirs)?;
         let mut rivals = Rivals::new(programs, this.size);
@@ -137,11 +140,8 @@ impl Transfer {
         }
         this.conclude(bench, &mut report, &[(&puts, &put_bound), (&gets, &get_bound)]);
         rivals.conclude(&mut report, (&median(&puts), &median(&gets)))?;
-        if let Some(chunk) = this.chunks {
-            let whole = median(&puts).mb_s;
-            let split = split::run(bench, &community, (&file, chunk), this.transfers, whole)?;
-            report.ratio("put_in_chunks_to_whole", split.to_whole);
-            report.run(&split)?;
+        if let Some(cut) = this.cut(&file) {
+            cut.run(bench, &mut community, &mut report)?;
         }
         report.charts.push(rates(&puts, &gets));
         Ok(report)
@@ -159,10 +159,14 @@ impl Transfer {
         if !(1..=TRIES_MAX).contains(&self.tries) {
             return wrong("--tries", "from 1 to 20");
         }
-        if self.chunks == Some(0) || !(1..=split::TRANSFERS_MAX).contains(&self.transfers) {
-            return wrong("--transfers", "from 1 to 32, of chunks that hold something");
-        }
-        Ok(Self { size, ..self.clone() })
+        let this = Self { size, ..self.clone() };
+        this.cut(Path::new("")).map_or(Ok(()), |cut| cut.check())?;
+        Ok(this)
+    }
+
+    fn cut<'a>(&'a self, file: &'a Path) -> Option<Cut<'a>> {
+        let (bytes, at_once) = (self.size, self.transfers.as_slice());
+        self.chunks.map(|part| Cut { file, bytes, part, at_once })
     }
 
     fn conclude(&self, bench: &Bench, report: &mut Report, works: &[(&[Moved], &Bound)]) {
@@ -395,12 +399,13 @@ mod tests {
             stop: crate::Stop::default(),
             tell: Box::new(|_| ()),
         };
-        let good = Transfer { size: 1, copies: 3, peers: 3, chunks: None, transfers: 1, tries: 1 };
+        let good =
+            Transfer { size: 1, copies: 3, peers: 3, chunks: None, transfers: vec![1], tries: 1 };
         assert!(good.checked(&bench).is_ok());
         let bad = [
             Transfer { size: 0, ..good.clone() },
             Transfer { copies: 0, ..good.clone() },
-            Transfer { transfers: 33, ..good.clone() },
+            Transfer { chunks: Some(1), transfers: vec![33], ..good.clone() },
             Transfer { tries: 0, ..good.clone() },
             Transfer { chunks: Some(0), ..good },
         ];

@@ -69,7 +69,7 @@ fn the_limit_is_a_rate_for_putting_and_one_for_getting() {
 #[test]
 fn a_transfer_is_told_beside_the_limit() {
     let args = ["transfer", "--size", "3MiB", "--copies", "2", "--peers", "2"];
-    let split = ["--chunks", "1MiB", "--transfers", "2"];
+    let split = ["--chunks", "1MiB", "--transfers", "1,4"];
     let report = quick(&[args.as_slice(), split.as_slice()].concat(), "transfer");
     for work in ["put", "get"] {
         assert!(

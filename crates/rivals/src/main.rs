@@ -64,12 +64,12 @@ struct TransferArgs {
     /// Beside these alone
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["minio", "kubo", "tahoe"])]
     beside: Vec<Rival>,
-    /// Put ours in chunks of so many bytes too, cut by hand
+    /// Ours in chunks of so many bytes too, cut by hand and put through pipes
     #[arg(long, value_name = "BYTES", value_parser = bench::parse_size)]
     chunks: Option<u64>,
-    /// Runs at once that put the chunks
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "chunks")]
-    transfers: usize,
+    /// How many runs at once put the chunks, one measurement each
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32")]
+    transfers: Vec<usize>,
     /// In seconds, with numbers that mean little
     #[arg(long)]
     quick: bool,
@@ -109,7 +109,7 @@ impl TransferArgs {
             copies: self.copies,
             peers: self.peers,
             chunks: self.chunks,
-            transfers: self.transfers,
+            transfers: self.transfers.clone(),
             tries: self.tries,
         };
         Ok(transfer.run_beside(bench, &mut beside)?)

@@ -1,118 +1,246 @@
-//! The same file cut by hand into chunks, several runs putting them at once.
+//! The same content cut by hand into parts, some put at once: does that gain anything?
 //!
-//! Each run puts a folder with its part of the chunks. Opening the keyrings takes memory and
-//! processor time that are no part of a transfer; the same number of runs that put next to nothing
-//! is timed before and taken off. (Gets have no such form: a run gets one address, and its keyring
-//! takes longer than a chunk.)
+//! ```text
+//! lane 1   part 1 -> a run of `put -`      part 3 -> another      ...     all runs are started before,
+//! lane 2   part 2 -> a run of `put -`      ...                            and wait for their input
+//! ```
+//! Opening a keyring takes memory and processor time that are no part of a transfer, so every run is
+//! given time to open it, and to wait for its input, before the clock starts. The whole goes the same way, through one pipe,
+//! before and after all others. (Gets have no such form: a run reads as soon as its keyring is open.)
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::{ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::TRANSFER_LIMIT;
+use super::{TRANSFER_LIMIT, settle};
+use crate::chart::Chart;
 use crate::community::{Community, Home};
 use crate::error::BenchError;
+use crate::process::{self, Pid};
 use crate::program::Run;
+use crate::report::{Bar, Report};
 use crate::{Bench, size};
 
-/// Runs at once at most: each takes scrypt's 128 MiB while it opens its keyring.
+/// Puts at once at most: each takes scrypt's 128 MiB while it opens its keyring.
 pub(super) const TRANSFERS_MAX: usize = 32;
+/// Parts of one go at most: each is a process that waits.
+const PARTS_MAX: u64 = 128;
+/// The most that cutting by hand may gain.
+const GAIN_MAX: f64 = 1.05;
+/// The most that the sum may lose where as many as may are put at once.
+const CROWD_MIN: f64 = 0.95;
+/// How long runs may take to open their keyrings, together.
+const OPEN_LIMIT: Duration = Duration::from_secs(300);
+/// How long a run must have been at rest to be waiting for its input.
+const REST: Duration = Duration::from_millis(300);
+/// Processor time that opening a keyring takes at least.
+const OPENING_MIN: Duration = Duration::from_millis(20);
 
-/// What came of it.
+/// What is cut, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Cut<'a> {
+    pub(super) file: &'a Path,
+    pub(super) bytes: u64,
+    pub(super) part: u64,
+    /// How many at once, one measurement each.
+    pub(super) at_once: &'a [usize],
+}
+
+/// One measurement.
 #[derive(Debug, Serialize)]
-pub(super) struct Split {
+struct Went {
     work: &'static str,
-    chunk_bytes: u64,
-    transfers: usize,
+    part_bytes: u64,
+    parts: usize,
+    at_once: usize,
     bytes: u64,
     seconds: f64,
-    keyrings_seconds: f64,
     mb_s: f64,
-    pub(super) to_whole: f64,
 }
 
-/// Puts `file` in chunks; `whole` is the rate of the whole file in MB/s.
-pub(super) fn run(
-    bench: &Bench,
-    community: &Community,
-    (file, chunk): (&Path, u64),
-    transfers: usize,
-    whole: f64,
-) -> Result<Split, BenchError> {
-    let homes = (0..transfers).map(|number| community.home(&format!("home{number}")));
-    let homes = homes.collect::<Result<Vec<_>, _>>()?;
-    let folders: Vec<PathBuf> =
-        (0..transfers).map(|number| community.path().join(format!("part{number}"))).collect();
-    for folder in &folders {
-        fs::create_dir_all(folder).map_err(BenchError::io("make", folder))?;
-        let tiny = folder.join("chunk");
-        fs::write(&tiny, b"n").map_err(BenchError::io("write", &tiny))?;
+impl Cut<'_> {
+    /// Bytes of one go with so many at once: the whole once, and more where that is too few parts.
+    fn bytes_of(&self, at_once: usize) -> u64 {
+        self.parts(at_once).iter().map(|(_, length)| *length).sum()
     }
-    let keyrings = put_all(bench, community, &homes, &folders)?.as_secs_f64();
-    let bytes = cut(file, chunk, &folders, bench)?;
-    let seconds = put_all(bench, community, &homes, &folders)?.as_secs_f64();
-    let mb_s = bytes as f64 / 1e6 / (seconds - keyrings).max(1e-3);
-    bench.tell(format!(
-        "put in chunks of {}, {transfers} at once: {mb_s:.0} MB/s, whole {whole:.0}",
-        size::text(chunk)
-    ));
-    Ok(Split {
-        work: "put in chunks",
-        chunk_bytes: chunk,
-        transfers,
-        bytes,
-        seconds,
-        keyrings_seconds: keyrings,
-        mb_s,
-        to_whole: mb_s / whole,
-    })
-}
 
-/// All runs at once, from the first's start to the last's end.
-fn put_all(
-    bench: &Bench,
-    community: &Community,
-    homes: &[Home],
-    folders: &[PathBuf],
-) -> Result<Duration, BenchError> {
-    let started = Instant::now();
-    let runs = homes.iter().zip(folders).map(|(home, folder)| {
-        let mut command = home.command(&community.program, ["put", "--json"]);
-        Run::start(command.arg(folder))
-    });
-    for run in runs.collect::<Result<Vec<_>, _>>()? {
-        run.finish(TRANSFER_LIMIT, &bench.stop)?;
+    /// Bytes of content that all goes put.
+    pub(super) fn bytes_of_all(&self) -> u64 {
+        self.at_once.iter().map(|at_once| self.bytes_of(*at_once)).sum::<u64>() + 2 * self.bytes
     }
-    Ok(started.elapsed())
-}
 
-/// Deals the file's chunks to the folders, in turn; how many bytes there were.
-fn cut(file: &Path, chunk: u64, folders: &[PathBuf], bench: &Bench) -> Result<u64, BenchError> {
-    let mut from = File::open(file).map_err(BenchError::io("read", file))?;
-    let mut bytes = 0;
-    for number in 0.. {
-        bench.stop.check()?;
-        let path = folders[number % folders.len()].join(match number / folders.len() {
-            // In the stead of the one that was next to nothing.
-            0 => "chunk".to_owned(),
-            row => format!("chunk{row}"),
-        });
-        let failed = || BenchError::io("write", &path);
-        let mut to = File::create(&path).map_err(failed())?;
-        let copied = std::io::copy(&mut Read::take(&mut from, chunk), &mut to).map_err(failed())?;
-        to.flush().and_then(|()| to.sync_all()).map_err(failed())?;
-        bytes += copied;
-        if copied < chunk {
-            if copied == 0 {
-                fs::remove_file(&path).map_err(BenchError::io("remove", &path))?;
-            }
-            break;
+    /// Where each part begins in the file, and its length; from the beginning again where the file
+    /// has fewer parts than are put at once.
+    fn parts(&self, at_once: usize) -> Vec<(u64, u64)> {
+        let of_file = self.bytes.div_ceil(self.part).max(1);
+        let count = of_file.max(at_once as u64);
+        let part = |number: u64| {
+            let from = number % of_file * self.part;
+            (from, self.part.min(self.bytes - from))
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// # Errors
+    /// [`BenchError::Argument`].
+    pub(super) fn check(&self) -> Result<(), BenchError> {
+        let wrong = |name, reason| Err(BenchError::Argument { name, reason });
+        if self.part == 0 || self.bytes.div_ceil(self.part) > PARTS_MAX {
+            return wrong("--chunks", "at least one byte, and at most 128 of them in the file");
         }
+        if self.at_once.is_empty() || self.at_once.len() > TRANSFERS_MAX {
+            return wrong("--transfers", "1 to 32 numbers");
+        }
+        if !self.at_once.iter().all(|at_once| (1..=TRANSFERS_MAX).contains(at_once)) {
+            return wrong("--transfers", "each from 1 to 32");
+        }
+        Ok(())
     }
-    Ok(bytes)
+
+    /// Measures all, and says what was gained.
+    pub(super) fn run(
+        &self,
+        bench: &Bench,
+        community: &mut Community,
+        report: &mut Report,
+    ) -> Result<(), BenchError> {
+        let most = self.at_once.iter().copied().max().unwrap_or(1);
+        let homes = (0..most).map(|number| community.home(&format!("lane{number}")));
+        let homes = homes.collect::<Result<Vec<_>, _>>()?;
+        let whole = [(0, self.bytes)];
+        let mut wholes = vec![self.go(bench, community, &homes[..1], &whole)?];
+        let mut went = Vec::new();
+        for at_once in self.at_once {
+            let parts = self.parts(*at_once);
+            went.push(self.go(bench, community, &homes[..*at_once], &parts)?);
+        }
+        wholes.push(self.go(bench, community, &homes[..1], &whole)?);
+        community.check()?;
+        let whole = wholes.iter().map(|went| went.mb_s).sum::<f64>() / wholes.len() as f64;
+        let best = went.iter().map(|went| went.mb_s).fold(0.0, f64::max);
+        let part = size::text(self.part);
+        report.ratio("put_in_chunks_to_whole", best / whole);
+        let name = format!("put in chunks of {part}, the best to the whole");
+        report.bars.push(Bar::at_most(name, best / whole, GAIN_MAX));
+        if let Some(crowd) = went.iter().max_by_key(|went| went.at_once) {
+            report.ratio(format!("put_{}_at_once_to_whole", crowd.at_once), crowd.mb_s / whole);
+            let name = format!("{} puts of {part} at once, their sum to the whole", crowd.at_once);
+            report.bars.push(Bar::at_least(name, crowd.mb_s / whole, CROWD_MIN));
+        }
+        let points = went.iter().map(|went| (went.at_once as f64, went.mb_s)).collect();
+        let line = went.iter().map(|went| (went.at_once as f64, whole)).collect();
+        let title = format!("{} cut into parts of {part}", size::text(self.bytes));
+        let chart = Chart::lines(&title, "puts at once", "MB/s in all").log(true, false);
+        report.charts.push(chart.with("in parts", points).beside("whole", line));
+        wholes.iter().chain(&went).try_for_each(|went| report.run(went))
+    }
+
+    /// Puts the parts in as many lanes as there are homes.
+    fn go(
+        &self,
+        bench: &Bench,
+        community: &Community,
+        homes: &[Home],
+        parts: &[(u64, u64)],
+    ) -> Result<Went, BenchError> {
+        settle(bench, community)?;
+        let mut lanes: Vec<Vec<(Waiting, (u64, u64))>> = homes.iter().map(|_| Vec::new()).collect();
+        for (number, part) in parts.iter().enumerate() {
+            let lane = number % homes.len();
+            lanes[lane].push((Waiting::start(community, &homes[lane])?, *part));
+        }
+        let pids: Vec<Pid> = lanes.iter().flatten().map(|(waiting, _)| waiting.run.pid()).collect();
+        opened(bench, &pids)?;
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let lanes: Vec<_> = lanes
+                .into_iter()
+                .map(|lane| {
+                    scope.spawn(move || {
+                        lane.into_iter()
+                            .try_for_each(|(run, part)| run.feed(bench, self.file, part))
+                    })
+                })
+                .collect();
+            // A lane that panicked is a bug here, and nothing was measured.
+            let mut ended = lanes.into_iter().map(|lane| lane.join());
+            ended.try_for_each(|ended| ended.unwrap_or(Err(BenchError::Interrupted)))
+        })?;
+        let seconds = started.elapsed().as_secs_f64();
+        let bytes: u64 = parts.iter().map(|(_, length)| *length).sum();
+        let work = if parts.len() == 1 { "put through a pipe" } else { "put in chunks" };
+        let part_bytes = parts.first().map_or(0, |(_, length)| *length);
+        let mb_s = bytes as f64 / 1e6 / seconds;
+        bench.tell(format!(
+            "{work}: {} of up to {}, {} at once: {mb_s:.0} MB/s",
+            parts.len(),
+            size::text(part_bytes),
+            homes.len()
+        ));
+        let (parts, at_once) = (parts.len(), homes.len());
+        Ok(Went { work, part_bytes, parts, at_once, bytes, seconds, mb_s })
+    }
+}
+
+/// A run that waits for its input.
+struct Waiting {
+    run: Run,
+    stdin: Option<ChildStdin>,
+}
+
+impl Waiting {
+    fn start(community: &Community, home: &Home) -> Result<Self, BenchError> {
+        let mut command = home.command(&community.program, ["put", "-", "--json"]);
+        let mut stdin = None;
+        let run = Run::start_taking(command.stdin(Stdio::piped()), |child| {
+            stdin = child.stdin.take();
+        })?;
+        Ok(Self { run, stdin })
+    }
+
+    /// Gives it its part and waits for its end.
+    fn feed(
+        mut self,
+        bench: &Bench,
+        file: &Path,
+        (from, length): (u64, u64),
+    ) -> Result<(), BenchError> {
+        let failed = || BenchError::io("read", file);
+        let mut file = File::open(file).map_err(failed())?;
+        file.seek(SeekFrom::Start(from)).map_err(failed())?;
+        if let Some(mut stdin) = self.stdin.take() {
+            // Where it does not take all it ended, and its end says why.
+            let _ = std::io::copy(&mut file.take(length), &mut stdin);
+        }
+        let object = self.run.finish(TRANSFER_LIMIT, &bench.stop)?.object()?;
+        if object["bytes"].as_u64() != Some(length) {
+            return Err(BenchError::Wrong("another number of bytes was stored"));
+        }
+        Ok(())
+    }
+}
+
+/// Waits until each run has opened its keyring and is at rest: then it waits for its input.
+fn opened(bench: &Bench, pids: &[Pid]) -> Result<(), BenchError> {
+    let look = || pids.iter().map(|pid| process::cpu(*pid)).collect::<Option<Vec<_>>>();
+    let mut before = look();
+    let mut since = Instant::now();
+    bench.stop.until("runs did not open their keyrings", OPEN_LIMIT, || {
+        if since.elapsed() < REST {
+            return Ok(None);
+        }
+        let now = look();
+        let rest = now == before
+            && now.as_ref().is_some_and(|all| all.iter().all(|cpu| *cpu >= OPENING_MIN));
+        // One that ended is told by its own end.
+        let rest = rest || now.is_none();
+        (before, since) = (now, Instant::now());
+        Ok(rest.then_some(()))
+    })
 }
 
 #[cfg(test)]
@@ -120,13 +248,31 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    fn cut(bytes: u64, part: u64, at_once: &[usize]) -> Cut<'_> {
+        Cut { file: Path::new("file"), bytes, part, at_once }
+    }
+
     #[test]
-    fn chunks_are_dealt_in_turn_and_are_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        fs::write(&file, b"0123456789").unwrap();
-        let folders = [folder.path().join("a"), folder.path().join("b")];
-        folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());
+    fn parts_are_the_file_once_or_as_many_as_are_put_at_once() {
+        let parts = cut(10, 4, &[1]).parts(1);
+        assert_eq!(parts, [(0, 4), (4, 4), (8, 2)]);
+        let parts = cut(8, 4, &[5]).parts(5);
+        assert_eq!(parts, [(0, 4), (4, 4), (0, 4), (4, 4), (0, 4)]);
+        assert_eq!(cut(3, 64, &[1]).parts(1), [(0, 3)]);
+        assert_eq!(cut(8, 4, &[1, 5]).bytes_of_all(), 8 + 20 + 16);
+    }
+
+    #[test]
+    fn more_processes_than_a_machine_holds_are_refused() {
+        cut(1 << 30, 64 << 20, &[1, 2, 32]).check().unwrap();
+        for bad in [cut(8, 0, &[1]), cut(1 << 30, 1 << 20, &[1]), cut(8, 4, &[]), cut(8, 4, &[33])]
+        {
+            assert!(matches!(bad.check(), Err(BenchError::Argument { .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn who_ended_is_not_waited_for() {
         let bench = Bench {
             program: "hold".into(),
             dir: None,
@@ -134,14 +280,6 @@ mod tests {
             stop: crate::Stop::default(),
             tell: Box::new(|_| ()),
         };
-        assert_eq!(cut(&file, 4, &folders, &bench).unwrap(), 10);
-        let read = |folder: usize, name: &str| fs::read(folders[folder].join(name)).unwrap();
-        assert_eq!(read(0, "chunk"), b"0123");
-        assert_eq!(read(1, "chunk"), b"4567");
-        assert_eq!(read(0, "chunk1"), b"89");
-        fs::write(&file, b"01234567").unwrap();
-        fs::remove_file(folders[0].join("chunk1")).unwrap();
-        assert_eq!(cut(&file, 4, &folders, &bench).unwrap(), 8);
-        assert!(!folders[0].join("chunk1").exists(), "no empty chunk at the end");
+        opened(&bench, &[u32::MAX - 1]).unwrap();
     }
 }

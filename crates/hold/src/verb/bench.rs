@@ -63,12 +63,18 @@ struct TransferArgs {
     /// Peer processes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = peers)]
     peers: usize,
-    /// Put it in chunks of so many bytes too, cut by hand
+    /// Put it in chunks of so many bytes too, cut by hand and through pipes
     #[arg(long, value_name = "BYTES", value_parser = bench::parse_size)]
     chunks: Option<u64>,
-    /// Runs at once that put the chunks
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "chunks")]
-    transfers: usize,
+    /// How many runs at once put the chunks, one measurement each
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16,32",
+        requires = "chunks"
+    )]
+    transfers: Vec<usize>,
     /// How often; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     tries: usize,
