@@ -42,7 +42,7 @@
 //! ```
 //!
 //! The path of a stored record, one file a step: `service` (may the caller, and how often?),
-//! `service/write`, `shelf` (does it prove itself? then durable), `publications` (of an envelope: logged), `spread`
+//! `service/write`, `shelf` (does it prove itself? then durable), `fragments` (is the stripe's header here?), `publications` (of an envelope: logged), `spread`
 //! (told to others), and at the others `news` and `publications`; `catch_up` finds what was not heard,
 //! and `subscription` shows the log to those who follow it. `upkeep` reads the disk again, mends what
 //! it finds, and gives back space.
@@ -53,6 +53,7 @@ mod announcer;
 mod catch_up;
 mod core;
 mod error;
+mod fragments;
 mod librarian;
 mod limiter;
 mod metrics;

@@ -4,7 +4,8 @@
 //! place where a record becomes durable, and an envelope a publication.
 //!
 //! Invariants:
-//! 1. Nothing is stored that does not prove itself (suite, canonical form, kind, place, limits).
+//! 1. Nothing is stored that does not prove itself (suite, canonical form, kind, place, limits), and no
+//!    fragment without its stripe's header that lists it (`fragments`).
 //! 2. An envelope is acknowledged when it *and* its publication are durable. A crash between the two
 //!    leaves it unacknowledged; the writer's next try finds it present and logs the publication then.
 //! 3. A record that the disk damaged is as good as not held: it is counted, logged, and asked for
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use crypto::{RecordId, Suite};
-use document::{Document, DocumentError, Kind, Publication, Record};
+use crypto::{Place, RecordId, Suite};
+use document::{Document, DocumentError, Kind, Publication, Record, Stripe};
 use env::Env;
 use env::calls::{CallError, StoreOutcome};
 use futures::FutureExt;
@@ -24,6 +25,7 @@ use store::{RecordStore, StoreError, Upkeep};
 use tokio::sync::oneshot;
 use walk::LocalStore;
 
+use crate::fragments;
 use crate::metrics::Metrics;
 use crate::publications::{Entry, Publications};
 
@@ -123,10 +125,10 @@ impl Shelf {
             let reason = "it is set to read-only".to_owned();
             return vec![Err(CallError::ReadOnly { reason }); count];
         }
-        let proven = self.prove(records).await;
-        let told = |one: &Result<(Record, Option<Publication>), _>| {
-            one.as_ref().is_ok_and(|(_, publication)| publication.is_some())
-        };
+        let mut proven = self.prove(records).await;
+        fragments::refuse_stray(self, &mut proven).await;
+        let told =
+            |one: &Result<Proven, _>| one.as_ref().is_ok_and(|proven| proven.publication.is_some());
         if !proven.iter().any(told) {
             return self.put_proven(proven).await;
         }
@@ -147,13 +149,13 @@ impl Shelf {
 
     async fn put_proven(
         &self,
-        proven: Vec<Result<(Record, Option<Publication>), CallError>>,
+        proven: Vec<Result<Proven, CallError>>,
     ) -> Vec<Result<StoreOutcome, CallError>> {
         let mut outcomes = Vec::with_capacity(proven.len());
         let (mut records, mut publications) = (Vec::new(), Vec::new());
         for result in proven {
             match result {
-                Ok((record, publication)) => {
+                Ok(Proven { record, publication, .. }) => {
                     let bytes = record.bytes.clone();
                     publications.extend(publication.map(|found| Entry::stored(&found, bytes)));
                     records.push(record);
@@ -197,20 +199,43 @@ impl Shelf {
         }
     }
 
+    /// The record at this place, if it is held whole and may live there.
+    pub(crate) async fn find(
+        &self,
+        id: &RecordId,
+        place: &Place,
+    ) -> Result<Option<Record>, CallError> {
+        let Some(record) = self.get(id).await? else { return Ok(None) };
+        if record.place == *place {
+            return Ok(Some(record));
+        }
+        let lives = fragments::lives_at(self, &record, place).await?;
+        Ok(lives.then_some(Record { place: *place, ..record }))
+    }
+
+    /// The header of a stripe, if it is held whole.
+    pub(crate) async fn stripe(&self, id: &RecordId) -> Result<Option<Stripe>, CallError> {
+        let Some(record) = self.get(id).await? else { return Ok(None) };
+        if record.kind != Kind::Stripe {
+            return Ok(None);
+        }
+        match Document::decode(&record.bytes) {
+            Ok(Document::Stripe(stripe)) => Ok(Some(stripe)),
+            _ => Ok(None),
+        }
+    }
+
     /// The record, where it proves itself.
     ///
     /// # Errors
     /// `Invalid`.
     pub(crate) async fn proven(&self, record: Record) -> Result<Record, CallError> {
         let proven = self.prove(vec![record]).await.pop();
-        proven.unwrap_or_else(|| Err(closed())).map(|(record, _)| record)
+        proven.unwrap_or_else(|| Err(closed())).map(|proven| proven.record)
     }
 
     /// Proves records, on a CPU thread where they are large.
-    async fn prove(
-        &self,
-        records: Vec<Record>,
-    ) -> Vec<Result<(Record, Option<Publication>), CallError>> {
+    async fn prove(&self, records: Vec<Record>) -> Vec<Result<Proven, CallError>> {
         let suite = self.suite;
         let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
         let all = move || records.into_iter().map(|record| prove(suite, record)).collect();
@@ -250,22 +275,32 @@ fn closed() -> CallError {
     CallError::Busy { retry_after: RETRY_AFTER_CLOSED }
 }
 
+/// A record that proved itself.
+pub(crate) struct Proven {
+    pub(crate) record: Record,
+    /// An envelope's.
+    publication: Option<Publication>,
+    /// A fragment's or a stripe's header's: what they say of each other is still to be compared.
+    pub(crate) document: Option<Document>,
+}
+
 /// Proves one record; an envelope's publication comes with it.
-pub(crate) fn prove(
-    suite: Suite,
-    record: Record,
-) -> Result<(Record, Option<Publication>), CallError> {
-    match document::prove(suite, &record) {
-        Ok(_) if record.place != record.id.into() => {
-            Err(CallError::Invalid { reason: one_line(&DocumentError::Place(record.id)) })
+fn prove(suite: Suite, record: Record) -> Result<Proven, CallError> {
+    let document = match document::prove(suite, &record) {
+        Ok(document) => document,
+        Err(error) => return Err(CallError::Invalid { reason: one_line(&error) }),
+    };
+    let mut proven = Proven { record, publication: None, document: None };
+    match document {
+        Document::Envelope(envelope) => {
+            let publication = Publication::from_envelope(proven.record.id, &envelope);
+            proven.publication = Some(publication);
         }
-        Ok(Document::Envelope(envelope)) => {
-            let publication = Publication::from_envelope(record.id, &envelope);
-            Ok((record, Some(publication)))
-        }
-        Ok(_) => Ok((record, None)),
-        Err(error) => Err(CallError::Invalid { reason: one_line(&error) }),
+        document @ Document::Stripe(_) => proven.document = Some(document),
+        document if fragments::is_fragment(&proven.record) => proven.document = Some(document),
+        _ => {}
     }
+    Ok(proven)
 }
 
 /// The error and what caused it, in one line.

@@ -49,6 +49,8 @@ pub struct StoreStatus {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Of the records, fragments of stripes: pages and parity that live at a stripe.
+    pub fragments: u64,
     /// Bytes of the files.
     pub file_bytes: u64,
     /// Bytes that can still be written.
@@ -147,6 +149,7 @@ impl Core {
             store: StoreStatus {
                 records: stats.records,
                 bytes: stats.bytes,
+                fragments: stats.fragments,
                 file_bytes: stats.file_bytes,
                 free_bytes: stats.free_bytes,
                 damaged: stats.damaged,

@@ -233,6 +233,8 @@ pub struct Stats {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Of the records, those that live elsewhere than at their id: fragments of stripes.
+    pub fragments: u64,
     /// Bytes of the files, dead ones too.
     pub file_bytes: u64,
     /// Bytes that can still be written.

@@ -388,6 +388,7 @@ impl RecordStore for LogStore {
         Stats {
             records: index.records(),
             bytes: index.bytes(),
+            fragments: index.placed(),
             file_bytes: self.shared.file_bytes.load(Ordering::SeqCst),
             free_bytes: free.saturating_sub(self.shared.reserve_free_bytes),
             damaged: index.damaged(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
-use crypto::RecordId;
+use crypto::{Place, RecordId};
 use document::Record;
 
 use crate::{RecordStore, Stats, StoreError, check_put};
@@ -22,6 +22,7 @@ pub struct MemoryStore {
 struct State {
     records: BTreeMap<RecordId, Record>,
     bytes: u64,
+    placed: u64,
     closed: bool,
 }
 
@@ -56,6 +57,7 @@ impl RecordStore for MemoryStore {
             let len = record.bytes.len() as u64;
             let new = !state.records.contains_key(&record.id);
             if new {
+                state.placed += u64::from(is_placed(&record));
                 state.records.insert(record.id, record);
                 state.bytes += len;
             }
@@ -77,6 +79,7 @@ impl RecordStore for MemoryStore {
         for id in ids {
             if let Some(record) = state.records.remove(&id) {
                 state.bytes -= record.bytes.len() as u64;
+                state.placed -= u64::from(is_placed(&record));
             }
         }
         Ok(())
@@ -91,6 +94,7 @@ impl RecordStore for MemoryStore {
         Stats {
             records: state.records.len() as u64,
             bytes: state.bytes,
+            fragments: state.placed,
             file_bytes: 0,
             free_bytes: u64::MAX,
             damaged: 0,
@@ -102,4 +106,8 @@ impl RecordStore for MemoryStore {
         self.open_mut()?.closed = true;
         Ok(())
     }
+}
+
+fn is_placed(record: &Record) -> bool {
+    record.place != Place::from(record.id)
 }

@@ -61,6 +61,7 @@ async fn what_was_put_is_got(store: Arc<dyn RecordStore>) {
     let stats = store.stats();
     assert_eq!(stats.records, lens.len() as u64);
     assert_eq!(stats.bytes, lens.iter().sum::<usize>() as u64);
+    assert_eq!(stats.fragments, lens.len().div_ceil(3) as u64, "every third has a place");
     assert!(stats.damaged == 0 && !stats.poisoned && stats.free_bytes > 0);
     assert_eq!(store.put(Vec::new()).await.expect("nothing is stored"), Vec::<bool>::new());
 }
@@ -85,6 +86,7 @@ async fn removed_records_are_gone_and_can_come_back(store: Arc<dyn RecordStore>)
     assert_eq!(get(&*store, &records[1].id).await, None);
     assert!(!store.contains(&records[3].id));
     assert_eq!((store.stats().records, store.stats().bytes), (2, 200));
+    assert_eq!(store.stats().fragments, 1, "the fourth, which had a place, is gone");
     assert_eq!(store.put(vec![records[1].clone()]).await.expect("stored"), [true]);
     assert_eq!(get(&*store, &records[1].id).await.as_ref(), Some(&records[1]));
 }

@@ -30,7 +30,7 @@ impl Endpoints {
         caller: Caller,
         request: FindRequest,
     ) -> Result<FindResponse, CallError> {
-        match self.0.shelf.get(&request.id).await? {
+        match self.0.shelf.find(&request.id, &request.place).await? {
             Some(record) => {
                 self.sent(caller, Method::Find, record.bytes.len());
                 Ok(FindResponse::Found(record))
@@ -48,9 +48,10 @@ impl Endpoints {
         if requests.len() > BATCH_MAX {
             return Err(invalid(format!("a batch has at most {BATCH_MAX} requests")));
         }
-        let reads = requests
-            .into_iter()
-            .map(|request| async move { (request.place, self.0.shelf.get(&request.id).await) });
+        let reads = requests.into_iter().map(|request| async move {
+            let FindRequest { id, place } = request;
+            (place, self.0.shelf.find(&id, &place).await)
+        });
         let mut reads = futures::stream::iter(reads).buffered(READ_PARALLEL);
         let mut answers = Vec::new();
         let (mut sent, mut told) = (0, 0);

@@ -9,6 +9,7 @@ use env::calls::{
 use walk::{Stored, WalkError};
 
 use super::{Endpoints, invalid};
+use crate::fragments;
 use crate::metrics::{Bound, Method};
 use crate::shelf;
 use crate::standing::Standing;
@@ -60,6 +61,13 @@ impl Endpoints {
         wait: Duration,
     ) -> Result<PutResponse, CallError> {
         let (kind, bytes) = (record.kind, record.bytes.len());
+        if fragments::is_fragment(&record) {
+            return Err(invalid(format!(
+                "the record {} lives elsewhere than at its id, as fragments of stripes do, and Put stores \
+                 copies: store a fragment at its holder by StoreBatch, its stripe's header first",
+                record.id
+            )));
+        }
         // Proven here, so that a malformed record is refused once and not by every holder.
         let record = self.0.shelf.proven(record).await?;
         let redundancy = self.0.walker.redundancy(kind);

@@ -8,6 +8,7 @@ mod joining;
 mod news;
 mod records;
 mod rosters;
+mod stripes;
 mod subscribers;
 mod town;
 mod upkeep;

@@ -1,7 +1,7 @@
 //! A network of librarians in one process, and the records and callers that tests need.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -218,11 +218,13 @@ pub(crate) struct Shop {
     inner: Arc<dyn RecordStore>,
     pub(crate) full: AtomicBool,
     pub(crate) rotten: AtomicBool,
+    pub(crate) reads: AtomicUsize,
 }
 
 impl Shop {
     pub(crate) fn new(inner: Arc<dyn RecordStore>) -> Self {
-        Self { inner, full: AtomicBool::new(false), rotten: AtomicBool::new(false) }
+        let (full, rotten) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { inner, full, rotten, reads: AtomicUsize::new(0) }
     }
 
     pub(crate) fn holds(&self, id: &RecordId) -> bool {
@@ -246,6 +248,7 @@ impl RecordStore for Shop {
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         if self.rotten.load(Ordering::SeqCst) && self.inner.contains(id) {
             let file = "segment-7".to_owned();
             return Err(StoreError::Damaged { id: *id, file, offset: 1 });

@@ -60,6 +60,7 @@ pub(crate) struct Index {
     records: BTreeMap<RecordId, Location>,
     segments: BTreeMap<u32, Extent>,
     bytes: u64,
+    placed: u64,
     damaged: BTreeSet<RecordId>,
 }
 
@@ -89,6 +90,7 @@ impl Index {
         let before = self.records.insert(id, location);
         self.forget(&id, before);
         self.bytes += u64::from(location.length);
+        self.placed += u64::from(location.placed);
         self.segments.entry(location.segment).or_default().live += location.frame_len() as u64;
         if location.damaged {
             self.damaged.insert(id);
@@ -105,6 +107,7 @@ impl Index {
     fn forget(&mut self, id: &RecordId, before: Option<Location>) {
         let Some(location) = before else { return };
         self.bytes -= u64::from(location.length);
+        self.placed -= u64::from(location.placed);
         if let Some(extent) = self.segments.get_mut(&location.segment) {
             extent.live -= location.frame_len() as u64;
         }
@@ -166,6 +169,11 @@ impl Index {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Live records that have a place of their own.
+    pub(crate) fn placed(&self) -> u64 {
+        self.placed
     }
 
     pub(crate) fn damaged(&self) -> u64 {

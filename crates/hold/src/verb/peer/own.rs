@@ -52,6 +52,8 @@ struct OwnStore {
     records: u64,
     /// Their bytes.
     bytes: u64,
+    /// Of the records, fragments of stripes.
+    fragments: u64,
     /// Bytes of their files.
     file_bytes: u64,
     /// Of those, bytes that no live record needs.
@@ -117,6 +119,7 @@ impl OwnStatus {
             store: OwnStore {
                 records: store("records"),
                 bytes: store("bytes"),
+                fragments: store("fragments"),
                 file_bytes: store("file_bytes"),
                 dead_bytes: store("dead_bytes"),
                 free_bytes: store("free_bytes"),
@@ -152,9 +155,12 @@ impl fmt::Display for OwnStatus {
         if let Some(reason) = &self.read_only {
             write!(f, ", takes no writes: {reason}")?;
         }
-        let OwnStore { records, bytes, file_bytes, dead_bytes, free_bytes, .. } = store;
+        let OwnStore { records, bytes, fragments, file_bytes, dead_bytes, free_bytes, .. } = store;
         write!(f, "\nstore: {records} records, {bytes} bytes in files of {file_bytes} bytes")?;
         write!(f, " ({dead_bytes} of them dead), {free_bytes} bytes free")?;
+        if *fragments > 0 {
+            write!(f, "\nstripes: {fragments} of the records are fragments")?;
+        }
         write!(f, "\nscrub: {} passes, {} bytes read", upkeep.scrub_passes, upkeep.scrubbed_bytes)?;
         if let Some(last) = upkeep.scrub_last_pass {
             write!(f, ", last pass {} s ago", peerdir::now_s().saturating_sub(last))?;
