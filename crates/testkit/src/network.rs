@@ -33,7 +33,7 @@ pub use direct::DirectCalls;
 use fault::flipped;
 pub use fault::{Counts, Fault};
 pub use memory_peer::MemoryPeer;
-pub use records::{envelope, noise, page};
+pub use records::{envelope, noise, page, stripe};
 
 /// Services by their addresses, and what is wrong with each.
 pub struct DirectNetwork {

@@ -1,6 +1,6 @@
 //! Copies that are finished after the writer got its answer: bounded, and owned by somebody who waits for them.
 //!
-//! A record whose W copies are durable is handed in here with the calls that still run. At most [`BEHIND_MAX`] records with
+//! A record whose W copies are durable, or a stripe whose success threshold is, is handed in here with the calls that still run. At most [`BEHIND_MAX`] records with
 //! [`BEHIND_BYTES_MAX`] bytes are in here; a writer that finds it full waits, and goes on with its own copies meanwhile, so
 //! one slow peer bounds memory, not correctness.
 
@@ -15,6 +15,7 @@ use futures::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::storing::Storing;
+use crate::stripe::StripeStoring;
 
 /// Records whose last copies are being finished behind.
 pub const BEHIND_MAX: usize = 1_024;
@@ -23,12 +24,12 @@ pub const BEHIND_BYTES_MAX: usize = 64 << 20;
 /// Bytes one permit stands for.
 const PERMIT_BYTES: usize = 1 << 10;
 
-/// How far a record has come.
+/// How far a record or a stripe has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Copies that are durable.
+    /// Copies, or fragments, that are durable.
     pub acked: u32,
-    /// Copies wanted (N).
+    /// Copies wanted (N), or fragments (n).
     pub wanted: u32,
     /// Who has them.
     pub holders: Vec<PeerId>,
@@ -75,6 +76,44 @@ impl Rest {
     }
 }
 
+/// What its writer was answered for and is not all durable.
+pub(crate) enum Unfinished {
+    /// Copies of a record.
+    Copies(Storing),
+    /// Fragments of a stripe.
+    Stripe(StripeStoring),
+}
+
+impl Unfinished {
+    fn wanted(&self) -> u32 {
+        match self {
+            Self::Copies(storing) => storing.redundancy.copies,
+            Self::Stripe(storing) => storing.wanted(),
+        }
+    }
+
+    fn holders(&self) -> &[PeerId] {
+        match self {
+            Self::Copies(storing) => &storing.holders,
+            Self::Stripe(storing) => storing.holders(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Copies(storing) => storing.record.bytes.len(),
+            Self::Stripe(storing) => storing.bytes(),
+        }
+    }
+
+    async fn complete(&mut self, on_holder: impl FnMut(&[PeerId]) + Send) {
+        match self {
+            Self::Copies(storing) => storing.complete(on_holder).await,
+            Self::Stripe(storing) => storing.complete(on_holder).await,
+        }
+    }
+}
+
 /// Records being finished.
 pub(crate) struct Background {
     env: Env,
@@ -102,22 +141,19 @@ impl Background {
     }
 
     /// Takes over a record with its running calls. Where there is no room, its calls go on in here until there is.
-    pub(crate) async fn finish(self: &Arc<Self>, mut storing: Storing) -> Rest {
-        let wanted = storing.redundancy.copies;
-        let first = Reached {
-            acked: storing.acked(),
-            wanted,
-            holders: storing.holders.clone(),
-            done: false,
-        };
-        let (tell, reached) = watch::channel(first);
-        let told = move |holders: &[PeerId], done: bool| {
+    pub(crate) async fn finish(self: &Arc<Self>, mut storing: Unfinished) -> Rest {
+        let wanted = storing.wanted();
+        let so_far = move |holders: &[PeerId], done: bool| {
             let acked = u32::try_from(holders.len()).unwrap_or(u32::MAX);
-            tell.send_replace(Reached { acked, wanted, holders: holders.to_vec(), done });
+            Reached { acked, wanted, holders: holders.to_vec(), done }
+        };
+        let (tell, reached) = watch::channel(so_far(storing.holders(), false));
+        let told = move |holders: &[PeerId], done: bool| {
+            tell.send_replace(so_far(holders, done));
         };
         let rest = Rest { env: self.env.clone(), reached };
         let admitted = {
-            let bytes = storing.record.bytes.len();
+            let bytes = storing.bytes();
             let completed = storing.complete(|holders| told(holders, false));
             futures::pin_mut!(completed);
             // Work that is done without waiting, or while waiting for room, needs no room.
@@ -127,12 +163,12 @@ impl Background {
             }
         };
         let Some(permits) = admitted else {
-            told(&storing.holders, true);
+            told(storing.holders(), true);
             return rest;
         };
         self.spawn(async move {
             storing.complete(|holders| told(holders, false)).await;
-            told(&storing.holders, true);
+            told(storing.holders(), true);
             drop(permits);
         });
         rest

@@ -162,7 +162,7 @@ impl Walker {
 impl From<&Sought> for Wanted {
     fn from(sought: &Sought) -> Self {
         let request = FindRequest { id: sought.id, place: sought.place };
-        Self { kind: sought.kind, request }
+        Self::new(sought.kind, request)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::directory::Directory;
 use crate::hedge::Budget;
 use crate::latency::{LARGE_BYTES, Size};
 use crate::proof::{self, Proven};
+use crate::stripe::StripeShape;
 use crate::through::Through;
 
 /// The deadline of a call that moves next to nothing.
@@ -56,11 +57,27 @@ pub(crate) struct Core {
 pub(crate) struct Wanted {
     pub(crate) kind: Option<Kind>,
     pub(crate) request: FindRequest,
+    /// How many bytes it has, about, where that is known.
+    pub(crate) bytes: Option<usize>,
 }
 
 impl Wanted {
-    /// How large an answer will be, as far as the kind tells.
+    /// A record of which no more is known.
+    pub(crate) fn new(kind: Option<Kind>, request: FindRequest) -> Self {
+        Self { kind, request, bytes: None }
+    }
+
+    /// A fragment of a stripe.
+    pub(crate) fn fragment(shape: &StripeShape, index: usize) -> Self {
+        let request = FindRequest { id: shape.fragments[index], place: shape.place() };
+        Self { kind: Some(shape.kind(index)), request, bytes: Some(shape.fragment_bytes) }
+    }
+
+    /// How large an answer will be, as far as its bytes or its kind tell.
     pub(crate) fn size(&self) -> Size {
+        if let Some(bytes) = self.bytes {
+            return Size::of(bytes);
+        }
         match self.kind {
             Some(Kind::Envelope | Kind::Entry | Kind::Stripe) => Size::Small,
             Some(Kind::Page | Kind::Parity) | None => Size::Large,

@@ -19,7 +19,10 @@ pub enum WalkError {
         tried: Vec<(String, CallError)>,
     },
     /// Fewer holders than must acknowledge took the record.
-    #[error("{acked} of the {wanted} copies needed were stored{}", first_error(errors))]
+    #[error(
+        "{acked} of the {wanted} copies or fragments needed were stored{}",
+        first_error(errors)
+    )]
     TooFew {
         /// Copies that are durable; they stay where they are.
         acked: u32,
@@ -51,6 +54,24 @@ pub enum WalkError {
         /// The last error of each of those; at most [`ERRORS_MAX`].
         errors: Vec<(PeerId, CallError)>,
     },
+    /// Fewer fragments of a stripe could be had than bring its pages back.
+    #[error(
+        "stripe {id}: {found} of the {needed} fragments needed were found{}",
+        first_error(errors)
+    )]
+    TooFewFragments {
+        /// The stripe.
+        id: RecordId,
+        /// Fragments that were had.
+        found: u32,
+        /// Fragments that are enough (k).
+        needed: u32,
+        /// The last error of each peer that gave none; at most [`ERRORS_MAX`].
+        errors: Vec<(PeerId, CallError)>,
+    },
+    /// A stripe cannot be stored where a librarian walks for this program.
+    #[error("a librarian stores records for a thin client, not stripes: put by copies")]
+    StripeThrough,
     /// Somebody answered with the record, but never with bytes that prove themselves.
     #[error("record {id} was answered with wrong bytes only, by {} peers", from.len())]
     Corrupt {
@@ -73,7 +94,7 @@ pub enum WalkError {
     },
     /// Every peer that answered has a full disk or takes no writes.
     #[error(
-        "{acked} of the {wanted} copies needed were stored: the other peers are full or read-only"
+        "{acked} of the {wanted} copies or fragments needed were stored: the other peers are full or read-only"
     )]
     Full {
         /// Copies that are durable.
@@ -92,14 +113,15 @@ pub enum WalkError {
 impl Classified for WalkError {
     fn class(&self) -> Class {
         match self {
-            Self::NoPeers { .. } | Self::TooFew { .. } | Self::Unavailable { .. } => {
-                Class::Unavailable
-            }
+            Self::NoPeers { .. }
+            | Self::TooFew { .. }
+            | Self::TooFewFragments { .. }
+            | Self::Unavailable { .. } => Class::Unavailable,
             Self::NotFound { .. } => Class::NotFound,
             Self::Corrupt { .. } => Class::Corrupt,
             Self::Denied { .. } => Class::Denied,
             Self::Busy { .. } | Self::Full { .. } => Class::Busy,
-            Self::Refused { .. } => Class::Invalid,
+            Self::Refused { .. } | Self::StripeThrough => Class::Invalid,
         }
     }
 }

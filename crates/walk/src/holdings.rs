@@ -71,7 +71,7 @@ impl Walker {
 impl Core {
     /// Asks one peer for its copy.
     async fn held_at(&self, peer: PeerId, request: FindRequest) -> Held {
-        let wanted = Wanted { kind: None, request };
+        let wanted = Wanted::new(None, request);
         if let Some(own) = self.local(&peer) {
             let copy = match own.find(&request.id).await {
                 Ok(Some(record)) => self.prove(&peer, &wanted, record).await.map(Some),

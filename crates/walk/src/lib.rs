@@ -2,7 +2,8 @@
 //!
 //! Librarians (`Put`, `Get`, repair) and authors both walk; this is the one place that knows how. [`Directory`] learns
 //! signed announcements and remembers how calls to each peer went. [`Walker`] takes the rank that `placement` computes
-//! and stores to it, W of N acknowledged, or reads from it, every answer proven. It is not a transport (`env::calls::Calls` is)
+//! and stores to it, W of N acknowledged, or reads from it, every answer proven; [`StripeRecords`] and [`StripeShape`] are what it
+//! takes of a stripe. It is not a transport (`env::calls::Calls` is)
 //! and does not repair: it tells what it saw.
 //!
 //! All time, randomness and tasks come from `env`, so that the same code runs in a seeded simulation.
@@ -26,6 +27,7 @@ mod proof;
 mod race;
 mod refresh;
 mod storing;
+mod stripe;
 mod through;
 mod walker;
 
@@ -47,5 +49,6 @@ pub use holdings::{Held, Holding};
 pub use join::{INTRODUCED_MAX, JOIN_GRACE, PARALLEL_MAX, ROUNDS_MAX};
 pub use refresh::REFRESH_EVERY;
 pub use storing::EXTRA_MAX;
+pub use stripe::{Fetched, FragmentAt, FragmentState, StoredStripe, StripeRecords, StripeShape};
 pub use through::{ASKED_LAST_BASE, ASKED_LAST_MAX, FULL_WAIT, LIBRARIAN_LIMIT, SHOW_LIMIT};
 pub use walker::{Found, Stored, WalkOptions, Walker};

@@ -95,6 +95,11 @@ impl<T: 'static> Race<T> {
         self.running.values().filter(|running| !running.replaced).count()
     }
 
+    /// Whether a call to this peer runs and has not been replaced by another.
+    pub(crate) fn is_counted(&self, peer: &PeerId) -> bool {
+        self.running.get(peer).is_some_and(|running| !running.replaced)
+    }
+
     /// Notes that another call is to be started in this one's stead; `false` where that was noted before.
     pub(crate) fn replace(&mut self, peer: &PeerId) -> bool {
         self.running

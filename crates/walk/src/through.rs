@@ -16,6 +16,7 @@
 //! one that stored it; a later get through another librarian would.
 
 mod librarian;
+mod stripe;
 
 use std::sync::Arc;
 use std::time::Duration;

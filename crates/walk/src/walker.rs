@@ -9,7 +9,7 @@ use env::Env;
 use env::calls::{Calls, Credential, FindRequest};
 use placement::{Redundancy, redundancy};
 
-use crate::background::{Background, Rest};
+use crate::background::{Background, Rest, Unfinished};
 use crate::core::{Core, LocalStore, Wanted};
 use crate::directory::Directory;
 use crate::error::WalkError;
@@ -62,7 +62,7 @@ pub struct Found {
 /// Dropping it aborts copies that are still being finished behind; [`Walker::drain`] waits for them.
 pub struct Walker {
     pub(crate) core: Arc<Core>,
-    background: Arc<Background>,
+    pub(crate) background: Arc<Background>,
 }
 
 impl Walker {
@@ -130,7 +130,7 @@ impl Walker {
     pub(crate) async fn finish(&self, mut storing: Storing) -> Result<Stored, WalkError> {
         storing.acknowledged().await?;
         let wanted = storing.redundancy.copies;
-        let rest = self.background.finish(storing).await;
+        let rest = self.background.finish(Unfinished::Copies(storing)).await;
         let reached = rest.reached();
         Ok(Stored { acked: reached.acked, wanted, holders: reached.holders, rest })
     }
@@ -147,7 +147,7 @@ impl Walker {
         id: RecordId,
         place: Place,
     ) -> Result<Found, WalkError> {
-        let wanted = Wanted { kind, request: FindRequest { id, place } };
+        let wanted = Wanted::new(kind, FindRequest { id, place });
         if let Some(through) = &self.core.through {
             return self.core.find_through(through, wanted).await.map(Found::from);
         }
@@ -163,7 +163,7 @@ impl Walker {
     /// # Errors
     /// As there.
     pub async fn find_elsewhere(&self, id: RecordId, place: Place) -> Result<Found, WalkError> {
-        let wanted = Wanted { kind: None, request: FindRequest { id, place } };
+        let wanted = Wanted::new(None, FindRequest { id, place });
         let mut finding = Finding::new(self.core.clone(), wanted);
         finding.leave_out_own();
         finding.run().await.map(Found::from)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{Announcement, Genesis, PeerId, Place, RecordId, Rosters, Suite};
-use document::Record;
+use document::{Document, DocumentError, Record};
 use env::Env;
 use env::calls::{
     BATCH_MAX, CallError, Caller, Credential, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -125,8 +125,18 @@ impl MemoryPeer {
     }
 
     fn take(&self, record: Record) -> Result<StoreOutcome, CallError> {
-        document::prove(self.suite, &record)
-            .map_err(|error| CallError::Invalid { reason: error.to_string() })?;
+        let invalid = |error: DocumentError| CallError::Invalid { reason: error.to_string() };
+        let document = document::prove(self.suite, &record).map_err(invalid)?;
+        if record.place != Place::from(record.id) {
+            // A fragment: only beside the header that lists it.
+            let header = RecordId::new(*record.place.as_bytes());
+            let bytes = self.inner().records.get(&header).map(|header| header.bytes.clone());
+            let listed = match bytes.map(|bytes| Document::decode(&bytes)) {
+                Some(Ok(Document::Stripe(stripe))) => stripe.prove(&header, &record, &document),
+                _ => Err(DocumentError::Place(record.id)),
+            };
+            listed.map_err(invalid)?;
+        }
         match self.inner().records.insert(record.id, record) {
             Some(_) => Ok(StoreOutcome::Present),
             None => Ok(StoreOutcome::Stored),

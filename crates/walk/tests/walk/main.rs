@@ -10,6 +10,9 @@ mod join;
 mod property;
 mod rosters;
 mod store;
+mod stripe_fetch;
+mod stripe_property;
+mod stripe_store;
 mod through;
 
 use std::sync::Arc;

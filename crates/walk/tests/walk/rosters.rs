@@ -26,7 +26,7 @@ fn renamed(community: &Community, name: String) -> Change {
 }
 
 /// Adds an organisation with peers that run; the roster that lists it.
-fn joined(stage: &mut Stage, env: &Env, peers: usize) -> Bytes {
+pub(super) fn joined(stage: &mut Stage, env: &Env, peers: usize) -> Bytes {
     let first = Roster::first(&stage.community.genesis);
     let fourth = stage.community.organise();
     let change = Change::Add(stage.community.organisation(fourth));

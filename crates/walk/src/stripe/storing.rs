@@ -1,0 +1,305 @@
+//! Storing one stripe: all fragments at once, answered at the success threshold, the slow ones replaced or finished behind.
+//!
+//! ```text
+//!            start n calls            s are durable              n are durable, or nobody is left
+//!   rank ----------------> storing -----------------> stored ---------------------------------> done
+//!                          |     ^        (the writer goes on; the rest is finished behind)
+//!      error, late, unwell v     |
+//!                   the next spare, for this fragment alone
+//! ```
+//! Invariants:
+//! 1. At most one call is in flight to a peer, and none has two: so no peer gets two fragments of a stripe.
+//! 2. At most n + [`SPARES`] peers have a fragment or are being sent one. A peer that refused or failed is none of them: the next
+//!    in rank has its place, as if it were away, so a few dead or full peers leave no stripe short.
+//! 3. Peers that are unwell are sent to only while the threshold cannot be reached without them.
+//! 4. The bytes of a fragment are dropped when it is durable: what waits behind an answered put is what is owed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::PeerId;
+use document::Record;
+use env::calls::CallError;
+use placement::{SPARES, View};
+
+use super::StripeRecords;
+use crate::candidates::ASKED_MAX;
+use crate::core::{BUSY_WAIT_MAX, Core, WALK_LIMIT, limit};
+use crate::directory::Standing;
+use crate::error::WalkError;
+use crate::latency::Size;
+use crate::race::{Event, Race};
+
+/// A stripe on its way to its holders.
+pub(crate) struct StripeStoring {
+    core: Arc<Core>,
+    header: Record,
+    /// Those that are not durable yet.
+    fragments: Vec<Option<Record>>,
+    threshold: u32,
+    size: Size,
+    /// The peer each fragment belongs to.
+    own: Vec<PeerId>,
+    /// Those of the rank after them, best first.
+    further: VecDeque<PeerId>,
+    /// Peers passed by since they are unwell: a last resort.
+    unwell: VecDeque<PeerId>,
+    /// Who was sent to, whatever came of it.
+    asked: BTreeSet<PeerId>,
+    /// Fragments that need a call, in order.
+    due: VecDeque<usize>,
+    /// What is on its way to whom.
+    carried: BTreeMap<PeerId, usize>,
+    race: Race<Result<(), CallError>>,
+    holders: Vec<PeerId>,
+    /// Peers that have a fragment which another one has too.
+    surplus: usize,
+    errors: Vec<(PeerId, CallError)>,
+    until: Duration,
+}
+
+impl StripeStoring {
+    pub(crate) fn new(core: Arc<Core>, view: &View, stripe: StripeRecords) -> Self {
+        let StripeRecords { header, fragments, threshold } = stripe;
+        let count = fragments.len();
+        let mut own = view.holders(&header.place, ASKED_MAX.max(count + SPARES));
+        let further = own.split_off(count.min(own.len()));
+        let largest = fragments.iter().map(|fragment| fragment.bytes.len()).max();
+        let size = Size::of(largest.unwrap_or_default());
+        Self {
+            race: Race::new(core.clone(), size),
+            until: core.env.clock.elapsed() + WALK_LIMIT,
+            core,
+            header,
+            fragments: fragments.into_iter().map(Some).collect(),
+            threshold: threshold.min(u32::try_from(count).unwrap_or(u32::MAX)),
+            size,
+            own,
+            further: further.into(),
+            unwell: VecDeque::new(),
+            asked: BTreeSet::new(),
+            due: (0..count).collect(),
+            carried: BTreeMap::new(),
+            holders: Vec::new(),
+            surplus: 0,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Fragments in all.
+    pub(crate) fn wanted(&self) -> u32 {
+        u32::try_from(self.fragments.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Fragments that are durable.
+    pub(crate) fn acked(&self) -> u32 {
+        u32::try_from(self.holders.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Who has one, in the order in which they took it.
+    pub(crate) fn holders(&self) -> &[PeerId] {
+        &self.holders
+    }
+
+    /// Bytes of the fragments that are still owed.
+    pub(crate) fn bytes(&self) -> usize {
+        self.fragments.iter().flatten().map(|fragment| fragment.bytes.len()).sum()
+    }
+
+    /// Goes on until the success threshold is durable.
+    ///
+    /// # Errors
+    /// [`WalkError`] where nobody is left to ask, or [`WALK_LIMIT`] has passed.
+    pub(crate) async fn acknowledged(&mut self) -> Result<(), WalkError> {
+        // Fewer peers than fragments that must be durable: nothing is sent that could not be kept.
+        let possible = self.own.len() + self.further.len() >= self.threshold as usize;
+        while self.acked() < self.threshold {
+            if !possible || !self.step().await {
+                let mut errors = std::mem::take(&mut self.errors);
+                errors.extend(self.read_only());
+                return Err(WalkError::of_write(self.acked(), self.threshold, errors));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on until all fragments are durable or nothing more can be done; `on_holder` is told after each. Cancel safe.
+    pub(crate) async fn complete(&mut self, mut on_holder: impl FnMut(&[PeerId]) + Send) {
+        let mut known = self.holders.len();
+        while self.acked() < self.wanted() && self.step().await {
+            if self.holders.len() > known {
+                known = self.holders.len();
+                on_holder(&self.holders);
+            }
+        }
+        self.race.give_up();
+        on_holder(&self.holders);
+    }
+
+    /// Starts what there is to start and waits for one event; `false` when nothing runs any more.
+    async fn step(&mut self) -> bool {
+        self.fill();
+        let left = self.until.saturating_sub(self.core.env.clock.elapsed());
+        match self.core.env.within(left, self.race.next()).await {
+            Ok(Event::Done(peer, outcome)) => self.ended(peer, outcome),
+            Ok(Event::Late(peer)) => {
+                // Behind an answered put nobody waits: there only a peer that is overdue is replaced.
+                if self.acked() < self.threshold && self.core.budget.spend() {
+                    self.replace(&peer);
+                }
+            }
+            Ok(Event::Overdue(peer)) => self.replace(&peer),
+            Ok(Event::Idle) | Err(_) => return false,
+        }
+        true
+    }
+
+    fn ended(&mut self, peer: PeerId, outcome: Result<(), CallError>) {
+        let Some(index) = self.carried.remove(&peer) else { return };
+        match outcome {
+            // Of two calls for one fragment the first counts; the second copy is surplus, which repair drops.
+            Ok(()) if self.fragments[index].take().is_some() => self.holders.push(peer),
+            Ok(()) => self.surplus += 1,
+            Err(error) => {
+                self.errors.push((peer, error));
+                self.owe(index);
+            }
+        }
+    }
+
+    /// Another peer is to get what this one is slow to take.
+    fn replace(&mut self, peer: &PeerId) {
+        let Some(&index) = self.carried.get(peer) else { return };
+        if self.race.replace(peer) {
+            self.owe(index);
+        }
+    }
+
+    /// A fragment needs a call, unless it is durable or one that is not late carries it.
+    fn owe(&mut self, index: usize) {
+        let carried = |(peer, of): (&PeerId, &usize)| *of == index && self.race.is_counted(peer);
+        let running = self.carried.iter().any(carried);
+        if self.fragments[index].is_some() && !running && !self.due.contains(&index) {
+            self.due.push_back(index);
+        }
+    }
+
+    fn fill(&mut self) {
+        for _ in 0..self.due.len() {
+            let Some(index) = self.due.pop_front() else { return };
+            let Some(fragment) = self.fragments[index].clone() else { continue };
+            match self.holder_for(index) {
+                Some(peer) => self.start(peer, index, fragment),
+                // It stays owed: a peer that fails may leave room for it.
+                None => self.due.push_back(index),
+            }
+        }
+    }
+
+    /// Who is to take a fragment now: the peer it belongs to, a spare, or, where the threshold needs it, one that is unwell.
+    fn holder_for(&mut self, index: usize) -> Option<PeerId> {
+        let have = self.holders.len() + self.surplus;
+        if have + self.race.len() >= self.fragments.len() + SPARES {
+            return None;
+        }
+        let own = self.own.get(index).copied().filter(|own| !self.asked.contains(own));
+        if let Some(own) = own {
+            if self.is_well(&own) {
+                return Some(own);
+            }
+            self.pass_by(own);
+        }
+        while let Some(spare) = self.further.pop_front() {
+            if self.is_well(&spare) {
+                return Some(spare);
+            }
+            self.pass_by(spare);
+        }
+        if self.holders.len() + self.race.counted() >= self.threshold as usize {
+            return None;
+        }
+        let at = own.and_then(|own| self.unwell.iter().position(|peer| *peer == own));
+        self.unwell.remove(at.unwrap_or(0))
+    }
+
+    fn pass_by(&mut self, peer: PeerId) {
+        let standing = self.core.directory.standing(&peer, self.size, true);
+        if standing != Standing::Gone && !self.unwell.contains(&peer) {
+            self.unwell.push_back(peer);
+        }
+    }
+
+    fn is_well(&self, peer: &PeerId) -> bool {
+        let directory = &self.core.directory;
+        self.core.local(peer).is_some()
+            || (directory.standing(peer, self.size, true) <= Standing::Slow
+                && directory.claim(peer, self.size))
+    }
+
+    fn start(&mut self, peer: PeerId, index: usize, fragment: Record) {
+        self.asked.insert(peer);
+        self.unwell.retain(|unwell| *unwell != peer);
+        self.carried.insert(peer, index);
+        let (core, header) = (self.core.clone(), self.header.clone());
+        let limit = limit(header.bytes.len() + fragment.bytes.len());
+        let call = async move { core.store_fragment(peer, header, fragment).await };
+        self.race.start(peer, limit, call);
+    }
+
+    /// Whoever serves and was known to take no writes was not asked: it is a reason like a refusal.
+    fn read_only(&self) -> Vec<(PeerId, CallError)> {
+        let standing =
+            |peer: &PeerId, write: bool| self.core.directory.standing(peer, self.size, write);
+        let silent = self.own.iter().filter(|peer| !self.asked.contains(*peer));
+        let silent = silent.filter(|peer| standing(peer, true) == Standing::Gone);
+        let silent = silent.filter(|peer| standing(peer, false) != Standing::Gone);
+        let reason = || "it said so before".to_owned();
+        silent.map(|peer| (*peer, CallError::ReadOnly { reason: reason() })).collect()
+    }
+}
+
+impl Core {
+    /// Stores a fragment and its stripe's header at one peer; both are durable then. A busy peer is waited for once.
+    async fn store_fragment(
+        &self,
+        peer: PeerId,
+        header: Record,
+        fragment: Record,
+    ) -> Result<(), CallError> {
+        if let Some(own) = self.local(&peer) {
+            own.store(header).await?;
+            return own.store(fragment).await;
+        }
+        match self.store_fragment_once(&peer, header.clone(), fragment.clone()).await {
+            Err(CallError::Busy { retry_after }) => {
+                self.env.clock.sleep(retry_after.min(BUSY_WAIT_MAX)).await;
+                self.store_fragment_once(&peer, header, fragment).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn store_fragment_once(
+        &self,
+        peer: &PeerId,
+        header: Record,
+        fragment: Record,
+    ) -> Result<(), CallError> {
+        let to = self.endpoint(peer)?;
+        let bytes = header.bytes.len() + fragment.bytes.len();
+        let (size, limit) = (Size::of(fragment.bytes.len()), limit(bytes));
+        let since = self.env.clock.elapsed();
+        let call = self.calls.store_batch(&to, vec![header, fragment], limit);
+        let answer = self.bounded(&to, limit, call).await.and_then(|outcomes| {
+            // One answer a record, in order: the fragment counts only with its header.
+            if outcomes.len() == 2 {
+                return outcomes.into_iter().find_map(Result::err).map_or(Ok(()), Err);
+            }
+            let reason = "it did not answer for every record of a batch".to_owned();
+            Err(CallError::Corrupt { address: to.address.clone(), reason })
+        });
+        self.note(peer, size, since, &answer);
+        answer
+    }
+}

@@ -1,0 +1,172 @@
+//! Which fragments of a stripe are where: asked of the holders, who prove what they have by a MAC and send no bytes.
+//!
+//! Each peer that may have a fragment is asked for all of them in one call, so that a fragment is found wherever it lies. A MAC proves
+//! something only to who has the bytes: of the fragments that the asker has (k of them, and with the code all) it tells *proven* from *corrupt*, of
+//! the others it is the peer's claim.
+
+use std::collections::BTreeMap;
+
+use crypto::PeerId;
+use document::Record;
+use env::calls::{CallError, VerifyRequest, VerifyResponse};
+use futures::StreamExt;
+use placement::SPARES;
+
+use super::{FragmentAt, FragmentState, StripeShape};
+use crate::candidates::ASKED_MAX;
+use crate::core::{Core, Wanted, limit};
+use crate::health::Health;
+use crate::join::PARALLEL_MAX;
+use crate::latency::Size;
+use crate::walker::Walker;
+
+/// What one peer says of each fragment, by the fragment's number.
+type Says = Result<BTreeMap<usize, FragmentState>, CallError>;
+
+impl Walker {
+    /// Asks the holders of a stripe which of its fragments they have: one row a fragment, in their order.
+    ///
+    /// `known` are fragments at hand, whose holders' MACs are checked. A fragment that several have is told once, of the
+    /// one that proves it, or of the first in rank. Where a librarian walks for this program nobody is asked and
+    /// nothing is told: proof is between holder and asker.
+    pub async fn survey_stripe(
+        &self,
+        shape: &StripeShape,
+        known: &[(usize, Record)],
+    ) -> Vec<FragmentAt> {
+        if self.is_thin() {
+            return Vec::new();
+        }
+        let (view, before) = self.core.directory.views();
+        let (place, n) = (shape.place(), shape.n());
+        let away = |peer: &PeerId| self.core.directory.health(peer) == Health::Away;
+        let holders = view.stripe_holders(&place, n, away);
+        let own = holders.own.clone();
+        let mut near: Vec<PeerId> = holders.own.into_iter().chain(holders.spares).collect();
+        let before = before.map(|before| before.stripe_holders(&place, n, away).own);
+        let old = before.into_iter().flatten().filter(|peer| !own.contains(peer));
+        let old: Vec<PeerId> = old.filter(|peer| !near.contains(peer)).collect();
+        near.extend(old);
+        let mut said = self.asked_of(shape, known, &near).await;
+        let found = |said: &[(PeerId, Says)]| (0..n).all(|index| best(said, index).is_some());
+        if !found(&said) {
+            let rank = view.holders(&place, ASKED_MAX.max(n + SPARES));
+            let far: Vec<PeerId> = rank.into_iter().filter(|peer| !near.contains(peer)).collect();
+            said.extend(self.asked_of(shape, known, &far).await);
+        }
+        (0..n).map(|index| row(&said, index, own.get(index).copied())).collect()
+    }
+
+    async fn asked_of(
+        &self,
+        shape: &StripeShape,
+        known: &[(usize, Record)],
+        peers: &[PeerId],
+    ) -> Vec<(PeerId, Says)> {
+        let asked = peers.iter().map(|peer| async move {
+            let says = match self.core.local(peer).is_some() {
+                true => Ok(self.core.has(peer, shape).await),
+                false => self.core.says(peer, shape, known).await,
+            };
+            (*peer, says)
+        });
+        futures::stream::iter(asked).buffered(PARALLEL_MAX).collect().await
+    }
+}
+
+/// Who has a fragment: whoever proves it, else the first who claims it.
+fn best(said: &[(PeerId, Says)], index: usize) -> Option<FragmentAt> {
+    let states =
+        said.iter().filter_map(|(peer, says)| Some((*peer, says.as_ref().ok()?.get(&index)?)));
+    let with = |wanted: FragmentState| {
+        let found = states.clone().find(|(_, state)| **state == wanted);
+        found.map(|(peer, _)| FragmentAt { index, holder: Some(peer), state: wanted })
+    };
+    with(FragmentState::Proven).or_else(|| with(FragmentState::Claimed))
+}
+
+/// What is told of a fragment: who has it, else what the peer says that it belongs to, else who lies about it.
+fn row(said: &[(PeerId, Says)], index: usize, owner: Option<PeerId>) -> FragmentAt {
+    if let Some(found) = best(said, index) {
+        return found;
+    }
+    let state = |peer: &PeerId| {
+        said.iter().find(|(of, _)| of == peer).map(|(_, says)| match says {
+            Ok(states) => states.get(&index).cloned().unwrap_or(FragmentState::Missing),
+            Err(error) => FragmentState::Unreachable(error.clone()),
+        })
+    };
+    let liar = said.iter().map(|(peer, _)| *peer);
+    let liar = liar.into_iter().find(|peer| state(peer) == Some(FragmentState::Corrupt));
+    let holder = liar.or(owner);
+    let state = holder.as_ref().and_then(state).unwrap_or(FragmentState::Missing);
+    FragmentAt { index, holder, state }
+}
+
+impl Core {
+    /// What this program's own store has of a stripe.
+    async fn has(&self, own: &PeerId, shape: &StripeShape) -> BTreeMap<usize, FragmentState> {
+        let mut states = BTreeMap::new();
+        let Some(store) = self.local(own) else { return states };
+        for index in 0..shape.n() {
+            let wanted = Wanted::fragment(shape, index);
+            let state = match store.find(&wanted.request.id).await {
+                Ok(Some(record)) => match self.prove(own, &wanted, record).await {
+                    Ok(_) => FragmentState::Proven,
+                    Err(_) => FragmentState::Corrupt,
+                },
+                Ok(None) | Err(CallError::NotFound) => continue,
+                Err(CallError::Corrupt { .. }) => FragmentState::Corrupt,
+                Err(error) => FragmentState::Unreachable(error),
+            };
+            states.insert(index, state);
+        }
+        states
+    }
+
+    /// What one peer says that it has of a stripe.
+    async fn says(&self, peer: &PeerId, shape: &StripeShape, known: &[(usize, Record)]) -> Says {
+        let to = self.endpoint(peer)?;
+        let (mac_key, place) = (self.env.random(), shape.place());
+        let requests: Vec<VerifyRequest> =
+            shape.fragments.iter().map(|id| VerifyRequest { id: *id, place, mac_key }).collect();
+        // A MAC reads a fragment from the disk and hashes it, which counts like moving it.
+        let limit = limit(shape.fragment_bytes);
+        let since = self.env.clock.elapsed();
+        let call = self.calls.verify_batch(&to, requests, limit);
+        let answers = self.bounded(&to, limit, call).await.and_then(|answers| {
+            let reason = "it did not answer for every record of a batch".to_owned();
+            let whole = answers.len() == shape.n();
+            whole.then_some(answers).ok_or(CallError::Corrupt { address: to.address, reason })
+        });
+        self.note(peer, Size::Small, since, &answers);
+        let mut states = BTreeMap::new();
+        for (index, answer) in answers?.into_iter().enumerate() {
+            let state = match answer {
+                Ok(VerifyResponse::Mac(mac)) => self.judged(known, index, mac_key, mac).await,
+                Ok(VerifyResponse::Closest(_)) | Err(CallError::NotFound) => continue,
+                Err(CallError::Corrupt { .. }) => FragmentState::Corrupt,
+                Err(error) => FragmentState::Unreachable(error),
+            };
+            states.insert(index, state);
+        }
+        Ok(states)
+    }
+
+    async fn judged(
+        &self,
+        known: &[(usize, Record)],
+        index: usize,
+        mac_key: [u8; 32],
+        mac: [u8; 32],
+    ) -> FragmentState {
+        let Some((_, record)) = known.iter().find(|(of, _)| *of == index) else {
+            return FragmentState::Claimed;
+        };
+        let (suite, bytes) = (self.directory.genesis().suite, record.bytes.clone());
+        match self.env.cpu(move || suite.verify_mac(&mac_key, &bytes, &mac)).await {
+            true => FragmentState::Proven,
+            false => FragmentState::Corrupt,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A thin client's stripes: fragment by fragment from one librarian, which finds each where it lies.
+//!
+//! Wanted pages first; where one cannot be had, the other fragments in order until there are k. Stripes are not stored this
+//! way: a librarian stores records for a thin client, which therefore puts by copies.
+
+use std::ops::Range;
+
+use env::calls::CallError;
+use futures::StreamExt;
+
+use super::Through;
+use crate::core::{Core, Wanted};
+use crate::error::WalkError;
+use crate::stripe::{Fetched, FragmentAt, FragmentState, StripeShape};
+
+/// Fragments asked of a librarian at once for one stripe: 16 MiB at most on their way.
+const AT_ONCE: usize = 8;
+
+impl Core {
+    /// See [`crate::Walker::fetch_stripe`].
+    pub(crate) async fn fetch_stripe_through(
+        &self,
+        through: &Through,
+        shape: &StripeShape,
+        wanted: Range<usize>,
+    ) -> Result<Fetched, WalkError> {
+        let mut fetched = Fetched { fragments: Vec::new(), failed: Vec::new() };
+        self.gather(through, shape, wanted.clone().collect(), &mut fetched).await?;
+        let mut others = (0..shape.n()).filter(|index| !wanted.contains(index));
+        while fetched.is_degraded() && fetched.fragments.len() < shape.k {
+            let missing = shape.k - fetched.fragments.len();
+            let next: Vec<usize> = others.by_ref().take(missing).collect();
+            if next.is_empty() {
+                return Err(verdict(shape, &fetched));
+            }
+            self.gather(through, shape, next, &mut fetched).await?;
+        }
+        fetched.fragments.sort_unstable_by_key(|(index, _)| *index);
+        Ok(fetched)
+    }
+
+    /// Gets these fragments, or notes why one could not be had.
+    ///
+    /// # Errors
+    /// [`WalkError`] where no librarian is to be had, or all refuse: asking for other fragments is no use.
+    async fn gather(
+        &self,
+        through: &Through,
+        shape: &StripeShape,
+        indices: Vec<usize>,
+        fetched: &mut Fetched,
+    ) -> Result<(), WalkError> {
+        let one = |index: usize| async move {
+            (index, self.find_through(through, Wanted::fragment(shape, index)).await)
+        };
+        let mut answers = futures::stream::iter(indices).map(one).buffer_unordered(AT_ONCE);
+        while let Some((index, answer)) = answers.next().await {
+            let state = match answer {
+                Ok(found) => {
+                    fetched.fragments.push((index, found.proven.record));
+                    continue;
+                }
+                Err(WalkError::NotFound { .. }) => FragmentState::Missing,
+                Err(WalkError::Corrupt { .. }) => FragmentState::Corrupt,
+                Err(WalkError::Unavailable { errors, .. }) => {
+                    let error = errors.into_iter().next().map(|(_, error)| error);
+                    FragmentState::Unreachable(error.unwrap_or(CallError::NotFound))
+                }
+                Err(error) => return Err(error),
+            };
+            fetched.failed.push(FragmentAt { index, holder: None, state });
+        }
+        Ok(())
+    }
+}
+
+fn verdict(shape: &StripeShape, fetched: &Fetched) -> WalkError {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let missing = |at: &FragmentAt| at.state == FragmentState::Missing;
+    if fetched.fragments.is_empty() && fetched.failed.iter().all(missing) {
+        return WalkError::NotFound { id: shape.id, asked: 1 };
+    }
+    let (found, needed) = (count(fetched.fragments.len()), count(shape.k));
+    WalkError::TooFewFragments { id: shape.id, found, needed, errors: Vec::new() }
+}
