@@ -108,6 +108,19 @@ pub enum DocumentError {
     /// Empty content in `libri-1`.
     #[error("empty content cannot be stored in libri-1")]
     Empty,
+    /// Too few fragments of a stripe to bring back the others.
+    #[error("of the stripe {id} {found} fragments are there, and {needed} are needed")]
+    TooFew {
+        /// The stripe.
+        id: RecordId,
+        /// Fragments found.
+        found: u32,
+        /// Fragments needed (k).
+        needed: u32,
+    },
+    /// The erasure code's own failure.
+    #[error("coding a stripe failed")]
+    Code(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The compressor's own failure.
     #[error("compression failed")]
     Compress(#[source] std::io::Error),
@@ -154,9 +167,9 @@ impl Classified for DocumentError {
     fn class(&self) -> Class {
         match self {
             Self::NotForReader => Class::Denied,
-            Self::Missing { .. } => Class::NotFound,
+            Self::Missing { .. } | Self::TooFew { .. } => Class::NotFound,
             Self::Read(_) | Self::Write(_) => Class::Unavailable,
-            Self::Compress(_) => Class::Bug,
+            Self::Compress(_) | Self::Code(_) => Class::Bug,
             Self::Id(_)
             | Self::PageIndex { .. }
             | Self::StripePages { .. }

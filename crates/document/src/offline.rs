@@ -1,15 +1,19 @@
 //! Whole documents without a network: content in, records out, and back. `hold document` stands on it.
 //!
-//! One chunk is in memory at a time. Where the bytes come from and the records go to is the caller's.
+//! One chunk is in memory at a time, in [`stripes`] one segment. Where the bytes come from and the records
+//! go to is the caller's.
+
+pub mod stripes;
 
 use std::io::{ErrorKind, Read, Write};
 
 use bytes::Bytes;
-use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, RecordId, SecretKey, Suite};
+use crypto::{AuthorKey, Eek, NetworkId, Place, ReaderKey, RecordId, SecretKey, Suite};
 
 use crate::content::ContentCutter;
-use crate::entry::{Entry, EntryContent};
+use crate::entry::EntryContent;
 use crate::envelope::{self, Envelope};
+use crate::macs::ContentMacs;
 use crate::metadata::{ContentInfo, EntryMetadata};
 use crate::open::EntryOpener;
 use crate::page::Page;
@@ -59,9 +63,10 @@ pub fn seal(
     content: &mut dyn Read,
     emit: &mut dyn FnMut(Record) -> std::io::Result<()>,
 ) -> Result<Sealed, DocumentError> {
-    let Sealing { suite, network, author, reader, eek, info, created_time } = sealing;
+    let suite = sealing.suite;
     let mut emit = |record| emit(record).map_err(DocumentError::Write);
-    let mut sealer = EntrySealer::new(suite, eek.clone(), AuthorKey::new(author.public()));
+    let author = AuthorKey::new(sealing.author.public());
+    let mut sealer = EntrySealer::new(suite, sealing.eek.clone(), author);
     let mut macs = sealer.macs();
     let mut cutter = ContentCutter::new(suite);
     // The first page is held back until it is known whether it is the only one.
@@ -88,7 +93,6 @@ pub fn seal(
         }
     }
     let last = held.ok_or(DocumentError::Empty)?;
-    let content_bytes = macs.plaintext_bytes();
     let content = if ids.is_empty() {
         SealedContent::Single(Box::new(last))
     } else {
@@ -96,8 +100,21 @@ pub fn seal(
         emit(last.record)?;
         SealedContent::Pages(ids)
     };
+    conclude(sealing, sealer, macs, content, &mut emit)
+}
+
+/// Seals entry and envelope of a content whose pages are sealed.
+fn conclude(
+    sealing: Sealing<'_>,
+    sealer: EntrySealer,
+    macs: ContentMacs,
+    content: SealedContent,
+    emit: &mut dyn FnMut(Record) -> Result<(), DocumentError>,
+) -> Result<Sealed, DocumentError> {
+    let Sealing { suite, network, author, reader, eek, info, created_time } = sealing;
+    let content_bytes = macs.plaintext_bytes();
     let finished = sealer.finish(macs, content, info, created_time)?;
-    finished.page.into_iter().chain(finished.lists).try_for_each(&mut emit)?;
+    finished.page.into_iter().chain(finished.lists).try_for_each(&mut *emit)?;
     let entry = finished.entry.id;
     emit(finished.entry)?;
     let envelope = envelope::seal(suite, network, entry, author, &reader, &eek);
@@ -116,9 +133,12 @@ fn read_some(content: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, Documen
     }
 }
 
+/// Gives the bytes of a record by its id.
+pub type Fetch<'a> = dyn FnMut(&RecordId) -> std::io::Result<Option<Bytes>> + 'a;
+
 /// Opens the content of an envelope with its reader's key and writes it to `out`. `fetch` gives the bytes
-/// of a record by its id, which are proven here. Of content in stripes all pages are needed: nothing is
-/// made again from parity here.
+/// of a record by its id, which are proven here. Of content in stripes all pages are needed:
+/// [`open_with`] makes those again that are missing.
 ///
 /// # Errors
 /// [`DocumentError`]. What `out` got before an error is of no use, however much it is.
@@ -127,7 +147,24 @@ pub fn open(
     network: NetworkId,
     envelope: &Envelope,
     reader: &SecretKey,
-    fetch: &mut dyn FnMut(&RecordId) -> std::io::Result<Option<Bytes>>,
+    fetch: &mut Fetch<'_>,
+    out: &mut dyn Write,
+) -> Result<EntryMetadata, DocumentError> {
+    open_with(suite, network, envelope, reader, None, fetch, out)
+}
+
+/// As [`open`]; pages of stripes that `fetch` does not have are made again by the code from any k fragments
+/// of their stripe.
+///
+/// # Errors
+/// As [`open`]; [`DocumentError::TooFew`] where fewer than k are there.
+pub fn open_with(
+    suite: Suite,
+    network: NetworkId,
+    envelope: &Envelope,
+    reader: &SecretKey,
+    code: Option<&dyn stripes::Coder>,
+    fetch: &mut Fetch<'_>,
     out: &mut dyn Write,
 ) -> Result<EntryMetadata, DocumentError> {
     let eek = envelope::open(suite, network, envelope, reader)?;
@@ -142,60 +179,41 @@ pub fn open(
         let chunk = opener.open_page(index, page)?;
         assembler.push(page, &chunk, &mut write)
     };
-    match page_ids(suite, &opener, &entry, fetch)? {
-        Pages::Inline(page) => push(0, page)?,
-        Pages::Ids(ids) => {
-            for (id, index) in ids.iter().zip(0..) {
-                push(index, &fetched_page(suite, id, fetch)?)?;
-            }
+    let listed = |lists: &[RecordId], fetch: &mut Fetch<'_>| {
+        let mut ids = Vec::new();
+        for (id, list) in lists.iter().zip(0..) {
+            ids.extend(opener.open_list(list, &fetched_page(suite, id, fetch)?)?);
+        }
+        Ok::<_, DocumentError>(ids)
+    };
+    let ids = match &entry.content {
+        EntryContent::Inline(_) => Vec::new(),
+        EntryContent::Pages(ids) | EntryContent::Stripes { ids, .. } => ids.clone(),
+        EntryContent::Lists(lists) | EntryContent::ListedStripes { lists, .. } => {
+            listed(lists, fetch)?
+        }
+    };
+    if let EntryContent::Inline(page) = &entry.content {
+        push(0, page)?;
+    }
+    let in_stripes = entry.content.stripe_pages().is_some();
+    let mut index = 0;
+    for id in ids {
+        let pages = if in_stripes {
+            stripes::pages(&opener, id, code, fetch)?
+        } else {
+            vec![fetched_page(suite, &id, fetch)?]
+        };
+        for page in pages {
+            push(index, &page)?;
+            index += 1;
         }
     }
     assembler.finish()?;
     Ok(opener.metadata().clone())
 }
 
-enum Pages<'a> {
-    Inline(&'a Page),
-    Ids(Vec<RecordId>),
-}
-
-fn page_ids<'a>(
-    suite: Suite,
-    opener: &EntryOpener,
-    entry: &'a Entry,
-    fetch: &mut dyn FnMut(&RecordId) -> std::io::Result<Option<Bytes>>,
-) -> Result<Pages<'a>, DocumentError> {
-    let mut listed = |lists: &[RecordId]| -> Result<Vec<RecordId>, DocumentError> {
-        let mut ids = Vec::new();
-        for (id, list) in lists.iter().zip(0..) {
-            ids.extend(opener.open_list(list, &fetched_page(suite, id, fetch)?)?);
-        }
-        Ok(ids)
-    };
-    let stripes = match &entry.content {
-        EntryContent::Inline(page) => return Ok(Pages::Inline(page)),
-        EntryContent::Pages(ids) => return Ok(Pages::Ids(ids.clone())),
-        EntryContent::Lists(lists) => return listed(lists).map(Pages::Ids),
-        EntryContent::Stripes { ids, .. } => ids.clone(),
-        EntryContent::ListedStripes { lists, .. } => listed(lists)?,
-    };
-    let mut ids = Vec::new();
-    for id in stripes {
-        let stripe = match fetched(suite, Kind::Stripe, &id, fetch)? {
-            Document::Stripe(stripe) => stripe,
-            _ => return Err(DocumentError::OtherKind { id, wanted: Kind::Stripe }),
-        };
-        opener.check_stripe(id, &stripe)?;
-        ids.extend_from_slice(&stripe.fragments()[..stripe.k() as usize]);
-    }
-    Ok(Pages::Ids(ids))
-}
-
-fn fetched_page(
-    suite: Suite,
-    id: &RecordId,
-    fetch: &mut dyn FnMut(&RecordId) -> std::io::Result<Option<Bytes>>,
-) -> Result<Page, DocumentError> {
+fn fetched_page(suite: Suite, id: &RecordId, fetch: &mut Fetch<'_>) -> Result<Page, DocumentError> {
     match fetched(suite, Kind::Page, id, fetch)? {
         Document::Page(page) => Ok(page),
         _ => Err(DocumentError::OtherKind { id: *id, wanted: Kind::Page }),
@@ -206,9 +224,21 @@ fn fetched(
     suite: Suite,
     kind: Kind,
     id: &RecordId,
-    fetch: &mut dyn FnMut(&RecordId) -> std::io::Result<Option<Bytes>>,
+    fetch: &mut Fetch<'_>,
 ) -> Result<Document, DocumentError> {
+    fetched_at(suite, kind, id, (*id).into(), fetch).map(|(_, document)| document)
+}
+
+fn fetched_at(
+    suite: Suite,
+    kind: Kind,
+    id: &RecordId,
+    place: Place,
+    fetch: &mut Fetch<'_>,
+) -> Result<(Record, Document), DocumentError> {
     let bytes =
         fetch(id).map_err(DocumentError::Read)?.ok_or(DocumentError::Missing { kind, id: *id })?;
-    prove(suite, &Record { kind, id: *id, place: (*id).into(), bytes })
+    let record = Record { kind, id: *id, place, bytes };
+    let document = prove(suite, &record)?;
+    Ok((record, document))
 }

@@ -90,6 +90,69 @@ fn what_is_sealed_opens_again_and_shows() {
     }
 }
 
+/// The records in a folder by their kind.
+fn kinds(dir: &Path) -> Vec<(String, PathBuf)> {
+    let mut kinds: Vec<(String, PathBuf)> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|item| {
+            let path = item.unwrap().path();
+            let shown = run(hold(["document", "show", "--json"]).arg(&path)).expect(0).json();
+            (shown["kind"].as_str().unwrap().to_owned(), path)
+        })
+        .collect();
+    kinds.sort();
+    kinds
+}
+
+#[test]
+fn stripes_open_with_any_k_of_their_fragments_and_not_with_fewer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (author, reader) = (key_file(folder.path(), "01"), key_file(folder.path(), "02"));
+    let (file, to) = (folder.path().join("file"), folder.path().join("to"));
+    random_file(&file, 100_000, 3);
+    let dir = folder.path().join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    let sealed = run(seal(&file, "holdfast-1", &author, READER, &dir).args(["--stripes", "3/5"]));
+    let key = sealed.expect(0).text();
+    let records = kinds(&dir);
+    let of = |kind: &str| -> Vec<&PathBuf> {
+        records.iter().filter(|(found, _)| found == kind).map(|(_, path)| path).collect()
+    };
+    assert_eq!((of("page").len(), of("parity").len(), of("stripe").len()), (3, 2, 1));
+    let show = |path: &Path| run(hold(["document", "show", "--json"]).arg(path)).expect(0).json();
+    let header = show(of("stripe")[0]);
+    assert_eq!((header["k"].as_u64(), header["n"].as_u64()), (Some(3), Some(5)));
+    assert_eq!(header["fragments"].as_array().unwrap().len(), 5);
+    let longest = header["lengths"].as_array().unwrap().iter().filter_map(|one| one.as_u64()).max();
+    assert_eq!(show(of("parity")[0])["parity"].as_u64(), longest);
+    let entry = show(of("entry")[0]);
+    assert_eq!(entry["content"], "1 stripes of 3 pages");
+    assert_eq!(entry["keys"][0], header["holdfast-1"]);
+
+    run(&mut open(&key, "holdfast-1", &reader, &dir, &to)).expect(0);
+    assert_same(&file, &to);
+    std::fs::remove_file(&to).unwrap();
+    std::fs::remove_file(of("page")[0]).unwrap();
+    std::fs::remove_file(of("page")[2]).unwrap();
+    run(&mut open(&key, "holdfast-1", &reader, &dir, &to)).expect(0);
+    assert_same(&file, &to);
+    std::fs::remove_file(&to).unwrap();
+    std::fs::remove_file(of("parity")[0]).unwrap();
+    run(&mut open(&key, "holdfast-1", &reader, &dir, &to)).expect_error(10);
+    assert!(!to.exists());
+
+    for bad in ["8/4", "4", "copies:3", "0/5", "200/300", "-1/5"] {
+        let stripes = format!("--stripes={bad}");
+        let mut command = seal(&file, "holdfast-1", &author, READER, &dir);
+        run(command.arg(stripes)).expect_error(2);
+    }
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let mut command = seal(&file, "libri-1", &author, READER, &empty);
+    run(command.args(["--stripes", "3/5"])).expect_error(2);
+    assert_only(&empty, &[]);
+}
+
 #[test]
 fn a_pair_of_keys_seals_one_content_alone_in_libri_1() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 //! For debugging, for export, and for checking against other implementations. A document is the
 //! file `<key>.doc`, the encoded `Document`; its key is the hash of its bytes under the suite.
 
+mod coder;
 mod show;
 
 use std::fmt;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, RecordId, SecretKey, Suite};
-use document::offline::{self, Sealing};
+use document::offline::{self, Sealing, stripes};
 use document::{ContentInfo, Document, Envelope, Kind};
 use env::Entropy;
 use serde::Serialize;
@@ -53,6 +54,9 @@ pub(crate) struct Seal {
     /// The reader's public key in hex
     #[arg(long, value_name = "HEX")]
     reader: String,
+    /// In stripes of K pages and N - K parity fragments, as 4/8 or by name (holdfast-1); without it in pages
+    #[arg(long, value_name = "K/N")]
+    stripes: Option<String>,
 }
 
 /// `hold document open`.
@@ -178,6 +182,7 @@ fn read_document(path: &Path) -> Result<Bytes, HoldError> {
 impl Seal {
     fn run(self) -> Result<Sealed, HoldError> {
         let (suite, network) = (self.place.suite()?, self.place.network()?);
+        let shape = self.shape(suite)?;
         let author = files::read_secret_key(&self.author_key, KEY_HINT)?;
         let reader: ReaderKey =
             self.reader.parse().map_err(HoldError::parse("a reader's key", &self.reader))?;
@@ -203,7 +208,10 @@ impl Seal {
             written.push(path);
             Ok(())
         };
-        let sealed = offline::seal(sealing, &mut content, &mut emit);
+        let sealed = match shape {
+            Some(shape) => stripes::seal(sealing, shape, &coder::Erasure, &mut content, &mut emit),
+            None => offline::seal(sealing, &mut content, &mut emit),
+        };
         let sealed = sealed.inspect_err(|_| {
             written.iter().for_each(|path| drop(fs::remove_file(path)));
         })?;
@@ -212,6 +220,20 @@ impl Seal {
             entry: sealed.entry.to_string(),
             bytes: sealed.content_bytes,
         })
+    }
+
+    /// Of what stripes, if of any: k and n.
+    fn shape(&self, suite: Suite) -> Result<Option<(u32, u32)>, HoldError> {
+        let Some(text) = &self.stripes else { return Ok(None) };
+        let wrong = |why: String| HoldError::argument("--stripes", why);
+        if suite == Suite::Libri1 {
+            return Err(wrong("libri-1 has no stripes".to_owned()));
+        }
+        match text.parse::<placement::Profile>() {
+            Ok(placement::Profile::Stripe { k, n }) => Ok(Some((k, n))),
+            Ok(placement::Profile::Copies(_)) => Err(wrong("copies are no stripes".to_owned())),
+            Err(error) => Err(wrong(error.to_string())),
+        }
     }
 
     /// In `libri-1` key and nonce follow from the pair of keys alone: a second EEK under them would
@@ -271,7 +293,8 @@ impl Open {
                 told
             })
         };
-        let opened = offline::open(suite, network, &envelope, &reader, &mut fetch, out);
+        let code: Option<&dyn stripes::Coder> = Some(&coder::Erasure);
+        let opened = offline::open_with(suite, network, &envelope, &reader, code, &mut fetch, out);
         if let Some(error) = damaged {
             return Err(error);
         }

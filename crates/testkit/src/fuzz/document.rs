@@ -4,8 +4,8 @@ use bytes::Bytes;
 use crypto::{AuthorKey, Eek, NetworkId, Place, ReaderKey, SecretKey, Suite};
 use document::{
     Bloom, CompressionCodec, ContentInfo, Document, DocumentError, Entry, EntryContent,
-    EntryMetadata, EntryOpener, EntrySealer, LibriCompressor, LibriDecompressor, Page, Publication,
-    Record, offline, prove,
+    EntryMetadata, EntryOpener, EntrySealer, LibriCompressor, LibriDecompressor, Page,
+    ParityBuffer, Publication, Record, SealedContent, Stripe, Striped, offline, prove,
 };
 
 use super::Target;
@@ -52,7 +52,33 @@ fn sealed(suite: Suite, name_bytes: usize) -> Vec<Record> {
 
 fn documents() -> Vec<Vec<u8>> {
     let all = Suite::ALL.into_iter().flat_map(|suite| [sealed(suite, 4), sealed(suite, 600)]);
-    all.flatten().map(|record| record.bytes.to_vec()).collect()
+    all.flatten().chain(striped()).map(|record| record.bytes.to_vec()).collect()
+}
+
+/// A stripe of two pages and one parity, and its entry.
+fn striped() -> Vec<Record> {
+    let (suite, author) = (Suite::Holdfast1, AuthorKey::new(secret(1).public()));
+    let content = b"a small content, which an author would keep in its entry";
+    let mut sealer = EntrySealer::new(suite, eek(), author);
+    let mut macs = sealer.macs();
+    macs.add_plaintext(content);
+    let mut pages = Vec::new();
+    for chunk in [&content[..28], &content[28..]] {
+        let sealed = sealer.ticket().and_then(|ticket| ticket.seal(chunk)).expect("short");
+        macs.add_page(&sealed.page.ciphertext);
+        pages.push(sealed.record);
+    }
+    let longest = pages.iter().map(|page| page.bytes.len()).max().expect("two");
+    let mut parity = ParityBuffer::new(2, longest).expect("short");
+    parity.bytes_mut().fill(7);
+    let parity = vec![parity.record(suite)];
+    let Striped { header, fragments, .. } = Stripe::of(suite, pages, parity).expect("a stripe");
+    let named = SealedContent::Stripes { k: 2, ids: vec![header.id] };
+    let info = ContentInfo::default();
+    let finished = sealer.finish(macs, named, info, 1_700_000_000).expect("a small content");
+    let mut records = vec![header, finished.entry];
+    records.extend(fragments);
+    records
 }
 
 fn metadata(uncompressed_size: u64) -> Vec<u8> {
