@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use crypto::{RecordId, Suite};
-use document::{Document, Kind, Record};
+use document::{Document, Kind, Record, Stripe};
 use env::Clock;
 
 use crate::search::Needle;
@@ -51,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) acknowledged: BTreeMap<usize, BTreeSet<RecordId>>,
     /// Peers that acknowledged to each author, by record.
     pub(crate) received: BTreeMap<usize, BTreeMap<RecordId, (Kind, BTreeSet<usize>)>>,
+    /// Stripes whose headers were sent to anybody.
+    pub(crate) stripes: BTreeMap<RecordId, Stripe>,
     /// Pages seen, by author key and index.
     pages: BTreeMap<([u8; 33], u32), RecordId>,
     pub(crate) contents: Vec<Content>,
@@ -84,6 +86,7 @@ impl History {
             findings: Vec::new(),
             acknowledged: BTreeMap::new(),
             received: BTreeMap::new(),
+            stripes: BTreeMap::new(),
             pages: BTreeMap::new(),
             contents: Vec::new(),
             tallies: BTreeMap::new(),
@@ -147,9 +150,16 @@ impl History {
         }
     }
 
-    /// An author sends a page: no two of one key and index may differ (`N1`).
+    /// An author sends a page: no two of one key and index may differ (`N1`). Headers of stripes are kept.
     pub(crate) fn page_sent(&self, record: &Record) {
-        let Ok(Document::Page(page)) = Document::decode(&record.bytes) else { return };
+        let page = match Document::decode(&record.bytes) {
+            Ok(Document::Page(page)) => page,
+            Ok(Document::Stripe(stripe)) => {
+                self.lock().stripes.insert(record.id, stripe);
+                return;
+            }
+            _ => return,
+        };
         let mut key = [0; 33];
         key.copy_from_slice(page.author.as_bytes());
         let before = *self.lock().pages.entry((key, page.index)).or_insert(record.id);

@@ -130,7 +130,7 @@ impl World {
             .map(|kind| (kind, walker.redundancy(kind).acknowledged))
     }
 
-    /// Every record of an acknowledged put was acknowledged by W holders (Q2). An author that learns peers meanwhile may need
+    /// Every record of an acknowledged put was acknowledged by W holders, and of every stripe enough fragments (Q2). An author that learns peers meanwhile may need
     /// more for later records than for earlier ones.
     fn check_acknowledged(
         &self,
@@ -140,17 +140,34 @@ impl World {
         after: [(Kind, u32); 3],
     ) {
         let party = self.author_party(number);
-        let received = self.history.lock().received.get(&party).cloned().unwrap_or_default();
-        for (id, (kind, peers)) in received {
-            if earlier.contains(&id) {
+        let (received, stripes) = {
+            let history = self.history.lock();
+            let received = history.received.get(&party).cloned().unwrap_or_default();
+            (received, history.stripes.clone())
+        };
+        let of_stripes: BTreeSet<RecordId> =
+            stripes.values().flat_map(|stripe| stripe.fragments().iter().copied()).collect();
+        for (id, (kind, peers)) in &received {
+            if earlier.contains(id) || of_stripes.contains(id) {
                 continue;
             }
             let of = |needed: [(Kind, u32); 3]| {
-                needed.into_iter().find(|(one, _)| *one == kind).map_or(0, |(_, needed)| needed)
+                needed.into_iter().find(|(one, _)| one == kind).map_or(0, |(_, needed)| needed)
             };
-            let needed = of(before).min(of(after)) as usize;
-            if peers.len() < needed {
-                let what = format!("a put was answered with {} of {needed} of {id}", peers.len());
+            let (acked, needed) = match stripes.get(id) {
+                Some(stripe) => {
+                    let fragments = stripe.fragments().iter();
+                    let acked = fragments.filter(|one| {
+                        received.get(*one).is_some_and(|(_, peers)| !peers.is_empty())
+                    });
+                    // k and three quarters of the parity, rounded up.
+                    let parity = stripe.n() - stripe.k();
+                    (acked.count(), (stripe.k() + (3 * parity).div_ceil(4)) as usize)
+                }
+                None => (peers.len(), of(before).min(of(after)) as usize),
+            };
+            if acked < needed {
+                let what = format!("a put was answered with {acked} of {needed} of {id}");
                 self.history.find("Q2", what);
             }
         }
