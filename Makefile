@@ -1,6 +1,6 @@
 # The README's two commands are `make demo` and `make test`. Each sets up all it needs from the toolchains alone.
 #
-#   make demo           the story on an embedded network: put, share, lose two peers, read back
+#   make demo           the story on an embedded network: put, share, lose four of them, read back
 #   make test           every test, the long ones scaled down
 #   make lint           formatting, clippy, tidy
 #   make shows-network  what the first network must show, in full

@@ -119,6 +119,7 @@ impl Author {
             Part::Envelope => Kind::Envelope,
             Part::Entry => Kind::Entry,
             Part::Page(_) | Part::List(_) => Kind::Page,
+            Part::Stripe(_) => Kind::Stripe,
         };
         let found = self.walker.find(Some(kind), id, id.into()).await;
         found.map_err(|source| AuthorError::Fetch { part, source })

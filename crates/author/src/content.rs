@@ -1,7 +1,7 @@
-//! A content that was found: its envelope and entry opened, its pages to be fetched one by one.
+//! A content that was found: its envelope and entry opened, its pages or stripes to be fetched one by one.
 //!
-//! A content over 32,768 pages has their ids in list pages of 65,536 each. A list is fetched when its first page is
-//! needed, and one is held at a time, so a range read of a huge file fetches one list and its pages.
+//! A content over 32,768 pages or stripes has their ids in list pages of 65,536 each. A list is fetched when its first one is
+//! needed, and one list is held at a time, so a range read of a huge file fetches one list and what it names.
 
 use std::sync::Arc;
 
@@ -28,12 +28,26 @@ pub(crate) struct Content {
     held: EntryContent,
 }
 
-/// Where the n-th page of a content is.
+/// Where the n-th page of a content, or its n-th stripe, is.
 pub(crate) enum At {
+    /// A page by itself.
+    Page(PageAt),
+    /// A stripe, by its header.
+    Stripe(RecordId),
+}
+
+/// Where a page that goes by itself is.
+pub(crate) enum PageAt {
     /// In the entry.
     Inline(Page),
     /// A record of its own.
     Record(RecordId),
+}
+
+impl At {
+    fn record(id: RecordId) -> Self {
+        Self::Page(PageAt::Record(id))
+    }
 }
 
 /// A page that was fetched and opened.
@@ -55,9 +69,6 @@ impl Author {
             Document::Entry(entry) => entry,
             _ => return Err(corrupt(DocumentError::Kind)),
         };
-        if entry.content.stripe_pages().is_some() {
-            return Err(corrupt(DocumentError::Kind));
-        }
         let opener = EntryOpener::new(self.suite(), &entry, opened.eek.clone()).map_err(corrupt)?;
         Ok(Content {
             degraded: opened.degraded || found.degraded,
@@ -98,14 +109,19 @@ impl Content {
         }
     }
 
-    /// Its pages from the `first` on.
-    pub(crate) fn pages(&self, first: u64) -> Pages<'_> {
-        Pages { content: self, next: first, list: None, degraded: false }
+    /// Pages a stripe (k); `None` where the content is not in stripes.
+    pub(crate) fn stripe_pages(&self) -> Option<u32> {
+        self.held.stripe_pages()
+    }
+
+    /// What it is in, from the `first` on: its pages, or its stripes.
+    pub(crate) fn parts(&self, first: u64) -> Parts<'_> {
+        Parts { content: self, next: first, list: None, degraded: false }
     }
 }
 
-/// Goes through a content's pages.
-pub(crate) struct Pages<'a> {
+/// Goes through a content's pages or stripes.
+pub(crate) struct Parts<'a> {
     content: &'a Content,
     next: u64,
     /// The list that was fetched last: its number and its ids.
@@ -113,30 +129,42 @@ pub(crate) struct Pages<'a> {
     pub(crate) degraded: bool,
 }
 
-impl Pages<'_> {
-    /// The next page's index and where it is; `None` after the last.
+impl Parts<'_> {
+    /// The next one's number and where it is; `None` after the last.
     ///
     /// # Errors
     /// Where a list page cannot be fetched or does not open.
     pub(crate) async fn next(&mut self, author: &Author) -> Result<Option<(u32, At)>, AuthorError> {
         let at = match &self.content.held {
-            EntryContent::Inline(page) => (self.next == 0).then(|| At::Inline(page.clone())),
-            EntryContent::Pages(ids) => id_at(ids, self.next).map(At::Record),
-            EntryContent::Lists(lists) => {
-                let per_list = LIST_PAGE_KEYS_MAX as u64;
-                let (number, within) = (self.next / per_list, self.next % per_list);
-                let Some(list) = id_at(lists, number) else { return Ok(None) };
-                id_at(self.list(author, number, list).await?, within).map(At::Record)
+            EntryContent::Inline(page) => {
+                (self.next == 0).then(|| At::Page(PageAt::Inline(page.clone())))
             }
-            EntryContent::Stripes { .. } | EntryContent::ListedStripes { .. } => None,
+            EntryContent::Pages(ids) => id_at(ids, self.next).map(At::record),
+            EntryContent::Stripes { ids, .. } => id_at(ids, self.next).map(At::Stripe),
+            EntryContent::Lists(lists) => self.listed(author, lists).await?.map(At::record),
+            EntryContent::ListedStripes { lists, .. } => {
+                self.listed(author, lists).await?.map(At::Stripe)
+            }
         };
         let Some(at) = at else { return Ok(None) };
-        let index = u32::try_from(self.next).map_err(|_| AuthorError::Corrupt {
+        let number = u32::try_from(self.next).map_err(|_| AuthorError::Corrupt {
             part: Part::Entry,
             source: DocumentError::TooMuchContent,
         })?;
         self.next += 1;
-        Ok(Some((index, at)))
+        Ok(Some((number, at)))
+    }
+
+    /// The next id of those in list pages.
+    async fn listed(
+        &mut self,
+        author: &Author,
+        lists: &[RecordId],
+    ) -> Result<Option<RecordId>, AuthorError> {
+        let per_list = LIST_PAGE_KEYS_MAX as u64;
+        let (number, within) = (self.next / per_list, self.next % per_list);
+        let Some(list) = id_at(lists, number) else { return Ok(None) };
+        Ok(id_at(self.list(author, number, list).await?, within))
     }
 
     /// The ids in a list page.
@@ -171,30 +199,45 @@ pub(crate) fn open_page(
     walker: &Arc<Walker>,
     opener: &EntryOpener,
     index: u32,
-    at: At,
+    at: PageAt,
 ) -> Job<Result<OpenedPage, AuthorError>> {
     let (walker, opener, within) = (Arc::clone(walker), opener.clone(), env.clone());
     Job::task(env, async move {
         let part = Part::Page(index);
-        let corrupt = move |source| AuthorError::Corrupt { part, source };
         let (page, bytes, degraded) = match at {
-            At::Inline(page) => (page, 0, false),
-            At::Record(id) => {
+            PageAt::Inline(page) => (page, 0, false),
+            PageAt::Record(id) => {
                 let found = walker.find(Some(Kind::Page), id, id.into()).await;
                 let found = found.map_err(|source| AuthorError::Fetch { part, source })?;
-                let page = page_of(&found.record).map_err(corrupt)?;
+                let page = page_of(&found.record);
+                let page = page.map_err(|source| AuthorError::Corrupt { part, source })?;
                 (page, found.record.bytes.len() as u64, found.degraded)
             }
         };
-        let work = move || {
-            let chunk = opener.open_page(index, &page)?;
-            Ok(OpenedPage { page, chunk, bytes, degraded })
-        };
-        Job::cpu(&within, work).await.ok_or(AuthorError::Stopped)?.map_err(corrupt)
+        opened(&within, &opener, index, page, bytes, degraded).await.ok_or(AuthorError::Stopped)?
     })
 }
 
-fn page_of(record: &Record) -> Result<Page, DocumentError> {
+/// Opens a page that is at hand, on a CPU thread.
+pub(crate) fn opened(
+    env: &Env,
+    opener: &EntryOpener,
+    index: u32,
+    page: Page,
+    bytes: u64,
+    degraded: bool,
+) -> Job<Result<OpenedPage, AuthorError>> {
+    let opener = opener.clone();
+    Job::cpu(env, move || {
+        let chunk = opener.open_page(index, &page);
+        let chunk =
+            chunk.map_err(|source| AuthorError::Corrupt { part: Part::Page(index), source })?;
+        Ok(OpenedPage { page, chunk, bytes, degraded })
+    })
+}
+
+/// The page in a record.
+pub(crate) fn page_of(record: &Record) -> Result<Page, DocumentError> {
     match Document::decode(&record.bytes)? {
         Document::Page(page) => Ok(page),
         _ => Err(DocumentError::OtherKind { id: record.id, wanted: Kind::Page }),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crypto::{Class, Classified, RecordId};
+use placement::Profile;
 use walk::WalkError;
 
 /// What a record was needed for, so that an error says more than an id.
@@ -16,8 +17,10 @@ pub enum Part {
     Entry,
     /// The n-th page of the content.
     Page(u32),
-    /// The n-th list of the content's pages.
+    /// The n-th list of the content's pages or stripes.
     List(u32),
+    /// The n-th stripe of the content.
+    Stripe(u32),
 }
 
 impl std::fmt::Display for Part {
@@ -27,6 +30,7 @@ impl std::fmt::Display for Part {
             Self::Entry => f.write_str("the entry"),
             Self::Page(index) => write!(f, "page {index}"),
             Self::List(number) => write!(f, "list {number} of the pages"),
+            Self::Stripe(number) => write!(f, "stripe {number}"),
         }
     }
 }
@@ -112,6 +116,37 @@ pub enum AuthorError {
     /// More readers than one put takes.
     #[error("{0} readers are too many for one put; share with the others afterwards")]
     TooManyReaders(usize),
+    /// A profile with more fragments than peers are known: two of them would lie on one machine.
+    #[error(
+        "{profile} takes {} peers, one for each fragment, and {known} are known",
+        profile.peers_min()
+    )]
+    TooFewPeers {
+        /// The profile, that of the put or of the network.
+        profile: Profile,
+        /// Peers known.
+        known: usize,
+    },
+    /// Stripes in a network that has none.
+    #[error("a network of suite libri-1 keeps copies: nothing can be kept as {profile}")]
+    LibriCopies {
+        /// What was asked for.
+        profile: Profile,
+    },
+    /// A profile where a librarian walks for this program.
+    #[error(
+        "a librarian that walks for this program keeps copies as its network does, not {profile}"
+    )]
+    ThinCopies {
+        /// What was asked for.
+        profile: Profile,
+    },
+    /// A check where a librarian walks for this program, which asks no holders.
+    #[error("a librarian walks for this program, which asks no holders")]
+    ThinSurvey,
+    /// A stripe's fragments do not fit together: a header whose author lies, or a defect.
+    #[error("the erasure code refused a stripe")]
+    Code(#[source] erasure::ErasureError),
     /// The byte range does not lie in the content.
     #[error("bytes {start} to {end} are not within the {size} bytes of the content")]
     Range {
@@ -158,17 +193,20 @@ impl Classified for AuthorError {
             Self::NotAnAddress { .. }
             | Self::Empty
             | Self::TooManyReaders(_)
+            | Self::LibriCopies { .. }
+            | Self::ThinCopies { .. }
+            | Self::ThinSurvey
             | Self::Range { .. }
             | Self::Unsealable(_)
             | Self::Exhausted => Class::Invalid,
             Self::Fetch { source, .. } | Self::Store { source, .. } => source.class(),
             Self::Follow(source) => source.class(),
-            Self::NoPeers => Class::Unavailable,
+            Self::NoPeers | Self::TooFewPeers { .. } => Class::Unavailable,
             Self::Locked(_) => Class::Busy,
             Self::Read(source) | Self::Write(source) | Self::Io { source, .. } => of_io(source),
             Self::Corrupt { .. } | Self::Content(_) => Class::Corrupt,
             Self::Changed => Class::Conflict,
-            Self::Stopped => Class::Bug,
+            Self::Stopped | Self::Code(_) => Class::Bug,
         }
     }
 }

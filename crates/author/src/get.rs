@@ -8,9 +8,14 @@
 //! Nothing of a page reaches the sink before its id, its MAC and its tag hold. The MACs over the whole are checked at the
 //! end, so a stream may have got bytes when they fail; a file gets its name only afterwards ([`Author::get_file`]).
 //!
+//! Of a content in stripes a stripe is fetched at once, or those of its pages that a range touches (see `stripes`).
+//!
 //! In `libri-1` the content is one compressed stream. It is decompressed in order and in small parts, so that a page that
 //! decompresses to gigabytes takes some megabytes. A range is read by dropping what comes before it.
 
+pub(crate) mod stripes;
+
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +26,7 @@ use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
 
 use crate::author::Author;
-use crate::content::{Content, OpenedPage, open_page};
+use crate::content::{At, Content, OpenedPage, open_page};
 use crate::error::AuthorError;
 use crate::job::Job;
 use crate::progress::Progress;
@@ -29,7 +34,7 @@ use crate::sink::Sink;
 use crate::types::{GetReport, checked_range};
 use crate::window::Lease;
 
-/// Pages being fetched ahead, at most; the window bounds them as well.
+/// Pages or stripes being fetched ahead, at most; the window bounds them as well.
 const AHEAD_MAX: usize = 16;
 /// What a page may take of memory at one time: itself, its ciphertext opened and its chunk.
 const PAGE_COST: usize = 3 * CHUNK_BYTES_MAX;
@@ -38,10 +43,51 @@ const SPANS_MAX: usize = 4;
 /// Bytes of a compressed stream that are decompressed at once: to a thousand times as many, at most.
 const STREAM_PART_BYTES: usize = 8 << 10;
 
-/// A page on its way, and the part of the window it holds.
+/// A page being opened.
+type Opening = Job<Result<OpenedPage, AuthorError>>;
+
+/// A page or a stripe on its way, and the part of the window it holds.
 struct Ahead {
-    job: Job<Result<OpenedPage, AuthorError>>,
+    fetching: Fetching,
     lease: Arc<Lease>,
+}
+
+/// What is on its way.
+enum Fetching {
+    Page(Opening),
+    /// The wanted pages of a stripe, in order.
+    Stripe(Job<Result<VecDeque<Opening>, AuthorError>>),
+}
+
+/// What was fetched ahead, page by page.
+struct Pages {
+    ahead: mpsc::Receiver<Ahead>,
+    /// Those of the last one that are to come, and its part of the window.
+    opening: VecDeque<Opening>,
+    lease: Option<Arc<Lease>>,
+}
+
+impl Pages {
+    fn new(ahead: mpsc::Receiver<Ahead>) -> Self {
+        Self { ahead, opening: VecDeque::new(), lease: None }
+    }
+
+    /// The next page in order, and the part of the window it holds with others; `None` after the last.
+    async fn next(&mut self) -> Result<Option<(OpenedPage, Arc<Lease>)>, AuthorError> {
+        loop {
+            if let Some((opening, lease)) = self.opening.pop_front().zip(self.lease.clone()) {
+                let opened = opening.await.ok_or(AuthorError::Stopped)??;
+                return Ok(Some((opened, lease)));
+            }
+            self.lease = None;
+            let Some(Ahead { fetching, lease }) = self.ahead.next().await else { return Ok(None) };
+            self.opening = match fetching {
+                Fetching::Page(opening) => [opening].into(),
+                Fetching::Stripe(job) => job.await.ok_or(AuthorError::Stopped)??,
+            };
+            self.lease = Some(lease);
+        }
+    }
 }
 
 /// Bytes of the content in order, and the part of the window they hold.
@@ -89,11 +135,12 @@ impl Author {
         let (spans, to_write) = mpsc::channel(SPANS_MAX);
         let fetch = self.fetch_ahead(content, &range, whole, fetched);
         let ranged = !whole && self.suite() == Suite::Holdfast1;
+        let pages = Pages::new(to_open);
         let open = async {
             if ranged {
-                pass_on(to_open, spans, &progress).await
+                pass_on(pages, spans, &progress).await
             } else {
-                self.assemble(content, whole, to_open, spans, &progress).await
+                self.assemble(content, whole, pages, spans, &progress).await
             }
         };
         let offset = offset(content, &range, whole);
@@ -111,22 +158,34 @@ impl Author {
         content: &Content,
         range: &Range<u64>,
         whole: bool,
-        mut fetched: mpsc::Sender<Ahead>,
+        fetched: mpsc::Sender<Ahead>,
     ) -> Result<bool, AuthorError> {
         let wanted = match content.opener.layout() {
             Some(layout) if !whole => layout.chunks_of_range(range.clone(), content.size()),
             // Empty ranges of a stream need nothing of it.
             None if !whole && range.is_empty() => 0..0,
-            _ => 0..u64::MAX,
+            _ => 0..content.opener.page_count().unwrap_or(u64::MAX),
         };
-        let mut pages = content.pages(wanted.start);
+        match content.stripe_pages() {
+            Some(k) => self.fetch_stripes(content, k, wanted, fetched).await,
+            None => self.fetch_pages(content, wanted, fetched).await,
+        }
+    }
+
+    async fn fetch_pages(
+        &self,
+        content: &Content,
+        wanted: Range<u64>,
+        mut fetched: mpsc::Sender<Ahead>,
+    ) -> Result<bool, AuthorError> {
+        let mut pages = content.parts(wanted.start);
         let mut left = wanted.end - wanted.start;
         while left > 0 {
             left -= 1;
-            let Some((index, at)) = pages.next(self).await? else { break };
+            let Some((index, At::Page(at))) = pages.next(self).await? else { break };
             let lease = Arc::new(self.window().lease(PAGE_COST.min(self.window().bytes())).await);
-            let job = open_page(self.env(), self.walker(), &content.opener, index, at);
-            if fetched.send(Ahead { job, lease }).await.is_err() {
+            let opening = open_page(self.env(), self.walker(), &content.opener, index, at);
+            if fetched.send(Ahead { fetching: Fetching::Page(opening), lease }).await.is_err() {
                 // Nobody needs more: the end of the range was reached, or an error is on its way.
                 break;
             }
@@ -139,15 +198,14 @@ impl Author {
         &self,
         content: &Content,
         whole: bool,
-        mut pages: mpsc::Receiver<Ahead>,
+        mut pages: Pages,
         mut spans: mpsc::Sender<Span>,
         progress: &Arc<dyn Progress>,
     ) -> Result<bool, AuthorError> {
         let mut assembler = content.opener.assembler();
         let mut degraded = false;
-        while let Some(Ahead { job, lease }) = pages.next().await {
-            let OpenedPage { page, chunk, bytes, degraded: with } =
-                job.await.ok_or(AuthorError::Stopped)??;
+        while let Some((opened, lease)) = pages.next().await? {
+            let OpenedPage { page, chunk, bytes, degraded: with } = opened;
             degraded |= with;
             progress.sealed(bytes);
             assembler.push_page(&page).map_err(AuthorError::Content)?;
@@ -201,13 +259,12 @@ fn offset(content: &Content, range: &Range<u64>, whole: bool) -> u64 {
 
 /// Hands on the chunks that a range touches, in order. Answers whether a holder failed or lied.
 async fn pass_on(
-    mut pages: mpsc::Receiver<Ahead>,
+    mut pages: Pages,
     mut spans: mpsc::Sender<Span>,
     progress: &Arc<dyn Progress>,
 ) -> Result<bool, AuthorError> {
     let mut degraded = false;
-    while let Some(Ahead { job, lease }) = pages.next().await {
-        let opened = job.await.ok_or(AuthorError::Stopped)??;
+    while let Some((opened, lease)) = pages.next().await? {
         degraded |= opened.degraded;
         progress.sealed(opened.bytes);
         if spans.send(Span { bytes: opened.chunk, lease }).await.is_err() {

@@ -3,7 +3,10 @@
 //! Holders prove what they hold by a MAC over the record under a fresh key, so nothing is moved. Envelope and entry are at
 //! hand, so their proofs are checked exactly. Pages are not: their holders' answers are compared with each other, and where they
 //! differ, or only one answers, the page is fetched to see who is right. Holders that collude could claim a page that all
-//! of them lost; a get would find out.
+//! of them lost; a get would find out. So it would of a fragment of a stripe, which has one holder and nothing to compare it
+//! with (see `stripes`).
+
+mod stripes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +16,11 @@ use document::entry::LIST_INDEX_BASE;
 use document::{Kind, Record};
 use env::calls::{CallError, VerifyRequest, VerifyResponse};
 use futures::StreamExt;
+use placement::Profile;
 use walk::{Held, Holding, NEAR_EXTRA};
 
 use crate::author::Author;
-use crate::content::{At, Content};
+use crate::content::{At, PageAt};
 use crate::error::AuthorError;
 use crate::types::{Fragment, Holder, Info};
 
@@ -52,23 +56,50 @@ impl Author {
         for batch in lists.collect::<Vec<_>>().chunks(PAGES_ASKED) {
             fragments.extend(self.compared(batch).await);
         }
-        let mut pages = content.pages(0);
-        let (mut batch, mut count) = (Vec::new(), 0);
-        while let Some((index, at)) = pages.next(self).await? {
-            if let At::Record(id) = at {
-                batch.push((id, index));
-                count += 1;
+        let mut parts = content.parts(0);
+        let (mut batch, mut stripes, mut copied) = (Vec::new(), Vec::new(), 0);
+        while let Some((index, at)) = parts.next(self).await? {
+            match at {
+                At::Page(PageAt::Inline(_)) => {}
+                At::Page(PageAt::Record(id)) => {
+                    batch.push((id, index));
+                    copied += 1;
+                }
+                At::Stripe(id) => stripes.push((id, index)),
             }
             if batch.len() == PAGES_ASKED {
                 fragments.extend(self.compared(&std::mem::take(&mut batch)).await);
             }
         }
         fragments.extend(self.compared(&batch).await);
-        Ok(report(&content, count, fragments))
+        let surveyed = self.surveyed(&stripes, content.stripe_pages().unwrap_or(1)).await?;
+        let profile = match surveyed.profile {
+            None if copied > 0 => Some(Profile::Copies(self.page_copies())),
+            profile => profile,
+        };
+        let pages = copied + stripes.len() as u64 * content.stripe_pages().map_or(0, u64::from);
+        fragments.extend(surveyed.fragments);
+        let stripes = stripes.len() as u64;
+        Ok(Info {
+            envelope: content.opened.record.id,
+            entry: content.entry.id,
+            author: content.opened.envelope.author,
+            details: content.details(),
+            created_s: content.created_s,
+            profile,
+            pages,
+            stripes,
+            fragments,
+        })
+    }
+
+    /// Copies of a page that is not in a stripe.
+    fn page_copies(&self) -> u32 {
+        self.walker().redundancy(Kind::Page).copies
     }
 
     /// Who holds a record that is at hand.
-    async fn proven(&self, record: &Record) -> Fragment {
+    pub(crate) async fn proven(&self, record: &Record) -> Fragment {
         let redundancy = self.walker().redundancy(record.kind);
         let holdings =
             self.walker().holdings(record.id, record.place, redundancy, Some(record)).await;
@@ -76,23 +107,18 @@ impl Author {
     }
 
     /// Who holds these pages, by comparing what their holders say.
-    async fn compared(&self, pages: &[(RecordId, u32)]) -> Vec<Fragment> {
+    pub(crate) async fn compared(&self, pages: &[(RecordId, u32)]) -> Vec<Fragment> {
         if self.walker().is_thin() {
-            let unasked = |(id, index): &(RecordId, u32)| Fragment {
-                id: *id,
-                kind: Kind::Page,
-                index: Some(*index),
-                holders: Vec::new(),
+            let unasked = |(id, index): &(RecordId, u32)| {
+                fragment(*id, Kind::Page, Some(*index), Vec::new(), 0)
             };
             return pages.iter().map(unasked).collect();
         }
         let directory = self.walker().directory();
         let view = directory.view();
-        let copies = self.walker().redundancy(Kind::Page).copies;
-        let asked: Vec<Asked> = pages
-            .iter()
-            .map(|(id, index)| Asked { id: *id, index: *index, key: self.env().random() })
-            .collect();
+        let copies = self.page_copies();
+        let asked = pages.iter().map(|&(id, index)| Asked { id, index, key: self.env().random() });
+        let asked: Vec<Asked> = asked.collect();
         let near: Vec<Vec<PeerId>> = asked
             .iter()
             .map(|page| view.holders(&Place::from(page.id), copies as usize + NEAR_EXTRA))
@@ -209,17 +235,5 @@ fn fragment(
         reachable: !matches!(holding.held, Held::Unreachable(_)),
         held: holding.held == Held::Yes,
     });
-    Fragment { id, kind, index, holders: holders.collect() }
-}
-
-fn report(content: &Content, pages: u64, fragments: Vec<Fragment>) -> Info {
-    Info {
-        envelope: content.opened.record.id,
-        entry: content.entry.id,
-        author: content.opened.envelope.author,
-        details: content.details(),
-        created_s: content.created_s,
-        pages,
-        fragments,
-    }
+    Fragment { id, kind, index, stripe: None, number: None, holders: holders.collect() }
 }

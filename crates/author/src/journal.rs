@@ -23,6 +23,7 @@ mod options;
 mod row;
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crypto::keyring::journal::JOURNAL_SALT_BYTES;
@@ -112,12 +113,18 @@ impl Journal {
         self.write(&rows, true)
     }
 
-    /// Notes that a page has all copies it will get.
+    /// Notes that a page has all copies it will get, or that all pages of a stripe have, whose fragments are counted then.
     ///
     /// # Errors
     /// As [`Journal::note`].
-    pub(crate) fn reached(&self, index: u32, acked: u32, wanted: u32) -> Result<(), AuthorError> {
-        self.write(&[Row::Reached { index, acked, wanted }], false)
+    pub(crate) fn reached(
+        &self,
+        pages: Range<u32>,
+        acked: u32,
+        wanted: u32,
+    ) -> Result<(), AuthorError> {
+        let rows: Vec<Row> = pages.map(|index| Row::Reached { index, acked, wanted }).collect();
+        self.write(&rows, false)
     }
 
     /// Makes the count of pages durable, before the metadata is sealed.

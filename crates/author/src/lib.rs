@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod author;
+mod check;
 mod content;
 mod error;
 mod file;
@@ -44,6 +45,7 @@ mod types;
 mod window;
 
 pub use author::Author;
+pub use check::{Checked, State, WRONG_MAX, Wrong};
 pub use error::{AuthorError, Part};
 pub use file::FileSink;
 pub use home::{COUNTERS_MAX, GAP, Home, ISSUE_MAX, SCAN_MAX};

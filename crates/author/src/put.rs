@@ -1,10 +1,12 @@
 //! A put: a stream becomes pages, an entry and envelopes, in stages that all run at once.
 //!
 //! ```text
-//!  source --> read --+--> [seal on CPU threads, several at once] --> whole MACs, in order --> note --> send --> holders
-//!                    |                                                                                   |
-//!             lease of the window  <----------------- given back when the last copy is stored or given up-+
+//!  source --> read --+--> [seal on CPU threads, several at once] --> whole MACs, in order --> note --> code --> send --> holders
+//!                    |                                                                                            |
+//!             lease of the window  <---------- given back as copies and fragments are stored, or given up --------+
 //! ```
+//! A content is kept as its [`Profile`] says: in copies of its pages, or in stripes, whose pages are *coded* (see `code`).
+//!
 //! What it is not: a copy of the file in memory, or one stage after the other. The stages are futures of one task joined by
 //! short channels; what is heavy runs on CPU threads and in tasks of its own ([`Job`]), so dropping the put stops it all.
 //!
@@ -16,16 +18,21 @@
 //! Invariants: a chunk is read only into a lease; no stage waits for a second lease while it holds one (so the window
 //! cannot lock up, however many puts share it).
 
+mod code;
 mod cut;
+mod keeping;
 mod note;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{EEK_BYTES, Eek, ReaderKey};
-use document::{ContentInfo, ContentMacs, EntrySealer, Finished, SealedContent, SealedPage};
+use document::{
+    ContentInfo, ContentMacs, EntrySealer, Finished, Kind, Record, SealedContent, SealedPage,
+};
 use futures::channel::mpsc;
 use futures::{FutureExt, SinkExt, StreamExt};
+use placement::{Profile, Redundancy};
 use tokio::io::AsyncRead;
 use zeroize::Zeroizing;
 
@@ -35,12 +42,25 @@ use crate::journal::{Header, Journal, Noted};
 use crate::progress::Progress;
 use crate::spread::{Outgoing, Spread};
 use crate::types::{PutOptions, PutReport, READERS_MAX, SharedTo};
+use crate::window::Lease;
+use code::{Coded, Shape};
 use cut::{Step, Taken};
 
 /// How long a put waits, after all is acknowledged, for all copies.
 pub const FULL_WAIT: Duration = Duration::from_secs(10);
 /// Sealed pages that wait for the MACs, or for being sent, beyond those being sealed.
 const QUEUED_MAX: usize = 2;
+
+/// What every stage of one put goes by.
+struct Way<'a> {
+    journal: Option<&'a Arc<Journal>>,
+    progress: &'a Arc<dyn Progress>,
+    profile: Profile,
+    /// The stripes; `None` where pages are copied.
+    shape: Option<Shape>,
+    /// The copies of a page, where there are no stripes.
+    pages: Redundancy,
+}
 
 /// What a put is made with beside its source and its options.
 pub(crate) struct Start {
@@ -65,10 +85,18 @@ struct Sealed {
     unnoted: Option<Noted>,
 }
 
+/// The MACs of the whole; and its only page, where it has one, which may go into the entry.
+struct Summed {
+    macs: ContentMacs,
+    single: Option<(Box<SealedPage>, Option<Noted>)>,
+}
+
 /// A page on its way through the stages, and what the journal is to say of it.
 struct Passing {
-    outgoing: Outgoing,
+    index: u32,
+    record: Record,
     noted: Option<Noted>,
+    lease: Arc<Lease>,
 }
 
 impl Author {
@@ -81,14 +109,16 @@ impl Author {
     ///
     /// # Errors
     /// [`AuthorError::Empty`] (`libri-1`), [`AuthorError::TooManyReaders`], [`AuthorError::Unsealable`] for metadata that is
-    /// too long, [`AuthorError::Read`], [`AuthorError::Store`] where too few holders took a record.
+    /// too long, [`AuthorError::TooFewPeers`], [`AuthorError::LibriCopies`] and [`AuthorError::ThinCopies`] for a profile that
+    /// cannot be kept (each before a byte is read), [`AuthorError::Read`], [`AuthorError::Store`] where too few holders took a
+    /// record.
     pub async fn put(
         &self,
         source: impl AsyncRead + Send + Unpin,
         options: PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
-        let options = options.resolved();
+        let options = self.resolved(options)?;
         let start = self.start(&options).await?;
         self.put_from(source, &options, start, None, &progress).await
     }
@@ -136,17 +166,25 @@ impl Author {
         let own = issued.next().ok_or(AuthorError::Stopped)?;
         let mut sealer = EntrySealer::new(self.suite(), eek.clone(), own.key());
         let mut spread = Spread::new(self, Arc::clone(progress)).noting(journal.cloned());
-        let sealed = self.seal(source, &mut sealer, &mut spread, journal, progress).await?;
+        // What was resolved has one.
+        let profile = options.profile.ok_or(AuthorError::Stopped)?;
+        let (shape, pages) = (self.shape(options)?, self.redundancy(profile, Kind::Page));
+        let way = Way { journal, progress, profile, shape, pages };
+        let sealed = self.seal(source, &mut sealer, &mut spread, &way).await?;
         let bytes = sealed.macs.plaintext_bytes();
         self.note_end(journal, &sealed).await?;
 
         let finished = self.finish(sealer, sealed, options, created).await?;
         let entry = finished.entry.id;
-        let pages = finished.page.map(|record| outgoing(Part::Page(0), record));
+        let page = finished.page.map(|record| Outgoing::record(Part::Page(0), record, pages));
+        // A list is worth 65,536 stripes or pages: as dear as the entry.
+        let entries = self.redundancy(profile, Kind::Entry);
+        let copies = if shape.is_some() { entries } else { pages };
         let lists = finished.lists.into_iter().zip(0..);
-        let lists = lists.map(|(record, number)| outgoing(Part::List(number), record));
-        spread.all(pages.into_iter().chain(lists)).await?;
-        spread.all([outgoing(Part::Entry, finished.entry)]).await?;
+        let lists =
+            lists.map(|(record, number)| Outgoing::record(Part::List(number), record, copies));
+        spread.all(page.into_iter().chain(lists)).await?;
+        spread.all([Outgoing::record(Part::Entry, finished.entry, entries)]).await?;
 
         let own_reader = ReaderKey::new(self.own_reader(&own).await?);
         let mut to = vec![(own, own_reader)];
@@ -156,7 +194,10 @@ impl Author {
             .map(|(issued, reader)| self.seal_envelope(issued, &reader, entry, &eek))
             .collect();
         let addresses: Vec<_> = envelopes.iter().map(|envelope| envelope.id).collect();
-        spread.all(envelopes.into_iter().map(|one| outgoing(Part::Envelope, one))).await?;
+        let copies = self.redundancy(profile, Kind::Envelope);
+        let envelopes =
+            envelopes.into_iter().map(|one| Outgoing::record(Part::Envelope, one, copies));
+        spread.all(envelopes).await?;
 
         let tally = spread.settle(FULL_WAIT).await?;
         let shared = options.readers.iter().copied().zip(addresses[1..].iter());
@@ -171,6 +212,7 @@ impl Author {
             acked: tally.acked,
             wanted: tally.wanted,
             full: tally.is_full(),
+            profile,
             seconds: elapsed.as_secs_f64(),
             envelopes: shared.map(|(reader, &address)| SharedTo { reader, address }).collect(),
         })
@@ -182,21 +224,28 @@ impl Author {
         source: impl AsyncRead + Send + Unpin,
         sealer: &mut EntrySealer,
         spread: &mut Spread<'_>,
-        journal: Option<&Arc<Journal>>,
-        progress: &Arc<dyn Progress>,
+        way: &Way<'_>,
     ) -> Result<Sealed, AuthorError> {
         let macs = sealer.macs();
         let sealing_max = self.env().tasks.parallelism() + QUEUED_MAX;
         let (steps, to_mac) = mpsc::channel(sealing_max);
         let (sealed, to_note) = mpsc::channel(QUEUED_MAX);
-        let (noted, to_send) = mpsc::channel(QUEUED_MAX);
-        let read = self.cut(source, sealer, steps, journal, progress);
-        let mac = self.take_macs(macs, to_mac, sealed, progress);
-        let note = self.note(journal, to_note, noted);
+        let (noted, to_code) = mpsc::channel(QUEUED_MAX);
+        let (coded, to_send) = mpsc::channel(QUEUED_MAX);
+        let read = self.cut(source, sealer, steps, way);
+        let mac = self.take_macs(macs, to_mac, sealed, way);
+        let note = self.note(way.journal, to_note, noted);
+        let code = self.code(to_code, coded, way);
         let send = send(to_send, spread);
         // The first error drops the other stages.
-        let ((), sealed, (), ()) = futures::try_join!(read, mac, note, send)?;
-        Ok(sealed)
+        let ((), summed, (), ids, ()) = futures::try_join!(read, mac, note, code, send)?;
+        let Summed { macs, single } = summed;
+        let (content, unnoted) = match (single, way.shape) {
+            (Some((page, noted)), _) => (SealedContent::Single(page), noted),
+            (None, Some(Shape { k, .. })) => (SealedContent::Stripes { k, ids }, None),
+            (None, None) => (SealedContent::Pages(ids), None),
+        };
+        Ok(Sealed { macs, content, unnoted })
     }
 
     /// Takes sealed pages in order into the MACs of the whole, and hands them on.
@@ -207,9 +256,9 @@ impl Author {
         mut macs: ContentMacs,
         mut steps: mpsc::Receiver<Step>,
         mut sealed: mpsc::Sender<Passing>,
-        progress: &Arc<dyn Progress>,
-    ) -> Result<Sealed, AuthorError> {
-        let (mut ids, mut single, mut unnoted) = (Vec::new(), None, None);
+        way: &Way<'_>,
+    ) -> Result<Summed, AuthorError> {
+        let mut single = None;
         while let Some(Step { plaintext, page, mut lease }) = steps.next().await {
             let page = match page {
                 None => None,
@@ -229,26 +278,24 @@ impl Author {
                 })
                 .await?;
             let Some((page, noted, only)) = page else { continue };
-            let SealedPage { record, .. } = &page;
-            progress.sealed(record.bytes.len() as u64);
+            let bytes = page.record.bytes.len();
+            way.progress.sealed(bytes as u64);
             if only {
-                single = Some(Box::new(page));
-                unnoted = noted;
+                single = Some((Box::new(page), noted));
                 continue;
             }
-            ids.push(record.id);
-            // The plaintext is gone. What compressed well leaves room for more pages.
-            if let Some(lease) = Arc::get_mut(&mut lease) {
-                lease.shrink(self.sending_cost(record.bytes.len()));
+            // The plaintext is gone. What compressed well leaves room for more pages. A lease of several is not one page's
+            // to shrink: a stripe's does it when it is coded.
+            if let (None, Some(lease)) = (way.shape, Arc::get_mut(&mut lease)) {
+                lease.shrink(way.sending_cost(bytes));
             }
-            let part = Part::Page(page.page.index);
-            let outgoing = Outgoing { part, record: page.record, lease: Some(lease) };
-            if sealed.send(Passing { outgoing, noted }).await.is_err() {
+            let SealedPage { page, record, .. } = page;
+            let passing = Passing { index: page.index, record, noted, lease };
+            if sealed.send(passing).await.is_err() {
                 return Err(AuthorError::Stopped);
             }
         }
-        let content = single.map_or(SealedContent::Pages(ids), SealedContent::Single);
-        Ok(Sealed { macs, content, unnoted })
+        Ok(Summed { macs, single })
     }
 
     /// Seals the metadata and makes the entry.
@@ -259,13 +306,7 @@ impl Author {
         options: &PutOptions,
         created: u32,
     ) -> Result<Finished, AuthorError> {
-        let info = ContentInfo {
-            media_type: options.media_type.clone().unwrap_or_default(),
-            filepath: options.name.clone().unwrap_or_default(),
-            properties: options.properties.clone(),
-            schema: options.schema.clone(),
-            data_dictionary: options.data_dictionary.clone(),
-        };
+        let info = info(options);
         let work = move || sealer.finish(sealed.macs, sealed.content, info, created);
         self.cpu(work).await?.map_err(AuthorError::Unsealable)
     }
@@ -277,34 +318,40 @@ impl Author {
     }
 }
 
-/// A record without a lease: there are few of them, or they are small.
-fn outgoing(part: Part, record: document::Record) -> Outgoing {
-    Outgoing { part, record, lease: None }
+/// What is sealed with the content.
+fn info(options: &PutOptions) -> ContentInfo {
+    ContentInfo {
+        media_type: options.media_type.clone().unwrap_or_default(),
+        filepath: options.name.clone().unwrap_or_default(),
+        properties: options.properties.clone(),
+        schema: options.schema.clone(),
+        data_dictionary: options.data_dictionary.clone(),
+    }
 }
 
-/// Sends pages as they come, until there are no more and all are acknowledged.
+/// Sends pages or stripes as they come, until there are no more and all are acknowledged.
 async fn send(
-    mut pages: mpsc::Receiver<Passing>,
+    mut coded: mpsc::Receiver<Coded>,
     spread: &mut Spread<'_>,
 ) -> Result<(), AuthorError> {
     loop {
         let room = spread.has_room();
-        let page =
-            async { if room { pages.next().await } else { futures::future::pending().await } };
-        futures::pin_mut!(page);
-        let page = futures::select_biased! {
+        let next =
+            async { if room { coded.next().await } else { futures::future::pending().await } };
+        futures::pin_mut!(next);
+        let next = futures::select_biased! {
             stepped = spread.step().fuse() => {
                 stepped?;
                 continue;
             }
-            page = page.fuse() => page,
+            next = next.fuse() => next,
         };
-        match page {
+        match next {
             None => return spread.acknowledge().await,
-            Some(Passing { outgoing, noted }) => match noted.and_then(|noted| noted.reached) {
-                Some(reached) => spread.skip(outgoing.record.bytes.len() as u64, reached),
-                None => spread.start(outgoing),
-            },
+            Some(Coded { outgoing, reached: Some(reached), page_bytes }) => {
+                spread.skip(&outgoing, page_bytes, reached);
+            }
+            Some(Coded { outgoing, reached: None, .. }) => spread.start(outgoing),
         }
     }
 }

@@ -59,7 +59,8 @@ impl Author {
         let record = self.seal_envelope(issued, &reader, opened.envelope.entry, &opened.eek);
         let id = record.id;
         let mut spread = Spread::new(self, Arc::new(NoProgress));
-        spread.all([Outgoing { part: Part::Envelope, record, lease: None }]).await?;
+        let copies = self.walker().redundancy(Kind::Envelope);
+        spread.all([Outgoing::record(Part::Envelope, record, copies)]).await?;
         spread.settle(SHARE_WAIT).await?;
         Ok(id)
     }

@@ -1,89 +1,122 @@
-//! Records on their way to their holders, and how far each has come.
+//! Records and stripes on their way to their holders, and how far each has come.
 //!
-//! A record is *acknowledged* when W copies are durable and *full* at N. What must be stored before the next thing waits for the
-//! acknowledgements; the rest goes on beside it and gives back the record's bytes of the window when it is done. So
-//! the window bounds copies that are late too.
+//! A record is *acknowledged* when W copies are durable and *full* at N; a stripe at its success threshold of fragments, and at
+//! n. What must be stored before the next thing waits for the acknowledgements; the rest goes on beside it and gives back the
+//! record's bytes of the window when it is done, those of a stripe's durable fragments at the acknowledgement. So
+//! the window bounds what is late too.
 //!
-//! Where the put has a journal, a page is noted there as soon as it has all copies it will get.
+//! Where the put has a journal, a page is noted there as soon as it has all copies it will get, and the pages of a stripe
+//! as soon as that has all fragments it will get.
+
+mod tally;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use document::Record;
+use document::{Record, Striped};
 use env::Env;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use walk::{Reached, Stored, WALK_LIMIT, WalkError};
+use placement::Redundancy;
+use walk::{Reached, Rest, StripeRecords, WALK_LIMIT, WalkError, Walker};
 
 use crate::author::Author;
 use crate::error::{AuthorError, Part};
 use crate::job::Job;
 use crate::journal::Journal;
 use crate::progress::Progress;
-use crate::types::Resumed;
 use crate::window::Lease;
+pub(crate) use tally::Tally;
+use tally::Weight;
 
-/// Records of one put on their way at once; for large pages the window is less.
+/// Records and stripes of one put on their way at once; for large pages the window is less.
 const RECORDS_MAX: usize = 64;
 /// How long the last copies of a record are waited for: the walk gives up by itself before.
 const REST_LIMIT: Duration = Duration::from_secs(WALK_LIMIT.as_secs() * 2);
 
-/// How far all records of a put have come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Bytes at all holders.
-    pub(crate) stored: u64,
-    /// Copies of the record that lacks most.
-    pub(crate) acked: u32,
-    /// Copies wanted of it.
-    pub(crate) wanted: u32,
-    /// Bytes sent, all copies counted.
-    pub(crate) sent: u64,
-    /// Pages that were not sent.
-    pub(crate) resumed: Resumed,
+/// What is spread as one thing.
+pub(crate) enum Load {
+    /// A record, in so many copies.
+    Record(Record, Redundancy),
+    /// A stripe; so many of its fragments are to be durable before it counts as stored.
+    Stripe(Striped, u32),
 }
 
-impl Tally {
-    const NOTHING: Self =
-        Self { stored: 0, acked: 0, wanted: 0, sent: 0, resumed: Resumed { bytes: 0, pages: 0 } };
-
-    /// With a record of so many bytes.
-    fn with(self, bytes: u64, acked: u32, wanted: u32) -> Self {
-        let stored = self.stored + bytes * u64::from(acked);
-        let lacks = |acked: u32, wanted: u32| wanted.saturating_sub(acked);
-        // Of records that lack as much, the one with the fewest copies is the nearest to being lost.
-        let worse = |a: (u32, u32), b: (u32, u32)| (lacks(a.0, a.1), b.0) > (lacks(b.0, b.1), a.0);
-        if self.wanted == 0 || worse((acked, wanted), (self.acked, self.wanted)) {
-            Self { stored, acked, wanted, ..self }
-        } else {
-            Self { stored, ..self }
+impl Load {
+    /// Bytes at all holders together, by how many of them have it.
+    fn weight(&self) -> Weight {
+        match self {
+            Self::Record(record, _) => Weight { bytes: record.bytes.len() as u64, over: 1 },
+            Self::Stripe(Striped { header, fragments, .. }, _) => {
+                let fragment_bytes: usize = fragments.iter().map(|one| one.bytes.len()).sum();
+                // Each holder of a fragment has the header too.
+                let bytes = fragment_bytes + fragments.len() * header.bytes.len();
+                Weight { bytes: bytes as u64, over: fragments.len() as u64 }
+            }
         }
     }
 
-    /// Whether every record has all its copies.
-    pub(crate) fn is_full(&self) -> bool {
-        self.acked >= self.wanted
+    /// How many copies or fragments are sent.
+    fn count(&self) -> u32 {
+        match self {
+            Self::Record(_, redundancy) => redundancy.copies,
+            // At most 256.
+            Self::Stripe(striped, _) => striped.fragments.len() as u32,
+        }
+    }
+
+    async fn store(self, walker: &Walker) -> Result<Acknowledged, WalkError> {
+        match self {
+            Self::Record(record, redundancy) => {
+                let stored = walker.store(record, redundancy).await?;
+                let walk::Stored { acked, wanted, rest, .. } = stored;
+                Ok(Acknowledged { acked, wanted, rest })
+            }
+            Self::Stripe(Striped { header, fragments, .. }, threshold) => {
+                let records = StripeRecords { header, fragments, threshold };
+                let walk::StoredStripe { acked, wanted, rest, .. } =
+                    walker.store_stripe(records).await?;
+                Ok(Acknowledged { acked, wanted, rest })
+            }
+        }
     }
 }
 
-/// A record to be spread, with the part of the window it holds.
+/// A record or a stripe to be spread, with the part of the window it holds.
 pub(crate) struct Outgoing {
     pub(crate) part: Part,
-    pub(crate) record: Record,
+    pub(crate) load: Load,
+    /// The pages that the journal knows it by; none where it does not.
+    pub(crate) pages: Range<u32>,
     pub(crate) lease: Option<Arc<Lease>>,
 }
 
-/// A record that was sent, or not.
+impl Outgoing {
+    /// A record without a lease, which no journal knows: there are few of them, or they are small.
+    pub(crate) fn record(part: Part, record: Record, redundancy: Redundancy) -> Self {
+        Self { part, load: Load::Record(record, redundancy), pages: 0..0, lease: None }
+    }
+}
+
+/// Copies or fragments that are durable and wanted, with the others on their way.
+struct Acknowledged {
+    acked: u32,
+    wanted: u32,
+    rest: Rest,
+}
+
+/// A record or a stripe that was sent, or not.
 struct Sent {
     number: u64,
-    part: Part,
-    bytes: u64,
-    stored: Result<Stored, AuthorError>,
+    weight: Weight,
+    pages: Range<u32>,
+    stored: Result<Acknowledged, AuthorError>,
     lease: Option<Arc<Lease>>,
 }
 
-/// A record that has all copies it will get, as its number says; an error where that could not be noted.
+/// What has all copies it will get, as its number says; an error where that could not be noted.
 type Rested = Result<(u64, Reached), AuthorError>;
 
 /// The records of one put.
@@ -96,8 +129,8 @@ pub(crate) struct Spread<'a> {
     sending: FuturesUnordered<Job<Sent>>,
     /// Acknowledged, with copies to come.
     resting: FuturesUnordered<Job<Rested>>,
-    /// Those in `resting`, as they were at their acknowledgement, by number: bytes and how far they came.
-    partial: BTreeMap<u64, (u64, u32, u32)>,
+    /// Those in `resting`, as they were at their acknowledgement, by number: how far they came.
+    partial: BTreeMap<u64, (Weight, u32, u32)>,
     done: Tally,
 }
 
@@ -121,11 +154,16 @@ impl<'a> Spread<'a> {
         self
     }
 
-    /// Counts a page that an earlier run brought as far as it will come.
-    pub(crate) fn skip(&mut self, bytes: u64, (acked, wanted): (u32, u32)) {
-        self.done = self.done.with(bytes, acked, wanted);
-        self.done.resumed.bytes += bytes;
-        self.done.resumed.pages += 1;
+    /// Counts what an earlier run brought as far as it will come, with the bytes of its pages.
+    pub(crate) fn skip(
+        &mut self,
+        outgoing: &Outgoing,
+        page_bytes: u64,
+        (acked, wanted): (u32, u32),
+    ) {
+        self.done = self.done.with(outgoing.load.weight(), acked, wanted);
+        self.done.resumed.bytes += page_bytes;
+        self.done.resumed.pages += outgoing.pages.len() as u64;
     }
 
     /// Whether another record may start.
@@ -138,41 +176,36 @@ impl<'a> Spread<'a> {
         !self.sending.is_empty() || !self.resting.is_empty()
     }
 
-    /// Sends a record to its holders.
+    /// Sends a record or a stripe to its holders.
     pub(crate) fn start(&mut self, outgoing: Outgoing) {
-        let Outgoing { part, record, lease } = outgoing;
+        let Outgoing { part, load, pages, lease } = outgoing;
         let number = self.next;
         self.next += 1;
         let walker = Arc::clone(self.author.walker());
         let progress = Arc::clone(&self.progress);
-        let bytes = record.bytes.len() as u64;
-        let redundancy = walker.redundancy(record.kind);
-        self.done.sent += bytes * u64::from(redundancy.copies);
-        let noting = self.noting_of(part);
+        let (weight, count) = (load.weight(), load.count());
+        self.done.sent += weight.of(count);
+        let noting = self.noting_of(pages.clone());
         let work = async move {
-            progress.sent(redundancy.copies, bytes * u64::from(redundancy.copies));
-            let mut stored =
-                walker.store(record, redundancy).await.map_err(|source| stored_error(part, source));
-            if let Ok(Stored { acked, wanted, .. }) = stored {
-                progress.acked(acked, bytes * u64::from(acked));
+            progress.sent(count, weight.of(count));
+            let stored = load.store(&walker).await;
+            let mut stored = stored.map_err(|source| AuthorError::Store { part, source });
+            if let Ok(Acknowledged { acked, wanted, .. }) = stored {
+                progress.acked(acked, weight.of(acked));
                 if acked >= wanted
                     && let Err(error) = noting.reached(acked, wanted).await
                 {
                     stored = Err(error);
                 }
             }
-            Sent { number, part, bytes, stored, lease }
+            Sent { number, weight, pages, stored, lease }
         };
         self.sending.push(Job::task(self.author.env(), work));
     }
 
-    fn noting_of(&self, part: Part) -> Noting {
-        let journal = self.journal.clone();
-        let page = journal.zip(match part {
-            Part::Page(index) => Some(index),
-            _ => None,
-        });
-        Noting { env: self.author.env().clone(), page }
+    fn noting_of(&self, pages: Range<u32>) -> Noting {
+        let journal = self.journal.clone().filter(|_| !pages.is_empty());
+        Noting { env: self.author.env().clone(), journal, pages }
     }
 
     /// Waits for one record to come further. For ever where none is on its way: select on it beside something else.
@@ -227,23 +260,29 @@ impl<'a> Spread<'a> {
             settled?;
         }
         let late = self.partial.into_values();
-        Ok(late.fold(self.done, |tally, (bytes, acked, wanted)| tally.with(bytes, acked, wanted)))
+        Ok(late.fold(self.done, |tally, (weight, acked, wanted)| tally.with(weight, acked, wanted)))
     }
 
     fn acknowledged(&mut self, sent: Option<Sent>) -> Result<(), AuthorError> {
-        let Sent { number, part, bytes, stored, lease } = sent.ok_or(AuthorError::Stopped)?;
-        let Stored { acked, wanted, mut rest, .. } = stored?;
+        let Sent { number, weight, pages, stored, lease } = sent.ok_or(AuthorError::Stopped)?;
+        let Acknowledged { acked, wanted, mut rest } = stored?;
         if acked >= wanted {
-            self.done = self.done.with(bytes, acked, wanted);
+            self.done = self.done.with(weight, acked, wanted);
             return Ok(());
         }
-        self.partial.insert(number, (bytes, acked, wanted));
+        if let Some(lease) = &lease
+            && weight.over > 1
+        {
+            // Of a stripe only the fragments on their way are still held.
+            lease.shrink(weight.of(wanted - acked) as usize);
+        }
+        self.partial.insert(number, (weight, acked, wanted));
         let progress = Arc::clone(&self.progress);
-        let noting = self.noting_of(part);
+        let noting = self.noting_of(pages);
         let work = async move {
             let reached = rest.wait(REST_LIMIT).await;
             let more = reached.acked.saturating_sub(acked);
-            progress.acked(more, bytes * u64::from(more));
+            progress.acked(more, weight.of(more));
             drop(lease);
             if reached.done {
                 noting.reached(reached.acked, reached.wanted).await?;
@@ -256,29 +295,27 @@ impl<'a> Spread<'a> {
 
     fn rested(&mut self, rested: Option<Rested>) -> Result<(), AuthorError> {
         let (number, reached) = rested.ok_or(AuthorError::Stopped)??;
-        if let Some((bytes, ..)) = self.partial.remove(&number) {
-            self.done = self.done.with(bytes, reached.acked, reached.wanted);
+        if let Some((weight, ..)) = self.partial.remove(&number) {
+            self.done = self.done.with(weight, reached.acked, reached.wanted);
         }
         Ok(())
     }
 }
 
-/// Where to note how far a record came: in the journal, where there is one and the record is a page.
+/// Where to note how far something came: in the journal, where there is one and it is of pages.
 struct Noting {
     env: Env,
-    page: Option<(Arc<Journal>, u32)>,
+    journal: Option<Arc<Journal>>,
+    pages: Range<u32>,
 }
 
 impl Noting {
     async fn reached(self, acked: u32, wanted: u32) -> Result<(), AuthorError> {
-        let Some((journal, index)) = self.page else { return Ok(()) };
-        let note = move || journal.reached(index, acked, wanted);
-        Job::blocking(&self.env, note).await.ok_or(AuthorError::Stopped)?
+        let Self { env, journal, pages } = self;
+        let Some(journal) = journal else { return Ok(()) };
+        let note = move || journal.reached(pages, acked, wanted);
+        Job::blocking(&env, note).await.ok_or(AuthorError::Stopped)?
     }
-}
-
-fn stored_error(part: Part, source: WalkError) -> AuthorError {
-    AuthorError::Store { part, source }
 }
 
 /// The next result; pending where there is nothing to wait for.
@@ -286,25 +323,5 @@ async fn next<T>(jobs: &mut FuturesUnordered<Job<T>>) -> Option<T> {
     match jobs.next().await {
         Some(done) => done,
         None => futures::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tally_tells_the_record_that_lacks_most() {
-        let tally = Tally::NOTHING.with(10, 5, 5).with(100, 3, 3);
-        assert!(tally.is_full());
-        assert_eq!((tally.stored, tally.acked, tally.wanted), (350, 3, 3));
-        let tally = tally.with(1, 4, 5);
-        assert_eq!((tally.acked, tally.wanted, tally.is_full()), (4, 5, false));
-        let tally = tally.with(1, 2, 3).with(1, 5, 5).with(1, 8, 9);
-        assert_eq!(
-            (tally.acked, tally.wanted),
-            (2, 3),
-            "of those that lack one, the fewest copies"
-        );
     }
 }

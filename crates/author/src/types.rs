@@ -6,8 +6,8 @@ use std::ops::Range;
 use crypto::{AuthorKey, OrgId, PeerId, ReaderKey, RecordId};
 pub use document::metadata::SchemaArtifact;
 use document::{Kind, Publication};
+use placement::Profile;
 
-use crate::media;
 use crate::window::WINDOW_BYTES;
 
 /// Readers that one put seals its entry's key to, at most.
@@ -45,15 +45,8 @@ pub struct PutOptions {
     pub schema: Option<SchemaArtifact>,
     /// Where its data dictionary is found.
     pub data_dictionary: Option<SchemaArtifact>,
-}
-
-impl PutOptions {
-    /// With the media type that its name stands for, where it says none.
-    pub(crate) fn resolved(mut self) -> Self {
-        let by_name = || media::by_name(self.name.as_deref().unwrap_or_default()).to_owned();
-        self.media_type = Some(self.media_type.take().unwrap_or_else(by_name));
-        self
-    }
+    /// How it is kept, in copies or in stripes; by the network's genesis, or the number of peers known, where absent.
+    pub profile: Option<Profile>,
 }
 
 /// What a put reached.
@@ -71,12 +64,14 @@ pub struct PutReport {
     pub sent: u64,
     /// What an interrupted put had stored and this run did not send again.
     pub resumed: Resumed,
-    /// Copies acknowledged of the record that has the fewest of those it wants.
+    /// Copies acknowledged of the record, or fragments of the stripe, that has the fewest of those it wants.
     pub acked: u32,
-    /// Copies wanted of that record.
+    /// Copies wanted of that record, or fragments of that stripe.
     pub wanted: u32,
-    /// Whether every record has all the copies it wants.
+    /// Whether every record has all the copies it wants, and every stripe all its fragments.
     pub full: bool,
+    /// How the content is kept. What lies in its entry has the entry's copies.
+    pub profile: Profile,
     /// How long it took, in seconds, the wait for the last copies included.
     pub seconds: f64,
     /// The envelopes to other readers, in the order they were asked for.
@@ -123,7 +118,7 @@ pub struct Details {
 pub struct GetReport {
     /// Bytes written to the sink.
     pub bytes: u64,
-    /// Whether any record had to be sought past a holder that was down, slow or wrong.
+    /// Whether any record had to be sought past a holder that was down, slow or wrong, or a page made again from parity.
     pub degraded: bool,
     /// What is sealed with the content.
     pub details: Details,
@@ -142,8 +137,12 @@ pub struct Info {
     pub details: Details,
     /// When it was made as its author says, Unix seconds.
     pub created_s: u32,
+    /// How its pages are kept; `None` where the content lies in the entry.
+    pub profile: Option<Profile>,
     /// Its pages; 0 where the content lies in the entry.
     pub pages: u64,
+    /// Its stripes; 0 where it is not in stripes.
+    pub stripes: u64,
     /// Its records and who holds them, the envelope and the entry first.
     pub fragments: Vec<Fragment>,
 }
@@ -157,6 +156,10 @@ pub struct Fragment {
     pub kind: Kind,
     /// Which page, for pages: list pages from 2^31.
     pub index: Option<u32>,
+    /// Which stripe it is of, where it is of one.
+    pub stripe: Option<u32>,
+    /// Its number in that stripe: pages from 0 to k - 1, then parity.
+    pub number: Option<u32>,
     /// Those that hold it or should.
     pub holders: Vec<Holder>,
 }

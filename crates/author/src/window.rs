@@ -1,15 +1,18 @@
 //! The bytes in flight of one author: one semaphore bounds them all.
 //!
-//! A put or a get of any length runs within the same memory because each chunk takes a lease of bytes before it is
-//! read (or fetched) and gives it back only when nothing of the chunk is needed any more: not its plaintext, not its page,
-//! not the buffers in which its copies leave. One semaphore over bytes, and not a bound a stage, lets whatever stage is
-//! slow today use all of the memory.
+//! A put or a get of any length runs within the same memory because each chunk, or each segment of a stripe, takes a lease of
+//! bytes before it is read (or fetched) and gives it back only when nothing of it is needed any more: not its plaintext, not
+//! its pages and their parity, not the buffers in which copies leave. One semaphore over bytes, and not a bound a stage,
+//! lets whatever stage is slow today use all of the memory.
+//!
+//! A lease of more than the window is the window: such a stripe goes alone, and takes what it takes. So a window that is
+//! smaller than a stripe of its profile bounds how many there are at once, to one, and not how large that one is.
 //!
 //! Invariants: leases never sum to more than the window ([`Window::peak`] is what tests look at); leases are granted in
 //! the order they were asked for, so the chunk that a consumer waits for next always has one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -37,7 +40,7 @@ struct Held {
 /// Bytes of the window, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    permit: OwnedSemaphorePermit,
+    permit: Mutex<OwnedSemaphorePermit>,
     held: Arc<Held>,
 }
 
@@ -57,7 +60,7 @@ impl Window {
         let permit = permit.expect("the window's semaphore is never closed");
         let now = self.held.now.fetch_add(bytes, Ordering::AcqRel) + bytes;
         self.held.peak.fetch_max(now, Ordering::AcqRel);
-        Lease { permit, held: Arc::clone(&self.held) }
+        Lease { permit: Mutex::new(permit), held: Arc::clone(&self.held) }
     }
 
     /// Its size in bytes.
@@ -77,20 +80,26 @@ impl Window {
 }
 
 impl Lease {
-    /// Gives back all but so many bytes.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
-        let surplus = self.permit.num_permits().saturating_sub(bytes);
-        if let Some(given_back) = self.permit.split(surplus) {
+    /// Gives back all but so many bytes. It never grows: whoever holds bytes and waits for more can lock everybody up.
+    pub(crate) fn shrink(&self, bytes: usize) {
+        let mut permit = self.permit();
+        let surplus = permit.num_permits().saturating_sub(bytes);
+        if let Some(given_back) = permit.split(surplus) {
             self.held.now.fetch_sub(surplus, Ordering::AcqRel);
             drop(given_back);
         }
+    }
+
+    fn permit(&self) -> MutexGuard<'_, OwnedSemaphorePermit> {
+        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         // Before the permit is back, so that the count is never above what the semaphore gave out.
-        self.held.now.fetch_sub(self.permit.num_permits(), Ordering::AcqRel);
+        let bytes = self.permit().num_permits();
+        self.held.now.fetch_sub(bytes, Ordering::AcqRel);
     }
 }
 
@@ -103,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn leases_wait_for_each_other_and_never_pass_the_window() {
         let window = Window::new(WINDOW_BYTES_MIN);
-        let mut first = window.lease(6 << 20).await;
+        let first = window.lease(6 << 20).await;
         let second = window.lease(4 << 20);
         futures::pin_mut!(second);
         assert!(second.as_mut().now_or_never().is_none(), "4 of the 2 MiB left");

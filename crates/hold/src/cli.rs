@@ -99,6 +99,8 @@ pub(crate) enum Verb {
     Get(verb::get::Get),
     /// Show what is at an address and which peers hold it
     Info(verb::info::InfoVerb),
+    /// Check that every record of a content can be had, and how many more losses it survives
+    Check(verb::check::Check),
     /// Share what is at an address with another reader; prints the address that reader opens
     Share(verb::share::Share),
     /// List what others shared with this user
@@ -182,6 +184,7 @@ impl Verb {
             Self::Put(verb) => session.stoppable(verb.run(session)).await,
             Self::Get(verb) => session.stoppable(verb.run(session)).await,
             Self::Info(verb) => session.stoppable(verb.run(session)).await,
+            Self::Check(verb) => session.stoppable(verb.run(session)).await,
             Self::Share(verb) => session.stoppable(verb.run(session)).await,
             Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
             Self::Document(verb) => session.stoppable(verb.run(session)).await,

@@ -385,6 +385,14 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
         AuthorError::NotForUs { .. } => {
             "let its author share it: hold share ADDRESS --to (your hold keys show)"
         }
+        AuthorError::TooFewPeers { .. } => {
+            "hold peer status lists the peers; a smaller profile fits them: --profile K/N with N at most \
+             as many, or copies:3"
+        }
+        AuthorError::LibriCopies { .. } | AuthorError::ThinCopies { .. } => {
+            "leave --profile out, or (with --thin) walk yourself: without --thin"
+        }
+        AuthorError::ThinSurvey => "walk yourself: without --thin",
         // A file or a pipe of this machine: the network is not to blame.
         AuthorError::Read(_) | AuthorError::Write(_) | AuthorError::Io { .. } => return None,
         _ => match Exit::from(error.class()) {

@@ -148,6 +148,7 @@ fn the_help_is_the_one_that_was_agreed() {
         "put",
         "get",
         "info",
+        "check",
         "share",
         "inbox",
         "document",

@@ -48,5 +48,8 @@ pub(crate) fn digest(suite: Suite, network: &NetworkId, options: &PutOptions) ->
     }
     fields.artifact(options.schema.as_ref());
     fields.artifact(options.data_dictionary.as_ref());
+    // Another k cuts other chunks. With another n the pages are the same and live elsewhere, at another stripe's id.
+    let profile = options.profile.map(|profile| profile.to_string());
+    fields.bytes(profile.unwrap_or_default().as_bytes());
     Suite::Holdfast1.hash(&fields.0)
 }

@@ -254,7 +254,7 @@ fn what_was_noted_is_known_to_the_next_run() {
     let journal = begin(&folder, NAME).expect("nobody has it");
     let noted = |row| Noted { row, known: false, reached: None };
     journal.note(&[noted(page(0)), noted(page(1))]).expect("a good disk");
-    journal.reached(0, 3, 3).expect("a good disk");
+    journal.reached(0..1, 3, 3).expect("a good disk");
     journal.end(2).expect("a good disk");
     drop(journal);
     let Header { source, options, .. } = header();

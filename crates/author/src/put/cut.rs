@@ -1,7 +1,8 @@
 //! The first stage of a put: reads the source, cuts it into chunks, and starts sealing each.
 //!
-//! In `holdfast-1` a chunk is 2 MiB of the source, and the next one is sealed while the last one is. In `libri-1` the source
-//! is compressed as one stream, on one CPU thread at a time, and the compressed stream is cut.
+//! In `holdfast-1` a chunk is 2 MiB of the source, and the next one is sealed while the last one is. Where the content is kept
+//! in stripes, a whole segment is read and cut into k equal chunks, since how long these are is known when it is
+//! whole. In `libri-1` the source is compressed as one stream, on one CPU thread at a time, and the compressed stream is cut.
 //!
 //! Whether a page is the only one must be known before it is handed on, since a small one goes into the entry. In `holdfast-1`
 //! one byte more than the chunk is read; in `libri-1` one chunk is kept back, outside of the window (2 MiB a put).
@@ -10,20 +11,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::Suite;
-use document::{CHUNK_BYTES_MAX, DocumentError, EntrySealer, Kind, LibriCompressor, SealedPage};
+use document::{CHUNK_BYTES_MAX, DocumentError, EntrySealer, Layout, LibriCompressor, SealedPage};
 use futures::SinkExt;
 use futures::channel::mpsc;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::Way;
+use super::code::Shape;
 use crate::author::Author;
 use crate::error::AuthorError;
 use crate::job::Job;
-use crate::journal::{Journal, Noted};
-use crate::progress::Progress;
+use crate::journal::Noted;
 use crate::window::Lease;
 
 /// Bytes that a page has beyond its chunk, rounded up.
-const PAGE_EXTRA: usize = 1 << 10;
+pub(super) const PAGE_EXTRA: usize = 1 << 10;
 
 /// What is to be taken into the MACs next, and the part of the window it holds.
 pub(super) struct Step {
@@ -46,25 +48,26 @@ impl Author {
         source: impl AsyncRead + Send + Unpin,
         sealer: &mut EntrySealer,
         steps: mpsc::Sender<Step>,
-        journal: Option<&Arc<Journal>>,
-        progress: &Arc<dyn Progress>,
+        way: &Way<'_>,
     ) -> Result<(), AuthorError> {
-        let cutting = Cutting { author: self, sealer, steps, journal, progress };
-        match self.suite() {
-            Suite::Holdfast1 => cutting.chunks(source).await,
-            Suite::Libri1 => cutting.stream(source).await,
+        let cutting = Cutting { author: self, sealer, steps, way };
+        match (self.suite(), way.shape) {
+            (_, Some(shape)) => cutting.segments(source, shape).await,
+            (Suite::Holdfast1, None) => cutting.chunks(source).await,
+            (Suite::Libri1, None) => cutting.stream(source).await,
         }
     }
+}
 
-    /// What a page of so many bytes takes of memory while it is sent: itself, and a buffer for each copy on its way.
+impl Way<'_> {
+    /// What a page of so many bytes takes of memory while its copies are sent: itself, and a buffer for each on its way.
     pub(super) fn sending_cost(&self, bytes: usize) -> usize {
-        let copies = self.walker().redundancy(Kind::Page).copies as usize;
-        bytes * (1 + copies)
+        bytes * (1 + self.pages.copies as usize)
     }
 
     /// What a chunk may take at one time: being sealed (itself and its page, with a buffer for the head) or being sent.
     fn chunk_cost(&self) -> usize {
-        self.sending_cost(CHUNK_BYTES_MAX + PAGE_EXTRA).min(self.window().bytes())
+        self.sending_cost(CHUNK_BYTES_MAX + PAGE_EXTRA)
     }
 }
 
@@ -72,8 +75,7 @@ struct Cutting<'a> {
     author: &'a Author,
     sealer: &'a mut EntrySealer,
     steps: mpsc::Sender<Step>,
-    journal: Option<&'a Arc<Journal>>,
-    progress: &'a Arc<dyn Progress>,
+    way: &'a Way<'a>,
 }
 
 impl Cutting<'_> {
@@ -85,15 +87,48 @@ impl Cutting<'_> {
         let mut ahead = None;
         let mut first = true;
         loop {
-            let lease = self.author.window().lease(self.author.chunk_cost()).await;
-            let chunk = self.read(&mut source, ahead.take()).await?;
+            let lease = self.author.window().lease(self.way.chunk_cost()).await;
+            let chunk = self.read(&mut source, ahead.take(), CHUNK_BYTES_MAX).await?;
             if chunk.len() == CHUNK_BYTES_MAX {
-                let mut byte = [0];
-                let read = source.read(&mut byte).await.map_err(AuthorError::Read)?;
-                ahead = (read == 1).then_some(byte[0]);
+                ahead = one_byte(&mut source).await?;
             }
             let last = ahead.is_none();
             self.seal(chunk.clone(), chunk, first && last, Arc::new(lease)).await?;
+            if last {
+                return Ok(());
+            }
+            first = false;
+        }
+    }
+
+    /// Stripes: each segment of the source whole, in k chunks of one length.
+    async fn segments(
+        mut self,
+        mut source: impl AsyncRead + Send + Unpin,
+        shape: Shape,
+    ) -> Result<(), AuthorError> {
+        let layout = Layout::new(shape.k);
+        // At most 16 MiB.
+        let whole = layout.segment_bytes() as usize;
+        let mut ahead = None;
+        let mut first = true;
+        loop {
+            let lease = Arc::new(self.author.window().lease(shape.cost(whole)).await);
+            let segment = self.read(&mut source, ahead.take(), whole).await?;
+            if segment.len() == whole {
+                ahead = one_byte(&mut source).await?;
+            }
+            let last = ahead.is_none();
+            lease.shrink(shape.cost(segment.len()));
+            if first && last && shape.inline_bytes_max.is_some_and(|max| segment.len() <= max) {
+                return self.seal(segment.clone(), segment, true, lease).await;
+            }
+            let length = segment.len() as u64;
+            for index in 0..u64::from(shape.k) {
+                let chunk = layout.chunk_range(index, length);
+                let chunk = segment.slice(chunk.start as usize..chunk.end as usize);
+                self.seal(chunk.clone(), chunk, false, Arc::clone(&lease)).await?;
+            }
             if last {
                 return Ok(());
             }
@@ -109,8 +144,8 @@ impl Cutting<'_> {
         let mut compressor = LibriCompressor::new();
         let (mut kept, mut first, mut empty) = (None, true, true);
         loop {
-            let lease = Arc::new(self.author.window().lease(self.author.chunk_cost()).await);
-            let part = self.read(&mut source, None).await?;
+            let lease = Arc::new(self.author.window().lease(self.way.chunk_cost()).await);
+            let part = self.read(&mut source, None, CHUNK_BYTES_MAX).await?;
             let ended = part.len() < CHUNK_BYTES_MAX;
             empty = empty && part.is_empty();
             if empty {
@@ -136,21 +171,24 @@ impl Cutting<'_> {
         }
     }
 
-    /// Reads a chunk: full, unless the source ended.
+    /// Reads a chunk or a segment: so many bytes, unless the source ended.
     async fn read(
         &self,
         source: &mut (impl AsyncRead + Send + Unpin),
         ahead: Option<u8>,
+        bytes: usize,
     ) -> Result<Bytes, AuthorError> {
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES_MAX);
+        let mut chunk = Vec::with_capacity(bytes);
         chunk.extend(ahead);
-        let mut limited = source.take((CHUNK_BYTES_MAX - chunk.len()) as u64);
-        while chunk.len() < CHUNK_BYTES_MAX {
+        let mut limited = source.take((bytes - chunk.len()) as u64);
+        while chunk.len() < bytes {
             let read = limited.read_buf(&mut chunk).await.map_err(AuthorError::Read)?;
             if read == 0 {
+                // The lease of a short segment is about to shrink to what it has.
+                chunk.shrink_to_fit();
                 break;
             }
-            self.progress.content(read as u64);
+            self.way.progress.content(read as u64);
         }
         Ok(chunk.into())
     }
@@ -164,7 +202,7 @@ impl Cutting<'_> {
         lease: Arc<Lease>,
     ) -> Result<(), AuthorError> {
         let ticket = self.sealer.ticket().map_err(AuthorError::Unsealable)?;
-        let check = self.journal.map(|journal| journal.check(ticket.index()));
+        let check = self.way.journal.map(|journal| journal.check(ticket.index()));
         let job = Job::cpu(self.author.env(), move || match check {
             Some(check) => check.seal(ticket, &chunk).map(|(page, noted)| (page, Some(noted))),
             None => ticket.seal(&chunk).map(|page| (page, None)).map_err(AuthorError::Unsealable),
@@ -181,6 +219,13 @@ impl Cutting<'_> {
         let step = Step { plaintext, page, lease: Arc::clone(lease) };
         self.steps.send(step).await.map_err(|_| AuthorError::Stopped)
     }
+}
+
+/// The next byte of a source; `None` where it has ended.
+async fn one_byte(source: &mut (impl AsyncRead + Send + Unpin)) -> Result<Option<u8>, AuthorError> {
+    let mut byte = [0];
+    let read = source.read(&mut byte).await.map_err(AuthorError::Read)?;
+    Ok((read == 1).then_some(byte[0]))
 }
 
 /// A compressor that has more to take, or none at the end of the stream; and the chunks that are full.

@@ -42,7 +42,7 @@ fn every_size_comes_back_in_both_suites() {
 #[test]
 fn small_contents_are_two_records_and_large_ones_have_pages() {
     time::run(2, |env| async move {
-        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let net = Net::copying(&env);
         let author = net.user("ada");
         for (length, pages) in [(16 << 10, 0), ((16 << 10) + 1, 1), (CHUNK, 1), (CHUNK + 1, 2)] {
             let before = net.records();
@@ -66,7 +66,7 @@ fn small_contents_are_two_records_and_large_ones_have_pages() {
 #[test]
 fn long_metadata_moves_a_small_page_out_of_its_entry() {
     time::run(3, |env| async move {
-        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let net = Net::copying(&env);
         let author = net.user("ada");
         let options = PutOptions {
             media_type: Some("text/x-poem".to_owned()),

@@ -28,7 +28,7 @@ fn faults() -> Vec<Fault> {
 fn two_bad_peers_of_nine_lose_nothing() {
     for fault in faults() {
         time::run(1, |env| async move {
-            let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+            let net = Net::copying(&env);
             let author = net.user("ada");
             let content = noise(1, CONTENT_BYTES);
             let report = put(&author, &content).await.unwrap();
@@ -53,7 +53,7 @@ fn two_bad_peers_of_nine_lose_nothing() {
 fn peers_that_take_no_writes_are_gone_round() {
     for error in [CallError::Full, CallError::ReadOnly { reason: "by its operator".to_owned() }] {
         time::run(2, |env| async move {
-            let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+            let net = Net::copying(&env);
             let author = net.user("ada");
             for number in 0..4 {
                 net.network.set(&net.community.peer(number), Fault::Writes(error.clone()));
@@ -69,7 +69,7 @@ fn peers_that_take_no_writes_are_gone_round() {
 #[test]
 fn too_few_peers_for_all_copies_is_partly_done() {
     time::run(3, |env| async move {
-        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let net = Net::copying(&env);
         let author = net.user("ada");
         for number in 0..6 {
             net.network.set(&net.community.peer(number), Fault::Down);
@@ -88,7 +88,7 @@ fn too_few_peers_for_all_copies_is_partly_done() {
 fn too_few_peers_for_an_acknowledgement_is_an_error_and_nothing_dangles() {
     for (up, fault) in [(0, Fault::Down), (1, Fault::Down), (2, Fault::Hang), (1, Fault::Hang)] {
         time::run(4, |env| async move {
-            let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+            let net = Net::copying(&env);
             let author = net.user("ada");
             for number in up..9 {
                 net.network.set(&net.community.peer(number), fault.clone());
@@ -136,7 +136,7 @@ fn a_network_of_nobody_says_so() {
 #[test]
 fn a_lost_page_is_an_error_that_names_it() {
     time::run(7, |env| async move {
-        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let net = Net::copying(&env);
         let author = net.user("ada");
         let report = put(&author, &noise(1, CONTENT_BYTES)).await.unwrap();
         let info = author.info(report.address).await.unwrap();
@@ -158,7 +158,7 @@ fn a_lost_page_is_an_error_that_names_it() {
 #[test]
 fn info_tells_who_is_down_who_lost_it_and_who_lies() {
     time::run(8, |env| async move {
-        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let net = Net::copying(&env);
         let author = net.user("ada");
         let report = put(&author, &noise(1, 1 << 20)).await.unwrap();
         let page = author.info(report.address).await.unwrap().fragments[2].clone();

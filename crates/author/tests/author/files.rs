@@ -42,7 +42,7 @@ async fn a_file_comes_back_under_its_name_and_nothing_else_does() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_leaves_the_old_file_and_no_other() {
-    let net = Net::new(&Env::real(), 3, 9, Suite::Holdfast1);
+    let net = Net::copying(&Env::real());
     let author = net.user("ada");
     let report = put(&author, &noise(1, 5 << 20)).await.unwrap();
     let last = author.info(report.address).await.unwrap().fragments.pop().unwrap();
@@ -114,7 +114,7 @@ async fn a_cancelled_get_leaves_no_file_and_a_cancelled_put_no_lease() {
     }
     assert!(unfinished >= 2, "{unfinished} were cancelled in time");
     for delay in (0..12).map(|step| Duration::from_millis(step * 8)) {
-        let _ = env.within(delay, put(&author, &content)).await;
+        let _ = env.within(delay, Box::pin(put(&author, &content))).await;
     }
     // Copies that were on their way end by themselves.
     for _ in 0..500 {

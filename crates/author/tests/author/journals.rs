@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use author::{Author, AuthorError, NoProgress, Progress, PutOptions, PutReport};
+use author::{Author, AuthorError, AuthorOptions, NoProgress, Progress, PutOptions, PutReport};
 use crypto::{RecordId, Suite};
 use document::{Document, Kind};
 use env::Env;
@@ -57,6 +57,17 @@ impl Town {
     fn new(suite: Suite) -> Self {
         let net = Net::new(&Env::real(), 3, 4, suite);
         let author = net.user("ada");
+        Self::of(net, author)
+    }
+
+    /// Nine peers keep stripes of 4/8, and the window holds one of them at a time.
+    fn striped() -> Self {
+        let net = Net::new(&Env::real(), 3, 9, Suite::Holdfast1);
+        let author = net.user_with("ada", &AuthorOptions { window_bytes: 16 << 20 });
+        Self::of(net, author)
+    }
+
+    fn of(net: Net, author: Arc<Author>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("big.bin");
         std::fs::write(&file, noise(1, BYTES)).unwrap();
@@ -143,6 +154,30 @@ async fn an_interrupted_put_goes_on_and_sends_the_rest() {
         let again = town.put(&options).await;
         assert_ne!(again.address, report.address, "a put that is done is done");
         assert_eq!(again.resumed.pages, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_put_of_stripes_goes_on_with_whole_stripes() {
+    let town = Town::striped();
+    let options = PutOptions::default();
+    // Two of its four stripes had their threshold, and the first one all it wants.
+    town.interrupted(&options, 2).await;
+    let report = town.put(&options).await;
+    assert!(report.resumed.pages >= 4 && report.resumed.pages.is_multiple_of(4), "{report:?}");
+    assert!(report.resumed.bytes >= 8 << 20, "{report:?}");
+    let left = (BYTES as u64).saturating_sub(report.resumed.bytes);
+    assert!(report.sent < 2 * left + (1 << 20), "{report:?}");
+    assert!(report.full && report.stored > 2 * BYTES as u64, "{report:?}");
+    town.is_stored(&report).await;
+
+    // The same pages lie elsewhere with more parity, and are cut elsewhere with another k: neither is gone on with.
+    for other in ["4/9", "3/8", "copies:2"] {
+        town.interrupted(&options, 2).await;
+        let profile = Some(other.parse().unwrap());
+        let report = town.put(&PutOptions { profile, ..options.clone() }).await;
+        assert_eq!(report.resumed.pages, 0, "{other}: {report:?}");
+        town.is_stored(&report).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The author over a network in this process: what a user sees, with peers that are well, down, slow, lying and full.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod checks;
 mod contents;
 mod counters;
 mod faults;
@@ -13,3 +14,4 @@ mod network;
 mod peer;
 mod recoveries;
 mod sharing;
+mod stripes;

@@ -30,6 +30,11 @@ impl Net {
         Self::with(env, organisations, peers, suite, None)
     }
 
+    /// Three organisations and nine peers that keep three copies of each page.
+    pub(crate) fn copying(env: &Env) -> Self {
+        Self::with(env, 3, 9, Suite::Holdfast1, Some(3))
+    }
+
     pub(crate) fn with(
         env: &Env,
         organisations: usize,

@@ -1,7 +1,7 @@
 //! `hold demo`: the whole story, each step checked, on an embedded network.
 //!
 //! It is no slide show: the peers are real ones on this machine's loopback, the file is put, shared
-//! and read by three different users, two holders are stopped, and every byte on every peer's disk
+//! and read by three different users, four holders are stopped, and every byte on every peer's disk
 //! is searched for what was planted in the file, its name and its type. It ends with 0 only if every
 //! step held. A build that seals nothing (feature `unsealed`) fails at the search.
 

@@ -25,10 +25,14 @@ pub(crate) struct InfoVerb {
 struct Row {
     /// The record's id.
     id: String,
-    /// envelope, entry or page.
+    /// envelope, entry, page or parity.
     kind: &'static str,
     /// Which page, from 0.
     index: Option<u32>,
+    /// Which stripe it is a fragment of, from 0.
+    stripe: Option<u32>,
+    /// Its number in that stripe: pages first, then parity.
+    fragment: Option<u32>,
     /// The peer that should hold it.
     holder: String,
     /// The peer's organisation.
@@ -59,8 +63,12 @@ struct InfoResult {
     data_dictionary: Option<String>,
     /// When the entry was made, Unix seconds.
     created: u32,
+    /// How its pages are kept: K/N or copies:N; none where the content lies in the entry.
+    profile: Option<String>,
     /// How many pages it has.
     pages: u64,
+    /// How many stripes they are in.
+    stripes: u64,
     /// Each record at each of its holders.
     fragments: Vec<Row>,
     /// Holders were not asked.
@@ -75,6 +83,8 @@ impl Row {
             id: fragment.id.to_string(),
             kind: fragment.kind.name(),
             index: fragment.index,
+            stripe: fragment.stripe,
+            fragment: fragment.number,
             holder: holder.peer.to_string(),
             organisation: organisation.map(|org| org.name.clone()).unwrap_or_default(),
             reachable: holder.reachable,
@@ -100,7 +110,9 @@ impl InfoResult {
             schema: text(&info.details.schema),
             data_dictionary: text(&info.details.data_dictionary),
             created: info.created_s,
+            profile: info.profile.map(|profile| profile.to_string()),
             pages: info.pages,
+            stripes: info.stripes,
             fragments: rows.collect(),
             thin,
         }
@@ -119,6 +131,12 @@ impl fmt::Display for InfoResult {
             }
         }
         writeln!(f, "size     {} bytes, {} pages", self.size, self.pages)?;
+        match (&self.profile, self.stripes) {
+            (None, _) => writeln!(f, "kept     in its entry")?,
+            (Some(profile), 0) => writeln!(f, "kept     {profile}")?,
+            (Some(profile), 1) => writeln!(f, "kept     {profile}, one stripe")?,
+            (Some(profile), stripes) => writeln!(f, "kept     {profile}, {stripes} stripes")?,
+        }
         writeln!(f, "created  {} (Unix seconds)", self.created)?;
         write!(f, "entry    {}", self.entry)?;
         if self.thin {
@@ -132,8 +150,11 @@ impl fmt::Display for InfoResult {
                 (false, true) => "missing",
                 (false, false) => "away",
             };
-            let index = row.index.map_or_else(String::new, |index| format!(" {index}"));
-            let what = format!("{}{index}", row.kind);
+            let what = match (row.stripe, row.fragment, row.index) {
+                (Some(stripe), Some(fragment), _) => format!("{} {stripe}.{fragment}", row.kind),
+                (_, _, Some(index)) => format!("{} {index}", row.kind),
+                _ => row.kind.to_owned(),
+            };
             write!(f, "\n{state:8} {what:12} {id} at {holder} {}", row.organisation)?;
         }
         Ok(())

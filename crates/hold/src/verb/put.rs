@@ -11,6 +11,7 @@ use author::{Author, PutOptions, PutReport, Resumed, SchemaArtifact};
 use clap::Args;
 use crypto::ReaderKey;
 use futures::StreamExt;
+use placement::Profile;
 use serde::Serialize;
 
 use crate::cli::Session;
@@ -52,6 +53,10 @@ pub(crate) struct Put {
     /// Where its data dictionary is found, sealed with it
     #[arg(long, value_name = "GROUP/PROJECT/PATH/NAME@VERSION", value_parser = artifact::parse)]
     data_dictionary: Option<SchemaArtifact>,
+    /// How it is kept: K/N (N fragments, any K bring it back), lean (10/16), archive (16/64), storj (29/80),
+    /// or copies:N [default: the network's, or by the number of its peers]
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<Profile>,
     /// Start anew where a put of the same file was interrupted, and keep nothing to go on from
     #[arg(long)]
     no_resume: bool,
@@ -86,10 +91,14 @@ struct PutResult {
     bytes: u64,
     /// Bytes of records at all holders that acknowledged.
     stored: u64,
-    /// Copies acknowledged of the record that has the fewest of those it wants.
+    /// How it is kept: K/N or copies:N.
+    profile: String,
+    /// Copies acknowledged of the record, or fragments of the stripe, that has the fewest of those it wants.
     acked: u32,
-    /// Copies that this record should have.
+    /// Copies that this record, or fragments that this stripe, should have.
     wanted: u32,
+    /// Whether every record and stripe has all that it should.
+    full: bool,
     /// Bytes this run sent, all copies counted.
     sent: u64,
     /// What an interrupted put had stored before; zeros where there was none.
@@ -132,8 +141,10 @@ impl PutResult {
             entry: report.entry.to_string(),
             bytes: report.bytes,
             stored: report.stored,
+            profile: report.profile.to_string(),
             acked: report.acked,
             wanted: report.wanted,
+            full: report.full,
             sent: report.sent,
             resumed: ResumedResult { bytes, pages },
             seconds: report.seconds,
@@ -184,6 +195,7 @@ impl Put {
             size_hint,
             schema: self.schema.clone(),
             data_dictionary: self.data_dictionary.clone(),
+            profile: self.profile,
             ..PutOptions::default()
         }
     }
@@ -243,11 +255,17 @@ async fn finish_late_copies(session: &Session, author: &Author, report: &PutRepo
 
 fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<Exit, HoldError> {
     session.out.result(&PutResult::new(report, name))?;
+    let of = match report.profile {
+        Profile::Copies(_) => "copies",
+        Profile::Stripe { .. } => "copies or fragments",
+    };
     if report.full {
+        session.out.note(format_args!("full: all {of} are stored ({})", report.profile));
         return Ok(Exit::Done);
     }
     session.out.warn(format_args!(
-        "stored, and safe against fewer losses than wanted: {} of {} copies are confirmed",
+        "stored, and safe against fewer losses than wanted: of one record or stripe {} of {} {of} are \
+         confirmed; repair owes the others",
         report.acked, report.wanted
     ));
     Ok(Exit::Partly)

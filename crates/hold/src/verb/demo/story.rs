@@ -31,8 +31,8 @@ const SAMPLE_BYTES: usize = 24;
 const SAMPLE_VARIETY: usize = 12;
 /// How soon a share must be in the reader's inbox.
 const INBOX_WITHIN: Duration = Duration::from_secs(1);
-/// Peers stopped; three copies survive two losses.
-const STOPPED: usize = 2;
+/// Peers stopped, of nine: what is kept as 4/8 survives the loss of four fragments, five copies that of four.
+const STOPPED: usize = 4;
 
 /// What is put, and what is looked for afterwards.
 struct Planted {
@@ -69,14 +69,15 @@ pub(super) async fn tell(
     let size = fs::metadata(&planted.file).map_err(HoldError::io("read", &planted.file))?.len();
     let put = put(&author, &planted).await?;
     if !put.full || put.bytes != size {
-        return Err(teller.failed(format!("{} of {} copies were stored", put.acked, put.wanted)));
+        return Err(teller
+            .failed(format!("{} of {} copies or fragments were stored", put.acked, put.wanted)));
     }
     teller.held(
         "The author puts a file",
         format!(
-            "{size} bytes, sealed before they left this user; {} copies of each record.\n   \
+            "{size} bytes, sealed before they left this user, kept as {}.\n   \
              Its address is {}",
-            put.wanted,
+            put.profile,
             address::text(&put.address)
         ),
     )?;
@@ -204,7 +205,8 @@ async fn share(
     Ok(shared)
 }
 
-/// Stops two peers that hold copies of the same page, so that one copy of it is left.
+/// Stops the peers that hold all pages of a stripe, so that it must be made again from parity alone; of a file in its entry,
+/// all holders of it but one.
 async fn stop_holders(
     teller: &mut Teller<'_>,
     network: &mut Embedded,
@@ -212,19 +214,17 @@ async fn stop_holders(
     content: RecordId,
 ) -> Result<(), HoldError> {
     let info = author.info(content).await?;
-    let pages = info.fragments.iter().filter(|fragment| fragment.kind == Kind::Page);
-    let rows = pages
-        .chain(&info.fragments)
-        .find(|fragment| fragment.holders.iter().filter(|holder| holder.held).count() > STOPPED);
-    let holders: Vec<PeerId> = rows
-        .map(|row| row.holders.iter().filter(|holder| holder.held).map(|holder| holder.peer))
-        .into_iter()
-        .flatten()
-        .take(STOPPED)
-        .collect();
-    if holders.len() < STOPPED {
-        return Err(teller.failed("no record has the copies it should have".to_owned()));
+    let striped = info.stripes > 0;
+    let fragments = info.fragments.iter().filter(|fragment| match striped {
+        true => fragment.stripe == Some(0),
+        false => fragment.kind == Kind::Entry,
+    });
+    let holders = fragments.flat_map(|fragment| &fragment.holders).filter(|holder| holder.held);
+    let mut holders: Vec<PeerId> = holders.map(|holder| holder.peer).collect();
+    if holders.len() <= STOPPED {
+        return Err(teller.failed("a record has fewer holders than it should".to_owned()));
     }
+    holders.truncate(STOPPED);
     let mut stopped = 0;
     for slot in &mut network.peers {
         let holds =
@@ -234,10 +234,11 @@ async fn stop_holders(
             stopped += 1;
         }
     }
-    teller.held(
-        "Two peers go down",
-        format!("{stopped} peers that hold copies of the same page are stopped; one copy is left."),
-    )
+    let lost = match striped {
+        true => "they held every page of a part of the file; its parity is left",
+        false => "one peer is left that holds the entry, in which the file lies",
+    };
+    teller.held("Four of nine peers go down", format!("{stopped} peers are stopped: {lost}."))
 }
 
 async fn read_back(
@@ -256,8 +257,13 @@ async fn read_back(
     teller.held(
         "The reader reads it",
         format!(
-            "{} bytes, every page proven. Both files hash to {}.",
+            "{} bytes, every page proven{}. Both files hash to {}.",
             got.bytes,
+            if got.degraded {
+                ", those that are gone made again from parity or read elsewhere"
+            } else {
+                ""
+            },
             hex::encode(after)
         ),
     )

@@ -1,0 +1,368 @@
+//! Whether every record of a content can be had, and how many more losses each survives.
+//!
+//! ```text
+//!   parts of the content, one after the other --> survey: who says that it holds what (no bytes)
+//!                                                    | some of them, or all
+//!                                                    v
+//!                                                 read at every holder, proven --> what is wrong counts as not held
+//! ```
+//! A survey believes holders of fragments (see `info::stripes`); reading believes nobody. Reading is of all copies and all
+//! fragments, parity too: a get reads the nearest that are well, and would never look at the others.
+//!
+//! It is no repair, and changes nothing. Nothing of a content is kept but counts, so that one of any length is checked in
+//! the memory of some stripes.
+
+use crypto::{PeerId, Place, RecordId};
+use document::Kind;
+use document::entry::LIST_INDEX_BASE;
+use document::{CHUNK_BYTES_MAX, Record, prove};
+use env::calls::{FindRequest, FindResponse};
+use futures::StreamExt;
+use placement::Profile;
+
+use crate::author::Author;
+use crate::content::{At, Content, PageAt};
+use crate::error::AuthorError;
+use crate::get::stripes::header;
+use crate::job::Job;
+use crate::types::{Fragment, Holder};
+
+/// Pages or fragments read at once.
+const READ_AT_ONCE: usize = 8;
+/// Pages surveyed together.
+const PAGES_TOGETHER: usize = 16;
+/// Holders that are named for what they sent, at most; all are counted.
+pub const WRONG_MAX: usize = 64;
+/// How long one record may take: a page at the slowest rate that is waited for, and a call's limit.
+const READ_LIMIT: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// How a content, a record or a stripe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Everything has all its copies and fragments.
+    Full,
+    /// Everything can be had; something has fewer copies or fragments than it should.
+    Lacking,
+    /// Something cannot be had as long as peers are away that may hold it.
+    Unavailable,
+    /// Something cannot be had: too few hold it, though all that should answered.
+    Lost,
+}
+
+impl State {
+    /// Its name, in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Lacking => "lacking",
+            Self::Unavailable => "unavailable",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A holder that sent other bytes than it said it has, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The record.
+    pub id: RecordId,
+    /// The holder.
+    pub peer: PeerId,
+}
+
+/// What a check of one content found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The envelope it was found by.
+    pub address: RecordId,
+    /// Its entry.
+    pub entry: RecordId,
+    /// Bytes of the content.
+    pub bytes: u64,
+    /// How its pages are kept; `None` where the content lies in the entry.
+    pub profile: Option<Profile>,
+    /// The worst of its records and stripes.
+    pub state: State,
+    /// Records kept in copies: envelope, entry, pages and lists that are not in stripes.
+    pub records: u64,
+    /// Stripes.
+    pub stripes: u64,
+    /// Records and stripes in each state, by [`State`].
+    pub counts: [u64; 4],
+    /// Copies and fragments that should be there and are not.
+    pub missing: u64,
+    /// How many more copies, or fragments of one stripe, may be lost before something is.
+    pub survives: u32,
+    /// Copies and fragments that were read and proven.
+    pub read: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Holders that sent something else than they said they have; at most [`WRONG_MAX`] of them.
+    pub wrong: Vec<Wrong>,
+}
+
+impl Checked {
+    fn new(content: &Content) -> Self {
+        Self {
+            address: content.opened.record.id,
+            entry: content.entry.id,
+            bytes: content.size(),
+            profile: None,
+            state: State::Full,
+            records: 0,
+            stripes: 0,
+            counts: [0; 4],
+            missing: 0,
+            survives: u32::MAX,
+            read: 0,
+            read_bytes: 0,
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Takes a record or a stripe into account, of which so many are held, needed and wanted.
+    fn add(&mut self, held: usize, away: usize, needed: usize, wanted: usize) {
+        let state = match held {
+            held if held >= wanted => State::Full,
+            held if held >= needed => State::Lacking,
+            held if held + away >= needed => State::Unavailable,
+            _ => State::Lost,
+        };
+        self.state = self.state.max(state);
+        self.counts[state as usize] += 1;
+        self.missing += wanted.saturating_sub(held) as u64;
+        let survives = u32::try_from(held.saturating_sub(needed)).unwrap_or(u32::MAX);
+        self.survives = self.survives.min(survives);
+    }
+
+    fn add_copies(&mut self, fragment: &Fragment, wanted: u32) {
+        let held = fragment.holders.iter().filter(|holder| holder.held).count();
+        let away = fragment.holders.iter().filter(|holder| !holder.reachable).count();
+        self.records += 1;
+        self.add(held, away, 1, wanted as usize);
+    }
+
+    fn add_stripe(&mut self, fragments: &[Fragment], k: usize) {
+        let held = fragments.iter().filter(|one| one.holders.iter().any(|at| at.held)).count();
+        let away = fragments.iter().filter(|one| {
+            !one.holders.iter().any(|at| at.held) && one.holders.iter().any(|at| !at.reachable)
+        });
+        self.stripes += 1;
+        self.add(held, away.count(), k, fragments.len());
+    }
+}
+
+impl Author {
+    /// Checks the content at an address; `percent` of its pages or stripes are read at all their holders, 0 to 100.
+    ///
+    /// Cancel safe: nothing is kept.
+    ///
+    /// # Errors
+    /// [`AuthorError::ThinSurvey`] where librarians walk for this user, since holders are not asked then;
+    /// [`AuthorError::NotForUs`], [`AuthorError::Fetch`] and [`AuthorError::Corrupt`] where envelope, entry, a list or a
+    /// stripe's header cannot be had: without those it is not known what else there is.
+    pub async fn check(&self, address: RecordId, percent: u8) -> Result<Checked, AuthorError> {
+        if self.walker().is_thin() {
+            return Err(AuthorError::ThinSurvey);
+        }
+        let content = self.content(address).await?;
+        let mut checked = Checked::new(&content);
+        for record in [&content.opened.record, &content.entry] {
+            let wanted = self.walker().redundancy(record.kind).copies;
+            checked.add_copies(&self.proven(record).await, wanted);
+        }
+        // A list names thousands of pages or stripes: all of them are read to learn these, so their copies are.
+        let lists = content.lists().iter().zip(LIST_INDEX_BASE..).map(|(id, index)| (*id, index));
+        let lists: Vec<_> = lists.collect();
+        for batch in lists.chunks(PAGES_TOGETHER) {
+            self.check_pages(&mut checked, batch, percent).await?;
+        }
+        let mut parts = content.parts(0);
+        let mut batch = Vec::new();
+        while let Some((number, at)) = parts.next(self).await? {
+            match at {
+                At::Page(PageAt::Inline(_)) => {}
+                At::Page(PageAt::Record(id)) => batch.push((id, number)),
+                At::Stripe(id) => {
+                    let k = content.stripe_pages().unwrap_or(1);
+                    self.check_stripe(&mut checked, id, number, k, percent).await?;
+                }
+            }
+            if batch.len() == PAGES_TOGETHER {
+                self.check_pages(&mut checked, &std::mem::take(&mut batch), percent).await?;
+            }
+        }
+        self.check_pages(&mut checked, &batch, percent).await?;
+        Ok(checked)
+    }
+
+    async fn check_pages(
+        &self,
+        checked: &mut Checked,
+        pages: &[(RecordId, u32)],
+        percent: u8,
+    ) -> Result<(), AuthorError> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let wanted = self.walker().redundancy(Kind::Page).copies;
+        checked.profile.get_or_insert(Profile::Copies(wanted));
+        for mut fragment in self.compared(pages).await {
+            if self.chosen(percent) {
+                let place = fragment.id.into();
+                self.read(checked, std::slice::from_mut(&mut fragment), place).await?;
+            }
+            checked.add_copies(&fragment, wanted);
+        }
+        Ok(())
+    }
+
+    async fn check_stripe(
+        &self,
+        checked: &mut Checked,
+        id: RecordId,
+        number: u32,
+        k: u32,
+        percent: u8,
+    ) -> Result<(), AuthorError> {
+        let found = header(self.env(), self.walker(), id, number, k).await;
+        let header = found.ok_or(AuthorError::Stopped)??;
+        checked.profile = Some(Profile::Stripe { k, n: header.stripe.n() });
+        let mut fragments = self.fragments(&header).await;
+        if self.chosen(percent) {
+            self.read(checked, &mut fragments, id.into()).await?;
+        }
+        checked.add_stripe(&fragments, k as usize);
+        Ok(())
+    }
+
+    /// Whether this one is among so many percent.
+    fn chosen(&self, percent: u8) -> bool {
+        let random = u32::from_be_bytes(self.env().random());
+        // The 2^32 values are not a multiple of 100: what is off is less than one in ten million.
+        random % 100 < u32::from(percent)
+    }
+
+    /// Reads fragments at everybody who says that they hold them; who does not send them does not hold them.
+    async fn read(
+        &self,
+        checked: &mut Checked,
+        fragments: &mut [Fragment],
+        place: Place,
+    ) -> Result<(), AuthorError> {
+        let claims = fragments.iter().enumerate().flat_map(|(at, fragment)| {
+            let (kind, id) = (fragment.kind, fragment.id);
+            let held = fragment.holders.iter().enumerate().filter(|(_, holder)| holder.held);
+            held.map(move |(of, holder)| (at, of, Asked { kind, id, place, peer: holder.peer }))
+        });
+        let claims: Vec<_> = claims.collect();
+        let mut reads = futures::stream::iter(claims)
+            .map(|(at, of, asked)| async move { (at, of, asked, self.read_at(asked).await) })
+            .buffer_unordered(READ_AT_ONCE);
+        while let Some((at, of, asked, answer)) = reads.next().await {
+            match answer? {
+                Answer::Right(bytes) => {
+                    checked.read += 1;
+                    checked.read_bytes += bytes;
+                }
+                Answer::No { wrong } => {
+                    if let Some(holder) = holder_mut(fragments, at, of) {
+                        holder.held = false;
+                        holder.reachable = wrong;
+                    }
+                    if wrong && checked.wrong.len() < WRONG_MAX {
+                        checked.wrong.push(Wrong { id: asked.id, peer: asked.peer });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a record at one peer, and proves it.
+    async fn read_at(&self, asked: Asked) -> Result<Answer, AuthorError> {
+        let Asked { kind, id, place, peer } = asked;
+        let Some(to) = self.walker().directory().endpoint(&peer) else {
+            return Ok(Answer::No { wrong: false });
+        };
+        let _lease = self.window().lease(CHUNK_BYTES_MAX).await;
+        let call = self.walker().calls().find(&to, FindRequest { id, place }, READ_LIMIT);
+        let record = match self.env().within(READ_LIMIT, call).await {
+            Ok(Ok(FindResponse::Found(record))) => record,
+            Ok(Ok(FindResponse::Closest(_))) => return Ok(Answer::No { wrong: true }),
+            Ok(Err(error)) => {
+                let wrong = matches!(
+                    error,
+                    env::calls::CallError::NotFound | env::calls::CallError::Corrupt { .. }
+                );
+                return Ok(Answer::No { wrong });
+            }
+            Err(_) => return Ok(Answer::No { wrong: false }),
+        };
+        let suite = self.suite();
+        let right = move || {
+            let asked_for = |record: &Record| record.id == id && record.kind == kind;
+            let bytes = record.bytes.len() as u64;
+            (asked_for(&record) && prove(suite, &record).is_ok()).then_some(bytes)
+        };
+        let right = Job::cpu(self.env(), right).await.ok_or(AuthorError::Stopped)?;
+        Ok(right.map_or(Answer::No { wrong: true }, Answer::Right))
+    }
+}
+
+/// A record that is asked of one peer.
+#[derive(Clone, Copy)]
+struct Asked {
+    kind: Kind,
+    id: RecordId,
+    place: Place,
+    peer: PeerId,
+}
+
+/// What a holder sent.
+enum Answer {
+    /// The record, of so many bytes.
+    Right(u64),
+    /// Something else, or nothing; `wrong` where it answered and that was its answer.
+    No { wrong: bool },
+}
+
+fn holder_mut(fragments: &mut [Fragment], at: usize, of: usize) -> Option<&mut Holder> {
+    fragments.get_mut(at)?.holders.get_mut(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Checked {
+        Checked {
+            address: RecordId::new([1; 32]),
+            entry: RecordId::new([2; 32]),
+            bytes: 0,
+            profile: None,
+            state: State::Full,
+            records: 0,
+            stripes: 0,
+            counts: [0; 4],
+            missing: 0,
+            survives: u32::MAX,
+            read: 0,
+            read_bytes: 0,
+            wrong: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_worst_part_is_the_state_of_the_whole() {
+        let mut checked = empty();
+        checked.add(5, 0, 1, 5);
+        assert_eq!((checked.state, checked.survives, checked.missing), (State::Full, 4, 0));
+        checked.add(6, 2, 4, 8);
+        assert_eq!((checked.state, checked.survives, checked.missing), (State::Lacking, 2, 2));
+        checked.add(3, 1, 4, 8);
+        assert_eq!((checked.state, checked.survives), (State::Unavailable, 0));
+        checked.add(3, 0, 4, 8);
+        assert_eq!((checked.state, checked.counts), (State::Lost, [1, 1, 1, 1]));
+    }
+}

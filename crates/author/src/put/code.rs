@@ -1,0 +1,168 @@
+//! The stage of a put that makes stripes: k pages become n fragments and a header.
+//!
+//! Pages come here in order and noted. Each k of them are coded on a CPU thread, a few stripes at once, and go on in order:
+//! the parity is computed where it will lie in its record, from the pages where they lie in theirs, so nothing is copied.
+//! Without stripes each page goes on as it comes.
+//!
+//! A stripe of which an earlier run brought every page as far as it will come is coded as well, since the entry names the id
+//! of its header, and is not sent.
+
+use std::sync::Arc;
+
+use crypto::{RecordId, Suite};
+use document::layout::Layout;
+use document::{ParityBuffer, Record, Stripe, Striped};
+use erasure::Code;
+use futures::channel::mpsc;
+use futures::{SinkExt, StreamExt};
+
+use super::cut::PAGE_EXTRA;
+use super::{Passing, Way};
+use crate::author::Author;
+use crate::error::{AuthorError, Part};
+use crate::job::Job;
+use crate::spread::{Load, Outgoing};
+use crate::window::Lease;
+
+/// Stripes that are coded at once; the window bounds them as well.
+const CODING_MAX: usize = 2;
+
+/// The stripes of one content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Pages a stripe.
+    pub(super) k: u32,
+    /// Fragments a stripe.
+    pub(super) n: u32,
+    /// Content of up to so many bytes lies in its entry; `None` where what is sealed with it is too long for that.
+    pub(super) inline_bytes_max: Option<usize>,
+}
+
+impl Shape {
+    /// What a segment of so many bytes may take at one time: being sealed (itself and its pages) or being sent (its pages
+    /// and their parity).
+    ///
+    /// A full one counts without the heads of its pages, some hundred bytes each, so that a window of powers of two
+    /// holds a whole number of them.
+    pub(super) fn cost(&self, segment_bytes: usize) -> usize {
+        let (k, n) = (self.k as usize, self.n as usize);
+        let chunk = segment_bytes.div_ceil(k);
+        let cost = |head: usize| (segment_bytes + k * (chunk + head)).max(n * (chunk + head));
+        let full = Layout::new(self.k).segment_bytes() as usize;
+        if segment_bytes == full { cost(0) } else { cost(PAGE_EXTRA) }
+    }
+}
+
+/// A stripe that was coded, or a page that goes by itself, and what the journal is to say of it.
+pub(super) struct Coded {
+    pub(super) outgoing: Outgoing,
+    /// Copies or fragments acknowledged and wanted, where an earlier run brought it as far as it will come.
+    pub(super) reached: Option<(u32, u32)>,
+    /// Bytes of its pages.
+    pub(super) page_bytes: u64,
+}
+
+impl Author {
+    /// Makes stripes of the pages as they come and hands them on; answers their ids, or the pages'.
+    pub(super) async fn code(
+        &self,
+        pages: mpsc::Receiver<Passing>,
+        mut coded: mpsc::Sender<Coded>,
+        way: &Way<'_>,
+    ) -> Result<Vec<RecordId>, AuthorError> {
+        let mut ids = Vec::new();
+        let Some(shape) = way.shape else {
+            let mut pages = pages;
+            while let Some(page) = pages.next().await {
+                ids.push(page.record.id);
+                send(&mut coded, page.alone(way)).await?;
+            }
+            return Ok(ids);
+        };
+        let (k, n) = (shape.k as usize, shape.n as usize);
+        let code = Arc::new(Code::new(k, n).map_err(AuthorError::Code)?);
+        let (env, suite, threshold) = (self.env(), self.suite(), way.profile.threshold());
+        let stripes = pages.chunks(k).enumerate().map(|(number, pages)| {
+            let code = Arc::clone(&code);
+            Job::cpu(env, move || stripe(suite, &code, threshold, number, pages))
+        });
+        let mut stripes = std::pin::pin!(stripes.buffered(CODING_MAX));
+        while let Some(stripe) = stripes.next().await {
+            let (id, stripe) = stripe.ok_or(AuthorError::Stopped)??;
+            ids.push(id);
+            send(&mut coded, stripe).await?;
+        }
+        Ok(ids)
+    }
+}
+
+async fn send(to: &mut mpsc::Sender<Coded>, coded: Coded) -> Result<(), AuthorError> {
+    to.send(coded).await.map_err(|_| AuthorError::Stopped)
+}
+
+impl Passing {
+    /// A page in copies.
+    fn alone(self, way: &Way<'_>) -> Coded {
+        let Self { index, record, noted, lease } = self;
+        let page_bytes = record.bytes.len() as u64;
+        let outgoing = Outgoing {
+            part: Part::Page(index),
+            load: Load::Record(record, way.pages),
+            pages: index..index + 1,
+            lease: Some(lease),
+        };
+        Coded { outgoing, reached: noted.and_then(|noted| noted.reached), page_bytes }
+    }
+}
+
+/// Makes a stripe of its pages: k of them, in order. CPU work.
+fn stripe(
+    suite: Suite,
+    code: &Code,
+    threshold: u32,
+    number: usize,
+    passing: Vec<Passing>,
+) -> Result<(RecordId, Coded), AuthorError> {
+    let number = u32::try_from(number).map_err(|_| AuthorError::Stopped)?;
+    // Every page has come as far as it will, or the whole stripe is sent again.
+    let reached: Option<Vec<_>> =
+        passing.iter().map(|page| page.noted.and_then(|noted| noted.reached)).collect();
+    let (Some(first), Some(lease)) = (
+        passing.first().map(|page| page.index),
+        passing.first().map(|page| Arc::clone(&page.lease)),
+    ) else {
+        return Err(AuthorError::Stopped);
+    };
+    let pages = first..first + passing.len() as u32;
+    let records: Vec<Record> = passing.into_iter().map(|page| page.record).collect();
+    let page_bytes = records.iter().map(|page| page.bytes.len() as u64).sum();
+    let striped = coded(suite, code, records)?;
+    shrink(&lease, &striped);
+    let id = striped.header.id;
+    let outgoing = Outgoing {
+        part: Part::Stripe(number),
+        load: Load::Stripe(striped, threshold),
+        pages,
+        lease: Some(lease),
+    };
+    let reached = reached.and_then(|reached| reached.first().copied());
+    Ok((id, Coded { outgoing, reached, page_bytes }))
+}
+
+/// The parity of these pages, and their header.
+fn coded(suite: Suite, code: &Code, pages: Vec<Record>) -> Result<Striped, AuthorError> {
+    let longest = pages.iter().map(|page| page.bytes.len()).max().unwrap_or_default();
+    let parity =
+        (code.data()..code.fragments()).map(|index| ParityBuffer::new(index as u32, longest));
+    let mut parity = parity.collect::<Result<Vec<_>, _>>().map_err(AuthorError::Unsealable)?;
+    let data: Vec<&[u8]> = pages.iter().map(|page| &page.bytes[..]).collect();
+    let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(ParityBuffer::bytes_mut).collect();
+    code.encode(&data, &mut outputs).map_err(AuthorError::Code)?;
+    let parity = parity.into_iter().map(|buffer| buffer.record(suite)).collect();
+    Stripe::of(suite, pages, parity).map_err(AuthorError::Unsealable)
+}
+
+/// The plaintext is gone. What compressed well leaves room for more.
+fn shrink(lease: &Lease, striped: &Striped) {
+    lease.shrink(striped.fragments.iter().map(|fragment| fragment.bytes.len()).sum());
+}

@@ -1,0 +1,95 @@
+//! How the content of a put is kept: in stripes or in copies, and in how many of which record.
+//!
+//! What the put asks for counts, else what the network's genesis says, else the table of `placement` by the number of peers
+//! that are *known*. Known and not reachable: a peer that is away for an hour comes back, and a profile that went by
+//! who answers just now would give the files of a bad hour less protection than those of a good one. Fragments of
+//! peers that do not answer go to spares, and where too few answer the put says so.
+//!
+//! A put of which nothing was read yet fails where its profile needs more peers than are known.
+
+use crypto::Suite;
+use document::metadata::METADATA_INLINE_BYTES_MAX;
+use document::{CompressionCodec, EntryMetadata, INLINE_BYTES_MAX, Kind};
+use placement::{Profile, Redundancy, redundancy};
+
+use super::code::Shape;
+use super::info;
+use crate::author::Author;
+use crate::error::AuthorError;
+use crate::media;
+use crate::types::PutOptions;
+
+/// What a page's ciphertext has beyond its chunk: the codec's byte and the tag.
+const CIPHERTEXT_EXTRA: u64 = 1 + document::page::CIPHERTEXT_BYTES_MIN as u64;
+
+impl Author {
+    /// The options of a put with all that they leave open: its media type by its name, its profile by the network.
+    pub(crate) fn resolved(&self, mut options: PutOptions) -> Result<PutOptions, AuthorError> {
+        let by_name = || media::by_name(options.name.as_deref().unwrap_or_default()).to_owned();
+        options.media_type = Some(options.media_type.take().unwrap_or_else(by_name));
+        options.profile = Some(self.profile(options.profile)?);
+        Ok(options)
+    }
+
+    /// How a put keeps its content.
+    fn profile(&self, asked: Option<Profile>) -> Result<Profile, AuthorError> {
+        if self.walker().is_thin() {
+            // The librarian that walks for this program keeps what it takes as copies, as many as it finds right.
+            return match asked {
+                None => Ok(Profile::Copies(self.copies_of_network())),
+                Some(profile) => Err(AuthorError::ThinCopies { profile }),
+            };
+        }
+        let known = self.walker().directory().view().len();
+        let profile = asked.unwrap_or_else(|| self.profile_of_network(known));
+        if self.suite() == Suite::Libri1 && matches!(profile, Profile::Stripe { .. }) {
+            return Err(AuthorError::LibriCopies { profile });
+        }
+        // Copies are as many as there are peers; of none at all, sending says what is wrong.
+        if known < profile.peers_min() && known > 0 {
+            return Err(AuthorError::TooFewPeers { profile, known });
+        }
+        Ok(profile)
+    }
+
+    fn profile_of_network(&self, known: usize) -> Profile {
+        Profile::of_network(self.walker().directory().genesis(), known)
+    }
+
+    fn copies_of_network(&self) -> u32 {
+        self.walker().directory().genesis().copies.unwrap_or(placement::PAGE_COPIES)
+    }
+
+    /// The copies of a record of this kind, where the content of its put is kept so.
+    pub(super) fn redundancy(&self, profile: Profile, kind: Kind) -> Redundancy {
+        let walker = self.walker();
+        match profile {
+            Profile::Copies(copies) if !walker.is_thin() && copies != self.copies_of_network() => {
+                redundancy(kind, walker.directory().view().len(), self.suite(), Some(copies))
+            }
+            Profile::Copies(_) | Profile::Stripe { .. } => walker.redundancy(kind),
+        }
+    }
+
+    /// The stripes of a content that is kept so; `None` for copies.
+    ///
+    /// # Errors
+    /// [`AuthorError::Unsealable`] for metadata that is too long for any entry.
+    pub(super) fn shape(&self, options: &PutOptions) -> Result<Option<Shape>, AuthorError> {
+        let Some(Profile::Stripe { k, n }) = options.profile else { return Ok(None) };
+        // Whether a small content goes into its entry must be known before it is sealed, since sealed it is k pages or one.
+        // The longest metadata it can have: numbers of all lengths up to these.
+        let metadata = EntryMetadata {
+            info: info(options),
+            codec: CompressionCodec::ZstdChunks,
+            ciphertext_size: INLINE_BYTES_MAX + CIPHERTEXT_EXTRA,
+            ciphertext_mac: [u8::MAX; 32],
+            uncompressed_size: INLINE_BYTES_MAX,
+            uncompressed_mac: [u8::MAX; 32],
+        };
+        let encoded = metadata.encode().map_err(|source| AuthorError::Unsealable(source.into()))?;
+        let fits = encoded.len() <= METADATA_INLINE_BYTES_MAX;
+        let inline_bytes_max = if fits { Some(INLINE_BYTES_MAX as usize) } else { None };
+        Ok(Some(Shape { k, n, inline_bytes_max }))
+    }
+}
