@@ -19,6 +19,10 @@ pub const BATCH_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 /// How long a `Put` may wait for all copies, once enough are durable.
 pub const PUT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Envelopes in one [`Calls::tell`].
+pub const TELL_MAX: usize = 128;
+/// Their bytes.
+pub const TELL_BYTES_MAX: usize = 32 * 1024;
 /// Peers in one answer at most.
 pub const PEERS_MAX: usize = 1024;
 /// Rosters in one answer at most.
@@ -403,6 +407,18 @@ pub trait Calls: Send + Sync {
         limit: Duration,
     ) -> Result<Record, CallError>;
 
+    /// Give a peer envelopes to tell all others of, together with what other peers gave it; it has taken all or none.
+    /// At most [`TELL_MAX`] of together [`TELL_BYTES_MAX`] bytes; for peers alone.
+    async fn tell(
+        &self,
+        to: &Endpoint,
+        envelopes: Vec<Bytes>,
+        limit: Duration,
+    ) -> Result<(), CallError> {
+        let _ = (to, envelopes, limit);
+        Err(CallError::Denied { reason: "nobody is told of envelopes here".to_owned() })
+    }
+
     /// Follow a librarian's publication log. `limit` bounds the first answer, not the stream; a
     /// stream of which nothing comes for a minute has ended with an error (librarians send
     /// [`SubscribeEvent::CaughtUp`] as heartbeat).
@@ -468,6 +484,11 @@ pub trait Service: Send + Sync + 'static {
     ) -> Result<PutResponse, CallError>;
     /// See [`Calls::get`].
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError>;
+    /// See [`Calls::tell`].
+    async fn tell(&self, caller: Caller, envelopes: Vec<Bytes>) -> Result<(), CallError> {
+        let _ = (caller, envelopes);
+        Err(CallError::Denied { reason: "nobody is told of envelopes here".to_owned() })
+    }
     /// See [`Calls::subscribe`].
     async fn subscribe(
         &self,

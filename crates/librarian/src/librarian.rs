@@ -170,13 +170,7 @@ fn start_tasks(
     news::tell_overlay_all(core);
     let publications = Arc::clone(&core.publications);
     let log = publications.append_all(outlets.queue, core.stop_log.clone());
-    let spreading = spread::spread_all(
-        core.env.clone(),
-        Arc::clone(&core.overlay),
-        Arc::clone(&core.metrics),
-        outlets.spread,
-        core.stop_log.clone(),
-    );
+    let spreading = spread::spread_all(Arc::clone(core), outlets.spread);
     let mut neighbourly: Vec<Task> = kept
         .map_or_else(Vec::new, |kept| upkeep::start(core, kept).into_iter().map(spawn).collect());
     neighbourly.extend([

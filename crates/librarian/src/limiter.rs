@@ -207,7 +207,7 @@ fn endpoint(method: Method, rates: &Rates) -> (usize, &Rate) {
         Method::Introduce => (0, &rates.introduce),
         Method::Find | Method::FindBatch => (1, &rates.find),
         Method::Verify | Method::VerifyBatch => (2, &rates.verify),
-        Method::Store | Method::StoreBatch => (3, &rates.store),
+        Method::Store | Method::StoreBatch | Method::Tell => (3, &rates.store),
         Method::Put => (4, &rates.put),
         Method::Get => (5, &rates.get),
         Method::Subscribe => (6, &rates.subscribe),

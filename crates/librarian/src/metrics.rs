@@ -37,6 +37,7 @@ pub(crate) enum Method {
     StoreBatch,
     Put,
     Get,
+    Tell,
     Subscribe,
 }
 
@@ -362,8 +363,8 @@ impl Metrics {
         self.dropped.get_or_create(&DroppedLabels { reason }).inc();
     }
 
-    pub(crate) fn spread_lost(&self) {
-        self.spread_lost.inc();
+    pub(crate) fn spread_lost(&self, count: usize) {
+        self.spread_lost.inc_by(count as u64);
     }
 
     pub(crate) fn announcement(&self) {

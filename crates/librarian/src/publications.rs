@@ -20,6 +20,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{RecordId, Suite};
@@ -33,11 +34,15 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::{Metrics, Source};
 use crate::remembered::{REMEMBERED_MAX, Remembered};
 use crate::shelf;
+use crate::spread::ToSpread;
 
 /// Publications waiting to be logged.
 const QUEUE_MAX: usize = 4096;
 /// Publications of one append.
 const APPEND_MAX: usize = 512;
+/// How long publications that nobody waits for are gathered, for one fsync of them all: each peer logs what any peer
+/// stores, so with 64 peers an fsync each would be 64 of every put.
+const GATHER_FOR: Duration = Duration::from_millis(250);
 /// Envelopes waiting to be spread.
 pub(crate) const SPREAD_MAX: usize = 8192;
 /// Publications read at once while the log is read at the start.
@@ -76,7 +81,7 @@ pub(crate) struct Publications {
     suite: Suite,
     journal: Arc<Journal>,
     queue: mpsc::Sender<Entry>,
-    spread: mpsc::Sender<Bytes>,
+    spread: mpsc::Sender<ToSpread>,
     remembered: Mutex<Remembered>,
     /// The time of the last row of the log.
     last_ms: AtomicU64,
@@ -93,7 +98,7 @@ const NOT_AGAIN: u64 = u64::MAX;
 /// The other ends of the queues: one for the task that appends, one for the task that spreads.
 pub(crate) struct Outlets {
     pub(crate) queue: mpsc::Receiver<Entry>,
-    pub(crate) spread: mpsc::Receiver<Bytes>,
+    pub(crate) spread: mpsc::Receiver<ToSpread>,
 }
 
 impl Publications {
@@ -232,6 +237,13 @@ impl Publications {
         Ok(())
     }
 
+    /// Spreads envelopes that another peer gave this one to tell of; `false` where too much waits.
+    pub(crate) fn carry(&self, envelopes: &[Bytes]) -> bool {
+        let Ok(room) = self.spread.try_reserve_many(envelopes.len()) else { return false };
+        room.zip(envelopes).for_each(|(room, one)| room.send(ToSpread::Given(one.clone())));
+        true
+    }
+
     /// Logs a publication when there is time; `false` where the queue is full.
     pub(crate) fn offer(&self, entry: Entry) -> bool {
         self.queue.try_send(entry).is_ok()
@@ -256,7 +268,28 @@ impl Publications {
             if more == 0 {
                 return;
             }
+            self.gather(&mut queue, &mut batch, &stop).await;
             self.append(std::mem::take(&mut batch)).await;
+        }
+    }
+
+    /// Takes what else comes within [`GATHER_FOR`], while nobody waits for any of it.
+    async fn gather(
+        &self,
+        queue: &mut mpsc::Receiver<Entry>,
+        batch: &mut Vec<Entry>,
+        stop: &CancellationToken,
+    ) {
+        let until = self.env.clock.sleep(GATHER_FOR);
+        tokio::pin!(until);
+        while batch.len() < APPEND_MAX && batch.iter().all(|entry| entry.answer.is_none()) {
+            let room = APPEND_MAX - batch.len();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                more = queue.recv_many(batch, room) => if more == 0 { return },
+                () = &mut until => return,
+            }
         }
     }
 
@@ -301,9 +334,9 @@ impl Publications {
         }
         self.metrics.published(entry.source);
         if let Some(envelope) = entry.envelope
-            && self.spread.try_send(envelope).is_err()
+            && self.spread.try_send(ToSpread::Stored(envelope)).is_err()
         {
-            self.metrics.spread_lost();
+            self.metrics.spread_lost(1);
         }
     }
 

@@ -3,8 +3,9 @@
 //! | caller | may call |
 //! |---|---|
 //! | stranger | `Introduce`, `Find` |
-//! | peer, client | all but `Put` and `Get` |
-//! | client of the own organisation, with tier own | all |
+//! | client | all but `Put`, `Get` and `Tell` |
+//! | peer | all but `Put` and `Get` |
+//! | client of the own organisation, with tier own | all but `Tell` |
 //!
 //! `Put` and `Get` fan out, so they spend this peer's network on somebody's behalf: they are for the
 //! organisation's own clients unless [`crate::Limits::open_fan_out`] says otherwise.
@@ -132,6 +133,8 @@ fn allow(method: Method, standing: &Standing, core: &Core) -> Result<(), CallErr
             "introduce yourself first, with a valid pass or announcement; an organisation of the \
              network signs passes for its clients",
         ),
+        (Method::Tell, Standing::Peer(..)) => Ok(()),
+        (Method::Tell, _) => denied("peers alone give others news to tell"),
         (Method::Put | Method::Get, Standing::Client { tier: Tier::Own, .. }) => Ok(()),
         (Method::Put | Method::Get, Standing::Client { .. }) if core.limits.open_fan_out => Ok(()),
         (Method::Put | Method::Get, _) => denied(
@@ -213,6 +216,11 @@ impl Service for Endpoints {
 
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError> {
         self.answer(Method::Get, caller, Load::ONE, self.got(caller, request)).await
+    }
+
+    async fn tell(&self, caller: Caller, envelopes: Vec<Bytes>) -> Result<(), CallError> {
+        let work = async { spread::given(&self.0, &envelopes) };
+        self.answer(Method::Tell, caller, Load::ONE, work).await
     }
 
     async fn subscribe(

@@ -13,6 +13,7 @@ mod inbox;
 mod memory;
 mod p2p;
 mod seen;
+mod told;
 mod wire;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use p2p::{
     SETTLE_FOR, STRANGER_FOR, STRANGERS_MAX, WAIT_FOR, WAITING_MAX, WAITING_OF_LINK_MAX,
 };
 pub use seen::{SEEN_FOR, SEEN_MAX};
+pub use told::{TOLD_BYTES_MAX, TOLD_NEWS_MAX};
 pub use wire::NEWS_OVERHEAD_BYTES_MAX;
 
 /// Who counts as a peer of the network right now. It is asked often: it must be quick and not
@@ -76,6 +78,9 @@ pub enum OverlayError {
     /// Not the wire form of any news.
     #[error("not a piece of news")]
     Malformed(#[from] CanonicalError),
+    /// A signer that is no key.
+    #[error("news signed by no key")]
+    Signer,
     /// Too much is waiting to be sent.
     #[error("the overlay's queue is full")]
     Busy,
@@ -98,7 +103,7 @@ pub enum OverlayError {
 impl Classified for OverlayError {
     fn class(&self) -> Class {
         match self {
-            Self::TooLarge(_) | Self::Empty | Self::Malformed(_) => Class::Invalid,
+            Self::TooLarge(_) | Self::Empty | Self::Malformed(_) | Self::Signer => Class::Invalid,
             Self::Busy => Class::Busy,
             Self::Settings(_) => Class::Bug,
             Self::Listen { .. } | Self::Closed => Class::Unavailable,
@@ -119,6 +124,15 @@ pub trait Overlay: Send + Sync + 'static {
     fn forget(&self, peer: PeerId);
     /// Spreads news to every peer. At most once each for the same bytes within two minutes.
     async fn publish(&self, news: News) -> Result<(), OverlayError>;
+    /// Spreads what others did not tell within the last two minutes; how much of it that was. It may travel together,
+    /// which costs everybody less.
+    async fn publish_all(&self, news: Vec<News>) -> Result<usize, OverlayError> {
+        let count = news.len();
+        for one in news {
+            self.publish(one).await?;
+        }
+        Ok(count)
+    }
     /// News from others, from now on. A receiver that lags by more than 4,096 loses the oldest.
     fn news(&self) -> BoxStream<'static, Heard>;
     /// Peers linked right now.

@@ -41,7 +41,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use self::behaviour::{Behaviour, Names};
 use self::engine::{Command, Engine};
 use crate::inbox::{Inboxes, lock};
-use crate::{Heard, Members, News, Overlay, OverlayError};
+use crate::{Heard, Members, News, Overlay, OverlayError, told};
 
 pub use self::directory::{ADDRESSES_MAX, BACK_OFF_MAX, FULL_MESH_MAX, KNOWN_MAX, LINKS_WANTED};
 pub use self::intake::{
@@ -95,6 +95,8 @@ struct Shared {
     changes: Mutex<Changes>,
     changed: Notify,
     forgotten: Mutex<VecDeque<crypto::PeerId>>,
+    secret: SecretKey,
+    network: NetworkId,
     /// Our ids of libp2p's, as far as asked for: finding one decompresses a point twice, and every
     /// link is looked at every second.
     ids: Mutex<HashMap<PeerId, Option<crypto::PeerId>>>,
@@ -129,6 +131,8 @@ impl Libp2p {
             changes: Mutex::default(),
             changed: Notify::new(),
             forgotten: Mutex::default(),
+            secret: options.secret,
+            network: options.network,
             ids: Mutex::default(),
         });
         listen(&mut swarm, &shared, &options.listen).await?;
@@ -150,6 +154,18 @@ impl Libp2p {
         };
         let task = shared.env.tasks.spawn(Box::pin(engine.run(receiver)));
         Ok(Arc::new(Self { shared, commands, task: Mutex::new(Some(task)) }))
+    }
+}
+
+impl Libp2p {
+    /// Spreads what goes into one message.
+    async fn publish_part(&self, news: Vec<News>) -> Result<usize, OverlayError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.try_send(Command::Publish(news, reply)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => OverlayError::Busy,
+            mpsc::error::TrySendError::Closed(_) => OverlayError::Closed,
+        })?;
+        answer.await.unwrap_or(Err(OverlayError::Closed))
     }
 }
 
@@ -291,14 +307,17 @@ impl Overlay for Libp2p {
     }
 
     async fn publish(&self, news: News) -> Result<(), OverlayError> {
+        self.publish_all(vec![news]).await.map(drop)
+    }
+
+    async fn publish_all(&self, news: Vec<News>) -> Result<usize, OverlayError> {
         // Refused here already, so that what is too large never waits in the queue.
-        news.encode()?;
-        let (reply, answer) = oneshot::channel();
-        self.commands.try_send(Command::Publish(news, reply)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => OverlayError::Busy,
-            mpsc::error::TrySendError::Closed(_) => OverlayError::Closed,
-        })?;
-        answer.await.unwrap_or(Err(OverlayError::Closed))
+        news.iter().try_for_each(|one| one.encode().map(drop))?;
+        let mut told = 0;
+        for part in told::parts(news) {
+            told += self.publish_part(part).await?;
+        }
+        Ok(told)
     }
 
     fn news(&self) -> BoxStream<'static, Heard> {

@@ -49,9 +49,9 @@ macro_rules! outgoing {
 
 outgoing!(record: StoreRequest, GetResponse);
 outgoing!(IntroduceRequest, FindRequest, VerifyRequest, GetRequest, FindBatchRequest);
-outgoing!(VerifyBatchRequest, StoreBatchRequest);
+outgoing!(VerifyBatchRequest, StoreBatchRequest, TellRequest);
 outgoing!(IntroduceResponse, VerifyResponse, StoreResponse, PutResponse, FindBatchResponse);
-outgoing!(VerifyBatchResponse, StoreBatchResponse);
+outgoing!(VerifyBatchResponse, StoreBatchResponse, TellResponse);
 
 impl Outgoing for proto::PutRequest {
     fn into_record(self) -> Result<proto::Record, Self> {

@@ -482,6 +482,16 @@ impl Calls for Line {
         self.carry(to, limit, "get", call, None, answered).await
     }
 
+    async fn tell(
+        &self,
+        to: &Endpoint,
+        envelopes: Vec<Bytes>,
+        limit: Duration,
+    ) -> Result<(), CallError> {
+        let call = self.inner.tell(to, envelopes, limit);
+        self.carry(to, limit, "tell", call, None, |_, ()| {}).await
+    }
+
     async fn subscribe(
         &self,
         to: &Endpoint,

@@ -52,6 +52,80 @@ fn storing_an_envelope_again_is_no_news() {
     });
 }
 
+/// Peers that were given envelopes to tell of.
+fn tellers(town: &Town) -> Vec<usize> {
+    let given = |at: &usize| {
+        let page = town.peers[*at].metrics();
+        page.lines().any(|line| line.contains("method=\"Tell\"") && !line.ends_with(" 0"))
+    };
+    (0..town.peers.len()).filter(given).collect()
+}
+
+#[test]
+fn in_a_large_network_one_peer_tells_for_all_and_who_does_not_hear_it_tells_too() {
+    testkit::time::run(8, |env| async move {
+        let town = Town::new(&env, 3, 18).await;
+        let client = town.client(0, Tier::Own).await;
+        let at = town.at(0);
+        let put = |n: u32| client.put(&at, envelope(n, 0).0, Duration::ZERO, LIMIT);
+        for n in 0..20 {
+            put(n).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(3)).await;
+        let wanted: BTreeSet<Bytes> = (0..20).map(|n| envelope(n, 0).1).collect();
+        for number in 0..18 {
+            let log = town.log_of(number).await;
+            assert_eq!(log.len(), 20, "peer {number}: each once");
+            assert_eq!(log.into_iter().collect::<BTreeSet<Bytes>>(), wanted);
+        }
+        let tellers = tellers(&town);
+        assert_eq!(tellers.len(), 1, "{tellers:?}");
+        // It answers still, and nobody hears it.
+        for other in (0..18).filter(|other| *other != tellers[0]) {
+            town.mesh.cut(town.community.peer(tellers[0]), town.community.peer(other));
+        }
+        for n in 20..30 {
+            put(n).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(5)).await;
+        for number in (0..18).filter(|number| *number != tellers[0]) {
+            assert_eq!(town.log_of(number).await.len(), 30, "peer {number}");
+        }
+    });
+}
+
+#[test]
+fn peers_alone_give_news_to_tell_and_nothing_but_envelopes() {
+    testkit::time::run(9, |env| async move {
+        let town = Town::new(&env, 3, 3).await;
+        let (record, publication) = envelope(1, 0);
+        let own = town.client(0, Tier::Own).await;
+        let refused = own.tell(&town.at(0), vec![record.bytes.clone()], LIMIT).await;
+        assert!(matches!(refused, Err(CallError::Denied { .. })), "{refused:?}");
+        let refused = town.stranger().tell(&town.at(0), vec![record.bytes.clone()], LIMIT).await;
+        assert!(matches!(refused, Err(CallError::Denied { .. })), "{refused:?}");
+        let peer = town.peer_calls(1);
+        let page = page(1, 100).bytes;
+        let bad = [
+            vec![],
+            vec![record.bytes.clone(), page],
+            vec![record.bytes.clone(), Bytes::from_static(b"junk")],
+            vec![record.bytes.clone(); 129],
+        ];
+        for envelopes in bad {
+            let refused = peer.tell(&town.at(0), envelopes, LIMIT).await;
+            assert!(matches!(refused, Err(CallError::Invalid { .. })), "{refused:?}");
+        }
+        env.clock.sleep(Duration::from_secs(2)).await;
+        assert!(town.log_of(0).await.is_empty(), "all or none");
+        peer.tell(&town.at(0), vec![record.bytes], LIMIT).await.unwrap();
+        env.clock.sleep(Duration::from_secs(1)).await;
+        for number in 0..3 {
+            assert_eq!(town.log_of(number).await, std::slice::from_ref(&publication));
+        }
+    });
+}
+
 #[test]
 fn a_peer_that_heard_nothing_catches_up() {
     testkit::time::run(3, |env| async move {

@@ -32,11 +32,11 @@ async fn subscribe(town: &Town, number: usize, request: SubscribeRequest) -> Eve
 }
 
 async fn publish(town: &Town, numbers: std::ops::Range<u32>) -> Vec<Bytes> {
-    let client = town.client(0, Tier::Known).await;
+    let client = town.client(0, Tier::Own).await;
     let mut all = Vec::new();
     for n in numbers {
         let (record, publication) = envelope(n, n as usize % 2);
-        client.store(&town.at(0), record, LIMIT).await.unwrap();
+        client.put(&town.at(0), record, Duration::ZERO, LIMIT).await.unwrap();
         all.push(publication);
     }
     all

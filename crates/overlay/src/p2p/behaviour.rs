@@ -16,7 +16,8 @@ use libp2p::swarm::NetworkBehaviour;
 use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, identify, kad, noise, ping, tcp, yamux};
 
 use super::identity;
-use crate::{NEWS_BYTES_MAX, NEWS_OVERHEAD_BYTES_MAX, OverlayError};
+use crate::OverlayError;
+use crate::told::{TOLD_BYTES_MAX, TOLD_OVERHEAD_BYTES_MAX};
 
 /// Room for a message's signer, number, topic and signature beside the news.
 const ENVELOPE_BYTES_MAX: usize = 1024;
@@ -24,7 +25,10 @@ const ENVELOPE_BYTES_MAX: usize = 1024;
 const SEND_QUEUE_MAX: usize = 512;
 /// Heartbeats for which a message can still be fetched, and a verdict on it be given.
 const HISTORY_HEARTBEATS: usize = 7;
-const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Links that a message is passed on by at once; the others are told that it exists. Each more is one
+/// more copy of every message at every peer, and four already reach all.
+const MESH: usize = 4;
+const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Connections, whether they count as links yet or not.
 const CONNECTIONS_MAX: u32 = 256;
 const CONNECTIONS_PENDING_MAX: u32 = 32;
@@ -62,7 +66,7 @@ impl Names {
             prologue: format!("holdfast overlay v1 {whole}").into_bytes(),
             identify: format!("/holdfast/{short}/1"),
             kad: format!("/holdfast/{short}/kad/1"),
-            topic: format!("holdfast/{whole}/news/1"),
+            topic: format!("holdfast/{whole}/news/2"),
         }
     }
 }
@@ -104,7 +108,7 @@ fn behaviour(keypair: &Keypair, names: &Names) -> Result<Behaviour, OverlayError
         ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY)),
         identify: identify::Behaviour::new(identify),
         kad: kademlia(keypair.public().to_peer_id(), names)?,
-        gossipsub: mesh(keypair, names)?,
+        gossipsub: mesh(names)?,
     })
 }
 
@@ -133,28 +137,30 @@ fn kademlia(own: PeerId, names: &Names) -> Result<kad::Behaviour<MemoryStore>, O
     Ok(kad)
 }
 
-fn mesh(keypair: &Keypair, names: &Names) -> Result<gossipsub::Behaviour, OverlayError> {
+fn mesh(names: &Names) -> Result<gossipsub::Behaviour, OverlayError> {
     let config = gossipsub::ConfigBuilder::default()
-        .validation_mode(ValidationMode::Strict)
+        .validation_mode(ValidationMode::Anonymous)
         .validate_messages()
         .message_id_fn(message_id)
-        .max_transmit_size(NEWS_BYTES_MAX + NEWS_OVERHEAD_BYTES_MAX + ENVELOPE_BYTES_MAX)
+        .max_transmit_size(TOLD_BYTES_MAX + TOLD_OVERHEAD_BYTES_MAX + ENVELOPE_BYTES_MAX)
         .duplicate_cache_time(crate::SEEN_FOR)
         .heartbeat_initial_delay(HEARTBEAT / 10)
         .heartbeat_interval(HEARTBEAT)
         .history_length(HISTORY_HEARTBEATS)
         .history_gossip(3)
-        .mesh_n(8)
-        .mesh_n_low(6)
-        .mesh_n_high(12)
-        .mesh_outbound_min(3)
-        .flood_publish(true)
+        .mesh_n(MESH)
+        .mesh_n_low(MESH - 1)
+        .mesh_n_high(MESH + 2)
+        .mesh_outbound_min(2)
+        .gossip_lazy(3)
+        .flood_publish(false)
         .connection_handler_queue_len(SEND_QUEUE_MAX)
         .build()
         .map_err(|_| OverlayError::Settings("mesh"))?;
-    let signed = MessageAuthenticity::Signed(keypair.clone());
+    // What is told is signed by ourselves: see `told`.
+    let unsigned = MessageAuthenticity::Anonymous;
     let mut mesh =
-        gossipsub::Behaviour::new(signed, config).map_err(|_| OverlayError::Settings("mesh"))?;
+        gossipsub::Behaviour::new(unsigned, config).map_err(|_| OverlayError::Settings("mesh"))?;
     let topic = IdentTopic::new(names.topic.clone());
     let (parameters, thresholds) = scores(&topic);
     mesh.with_peer_score(parameters, thresholds).map_err(|_| OverlayError::Settings("scores"))?;
@@ -190,23 +196,22 @@ fn scores(topic: &IdentTopic) -> (gossipsub::PeerScoreParams, gossipsub::PeerSco
     (parameters, gossipsub::PeerScoreThresholds::default())
 }
 
-/// BLAKE3(signer || content); why not of the content alone is in `intake`.
+/// BLAKE3 of the data, in which signer and signature are; why not of the news alone is in `intake`.
 fn message_id(message: &gossipsub::Message) -> MessageId {
-    let mut bytes = message.source.map(PeerId::to_bytes).unwrap_or_default();
-    bytes.extend_from_slice(&message.data);
-    MessageId::new(&Suite::Holdfast1.hash(&bytes))
+    MessageId::new(&Suite::Holdfast1.hash(&message.data))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::told::Told;
 
     #[test]
     fn names_hold_the_network() {
         let names = Names::of(&NetworkId::new([0xab; 32]));
         assert_eq!(names.identify, "/holdfast/abababababababab/1");
         assert_eq!(names.kad, "/holdfast/abababababababab/kad/1");
-        assert_eq!(names.topic, format!("holdfast/{}/news/1", "ab".repeat(32)));
+        assert_eq!(names.topic, format!("holdfast/{}/news/2", "ab".repeat(32)));
         let prologue = format!("holdfast overlay v1 {}", "ab".repeat(32));
         assert_eq!(names.prologue, prologue.as_bytes());
     }
@@ -221,15 +226,15 @@ mod tests {
 
     #[test]
     fn a_message_is_named_by_its_signer_and_content() {
-        let message = |source, data: &[u8], number| gossipsub::Message {
-            source,
-            data: data.to_vec(),
-            sequence_number: Some(number),
-            topic: IdentTopic::new("t").hash(),
+        let news = [crate::News::Envelope(bytes::Bytes::from_static(b"x"))];
+        let told = |secret: u8, network: u8| {
+            let secret = SecretKey::from_bytes(&[secret; 32]).expect("a scalar");
+            let data = Told::encode(&secret, &NetworkId::new([network; 32]), &news).expect("small");
+            let topic = IdentTopic::new("t").hash();
+            message_id(&gossipsub::Message { source: None, data, sequence_number: None, topic })
         };
-        let (a, b) = (Some(PeerId::random()), Some(PeerId::random()));
-        assert_eq!(message_id(&message(a, b"x", 1)), message_id(&message(a, b"x", 2)));
-        assert_ne!(message_id(&message(a, b"x", 1)), message_id(&message(b, b"x", 1)));
-        assert_ne!(message_id(&message(a, b"x", 1)), message_id(&message(a, b"y", 1)));
+        assert_eq!(told(1, 1), told(1, 1));
+        assert_ne!(told(1, 1), told(2, 1), "another signer");
+        assert_ne!(told(1, 1), told(1, 2), "another signature");
     }
 }

@@ -23,7 +23,8 @@ use super::directory::{Directory, FULL_MESH_MAX, LINKS_WANTED};
 use super::intake::{Arrival, Intake, Verdict};
 use super::links::Links;
 use super::{Shared, identity};
-use crate::{Heard, News, OverlayError};
+use crate::told::Told;
+use crate::{News, OverlayError};
 
 /// News that waits for a first link, at most; beyond that the oldest is given up.
 const UNSENT_MAX: usize = 64;
@@ -41,7 +42,7 @@ const FLUSH_FOR: Duration = Duration::from_millis(250);
 
 /// What the owner asks of the task.
 pub(super) enum Command {
-    Publish(News, oneshot::Sender<Result<(), OverlayError>>),
+    Publish(Vec<News>, oneshot::Sender<Result<usize, OverlayError>>),
     Close,
 }
 
@@ -68,7 +69,7 @@ impl Engine {
                 event = self.swarm.select_next_some() => self.event(event),
                 command = commands.recv() => match command {
                     Some(Command::Publish(news, reply)) => {
-                        let _ = reply.send(self.publish(&news));
+                        let _ = reply.send(self.publish(news));
                     }
                     Some(Command::Close) | None => break,
                 },
@@ -243,15 +244,17 @@ impl Engine {
 
     // News.
 
-    fn publish(&mut self, news: &News) -> Result<(), OverlayError> {
-        let bytes = news.encode()?;
+    fn publish(&mut self, mut news: Vec<News>) -> Result<usize, OverlayError> {
         let now = self.now();
-        if !self.intake.knows(news, now) {
-            // Noted only once it is on its way: who was told `Busy` tries again.
-            self.send(bytes, now + UNSENT_FOR)?;
-            self.intake.published(news, now);
+        news.retain(|one| !self.intake.knows(one, now));
+        if news.is_empty() {
+            return Ok(0);
         }
-        Ok(())
+        let bytes = Told::encode(&self.shared.secret, &self.shared.network, &news)?;
+        // Noted only once it is on its way: who was told `Busy` tries again.
+        self.send(bytes, now + UNSENT_FOR)?;
+        news.iter().for_each(|one| self.intake.published(one, now));
+        Ok(news.len())
     }
 
     fn send(&mut self, bytes: Vec<u8>, until: Duration) -> Result<(), OverlayError> {
@@ -284,22 +287,27 @@ impl Engine {
     fn arrived(&mut self, id: gossipsub::MessageId, link: PeerId, message: gossipsub::Message) {
         let now = self.now();
         let bytes = Bytes::from(message.data);
-        let from = message.source.as_ref().and_then(|source| self.shared.id_of(source));
-        let (Some(from), Ok(news)) = (from, News::decode(&bytes)) else {
+        let Ok(mut told) = Told::decode(&bytes) else {
             return self.report(&id, &link, MessageAcceptance::Reject);
         };
         if !self.links.has(&link)
-            || self.shared.is_forgotten(&from)
+            || self.shared.is_forgotten(&told.from)
             || !self.intake.affordable(link, bytes.len(), now)
         {
             return self.report(&id, &link, MessageAcceptance::Ignore);
         }
-        let member = self.shared.is_member(&from);
-        let arrival = Arrival { id, link, heard: Heard { from, news } };
-        let (verdict, heard) = self.intake.arrived(arrival, member, now);
-        if let Some(heard) = heard {
-            self.shared.inboxes.put(&heard);
+        // A signature costs more than all before it: what others told already needs none.
+        if told.news.iter().all(|one| self.intake.knows(one, now)) {
+            return self.report(&id, &link, MessageAcceptance::Ignore);
         }
+        if !told.verify(&self.shared.network) {
+            return self.report(&id, &link, MessageAcceptance::Reject);
+        }
+        let member = self.shared.is_member(&told.from);
+        let news = std::mem::take(&mut told.news);
+        let arrival = Arrival { id, link, from: told.from, news };
+        let (verdict, heard) = self.intake.arrived(arrival, member, now);
+        heard.iter().for_each(|heard| self.shared.inboxes.put(heard));
         if let Some(verdict) = verdict {
             self.apply(verdict);
         }
@@ -314,9 +322,7 @@ impl Engine {
     }
 
     fn apply(&mut self, verdict: Verdict) {
-        if let Some(heard) = &verdict.heard {
-            self.shared.inboxes.put(heard);
-        }
+        verdict.heard.iter().for_each(|heard| self.shared.inboxes.put(heard));
         self.report(&verdict.id, &verdict.link, verdict.acceptance);
     }
 

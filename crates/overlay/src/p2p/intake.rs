@@ -18,8 +18,9 @@
 //! nobody could ever become known. What is passed on was always believed first, so a stranger's
 //! noise ends at the peers it is linked to.
 //!
-//! The mesh names a message by signer and content, not by content alone: else a stranger could sign
-//! a member's envelope anew and, arriving first, keep the genuine one from being heard.
+//! The mesh names a message by all of its bytes, signer and signature among them, not by its news alone: else a stranger
+//! could sign a member's envelope anew, or badly in the member's name, and, arriving first, keep the genuine one
+//! from being heard. A message of several news counts while any of it is new.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -46,7 +47,9 @@ pub(super) struct Arrival {
     pub(super) id: MessageId,
     /// Who passed it to us.
     pub(super) link: PeerId,
-    pub(super) heard: Heard,
+    /// Who signed it.
+    pub(super) from: crypto::PeerId,
+    pub(super) news: Vec<News>,
 }
 
 /// What to tell the mesh of a message, and what to tell the receivers.
@@ -54,7 +57,7 @@ pub(super) struct Verdict {
     pub(super) id: MessageId,
     pub(super) link: PeerId,
     pub(super) acceptance: MessageAcceptance,
-    pub(super) heard: Option<Heard>,
+    pub(super) heard: Vec<Heard>,
 }
 
 #[derive(Default)]
@@ -110,27 +113,31 @@ impl Intake {
         self.seen.note(news, now);
     }
 
-    /// Judges news by its signer; `None` where it waits. What proves itself is heard all
+    /// Judges a message by its signer; `None` where it waits. What proves itself is heard all
     /// the same: then the verdict is given later.
     pub(super) fn arrived(
         &mut self,
         arrival: Arrival,
         member: bool,
         now: Duration,
-    ) -> (Option<Verdict>, Option<Heard>) {
-        if self.seen.has(&arrival.heard.news, now) {
-            return (Some(arrival.dropped()), None);
+    ) -> (Option<Verdict>, Vec<Heard>) {
+        if arrival.news.iter().all(|one| self.seen.has(one, now)) {
+            return (Some(arrival.dropped()), Vec::new());
         }
         if member {
-            return (Some(self.believe(arrival, now)), None);
+            return (Some(self.believe(arrival, now)), Vec::new());
         }
         let of_link = self.waiting.iter().filter(|(_, waiting)| waiting.link == arrival.link);
         if self.waiting.len() >= WAITING_MAX || of_link.count() >= WAITING_OF_LINK_MAX {
-            return (Some(arrival.dropped()), None);
+            return (Some(arrival.dropped()), Vec::new());
         }
-        let proves_itself = matches!(arrival.heard.news, News::Announcement(_) | News::Roster(_));
-        let new = proves_itself && self.early.note(&arrival.heard.news, now);
-        let heard = new.then(|| arrival.heard.clone());
+        let mut heard = Vec::new();
+        for news in &arrival.news {
+            let proves_itself = matches!(news, News::Announcement(_) | News::Roster(_));
+            if proves_itself && self.early.note(news, now) {
+                heard.push(Heard { from: arrival.from, news: news.clone() });
+            }
+        }
         self.waiting.push_back((now + WAIT_FOR, arrival));
         (None, heard)
     }
@@ -144,7 +151,7 @@ impl Intake {
         let mut verdicts = Vec::new();
         let mut still = VecDeque::new();
         for (until, arrival) in std::mem::take(&mut self.waiting) {
-            if member(&arrival.heard.from) {
+            if member(&arrival.from) {
                 verdicts.push(self.believe(arrival, now));
             } else if until <= now {
                 verdicts.push(arrival.dropped());
@@ -157,19 +164,20 @@ impl Intake {
     }
 
     fn believe(&mut self, arrival: Arrival, now: Duration) -> Verdict {
-        if !self.seen.note(&arrival.heard.news, now) {
-            return arrival.dropped();
-        }
-        let Arrival { id, link, heard } = arrival;
-        let heard = (!self.early.has(&heard.news, now)).then_some(heard);
-        Verdict { id, link, acceptance: MessageAcceptance::Accept, heard }
+        let Arrival { id, link, from, news } = arrival;
+        let new: Vec<News> = news.into_iter().filter(|one| self.seen.note(one, now)).collect();
+        let acceptance =
+            if new.is_empty() { MessageAcceptance::Ignore } else { MessageAcceptance::Accept };
+        let unheard = new.into_iter().filter(|one| !self.early.has(one, now));
+        let heard = unheard.map(|news| Heard { from, news }).collect();
+        Verdict { id, link, acceptance, heard }
     }
 }
 
 impl Arrival {
     pub(super) fn dropped(self) -> Verdict {
         let Self { id, link, .. } = self;
-        Verdict { id, link, acceptance: MessageAcceptance::Ignore, heard: None }
+        Verdict { id, link, acceptance: MessageAcceptance::Ignore, heard: Vec::new() }
     }
 }
 
@@ -186,7 +194,7 @@ mod tests {
 
     fn arrival(link: PeerId, from: u8, news: News) -> Arrival {
         let id = MessageId::new(&[from]);
-        Arrival { id, link, heard: Heard { from: peer(from), news } }
+        Arrival { id, link, from: peer(from), news: vec![news] }
     }
 
     fn envelope(number: u8) -> News {
@@ -204,10 +212,27 @@ mod tests {
         let (verdict, _) = intake.arrived(arrival(link, 1, envelope(1)), true, NOW);
         let verdict = verdict.expect("no wait");
         assert!(is_accept(&verdict));
-        assert_eq!(verdict.heard.expect("heard").news, envelope(1));
+        assert_eq!(verdict.heard[0].news, envelope(1));
         let (again, heard) = intake.arrived(arrival(link, 2, envelope(1)), true, NOW);
         assert!(!is_accept(&again.expect("no wait")));
-        assert!(heard.is_none());
+        assert!(heard.is_empty());
+    }
+
+    #[test]
+    fn of_news_told_together_only_the_new_is_heard() {
+        let mut intake = Intake::default();
+        intake.published(&envelope(2), NOW);
+        let mut together = arrival(PeerId::random(), 1, envelope(1));
+        together.news.extend([envelope(2), envelope(3)]);
+        let (verdict, _) = intake.arrived(together, true, NOW);
+        let verdict = verdict.expect("no wait");
+        assert!(is_accept(&verdict));
+        let heard: Vec<_> = verdict.heard.into_iter().map(|heard| heard.news).collect();
+        assert_eq!(heard, [envelope(1), envelope(3)]);
+        let mut again = arrival(PeerId::random(), 2, envelope(3));
+        again.news.push(envelope(1));
+        let (verdict, _) = intake.arrived(again, true, NOW);
+        assert!(!is_accept(&verdict.expect("no wait")));
     }
 
     #[test]
@@ -216,15 +241,15 @@ mod tests {
         let link = PeerId::random();
         for (from, number) in [(1, 1), (2, 2)] {
             let found = intake.arrived(arrival(link, from, envelope(number)), false, NOW);
-            assert!(found.0.is_none() && found.1.is_none());
+            assert!(found.0.is_none() && found.1.is_empty());
         }
         assert!(intake.review(NOW, |_| false).is_empty());
         let verdicts = intake.review(NOW, |from| *from == peer(1));
         assert_eq!(verdicts.len(), 1);
-        assert!(is_accept(&verdicts[0]) && verdicts[0].heard.is_some());
+        assert!(is_accept(&verdicts[0]) && verdicts[0].heard.len() == 1);
         let verdicts = intake.review(NOW + WAIT_FOR, |_| false);
         assert_eq!(verdicts.len(), 1);
-        assert!(!is_accept(&verdicts[0]) && verdicts[0].heard.is_none());
+        assert!(!is_accept(&verdicts[0]) && verdicts[0].heard.is_empty());
         assert!(!intake.is_waiting());
         // What was dropped so was not heard: from a member it still counts.
         let (verdict, _) = intake.arrived(arrival(link, 3, envelope(2)), true, NOW + WAIT_FOR);
@@ -238,9 +263,9 @@ mod tests {
         let (verdict, heard) =
             intake.arrived(arrival(PeerId::random(), 1, news.clone()), false, NOW);
         assert!(verdict.is_none());
-        assert_eq!(heard.expect("it proves itself").news, news);
+        assert_eq!(heard[0].news, news);
         let verdicts = intake.review(NOW, |_| true);
-        assert!(is_accept(&verdicts[0]) && verdicts[0].heard.is_none());
+        assert!(is_accept(&verdicts[0]) && verdicts[0].heard.is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use document::Record;
 use env::calls::{
     BATCH_BYTES_MAX, BATCH_MAX, CallError, Calls, Endpoint, Events, FindRequest, FindResponse,
@@ -206,6 +207,18 @@ impl Calls for Client {
             return Err(corrupt(to, "it answered with another record"));
         }
         Ok(record)
+    }
+
+    async fn tell(
+        &self,
+        to: &Endpoint,
+        envelopes: Vec<Bytes>,
+        limit: Duration,
+    ) -> Result<(), CallError> {
+        let ask = |attempt: super::Attempt| {
+            attempt.ask(proto::TellRequest { envelopes: envelopes.clone() })
+        };
+        self.call(to, false, limit, ask).await.map(drop)
     }
 
     async fn subscribe(

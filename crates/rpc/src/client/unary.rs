@@ -46,6 +46,7 @@ asks! {
     "Store": StoreRequest -> StoreResponse,
     "Get": GetRequest -> GetResponse,
     "Put": PutRequest -> PutResponse,
+    "Tell": TellRequest -> TellResponse,
     "FindBatch": FindBatchRequest -> FindBatchResponse,
     "VerifyBatch": VerifyBatchRequest -> VerifyBatchResponse,
     "StoreBatch": StoreBatchRequest -> StoreBatchResponse,

@@ -1,16 +1,27 @@
 //! Requests.
 
+use bytes::Bytes;
 use crypto::certificate::SIGNED_BYTES_MAX;
 use crypto::roster::ROSTER_BYTES_MAX;
 use document::Record;
 use env::calls::{
     BATCH_BYTES_MAX, BATCH_MAX, Credential, FindRequest, IntroduceRequest, Known, PEERS_MAX,
-    SubscribeRequest, VerifyRequest,
+    SubscribeRequest, TELL_BYTES_MAX, TELL_MAX, VerifyRequest,
 };
 
 use super::{Open, Wrong, array32, copied, id_and_place, place_bytes};
 use crate::limits::FILTER_BYTES_MAX;
 use crate::proto;
+
+impl Open<Vec<Bytes>> for proto::TellRequest {
+    fn open(self) -> Result<Vec<Bytes>, Wrong> {
+        let bytes = self.envelopes.iter().map(Bytes::len).sum::<usize>();
+        if !(1..=TELL_MAX).contains(&self.envelopes.len()) || bytes > TELL_BYTES_MAX {
+            return Err(Wrong("not 1 to 128 envelopes of together at most 32 KiB"));
+        }
+        Ok(self.envelopes)
+    }
+}
 
 impl Open<IntroduceRequest> for proto::IntroduceRequest {
     fn open(self) -> Result<IntroduceRequest, Wrong> {

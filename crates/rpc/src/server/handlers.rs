@@ -145,6 +145,15 @@ impl Librarian for Handlers {
         closed(self.service.put(caller, record, wait.min(PUT_WAIT_MAX)).await)
     }
 
+    async fn tell(
+        &self,
+        request: Request<proto::TellRequest>,
+    ) -> Result<Response<proto::TellResponse>, Status> {
+        let (caller, envelopes) = opened(request)?;
+        self.service.tell(caller, envelopes).await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(proto::TellResponse {}))
+    }
+
     type SubscribeStream = Answers<proto::SubscribeEvent>;
 
     async fn subscribe(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use crypto::PublicKey;
 use document::Record;
 use env::calls::{
@@ -233,6 +234,19 @@ impl Calls for DirectCalls {
                 FindResponse::Closest(_) => Err(CallError::NotFound),
             }
         };
+        self.reach(to, limit, false, count, work).await
+    }
+
+    async fn tell(
+        &self,
+        to: &Endpoint,
+        envelopes: Vec<Bytes>,
+        limit: Duration,
+    ) -> Result<(), CallError> {
+        let caller = self.caller;
+        let count: fn(&mut Counts) = |_| {};
+        let work =
+            |service: Arc<dyn Service>, _| async move { service.tell(caller, envelopes).await };
         self.reach(to, limit, false, count, work).await
     }
 
