@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::PeerId;
+use crypto::{PeerId, Place};
 use document::Kind;
 use env::calls::CallError;
 use placement::{Redundancy, View, redundancy};
@@ -27,6 +27,8 @@ use crate::race::{Event, Race, SHARED_LATE};
 
 /// Peers asked at once for one record.
 pub const WIDTH_MAX: usize = 8;
+/// Peers asked first for a fragment of a stripe.
+const FRAGMENT_WIDTH: usize = 4;
 /// How often newly learnt peers are asked too.
 const VIEWS_MAX: usize = 3;
 
@@ -131,8 +133,11 @@ impl Finding {
     }
 
     fn fill(&mut self) {
+        // A fragment is at one peer of the rank, nobody here knows which.
+        let is_fragment = self.wanted.request.place != Place::from(self.wanted.request.id);
+        let first = if is_fragment { FRAGMENT_WIDTH } else { 1 };
         // Peers that had nothing to say are cheap: the more of them, the more are asked at once.
-        let width = (1 + self.not_here.len() + self.errors.len() / 2).min(WIDTH_MAX);
+        let width = (first + self.not_here.len() + self.errors.len() / 2).min(WIDTH_MAX);
         while self.race.counted() < width && self.race.len() < WIDTH_MAX {
             let Some((peer, standing)) = self.choose() else { return };
             let limit = match (standing, self.size) {

@@ -1,5 +1,6 @@
 //! `Find`, `Verify`, their batch forms, and `Get`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,14 @@ const CLOSEST_BATCH_BYTES_MAX: usize = 64 * 1024;
 const READ_PARALLEL: usize = 16;
 /// From so many bytes on, a MAC is computed on a CPU thread.
 const LARGE_BYTES: usize = 64 * 1024;
+
+/// What the misses of one batch were answered with.
+#[derive(Default)]
+struct Told {
+    bytes: usize,
+    /// At most [`BATCH_MAX`].
+    places: BTreeSet<Place>,
+}
 
 impl Endpoints {
     pub(super) async fn found(
@@ -54,7 +63,7 @@ impl Endpoints {
         });
         let mut reads = futures::stream::iter(reads).buffered(READ_PARALLEL);
         let mut answers = Vec::new();
-        let (mut sent, mut told) = (0, 0);
+        let (mut sent, mut told) = (0, Told::default());
         while let Some((place, read)) = reads.next().await {
             let answer = match read {
                 Ok(Some(record)) if sent + record.bytes.len() > BATCH_BYTES_MAX => {
@@ -73,13 +82,14 @@ impl Endpoints {
         Ok(answers)
     }
 
-    /// The misses of one batch are mostly answered with the same peers, so they share a bound.
-    fn closest_within(&self, place: &Place, told: &mut usize) -> Vec<Bytes> {
-        if *told >= CLOSEST_BATCH_BYTES_MAX {
+    /// The misses of one batch are mostly answered with the same peers, so they share a bound; those of one
+    /// place, as fragments of a stripe have, are answered with them once.
+    fn closest_within(&self, place: &Place, told: &mut Told) -> Vec<Bytes> {
+        if told.bytes >= CLOSEST_BATCH_BYTES_MAX || !told.places.insert(*place) {
             return Vec::new();
         }
         let closest = self.closest(place);
-        *told += closest.iter().map(Bytes::len).sum::<usize>();
+        told.bytes += closest.iter().map(Bytes::len).sum::<usize>();
         closest
     }
 
@@ -87,10 +97,10 @@ impl Endpoints {
         &self,
         request: VerifyRequest,
     ) -> Result<VerifyResponse, CallError> {
-        match self.0.shelf.get(&request.id).await? {
-            Some(record) => Ok(VerifyResponse::Mac(self.mac(request.mac_key, record).await)),
-            None => Ok(VerifyResponse::Closest(self.closest(&request.place))),
-        }
+        Ok(match self.proof(request).await? {
+            Some(mac) => VerifyResponse::Mac(mac),
+            None => VerifyResponse::Closest(self.closest(&request.place)),
+        })
     }
 
     pub(super) async fn verified_all(
@@ -100,8 +110,25 @@ impl Endpoints {
         if requests.len() > BATCH_MAX {
             return Err(invalid(format!("a batch has at most {BATCH_MAX} requests")));
         }
-        let answers = requests.into_iter().map(|request| self.verified(request));
-        Ok(futures::stream::iter(answers).buffered(READ_PARALLEL).collect().await)
+        let proofs = requests.into_iter().map(|request| async move {
+            let proof = self.proof(request).await;
+            (request.place, proof)
+        });
+        let mut proofs = futures::stream::iter(proofs).buffered(READ_PARALLEL);
+        let (mut answers, mut told) = (Vec::new(), Told::default());
+        while let Some((place, proof)) = proofs.next().await {
+            let miss = |told: &mut Told| VerifyResponse::Closest(self.closest_within(&place, told));
+            answers.push(proof.map(|mac| mac.map_or_else(|| miss(&mut told), VerifyResponse::Mac)));
+        }
+        Ok(answers)
+    }
+
+    /// The MAC of a record's bytes; `None` where it is not here.
+    async fn proof(&self, request: VerifyRequest) -> Result<Option<[u8; 32]>, CallError> {
+        match self.0.shelf.find(&request.id, &request.place).await? {
+            Some(record) => Ok(Some(self.mac(request.mac_key, record).await)),
+            None => Ok(None),
+        }
     }
 
     /// Counts record bytes that are answered, for the operator and against the caller's day.

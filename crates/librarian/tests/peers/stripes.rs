@@ -8,6 +8,8 @@ use document::{Document, Kind, ParityBuffer, Record, Stripe, Striped};
 use env::calls::{
     BATCH_MAX, CallError, FindRequest, FindResponse, StoreOutcome, VerifyRequest, VerifyResponse,
 };
+use testkit::network::Fault;
+use walk::{Directory, Fetched, FragmentState, StripeRecords, StripeShape, WalkOptions, Walker};
 
 use crate::town::{LIMIT, Town, envelope, page};
 
@@ -235,5 +237,88 @@ fn a_damaged_header_is_no_header() {
         let whole = with_header(&striped, &[0]);
         let outcomes = client.store_batch(&town.at(0), whole, LIMIT).await.unwrap();
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    });
+}
+
+#[test]
+fn misses_at_one_place_tell_the_closest_peers_once_a_batch() {
+    testkit::time::run(9, |env| async move {
+        let town = Town::new(&env, 2, 4).await;
+        let client = town.client(0, Tier::Known).await;
+        let to = town.at(0);
+        let striped = stripe(1, 4, 8, 100);
+        let own = with_header(&striped, &[3]);
+        client.store_batch(&to, own, LIMIT).await.unwrap();
+        let asked: Vec<FindRequest> = striped.fragments.iter().map(find).collect();
+        let found = client.find_batch(&to, asked.clone(), LIMIT).await.unwrap();
+        let told = |answer: &Result<FindResponse, _>| match answer {
+            Ok(FindResponse::Closest(closest)) => closest.len(),
+            _ => 0,
+        };
+        assert_eq!(found.iter().map(told).collect::<Vec<_>>(), [3, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(matches!(&found[3], Ok(FindResponse::Found(_))));
+        let proofs = asked.iter().map(|asked| VerifyRequest {
+            id: asked.id,
+            place: asked.place,
+            mac_key: [8; 32],
+        });
+        let proven = client.verify_batch(&to, proofs.collect(), LIMIT).await.unwrap();
+        let told = |answer: &Result<VerifyResponse, _>| match answer {
+            Ok(VerifyResponse::Closest(closest)) => Some(closest.len()),
+            _ => None,
+        };
+        let expected = [3, 0, 0, 9, 0, 0, 0, 0].map(|count| (count < 9).then_some(count));
+        assert_eq!(proven.iter().map(told).collect::<Vec<_>>(), expected);
+        // Another place in the same batch is another answer.
+        let other = find(&stripe(20, 1, 2, 100).fragments[0]);
+        let found = client.find_batch(&to, vec![asked[0], other, asked[1]], LIMIT).await.unwrap();
+        let count = |answer: &Result<FindResponse, _>| match answer {
+            Ok(FindResponse::Closest(closest)) => closest.len(),
+            _ => 0,
+        };
+        assert_eq!(found.iter().map(count).collect::<Vec<_>>(), [3, 3, 0]);
+    });
+}
+
+/// What the walk does with a stripe, at librarians: stored with its header, read whole, read around losses, surveyed, and
+/// read through one of them.
+#[test]
+fn a_walk_stores_a_stripe_at_librarians_and_reads_it_around_losses() {
+    testkit::time::run(10, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        let striped = testkit::network::stripe(1, 4, 8, 70_000);
+        let directory = Directory::new(town.community.genesis.clone(), env.clone(), None);
+        directory.learn_from(&town.community.known());
+        let calls = town.client(0, Tier::Own).await;
+        let walker =
+            Walker::new(env.clone(), calls.clone(), directory.clone(), WalkOptions::default());
+        let Striped { header, fragments, .. } = striped.clone();
+        let records = StripeRecords { header, fragments, threshold: 7 };
+        let mut stored = walker.store_stripe(records).await.unwrap();
+        assert!(stored.rest.wait(LIMIT).await.is_full());
+        let shape = StripeShape::new(striped.header.id, &striped.stripe);
+        let right = |fetched: &Fetched| {
+            fetched.fragments.iter().all(|(index, record)| *record == striped.fragments[*index])
+        };
+        let whole = walker.fetch_stripe(&shape, 0..4).await.unwrap();
+        assert!(right(&whole) && !whole.is_degraded() && whole.fragments.len() == 4);
+        let told = walker.survey_stripe(&shape, &whole.fragments).await;
+        let states: Vec<_> = told.iter().map(|at| &at.state).collect();
+        assert_eq!(states[..4], [&FragmentState::Proven; 4]);
+        assert_eq!(states[4..], [&FragmentState::Claimed; 4]);
+        let holders = directory.view().holders(&striped.header.place, 8);
+        assert!(told.iter().zip(&holders).all(|(at, peer)| at.holder == Some(*peer)));
+        for lost in &holders[..4] {
+            town.network.set(lost, Fault::Down);
+        }
+        let degraded = walker.fetch_stripe(&shape, 0..4).await.unwrap();
+        assert!(right(&degraded) && degraded.is_degraded());
+        // A thin client, through a librarian that is left.
+        let mut own = town.community.members.iter().step_by(3);
+        let door = own.find(|member| !holders[..4].contains(&member.peer)).unwrap();
+        let options = WalkOptions { through: vec![door.address.clone()], ..WalkOptions::default() };
+        let thin = Walker::new(env, calls, directory, options);
+        let fetched = thin.fetch_stripe(&shape, 1..3).await.unwrap();
+        assert!(right(&fetched) && fetched.fragments.len() == 4);
     });
 }

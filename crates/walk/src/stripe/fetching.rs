@@ -92,7 +92,8 @@ impl Fetching {
             match self.core.env.within(left, self.race.next()).await {
                 Ok(Event::Done(from, reply)) => self.answered(from, reply),
                 Ok(Event::Late(peer)) => {
-                    if self.core.budget.spend_many(self.calls_instead_of(&peer)) {
+                    let counted = self.race.is_counted(&peer);
+                    if counted && self.core.budget.spend_many(self.calls_instead_of(&peer)) {
                         self.race.replace(&peer);
                     }
                 }
@@ -141,7 +142,11 @@ impl Fetching {
             }
             let wanted = Wanted::fragment(&self.shape, index);
             let found = match store.find(&wanted.request.id).await {
-                Ok(Some(record)) => self.core.prove(&own, &wanted, record).await,
+                // It is kept at the place that it came with first, which may be that of another stripe.
+                Ok(Some(record)) => {
+                    let record = Record { place: wanted.request.place, ..record };
+                    self.core.prove(&own, &wanted, record).await
+                }
                 Ok(None) => {
                     if self.asking.owner(index) == Some(own) {
                         self.fail(index, own, FragmentState::Missing);
@@ -271,7 +276,9 @@ impl Fetching {
     }
 
     fn refused(&mut self, from: PeerId, question: Question, error: CallError) {
-        if let Question::One(index) = &question {
+        if let Question::One(index) = &question
+            && (is_lie(&error) || self.asking.owner(*index) == Some(from))
+        {
             self.fail(*index, from, state_of(&error));
         }
         match &error {

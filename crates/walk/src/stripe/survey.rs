@@ -111,10 +111,13 @@ impl Core {
         for index in 0..shape.n() {
             let wanted = Wanted::fragment(shape, index);
             let state = match store.find(&wanted.request.id).await {
-                Ok(Some(record)) => match self.prove(own, &wanted, record).await {
-                    Ok(_) => FragmentState::Proven,
-                    Err(_) => FragmentState::Corrupt,
-                },
+                Ok(Some(record)) => {
+                    let record = Record { place: wanted.request.place, ..record };
+                    match self.prove(own, &wanted, record).await {
+                        Ok(_) => FragmentState::Proven,
+                        Err(_) => FragmentState::Corrupt,
+                    }
+                }
                 Ok(None) | Err(CallError::NotFound) => continue,
                 Err(CallError::Corrupt { .. }) => FragmentState::Corrupt,
                 Err(error) => FragmentState::Unreachable(error),
