@@ -12,7 +12,8 @@
 //!
 //! Invariants, checked when a header is decoded or made:
 //! 1. 1 <= k < n <= [`FRAGMENTS_MAX`], as many lengths as k, all ids different and none all zeros.
-//! 2. Each length is 1 to [`ENCODED_BYTES_MAX`]. Data shorter than the longest counts as followed by zeros,
+//! 2. Each length is 1 to [`page_bytes_max`], so k fragments, whoever made the header, are about a segment at
+//!    most: that much whoever reads or repairs a stripe holds at once. Data shorter than the longest counts as followed by zeros,
 //!    which are never written.
 
 use std::collections::HashSet;
@@ -21,15 +22,25 @@ use bytes::Bytes;
 use crypto::{Place, RecordId, Suite};
 
 use crate::document::in_suite;
+use crate::layout::SEGMENT_BYTES_MAX;
 use crate::page::ENCODED_BYTES_MAX;
+use crate::record::CHUNK_BYTES_MAX;
 use crate::{Document, DocumentError, Kind, Record, fields, wire};
 
 /// The most fragments a stripe has (n).
 pub const FRAGMENTS_MAX: usize = 256;
-/// The longest encoded header, in bytes: 255 lengths of four bytes, 256 ids, and what stands before them.
-pub const STRIPE_BYTES_MAX: usize = 3 + 3 + (3 + 255 * 4) + (3 + FRAGMENTS_MAX * 32);
+/// The longest encoded header, in bytes: 255 lengths of three bytes (four are of stripes of 8 pages at most),
+/// 256 ids, and what stands before them.
+pub const STRIPE_BYTES_MAX: usize = 3 + 3 + (3 + 255 * 3) + (3 + FRAGMENTS_MAX * 32);
 /// The first byte of an encoded header: field 5 of `Document`, length-delimited.
 pub(crate) const FIRST_BYTE: u8 = 5 << 3 | 2;
+
+/// The longest encoded page in a stripe of k pages: of a chunk of the longest segment.
+pub const fn page_bytes_max(k: u32) -> usize {
+    let chunk = (SEGMENT_BYTES_MAX as usize).div_ceil(if k == 0 { 1 } else { k as usize });
+    let shorter = CHUNK_BYTES_MAX.saturating_sub(chunk);
+    ENCODED_BYTES_MAX - shorter
+}
 
 /// A stripe's header: which fragments it has and how long its pages are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +72,8 @@ impl Stripe {
         if fragments.len() > FRAGMENTS_MAX {
             return Err(DocumentError::Field("stripe's number of fragments"));
         }
-        if !lengths.iter().all(|length| (1..=ENCODED_BYTES_MAX as u32).contains(length)) {
+        let longest = page_bytes_max(lengths.len() as u32) as u32;
+        if !lengths.iter().all(|length| (1..=longest).contains(length)) {
             return Err(DocumentError::Field("stripe's lengths"));
         }
         let different: HashSet<&RecordId> = fragments.iter().collect();

@@ -218,6 +218,7 @@ struct Gauges {
     uptime: Gauge,
     records: Gauge,
     record_bytes: Gauge,
+    fragments: Gauge,
     file_bytes: Gauge,
     dead: Gauge,
     free: Gauge,
@@ -296,6 +297,7 @@ impl Metrics {
             ("uptime_seconds", "Time since the start", &gauges.uptime),
             ("records", "Records held", &gauges.records),
             ("record_bytes", "Bytes of the records held", &gauges.record_bytes),
+            ("fragments", "Of the records held, fragments of stripes", &gauges.fragments),
             ("store_file_bytes", "Bytes of the store's files, dead ones too", &gauges.file_bytes),
             ("store_dead_bytes", "Of those, bytes no live record needs", &gauges.dead),
             ("free_bytes", "Bytes that can still be written", &gauges.free),
@@ -391,6 +393,7 @@ impl Metrics {
         gauges.uptime.set(whole(levels.uptime.as_secs()));
         gauges.records.set(whole(levels.store.records));
         gauges.record_bytes.set(whole(levels.store.bytes));
+        gauges.fragments.set(whole(levels.store.fragments));
         gauges.file_bytes.set(whole(levels.store.file_bytes));
         gauges.dead.set(whole(levels.dead_bytes));
         gauges.free.set(whole(levels.store.free_bytes));

@@ -80,8 +80,10 @@ pub struct UpkeepStatus {
     pub scrub_damaged_ranges: u64,
     /// Publications whose entries in the log were found damaged; they are caught up again.
     pub log_damaged: u64,
-    /// Damaged records that were fetched from other peers and written again.
+    /// Damaged records that were fetched from other peers, or made again, and written.
     pub mended_records: u64,
+    /// Fragments that were made again from others of their stripe.
+    pub rebuilt_fragments: u64,
     /// Bytes of files that compaction removed.
     pub compaction_freed_bytes: u64,
     /// Bytes that it wrote again for that.

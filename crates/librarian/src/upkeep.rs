@@ -1,9 +1,9 @@
 //! Looking after the store while it serves: its bytes read again at a trickle, what is damaged mended
-//! from other peers' copies, dead space given back.
+//! from other peers' copies or fragments, dead space given back.
 //!
 //! ```text
 //! scrub:   a step of at most 1 MiB -> pause for its pace -> ... -> whole pass -> a day's rest
-//!             `-- something damaged --> mend: found at its holders? put again
+//!             `-- something damaged --> mend: found at its holders, or made again from its stripe? put again
 //! compact: every ten minutes, where a segment is dead enough
 //! ```
 //! After the records comes the publication log. What is damaged in it is forgotten, so that catching up
@@ -18,6 +18,7 @@
 //! failed, end mending and compaction; a full disk does not.
 
 mod mending;
+mod rebuilding;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -108,11 +108,22 @@ fn no_stripe_is_made_of_what_does_not_fit() {
 #[test]
 fn the_largest_header_has_the_bytes_that_are_said() {
     let ids = |n: usize| (1..=n).map(|i| RecordId::new(SUITE.hash(&i.to_be_bytes()))).collect();
-    let stripe = Stripe::new(vec![ENCODED_BYTES_MAX as u32; 255], ids(256)).expect("the largest");
+    let longest = page_bytes_max(255) as u32;
+    assert_eq!(longest, (16_u32 << 20).div_ceil(255) + 102);
+    assert!(Stripe::new(vec![longest + 1; 255], ids(256)).is_err());
+    let stripe = Stripe::new(vec![longest; 255], ids(256)).expect("the largest");
     let bytes = Document::Stripe(stripe.clone()).encode();
     assert_eq!(bytes.len(), STRIPE_BYTES_MAX);
     assert_eq!(Document::decode(&bytes).expect("its own"), Document::Stripe(stripe));
     assert!(Stripe::new(vec![9; 256], ids(257)).is_err());
+    // Up to 8 pages are of 2 MiB, and their lengths of four bytes; then there are fewer of them.
+    for k in 1..=255 {
+        let longest = page_bytes_max(k);
+        assert!(k > 8 || longest == ENCODED_BYTES_MAX, "{k}");
+        assert!(k as usize * longest <= (16 << 20) + k as usize * 103, "{k}");
+        let stripe = Stripe::new(vec![longest as u32; k as usize], ids(256)).expect("as long");
+        assert!(Document::Stripe(stripe).encode().len() <= STRIPE_BYTES_MAX, "{k}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub(crate) struct UpkeepCounts {
     pub(crate) ranges: Gauge,
     pub(crate) log_damaged: Counter,
     pub(crate) mended: Counter,
+    pub(crate) rebuilt: Counter,
     pub(crate) freed: Counter,
     pub(crate) moved: Counter,
 }
@@ -33,7 +34,8 @@ impl UpkeepCounts {
                 "Publications whose entries in the log were damaged",
                 &self.log_damaged,
             ),
-            ("mended_records", "Damaged records fetched again from other peers", &self.mended),
+            ("mended_records", "Damaged records fetched or made again", &self.mended),
+            ("rebuilt_fragments", "Fragments made again from their stripe", &self.rebuilt),
             ("compaction_freed_bytes", "Bytes of files removed by compaction", &self.freed),
             ("compaction_moved_bytes", "Bytes written again by compaction", &self.moved),
         ] {
@@ -56,6 +58,7 @@ impl UpkeepCounts {
             scrub_damaged_ranges: u64::try_from(self.ranges.get()).unwrap_or(0),
             log_damaged: self.log_damaged.get(),
             mended_records: self.mended.get(),
+            rebuilt_fragments: self.rebuilt.get(),
             compaction_freed_bytes: self.freed.get(),
             compaction_moved_bytes: self.moved.get(),
         }

@@ -1,17 +1,25 @@
-//! Damaged records are looked for at the other holders, and written again where one has them.
+//! Damaged records are looked for at the other holders, and written again where one has them. Nobody else has
+//! a fragment of a stripe: it is made again from the others (`rebuilding`).
 //!
 //! A put of a record that is marked damaged appends a new frame, so mending needs nothing else. It is the
 //! least of repair: it mends what this peer has lost of its own and knows of. Redundancy that was lost
 //! with whole peers is not its matter.
+//!
+//! A fragment that the code does not make as its header says is its author's fault: it is left, since each try would
+//! fetch a whole stripe. What was given up so is forgotten with the peer's next start, or after
+//! [`GIVEN_UP_MAX`] of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::RecordId;
+use crypto::{Place, RecordId};
 use store::Damaged;
 use tokio::sync::Notify;
 
+use super::rebuilding::{self, Unmended};
 use crate::core::Core;
+use crate::shelf::one_line;
 
 /// Damaged records are looked for this often, besides when scrub finds one: reads find them too, and
 /// a holder that was away comes back.
@@ -19,13 +27,15 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Records looked for in one round. With a disk full of damage that is one a second or so, and the
 /// other peers are not flooded.
 const ROUND_MAX: usize = 64;
+/// Fragments remembered that cannot be made again.
+const GIVEN_UP_MAX: usize = 4096;
 /// The first of all ids.
 const FIRST: RecordId = RecordId::new([0; 32]);
 
 /// Mends until the peer stops.
 pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
     // Rounds go on where the last one ended, so that what nobody has does not stand before the rest.
-    let mut from = FIRST;
+    let (mut from, mut given_up) = (FIRST, BTreeSet::new());
     loop {
         tokio::select! {
             biased;
@@ -36,7 +46,7 @@ pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
         if core.shelf.stats().damaged == 0 || core.shelf.is_left_alone() {
             continue;
         }
-        let round = async { from = mend_some(&core, from).await };
+        let round = async { from = mend_some(&core, from, &mut given_up).await };
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
@@ -46,7 +56,7 @@ pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
 }
 
 /// One round from `from` on; where the next one begins.
-async fn mend_some(core: &Core, from: RecordId) -> RecordId {
+async fn mend_some(core: &Core, from: RecordId, given_up: &mut BTreeSet<RecordId>) -> RecordId {
     let Some(upkeep) = core.shelf.upkeep() else { return FIRST };
     let damaged = match upkeep.damaged(&from, ROUND_MAX).await {
         Ok(damaged) => damaged,
@@ -60,8 +70,9 @@ async fn mend_some(core: &Core, from: RecordId) -> RecordId {
         _ => FIRST,
     };
     let mut mended = 0;
-    for record in &damaged {
-        mended += u64::from(mend(core, record).await);
+    for record in damaged.iter().filter(|record| !given_up.contains(&record.id)).collect::<Vec<_>>()
+    {
+        mended += u64::from(mend(core, record, given_up).await);
     }
     if mended > 0 {
         core.metrics.upkeep.mended.inc_by(mended);
@@ -72,14 +83,23 @@ async fn mend_some(core: &Core, from: RecordId) -> RecordId {
 }
 
 /// Whether a record was found elsewhere and written again.
-async fn mend(core: &Core, damaged: &Damaged) -> bool {
+async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>) -> bool {
     let id = damaged.id;
     let Some(place) = damaged.place else {
         tracing::error!(record = %id, "a damaged record's place was lost with it");
         return false;
     };
-    match core.walker.find_elsewhere(id, place).await {
-        Ok(found) => match core.shelf.mend(found.record).await {
+    let found = if place == Place::from(id) {
+        core.walker
+            .find_elsewhere(id, place)
+            .await
+            .map(|found| found.record)
+            .map_err(Unmended::from)
+    } else {
+        rebuilding::again(core, id, place).await
+    };
+    match found {
+        Ok(record) => match core.shelf.mend(record).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(record = %id, %error, "a damaged record cannot be written again");
@@ -87,7 +107,16 @@ async fn mend(core: &Core, damaged: &Damaged) -> bool {
             }
         },
         Err(error) => {
-            tracing::warn!(record = %id, %error, "nobody answers for a damaged record");
+            if error.is_final() {
+                tracing::error!(record = %id, stripe = %place, %error, "a damaged fragment is given up");
+                if given_up.len() >= GIVEN_UP_MAX {
+                    given_up.clear();
+                }
+                given_up.insert(id);
+            } else {
+                let cause = one_line(&error);
+                tracing::warn!(record = %id, error = cause, "nobody answers for a damaged record");
+            }
             false
         }
     }

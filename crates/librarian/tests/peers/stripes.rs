@@ -55,6 +55,7 @@ fn a_fragment_comes_with_its_header_and_is_found_and_proven_at_its_place() {
         let batch = with_header(&striped, &[2, 7]);
         let outcomes = client.store_batch(&to, batch.clone(), LIMIT).await.unwrap();
         assert_eq!(outcomes, vec![Ok(StoreOutcome::Stored); 3]);
+        assert!(town.peers[1].metrics().contains("holdfast_fragments 2\n"));
         assert_eq!(town.peers[1].status().store.fragments, 2);
         // From then on by itself too, and once.
         let later = client.store(&to, striped.fragments[5].clone(), LIMIT).await;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use crypto::{RecordId, Tier};
+use crypto::{RecordId, Suite, Tier};
 use document::Record;
 use env::Env;
 use env::calls::{FindRequest, FindResponse};
@@ -21,6 +21,7 @@ use testkit::disk::FaultyDisk;
 use crate::subscribers::rot_entry;
 use crate::town::{LIMIT, Town, envelope, page};
 
+const SUITE: Suite = Suite::Holdfast1;
 const SEGMENT_BYTES: u64 = 64 << 10;
 const RECORD_BYTES: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -275,6 +276,103 @@ fn a_damaged_record_is_told_and_not_served_and_mended_once_somebody_has_it() {
             assert_eq!(found, Ok(FindResponse::Found(record.clone())));
         }
     });
+}
+
+/// Nobody else has a fragment: it is made again, a page and parity alike, and so is a header fetched that is damaged.
+#[test]
+fn damaged_fragments_are_made_again_from_their_stripe_and_a_liars_are_left() {
+    testkit::time::run(4, |env| async move {
+        const PEERS: usize = 6;
+        let disk = FaultyDisk::new(4);
+        let mut town = Town::empty(&env, 3, PEERS);
+        let store = Watched::open(&disk, &env);
+        let kept = |options: &mut librarian::LibrarianOptions| {
+            options.upkeep = self::options(1 << 20, 0);
+        };
+        let first = town.start(0, store.clone(), kept).await;
+        town.peers.push(first);
+        for _ in 1..PEERS {
+            town.start_next(|_| {}).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == PEERS)
+        })
+        .await;
+        // Fragments lie with the others in no order: what the first has is the last page and the last parity.
+        let good = testkit::network::stripe(1, 3, 7, RECORD_BYTES);
+        // A stripe whose parity is not the code's: its author's fault.
+        let lie = testkit::network::stripe(2, 3, 6, RECORD_BYTES);
+        let other = testkit::network::stripe(3, 3, 7, RECORD_BYTES);
+        let unplaced = |record: &Record| Record { place: record.id.into(), ..record.clone() };
+        let pages = lie.fragments[..3].iter().map(unplaced).collect();
+        let mut wrong: Vec<Record> = lie.fragments[3..].iter().map(unplaced).collect();
+        wrong[2] = document::Record::from_bytes(SUITE, wrong_parity(&other, &lie)).unwrap().0;
+        let lie = document::Stripe::of(SUITE, pages, wrong).unwrap();
+        let mine = |striped: &document::Striped| {
+            let last = striped.fragments.len() - 1;
+            [striped.fragments[2].clone(), striped.fragments[last].clone()]
+        };
+        for striped in [&good, &lie] {
+            for number in 1..PEERS {
+                let client = town.client_of(number % 3, Tier::Own, &[number]).await;
+                let of = |at: &usize| *at != 2 && at % (PEERS - 1) == number - 1;
+                let last = striped.fragments.len() - 1;
+                let theirs = (0..last).filter(of).map(|at| striped.fragments[at].clone());
+                let batch = std::iter::once(striped.header.clone()).chain(theirs).collect();
+                let outcomes = client.store_batch(&town.at(number), batch, LIMIT).await.unwrap();
+                assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            }
+            let client = town.client(0, Tier::Own).await;
+            let mut batch = vec![striped.header.clone()];
+            batch.extend(mine(striped));
+            let outcomes = client.store_batch(&town.at(0), batch, LIMIT).await.unwrap();
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        }
+        let told = |town: &Town| town.peers[0].status().store;
+        damage(&disk, &good.header);
+        for record in mine(&good) {
+            damage(&disk, &record);
+        }
+        town.until("scrub found them", |town| told(town).upkeep.scrub_damaged == 3).await;
+        town.until("they are mended", |town| told(town).damaged == 0).await;
+        let upkeep = told(&town).upkeep;
+        assert_eq!(upkeep.rebuilt_fragments, 2);
+        assert_eq!(metric(&town, "rebuilt_fragments_total"), 2);
+        let client = town.client(0, Tier::Own).await;
+        for record in mine(&good).into_iter().chain([good.header.clone()]) {
+            let find = FindRequest { id: record.id, place: record.place };
+            let found = client.find(&town.at(0), find, LIMIT).await;
+            assert_eq!(found, Ok(FindResponse::Found(record)));
+        }
+
+        // What the code does not make as the header says is tried once.
+        damage(&disk, &mine(&lie)[1]);
+        town.until("scrub found it", |town| told(town).damaged == 1).await;
+        env.clock.sleep(10 * MINUTE).await;
+        let asked = |town: &Town| -> u64 {
+            let pages = town.peers[1..].iter().map(|peer| peer.metrics());
+            let sent = |page: String| -> u64 {
+                let lines = page.lines().filter(|line| line.contains("record_sent_bytes_total"));
+                lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+            };
+            pages.map(sent).sum()
+        };
+        let before = asked(&town);
+        assert!(before > 0);
+        env.clock.sleep(60 * MINUTE).await;
+        assert_eq!(asked(&town), before, "the stripe is not fetched again and again");
+        assert_eq!((told(&town).damaged, told(&town).upkeep.rebuilt_fragments), (1, 2));
+    });
+}
+
+/// The last parity of `of` with the bytes of another stripe's.
+fn wrong_parity(from: &document::Striped, of: &document::Striped) -> bytes::Bytes {
+    let index = of.stripe.n() - 1;
+    let mut buffer = document::ParityBuffer::new(index, of.stripe.fragment_bytes()).unwrap();
+    let bytes = &from.fragments[index as usize].bytes;
+    let length = buffer.bytes_mut().len();
+    buffer.bytes_mut().copy_from_slice(&bytes[bytes.len() - length..]);
+    buffer.record(SUITE).bytes
 }
 
 #[test]

@@ -81,8 +81,10 @@ struct OwnUpkeep {
     scrub_damaged_ranges: u64,
     /// Publications whose entries in the log were found damaged; they are caught up again.
     log_damaged: u64,
-    /// Damaged records that were fetched from other peers and written again.
+    /// Damaged records that were fetched from other peers, or made again, and written.
     mended_records: u64,
+    /// Fragments that were made again from others of their stripe.
+    rebuilt_fragments: u64,
     /// Bytes of files that compaction removed.
     compaction_freed_bytes: u64,
     /// Bytes that it wrote again for that.
@@ -134,6 +136,7 @@ impl OwnStatus {
                 scrub_damaged_ranges: upkeep("scrub_damaged_ranges"),
                 log_damaged: upkeep("log_damaged"),
                 mended_records: upkeep("mended_records"),
+                rebuilt_fragments: upkeep("rebuilt_fragments"),
                 compaction_freed_bytes: upkeep("compaction_freed_bytes"),
                 compaction_moved_bytes: upkeep("compaction_moved_bytes"),
             },
