@@ -20,8 +20,11 @@ const FRESH: Duration = Duration::from_secs(30);
 const CHECKS_MAX: usize = 32;
 /// Well peers checked in one round. A dead one is found out by the first real call too, and every check
 /// of a peer that is otherwise not called costs both a connection: with 64 peers at rest that was most of
-/// what they did. So up to ten peers each is called every [`FRESH`], and of more all in turn: 64 in 3.5 minutes.
+/// what they did. So up to ten peers each is called every [`FRESH`], and of more all in turn: of 64 each once in ten
+/// minutes by each, and every ten seconds by somebody.
 const CHECKS_WELL: usize = 3;
+/// Above so many well peers that are quiet, fewer are checked at a time, one at least.
+const CHECKS_WELL_PEERS: usize = 32;
 /// Checks at once.
 const CHECKS_PARALLEL: usize = 8;
 /// The deadline of a check.
@@ -136,7 +139,8 @@ fn quiet_peers(core: &Core) -> Vec<Endpoint> {
         unwell.rotate_left(from);
     }
     well.sort_by_key(|status| std::cmp::Reverse(status.last_good.unwrap_or(Duration::MAX)));
-    let checked = unwell.iter().take(CHECKS_MAX - CHECKS_WELL).chain(well.iter().take(CHECKS_WELL));
+    let few = (CHECKS_WELL_PEERS / well.len().max(1)).clamp(1, CHECKS_WELL);
+    let checked = unwell.iter().take(CHECKS_MAX - CHECKS_WELL).chain(well.iter().take(few));
     checked.filter_map(|status| core.directory.endpoint(&status.peer)).collect()
 }
 
