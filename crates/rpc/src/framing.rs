@@ -2,7 +2,7 @@
 //!
 //! tonic's codec interface takes and gives one contiguous buffer, so a record of 2 MiB was copied
 //! into it on one side and out of HTTP/2's frames on the other. Here a message goes out as two
-//! chunks, what is before the record's bytes and the bytes themselves, and comes in as the frames it
+//! chunks, what is before the (last) record's bytes and the bytes themselves, and comes in as the frames it
 //! arrived in: protobuf reads over their borders, and a record that lies in one frame is a slice of it.
 //! On the wire it is gRPC like any other.
 //!
@@ -32,8 +32,8 @@ const COPIED_BYTES: usize = 64 << 10;
 
 /// A message that goes out.
 pub(crate) trait Outgoing: Message + Sized {
-    /// The record, where the message is its field 1 and nothing else.
-    fn into_record(self) -> Result<proto::Record, Self> {
+    /// The record that the message ends with, as its field 1, and the message without it.
+    fn into_record(self) -> Result<(Self, proto::Record), Self> {
         Err(self)
     }
 }
@@ -41,31 +41,41 @@ pub(crate) trait Outgoing: Message + Sized {
 macro_rules! outgoing {
     ($($message:ident),*) => { $(impl Outgoing for proto::$message {})* };
     (record: $($message:ident),*) => { $(impl Outgoing for proto::$message {
-        fn into_record(self) -> Result<proto::Record, Self> {
-            self.record.ok_or(Self { record: None })
+        fn into_record(self) -> Result<(Self, proto::Record), Self> {
+            self.record.map(|record| (Self { record: None }, record)).ok_or(Self { record: None })
         }
     })* };
 }
 
 outgoing!(record: StoreRequest, GetResponse);
 outgoing!(IntroduceRequest, FindRequest, VerifyRequest, GetRequest, FindBatchRequest);
-outgoing!(VerifyBatchRequest, StoreBatchRequest, TellRequest);
+outgoing!(VerifyBatchRequest, TellRequest);
 outgoing!(IntroduceResponse, VerifyResponse, StoreResponse, PutResponse, FindBatchResponse);
 outgoing!(VerifyBatchResponse, StoreBatchResponse, TellResponse);
 
+impl Outgoing for proto::StoreBatchRequest {
+    /// A fragment behind its stripe's header travels like a record alone.
+    fn into_record(mut self) -> Result<(Self, proto::Record), Self> {
+        match self.records.pop() {
+            Some(last) => Ok((self, last)),
+            None => Err(self),
+        }
+    }
+}
+
 impl Outgoing for proto::PutRequest {
-    fn into_record(self) -> Result<proto::Record, Self> {
+    fn into_record(self) -> Result<(Self, proto::Record), Self> {
         match self {
-            Self { record: Some(record), wait_ms: 0 } => Ok(record),
+            Self { record: Some(record), wait_ms: 0 } => Ok((Self::default(), record)),
             other => Err(other),
         }
     }
 }
 
 impl Outgoing for proto::FindResponse {
-    fn into_record(self) -> Result<proto::Record, Self> {
+    fn into_record(self) -> Result<(Self, proto::Record), Self> {
         match self.result {
-            Some(proto::find_response::Result::Record(record)) => Ok(record),
+            Some(proto::find_response::Result::Record(record)) => Ok((Self::default(), record)),
             result => Err(Self { result }),
         }
     }
@@ -86,17 +96,19 @@ fn chunks<M: Outgoing>(message: M) -> (Bytes, Bytes) {
         message(&mut all);
         (all.freeze(), Bytes::new())
     };
-    let mut record = match message.into_record() {
-        Ok(record) => record,
+    let (before, mut record) = match message.into_record() {
+        Ok(parts) => parts,
         Err(message) => {
             let encode = |all: &mut BytesMut| message.encode_raw(all);
             return whole(&encode, message.encoded_len());
         }
     };
     let record_len = record.encoded_len();
-    let len = key_len(1) + encoded_len_varint(record_len as u64) + record_len;
+    let before_len = before.encoded_len();
+    let len = before_len + key_len(1) + encoded_len_varint(record_len as u64) + record_len;
     if record.bytes.len() < APART_BYTES {
         let encode = |all: &mut BytesMut| {
+            before.encode_raw(all);
             encode_key(1, WireType::LengthDelimited, all);
             encode_varint(record_len as u64, all);
             record.encode_raw(all);
@@ -107,6 +119,7 @@ fn chunks<M: Outgoing>(message: M) -> (Bytes, Bytes) {
     let bytes = std::mem::take(&mut record.bytes);
     let mut head = BytesMut::with_capacity(PREFIX_BYTES + len - bytes.len());
     put_prefix(&mut head, len);
+    before.encode_raw(&mut head);
     encode_key(1, WireType::LengthDelimited, &mut head);
     encode_varint(record_len as u64, &mut head);
     record.encode_raw(&mut head);

@@ -83,6 +83,11 @@ fn what_goes_out_is_grpc_whatever_its_size() {
     let result = Some(proto::find_response::Result::Closest(closest));
     same_as_plain(proto::FindResponse { result });
     same_as_plain(proto::StoreBatchRequest { records: vec![record(5000); 9] });
+    same_as_plain(proto::StoreBatchRequest { records: Vec::new() });
+    for (header, fragment) in [(0, 0), (1_700, 1 << 20), (100_000, 20_000), (APART_BYTES, 5)] {
+        let records = vec![record(header), record(fragment)];
+        same_as_plain(proto::StoreBatchRequest { records });
+    }
     same_as_plain(proto::StoreResponse { outcome: 2 });
 }
 
@@ -100,6 +105,16 @@ fn a_large_record_is_copied_neither_out_nor_in() {
     let inside = whole.as_ptr() as usize..whole.as_ptr() as usize + whole.len();
     let read: proto::StoreRequest = read_frames(vec![whole], 3 << 20).unwrap().unwrap();
     assert!(inside.contains(&(read.record.unwrap().bytes.as_ptr() as usize)));
+}
+
+#[test]
+fn a_fragment_behind_its_header_is_copied_neither_out_nor_in() {
+    let records = vec![record(1_700), record(1 << 20)];
+    let message = proto::StoreBatchRequest { records: records.clone() };
+    let (data, _) = sent(Framed::request(message));
+    let read: proto::StoreBatchRequest = read_frames(data, 3 << 20).unwrap().unwrap();
+    assert_eq!(read.records, records);
+    assert_eq!(read.records[1].bytes.as_ptr(), records[1].bytes.as_ptr());
 }
 
 #[test]
