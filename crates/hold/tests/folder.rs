@@ -36,6 +36,16 @@ fn a_folder_of_files_large_and_small_is_told_in_order_and_comes_back() {
         home.get(&via, line["address"].as_str().unwrap(), &back).expect(0);
         assert_same(&folder.join(line["name"].as_str().unwrap()), &back);
     }
+    // All of it at once, by what was printed.
+    let list = network.folder.path().join("list");
+    fs::write(&list, put.text()).unwrap();
+    let tree = network.folder.path().join("tree");
+    let mut get = home.hold(["get", "--json", "--via", &via, "--list"]);
+    let got = run(get.arg(&list).arg("-o").arg(&tree)).expect(0);
+    assert_eq!(got.text().lines().count(), lines.len());
+    names.iter().for_each(|name| assert_same(&folder.join(name), &tree.join(name)));
+    let drafts = fs::read_dir(&tree).unwrap().count();
+    assert_eq!(drafts, count + 2, "and nothing beside it");
     let journals = fs::read_dir(home.dir.join("journals")).map_or(0, Iterator::count);
     assert_eq!(journals, 0, "none is left");
 }

@@ -1,5 +1,7 @@
 //! `hold get`: a content out of the network, into a file or a pipe.
 
+mod many;
+
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,11 +25,15 @@ use crate::{address, connect, pipes};
 #[derive(Debug, Args)]
 pub(crate) struct Get {
     /// What `put`, `share` or `inbox` printed
-    address: String,
+    #[arg(required_unless_present = "list")]
+    address: Option<String>,
     /// Where it goes, over a file that is there; - is standard output (then results go to stderr)
     /// [default: its own name in the current folder, never over a file that is there]
     #[arg(short, long, value_name = "FILE|-")]
     output: Option<PathBuf>,
+    /// All that `hold put DIR --json` printed into this file, each at its name below the folder -o
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["address", "range"], requires = "output")]
+    list: Option<PathBuf>,
     /// Bytes A to B alone, both included and counted from 0, as in HTTP; A- is from A to the end
     #[arg(long, value_name = "A-B", value_parser = parse_range)]
     range: Option<Range<u64>>,
@@ -74,7 +80,10 @@ impl fmt::Display for GetResult {
 impl Get {
     /// Runs it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        let address = address::parse(&self.address)?;
+        if let (Some(list), Some(folder)) = (&self.list, &self.output) {
+            return many::run(session, many::list(list)?, folder).await;
+        }
+        let address = address::parse(self.address.as_deref().unwrap_or_default())?;
         let to_stdout = self.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
         if to_stdout {
             session.out.divert();
