@@ -15,6 +15,7 @@ use std::process::Child;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use placement::Profile;
 use serde_json::Value;
 
 use crate::Bench;
@@ -42,8 +43,8 @@ const PASSPHRASE: &str = "only for measuring";
 pub(crate) struct Kind {
     pub(crate) peers: usize,
     pub(crate) suite: &'static str,
-    /// Copies of the genesis; by the table where none.
-    pub(crate) copies: Option<u32>,
+    /// What the genesis says files are kept as; by the table where none.
+    pub(crate) profile: Option<Profile>,
 }
 
 /// One peer process.
@@ -105,8 +106,8 @@ impl Community {
         let names: Vec<String> = orgs.iter().map(|org| org.display().to_string()).collect();
         let mut args = vec!["network".to_owned(), "init".to_owned(), "--org".to_owned()];
         args.extend([names.join(","), "--suite".to_owned(), kind.suite.to_owned()]);
-        if let Some(copies) = kind.copies {
-            args.extend(["--copies".to_owned(), copies.to_string()]);
+        if let Some(profile) = kind.profile {
+            args.extend(["--profile".to_owned(), profile.to_string()]);
         }
         args.extend(["-o".to_owned(), self.network().display().to_string()]);
         self.program.ask(args, &self.stop).map(drop)

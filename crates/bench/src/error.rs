@@ -74,6 +74,9 @@ pub enum BenchError {
     /// A document could not be sealed.
     #[error("a document could not be sealed")]
     Document(#[from] document::DocumentError),
+    /// A stripe could not be coded.
+    #[error("a stripe could not be coded")]
+    Code(#[from] erasure::ErasureError),
     /// The transport could not be set up.
     #[error("the transport could not be set up")]
     Rpc(#[from] rpc::RpcError),
@@ -108,7 +111,7 @@ impl Classified for BenchError {
             Self::Wrong(_) => Class::Corrupt,
             Self::Call(error) => error.class(),
             Self::Rpc(_) | Self::Interrupted | Self::Io { .. } | Self::Program { .. } => Class::Bug,
-            Self::Answer { .. } | Self::Document(_) | Self::Tls(_) => Class::Bug,
+            Self::Answer { .. } | Self::Document(_) | Self::Code(_) | Self::Tls(_) => Class::Bug,
             Self::Certificate(_) | Self::Json(_) => Class::Bug,
         }
     }

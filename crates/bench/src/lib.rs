@@ -40,6 +40,7 @@ pub use libri::Libri;
 pub use limit::Limit;
 pub use memory::Memory;
 pub use overload::Overload;
+pub use placement::Profile;
 pub use ports::Ports;
 pub use report::{Bar, Machine, Report};
 pub use size::{parse as parse_size, text as size_text};

@@ -13,6 +13,7 @@ mod saturation;
 
 use std::sync::Arc;
 
+use placement::Profile;
 use serde::Serialize;
 
 use crate::Bench;
@@ -104,7 +105,8 @@ impl Libri {
         let mut report = Report::new("libri", bench.quick);
         let (mut points, mut clusters) = (Vec::new(), Vec::new());
         for peers in &this.peers {
-            let kind = Kind { peers: *peers, suite: "libri-1", copies: Some(COPIES) };
+            let kind =
+                Kind { peers: *peers, suite: "libri-1", profile: Some(Profile::Copies(COPIES)) };
             let mut community = Community::start(bench, kind)?;
             let measured = this.cluster(bench, &community, &runtime)?;
             community.check()?;

@@ -11,6 +11,7 @@
 mod stages;
 mod tls;
 
+use placement::Profile;
 use serde::Serialize;
 
 use crate::chart::Chart;
@@ -21,14 +22,11 @@ use stages::Stages;
 
 /// Tries of each stage; the least counts.
 const TRIES: usize = 5;
-/// Copies at most, as in a genesis.
-const COPIES_MAX: u32 = 64;
-
 /// `hold bench limit`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// Copies of each record.
-    pub copies: u32,
+    /// What files are kept as.
+    pub profile: Profile,
 }
 
 /// One stage of a work.
@@ -56,7 +54,8 @@ pub(crate) enum Party {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Bound {
     pub(crate) work: &'static str,
-    pub(crate) copies: u32,
+    /// What files are kept as.
+    pub(crate) profile: String,
     pub(crate) cores: usize,
     pub(crate) stages: Vec<Stage>,
     /// Single-core seconds a byte of all stages.
@@ -67,14 +66,15 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    fn new(work: &'static str, copies: u32, stages: Vec<Stage>, disk: f64) -> Self {
+    fn new(work: &'static str, profile: Profile, stages: Vec<Stage>, disk: f64) -> Self {
+        let profile = profile.to_string();
         let cores = cores();
         let cpu: f64 = stages.iter().map(|stage| stage.seconds_a_byte * stage.times).sum();
         let bytes_a_second = 1.0 / (cpu / cores as f64).max(disk);
         let (cpu_seconds_a_byte, disk_seconds_a_byte) = (cpu, disk);
         Self {
             work,
-            copies,
+            profile,
             cores,
             stages,
             cpu_seconds_a_byte,
@@ -91,13 +91,12 @@ impl Bound {
 
     /// As a table.
     pub(crate) fn table(&self) -> String {
-        let mut out =
-            format!("{} with {} copies on {} cores\n", self.work, self.copies, self.cores);
+        let mut out = format!("{} of {} on {} cores\n", self.work, self.profile, self.cores);
         out += "  stage                        who      ns/KiB  times   ns/KiB in all\n";
         for stage in &self.stages {
             let once = stage.seconds_a_byte * 1024.0 * 1e9;
             out += &format!(
-                "  {:<28} {:<8} {once:>6.0} {:>6} {:>10.0}\n",
+                "  {:<28} {:<8} {once:>6.0} {:>6.2} {:>10.0}\n",
                 stage.name,
                 format!("{:?}", stage.party).to_lowercase(),
                 stage.times,
@@ -115,45 +114,62 @@ impl Bound {
     }
 }
 
-/// The stages of this machine, measured once and good for any number of copies.
-pub(crate) struct Measured(Stages);
+/// The stages of this machine, measured once for what files are kept as.
+pub(crate) struct Measured {
+    stages: Stages,
+    profile: Profile,
+}
 
 impl Measured {
-    pub(crate) fn new(bench: &Bench) -> Result<Self, BenchError> {
+    pub(crate) fn new(bench: &Bench, profile: Profile) -> Result<Self, BenchError> {
         let tries = if bench.quick { 1 } else { TRIES };
-        Stages::measure(bench, tries).map(Self)
+        let stages = Stages::measure(bench, tries, profile)?;
+        Ok(Self { stages, profile })
     }
 
-    /// What a put of so many copies cannot pass, of content that does not compress.
-    pub(crate) fn put(&self, copies: u32) -> Bound {
-        let (s, n) = (&self.0, f64::from(copies));
-        let stages = vec![
+    /// What a put cannot pass, of content that does not compress.
+    pub(crate) fn put(&self) -> Bound {
+        let (s, n) = (&self.stages, redundancy(self.profile));
+        // Of copies one record is hashed, of a stripe each fragment.
+        let hashed = if s.code.is_some() { n } else { 1.0 };
+        let mut stages = vec![
             stage("read the file", Party::Author, s.read, 1.0),
             stage("try to compress", Party::Author, s.compress_random, 1.0),
             stage("seal", Party::Author, s.seal, 1.0),
             stage("MACs of page and whole", Party::Author, s.mac, 3.0),
-            stage("hash the id", Party::Author, s.hash, 1.0),
+            stage("hash the ids", Party::Author, s.hash, hashed),
             stage("TLS and TCP, sending", Party::Author, s.tls_send, n),
             stage("TLS and TCP, receiving", Party::Peers, s.tls_receive, n),
-            stage("hash the id", Party::Peers, s.hash, n),
+            stage("hash the ids", Party::Peers, s.hash, n),
             stage("write and fsync", Party::Peers, s.write, n),
         ];
-        Bound::new("put", copies, stages, s.disk * n)
+        if let Some(code) = s.code {
+            stages.insert(4, stage("code the parity", Party::Author, code, 1.0));
+        }
+        Bound::new("put", self.profile, stages, s.disk * n)
     }
 
-    /// What a get into a file cannot pass.
-    pub(crate) fn get(&self, copies: u32) -> Bound {
-        let s = &self.0;
+    /// What a get into a file cannot pass, with all holders well: the pages are read and no parity.
+    pub(crate) fn get(&self) -> Bound {
+        let s = &self.stages;
         let stages = vec![
             stage("read the record", Party::Peers, s.read, 1.0),
             stage("TLS and TCP, sending", Party::Peers, s.tls_send, 1.0),
             stage("TLS and TCP, receiving", Party::Author, s.tls_receive, 1.0),
-            stage("hash the id", Party::Author, s.hash, 1.0),
+            stage("hash the ids", Party::Author, s.hash, 1.0),
             stage("MACs of page and whole", Party::Author, s.mac, 3.0),
             stage("open", Party::Author, s.open, 1.0),
             stage("write and fsync", Party::Author, s.write, 1.0),
         ];
-        Bound::new("get", copies, stages, s.disk)
+        Bound::new("get", self.profile, stages, s.disk)
+    }
+}
+
+/// Bytes stored for each byte of content.
+pub(crate) fn redundancy(profile: Profile) -> f64 {
+    match profile {
+        Profile::Copies(copies) => f64::from(copies),
+        Profile::Stripe { k, n } => f64::from(n) / f64::from(k),
     }
 }
 
@@ -167,19 +183,16 @@ impl Limit {
     /// # Errors
     /// [`BenchError::Argument`], [`BenchError::Io`], [`BenchError::Interrupted`].
     pub fn run(&self, bench: &Bench) -> Result<Report, BenchError> {
-        if !(1..=COPIES_MAX).contains(&self.copies) {
-            return Err(BenchError::Argument { name: "--copies", reason: "from 1 to 64" });
-        }
-        let measured = Measured::new(bench)?;
+        let measured = Measured::new(bench, self.profile)?;
         let mut report = Report::new("limit", bench.quick);
-        let text = measured.0.compress_text;
+        let text = measured.stages.compress_text;
         bench.tell(format!(
             "stages timed over {}; text compresses at {:.0} MB/s a core, random bytes at {:.0}\n",
-            size::text(measured.0.bytes as u64),
+            size::text(measured.stages.bytes as u64),
             1e-6 / text,
-            1e-6 / measured.0.compress_random
+            1e-6 / measured.stages.compress_random
         ));
-        for bound in [measured.put(self.copies), measured.get(self.copies)] {
+        for bound in [measured.put(), measured.get()] {
             bench.tell(bound.table() + "\n");
             report.ratio(format!("{}_limit_mb_s", bound.work), bound.bytes_a_second / 1e6);
             report.run(&bound)?;
@@ -199,14 +212,10 @@ fn chart(bound: &Bound) -> Chart {
             .map(|(at, stage)| (at as f64, stage.seconds_a_byte * times(stage) * 1024e9))
             .collect()
     };
-    let title = format!(
-        "{} of {} copies: limit {:.0} MB/s",
-        bound.work,
-        bound.copies,
-        bound.bytes_a_second / 1e6
-    );
+    let rate = bound.bytes_a_second / 1e6;
+    let title = format!("{} of {}: limit {rate:.0} MB/s", bound.work, bound.profile);
     Chart::bars(&title, "ns/KiB of one core", names)
-        .with("all copies", points(|stage| stage.times))
+        .with("all of them", points(|stage| stage.times))
         .with("once", points(|_| 1.0))
 }
 
@@ -220,7 +229,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn measured() -> Measured {
+    fn measured(profile: Profile, code: Option<f64>) -> Measured {
         let stages = Stages {
             bytes: 1,
             read: 1.0,
@@ -234,29 +243,41 @@ mod tests {
             tls_receive: 128.0,
             write: 256.0,
             disk: 100_000.0,
+            code,
         };
-        Measured(stages)
+        Measured { stages, profile }
     }
 
     #[test]
     fn the_sum_has_every_stage_as_often_as_it_is_met() {
-        let put = measured().put(3);
+        let three = measured(Profile::Copies(3), None);
+        let put = three.put();
         let author = 1.0 + 2.0 + 4.0 + 3.0 * 16.0 + 32.0 + 3.0 * 64.0;
         let peers = 3.0 * (128.0 + 32.0 + 256.0);
         assert_eq!((put.of(Party::Author), put.of(Party::Peers)), (author, peers));
         assert_eq!(put.cpu_seconds_a_byte, author + peers);
         assert_eq!(put.disk_seconds_a_byte, 300_000.0);
         assert_eq!(put.bytes_a_second, 1.0 / 300_000.0, "here the disk is the narrow place");
-        let get = measured().get(3);
+        let get = three.get();
         assert_eq!(get.of(Party::Peers), 1.0 + 64.0);
         assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 48.0 + 8.0 + 256.0);
     }
 
     #[test]
+    fn a_stripe_is_coded_once_and_moved_as_often_as_it_has_fragments_a_page() {
+        let put = measured(Profile::Stripe { k: 4, n: 8 }, Some(512.0)).put();
+        let author = 1.0 + 2.0 + 4.0 + 3.0 * 16.0 + 512.0 + 2.0 * 32.0 + 2.0 * 64.0;
+        let peers = 2.0 * (128.0 + 32.0 + 256.0);
+        assert_eq!((put.of(Party::Author), put.of(Party::Peers)), (author, peers));
+        assert_eq!((put.disk_seconds_a_byte, put.profile.as_str()), (200_000.0, "4/8"));
+        assert_eq!(redundancy(Profile::Stripe { k: 10, n: 16 }), 1.6);
+    }
+
+    #[test]
     fn where_the_disk_is_fast_the_cores_divide_the_work() {
-        let mut fast = measured();
-        fast.0.disk = 0.0;
-        let put = fast.put(1);
+        let mut fast = measured(Profile::Copies(1), None);
+        fast.stages.disk = 0.0;
+        let put = fast.put();
         let expected = put.cores as f64 / put.cpu_seconds_a_byte;
         assert!((put.bytes_a_second - expected).abs() < 1e-12);
         assert!(put.table().contains("TLS and TCP, sending"));
@@ -272,14 +293,14 @@ mod tests {
             stop: crate::Stop::default(),
             tell: Box::new(|_| ()),
         };
-        let measured = Measured::new(&bench).unwrap();
-        let (one, three) = (measured.put(1), measured.put(3));
-        assert!(one.stages.iter().all(|stage| stage.seconds_a_byte > 0.0), "{one:?}");
-        assert!(three.bytes_a_second < one.bytes_a_second);
-        let report = Limit { copies: 3 }.run(&bench).unwrap();
+        let mut measured = Measured::new(&bench, Profile::Stripe { k: 4, n: 8 }).unwrap();
+        let two = measured.put();
+        assert!(two.stages.iter().all(|stage| stage.seconds_a_byte > 0.0), "{two:?}");
+        assert!(two.stages.iter().any(|stage| stage.name == "code the parity"));
+        measured.profile = Profile::Stripe { k: 4, n: 16 };
+        assert!(measured.put().bytes_a_second < two.bytes_a_second);
+        let report = Limit { profile: Profile::Copies(3) }.run(&bench).unwrap();
         assert!(report.is_met() && report.bars.is_empty(), "it promises nothing");
         assert_eq!(report.charts.len(), 2);
-        let none = Limit { copies: 0 }.run(&bench);
-        assert!(matches!(none, Err(BenchError::Argument { .. })));
     }
 }

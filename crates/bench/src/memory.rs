@@ -63,7 +63,7 @@ impl Memory {
     }
 
     fn stream(&self, bench: &Bench, bytes: u64, report: &mut Report) -> Result<(), BenchError> {
-        let kind = Kind { peers: self.peers, suite: "holdfast-1", copies: None };
+        let kind = Kind { peers: self.peers, suite: "holdfast-1", profile: None };
         let mut community = Community::start(bench, kind)?;
         let idle = community.pids().filter_map(process::resident).max();
         let home = community.home("author")?;

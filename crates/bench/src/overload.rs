@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use placement::Profile;
 use serde::Serialize;
 
 use crate::Bench;
@@ -90,7 +91,7 @@ impl Overload {
             .enable_all()
             .build()
             .map_err(BenchError::io("start", "a runtime"))?;
-        let kind = Kind { peers: self.peers, suite: "libri-1", copies: Some(3) };
+        let kind = Kind { peers: self.peers, suite: "libri-1", profile: Some(Profile::Copies(3)) };
         let mut community = Community::start(bench, kind)?;
         let report = runtime.block_on(self.measure(bench, &community))?;
         community.check()?;

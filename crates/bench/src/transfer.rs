@@ -13,13 +13,14 @@ mod split;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use placement::Profile;
 use serde::Serialize;
 
 use crate::chart::Chart;
 use crate::community::{Community, Home, Kind};
 use crate::error::BenchError;
 use crate::folder::Folder;
-use crate::limit::{Bound, Measured, Party};
+use crate::limit::{Bound, Measured, Party, redundancy};
 use crate::process::{self, Share};
 use crate::program::Run;
 use crate::report::{Bar, Report};
@@ -50,8 +51,8 @@ const SIZE_MAX: u64 = 1 << 40;
 pub struct Transfer {
     /// Bytes of the file.
     pub size: u64,
-    /// Copies of each record.
-    pub copies: u32,
+    /// What files are kept as.
+    pub profile: Profile,
     /// Peer processes.
     pub peers: usize,
     /// Also cut by hand into chunks of so many bytes.
@@ -104,18 +105,18 @@ impl Transfer {
         let tries = if bench.quick { 1 } else { this.tries };
         let cut = this.cut(Path::new("")).map_or(0, |cut| cut.bytes_of_all());
         let bytes = this.size.saturating_mul(tries as u64).saturating_add(cut);
-        let copies = bytes.saturating_mul(u64::from(this.copies));
+        let copies = (bytes as f64 * redundancy(this.profile)) as u64;
         let theirs = if programs.is_empty() { 0 } else { this.size * THEIR_REDUNDANCY_MAX };
         Folder::check_room(bench.dir.as_deref(), copies + this.size * 4 + theirs)?;
         let mut rivals = Rivals::new(programs, this.size);
-        let measured = Measured::new(bench)?;
-        let kind = Kind { peers: this.peers, suite: "holdfast-1", copies: Some(this.copies) };
+        let measured = Measured::new(bench, this.profile)?;
+        let profile = Some(this.profile);
+        let kind = Kind { peers: this.peers, suite: "holdfast-1", profile };
         let mut community = Community::start(bench, kind)?;
         let home = community.home("author")?;
         let file = community.path().join("content");
         content::write(&file, this.size, &bench.stop)?;
-        let stored = this.copies.min(u32::try_from(this.peers).unwrap_or(u32::MAX));
-        let (put_bound, get_bound) = (measured.put(stored), measured.get(stored));
+        let (put_bound, get_bound) = (measured.put(), measured.get());
         let keyring = keyring(bench, &community, &home)?;
         let (mut puts, mut gets) = (Vec::new(), Vec::new());
         let mut report = Report::new("transfer", bench.quick);
@@ -153,8 +154,9 @@ impl Transfer {
         if !(1..=SIZE_MAX).contains(&size) {
             return wrong("--size", "from 1 byte to 1 TiB");
         }
-        if !(1..=64).contains(&self.copies) {
-            return wrong("--copies", "from 1 to 64");
+        // Of fewer peers there would be fewer copies, and the limit is of as many as are asked for.
+        if (redundancy(self.profile) as usize).max(self.profile.peers_min()) > self.peers {
+            return wrong("--profile", "a peer for each copy or fragment");
         }
         if !(1..=TRIES_MAX).contains(&self.tries) {
             return wrong("--tries", "from 1 to 20");
@@ -182,11 +184,8 @@ impl Transfer {
             let cpu = median.author_cpu_s + median.peers_cpu_s;
             let least = bound.cpu_seconds_a_byte * median.bytes as f64;
             report.ratio(format!("{work}_processor_to_limit"), cpu / least);
-            let name = format!(
-                "{work} {} of {} copies, part of the limit",
-                size::text(median.bytes),
-                self.copies
-            );
+            let (size, profile) = (size::text(median.bytes), self.profile);
+            let name = format!("{work} {size} of {profile}, part of the limit");
             report.bars.push(Bar::at_least(name, median.ratio, BAR));
             report.charts.push(beside(&median, bound));
         }
@@ -399,12 +398,19 @@ mod tests {
             stop: crate::Stop::default(),
             tell: Box::new(|_| ()),
         };
-        let good =
-            Transfer { size: 1, copies: 3, peers: 3, chunks: None, transfers: vec![1], tries: 1 };
+        let good = Transfer {
+            size: 1,
+            profile: Profile::Copies(3),
+            peers: 3,
+            chunks: None,
+            transfers: vec![1],
+            tries: 1,
+        };
         assert!(good.checked(&bench).is_ok());
         let bad = [
             Transfer { size: 0, ..good.clone() },
-            Transfer { copies: 0, ..good.clone() },
+            Transfer { peers: 2, ..good.clone() },
+            Transfer { profile: Profile::Stripe { k: 2, n: 4 }, ..good.clone() },
             Transfer { chunks: Some(1), transfers: vec![33], ..good.clone() },
             Transfer { tries: 0, ..good.clone() },
             Transfer { chunks: Some(0), ..good },

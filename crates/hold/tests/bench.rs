@@ -60,7 +60,7 @@ fn bar<'a>(report: &'a Value, part: &str) -> &'a Value {
 
 #[test]
 fn the_limit_is_a_rate_for_putting_and_one_for_getting() {
-    let report = quick(&["limit", "--copies", "2"], "limit");
+    let report = quick(&["limit", "--profile", "4/8"], "limit");
     let (put, get) = (&report["ratios"]["put_limit_mb_s"], &report["ratios"]["get_limit_mb_s"]);
     assert!(put.as_f64().unwrap() > 0.0 && get.as_f64().unwrap() > put.as_f64().unwrap());
     assert_eq!(report["bars"].as_array().unwrap().len(), 0);
@@ -68,12 +68,12 @@ fn the_limit_is_a_rate_for_putting_and_one_for_getting() {
 
 #[test]
 fn a_transfer_is_told_beside_the_limit() {
-    let args = ["transfer", "--size", "3MiB", "--copies", "2", "--peers", "2"];
+    let args = ["transfer", "--size", "3MiB", "--profile", "copies:2", "--peers", "2"];
     let split = ["--chunks", "1MiB", "--transfers", "1,4"];
     let report = quick(&[args.as_slice(), split.as_slice()].concat(), "transfer");
     for work in ["put", "get"] {
         assert!(
-            bar(&report, &format!("{work} 3 MiB of 2 copies"))["value"].as_f64().unwrap() > 0.0
+            bar(&report, &format!("{work} 3 MiB of copies:2"))["value"].as_f64().unwrap() > 0.0
         );
         assert!(report["ratios"][format!("{work}_processor_to_limit")].as_f64().unwrap() >= 0.0);
     }
@@ -130,7 +130,7 @@ fn as_json_the_object_is_all() {
 #[test]
 fn what_cannot_be_measured_is_refused() {
     for args in [
-        ["limit", "--copies", "0"],
+        ["limit", "--profile", "copies:0"],
         ["transfer", "--size", "0"],
         ["transfer", "--size", "much"],
         ["transfer", "--peers", "65"],

@@ -15,7 +15,7 @@ mod tahoe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::{Bench, Beside, Report, Stop, Transfer};
+use bench::{Bench, Beside, Profile, Report, Stop, Transfer};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::error::RivalError;
@@ -55,9 +55,9 @@ struct TransferArgs {
     /// Our peer processes
     #[arg(long, value_name = "N", default_value_t = 9)]
     peers: usize,
-    /// Copies of each record of ours
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    copies: u32,
+    /// What our files are kept as: lean, archive, storj, K/N, or copies:N
+    #[arg(long, value_name = "NAME", default_value = "copies:3")]
+    profile: Profile,
     /// How often; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     tries: usize,
@@ -106,7 +106,7 @@ impl TransferArgs {
         let mut beside = beside.collect::<Result<Vec<_>, _>>()?;
         let transfer = Transfer {
             size: self.size,
-            copies: self.copies,
+            profile: self.profile,
             peers: self.peers,
             chunks: self.chunks,
             transfers: self.transfers.clone(),

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crypto::{EEK_BYTES, Eek, Suite};
 use document::CHUNK_BYTES_MAX;
+use document::layout::SEGMENT_BYTES_MAX;
 use env::disk::Bulk;
+use erasure::Code;
+use placement::Profile;
 
 use super::tls;
 use crate::Bench;
@@ -40,10 +43,16 @@ pub(super) struct Stages {
     pub(super) write: f64,
     /// The same by the clock.
     pub(super) disk: f64,
+    /// Making a stripe's parity, for each byte of its pages; none where copies are kept.
+    pub(super) code: Option<f64>,
 }
 
 impl Stages {
-    pub(super) fn measure(bench: &Bench, tries: usize) -> Result<Self, BenchError> {
+    pub(super) fn measure(
+        bench: &Bench,
+        tries: usize,
+        profile: Profile,
+    ) -> Result<Self, BenchError> {
         let bytes = if bench.quick { BYTES_QUICK } else { BYTES };
         let folder = Folder::new(bench.dir.as_deref())?;
         let mut random = vec![0; bytes];
@@ -74,6 +83,12 @@ impl Stages {
             tls_receive: of(receive),
             write: of(write),
             disk: of(disk),
+            code: match profile {
+                Profile::Copies(_) => None,
+                Profile::Stripe { k, n } => {
+                    Some(of(least(Box::new(|| code(&random, k as usize, n as usize)))?))
+                }
+            },
         })
     }
 }
@@ -132,6 +147,26 @@ fn open(bytes: &[u8]) -> Result<Duration, BenchError> {
         })
     });
     opened.map_err(document::DocumentError::from)?;
+    Ok(took)
+}
+
+/// Makes the parity of every segment, as a writer does: into buffers that are there.
+fn code(bytes: &[u8], k: usize, n: usize) -> Result<Duration, BenchError> {
+    let code = Code::new(k, n)?;
+    let segment = (SEGMENT_BYTES_MAX as usize).min(k * CHUNK_BYTES_MAX);
+    let mut parity = vec![vec![0; segment.div_ceil(k)]; n - k];
+    let (took, coded) = timed(|| {
+        bytes.chunks(segment).try_for_each(|segment| {
+            let page = segment.len().div_ceil(k);
+            let mut pages: Vec<&[u8]> = segment.chunks(page).collect();
+            pages.resize(k, &[]);
+            let mut parity: Vec<&mut [u8]> =
+                parity.iter_mut().map(|bytes| &mut bytes[..page]).collect();
+            code.encode(&pages, &mut parity)
+        })
+    });
+    coded?;
+    std::hint::black_box(&parity);
     Ok(took)
 }
 

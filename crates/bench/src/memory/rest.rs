@@ -38,7 +38,7 @@ pub(super) struct Rest {
 }
 
 pub(super) fn measure(bench: &Bench, peers: usize) -> Result<Rest, BenchError> {
-    let kind = Kind { peers, suite: "holdfast-1", copies: None };
+    let kind = Kind { peers, suite: "holdfast-1", profile: None };
     let mut community = Community::start(bench, kind)?;
     bench.stop.sleep(if bench.quick { SETTLE_QUICK } else { SETTLE })?;
     let cpu = |community: &Community| -> Vec<Duration> {

@@ -6,7 +6,9 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-use bench::{BenchError, Libri, Limit, Memory, Overload, PEERS_MAX, Report, Stop, Transfer};
+use bench::{
+    BenchError, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Report, Stop, Transfer,
+};
 use clap::{Args, Subcommand};
 
 use crate::cli::Session;
@@ -47,9 +49,9 @@ enum Experiment {
 
 #[derive(Clone, Debug, Args)]
 struct LimitArgs {
-    /// Copies of each record
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    copies: u32,
+    /// What files are kept as: lean, archive, storj, K/N, or copies:N
+    #[arg(long, value_name = "NAME", default_value = "copies:3")]
+    profile: Profile,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -57,9 +59,9 @@ struct TransferArgs {
     /// How large the file is
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bench::parse_size)]
     size: u64,
-    /// Copies of each record
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    copies: u32,
+    /// What files are kept as: lean, archive, storj, K/N, or copies:N
+    #[arg(long, value_name = "NAME", default_value = "copies:3")]
+    profile: Profile,
     /// Peer processes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = peers)]
     peers: usize,
@@ -133,9 +135,9 @@ fn peers(text: &str) -> Result<usize, String> {
 impl Experiment {
     fn run(&self, bench: &bench::Bench) -> Result<Report, BenchError> {
         match self.clone() {
-            Self::Limit(LimitArgs { copies }) => Limit { copies }.run(bench),
-            Self::Transfer(TransferArgs { size, copies, peers, chunks, transfers, tries }) => {
-                Transfer { size, copies, peers, chunks, transfers, tries }.run(bench)
+            Self::Limit(LimitArgs { profile }) => Limit { profile }.run(bench),
+            Self::Transfer(TransferArgs { size, profile, peers, chunks, transfers, tries }) => {
+                Transfer { size, profile, peers, chunks, transfers, tries }.run(bench)
             }
             Self::Memory(MemoryArgs { size, peers, network }) => {
                 Memory { size, peers, network }.run(bench)
