@@ -45,7 +45,7 @@ pub use ports::Ports;
 pub use report::{Bar, Machine, Report};
 pub use size::{parse as parse_size, text as size_text};
 pub use stop::Stop;
-pub use transfer::{Beside, BoxError, Theirs, Transfer, Work, same};
+pub use transfer::{Beside, BoxError, Theirs, Transfer, Work, same, same_tree};
 
 /// What every experiment is given.
 pub struct Bench {

@@ -9,6 +9,8 @@
 mod beside;
 mod content;
 mod split;
+mod spread;
+mod tree;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,11 +27,12 @@ use crate::process::{self, Share};
 use crate::program::Run;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
-use beside::Rivals;
+use beside::{Content, Ours, Rivals};
 use split::Cut;
 
 pub use beside::{Beside, BoxError, Theirs, Work};
 pub use content::same;
+pub use tree::same_tree;
 
 /// Put and get must reach this part of the limit.
 const BAR: f64 = 0.5;
@@ -44,6 +47,7 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// Stored bytes, with what came out, that another program may need for each of the content.
 const THEIR_REDUNDANCY_MAX: u64 = 6;
 const SIZE_QUICK: u64 = 8 << 20;
+const FILES_QUICK: usize = 50;
 const SIZE_MAX: u64 = 1 << 40;
 
 /// `hold bench transfer`.
@@ -59,6 +63,8 @@ pub struct Transfer {
     pub chunks: Option<u64>,
     /// How many runs at once put the chunks, one measurement each.
     pub transfers: Vec<usize>,
+    /// Also a folder of so many files of 4 KiB.
+    pub files: usize,
     /// How often; the median counts.
     pub tries: usize,
 }
@@ -108,7 +114,7 @@ impl Transfer {
         let copies = (bytes as f64 * redundancy(this.profile)) as u64;
         let theirs = if programs.is_empty() { 0 } else { this.size * THEIR_REDUNDANCY_MAX };
         Folder::check_room(bench.dir.as_deref(), copies + this.size * 4 + theirs)?;
-        let mut rivals = Rivals::new(programs, this.size);
+        let mut rivals = Rivals::new(programs, this.size, size::text(this.size));
         let measured = Measured::new(bench, this.profile)?;
         let profile = Some(this.profile);
         let kind = Kind { peers: this.peers, suite: "holdfast-1", profile };
@@ -137,10 +143,16 @@ impl Transfer {
             }
             puts.push(put);
             gets.push(get);
-            rivals.turn(bench, &file, community.path())?;
+            rivals.turn(bench, Content::File(&file), community.path())?;
         }
         this.conclude(bench, &mut report, &[(&puts, &put_bound), (&gets, &get_bound)]);
-        rivals.conclude(&mut report, (&median(&puts), &median(&gets)))?;
+        let medians = (Ours::from(&median(&puts)), Ours::from(&median(&gets)));
+        rivals.conclude(&mut report, Content::File(&file), medians)?;
+        spread::told(&community, &mut report)?;
+        if this.files > 0 {
+            let many = (this.files, tries);
+            tree::run(bench, &mut community, &home, many, programs, &mut report)?;
+        }
         if let Some(cut) = this.cut(&file) {
             cut.run(bench, &mut community, &mut report)?;
         }
@@ -161,7 +173,11 @@ impl Transfer {
         if !(1..=TRIES_MAX).contains(&self.tries) {
             return wrong("--tries", "from 1 to 20");
         }
-        let this = Self { size, ..self.clone() };
+        if self.files > tree::FILES_MAX {
+            return wrong("--files", "at most 100000");
+        }
+        let files = if bench.quick { self.files.min(FILES_QUICK) } else { self.files };
+        let this = Self { size, files, ..self.clone() };
         this.cut(Path::new("")).map_or(Ok(()), |cut| cut.check())?;
         Ok(this)
     }
@@ -189,6 +205,12 @@ impl Transfer {
             report.bars.push(Bar::at_least(name, median.ratio, BAR));
             report.charts.push(beside(&median, bound));
         }
+    }
+}
+
+impl From<&Moved> for Ours {
+    fn from(moved: &Moved) -> Self {
+        Self { seconds: moved.seconds, stored_bytes: moved.stored_bytes }
     }
 }
 
@@ -404,6 +426,7 @@ mod tests {
             peers: 3,
             chunks: None,
             transfers: vec![1],
+            files: 0,
             tries: 1,
         };
         assert!(good.checked(&bench).is_ok());
@@ -413,6 +436,7 @@ mod tests {
             Transfer { profile: Profile::Stripe { k: 2, n: 4 }, ..good.clone() },
             Transfer { chunks: Some(1), transfers: vec![33], ..good.clone() },
             Transfer { tries: 0, ..good.clone() },
+            Transfer { files: 100_001, ..good.clone() },
             Transfer { chunks: Some(0), ..good },
         ];
         for transfer in bad {

@@ -10,6 +10,7 @@ mod kubo;
 mod measure;
 mod minio;
 mod process;
+mod restic;
 mod tahoe;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::error::RivalError;
 use crate::kubo::Kubo;
 use crate::minio::Minio;
+use crate::restic::Restic;
 use crate::tahoe::Tahoe;
 
 /// Every bar is met.
@@ -58,11 +60,14 @@ struct TransferArgs {
     /// What our files are kept as: lean, archive, storj, K/N, or copies:N
     #[arg(long, value_name = "NAME", default_value = "copies:3")]
     profile: Profile,
+    /// Also a folder of so many files of 4 KiB, in turn with restic
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    files: usize,
     /// How often; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     tries: usize,
     /// Beside these alone
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["minio", "kubo", "tahoe"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["minio", "kubo", "tahoe", "restic"])]
     beside: Vec<Rival>,
     /// Ours in chunks of so many bytes too, cut by hand and put through pipes
     #[arg(long, value_name = "BYTES", value_parser = bench::parse_size)]
@@ -87,6 +92,7 @@ enum Rival {
     Minio,
     Kubo,
     Tahoe,
+    Restic,
 }
 
 impl Rival {
@@ -95,6 +101,7 @@ impl Rival {
             Self::Minio => Box::new(Minio::new(cache, bench)?),
             Self::Kubo => Box::new(Kubo::new(cache, bench)?),
             Self::Tahoe => Box::new(Tahoe::new(cache, bench)?),
+            Self::Restic => Box::new(Restic::new(cache, bench)?),
         })
     }
 }
@@ -110,6 +117,7 @@ impl TransferArgs {
             peers: self.peers,
             chunks: self.chunks,
             transfers: self.transfers.clone(),
+            files: self.files,
             tries: self.tries,
         };
         Ok(transfer.run_beside(bench, &mut beside)?)

@@ -20,11 +20,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::Moved;
+use crate::Bench;
 use crate::chart::Chart;
 use crate::error::BenchError;
 use crate::report::{Bar, Report};
-use crate::{Bench, size};
 
 /// Ours must be at least as fast.
 const BAR: f64 = 1.0;
@@ -44,7 +43,8 @@ pub trait Beside {
     fn does(&self) -> &'static str;
 
     /// Takes a file in and gives it out again: starts the program with its data in `folder`, ends it,
-    /// and leaves nothing of it running. What came out was compared with the file.
+    /// and leaves nothing of it running. What came out was compared by [`same`](crate::same). A
+    /// program that is not asked for this does nothing.
     ///
     /// # Errors
     /// Why it could not be done.
@@ -53,7 +53,20 @@ pub trait Beside {
         bench: &Bench,
         file: &Path,
         folder: &Path,
-    ) -> Result<Vec<Theirs>, BoxError>;
+    ) -> Result<Vec<Theirs>, BoxError> {
+        let _ = (bench, file, folder);
+        Ok(Vec::new())
+    }
+
+    /// The same with a folder of small files, for a program that takes such. What came out was
+    /// compared by [`same_tree`](crate::same_tree).
+    ///
+    /// # Errors
+    /// Why it could not be done.
+    fn tree(&mut self, bench: &Bench, tree: &Path, folder: &Path) -> Result<Vec<Theirs>, BoxError> {
+        let _ = (bench, tree, folder);
+        Ok(Vec::new())
+    }
 }
 
 /// What was done.
@@ -112,31 +125,58 @@ struct Asked<'a> {
     long: bool,
 }
 
+/// What goes in and comes out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content<'a> {
+    /// One large file, compared a stored byte.
+    File(&'a Path),
+    /// A folder of small files, where the number counts and not their bytes.
+    Tree(&'a Path),
+}
+
+/// A transfer of ours that theirs are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ours {
+    pub(super) seconds: f64,
+    /// What a put left at the peers.
+    pub(super) stored_bytes: Option<u64>,
+}
+
 /// All that are measured beside ours.
 pub(super) struct Rivals<'a> {
     bytes: u64,
+    /// The content for people: `1 GiB`.
+    what: String,
     asked: Vec<Asked<'a>>,
 }
 
 impl<'a> Rivals<'a> {
-    pub(super) fn new(programs: &'a mut [Box<dyn Beside>], bytes: u64) -> Self {
+    pub(super) fn new(programs: &'a mut [Box<dyn Beside>], bytes: u64, what: String) -> Self {
         let asked = programs.iter_mut().map(|program| Asked {
             program: &mut **program,
             done: Vec::new(),
             failed: None,
             long: false,
         });
-        Self { bytes, asked: asked.collect() }
+        Self { bytes, what, asked: asked.collect() }
     }
 
     /// One turn of each.
-    pub(super) fn turn(&mut self, bench: &Bench, file: &Path, at: &Path) -> Result<(), BenchError> {
+    pub(super) fn turn(
+        &mut self,
+        bench: &Bench,
+        content: Content,
+        at: &Path,
+    ) -> Result<(), BenchError> {
         for asked in self.asked.iter_mut().filter(|one| one.failed.is_none() && !one.long) {
             let folder = at.join(asked.program.name());
             std::fs::create_dir_all(&folder).map_err(BenchError::io("make", &folder))?;
             rustix::fs::sync();
             let started = Instant::now();
-            let done = asked.program.transfer(bench, file, &folder);
+            let done = match content {
+                Content::File(file) => asked.program.transfer(bench, file, &folder),
+                Content::Tree(tree) => asked.program.tree(bench, tree, &folder),
+            };
             bench.stop.check()?;
             asked.long = started.elapsed() > TURN_LONG;
             std::fs::remove_dir_all(&folder).map_err(BenchError::io("remove", &folder))?;
@@ -161,15 +201,12 @@ impl<'a> Rivals<'a> {
     pub(super) fn conclude(
         &self,
         report: &mut Report,
-        (put, get): (&Moved, &Moved),
+        content: Content,
+        (put, get): (Ours, Ours),
     ) -> Result<(), BenchError> {
-        if self.asked.is_empty() {
-            return Ok(());
-        }
-        let stored = put.stored_bytes.unwrap_or(0) as f64;
-        let redundancy = stored / put.bytes as f64;
+        let mb_s = |ours: Ours| self.bytes as f64 / 1e6 / ours.seconds;
         let mut shown =
-            Shown { names: vec!["ours".into()], puts: vec![put.mb_s], gets: vec![get.mb_s] };
+            Shown { names: vec!["ours".into()], puts: vec![mb_s(put)], gets: vec![mb_s(get)] };
         for asked in &self.asked {
             let name = asked.program.name();
             for one in &asked.done {
@@ -182,30 +219,47 @@ impl<'a> Rivals<'a> {
                 let ours = if work == Work::Put { put } else { get };
                 let of = |one: &&Theirs| one.work == work && one.way == way;
                 let median = median(asked.done.iter().filter(of));
-                let plain = median.map_or(f64::NAN, |one| {
-                    one.seconds() / self.bytes as f64 * ours.bytes as f64 / ours.seconds
-                });
+                let plain = median.map_or(f64::NAN, |one| one.seconds() / ours.seconds);
                 let theirs = median.map_or(f64::NAN, |one| one.stored_bytes as f64);
-                let a_byte = plain * redundancy * self.bytes as f64 / theirs;
+                let a_byte = plain * put.stored_bytes.unwrap_or(0) as f64 / theirs;
                 let told = if way.is_empty() { name.to_owned() } else { format!("{name} {way}") };
-                let verb = if work == Work::Put { "put" } else { "get" };
-                let key = format!("{verb}_to_{}", told.replace([' ', '-'], "_"));
-                report.ratio(&key, plain);
-                report.ratio(format!("{key}_a_stored_byte"), a_byte);
-                let what = format!("{verb} {} beside {told}", size::text(self.bytes));
-                report.bars.push(match work {
-                    Work::Put => Bar::at_least(format!("{what}, a stored byte"), a_byte, BAR),
-                    // Nothing measured must stay so: `min` of nothing and a number is the number.
-                    Work::Get if a_byte.is_nan() => Bar::at_least(what, a_byte, BAR),
-                    Work::Get => Bar::at_least(what, plain.min(a_byte), BAR),
-                });
+                self.compare(report, content, work, &told, (plain, a_byte));
                 if let Some(one) = median {
                     shown.add(&told, work, self.bytes as f64 / 1e6 / one.seconds());
                 }
             }
         }
-        report.charts.push(shown.chart(self.bytes));
+        if shown.names.len() > 1 {
+            report.charts.push(shown.chart(&self.what));
+        }
         Ok(())
+    }
+
+    /// The ratios and the bar of one work of one program.
+    fn compare(
+        &self,
+        report: &mut Report,
+        content: Content,
+        work: Work,
+        told: &str,
+        (plain, a_byte): (f64, f64),
+    ) {
+        let verb = if work == Work::Put { "put" } else { "get" };
+        let what = format!("{verb} {} beside {told}", self.what);
+        let told = told.replace([' ', '-'], "_");
+        if let Content::Tree(_) = content {
+            report.ratio(format!("{verb}_files_to_{told}"), plain);
+            report.bars.push(Bar::at_least(what, plain, BAR));
+            return;
+        }
+        report.ratio(format!("{verb}_to_{told}"), plain);
+        report.ratio(format!("{verb}_to_{told}_a_stored_byte"), a_byte);
+        report.bars.push(match work {
+            Work::Put => Bar::at_least(format!("{what}, a stored byte"), a_byte, BAR),
+            // Nothing measured must stay so: `min` of nothing and a number is the number.
+            Work::Get if a_byte.is_nan() => Bar::at_least(what, a_byte, BAR),
+            Work::Get => Bar::at_least(what, plain.min(a_byte), BAR),
+        });
     }
 }
 
@@ -236,7 +290,7 @@ impl Asked<'_> {
         )
     }
 
-    /// What it was seen to do; put and get where it was seen to do nothing.
+    /// What it was seen to do; put and get where it failed before it did anything.
     fn kinds(&self) -> Vec<(Work, &'static str)> {
         let mut kinds = Vec::new();
         for one in &self.done {
@@ -244,7 +298,7 @@ impl Asked<'_> {
                 kinds.push((one.work, one.way));
             }
         }
-        if kinds.is_empty() {
+        if kinds.is_empty() && self.failed.is_some() {
             kinds.extend([(Work::Put, ""), (Work::Get, "")]);
         }
         kinds
@@ -288,11 +342,11 @@ impl Shown {
         rates[at] = mb_s;
     }
 
-    fn chart(self, bytes: u64) -> Chart {
+    fn chart(self, what: &str) -> Chart {
         let points = |rates: Vec<f64>| {
             rates.into_iter().enumerate().map(|(at, rate)| (at as f64, rate)).collect()
         };
-        let title = format!("{} in and out, beside other programs", size::text(bytes));
+        let title = format!("{what} in and out, beside other programs");
         Chart::bars(&title, "MB/s of content", self.names)
             .with("put", points(self.puts))
             .with("get", points(self.gets))

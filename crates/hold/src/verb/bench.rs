@@ -77,6 +77,9 @@ struct TransferArgs {
         requires = "chunks"
     )]
     transfers: Vec<usize>,
+    /// Also a folder of so many files of 4 KiB
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    files: usize,
     /// How often; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     tries: usize,
@@ -136,9 +139,15 @@ impl Experiment {
     fn run(&self, bench: &bench::Bench) -> Result<Report, BenchError> {
         match self.clone() {
             Self::Limit(LimitArgs { profile }) => Limit { profile }.run(bench),
-            Self::Transfer(TransferArgs { size, profile, peers, chunks, transfers, tries }) => {
-                Transfer { size, profile, peers, chunks, transfers, tries }.run(bench)
-            }
+            Self::Transfer(TransferArgs {
+                size,
+                profile,
+                peers,
+                chunks,
+                transfers,
+                files,
+                tries,
+            }) => Transfer { size, profile, peers, chunks, transfers, files, tries }.run(bench),
             Self::Memory(MemoryArgs { size, peers, network }) => {
                 Memory { size, peers, network }.run(bench)
             }

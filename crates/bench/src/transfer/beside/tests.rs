@@ -35,20 +35,7 @@ fn theirs(work: Work, way: &'static str, millis: u64, stored_bytes: u64) -> Thei
     Theirs { work, way, took: Duration::from_millis(millis) + start, start, stored_bytes }
 }
 
-fn ours(work: &'static str, seconds: f64, stored: u64) -> Moved {
-    Moved {
-        work,
-        bytes: MIB,
-        seconds,
-        mb_s: MIB as f64 / 1e6 / seconds,
-        ratio: 0.5,
-        author_cpu_s: 0.1,
-        peers_cpu_s: 0.1,
-        others_cores: None,
-        stored_bytes: Some(stored),
-        rates: Vec::new(),
-    }
-}
+const OURS: Ours = Ours { seconds: 1.0, stored_bytes: Some(3 * MIB) };
 
 fn bench() -> Bench {
     Bench {
@@ -64,14 +51,14 @@ fn run(turns: Vec<Result<Vec<Theirs>, BoxError>>) -> Report {
     let tries = turns.len();
     let folder = tempfile::tempdir().unwrap();
     let mut programs: Vec<Box<dyn Beside>> = vec![Box::new(Told { turns, asked: 0 })];
-    let mut rivals = Rivals::new(&mut programs, MIB);
+    let mut rivals = Rivals::new(&mut programs, MIB, "1 MiB".into());
+    let content = Content::File(Path::new("file"));
     for _ in 0..tries {
-        rivals.turn(&bench(), Path::new("file"), folder.path()).unwrap();
+        rivals.turn(&bench(), content, folder.path()).unwrap();
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "its folder goes");
     let mut report = Report::new("transfer", true);
-    let (put, get) = (ours("put", 1.0, 3 * MIB), ours("get", 1.0, 3 * MIB));
-    rivals.conclude(&mut report, (&put, &get)).unwrap();
+    rivals.conclude(&mut report, content, (OURS, OURS)).unwrap();
     report
 }
 
@@ -126,9 +113,26 @@ fn who_fails_leaves_bars_that_are_missed() {
 }
 
 #[test]
-fn nothing_beside_leaves_no_trace() {
+fn who_is_not_asked_and_nobody_leave_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = Content::Tree(Path::new("tree"));
+    let told = || Box::new(Told { turns: Vec::new(), asked: 0 }) as Box<dyn Beside>;
+    for mut programs in [Vec::new(), vec![told()]] {
+        let mut report = Report::new("transfer", true);
+        let mut rivals = Rivals::new(&mut programs, MIB, "9 files".into());
+        rivals.turn(&bench(), content, folder.path()).unwrap();
+        rivals.conclude(&mut report, content, (OURS, OURS)).unwrap();
+        assert!(report.runs.is_empty() && report.bars.is_empty() && report.charts.is_empty());
+    }
+}
+
+#[test]
+fn of_small_files_the_number_counts() {
+    let mut programs: Vec<Box<dyn Beside>> = vec![Box::new(Told { turns: Vec::new(), asked: 0 })];
+    let mut rivals = Rivals::new(&mut programs, MIB, "9 files".into());
+    rivals.asked[0].done.push(theirs(Work::Put, "", 2000, 99 * MIB));
     let mut report = Report::new("transfer", true);
-    let (put, get) = (ours("put", 1.0, MIB), ours("get", 1.0, MIB));
-    Rivals::new(&mut [], MIB).conclude(&mut report, (&put, &get)).unwrap();
-    assert!(report.runs.is_empty() && report.bars.is_empty() && report.charts.is_empty());
+    rivals.conclude(&mut report, Content::Tree(Path::new("tree")), (OURS, OURS)).unwrap();
+    assert_eq!(value(&report, 0), (Some(2.0), true));
+    assert_eq!(report.ratios.keys().collect::<Vec<_>>(), ["put_files_to_told"]);
 }
