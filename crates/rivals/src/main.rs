@@ -57,9 +57,9 @@ struct TransferArgs {
     /// Our peer processes
     #[arg(long, value_name = "N", default_value_t = 9)]
     peers: usize,
-    /// What our files are kept as: lean, archive, storj, K/N, or copies:N
-    #[arg(long, value_name = "NAME", default_value = "copies:3")]
-    profile: Profile,
+    /// What our files are kept as: lean, archive, storj, K/N, or copies:N [default: by the number of peers]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<Profile>,
     /// Also a folder of so many files of 4 KiB, in turn with restic
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     files: usize,
@@ -113,7 +113,7 @@ impl TransferArgs {
         let mut beside = beside.collect::<Result<Vec<_>, _>>()?;
         let transfer = Transfer {
             size: self.size,
-            profile: self.profile,
+            profile: self.profile.unwrap_or_else(|| Profile::by_peers(self.peers)),
             peers: self.peers,
             chunks: self.chunks,
             transfers: self.transfers.clone(),

@@ -59,9 +59,9 @@ struct TransferArgs {
     /// How large the file is
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bench::parse_size)]
     size: u64,
-    /// What files are kept as: lean, archive, storj, K/N, or copies:N
-    #[arg(long, value_name = "NAME", default_value = "copies:3")]
-    profile: Profile,
+    /// What files are kept as: lean, archive, storj, K/N, or copies:N [default: by the number of peers]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<Profile>,
     /// Peer processes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = peers)]
     peers: usize,
@@ -147,7 +147,10 @@ impl Experiment {
                 transfers,
                 files,
                 tries,
-            }) => Transfer { size, profile, peers, chunks, transfers, files, tries }.run(bench),
+            }) => {
+                let profile = profile.unwrap_or_else(|| Profile::by_peers(peers));
+                Transfer { size, profile, peers, chunks, transfers, files, tries }.run(bench)
+            }
             Self::Memory(MemoryArgs { size, peers, network }) => {
                 Memory { size, peers, network }.run(bench)
             }
