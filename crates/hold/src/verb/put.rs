@@ -241,6 +241,9 @@ impl Put {
                 exit = Exit::Partly;
             }
         }
+        if exit == Exit::Done {
+            session.out.note("full: all copies and fragments of all files are stored");
+        }
         Ok(exit)
     }
 }
@@ -253,22 +256,25 @@ async fn finish_late_copies(session: &Session, author: &Author, report: &PutRepo
     }
 }
 
+/// Prints what became of a put. The result is the last word: on a terminal that is what one copies.
 fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<Exit, HoldError> {
-    session.out.result(&PutResult::new(report, name))?;
     let of = match report.profile {
         Profile::Copies(_) => "copies",
         Profile::Stripe { .. } => "copies or fragments",
     };
-    if report.full {
+    // Of a folder's files only those that lack something are worth a line each.
+    if report.full && name.is_none() {
         session.out.note(format_args!("full: all {of} are stored ({})", report.profile));
-        return Ok(Exit::Done);
     }
-    session.out.warn(format_args!(
-        "stored, and safe against fewer losses than wanted: of one record or stripe {} of {} {of} are \
-         confirmed; repair owes the others",
-        report.acked, report.wanted
-    ));
-    Ok(Exit::Partly)
+    if !report.full {
+        session.out.warn(format_args!(
+            "stored, and safe against fewer losses than wanted: of one record or stripe {} of {} {of} are \
+             confirmed; repair owes the others",
+            report.acked, report.wanted
+        ));
+    }
+    session.out.result(&PutResult::new(report, name))?;
+    Ok(if report.full { Exit::Done } else { Exit::Partly })
 }
 
 /// The regular files below a folder, in order of their names. Links, sockets and the like are not
