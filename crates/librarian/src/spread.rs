@@ -157,8 +157,12 @@ pub(crate) async fn spread_all(core: Arc<Core>, mut queue: mpsc::Receiver<ToSpre
             }
         }
     }
+    while let Ok(ToSpread::Stored(envelope) | ToSpread::Given(envelope)) = queue.try_recv() {
+        spreading.tell.add(Duration::ZERO, envelope);
+    }
     let Spreading { give, tell: mut rest } = spreading;
-    rest.due.extend(give.due);
+    // Numbers count in each list by itself: an envelope of one must not replace one of the other.
+    give.due.into_values().for_each(|envelope| rest.add(Duration::ZERO, envelope));
     rest.next = Duration::ZERO;
     while !rest.due.is_empty() {
         publish_all(&core, rest.take(Duration::MAX)).await;
