@@ -52,7 +52,7 @@ pub use home::{COUNTERS_MAX, GAP, Home, ISSUE_MAX, SCAN_MAX};
 pub use inbox::{Inbox, InboxEvent, TOLD_MAX};
 pub use journal::{JOURNAL_AGE_MAX, JOURNALS_MAX};
 pub use progress::{NoProgress, Progress};
-pub use put::FULL_WAIT;
+pub use put::{FULL_WAIT, PEERS_WAIT};
 pub use put_file::JOURNAL_FROM_BYTES;
 pub use recover::{AHEAD, RecoverReport, Recovered};
 pub use share::{SHARE_WAIT, SHARED_AT_ONCE, ShareReport, Shared};

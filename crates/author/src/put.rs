@@ -45,6 +45,7 @@ use crate::types::{PutOptions, PutReport, READERS_MAX, SharedTo};
 use crate::window::Lease;
 use code::{Coded, Shape};
 use cut::{Step, Taken};
+pub use keeping::PEERS_WAIT;
 
 /// How long a put waits, after all is acknowledged, for all copies.
 pub const FULL_WAIT: Duration = Duration::from_secs(10);
@@ -110,7 +111,7 @@ impl Author {
     /// # Errors
     /// [`AuthorError::Empty`] (`libri-1`), [`AuthorError::TooManyReaders`], [`AuthorError::Unsealable`] for metadata that is
     /// too long, [`AuthorError::TooFewPeers`], [`AuthorError::LibriCopies`] and [`AuthorError::ThinCopies`] for a profile that
-    /// cannot be kept (each before a byte is read), [`AuthorError::Read`], [`AuthorError::Store`] where too few holders took a
+    /// cannot be kept (each before a byte is read; the first after [`PEERS_WAIT`]), [`AuthorError::Read`], [`AuthorError::Store`] where too few holders took a
     /// record.
     pub async fn put(
         &self,
@@ -118,7 +119,7 @@ impl Author {
         options: PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
-        let options = self.resolved(options)?;
+        let options = self.resolved(options).await?;
         let start = self.start(&options).await?;
         self.put_from(source, &options, start, None, &progress).await
     }

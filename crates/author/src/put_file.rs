@@ -52,7 +52,7 @@ impl Author {
         resume: bool,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
-        let options = self.resolved(options)?;
+        let options = self.resolved(options).await?;
         let opening = path.to_owned();
         let opened = Job::blocking(self.env(), move || open(&opening));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;

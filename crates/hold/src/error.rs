@@ -386,8 +386,8 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
             "let its author share it: hold share ADDRESS --to (your hold keys show)"
         }
         AuthorError::TooFewPeers { .. } => {
-            "hold peer status lists the peers; a smaller profile fits them: --profile K/N with N at most \
-             as many, or copies:3"
+            "hold peer status lists the peers; in a network that has just started try again shortly; a smaller \
+             profile fits them: --profile K/N with N at most as many, or copies:3"
         }
         AuthorError::LibriCopies { .. } | AuthorError::ThinCopies { .. } => {
             "leave --profile out, or (with --thin) walk yourself: without --thin"

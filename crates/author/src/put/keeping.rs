@@ -5,7 +5,10 @@
 //! who answers just now would give the files of a bad hour less protection than those of a good one. Fragments of
 //! peers that do not answer go to spares, and where too few answer the put says so.
 //!
-//! A put of which nothing was read yet fails where its profile needs more peers than are known.
+//! A put of which nothing was read yet fails where its profile needs more peers than are known. A program that has just
+//! joined, or whose network has just started, may not have heard of all yet: so it asks again for [`PEERS_WAIT`] before.
+
+use std::time::Duration;
 
 use crypto::Suite;
 use document::metadata::METADATA_INLINE_BYTES_MAX;
@@ -19,16 +22,45 @@ use crate::error::AuthorError;
 use crate::media;
 use crate::types::PutOptions;
 
+/// How long a put waits for as many peers to be known as its profile needs.
+pub const PEERS_WAIT: Duration = Duration::from_secs(10);
+/// How often it asks a peer meanwhile whom that one knows.
+const PEERS_ASKED_EVERY: Duration = Duration::from_millis(500);
 /// What a page's ciphertext has beyond its chunk: the codec's byte and the tag.
 const CIPHERTEXT_EXTRA: u64 = 1 + document::page::CIPHERTEXT_BYTES_MIN as u64;
 
 impl Author {
     /// The options of a put with all that they leave open: its media type by its name, its profile by the network.
-    pub(crate) fn resolved(&self, mut options: PutOptions) -> Result<PutOptions, AuthorError> {
+    /// Waits at most [`PEERS_WAIT`] where too few peers are known.
+    pub(crate) async fn resolved(
+        &self,
+        mut options: PutOptions,
+    ) -> Result<PutOptions, AuthorError> {
         let by_name = || media::by_name(options.name.as_deref().unwrap_or_default()).to_owned();
         options.media_type = Some(options.media_type.take().unwrap_or_else(by_name));
-        options.profile = Some(self.profile(options.profile)?);
+        options.profile = Some(self.profile_in_time(options.profile).await?);
         Ok(options)
+    }
+
+    /// How a put keeps its content, as soon as enough peers are known.
+    async fn profile_in_time(&self, asked: Option<Profile>) -> Result<Profile, AuthorError> {
+        let until = self.env().clock.elapsed() + PEERS_WAIT;
+        loop {
+            let found = self.profile(asked);
+            let left = until.saturating_sub(self.env().clock.elapsed());
+            match found {
+                Err(AuthorError::TooFewPeers { profile, known }) if !left.is_zero() => {
+                    tracing::debug!(%profile, known, "more peers must be known: one is asked");
+                }
+                found => return found,
+            }
+            // Whatever the answer is, what counts is how many are known then. It is waited for no longer than the rest.
+            let asking = async {
+                let _ = self.walker().refresh().await;
+                self.env().clock.sleep(PEERS_ASKED_EVERY.min(left)).await;
+            };
+            let _ = self.env().within(left, asking).await;
+        }
     }
 
     /// How a put keeps its content.

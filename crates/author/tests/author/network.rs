@@ -75,6 +75,16 @@ impl Net {
     }
 
     pub(crate) fn user_with(&self, name: &str, options: &AuthorOptions) -> Arc<Author> {
+        self.user_knowing(name, options, usize::MAX)
+    }
+
+    /// A user who knows only the first so many peers, as just after joining.
+    pub(crate) fn user_knowing(
+        &self,
+        name: &str,
+        options: &AuthorOptions,
+        peers: usize,
+    ) -> Arc<Author> {
         let dir = self.home_dir(name);
         let home = if Home::exists(&dir) {
             Home::open(&dir, PASSPHRASE)
@@ -82,7 +92,8 @@ impl Net {
             Home::create_with(&dir, PASSPHRASE, self.env.entropy.as_ref(), 10)
         };
         let directory = Directory::new(self.community.genesis.clone(), self.env.clone(), None);
-        directory.learn_from(&self.community.known());
+        let known = self.community.known();
+        directory.learn_from(&known[..peers.min(known.len())]);
         let calls = self.network.calls(key(name, 0).public());
         let walker = Walker::new(self.env.clone(), calls, directory, WalkOptions::default());
         Author::new(self.env.clone(), Arc::new(home.unwrap()), walker, options)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use author::{
-    Author, AuthorError, AuthorOptions, GetReport, Info, NoProgress, PutOptions, PutReport,
-    WINDOW_BYTES_MIN,
+    Author, AuthorError, AuthorOptions, GetReport, Info, NoProgress, PEERS_WAIT, PutOptions,
+    PutReport, WINDOW_BYTES_MIN,
 };
 use crypto::{Class, Classified, PeerId, RecordId, Suite};
 use document::Kind;
@@ -285,8 +285,10 @@ fn a_profile_is_kept_or_refused_before_a_byte_is_read() {
         assert_eq!(pages.count(), 1);
         for asked in ["lean", "archive", "4/13"] {
             let options = PutOptions { profile: profile(asked), ..PutOptions::default() };
+            let since = env.clock.elapsed();
             let error = author.put(Untouched, options, Arc::new(NoProgress)).await.unwrap_err();
             assert!(matches!(error, AuthorError::TooFewPeers { known: 12, .. }), "{error:?}");
+            assert_eq!(env.clock.elapsed() - since, PEERS_WAIT, "others may yet be heard of");
             assert_eq!(error.class(), Class::Unavailable);
         }
         assert!(
@@ -297,6 +299,29 @@ fn a_profile_is_kept_or_refused_before_a_byte_is_read() {
         let error = put_as(&libri.user("ada"), &content, "4/8").await.unwrap_err();
         assert!(matches!(error, AuthorError::LibriCopies { .. }));
         assert_eq!(error.class(), Class::Invalid);
+    });
+}
+
+#[test]
+fn a_wide_put_just_after_joining_waits_until_enough_peers_are_known() {
+    time::run(15, |env| async move {
+        let net = Net::new(&env, 3, 12, Suite::Holdfast1);
+        let author = net.user_knowing("ada", &AuthorOptions::default(), 1);
+        let content = noise(1, 100 * KIB);
+        // All that others know is learnt from the one that is known.
+        let report = put_as(&author, &content, "8/12").await.unwrap();
+        assert!(report.full && report.profile.to_string() == "8/12", "{report:?}");
+        assert!(get(&author, report.address).await.unwrap().0 == content);
+
+        // A peer that does not answer is waited for no longer than the put may wait.
+        let author = net.user_knowing("ben", &AuthorOptions::default(), 1);
+        author.walker().directory().peers().iter().for_each(|one| {
+            net.network.set(&one.peer, Fault::Hang);
+        });
+        let since = env.clock.elapsed();
+        let error = put_as(&author, &content, "8/12").await.unwrap_err();
+        assert!(matches!(error, AuthorError::TooFewPeers { known: 1, .. }), "{error:?}");
+        assert_eq!(env.clock.elapsed() - since, PEERS_WAIT);
     });
 }
 
