@@ -5,6 +5,7 @@
 #   make lint           formatting, clippy, tidy
 #   make shows-network  what the first network must show, in full
 #   make shows-ground   what the ground made sure must show, in full
+#   make shows-stripes  what stripes must show, in full
 #   make bench-transfer a large file in and out, beside MinIO, Kubo and Tahoe-LAFS (installs them: minutes, once)
 #
 # Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
@@ -17,7 +18,7 @@ export CARGO_INCREMENTAL ?= 0
 CARGO ?= cargo
 LOCKED := --locked
 
-.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground bench-transfer
+.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground shows-stripes bench-transfer
 
 build:
 	$(CARGO) build $(LOCKED) --package hold
@@ -54,3 +55,6 @@ shows-network:
 
 shows-ground:
 	tests/shows-ground
+
+shows-stripes:
+	tests/shows-stripes

@@ -34,8 +34,9 @@ pub use beside::{Beside, BoxError, Theirs, Work};
 pub use content::same;
 pub use tree::same_tree;
 
-/// Put and get must reach this part of the limit.
-const BAR: f64 = 0.5;
+/// Put and get must reach this part of the limit, of copies and of stripes.
+const BAR_COPIES: f64 = 0.5;
+const BAR_STRIPES: f64 = 0.6;
 /// Tries at most.
 const TRIES_MAX: usize = 20;
 /// How often the bytes moved are looked at.
@@ -202,7 +203,7 @@ impl Transfer {
             report.ratio(format!("{work}_processor_to_limit"), cpu / least);
             let (size, profile) = (size::text(median.bytes), self.profile);
             let name = format!("{work} {size} of {profile}, part of the limit");
-            report.bars.push(Bar::at_least(name, median.ratio, BAR));
+            report.bars.push(Bar::at_least(name, median.ratio, bar(profile)));
             report.charts.push(beside(&median, bound));
         }
     }
@@ -211,6 +212,14 @@ impl Transfer {
 impl From<&Moved> for Ours {
     fn from(moved: &Moved) -> Self {
         Self { seconds: moved.seconds, stored_bytes: moved.stored_bytes }
+    }
+}
+
+/// The part of the limit that is promised.
+fn bar(profile: Profile) -> f64 {
+    match profile {
+        Profile::Stripe { .. } => BAR_STRIPES,
+        Profile::Copies(_) => BAR_COPIES,
     }
 }
 

@@ -90,8 +90,9 @@ pub(crate) const VARIABLES: &[Variable] = &[
     variable(
         For::Tests,
         "HOLD_SHOWS_FULL",
-        "`1`: tests run at the size of the promise (`make shows-network`, `make shows-ground`).",
+        "`1`: tests run at the size of the promise, as `make shows-NAME` does.",
     ),
+    variable(For::Tests, "HOLD_SHOWS_SEED", "The seed of which peers a test kills: what it told."),
     variable(For::Tests, "HOLD_UPDATE_SNAPSHOTS", "`1`: the help's snapshot is written anew."),
     variable(
         For::Tests,

@@ -7,8 +7,6 @@
 #[path = "system/harness.rs"]
 mod harness;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,30 +18,13 @@ const COPIES: u64 = 3;
 const AGAIN_MAX: u64 = 64 * MIB;
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 
-/// The sum of a counter over its labels, from a peer's metrics page.
-fn counter(metrics: &str, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(metrics).unwrap();
-    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {metrics}\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    let lines = page
-        .lines()
-        .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-    let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
-    values.sum::<f64>() as u64
-}
-
-fn at_all(network: &Network, name: &str) -> u64 {
-    network.peers.iter().map(|peer| counter(&peer.metrics, name)).sum()
-}
-
 /// Record bytes that came to all peers, and that they hold.
 fn received(network: &Network) -> u64 {
-    at_all(network, "holdfast_record_received_bytes_total")
+    network.counter("holdfast_record_received_bytes_total")
 }
 
 fn held(network: &Network) -> u64 {
-    at_all(network, "holdfast_record_bytes")
+    network.counter("holdfast_record_bytes")
 }
 
 struct Story {

@@ -24,8 +24,7 @@ impl Story {
         let network = Network::running(PEERS, &[]);
         let home = network.home("author", 0);
         // Every peer, since any may be killed.
-        let peers = network.peers.iter().map(|peer| peer.address.clone());
-        let via = peers.collect::<Vec<_>>().join(",");
+        let via = network.everybody();
         Self { network, home, via }
     }
 
@@ -87,7 +86,8 @@ fn four_of_nine_peers_are_killed_and_every_byte_comes_back() {
     for (address, original) in [(&address, &file), (&letter, &small)] {
         let got = story.home.get(&story.via, address, &back).expect(0).json();
         assert_same(original, &back);
-        assert_eq!(got["degraded"], true, "{got}");
+        // Of the letter's own stripe chance may leave all pages.
+        assert!(got["degraded"] == true || original == &small, "{got}");
         fs::remove_file(&back).unwrap();
     }
     let mut range = story.home.hold(["get", &address, "--via", &story.via, "--range"]);

@@ -8,6 +8,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -221,6 +222,30 @@ impl Peer {
         self.child.is_some()
     }
 
+    /// A page of its metrics' listener: `/metrics`, `/status`.
+    fn page(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.metrics).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.metrics).unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    }
+
+    /// The sum of a counter over its labels.
+    pub fn counter(&self, name: &str) -> u64 {
+        let page = self.page("/metrics");
+        let rest = |line: &str| line.strip_prefix(name).map(str::to_owned);
+        let lines = page.lines().filter_map(rest).filter(|rest| rest.starts_with(['{', ' ']));
+        let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+        values.sum::<f64>() as u64
+    }
+
+    /// What it says of itself.
+    pub fn status(&self) -> Value {
+        let page = self.page("/status");
+        serde_json::from_str(page.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
     /// Ends it with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -307,7 +332,39 @@ impl Network {
     /// Starts every peer that does not run.
     #[track_caller]
     pub fn start_all(&mut self) {
-        self.peers.iter_mut().filter(|peer| !peer.running()).for_each(Peer::start);
+        let mut starting = self.peers.iter_mut().filter(|peer| !peer.running());
+        // The first is whom the others meet.
+        starting.by_ref().take(1).for_each(Peer::start);
+        std::thread::scope(|scope| {
+            starting.for_each(|peer| drop(scope.spawn(|| peer.start())));
+        });
+    }
+
+    /// Waits until every peer that runs holds so many others healthy.
+    #[track_caller]
+    pub fn acquainted(&self) {
+        let mut left: Vec<&Peer> = self.peers.iter().filter(|peer| peer.running()).collect();
+        let (others, started) = (left.len() as u64 - 1, Instant::now());
+        loop {
+            left.retain(|peer| peer.status()["peers"]["healthy"].as_u64() < Some(others));
+            if left.is_empty() {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "some never met all: {}", left[0].status());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The sum of a counter over all peers that run.
+    pub fn counter(&self, name: &str) -> u64 {
+        let running = self.peers.iter().filter(|peer| peer.running());
+        running.map(|peer| peer.counter(name)).sum()
+    }
+
+    /// Addresses of all peers, also of those that do not run.
+    pub fn everybody(&self) -> String {
+        let all = self.peers.iter().map(|peer| peer.address.clone());
+        all.collect::<Vec<_>>().join(",")
     }
 
     /// Addresses of the peers that run.
