@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use crypto::{RecordId, Suite};
-use document::{Document, Kind, Record, Stripe};
+use document::{Document, Record, Stripe};
 use env::Clock;
 
+use crate::check::answers::Promise;
+use crate::check::holdings::Received;
 use crate::search::Needle;
 
 /// A promise that did not hold.
@@ -34,6 +36,8 @@ pub struct Content {
     pub full: bool,
     /// Readers and where they find it.
     pub shared: Vec<(usize, RecordId)>,
+    /// How many losses it survives.
+    pub promise: Promise,
 }
 
 /// What a run has seen so far. Shared by everything in it.
@@ -50,7 +54,7 @@ pub(crate) struct Inner {
     /// Records that each peer said it has durably.
     pub(crate) acknowledged: BTreeMap<usize, BTreeSet<RecordId>>,
     /// Peers that acknowledged to each author, by record.
-    pub(crate) received: BTreeMap<usize, BTreeMap<RecordId, (Kind, BTreeSet<usize>)>>,
+    pub(crate) received: BTreeMap<usize, Received>,
     /// Stripes whose headers were sent to anybody.
     pub(crate) stripes: BTreeMap<RecordId, Stripe>,
     /// Pages seen, by author key and index.

@@ -4,7 +4,6 @@
 //! trouble. What is checked here is what must hold even then: an answer within [`ANSWER_WITHIN`] (Q6), right bytes and no
 //! others (Q1), and an acknowledgement only for what W holders acknowledged (Q2).
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +11,11 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use author::{AuthorError, NoProgress, PutOptions};
 use crypto::{ReaderKey, RecordId};
-use document::Kind;
 use futures::StreamExt;
+use placement::Profile;
 
 use crate::chance::{Chance, noise};
+use crate::check::answers::Begun;
 use crate::check::bytes;
 use crate::history::Content;
 use crate::plan::TROUBLE;
@@ -30,6 +30,11 @@ const SIZES: [usize; 11] = [0, 1, 23, 1000, 4096, 16_383, 16_384, 16_385, 40_000
 const LARGE: [usize; 4] = [(2 << 20) - 1, (2 << 20) + 1, (2 << 20) + 1, 5 << 20];
 /// Large contents of a thousand.
 const LARGE_PERMILLE: u64 = 30;
+
+/// Stripes that are asked for by name, k and n.
+const STRIPES: [(u32, u32); 4] = [(1, 3), (2, 4), (2, 5), (3, 6)];
+/// Puts of a thousand that ask for one of them.
+const STRIPES_PERMILLE: u64 = 400;
 
 /// The bytes of a content: incompressible, with the marker at its start, within and at its end.
 pub fn content(seed: u64, len: usize, needle: &Needle) -> Vec<u8> {
@@ -94,15 +99,12 @@ impl World {
             name: Some(format!("letters/{}.txt", needle.text())),
             media_type: Some(format!("text/{}", needle.text())),
             readers: readers.iter().map(|(_, key)| *key).collect(),
+            profile: self.profile(chance),
             ..PutOptions::default()
         };
-        let party = self.author_party(number);
         // Copies of earlier records may still be on their way; those are not of this put.
-        let earlier: BTreeSet<RecordId> = {
-            let history = self.history.lock();
-            history.received.get(&party).into_iter().flat_map(|all| all.keys().copied()).collect()
-        };
-        let before = self.needed(running);
+        let walker = running.author.walker();
+        let begun = Begun::new(&self.history, self.author_party(number), walker);
         let source = Bytes::from(content(seed, len, &needle));
         let putting = running.author.put(&source[..], options, Arc::new(NoProgress));
         let answer = self.within(number, running, "put", putting).await;
@@ -111,11 +113,11 @@ impl World {
                 self.history.tally(if report.full { "put in full" } else { "put partly" });
                 let what = format!("author {number} put {len} full {}", report.full);
                 self.history.event(what);
-                self.check_acknowledged(number, &earlier, before, self.needed(running));
+                let (promise, _) = begun.answered(&self.history, walker, &report);
                 let shared = readers.iter().zip(&report.envelopes);
                 let shared = shared.map(|((other, _), to)| (*other, to.address)).collect();
                 let (address, full) = (report.address, report.full);
-                let put = Content { author: number, bytes: source, address, full, shared };
+                let put = Content { author: number, bytes: source, address, full, shared, promise };
                 self.history.lock().contents.push(put);
             }
             Some(Err(error)) => self.failed(number, "put", &error),
@@ -123,54 +125,12 @@ impl World {
         }
     }
 
-    /// Copies that must be acknowledged, by kind.
-    fn needed(&self, running: &RunningAuthor) -> [(Kind, u32); 3] {
-        let walker = running.author.walker();
-        [Kind::Page, Kind::Entry, Kind::Envelope]
-            .map(|kind| (kind, walker.redundancy(kind).acknowledged))
-    }
-
-    /// Every record of an acknowledged put was acknowledged by W holders, and of every stripe enough fragments (Q2). An author that learns peers meanwhile may need
-    /// more for later records than for earlier ones.
-    fn check_acknowledged(
-        &self,
-        number: usize,
-        earlier: &BTreeSet<RecordId>,
-        before: [(Kind, u32); 3],
-        after: [(Kind, u32); 3],
-    ) {
-        let party = self.author_party(number);
-        let (received, stripes) = {
-            let history = self.history.lock();
-            let received = history.received.get(&party).cloned().unwrap_or_default();
-            (received, history.stripes.clone())
-        };
-        let of_stripes: BTreeSet<RecordId> =
-            stripes.values().flat_map(|stripe| stripe.fragments().iter().copied()).collect();
-        for (id, (kind, peers)) in &received {
-            if earlier.contains(id) || of_stripes.contains(id) {
-                continue;
-            }
-            let of = |needed: [(Kind, u32); 3]| {
-                needed.into_iter().find(|(one, _)| one == kind).map_or(0, |(_, needed)| needed)
-            };
-            let (acked, needed) = match stripes.get(id) {
-                Some(stripe) => {
-                    let fragments = stripe.fragments().iter();
-                    let acked = fragments.filter(|one| {
-                        received.get(*one).is_some_and(|(_, peers)| !peers.is_empty())
-                    });
-                    // k and three quarters of the parity, rounded up.
-                    let parity = stripe.n() - stripe.k();
-                    (acked.count(), (stripe.k() + (3 * parity).div_ceil(4)) as usize)
-                }
-                None => (peers.len(), of(before).min(of(after)) as usize),
-            };
-            if acked < needed {
-                let what = format!("a put was answered with {acked} of {needed} of {id}");
-                self.history.find("Q2", what);
-            }
-        }
+    /// How a put asks for its content to be kept: mostly as the network does, now and then in small stripes, for which a few
+    /// peers are enough.
+    fn profile(&self, chance: &mut Chance) -> Option<Profile> {
+        let (k, n) = chance.one(&STRIPES);
+        let is_asked = chance.permille(STRIPES_PERMILLE);
+        (is_asked && n as usize <= self.plan.peers).then_some(Profile::Stripe { k, n })
     }
 
     async fn reader_of(&self, number: usize, chance: &mut Chance) -> ReaderKey {

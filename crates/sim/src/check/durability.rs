@@ -1,21 +1,25 @@
-//! Q2: an acknowledged put survives any W-1 losses and, once full, any N-1; power cuts of all peers lose nothing.
+//! Q2: an acknowledged put survives any W-1 losses of copies and any s-k of fragments, once full any N-1 and n-k; power cuts of all
+//! peers lose nothing.
 //!
 //! Three looks at it: at each restart every record that the peer acknowledged is there (`check_kept` in the world); at each
-//! answer W holders had acknowledged every record (`check_acknowledged` in the workload); and here, at the end, peers are taken
-//! away for good and everything is read again from the others.
+//! answer as many had acknowledged as it takes, of each stripe on peers of their own ([`super::answers`]); and here, at
+//! the end, peers are taken away for good, one after the other, the holders of one of the contents first, and what must survive so
+//! many losses is read again from the others.
 
 use std::collections::BTreeSet;
 
 use crate::chance::Chance;
 use crate::check::bytes;
+use crate::history::Content;
 use crate::world::World;
 
-/// Peers whose loss every acknowledged content survives: the least W is 2.
-const LOST_ACKNOWLEDGED: usize = 1;
-/// Peers whose loss every content that is full survives: the least N is 3.
-const LOST_FULL: usize = 2;
-/// Contents read after each loss.
-const READ_MAX: usize = 6;
+/// Contents of one author that are read after each loss.
+const READ_MAX: usize = 4;
+
+/// How many losses a content must survive.
+fn survives(content: &Content) -> usize {
+    if content.full { content.promise.full } else { content.promise.answered }
+}
 
 /// Takes peers away and reads what must survive it.
 pub async fn check(world: &World) {
@@ -23,17 +27,31 @@ pub async fn check(world: &World) {
     let mut chance = Chance::new(world.seed, "losses");
     // The victim lost some of its copies already: it is one of the losses.
     let mut lost: BTreeSet<usize> = world.plan.victim.into_iter().collect();
-    for (losses, full_only) in [(LOST_ACKNOWLEDGED, false), (LOST_FULL, true)] {
-        while lost.len() < losses {
-            lost.insert(chance.index(world.plan.peers));
-        }
-        for number in &lost {
-            world.kill_peer(*number);
+    lost.iter().for_each(|number| world.kill_peer(*number));
+    for losses in 1.. {
+        let mut holders = {
+            let history = world.history.lock();
+            let mut left: Vec<&Content> = history.contents.iter().collect();
+            left.retain(|content| survives(content) >= losses);
+            if left.is_empty() {
+                return;
+            }
+            left[chance.index(left.len())].promise.holders.clone().into_iter()
+        };
+        while lost.len() < losses.min(world.plan.peers) {
+            let number = holders.next().unwrap_or_else(|| chance.index(world.plan.peers));
+            lost.insert(number);
+            world.kill_peer(number);
         }
         world.history.event(format!("peers {lost:?} are lost"));
-        read_some(world, &mut chance, full_only).await;
+        world.history.tally(LOSSES[losses.min(LOSSES.len()) - 1]);
+        read_some(world, &mut chance, losses).await;
     }
 }
+
+/// What a tally calls so many losses.
+const LOSSES: [&str; 4] =
+    ["losses: one, and all is read", "losses: two", "losses: three", "losses: four and more"];
 
 /// Every record that a peer acknowledged reads well from its disk.
 async fn check_disks(world: &World) {
@@ -50,7 +68,7 @@ async fn check_disks(world: &World) {
     }
 }
 
-async fn read_some(world: &World, chance: &mut Chance, full_only: bool) {
+async fn read_some(world: &World, chance: &mut Chance, losses: usize) {
     for number in 0..world.plan.authors {
         world.leave_author(number);
         let running = world.author(number).await;
@@ -58,7 +76,7 @@ async fn read_some(world: &World, chance: &mut Chance, full_only: bool) {
             let history = world.history.lock();
             let contents = history.contents.iter().enumerate();
             let wanted = contents
-                .filter(|(_, one)| one.author == number && (one.full || !full_only))
+                .filter(|(_, one)| one.author == number && survives(one) >= losses)
                 .map(|(at, one)| (at, one.address));
             wanted.collect()
         };
