@@ -24,6 +24,7 @@ use crate::folder::Folder;
 use crate::ports::Ports;
 use crate::process::{self, Pid};
 use crate::program::{Program, Run};
+use crate::relay::Relay;
 use crate::stop::Stop;
 
 /// Organisations, as in `hold up`.
@@ -63,24 +64,40 @@ pub(crate) struct Community {
     pub(crate) peers: Vec<Peer>,
     folder: Folder,
     pub(crate) program: Program,
+    /// In front of the last peer, where one is.
+    relay: Option<Relay>,
     stop: Stop,
 }
 
 impl Community {
     /// Makes a network and waits until its peers know each other.
     pub(crate) fn start(bench: &Bench, kind: Kind) -> Result<Self, BenchError> {
+        Self::make(bench, kind, None)
+    }
+
+    /// The same, with a relay that everybody reaches the last peer through.
+    pub(crate) fn behind_relay(bench: &Bench, kind: Kind) -> Result<Self, BenchError> {
+        Self::make(bench, kind, kind.peers.checked_sub(1))
+    }
+
+    fn make(bench: &Bench, kind: Kind, relayed: Option<usize>) -> Result<Self, BenchError> {
         if !(1..=PEERS_MAX).contains(&kind.peers) {
             return Err(BenchError::Argument { name: "--peers", reason: "from 1 to 64" });
         }
         let program = Program::new(&bench.program);
         let folder = Folder::new(bench.dir.as_deref())?;
-        let mut this = Self { peers: Vec::new(), folder, program, stop: bench.stop.clone() };
+        let (stop, relay) = (bench.stop.clone(), None);
+        let mut this = Self { peers: Vec::new(), folder, program, relay, stop };
         this.create(kind)?;
         let mut ports = Ports::new();
         let mut waiting = Vec::new();
         let mut first = None;
         for number in 0..kind.peers {
-            let starting = this.launch(number, &mut ports, first.as_deref())?;
+            let listen = format!("127.0.0.1:{}", ports.free()?);
+            if relayed == Some(number) {
+                this.relay = Some(Relay::start(ports.free()?, &listen)?);
+            }
+            let starting = this.launch(number, &listen, first.as_deref())?;
             first.get_or_insert(starting.address.clone());
             waiting.push(starting);
             if number == 0 {
@@ -116,17 +133,21 @@ impl Community {
     fn launch(
         &self,
         number: usize,
-        ports: &mut Ports,
+        listen: &str,
         first: Option<&str>,
     ) -> Result<Starting, BenchError> {
         let dir = self.folder.path().join(format!("peer{number}"));
         let organisation = number % ORGANISATIONS;
-        let listen = format!("127.0.0.1:{}", ports.free()?);
         let text = |path: &Path| path.display().to_string();
         let mut args = ["peer", "init", "--dir"].map(str::to_owned).to_vec();
         args.extend([text(&dir), "--network".to_owned(), text(&self.network())]);
         args.extend(["--org".to_owned(), text(&self.org(organisation))]);
-        args.extend(["--listen".to_owned(), listen.clone()]);
+        args.extend(["--listen".to_owned(), listen.to_owned()]);
+        // The relay is started just before the peer that it stands before, which is the last.
+        let address = self.relay.as_ref().map_or(listen, Relay::address).to_owned();
+        if address != listen {
+            args.extend(["--advertise".to_owned(), address.clone()]);
+        }
         if let Some(first) = first {
             args.extend(["--bootstrap".to_owned(), first.to_owned()]);
         }
@@ -137,7 +158,7 @@ impl Community {
         command.arg(&dir).stderr(log);
         let mut line = None;
         let run = Run::start_taking(&mut command, |child| line = first_line(child))?;
-        Ok(Starting { organisation, address: listen, run, line })
+        Ok(Starting { organisation, address, run, line })
     }
 
     /// Waits until every peer knows every other.
@@ -151,6 +172,13 @@ impl Community {
             });
             Ok(left.is_empty().then_some(()))
         })
+    }
+
+    /// From now on what the peer behind the relay answers is so late.
+    pub(crate) fn delay(&self, delay: Duration) {
+        if let Some(relay) = &self.relay {
+            relay.delay(delay);
+        }
     }
 
     /// The network's file.

@@ -25,9 +25,11 @@ mod percentiles;
 mod ports;
 mod process;
 mod program;
+mod relay;
 mod report;
 mod seeded;
 mod size;
+mod slow;
 mod stop;
 mod transfer;
 
@@ -44,6 +46,7 @@ pub use placement::Profile;
 pub use ports::Ports;
 pub use report::{Bar, Machine, Report};
 pub use size::{parse as parse_size, text as size_text};
+pub use slow::Slow;
 pub use stop::Stop;
 pub use transfer::{Beside, BoxError, Theirs, Transfer, Work, same, same_tree};
 

@@ -33,6 +33,7 @@ use split::Cut;
 pub use beside::{Beside, BoxError, Theirs, Work};
 pub use content::same;
 pub use tree::same_tree;
+pub(crate) use tree::write as write_tree;
 
 /// Put and get must reach this part of the limit, of copies and of stripes.
 const BAR_COPIES: f64 = 0.5;
@@ -353,7 +354,7 @@ fn get(
 }
 
 /// Waits until the peers are at rest, so that one transfer's end is not another's beginning.
-fn settle(bench: &Bench, community: &Community) -> Result<(), BenchError> {
+pub(crate) fn settle(bench: &Bench, community: &Community) -> Result<(), BenchError> {
     let look = Duration::from_millis(250);
     let started = Instant::now();
     let mut before = community.cpu();

@@ -121,6 +121,18 @@ fn overload_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
+fn gets_are_told_beside_those_with_a_slow_holder() {
+    let args = ["slow", "--peers", "3", "--profile", "2/3", "--gets", "8"];
+    let report = quick(&args, "slow");
+    assert!(bar(&report, "p99 of gets of 2/3")["value"].as_f64().unwrap() > 0.0);
+    let runs = report["runs"].as_array().unwrap();
+    let phases: Vec<_> = runs.iter().map(|run| run["phase"].as_str().unwrap()).collect();
+    assert_eq!(phases, ["first", "well", "slow"]);
+    assert!(runs.iter().all(|run| run["get"]["calls"].as_u64() >= Some(8)), "{runs:?}");
+    assert!(runs[2]["delay_ms"].as_f64() > Some(0.0), "{runs:?}");
+}
+
+#[test]
 fn as_json_the_object_is_all() {
     let outcome = run(hold(["bench", "limit", "--quick", "--json"]).env("HOLD_COMMIT", "c0ffee"));
     report(&outcome, "limit");
@@ -137,6 +149,8 @@ fn what_cannot_be_measured_is_refused() {
         ["libri", "--peers", "0"],
         ["libri", "--seconds", "0"],
         ["overload", "--seconds", "0"],
+        ["slow", "--gets", "0"],
+        ["slow", "--rounds", "21"],
     ] {
         run(hold(["bench"]).args(args)).expect_error(2);
     }

@@ -37,9 +37,13 @@ struct Went {
     stored_bytes: Option<u64>,
 }
 
-/// Writes so many files of random bytes, in folders of a thousand.
-fn write(tree: &Path, files: usize, bench: &Bench) -> Result<(), BenchError> {
-    let (mut seeded, mut bytes) = (Seeded::new(files as u64), vec![0; FILE_BYTES]);
+/// Writes so many files of so many random bytes, in folders of a thousand.
+pub(crate) fn write(
+    tree: &Path,
+    (files, bytes): (usize, usize),
+    bench: &Bench,
+) -> Result<(), BenchError> {
+    let (mut seeded, mut bytes) = (Seeded::new(files as u64), vec![0; bytes]);
     for number in 0..files {
         bench.stop.check()?;
         let folder = tree.join(format!("d{:03}", number / FOLDER_FILES));
@@ -91,8 +95,8 @@ pub(super) fn run(
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let (tree, one) = (community.path().join("tree"), community.path().join("one"));
-    write(&tree, files, bench)?;
-    write(&one, 1, bench)?;
+    write(&tree, (files, FILE_BYTES), bench)?;
+    write(&one, (1, FILE_BYTES), bench)?;
     let bytes = (files * FILE_BYTES) as u64;
     let mut rivals = Rivals::new(programs, bytes, format!("{files} files of 4 KiB"));
     let (mut puts, mut gets) = (Vec::new(), Vec::new());
@@ -187,7 +191,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         for tree in [&a, &b] {
-            write(tree, 1003, &bench).unwrap();
+            write(tree, (1003, FILE_BYTES), &bench).unwrap();
         }
         same_tree(&a, &b, &bench).unwrap();
         let name = b.join("d001/f001002");

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use bench::{
-    BenchError, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Report, Stop, Transfer,
+    BenchError, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Report, Slow, Stop, Transfer,
 };
 use clap::{Args, Subcommand};
 
@@ -45,6 +45,8 @@ enum Experiment {
     Libri(LibriArgs),
     /// Three times the load that the peers can do, and how they recover
     Overload(OverloadArgs),
+    /// One holder a hundred times slower than the others, and what readers see of it
+    Slow(SlowArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -130,6 +132,22 @@ struct OverloadArgs {
     seed: u64,
 }
 
+#[derive(Clone, Debug, Args)]
+struct SlowArgs {
+    /// Peer processes, the slow one among them
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = peers)]
+    peers: usize,
+    /// What files are kept as: lean, archive, storj, K/N, or copies:N [default: by the number of peers]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<Profile>,
+    /// Gets while the holder is slow, and as many while it is not
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    gets: usize,
+    /// How often both; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+}
+
 fn peers(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=PEERS_MAX).contains(number));
     number.ok_or_else(|| format!("{text:?} is not a number from 1 to {PEERS_MAX}"))
@@ -159,6 +177,10 @@ impl Experiment {
             }
             Self::Overload(OverloadArgs { peers, seconds, seed }) => {
                 Overload { peers, seconds, seed }.run(bench)
+            }
+            Self::Slow(SlowArgs { peers, profile, gets, rounds }) => {
+                let profile = profile.unwrap_or_else(|| Profile::by_peers(peers));
+                Slow { peers, profile, gets, rounds }.run(bench)
             }
         }
     }
