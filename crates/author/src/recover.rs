@@ -236,10 +236,9 @@ impl Author {
             let reads = some.into_iter().map(|(peer, to)| {
                 let request = SubscribeRequest {
                     authors: Some(filter.clone()),
-                    readers: None,
                     // Its own offset 0, not "the start": so a log that was cut says so.
                     from: Cursor { peer: Some(peer), ..Cursor::default() },
-                    follow: false,
+                    ..SubscribeRequest::default()
                 };
                 self.log_of(peer, to, request, &keys)
             });

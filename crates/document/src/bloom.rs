@@ -21,6 +21,8 @@ pub const BITS_BYTES_MIN: usize = 8;
 pub const BITS_BYTES_MAX: usize = 64 << 10;
 /// The most hash functions.
 pub const HASHES_MAX: u32 = 16;
+/// Keys of up to so many bytes, all that there are, are hashed without an allocation.
+const KEY_BYTES: usize = 33;
 /// Bits a key, where the size is ours to choose: about one in 100 false.
 const BITS_PER_KEY: usize = 10;
 
@@ -94,7 +96,17 @@ impl Bloom {
 
     fn bits_of(&self, key: &[u8]) -> impl Iterator<Item = usize> + use<> {
         // The filter is the same in both suites; BLAKE3 is the hash of the first.
-        let hash = Suite::Holdfast1.hash(&[&self.seed.to_be_bytes(), key].concat());
+        let (mut short, long);
+        let hashed: &[u8] = if key.len() <= KEY_BYTES {
+            short = [0; 8 + KEY_BYTES];
+            short[..8].copy_from_slice(&self.seed.to_be_bytes());
+            short[8..8 + key.len()].copy_from_slice(key);
+            &short[..8 + key.len()]
+        } else {
+            long = [&self.seed.to_be_bytes(), key].concat();
+            &long
+        };
+        let hash = Suite::Holdfast1.hash(hashed);
         let word = |at: usize| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&hash[at..at + 8]);

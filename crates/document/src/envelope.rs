@@ -34,6 +34,15 @@ impl Envelope {
         })
     }
 
+    /// All that [`Envelope::from_wire`] checks, but that the keys are points of the curve.
+    pub(crate) fn check_form(wire: &wire::Envelope) -> Result<(), DocumentError> {
+        fields::id(&wire.entry, "entry key")?;
+        fields::key(&wire.author)?;
+        fields::key(&wire.reader)?;
+        fields::fixed::<EEK_CIPHERTEXT_BYTES>(&wire.eek_ciphertext, "EEK ciphertext")?;
+        fields::fixed::<32>(&wire.eek_ciphertext_mac, "EEK MAC").map(drop)
+    }
+
     pub(crate) fn to_wire(&self) -> wire::Envelope {
         wire::Envelope {
             entry: Bytes::copy_from_slice(self.entry.as_bytes()),

@@ -4,7 +4,7 @@
 //! rule, as a field of zeros is a defect of its writer and never a hash, a MAC or a key.
 
 use bytes::Bytes;
-use crypto::RecordId;
+use crypto::{KeyError, RecordId};
 
 use crate::DocumentError;
 
@@ -20,6 +20,14 @@ pub(crate) fn fixed<const N: usize>(
 /// A record's id in a field.
 pub(crate) fn id(bytes: &[u8], name: &'static str) -> Result<RecordId, DocumentError> {
     fixed(bytes, name).map(RecordId::new)
+}
+
+/// What may be a compressed public key; whether it is a point of the curve is not looked at.
+pub(crate) fn key(bytes: &[u8]) -> Result<(), DocumentError> {
+    match bytes {
+        [2 | 3, x @ ..] if x.len() == 32 => Ok(()),
+        _ => Err(DocumentError::Key(KeyError::PublicKey)),
+    }
 }
 
 /// A list of record ids.

@@ -367,6 +367,46 @@ fn fields_of_a_publication() {
 }
 
 #[test]
+fn a_publication_told_by_an_envelope_is_its_own_whatever_its_keys_are() {
+    let told = |fields: &Fields| {
+        let bytes = Bytes::from(field(1, &fields.concat()));
+        Publication::told_by(Suite::Libri1, &bytes)
+    };
+    let (id, publication) = told(&envelope_fields()).expect("an envelope");
+    let bytes = Bytes::from(field(1, &envelope_fields().concat()));
+    let Ok(Document::Envelope(envelope)) = Document::decode(&bytes) else { panic!("an envelope") };
+    assert_eq!(id, Suite::Libri1.id(&bytes));
+    assert_eq!(publication, Publication::from_envelope(id, &envelope).encode());
+    assert_eq!(Publication::envelope_of(&publication).expect("a publication"), id);
+    let (author, reader) = Publication::keys(&publication).expect("a publication");
+    assert_eq!(author[..], envelope.author.as_bytes()[..]);
+    assert_eq!(reader[..], envelope.reader.as_bytes()[..]);
+
+    let mut crooked = envelope_fields();
+    crooked[2] = field(3, &not_on_the_curve());
+    let (_, publication) = told(&crooked).expect("its form is good");
+    assert!(Publication::decode(&publication).is_err(), "who uses it finds out");
+    let mut uncompressed = not_on_the_curve();
+    uncompressed[0] = 4;
+    for (at, bad) in [
+        (0, field(1, &[0; 32])),
+        (0, vec![]),
+        (1, field(2, &uncompressed)),
+        (2, field(3, &key(1)[..32])),
+        (3, field(4, &[3; 123])),
+        (4, field(5, &[0; 32])),
+        (4, [field(5, &[2; 32]), number(6, 1)].concat()),
+    ] {
+        let mut fields = envelope_fields();
+        fields[at] = bad;
+        assert!(told(&fields).is_err(), "field {at}");
+    }
+    let page = Bytes::from(field(3, &page_fields().concat()));
+    let refused = Publication::told_by(Suite::Libri1, &page);
+    assert!(matches!(refused, Err(DocumentError::OtherKind { .. })), "{refused:?}");
+}
+
+#[test]
 fn fields_out_of_order_are_not_canonical() {
     for (kind, base) in [
         (1, envelope_fields as fn() -> Fields),

@@ -300,7 +300,13 @@ pub struct SubscribeRequest {
     pub from: Cursor,
     /// Whether to go on with new ones after the end of the log.
     pub follow: bool,
+    /// Bloom filter over the first [`KNOWN_KEY_BYTES`] bytes of the keys of publications that the caller has: what may
+    /// be one of them is left out.
+    pub known: Option<Bytes>,
 }
+
+/// Bytes of a publication's key in [`SubscribeRequest::known`]: whoever wants two to be taken for one makes 2^64.
+pub const KNOWN_KEY_BYTES: usize = 16;
 
 /// What a subscription sends.
 #[derive(Clone, Debug, PartialEq, Eq)]

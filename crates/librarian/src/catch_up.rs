@@ -25,8 +25,6 @@ use walk::{Health, WalkError};
 
 use crate::core::Core;
 use crate::metrics::Source;
-use crate::publications::Entry;
-use crate::shelf;
 
 /// Publications read from another log in one round.
 const ROUND_MAX: usize = 20_000;
@@ -119,7 +117,8 @@ async fn meet(core: &Core, progress: &mut Progress, peer: PeerId) -> Result<(), 
     progress.cursors.retain(|known, _| core.directory.is_member(known));
     let Some(to) = core.directory.endpoint(&peer) else { return Ok(()) };
     let (from, tries) = progress.cursors.get(&peer).copied().unwrap_or((progress.first, 0));
-    let request = SubscribeRequest { authors: None, readers: None, from, follow: false };
+    let known = known(core, &from).await;
+    let request = SubscribeRequest { from, known, ..SubscribeRequest::default() };
     let events = core.calls.subscribe(&to, request, EVENT_LIMIT).await;
     if let Err(error) = &events {
         core.directory.failed(&peer, error);
@@ -130,6 +129,17 @@ async fn meet(core: &Core, progress: &mut Progress, peer: PeerId) -> Result<(), 
         Round::Retry => progress.cursors.insert(peer, (from, tries + 1)),
     };
     Ok(())
+}
+
+/// What this peer has of that part of the other log. Where the clocks differ by more than the overlap, some of it is
+/// sent all the same.
+async fn known(core: &Core, from: &Cursor) -> Option<Bytes> {
+    let since_ms = from.unix_ms.saturating_sub(OVERLAP_MS);
+    let publications = Arc::clone(&core.publications);
+    // Random: what this filter lets pass wrongly, the next does not.
+    let seed = u64::from_be_bytes(core.env.random());
+    let bloom = core.env.cpu(move || publications.known_since(since_ms, seed)).await;
+    bloom.map(|bloom| bloom.encode())
 }
 
 /// Reads the other log and logs what is new.
@@ -182,16 +192,15 @@ async fn log(core: &Core, batch: Vec<Bytes>) -> Result<bool, CallError> {
         futures::stream::iter(proofs).buffer_unordered(FIND_PARALLEL).collect().await;
     let complete = proofs.iter().all(|proof| proof.is_ok());
     let proven = proofs.into_iter().filter_map(|proof| proof.ok().flatten());
-    let entries = proven.map(|publication| Entry::heard(&publication, Source::CatchUp)).collect();
-    core.publications.log(entries).await?;
+    let heard = |publication| core.publications.heard(publication, Source::CatchUp);
+    core.publications.log(proven.filter_map(heard).collect()).await?;
     Ok(complete)
 }
 
 /// The publication, where its envelope proves it; `None` where it is disproven or nobody has the
 /// envelope; an error where that could not be learnt now.
-async fn prove(core: &Core, bytes: Bytes) -> Result<Option<Publication>, WalkError> {
-    let Ok(claimed) = Publication::decode(&bytes) else { return Ok(None) };
-    let id = claimed.envelope;
+async fn prove(core: &Core, claimed: Bytes) -> Result<Option<Bytes>, WalkError> {
+    let Ok(id) = Publication::envelope_of(&claimed) else { return Ok(None) };
     let held = core.shelf.get(&id).await.unwrap_or_default();
     let record = match held {
         Some(record) => record,
@@ -201,6 +210,6 @@ async fn prove(core: &Core, bytes: Bytes) -> Result<Option<Publication>, WalkErr
             Err(error) => return Err(error),
         },
     };
-    let proven = shelf::envelope_of(core.genesis.suite, record.bytes);
+    let proven = Publication::told_by(core.genesis.suite, &record.bytes);
     Ok(proven.ok().map(|(_, publication)| publication).filter(|found| *found == claimed))
 }

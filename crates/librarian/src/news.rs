@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{PeerId, PeerState, Taught};
+use document::Publication;
 use futures::StreamExt;
 use overlay::{Heard, News};
 use tokio::sync::broadcast;
@@ -18,8 +19,6 @@ use walk::{Change, Learnt};
 
 use crate::core::Core;
 use crate::metrics::{Dropped, Source};
-use crate::publications::Entry;
-use crate::shelf;
 
 /// Sources whose rate is remembered; beyond it all start afresh.
 const SOURCES_MAX: usize = 16_384;
@@ -120,14 +119,12 @@ async fn hear_roster(core: &Core, bytes: Bytes) {
 }
 
 fn hear_envelope(core: &Core, bytes: Bytes) {
-    let Ok((_, publication)) = shelf::envelope_of(core.genesis.suite, bytes) else {
+    let Ok((_, publication)) = Publication::told_by(core.genesis.suite, &bytes) else {
         core.metrics.dropped(Dropped::Malformed);
         return;
     };
-    if core.publications.knows(&publication.encode()) {
-        return;
-    }
-    if !core.publications.offer(Entry::heard(&publication, Source::News)) {
+    let Some(entry) = core.publications.heard(publication, Source::News) else { return };
+    if !core.publications.offer(entry) {
         core.metrics.dropped(Dropped::Queue);
     }
 }

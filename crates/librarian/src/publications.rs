@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{RecordId, Suite};
-use document::Publication;
+use document::{Bloom, Publication};
 use env::Env;
 use env::calls::CallError;
 use store::{Journal, StoreError};
@@ -41,8 +41,10 @@ const QUEUE_MAX: usize = 4096;
 /// Publications of one append.
 const APPEND_MAX: usize = 512;
 /// How long publications that nobody waits for are gathered, for one fsync of them all: each peer logs what any peer
-/// stores, so with 64 peers an fsync each would be 64 of every put.
-const GATHER_FOR: Duration = Duration::from_millis(250);
+/// stores, so with 64 peers an fsync each would be 64 of every put. Where nothing was logged for a while,
+const GATHER_FOR: Duration = Duration::from_millis(100);
+/// and from one time to the next where much is: with the half second of the teller, all know within a second.
+const GATHER_EVERY: Duration = Duration::from_millis(400);
 /// Envelopes waiting to be spread.
 pub(crate) const SPREAD_MAX: usize = 8192;
 /// Publications read at once while the log is read at the start.
@@ -50,7 +52,7 @@ const READ_MAX: usize = 1024;
 
 /// A publication on its way into the log.
 pub(crate) struct Entry {
-    key: Option<RecordId>,
+    key: RecordId,
     publication: Bytes,
     /// The envelope, where this peer is to spread it.
     envelope: Option<Bytes>,
@@ -60,18 +62,10 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Of an envelope that was stored here, with its bytes.
-    pub(crate) fn stored(publication: &Publication, envelope: Bytes) -> Self {
-        Self::new(publication, Some(envelope), Source::Stored)
-    }
-
-    /// Told by another peer, and proven.
-    pub(crate) fn heard(publication: &Publication, source: Source) -> Self {
-        Self::new(publication, None, source)
-    }
-
-    fn new(publication: &Publication, envelope: Option<Bytes>, source: Source) -> Self {
+    pub(crate) fn stored(suite: Suite, publication: &Publication, envelope: Bytes) -> Self {
         let publication = publication.encode();
-        Self { key: None, publication, envelope, source, answer: None }
+        let (key, source) = (suite.id(&publication), Source::Stored);
+        Self { key, publication, envelope: Some(envelope), source, answer: None }
     }
 }
 
@@ -161,6 +155,23 @@ impl Publications {
     /// When the last publication was logged, Unix milliseconds; 0 where none was.
     pub(crate) fn last_ms(&self) -> u64 {
         self.last_ms.load(Ordering::Relaxed)
+    }
+
+    /// A publication that another peer told, and that is proven; `None` where it is in the log, as far as memory goes.
+    pub(crate) fn heard(&self, publication: Bytes, source: Source) -> Option<Entry> {
+        let key = self.suite.id(&publication);
+        let known = self.remembered().contains(&key);
+        (!known).then_some(Entry { key, publication, envelope: None, source, answer: None })
+    }
+
+    /// The keys of those logged from then on, Unix milliseconds, as far as memory goes, in a filter as
+    /// [`env::calls::SubscribeRequest::known`] says; `None` where there are none. Some milliseconds of work for a
+    /// hundred thousand.
+    pub(crate) fn known_since(&self, unix_ms: u64, seed: u64) -> Option<Bloom> {
+        let keys = self.remembered().since(unix_ms);
+        let mut bloom = Bloom::with_capacity(keys.len(), seed);
+        keys.iter().for_each(|key| bloom.insert(key));
+        (!keys.is_empty()).then_some(bloom)
     }
 
     /// Whether a publication is in the log, as far as memory goes.
@@ -255,7 +266,7 @@ impl Publications {
         mut queue: mpsc::Receiver<Entry>,
         stop: CancellationToken,
     ) {
-        let mut batch = Vec::new();
+        let (mut batch, mut logged_at) = (Vec::new(), None);
         loop {
             let more = tokio::select! {
                 biased;
@@ -268,19 +279,24 @@ impl Publications {
             if more == 0 {
                 return;
             }
-            self.gather(&mut queue, &mut batch, &stop).await;
+            let now = self.env.clock.elapsed();
+            let next = logged_at.map_or(now, |at: Duration| at + GATHER_EVERY);
+            let wait = next.saturating_sub(now).max(GATHER_FOR);
+            self.gather(&mut queue, &mut batch, wait, &stop).await;
             self.append(std::mem::take(&mut batch)).await;
+            logged_at = Some(self.env.clock.elapsed());
         }
     }
 
-    /// Takes what else comes within [`GATHER_FOR`], while nobody waits for any of it.
+    /// Takes what else comes within a time, while nobody waits for any of it.
     async fn gather(
         &self,
         queue: &mut mpsc::Receiver<Entry>,
         batch: &mut Vec<Entry>,
+        wait: Duration,
         stop: &CancellationToken,
     ) {
-        let until = self.env.clock.sleep(GATHER_FOR);
+        let until = self.env.clock.sleep(wait);
         tokio::pin!(until);
         while batch.len() < APPEND_MAX && batch.iter().all(|entry| entry.answer.is_none()) {
             let room = APPEND_MAX - batch.len();
@@ -302,12 +318,10 @@ impl Publications {
         let now = self.env.clock.unix_ms().max(self.last_ms());
         self.last_ms.store(now, Ordering::Relaxed);
         for mut entry in batch {
-            let key = self.suite.id(&entry.publication);
             answers.extend(entry.answer.take());
-            if self.remembered().contains(&key) || !keys.insert(key) {
+            if self.remembered().contains(&entry.key) || !keys.insert(entry.key) {
                 continue;
             }
-            entry.key = Some(key);
             rows.push((now, entry.publication.clone()));
             fresh.push(entry);
         }
@@ -329,9 +343,7 @@ impl Publications {
     }
 
     fn logged(&self, entry: Entry, now: u64) {
-        if let Some(key) = &entry.key {
-            self.remembered().insert(key, now);
-        }
+        self.remembered().insert(&entry.key, now);
         self.metrics.published(entry.source);
         if let Some(envelope) = entry.envelope
             && self.spread.try_send(ToSpread::Stored(envelope)).is_err()

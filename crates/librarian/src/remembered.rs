@@ -10,12 +10,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use crypto::RecordId;
+use env::calls::KNOWN_KEY_BYTES;
 
 /// Publications remembered at most.
 pub(crate) const REMEMBERED_MAX: usize = 1 << 18;
 
 /// Half of a key: whoever wants two publications to collide makes 2^64 of them.
-pub(crate) type Half = [u8; 16];
+pub(crate) type Half = [u8; KNOWN_KEY_BYTES];
 
 /// The newest publications of the log.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +28,7 @@ pub(crate) struct Remembered {
 
 fn half(key: &RecordId) -> Half {
     let mut half = [0; 16];
-    half.copy_from_slice(&key.as_bytes()[..16]);
+    half.copy_from_slice(&key.as_bytes()[..KNOWN_KEY_BYTES]);
     half
 }
 
@@ -50,6 +51,13 @@ impl Remembered {
             self.keys.remove(&oldest);
             self.floor_ms = oldest_ms;
         }
+    }
+
+    /// Those logged from `since_ms` on.
+    pub(crate) fn since(&self, since_ms: u64) -> Vec<Half> {
+        // Times never fall.
+        let first = self.order.partition_point(|(_, logged_ms)| *logged_ms < since_ms);
+        self.order.range(first..).map(|(half, _)| *half).collect()
     }
 
     /// Those logged after `since_ms` that `found` does not have.
@@ -94,6 +102,13 @@ mod tests {
         assert!(!remembered.contains(&key(2)));
         assert!(remembered.contains(&key(3)));
         assert_eq!(remembered.floor_ms(), 2);
+        let last = REMEMBERED_MAX as u64 + 2;
+        assert_eq!(
+            remembered.since(last - 1),
+            [half(&key(last as usize - 1)), half(&key(last as usize))]
+        );
+        assert_eq!(remembered.since(0).len(), REMEMBERED_MAX);
+        assert!(remembered.since(last + 1).is_empty());
         assert_eq!(remembered.order.len(), REMEMBERED_MAX);
     }
 

@@ -328,7 +328,7 @@ impl Endpoints {
         request: SubscribeRequest,
     ) -> Result<Events, CallError> {
         let core = &self.0;
-        let filter = Filter::new(&request)?;
+        let filter = Filter::new(self.0.genesis.suite, &request)?;
         let seat = core.seats.take(&caller.key, core.env.clock.elapsed())?;
         let around = Surroundings {
             env: core.env.clone(),

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use crypto::{Place, RecordId, Suite};
-use document::{Document, DocumentError, Kind, Publication, Record, Stripe};
+use document::{Document, Kind, Publication, Record, Stripe};
 use env::Env;
 use env::calls::{CallError, StoreOutcome};
 use futures::FutureExt;
@@ -157,7 +157,8 @@ impl Shelf {
             match result {
                 Ok(Proven { record, publication, .. }) => {
                     let bytes = record.bytes.clone();
-                    publications.extend(publication.map(|found| Entry::stored(&found, bytes)));
+                    publications
+                        .extend(publication.map(|found| Entry::stored(self.suite, &found, bytes)));
                     records.push(record);
                     outcomes.push(Ok(StoreOutcome::Stored));
                 }
@@ -308,23 +309,6 @@ pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
-    }
-}
-
-/// The envelope in these bytes as its record and publication.
-///
-/// # Errors
-/// Where they are no canonical envelope.
-pub(crate) fn envelope_of(
-    suite: Suite,
-    bytes: bytes::Bytes,
-) -> Result<(Record, Publication), DocumentError> {
-    match Record::from_bytes(suite, bytes)? {
-        (record, Document::Envelope(envelope)) => {
-            let publication = Publication::from_envelope(record.id, &envelope);
-            Ok((record, publication))
-        }
-        (record, _) => Err(DocumentError::OtherKind { id: record.id, wanted: Kind::Envelope }),
     }
 }
 

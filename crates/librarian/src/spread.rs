@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{PeerId, Place, Suite};
-use document::Kind;
+use document::{Kind, Publication};
 use env::Env;
 use env::calls::{CallError, TELL_BYTES_MAX, TELL_MAX};
 use overlay::{News, Overlay, OverlayError};
@@ -34,8 +34,7 @@ use walk::Health;
 
 use crate::core::Core;
 use crate::metrics::Source;
-use crate::publications::{Entry, SPREAD_MAX};
-use crate::shelf;
+use crate::publications::SPREAD_MAX;
 
 /// Tries for one message while the overlay is busy.
 const TRIES_MAX: u32 = 8;
@@ -252,11 +251,9 @@ pub(crate) fn given(core: &Core, envelopes: &[Bytes]) -> Result<(), CallError> {
     }
     let mut entries = Vec::with_capacity(envelopes.len());
     for envelope in envelopes {
-        let (_, publication) = shelf::envelope_of(core.genesis.suite, envelope.clone())
+        let (_, publication) = Publication::told_by(core.genesis.suite, envelope)
             .map_err(|error| CallError::Invalid { reason: error.to_string() })?;
-        if !core.publications.knows(&publication.encode()) {
-            entries.push(Entry::heard(&publication, Source::News));
-        }
+        entries.extend(core.publications.heard(publication, Source::News));
     }
     if !core.publications.carry(envelopes) {
         return Err(CallError::Busy { retry_after: RETRY_AFTER });

@@ -22,11 +22,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::PeerId;
+use bytes::Bytes;
+use crypto::{PeerId, Suite};
 use document::Publication;
 use document::bloom::Bloom;
 use env::Env;
-use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
+use env::calls::{CallError, Cursor, Events, KNOWN_KEY_BYTES, SubscribeEvent, SubscribeRequest};
 use futures::StreamExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -44,14 +45,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Which publications pass.
 pub(crate) struct Filter {
+    suite: Suite,
     authors: Option<Bloom>,
     readers: Option<Bloom>,
+    /// Those that the subscriber has.
+    known: Option<Bloom>,
 }
 
 impl Filter {
     /// # Errors
     /// `Invalid` for what is no Bloom filter.
-    pub(crate) fn new(request: &SubscribeRequest) -> Result<Self, CallError> {
+    pub(crate) fn new(suite: Suite, request: &SubscribeRequest) -> Result<Self, CallError> {
         let decode = |bytes: &Option<bytes::Bytes>, which: &str| {
             let decoded = bytes.as_ref().map(Bloom::decode).transpose();
             decoded.map_err(|error| CallError::Invalid {
@@ -59,16 +63,27 @@ impl Filter {
             })
         };
         Ok(Self {
+            suite,
             authors: decode(&request.authors, "authors")?,
             readers: decode(&request.readers, "readers")?,
+            known: decode(&request.known, "what is known")?,
         })
     }
 
-    fn passes(&self, publication: &Publication) -> bool {
-        let author = publication.author.as_bytes();
-        let reader = publication.reader.as_bytes();
-        self.authors.as_ref().is_none_or(|authors| authors.may_contain(author))
-            && self.readers.as_ref().is_none_or(|readers| readers.may_contain(reader))
+    /// Only what was proven is logged, so what is no publication is damage, and does not pass.
+    fn passes(&self, publication: &Bytes) -> bool {
+        let has = |known: &Bloom| {
+            let key = self.suite.id(publication);
+            known.may_contain(&key.as_bytes()[..KNOWN_KEY_BYTES])
+        };
+        // First, as it leaves out most.
+        if self.known.as_ref().is_some_and(has) {
+            return false;
+        }
+        Publication::keys(publication).is_ok_and(|(author, reader)| {
+            self.authors.as_ref().is_none_or(|authors| authors.may_contain(&author))
+                && self.readers.as_ref().is_none_or(|readers| readers.may_contain(&reader))
+        })
     }
 }
 
@@ -234,9 +249,7 @@ impl Subscription {
             }
             self.offset = offset + 1;
             self.read_ms = logged_ms;
-            // Only what was proven is logged, so what does not decode is damage; it is left out.
-            let Ok(publication) = Publication::decode(&bytes) else { continue };
-            if self.filter.passes(&publication) {
+            if self.filter.passes(&bytes) {
                 self.ready.push_back(SubscribeEvent::Publication {
                     publication: bytes,
                     received_ms: logged_ms,

@@ -154,7 +154,7 @@ async fn next_publication(events: &mut Events) -> (Bytes, Cursor) {
 }
 
 fn follow(from: Cursor) -> SubscribeRequest {
-    SubscribeRequest { authors: None, readers: None, from, follow: true }
+    SubscribeRequest { from, follow: true, ..SubscribeRequest::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -220,10 +220,10 @@ impl Follower {
 
     async fn subscribe(&self, peer: PeerId, to: &Endpoint) -> Result<Events, CallError> {
         let request = SubscribeRequest {
-            authors: None,
             readers: Some(self.shared.filter.clone()),
             from: self.cursor,
             follow: self.shared.follow,
+            ..SubscribeRequest::default()
         };
         let call = self.shared.walker.calls().subscribe(to, request, FIRST_ANSWER_LIMIT);
         match self.shared.env.within(FIRST_ANSWER_LIMIT + LIMIT_GRACE, call).await {

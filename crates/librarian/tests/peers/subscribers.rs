@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::Tier;
+use crypto::{Suite, Tier};
 use document::Bloom;
-use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
+use env::calls::{CallError, Cursor, Events, KNOWN_KEY_BYTES, SubscribeEvent, SubscribeRequest};
 use futures::StreamExt;
 use store::JournalOptions;
 
@@ -102,9 +102,31 @@ fn filters_let_through_what_matches_both() {
             assert!(events.next().await.is_none(), "it does not follow");
         }
         let calls = town.peer_calls(1);
-        let bad = with(None, Some(Bytes::from_static(b"no filter")));
-        let refused = calls.subscribe(&town.at(0), bad, LIMIT).await.map(drop);
-        assert!(matches!(refused, Err(CallError::Invalid { .. })), "{refused:?}");
+        let nonsense = Some(Bytes::from_static(b"no filter"));
+        let known = SubscribeRequest { known: nonsense.clone(), ..all.clone() };
+        for bad in [with(None, nonsense), known] {
+            let refused = calls.subscribe(&town.at(0), bad, LIMIT).await.map(drop);
+            assert!(matches!(refused, Err(CallError::Invalid { .. })), "{refused:?}");
+        }
+    });
+}
+
+#[test]
+fn what_a_subscriber_has_is_left_out() {
+    testkit::time::run(12, |env| async move {
+        let town = Town::new(&env, 1, 2).await;
+        let all = publish(&town, 0..20).await;
+        let mut bloom = Bloom::with_capacity(200, 5);
+        for publication in &all[..15] {
+            bloom.insert(&Suite::Holdfast1.id(publication).as_bytes()[..KNOWN_KEY_BYTES]);
+        }
+        let known = Some(bloom.encode());
+        let request = SubscribeRequest { known, ..everything(Cursor::default(), false) };
+        let mut events = subscribe(&town, 0, request).await;
+        let (got, end, _) = read(&town, &mut events).await;
+        let got: Vec<Bytes> = got.into_iter().map(|(publication, _)| publication).collect();
+        assert_eq!(got, all[15..]);
+        assert_eq!(end.offset, 20);
     });
 }
 

@@ -204,7 +204,7 @@ pub(crate) fn envelope(seed: u32, to: usize) -> (Record, Bytes) {
 
 /// All of a log from a cursor on.
 pub(crate) fn everything(from: Cursor, follow: bool) -> SubscribeRequest {
-    SubscribeRequest { authors: None, readers: None, from, follow }
+    SubscribeRequest { from, follow, ..SubscribeRequest::default() }
 }
 
 /// The next event, within virtual `limit`.

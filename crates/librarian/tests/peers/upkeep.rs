@@ -347,6 +347,8 @@ fn damaged_fragments_are_made_again_from_their_stripe_and_a_liars_are_left() {
 
         // What the code does not make as the header says is tried once.
         damage(&disk, &mine(&lie)[1]);
+        // It may just have begun its rest.
+        env.clock.sleep(10 * MINUTE).await;
         town.until("scrub found it", |town| told(town).damaged == 1).await;
         env.clock.sleep(10 * MINUTE).await;
         let asked = |town: &Town| -> u64 {

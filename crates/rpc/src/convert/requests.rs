@@ -151,7 +151,7 @@ impl Open<Vec<Record>> for proto::StoreBatchRequest {
 
 impl Open<SubscribeRequest> for proto::SubscribeRequest {
     fn open(self) -> Result<SubscribeRequest, Wrong> {
-        let filters = [&self.authors, &self.readers];
+        let filters = [&self.authors, &self.readers, &self.known];
         if filters.into_iter().flatten().any(|filter| filter.len() > FILTER_BYTES_MAX) {
             return Err(Wrong("a filter over 65 KiB"));
         }
@@ -160,6 +160,7 @@ impl Open<SubscribeRequest> for proto::SubscribeRequest {
             readers: self.readers,
             from: self.from.open()?,
             follow: self.follow,
+            known: self.known,
         })
     }
 }
@@ -171,6 +172,7 @@ impl From<SubscribeRequest> for proto::SubscribeRequest {
             readers: request.readers,
             from: Some(request.from.into()),
             follow: request.follow,
+            known: request.known,
         }
     }
 }

@@ -64,9 +64,11 @@ fn introductions_and_subscriptions_have_their_bytes() {
     let peer = PeerId::new(secret(1).public());
     let from = Cursor { peer: Some(peer), offset: 1, unix_ms: 2 };
     let authors = Some(Bytes::from_static(b"f"));
-    let subscribe = SubscribeRequest { authors, readers: None, from, follow: true };
+    let subscribe = SubscribeRequest { authors, from, follow: true, ..SubscribeRequest::default() };
     let cursor = format!("0a21{peer}10011802");
-    check(&proto::SubscribeRequest::from(subscribe), &format!("0a01661a27{cursor}2001"));
+    check(&proto::SubscribeRequest::from(subscribe.clone()), &format!("0a01661a27{cursor}2001"));
+    let known = SubscribeRequest { known: Some(Bytes::from_static(b"k")), ..subscribe };
+    check(&proto::SubscribeRequest::from(known), &format!("0a01661a27{cursor}20012a016b"));
     check(&proto::SubscribeRequest::from(SubscribeRequest::default()), "1a00");
 }
 

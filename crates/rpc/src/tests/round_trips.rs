@@ -90,7 +90,7 @@ async fn a_subscription_passes_its_events_and_ends() {
     let peer = Running::start(ServerLimits::default());
     let from = Cursor { peer: Some(PeerId::new(peer.key)), offset: 3, unix_ms: 4 };
     let authors = Some(Bytes::from_static(b"filter"));
-    let request = SubscribeRequest { authors, readers: None, from, follow: false };
+    let request = SubscribeRequest { authors, from, ..SubscribeRequest::default() };
     let events = client().subscribe(&peer.endpoint(), request, LIMIT).await.unwrap();
     let events: Vec<_> = events.map(Result::unwrap).collect().await;
     let publication = Bytes::from_static(b"publication");
