@@ -7,10 +7,15 @@
 //!                                                 read at every holder, proven --> what is wrong counts as not held
 //! ```
 //! A survey believes holders of fragments (see `info::stripes`); reading believes nobody. Reading is of all copies and all
-//! fragments, parity too: a get reads the nearest that are well, and would never look at the others.
+//! fragments, parity too: a get reads the nearest that are well, and would never look at the others. Of a stripe that is read
+//! all that were not kept are made again (see `coding`): each proves itself, also parity that its author made up.
 //!
 //! It is no repair, and changes nothing. Nothing of a content is kept but counts, so that one of any length is checked in
 //! the memory of some stripes.
+
+mod coding;
+
+use std::collections::BTreeMap;
 
 use crypto::{PeerId, Place, RecordId};
 use document::Kind;
@@ -23,11 +28,12 @@ use placement::Profile;
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
 use crate::error::AuthorError;
-use crate::get::stripes::header;
+use crate::get::stripes::{Header, header};
 use crate::job::Job;
 use crate::types::{Fragment, Holder};
+use crate::window::Lease;
 
-/// Pages or fragments read at once.
+/// Pages or fragments read at once; as many are made again at once.
 const READ_AT_ONCE: usize = 8;
 /// Pages surveyed together.
 const PAGES_TOGETHER: usize = 16;
@@ -99,6 +105,9 @@ pub struct Checked {
     pub read_bytes: u64,
     /// Holders that sent something else than they said they have; at most [`WRONG_MAX`] of them.
     pub wrong: Vec<Wrong>,
+    /// Stripes that were read and whose parity is not that of their pages; at most [`WRONG_MAX`] of them. Their author's program
+    /// is to blame and no holder, so the parity counts as missing: it brings nothing back.
+    pub miscoded: Vec<RecordId>,
 }
 
 impl Checked {
@@ -117,6 +126,7 @@ impl Checked {
             read: 0,
             read_bytes: 0,
             wrong: Vec::new(),
+            miscoded: Vec::new(),
         }
     }
 
@@ -140,6 +150,17 @@ impl Checked {
         let away = fragment.holders.iter().filter(|holder| !holder.reachable).count();
         self.records += 1;
         self.add(held, away, 1, wanted as usize);
+    }
+
+    /// Takes note of a stripe whose parity is not that of its pages, and of no use.
+    fn add_miscoded(&mut self, id: RecordId, fragments: &mut [Fragment]) {
+        let parity = fragments.iter_mut().filter(|one| one.kind == Kind::Parity);
+        for holder in parity.flat_map(|one| &mut one.holders) {
+            (holder.held, holder.reachable) = (false, true);
+        }
+        if self.miscoded.len() < WRONG_MAX {
+            self.miscoded.push(id);
+        }
     }
 
     fn add_stripe(&mut self, fragments: &[Fragment], k: usize) {
@@ -209,8 +230,9 @@ impl Author {
         checked.profile.get_or_insert(Profile::Copies(wanted));
         for mut fragment in self.compared(pages).await {
             if self.chosen(percent) {
-                let place = fragment.id.into();
-                self.read(checked, std::slice::from_mut(&mut fragment), place).await?;
+                let reading =
+                    Reading { place: fragment.id.into(), bytes: CHUNK_BYTES_MAX, keep: 0 };
+                self.read(checked, std::slice::from_mut(&mut fragment), reading).await?;
             }
             checked.add_copies(&fragment, wanted);
         }
@@ -230,7 +252,12 @@ impl Author {
         checked.profile = Some(Profile::Stripe { k, n: header.stripe.n() });
         let mut fragments = self.fragments(&header).await;
         if self.chosen(percent) {
-            self.read(checked, &mut fragments, id.into()).await?;
+            let bytes = header.stripe.fragment_bytes();
+            let reading = Reading { place: id.into(), bytes, keep: k as usize };
+            let kept = self.read(checked, &mut fragments, reading).await?;
+            if !self.is_coded(header, kept).await? {
+                checked.add_miscoded(id, &mut fragments);
+            }
         }
         checked.add_stripe(&fragments, k as usize);
         Ok(())
@@ -243,27 +270,47 @@ impl Author {
         random % 100 < u32::from(percent)
     }
 
-    /// Reads fragments at everybody who says that they hold them; who does not send them does not hold them.
+    /// Whether all fragments of a stripe are what the code makes of those that were kept.
+    async fn is_coded(&self, header: Header, kept: Kept) -> Result<bool, AuthorError> {
+        let (suite, Header { id, stripe, .. }) = (self.suite(), header);
+        let coded = move || {
+            let Kept { records, _lease } = kept;
+            coding::is_coded(suite, &id, &stripe, &records, READ_AT_ONCE)
+        };
+        Job::cpu(self.env(), coded).await.ok_or(AuthorError::Stopped)?.map_err(AuthorError::Code)
+    }
+
+    /// Reads fragments at everybody who says that they hold them; who does not send them does not hold them. Answers the
+    /// first so many of those that came, by their number: of a stripe its pages before its parity.
     async fn read(
         &self,
         checked: &mut Checked,
         fragments: &mut [Fragment],
-        place: Place,
-    ) -> Result<(), AuthorError> {
+        reading: Reading,
+    ) -> Result<Kept, AuthorError> {
+        let Reading { place, bytes, keep } = reading;
         let claims = fragments.iter().enumerate().flat_map(|(at, fragment)| {
             let (kind, id) = (fragment.kind, fragment.id);
             let held = fragment.holders.iter().enumerate().filter(|(_, holder)| holder.held);
             held.map(move |(of, holder)| (at, of, Asked { kind, id, place, peer: holder.peer }))
         });
         let claims: Vec<_> = claims.collect();
+        // One lease for what is on its way and what is kept: nobody waits for a second one while holding one.
+        let room = (READ_AT_ONCE.min(claims.len()) + keep).saturating_mul(bytes);
+        let lease = self.window().lease(room).await;
+        let mut records = BTreeMap::new();
         let mut reads = futures::stream::iter(claims)
             .map(|(at, of, asked)| async move { (at, of, asked, self.read_at(asked).await) })
             .buffer_unordered(READ_AT_ONCE);
         while let Some((at, of, asked, answer)) = reads.next().await {
             match answer? {
-                Answer::Right(bytes) => {
+                Answer::Right(record) => {
                     checked.read += 1;
-                    checked.read_bytes += bytes;
+                    checked.read_bytes += record.bytes.len() as u64;
+                    records.insert(at, record);
+                    if records.len() > keep {
+                        records.pop_last();
+                    }
                 }
                 Answer::No { wrong } => {
                     if let Some(holder) = holder_mut(fragments, at, of) {
@@ -276,7 +323,7 @@ impl Author {
                 }
             }
         }
-        Ok(())
+        Ok(Kept { records, _lease: lease })
     }
 
     /// Reads a record at one peer, and proves it.
@@ -285,7 +332,6 @@ impl Author {
         let Some(to) = self.walker().directory().endpoint(&peer) else {
             return Ok(Answer::No { wrong: false });
         };
-        let _lease = self.window().lease(CHUNK_BYTES_MAX).await;
         let call = self.walker().calls().find(&to, FindRequest { id, place }, READ_LIMIT);
         let record = match self.env().within(READ_LIMIT, call).await {
             Ok(Ok(FindResponse::Found(record))) => record,
@@ -302,12 +348,29 @@ impl Author {
         let suite = self.suite();
         let right = move || {
             let asked_for = |record: &Record| record.id == id && record.kind == kind;
-            let bytes = record.bytes.len() as u64;
-            (asked_for(&record) && prove(suite, &record).is_ok()).then_some(bytes)
+            let right = asked_for(&record) && prove(suite, &record).is_ok();
+            right.then_some(Record { place, ..record })
         };
         let right = Job::cpu(self.env(), right).await.ok_or(AuthorError::Stopped)?;
         Ok(right.map_or(Answer::No { wrong: true }, Answer::Right))
     }
+}
+
+/// What is read, and how much of it is kept.
+#[derive(Clone, Copy)]
+struct Reading {
+    place: Place,
+    /// Bytes of a record, at most.
+    bytes: usize,
+    /// How many records are kept.
+    keep: usize,
+}
+
+/// Records that were read and are right, by their number, with the part of the window for them and for as many as are made
+/// of them at once.
+struct Kept {
+    records: BTreeMap<usize, Record>,
+    _lease: Lease,
 }
 
 /// A record that is asked of one peer.
@@ -321,8 +384,8 @@ struct Asked {
 
 /// What a holder sent.
 enum Answer {
-    /// The record, of so many bytes.
-    Right(u64),
+    /// The record.
+    Right(Record),
     /// Something else, or nothing; `wrong` where it answered and that was its answer.
     No { wrong: bool },
 }
@@ -350,6 +413,7 @@ mod tests {
             read: 0,
             read_bytes: 0,
             wrong: Vec::new(),
+            miscoded: Vec::new(),
         }
     }
 

@@ -99,6 +99,93 @@ fn a_rotten_fragment_is_found_by_reading_and_its_holder_named() {
     });
 }
 
+/// An author whose parity is made up: every fragment proves itself, and none of the parity is worth anything.
+struct MakesUp;
+
+impl document::offline::stripes::Coder for MakesUp {
+    fn encode(
+        &self,
+        _pages: &[&[u8]],
+        parity: &mut [&mut [u8]],
+    ) -> Result<(), document::offline::stripes::CodeFailure> {
+        for (number, bytes) in parity.iter_mut().enumerate() {
+            bytes.fill(7 + number as u8);
+        }
+        Ok(())
+    }
+
+    fn rebuild(
+        &self,
+        _n: u32,
+        _bytes: usize,
+        _given: &[(u32, bytes::Bytes)],
+        _wanted: u32,
+        _out: &mut [u8],
+    ) -> Result<(), document::offline::stripes::CodeFailure> {
+        Err("nothing is opened".into())
+    }
+}
+
+/// Seals content to a user as another program might, and stores it.
+async fn put_made_up(author: &author::Author, content: &[u8]) -> RecordId {
+    let reader = author.home().keyring().readers()[0];
+    let sealing = document::offline::Sealing {
+        suite: Suite::Holdfast1,
+        network: author.walker().directory().genesis().network(),
+        author: &crypto::SecretKey::from_bytes(&[5; 32]).unwrap(),
+        reader,
+        eek: crypto::Eek::from_bytes(&[6; 108]),
+        info: document::ContentInfo::default(),
+        created_time: 1,
+    };
+    let mut records = Vec::new();
+    let mut emit = |record| {
+        records.push(record);
+        Ok(())
+    };
+    let mut content = content;
+    let sealed =
+        document::offline::stripes::seal(sealing, (4, 8), &MakesUp, &mut content, &mut emit);
+    let envelope = records.pop().unwrap();
+    let entry = records.pop().unwrap();
+    for stripe in records.chunks(9) {
+        let (header, fragments) = (stripe[0].clone(), stripe[1..].to_vec());
+        let stripe = walk::StripeRecords { header, fragments, threshold: 8 };
+        assert_eq!(author.walker().store_stripe(stripe).await.unwrap().acked, 8);
+    }
+    for record in [entry, envelope] {
+        let copies = author.walker().redundancy(record.kind);
+        let mut rest = author.walker().store(record, copies).await.unwrap().rest;
+        assert!(rest.wait(Duration::from_secs(10)).await.is_full());
+    }
+    sealed.unwrap().envelope
+}
+
+#[test]
+fn parity_that_its_author_made_up_is_found_by_reading_and_counts_for_nothing() {
+    time::run(7, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let author = net.user("ada");
+        let address = put_made_up(&author, &noise(1, 9 << 20)).await;
+        assert!(crate::network::get(&author, address).await.unwrap().0 == noise(1, 9 << 20));
+        let believed = author.check(address, 0).await.unwrap();
+        assert_eq!((believed.state, believed.stripes), (State::Full, 2));
+        let read = author.check(address, 100).await.unwrap();
+        assert_eq!((read.state, read.survives, read.missing), (State::Lacking, 0, 8), "{read:?}");
+        assert_eq!((read.miscoded.len(), read.read), (2, 16));
+        assert!(read.wrong.is_empty(), "the holders are not to blame");
+        // With a page gone nothing brings it back, though seven fragments are there.
+        let info = author.info(address).await.unwrap();
+        let page = info.fragments.iter().find(|one| one.number == Some(2)).unwrap();
+        lose(&net, &(page.id, page.holders[0].peer));
+        let read = author.check(address, 100).await.unwrap();
+        assert_eq!((read.state, read.survives), (State::Lost, 0), "{read:?}");
+        let (bytes, got) = crate::network::try_get(&author, address).await;
+        assert!(got.is_err() && bytes.is_empty(), "a get says the same");
+        assert_eq!(author.window_bytes().0, 0);
+    });
+}
+
 #[test]
 fn a_part_is_read_of_what_is_long() {
     time::run(4, |env| async move {

@@ -20,10 +20,12 @@ pub(crate) struct Check {
     /// What `put`, `share` or `inbox` printed
     #[arg(value_name = "ADDRESS", required_unless_present = "all")]
     addresses: Vec<String>,
-    /// All that this keyring put, as the logs of librarians tell (they go back some weeks)
+    /// All that this keyring put, as the logs of librarians tell: they go back some weeks; what is older is checked by its
+    /// address alone
     #[arg(long, conflicts_with = "addresses")]
     all: bool,
-    /// Read every copy and fragment at its holder and prove it; without it holders are asked and believed
+    /// Read every copy and fragment at its holder and prove it, and that parity is that of its pages; without it holders
+    /// are asked and believed
     #[arg(long)]
     read_data: bool,
     /// As --read-data, of so many percent of the pages or stripes, chosen at random
@@ -94,6 +96,9 @@ struct FoundResult {
     read_bytes: u64,
     /// Holders that sent something else than they said they have.
     wrong: Vec<WrongResult>,
+    /// Stripes that were read and whose parity is not that of their pages: it counts as missing, and only putting the
+    /// content again mends it.
+    miscoded: Vec<String>,
 }
 
 impl CheckResult {
@@ -118,6 +123,7 @@ impl CheckResult {
             read: checked.read,
             read_bytes: checked.read_bytes,
             wrong: wrong.collect(),
+            miscoded: checked.miscoded.iter().map(ToString::to_string).collect(),
         };
         let address = address::text(&checked.address);
         Self { address, state: checked.state.name(), error: None, found: Some(found) }
@@ -164,6 +170,12 @@ impl fmt::Display for CheckResult {
         for wrong in &found.wrong {
             write!(f, "\n             wrong or gone: {} at {}", wrong.id, wrong.holder)?;
         }
+        for stripe in &found.miscoded {
+            write!(
+                f,
+                "\n             parity is not that of the pages, put it again: stripe {stripe}"
+            )?;
+        }
         Ok(())
     }
 }
@@ -185,7 +197,7 @@ fn exit_of(checked: &Checked) -> Exit {
         State::Full => Exit::Done,
         State::Lacking => Exit::Partly,
         State::Unavailable => Exit::Unavailable,
-        State::Lost if checked.wrong.is_empty() => Exit::NotFound,
+        State::Lost if checked.wrong.is_empty() && checked.miscoded.is_empty() => Exit::NotFound,
         State::Lost => Exit::Corrupt,
     }
 }
