@@ -75,9 +75,13 @@ impl EntryOpener {
         Ok(opener)
     }
 
-    /// Whether the entry names as many pages, stripes or lists as its content's size calls for. In `libri-1` the
-    /// size of the compressed stream alone counts, which the whole's MAC checks at the end.
+    /// Whether the entry names as many pages, stripes or lists as its content's size calls for, and no more pages than
+    /// there are indexes. In `libri-1` the size of the compressed stream alone counts, which the whole's MAC checks at
+    /// the end.
     fn check_count(&self, entry: &Entry) -> Result<(), DocumentError> {
+        if self.page_count().is_some_and(|pages| pages > u64::from(LIST_INDEX_BASE)) {
+            return Err(DocumentError::TooMuchContent);
+        }
         let Some(named) = self.named_count() else { return Ok(()) };
         let (wanted, found) = match &entry.content {
             EntryContent::Inline(_) => (named, 1),

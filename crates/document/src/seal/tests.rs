@@ -209,6 +209,37 @@ fn many_stripes_are_named_in_lists() {
     assert_eq!(listed.concat(), ids);
 }
 
+/// 32,768 lists of 65,536 stripes of 255 pages would be more pages than there are indexes.
+#[test]
+fn an_entry_of_more_pages_than_indexes_is_refused_before_any_is_fetched() {
+    let suite = Suite::Holdfast1;
+    let (entry, ..) = striped(1, 9);
+    let with = |k: u32, stripes: u64| {
+        let metadata = EntryMetadata {
+            info: ContentInfo::default(),
+            codec: CompressionCodec::ZstdChunks,
+            ciphertext_size: 1,
+            ciphertext_mac: [1; 32],
+            uncompressed_size: stripes * Layout::new(k).segment_bytes(),
+            uncompressed_mac: [1; 32],
+        };
+        let sealed = eek().seal_metadata(suite, metadata.encode().expect("short"));
+        let (metadata_ciphertext, metadata_ciphertext_mac) = sealed.expect("short");
+        let metadata_ciphertext = metadata_ciphertext.into();
+        let lists = stripes.div_ceil(LIST_PAGE_KEYS_MAX as u64) as usize;
+        let content = EntryContent::ListedStripes { k, lists: vec![RecordId::new([7; 32]); lists] };
+        let entry =
+            Entry { content, metadata_ciphertext, metadata_ciphertext_mac, ..entry.clone() };
+        EntryOpener::new(suite, &entry, eek())
+    };
+    let most = u64::from(LIST_INDEX_BASE / 255);
+    assert!(with(255, most).is_ok() && with(1, u64::from(LIST_INDEX_BASE)).is_ok());
+    for (k, stripes) in [(255, most + 1), (255, 1 << 31), (2, (1 << 30) + 1)] {
+        let refused = with(k, stripes);
+        assert!(matches!(refused, Err(DocumentError::TooMuchContent)), "{k} {stripes}");
+    }
+}
+
 #[test]
 fn stripes_cannot_be_sealed_in_libri_1() {
     let sealer = EntrySealer::new(Suite::Libri1, eek(), author());
