@@ -9,6 +9,7 @@ mod files;
 mod flips;
 mod inboxes;
 mod journals;
+mod listed;
 mod memory;
 mod network;
 mod peer;
