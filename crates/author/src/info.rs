@@ -5,6 +5,9 @@
 //! differ, or only one answers, the page is fetched to see who is right. Holders that collude could claim a page that all
 //! of them lost; a get would find out. So it would of a fragment of a stripe, which has one holder and nothing to compare it
 //! with (see `stripes`).
+//!
+//! Each record is told, so how many are is bounded: [`STRIPES_TOLD_MAX`] and [`PAGES_TOLD_MAX`]. An entry of a mebibyte may
+//! name one stripe of 256 fragments 32,768 times. What is beyond is counted; `Author::check` asks about all and keeps nothing.
 
 mod stripes;
 
@@ -20,10 +23,14 @@ use placement::Profile;
 use walk::{Held, Holding, NEAR_EXTRA};
 
 use crate::author::Author;
-use crate::content::{At, PageAt};
+use crate::content::{At, Content, PageAt};
 use crate::error::AuthorError;
 use crate::types::{Fragment, Holder, Info};
 
+/// Stripes whose fragments are told, the first ones: at most a quarter of a million fragments.
+pub const STRIPES_TOLD_MAX: usize = 1_024;
+/// Pages and list pages that are told where they are kept in copies, the first ones.
+pub const PAGES_TOLD_MAX: usize = 16_384;
 /// Pages asked of a peer in one call: 32 MiB that it reads from its disk.
 const PAGES_ASKED: usize = 16;
 /// Peers asked at once.
@@ -53,33 +60,22 @@ impl Author {
         let mut fragments =
             vec![self.proven(&content.opened.record).await, self.proven(&content.entry).await];
         let lists = content.lists().iter().zip(LIST_INDEX_BASE..).map(|(id, index)| (*id, index));
-        for batch in lists.collect::<Vec<_>>().chunks(PAGES_ASKED) {
+        for batch in lists.take(PAGES_TOLD_MAX).collect::<Vec<_>>().chunks(PAGES_ASKED) {
             fragments.extend(self.compared(batch).await);
         }
-        let mut parts = content.parts(0);
-        let (mut batch, mut stripes, mut copied) = (Vec::new(), Vec::new(), 0);
-        while let Some((index, at)) = parts.next(self).await? {
-            match at {
-                At::Page(PageAt::Inline(_)) => {}
-                At::Page(PageAt::Record(id)) => {
-                    batch.push((id, index));
-                    copied += 1;
-                }
-                At::Stripe(id) => stripes.push((id, index)),
-            }
-            if batch.len() == PAGES_ASKED {
-                fragments.extend(self.compared(&std::mem::take(&mut batch)).await);
-            }
+        let Parted { pages, stripes, count } = parted(self, &content).await?;
+        for batch in pages.chunks(PAGES_ASKED) {
+            fragments.extend(self.compared(batch).await);
         }
-        fragments.extend(self.compared(&batch).await);
-        let surveyed = self.surveyed(&stripes, content.stripe_pages().unwrap_or(1)).await?;
+        let k = content.stripe_pages();
+        let surveyed = self.surveyed(&stripes, k.unwrap_or(1)).await?;
         let profile = match surveyed.profile {
-            None if copied > 0 => Some(Profile::Copies(self.page_copies())),
+            None if !pages.is_empty() => Some(Profile::Copies(self.page_copies())),
             profile => profile,
         };
-        let pages = copied + stripes.len() as u64 * content.stripe_pages().map_or(0, u64::from);
         fragments.extend(surveyed.fragments);
-        let stripes = stripes.len() as u64;
+        let untold = count - (pages.len() + stripes.len()) as u64;
+        let (stripes, pages) = k.map_or((0, count), |k| (count, count * u64::from(k)));
         Ok(Info {
             envelope: content.opened.record.id,
             entry: content.entry.id,
@@ -89,6 +85,7 @@ impl Author {
             profile,
             pages,
             stripes,
+            untold,
             fragments,
         })
     }
@@ -207,6 +204,40 @@ impl Author {
         let (suite, key) = (self.suite(), page.key);
         self.cpu(move || suite.mac(&key, &found.record.bytes)).await.ok()
     }
+}
+
+/// What a content is in, by what is told of it.
+struct Parted {
+    pages: Vec<(RecordId, u32)>,
+    stripes: Vec<(RecordId, u32)>,
+    /// All of them, those that are not told too.
+    count: u64,
+}
+
+/// Goes through a content's pages or stripes as far as they are told. Where the content's size says how many there are, lists
+/// that name none of these are not fetched.
+async fn parted(author: &Author, content: &Content) -> Result<Parted, AuthorError> {
+    let mut parted = Parted { pages: Vec::new(), stripes: Vec::new(), count: 0 };
+    let in_all = content.opener.page_count().map(|pages| match content.stripe_pages() {
+        Some(k) => pages / u64::from(k),
+        None => pages,
+    });
+    let mut parts = content.parts(0);
+    while let Some((index, at)) = parts.next(author).await? {
+        let (told, id, max) = match at {
+            At::Page(PageAt::Inline(_)) => continue,
+            At::Page(PageAt::Record(id)) => (&mut parted.pages, id, PAGES_TOLD_MAX),
+            At::Stripe(id) => (&mut parted.stripes, id, STRIPES_TOLD_MAX),
+        };
+        if told.len() < max {
+            told.push((id, index));
+        } else if let Some(in_all) = in_all {
+            parted.count = in_all;
+            break;
+        }
+        parted.count += 1;
+    }
+    Ok(parted)
 }
 
 fn held(claim: Claim, right: Option<Mac>) -> Held {

@@ -50,6 +50,7 @@ pub use error::{AuthorError, Part};
 pub use file::FileSink;
 pub use home::{COUNTERS_MAX, GAP, Home, ISSUE_MAX, SCAN_MAX};
 pub use inbox::{Inbox, InboxEvent, TOLD_MAX};
+pub use info::{PAGES_TOLD_MAX, STRIPES_TOLD_MAX};
 pub use journal::{JOURNAL_AGE_MAX, JOURNALS_MAX};
 pub use progress::{NoProgress, Progress};
 pub use put::{FULL_WAIT, PEERS_WAIT};

@@ -143,6 +143,8 @@ pub struct Info {
     pub pages: u64,
     /// Its stripes; 0 where it is not in stripes.
     pub stripes: u64,
+    /// Those of its stripes, or of its pages where it is not in stripes, that are not told: there are too many.
+    pub untold: u64,
     /// Its records and who holds them, the envelope and the entry first.
     pub fragments: Vec<Fragment>,
 }

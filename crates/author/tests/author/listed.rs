@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use author::{Author, AuthorError, NoProgress, Part};
+use author::{Author, AuthorError, NoProgress, Part, STRIPES_TOLD_MAX};
 use crypto::{Eek, RecordId, SecretKey, Suite};
 use document::entry::{LIST_INDEX_BASE, LIST_PAGE_KEYS_MAX};
 use document::{
@@ -35,7 +35,8 @@ struct Huge {
 }
 
 impl Huge {
-    async fn stored(author: &Author) -> Self {
+    /// `first` is what the entry names in the stead of all stripes that are not written.
+    async fn stored(author: &Author, first: impl FnOnce(RecordId) -> RecordId) -> Self {
         let layout = Layout::new(K);
         let size = LIST_PAGE_KEYS_MAX as u64 * layout.segment_bytes() + LAST;
         let mut huge = Self {
@@ -46,8 +47,9 @@ impl Huge {
             address: RecordId::new([1; 32]),
         };
         let last = LIST_PAGE_KEYS_MAX as u64;
-        let mut ids = vec![RecordId::new([9; 32]); LIST_PAGE_KEYS_MAX - 1];
-        ids.push(huge.stripe(author, last - 1).await);
+        let real = huge.stripe(author, last - 1).await;
+        let mut ids = vec![first(real); LIST_PAGE_KEYS_MAX - 1];
+        ids.push(real);
         ids.push(huge.stripe(author, last).await);
         for (ids, list) in ids.chunks(LIST_PAGE_KEYS_MAX).zip(0..) {
             let keys: Vec<u8> = ids.iter().flat_map(|id| *id.as_bytes()).collect();
@@ -139,12 +141,29 @@ async fn stored(author: &Author, record: Record) {
     author.walker().store(record, copies).await.unwrap();
 }
 
+/// One stripe, named 65,536 times: who asks about it is told no more than it can hold.
+#[test]
+fn what_is_told_of_a_long_content_is_bounded() {
+    time::run(2, |env| async move {
+        let net = Net::new(&env, 3, 9, SUITE);
+        let author = net.user("ada");
+        let huge = Huge::stored(&author, |real| real).await;
+        let info = author.info(huge.address).await.unwrap();
+        let stripes = LIST_PAGE_KEYS_MAX as u64 + 1;
+        assert_eq!((info.stripes, info.pages), (stripes, stripes * u64::from(K)));
+        assert_eq!(info.untold, stripes - STRIPES_TOLD_MAX as u64);
+        // The envelope, the entry and two lists come first.
+        assert_eq!(info.fragments.len(), 4 + STRIPES_TOLD_MAX * N as usize);
+        assert!(info.fragments.iter().all(|one| one.holders.iter().any(|at| at.held)));
+    });
+}
+
 #[test]
 fn a_range_is_read_over_the_end_of_a_list_and_needs_no_other_list() {
     time::run(1, |env| async move {
         let net = Net::new(&env, 3, 9, SUITE);
         let author = net.user("ada");
-        let huge = Huge::stored(&author).await;
+        let huge = Huge::stored(&author, |_| RecordId::new([9; 32])).await;
         let first = LIST_PAGE_KEYS_MAX as u64 * u64::from(K) - 1;
         let bytes: Vec<u8> = (first..first + 3).flat_map(|index| chunk(index, huge.size)).collect();
         // Three bytes of the last chunk that the first list names, and all that the second names.

@@ -69,6 +69,9 @@ struct InfoResult {
     pages: u64,
     /// How many stripes they are in.
     stripes: u64,
+    /// Those of its stripes, or of its pages where it is not in stripes, whose holders were not asked: of a long content the
+    /// first ones are told, and `hold check` asks about all.
+    untold: u64,
     /// Each record at each of its holders.
     fragments: Vec<Row>,
     /// Holders were not asked.
@@ -113,6 +116,7 @@ impl InfoResult {
             profile: info.profile.map(|profile| profile.to_string()),
             pages: info.pages,
             stripes: info.stripes,
+            untold: info.untold,
             fragments: rows.collect(),
             thin,
         }
@@ -156,6 +160,10 @@ impl fmt::Display for InfoResult {
                 _ => row.kind.to_owned(),
             };
             write!(f, "\n{state:8} {what:12} {id} at {holder} {}", row.organisation)?;
+        }
+        if self.untold > 0 {
+            let what = if self.stripes > 0 { "stripes" } else { "pages" };
+            write!(f, "\nand {} further {what}: hold check asks about all", self.untold)?;
         }
         Ok(())
     }
