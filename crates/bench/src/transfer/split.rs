@@ -7,6 +7,9 @@
 //! Opening a keyring takes memory and processor time that are no part of a transfer, so every run is
 //! given time to open it, and to wait for its input, before the clock starts. The whole goes the same way, through one pipe,
 //! before and after all others. (Gets have no such form: a run reads as soon as its keyring is open.)
+//!
+//! Meanwhile what all runs together have read is looked at, which gives the rate over time as Storj's report draws it (its
+//! Figures 1 to 5: whole and in chunks, 1 to 32 at once).
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{TRANSFER_LIMIT, settle};
+use super::{SAMPLE_EVERY, TRANSFER_LIMIT, settle};
 use crate::chart::Chart;
 use crate::community::{Community, Home};
 use crate::error::BenchError;
@@ -60,6 +63,8 @@ struct Went {
     bytes: u64,
     seconds: f64,
     mb_s: f64,
+    /// Seconds since the start, and MB/s of all runs together in the moment before.
+    rates: Vec<(f64, f64)>,
 }
 
 impl Cut<'_> {
@@ -136,6 +141,7 @@ impl Cut<'_> {
         let title = format!("{} cut into parts of {part}", size::text(self.bytes));
         let chart = Chart::lines(&title, "puts at once", "MB/s in all").log(true, false);
         report.charts.push(chart.with("in parts", points).beside("whole", line));
+        report.charts.push(rates(&part, &wholes, &went));
         wholes.iter().chain(&went).try_for_each(|went| report.run(went))
     }
 
@@ -155,22 +161,26 @@ impl Cut<'_> {
         }
         let pids: Vec<Pid> = lanes.iter().flatten().map(|(waiting, _)| waiting.run.pid()).collect();
         opened(bench, &pids)?;
+        let mut read = Reading::of(&pids);
         let started = Instant::now();
-        std::thread::scope(|scope| {
+        let seconds = std::thread::scope(|scope| {
             let lanes: Vec<_> = lanes
                 .into_iter()
                 .map(|lane| {
                     scope.spawn(move || {
                         lane.into_iter()
                             .try_for_each(|(run, part)| run.feed(bench, self.file, part))
+                            .map(|()| started.elapsed().as_secs_f64())
                     })
                 })
                 .collect();
-            // A lane that panicked is a bug here, and nothing was measured.
-            let mut ended = lanes.into_iter().map(|lane| lane.join());
-            ended.try_for_each(|ended| ended.unwrap_or(Err(BenchError::Interrupted)))
+            read.watch(started, || lanes.iter().any(|lane| !lane.is_finished()));
+            // A lane that panicked is a bug here, and nothing was measured. The last one's end is that of all.
+            lanes.into_iter().try_fold(0.0, |last: f64, lane| {
+                let ended = lane.join().unwrap_or(Err(BenchError::Interrupted));
+                ended.map(|ended| last.max(ended))
+            })
         })?;
-        let seconds = started.elapsed().as_secs_f64();
         let bytes: u64 = parts.iter().map(|(_, length)| *length).sum();
         let work = if parts.len() == 1 { "put through a pipe" } else { "put in chunks" };
         let part_bytes = parts.first().map_or(0, |(_, length)| *length);
@@ -182,8 +192,56 @@ impl Cut<'_> {
             homes.len()
         ));
         let (parts, at_once) = (parts.len(), homes.len());
-        Ok(Went { work, part_bytes, parts, at_once, bytes, seconds, mb_s })
+        let rates = read.rates;
+        Ok(Went { work, part_bytes, parts, at_once, bytes, seconds, mb_s, rates })
     }
+}
+
+/// What some runs read, looked at from outside.
+struct Reading {
+    /// Each run with what it had read when it was looked at last. One that ended tells no more, and has read that.
+    runs: Vec<(Pid, u64)>,
+    rates: Vec<(f64, f64)>,
+}
+
+impl Reading {
+    fn of(pids: &[Pid]) -> Self {
+        let mut reading =
+            Self { runs: pids.iter().map(|pid| (*pid, 0)).collect(), rates: Vec::new() };
+        // What they read before, to start and to open their keyrings, is no part of it.
+        reading.more();
+        reading
+    }
+
+    /// Bytes read since the last look.
+    fn more(&mut self) -> u64 {
+        let more = self.runs.iter_mut().map(|(pid, last)| {
+            let now = process::moved(*pid).map_or(*last, |(read, _)| read.max(*last));
+            now - std::mem::replace(last, now)
+        });
+        more.sum()
+    }
+
+    /// Looks until nothing runs any more.
+    fn watch(&mut self, started: Instant, runs: impl Fn() -> bool) {
+        let mut before = Duration::ZERO;
+        while runs() {
+            std::thread::sleep(SAMPLE_EVERY);
+            let at = started.elapsed();
+            let rate = self.more() as f64 / 1e6 / (at - before).as_secs_f64();
+            self.rates.push((at.as_secs_f64(), rate));
+            before = at;
+        }
+    }
+}
+
+/// Rates over time: the whole, and a line for each number at once.
+fn rates(part: &str, wholes: &[Went], went: &[Went]) -> Chart {
+    let title = format!("Rate over time, whole and in parts of {part}");
+    let chart = Chart::lines(&title, "seconds", "MB/s in all");
+    let whole = wholes.iter().take(1).map(|one| ("whole".to_owned(), one));
+    let parts = went.iter().map(|one| (format!("parts, {} at once", one.at_once), one));
+    whole.chain(parts).fold(chart, |chart, (name, one)| chart.with(&name, one.rates.clone()))
 }
 
 /// A run that waits for its input.
@@ -269,6 +327,40 @@ mod tests {
         {
             assert!(matches!(bad.check(), Err(BenchError::Argument { .. })), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_a_run_reads_is_seen_while_it_reads() {
+        let pid = std::process::id();
+        let mut reading = Reading::of(&[pid, u32::MAX - 1]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![1; 3 << 20]).unwrap();
+        let looks = std::cell::Cell::new(0);
+        reading.watch(Instant::now(), || {
+            std::fs::read(file.path()).unwrap();
+            looks.set(looks.get() + 1);
+            looks.get() <= 2
+        });
+        assert_eq!(reading.rates.len(), 2);
+        // At least what this test read: the others of this process read too.
+        let bytes = reading.rates.iter().scan(0.0, |before, (at, mb_s)| {
+            let bytes = (at - std::mem::replace(before, *at)) * mb_s * 1e6;
+            Some(bytes)
+        });
+        assert!(bytes.sum::<f64>() >= 6e6, "{:?}", reading.rates);
+        let went = |at_once, rates| Went {
+            work: "put in chunks",
+            part_bytes: 1,
+            parts: 1,
+            at_once,
+            bytes: 1,
+            seconds: 1.0,
+            mb_s: 1.0,
+            rates,
+        };
+        let whole = went(1, vec![(0.1, 5.0)]);
+        let page = Chart::page(&[rates("1 MiB", &[whole], &[went(32, vec![(0.1, 7.0)])])]);
+        assert!(page.contains(">whole<") && page.contains(">parts, 32 at once<"), "{page}");
     }
 
     #[test]
