@@ -4,7 +4,7 @@
 #   make test           every test, the long ones scaled down
 #   make lint           formatting, clippy, tidy
 #   make shows-network  what the first network must show, in full
-#   make shows-ground   what the ground made sure must show, in full
+#   make shows-ground   what the ground made sure must show, in full; LINES="2 4" for some of it
 #   make shows-stripes  what stripes must show, in full
 #   make bench-transfer a large file in and out, beside MinIO, Kubo and Tahoe-LAFS (installs them: minutes, once)
 #
@@ -54,7 +54,7 @@ shows-network:
 	tests/shows-network
 
 shows-ground:
-	tests/shows-ground
+	LINES_ONLY="$(LINES)" tests/shows-ground
 
 shows-stripes:
 	tests/shows-stripes
