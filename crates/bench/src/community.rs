@@ -174,6 +174,11 @@ impl Community {
         })
     }
 
+    /// Kills the last so many peers; the others stay.
+    pub(crate) fn kill_last(&mut self, count: usize) {
+        self.peers.truncate(self.peers.len().saturating_sub(count));
+    }
+
     /// From now on what the peer behind the relay answers is so late.
     pub(crate) fn delay(&self, delay: Duration) {
         if let Some(relay) = &self.relay {

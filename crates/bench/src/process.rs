@@ -50,6 +50,18 @@ pub(crate) fn peak_memory(pid: Pid) -> Option<u64> {
     kib(&format!("/proc/{pid}/status"), "VmHWM:")
 }
 
+/// Sets a process's peak back to what its size is now.
+pub(crate) fn forget_peak(pid: Pid) -> std::io::Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5")
+}
+
+/// The first of the cores that this process may use.
+pub(crate) fn first_core() -> Option<usize> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    list.trim().split(['-', ',']).next()?.parse().ok()
+}
+
 /// A process's resident size, in bytes.
 pub(crate) fn resident(pid: Pid) -> Option<u64> {
     kib(&format!("/proc/{pid}/status"), "VmRSS:")
@@ -124,6 +136,13 @@ mod tests {
         assert!(proportional(pid).is_some_and(|shared| shared > 1 << 20));
         assert!(threads(pid).is_some_and(|threads| threads >= 1));
         assert!(moved(pid).is_some());
+        assert!(first_core().is_some());
+        let large = std::hint::black_box(vec![1u8; 64 << 20]);
+        let before = peak_memory(pid);
+        drop(large);
+        assert!(forget_peak(pid).is_ok());
+        // Other tests run beside this one, and take memory too.
+        assert!(peak_memory(pid) < before, "{before:?}");
     }
 
     #[test]

@@ -8,9 +8,12 @@
 
 mod beside;
 mod content;
+mod degraded;
+mod held;
 mod split;
 mod spread;
 mod tree;
+mod waiting;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,6 +31,7 @@ use crate::program::Run;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
 use beside::{Content, Ours, Rivals};
+use degraded::Stored;
 use split::Cut;
 
 pub use beside::{Beside, BoxError, Theirs, Work};
@@ -67,6 +71,10 @@ pub struct Transfer {
     pub transfers: Vec<usize>,
     /// Also a folder of so many files of 4 KiB.
     pub files: usize,
+    /// Also so many bytes by an author held to one core.
+    pub one_core: Option<u64>,
+    /// Also gets after so many peers were killed.
+    pub lost: usize,
     /// How often; the median counts.
     pub tries: usize,
 }
@@ -126,12 +134,13 @@ impl Transfer {
         content::write(&file, this.size, &bench.stop)?;
         let (put_bound, get_bound) = (measured.put(), measured.get());
         let keyring = keyring(bench, &community, &home)?;
-        let (mut puts, mut gets) = (Vec::new(), Vec::new());
+        let (mut puts, mut gets, mut address) = (Vec::new(), Vec::new(), String::new());
         let mut report = Report::new("transfer", bench.quick);
         for _ in 0..tries {
             rustix::fs::sync();
             let before = community.stored()?;
-            let (mut put, address) = put(bench, &community, &home, &file, &put_bound, keyring)?;
+            let (mut put, at) = put(bench, &community, &home, &file, &put_bound, keyring)?;
+            address = at;
             settle(bench, &community)?;
             put.stored_bytes = Some(community.stored()?.saturating_sub(before));
             let out = community.path().join("out");
@@ -155,10 +164,18 @@ impl Transfer {
             let many = (this.files, tries);
             tree::run(bench, &mut community, &home, many, programs, &mut report)?;
         }
+        if let Some(bytes) = this.one_core {
+            held::run(bench, &community, &home, (bytes, tries), &mut report)?;
+        }
         if let Some(cut) = this.cut(&file) {
             cut.run(bench, &mut community, &mut report)?;
         }
         report.charts.push(rates(&puts, &gets));
+        if this.lost > 0 {
+            let stored = Stored { file: &file, address: &address, profile: this.profile };
+            let (lost, reading) = ((this.lost, tries), (&get_bound, keyring));
+            degraded::run(bench, &mut community, &home, stored, lost, reading, &mut report)?;
+        }
         Ok(report)
     }
 
@@ -178,8 +195,16 @@ impl Transfer {
         if self.files > tree::FILES_MAX {
             return wrong("--files", "at most 100000");
         }
+        if self.lost > losable(self.profile) || self.lost >= self.peers {
+            return wrong("--lost", "at most as many peers as the profile may lose");
+        }
+        if !self.one_core.is_none_or(|bytes| (1..=SIZE_MAX).contains(&bytes)) {
+            return wrong("--one-core", "from 1 byte to 1 TiB");
+        }
         let files = if bench.quick { self.files.min(FILES_QUICK) } else { self.files };
-        let this = Self { size, files, ..self.clone() };
+        let held =
+            self.one_core.map(|bytes| if bench.quick { bytes.min(SIZE_QUICK) } else { bytes });
+        let this = Self { size, files, one_core: held, ..self.clone() };
         this.cut(Path::new("")).map_or(Ok(()), |cut| cut.check())?;
         Ok(this)
     }
@@ -222,6 +247,15 @@ fn bar(profile: Profile) -> f64 {
         Profile::Stripe { .. } => BAR_STRIPES,
         Profile::Copies(_) => BAR_COPIES,
     }
+}
+
+/// How many holders of a stripe, or of a page's copies, may be lost.
+fn losable(profile: Profile) -> usize {
+    let lost = match profile {
+        Profile::Stripe { k, n } => n - k,
+        Profile::Copies(copies) => copies.saturating_sub(1),
+    };
+    lost as usize
 }
 
 /// The one in the middle by rate.
@@ -437,6 +471,8 @@ mod tests {
             chunks: None,
             transfers: vec![1],
             files: 0,
+            one_core: None,
+            lost: 0,
             tries: 1,
         };
         assert!(good.checked(&bench).is_ok());
@@ -446,6 +482,8 @@ mod tests {
             Transfer { profile: Profile::Stripe { k: 2, n: 4 }, ..good.clone() },
             Transfer { chunks: Some(1), transfers: vec![33], ..good.clone() },
             Transfer { tries: 0, ..good.clone() },
+            Transfer { lost: 3, ..good.clone() },
+            Transfer { one_core: Some(0), ..good.clone() },
             Transfer { files: 100_001, ..good.clone() },
             Transfer { chunks: Some(0), ..good },
         ];

@@ -83,6 +83,17 @@ fn a_transfer_is_told_beside_the_limit() {
 }
 
 #[test]
+fn a_transfer_in_stripes_is_told_on_one_core_and_without_some_peers() {
+    let args = ["transfer", "--size", "3MiB", "--profile", "2/3", "--peers", "3"];
+    let more = ["--one-core", "1MB", "--lost", "1"];
+    let report = quick(&[args.as_slice(), more.as_slice()].concat(), "transfer");
+    assert_eq!(bar(&report, "put 3 MiB of 2/3, part of the limit")["bar"], ">= 0.6");
+    for part in ["on one core, seconds", "MiB above idle", "with 1 peers killed, to before"] {
+        assert!(bar(&report, part)["value"].as_f64().unwrap() > 0.0, "{part}: {report}");
+    }
+}
+
+#[test]
 fn memory_is_told_of_author_peers_and_network() {
     let report = quick(&["memory", "--size", "5MiB", "--peers", "3", "--network", "3"], "memory");
     for part in ["author putting", "author getting", "peer that stored", "idle peer of 3"] {
@@ -146,6 +157,8 @@ fn what_cannot_be_measured_is_refused() {
         ["transfer", "--size", "0"],
         ["transfer", "--size", "much"],
         ["transfer", "--peers", "65"],
+        ["transfer", "--lost", "3"],
+        ["transfer", "--one-core", "0"],
         ["libri", "--peers", "0"],
         ["libri", "--seconds", "0"],
         ["overload", "--seconds", "0"],

@@ -118,6 +118,8 @@ impl TransferArgs {
             chunks: self.chunks,
             transfers: self.transfers.clone(),
             files: self.files,
+            one_core: None,
+            lost: 0,
             tries: self.tries,
         };
         Ok(transfer.run_beside(bench, &mut beside)?)

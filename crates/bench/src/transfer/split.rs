@@ -11,20 +11,17 @@
 //! Meanwhile what all runs together have read is looked at, which gives the rate over time as Storj's report draws it (its
 //! Figures 1 to 5: whole and in chunks, 1 to 32 at once).
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::{ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{SAMPLE_EVERY, TRANSFER_LIMIT, settle};
+use super::waiting::{Waiting, opened};
+use super::{SAMPLE_EVERY, settle};
 use crate::chart::Chart;
 use crate::community::{Community, Home};
 use crate::error::BenchError;
 use crate::process::{self, Pid};
-use crate::program::Run;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
 
@@ -36,12 +33,6 @@ const PARTS_MAX: u64 = 128;
 const GAIN_MAX: f64 = 1.05;
 /// The most that the sum may lose where as many as may are put at once.
 const CROWD_MIN: f64 = 0.95;
-/// How long runs may take to open their keyrings, together.
-const OPEN_LIMIT: Duration = Duration::from_secs(300);
-/// How long a run must have been at rest to be waiting for its input.
-const REST: Duration = Duration::from_millis(300);
-/// Processor time that opening a keyring takes at least.
-const OPENING_MIN: Duration = Duration::from_millis(20);
 
 /// What is cut, and how.
 #[derive(Clone, Debug)]
@@ -157,9 +148,10 @@ impl Cut<'_> {
         let mut lanes: Vec<Vec<(Waiting, (u64, u64))>> = homes.iter().map(|_| Vec::new()).collect();
         for (number, part) in parts.iter().enumerate() {
             let lane = number % homes.len();
-            lanes[lane].push((Waiting::start(community, &homes[lane])?, *part));
+            let put = homes[lane].command(&community.program, ["put", "-", "--json"]);
+            lanes[lane].push((Waiting::start(put)?, *part));
         }
-        let pids: Vec<Pid> = lanes.iter().flatten().map(|(waiting, _)| waiting.run.pid()).collect();
+        let pids: Vec<Pid> = lanes.iter().flatten().map(|(waiting, _)| waiting.pid()).collect();
         opened(bench, &pids)?;
         let mut read = Reading::of(&pids);
         let started = Instant::now();
@@ -244,63 +236,6 @@ fn rates(part: &str, wholes: &[Went], went: &[Went]) -> Chart {
     whole.chain(parts).fold(chart, |chart, (name, one)| chart.with(&name, one.rates.clone()))
 }
 
-/// A run that waits for its input.
-struct Waiting {
-    run: Run,
-    stdin: Option<ChildStdin>,
-}
-
-impl Waiting {
-    fn start(community: &Community, home: &Home) -> Result<Self, BenchError> {
-        let mut command = home.command(&community.program, ["put", "-", "--json"]);
-        let mut stdin = None;
-        let run = Run::start_taking(command.stdin(Stdio::piped()), |child| {
-            stdin = child.stdin.take();
-        })?;
-        Ok(Self { run, stdin })
-    }
-
-    /// Gives it its part and waits for its end.
-    fn feed(
-        mut self,
-        bench: &Bench,
-        file: &Path,
-        (from, length): (u64, u64),
-    ) -> Result<(), BenchError> {
-        let failed = || BenchError::io("read", file);
-        let mut file = File::open(file).map_err(failed())?;
-        file.seek(SeekFrom::Start(from)).map_err(failed())?;
-        if let Some(mut stdin) = self.stdin.take() {
-            // Where it does not take all it ended, and its end says why.
-            let _ = std::io::copy(&mut file.take(length), &mut stdin);
-        }
-        let object = self.run.finish(TRANSFER_LIMIT, &bench.stop)?.object()?;
-        if object["bytes"].as_u64() != Some(length) {
-            return Err(BenchError::Wrong("another number of bytes was stored"));
-        }
-        Ok(())
-    }
-}
-
-/// Waits until each run has opened its keyring and is at rest: then it waits for its input.
-fn opened(bench: &Bench, pids: &[Pid]) -> Result<(), BenchError> {
-    let look = || pids.iter().map(|pid| process::cpu(*pid)).collect::<Option<Vec<_>>>();
-    let mut before = look();
-    let mut since = Instant::now();
-    bench.stop.until("runs did not open their keyrings", OPEN_LIMIT, || {
-        if since.elapsed() < REST {
-            return Ok(None);
-        }
-        let now = look();
-        let rest = now == before
-            && now.as_ref().is_some_and(|all| all.iter().all(|cpu| *cpu >= OPENING_MIN));
-        // One that ended is told by its own end.
-        let rest = rest || now.is_none();
-        (before, since) = (now, Instant::now());
-        Ok(rest.then_some(()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -361,17 +296,5 @@ mod tests {
         let whole = went(1, vec![(0.1, 5.0)]);
         let page = Chart::page(&[rates("1 MiB", &[whole], &[went(32, vec![(0.1, 7.0)])])]);
         assert!(page.contains(">whole<") && page.contains(">parts, 32 at once<"), "{page}");
-    }
-
-    #[test]
-    fn who_ended_is_not_waited_for() {
-        let bench = Bench {
-            program: "hold".into(),
-            dir: None,
-            quick: true,
-            stop: crate::Stop::default(),
-            tell: Box::new(|_| ()),
-        };
-        opened(&bench, &[u32::MAX - 1]).unwrap();
     }
 }

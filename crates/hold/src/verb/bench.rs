@@ -82,6 +82,12 @@ struct TransferArgs {
     /// Also a folder of so many files of 4 KiB
     #[arg(long, value_name = "N", default_value_t = 0)]
     files: usize,
+    /// Also put so many bytes by an author that has one core alone: its time, and its memory above idle
+    #[arg(long, value_name = "BYTES", value_parser = bench::parse_size)]
+    one_core: Option<u64>,
+    /// Also get the file after so many of the peers were killed, at most as many as the profile may lose
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    lost: usize,
     /// How often; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     tries: usize,
@@ -164,10 +170,23 @@ impl Experiment {
                 chunks,
                 transfers,
                 files,
+                one_core,
+                lost,
                 tries,
             }) => {
                 let profile = profile.unwrap_or_else(|| Profile::by_peers(peers));
-                Transfer { size, profile, peers, chunks, transfers, files, tries }.run(bench)
+                let transfer = Transfer {
+                    size,
+                    profile,
+                    peers,
+                    chunks,
+                    transfers,
+                    files,
+                    one_core,
+                    lost,
+                    tries,
+                };
+                transfer.run(bench)
             }
             Self::Memory(MemoryArgs { size, peers, network }) => {
                 Memory { size, peers, network }.run(bench)
