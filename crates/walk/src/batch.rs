@@ -17,7 +17,6 @@ use futures::future::{BoxFuture, Shared, join_all};
 use placement::Redundancy;
 
 use crate::core::{Answer, CALL_LIMIT, Core, Wanted, limit};
-use crate::directory::Standing;
 use crate::error::WalkError;
 use crate::finding::Finding;
 use crate::latency::Size;
@@ -126,7 +125,7 @@ impl Walker {
             let local = walk.local().await;
             outcomes.push(local.map(|found| Ok(Found::from(found))));
             if outcomes[at].is_none()
-                && let Some((peer, Standing::Ready | Standing::Slow)) = walk.choose()
+                && let Some(peer) = walk.choose_well()
             {
                 by_peer.entry(peer).or_default().push(at);
             }

@@ -70,7 +70,7 @@ impl Candidates {
         let standing = |peer: &PeerId, write: bool| core.directory.standing(peer, self.size, write);
         let left = self.left.iter().map(|(_, peer)| *peer);
         left.filter(|peer| standing(peer, true) == Standing::Gone)
-            .filter(|peer| standing(peer, false) != Standing::Gone)
+            .filter(|peer| standing(peer, false) < Standing::Stopped)
             .collect()
     }
 
@@ -97,8 +97,6 @@ impl Candidates {
                         return Some((peer, Standing::Waiting));
                     }
                 }
-                // A reader has better things to do than to dial a peer that has been dead for a minute.
-                Standing::Away if !claimed && !self.write => {}
                 _ => return Some((peer, standing)),
             }
         }
@@ -129,7 +127,8 @@ impl Candidates {
             (Standing::Slow, true) => 3,
             (Standing::Waiting, _) => 4,
             (Standing::Away, _) => 5,
-            (Standing::Gone, _) => 6,
+            (Standing::Stopped, _) => 6,
+            (Standing::Gone, _) => 7,
         }
     }
 }

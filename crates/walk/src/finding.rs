@@ -118,8 +118,15 @@ impl Finding {
 
     /// The peer to be asked first.
     pub(crate) fn choose(&mut self) -> Option<(PeerId, Standing)> {
-        let chosen = self.candidates.next(&self.core, Standing::Away)?;
+        let chosen = self.candidates.next(&self.core, Standing::Stopped)?;
         self.asked.insert(chosen.0);
+        Some(chosen)
+    }
+
+    /// The same among the peers that are well; the others stay for later.
+    pub(crate) fn choose_well(&mut self) -> Option<PeerId> {
+        let (chosen, _) = self.candidates.next(&self.core, Standing::Slow)?;
+        self.asked.insert(chosen);
         Some(chosen)
     }
 
@@ -141,7 +148,7 @@ impl Finding {
         while self.race.counted() < width && self.race.len() < WIDTH_MAX {
             let Some((peer, standing)) = self.choose() else { return };
             let limit = match (standing, self.size) {
-                (Standing::Waiting | Standing::Away, _) => LAST_RESORT_LIMIT,
+                (standing, _) if standing > Standing::Slow => LAST_RESORT_LIMIT,
                 (_, Size::Small) => limit(0),
                 (_, Size::Large) => limit(document::DOCUMENT_BYTES_MAX),
             };

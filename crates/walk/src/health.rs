@@ -114,11 +114,15 @@ impl Outcomes {
         }
         match self.failing_since {
             None => Health::Healthy,
-            Some(since) if self.failures >= 2 && now.saturating_sub(since) >= AWAY_AFTER => {
-                Health::Away
-            }
+            Some(_) if self.is_away(now) => Health::Away,
             Some(_) => Health::Suspect,
         }
+    }
+
+    /// Whether calls to it failed for [`AWAY_AFTER`], whatever it announced.
+    pub(crate) fn is_away(&self, now: Duration) -> bool {
+        let is_long = |since: Duration| now.saturating_sub(since) >= AWAY_AFTER;
+        self.failures >= 2 && self.failing_since.is_some_and(is_long)
     }
 
     /// Whether the peer may be asked now, without claiming it.

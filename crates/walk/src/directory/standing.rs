@@ -24,7 +24,10 @@ pub(crate) enum Standing {
     Waiting,
     /// It failed for long: as a last resort.
     Away,
-    /// Not at all: it stopped or left.
+    /// It said that it stops, and it may be back, which nobody told this program: only where nobody else is left, and only to
+    /// read.
+    Stopped,
+    /// Not at all: it left, or takes no writes.
     Gone,
 }
 
@@ -35,11 +38,13 @@ impl Directory {
         let mut inner = self.lock();
         let usual = inner.usual(now);
         let Some(known) = inner.peers.get(peer) else { return Standing::Gone };
-        let state = known.announcement.state;
-        if matches!(state, PeerState::Stopped | PeerState::Left)
-            || (write && state == PeerState::ReadOnly)
-        {
-            return Standing::Gone;
+        match known.announcement.state {
+            PeerState::Left => return Standing::Gone,
+            PeerState::Stopped | PeerState::ReadOnly if write => return Standing::Gone,
+            // Dead for a minute as well: it is not dialled more often than others that are.
+            PeerState::Stopped if known.outcomes.is_away(now) => return Standing::Away,
+            PeerState::Stopped => return Standing::Stopped,
+            PeerState::Serving | PeerState::ReadOnly => {}
         }
         if write && known.outcomes.refuses_writes(now) {
             return Standing::Waiting;

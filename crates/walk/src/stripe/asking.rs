@@ -151,20 +151,15 @@ impl Asking {
         lacks: impl Fn(usize) -> bool,
         first: impl Fn(usize) -> bool,
     ) -> Option<Next> {
-        loop {
-            let next = self.best(core, &free, &lacks, &first)?;
-            self.remove(&next);
-            let claimed = core.directory.claim(&next.peer, self.size);
-            match next.standing {
-                // Somebody else claimed the try meanwhile.
-                Standing::Ready | Standing::Slow if !claimed => {
-                    return Some(Next { standing: Standing::Waiting, ..next });
-                }
-                // A reader has better things to do than to dial a peer that has been dead for a minute.
-                Standing::Away if !claimed => {}
-                _ => return Some(next),
-            }
-        }
+        let next = self.best(core, &free, &lacks, &first)?;
+        self.remove(&next);
+        let claimed = core.directory.claim(&next.peer, self.size);
+        let standing = match next.standing {
+            // Somebody else claimed the try meanwhile.
+            Standing::Ready | Standing::Slow if !claimed => Standing::Waiting,
+            standing => standing,
+        };
+        Some(Next { standing, ..next })
     }
 
     fn best(
@@ -253,8 +248,8 @@ fn class(standing: Standing, is_guess: bool, near: bool, elsewhere: bool) -> u8 
         (Standing::Ready | Standing::Slow, true) => 4,
         (Standing::Waiting, true) => 5,
         (Standing::Ready | Standing::Slow, false) => 6,
-        (Standing::Away | Standing::Gone, true) => 7,
+        (Standing::Away | Standing::Stopped | Standing::Gone, true) => 7,
         (Standing::Waiting, false) => 8,
-        (Standing::Away | Standing::Gone, false) => 9,
+        (Standing::Away | Standing::Stopped | Standing::Gone, false) => 9,
     }
 }

@@ -208,7 +208,7 @@ impl Fetching {
     }
 
     fn start(&mut self, Next { peer, index, standing }: Next) {
-        let unwell = matches!(standing, Standing::Waiting | Standing::Away);
+        let unwell = standing > Standing::Slow;
         let limit = if unwell { LAST_RESORT_LIMIT } else { limit(self.shape.fragment_bytes) };
         match index {
             Some(index) => self.guess(peer, index, limit),

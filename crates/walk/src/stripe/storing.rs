@@ -253,7 +253,7 @@ impl StripeStoring {
             |peer: &PeerId, write: bool| self.core.directory.standing(peer, self.size, write);
         let silent = self.own.iter().filter(|peer| !self.asked.contains(*peer));
         let silent = silent.filter(|peer| standing(peer, true) == Standing::Gone);
-        let silent = silent.filter(|peer| standing(peer, false) != Standing::Gone);
+        let silent = silent.filter(|peer| standing(peer, false) < Standing::Stopped);
         let reason = || "it said so before".to_owned();
         silent.map(|peer| (*peer, CallError::ReadOnly { reason: reason() })).collect()
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crypto::{Class, Classified};
 use document::{Kind, Record};
 use env::calls::CallError;
+use placement::Redundancy;
 use testkit::network::{Fault, envelope};
 use testkit::time::run;
 use walk::{Health, Sought};
@@ -141,5 +142,22 @@ fn a_record_the_peers_refuse_fails_alone() {
         assert!(outcomes[1].is_ok());
         assert!(stage.walker.find_batch(Vec::new()).await.is_empty());
         assert!(stage.walker.store_batch(Vec::new()).await.is_empty());
+    });
+}
+
+#[test]
+fn a_batch_asks_peers_that_failed_a_moment_ago_where_nobody_else_is_left() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 1, 1);
+        let records = records(3);
+        let one = Redundancy { copies: 1, acknowledged: 1 };
+        let with = records.iter().map(|record| (record.clone(), one)).collect();
+        assert!(stage.walker.store_batch(with).await.iter().all(Result::is_ok));
+        stage.set(0, Fault::Down);
+        assert!(stage.walker.find_batch(sought(&records)).await.iter().all(Result::is_err));
+        // It is back sooner than it would be tried in its turn.
+        stage.network.heal();
+        let found = stage.walker.find_batch(sought(&records)).await;
+        assert!(found.iter().all(Result::is_ok), "{found:?}");
     });
 }

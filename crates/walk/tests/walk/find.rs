@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use crypto::{Class, Classified, RecordId};
+use crypto::{Class, Classified, PeerState, RecordId};
 use document::{Kind, Record};
 use env::calls::CallError;
 use testkit::network::{Fault, key};
@@ -261,6 +261,49 @@ fn holdings_tell_what_each_holder_says() {
             let peers = holdings.iter().map(|holding| stage.number(&holding.peer));
             assert!(peers.eq(rank[..7].iter().copied()));
             assert!(holdings.iter().enumerate().all(|(at, holding)| holding.rank == at));
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_stopped_is_asked_last_and_found_where_it_is_back() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = stored(&stage, 1).await;
+        let rank = stage.rank(&record.place);
+        let asked = |number: usize| stage.network.counts(&stage.peer(number)).find;
+        // While others have it, it is left alone.
+        stage.announce(rank[0], PeerState::Stopped, 2);
+        stage.walker.find(None, record.id, record.place).await.unwrap();
+        assert_eq!((asked(rank[0]), asked(rank[1])), (0, 1));
+        // It was started again, which nobody told this program, and the others are gone.
+        (1..3).for_each(|at| stage.set(rank[at], Fault::Down));
+        let found = stage.walker.find(None, record.id, record.place).await.unwrap();
+        assert_eq!(stage.number(&found.from), rank[0]);
+        // One that is still down costs a refused call.
+        stage.set(rank[0], Fault::Down);
+        assert!(stage.walker.find(None, record.id, record.place).await.is_err());
+    });
+}
+
+#[test]
+fn a_peer_that_was_dead_for_long_is_asked_where_nobody_else_has_it() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = stored(&stage, 1).await;
+        let rank = stage.rank(&record.place);
+        (0..3).for_each(|at| stage.set(rank[at], Fault::Down));
+        for _ in 0..8 {
+            assert!(stage.walker.find(None, record.id, record.place).await.is_err());
+            env.clock.sleep(Duration::from_secs(15)).await;
+        }
+        assert_eq!(stage.directory.health(&stage.peer(rank[0])), Health::Away);
+        // Its turn by the back-off is up to half a minute away; a reader that would fail does not wait for it.
+        for at in 0..3 {
+            stage.network.heal();
+            (0..3).filter(|of| *of != at).for_each(|of| stage.set(rank[of], Fault::Down));
+            let found = stage.walker.find(None, record.id, record.place).await;
+            assert_eq!(stage.number(&found.unwrap().from), rank[at]);
         }
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use crypto::{Class, Classified, RecordId};
+use crypto::{Class, Classified, PeerState, RecordId};
 use document::{Record, Striped};
 use env::Env;
 use env::calls::{CallError, Endpoint};
@@ -97,6 +97,21 @@ fn every_loss_of_n_minus_k_is_made_up_for() {
             assert!(took < Duration::from_secs(15), "{lost:08b} took {took:?}");
         });
     }
+}
+
+#[test]
+fn holders_that_stopped_and_are_back_count_where_k_are_needed() {
+    run(1, |env| async move {
+        let kept = Kept::new(&env, 10).await;
+        (0..N - K).for_each(|at| kept.stage.announce(kept.rank[at], PeerState::Stopped, 2));
+        let fetched = kept.fetch(0..K).await.unwrap();
+        assert_eq!(indices(&fetched), [4, 5, 6, 7], "the others are asked first");
+        assert_eq!(kept.finds()[..N - K], [0; N - K]);
+        (N - K..N).for_each(|at| kept.stage.set(kept.rank[at], Fault::Down));
+        let fetched = kept.fetch(0..K).await.unwrap();
+        assert_eq!(indices(&fetched), [0, 1, 2, 3]);
+        assert!(is_right(&fetched, &kept.striped));
+    });
 }
 
 #[test]
