@@ -10,6 +10,7 @@ use std::time::Duration;
 use testkit::network::Fault;
 
 use crate::chance::Chance;
+use crate::liar::{LIES, Lie};
 use crate::wires::Weather;
 
 /// How long things go wrong.
@@ -67,6 +68,8 @@ pub enum Event {
     SetBack(usize),
     /// The victim lies, or (with none) is honest again.
     Lie(usize, Fault),
+    /// The victim lies with what it knows of others, or (with none) is honest again.
+    Mislead(usize, Option<Lie>),
 }
 
 /// A plan.
@@ -82,6 +85,8 @@ pub struct Plan {
     pub victim: Option<usize>,
     /// What happens, in order.
     pub events: Vec<(Duration, Event)>,
+    /// Whether somebody may lie with what it knows of others.
+    pub liars: bool,
 }
 
 impl Plan {
@@ -92,7 +97,8 @@ impl Plan {
         let organisations = chance.one(&[1, 2, 3, 3, 3]).min(peers);
         let authors = 2 + chance.index(2);
         let victim = chance.permille(600).then(|| chance.index(peers));
-        let mut plan = Self { peers, organisations, authors, victim, events: Vec::new() };
+        let (events, liars) = (Vec::new(), false);
+        let mut plan = Self { peers, organisations, authors, victim, events, liars };
         for _ in 0..(3 + chance.below(10)) {
             plan.add_trouble(&mut chance);
         }
@@ -102,7 +108,13 @@ impl Plan {
             }
         }
         plan.events.sort_by_key(|(at, _)| *at);
+        plan.liars = plan.events.iter().any(|(_, event)| matches!(event, Event::Mislead(..)));
         plan
+    }
+
+    /// A network to which nothing happens by itself.
+    pub fn quiet(peers: usize, organisations: usize, authors: usize) -> Self {
+        Self { peers, organisations, authors, victim: None, events: Vec::new(), liars: true }
     }
 
     /// What befalls anybody.
@@ -191,7 +203,7 @@ impl Plan {
     fn add_loss(&mut self, chance: &mut Chance, victim: usize) {
         let at = ms(2000 + chance.below(TROUBLE.as_millis() as u64 - 10_000));
         let later = at + ms(1000 + chance.below(30_000));
-        match chance.below(7) {
+        match chance.below(9) {
             0 => {
                 self.events.push((at, Event::Rot(victim, 1 + chance.below(40) as u32)));
                 if chance.permille(500) {
@@ -212,6 +224,12 @@ impl Plan {
                 self.events.push((at, Event::Remember(victim)));
                 self.events.push((later, Event::SetBack(victim)));
                 self.events.push((later + ms(500), Event::Start(victim)));
+            }
+            4 | 5 => {
+                self.events.push((at, Event::Mislead(victim, Some(chance.one(&LIES)))));
+                if chance.permille(500) {
+                    self.events.push((later, Event::Mislead(victim, None)));
+                }
             }
             _ => {
                 let delay = Fault::Delay(ms(chance.one(&[100, 2_000, 9_000])));
@@ -251,7 +269,8 @@ mod tests {
                 | Event::Destroy(peer)
                 | Event::Remember(peer)
                 | Event::SetBack(peer)
-                | Event::Lie(peer, _) = event
+                | Event::Lie(peer, _)
+                | Event::Mislead(peer, _) = event
                 {
                     assert_eq!(Some(*peer), plan.victim);
                 }

@@ -13,6 +13,7 @@ use crate::bugs::{Planted, PlantedBug};
 use crate::check::secrecy::Logs;
 use crate::check::{durability, liveness, secrecy};
 use crate::history::{Finding, History};
+use crate::plan::Plan;
 use crate::probe;
 use crate::search::Needle;
 use crate::world::World;
@@ -45,12 +46,7 @@ pub struct Report {
 
 /// Runs one seed on this thread.
 pub fn run(seed: u64, options: RunOptions) -> Report {
-    let _planted = Planted::new(options.bug);
-    testkit::time::run(seed, |env| async move {
-        let history = History::new(env.clock.clone(), Needle::new(seed), options.keep_events);
-        let logs = tracing::subscriber::set_default(Logs(history.clone()));
-        let world = World::new(env, seed, history.clone(), options.bug);
-        history.event(format!("seed {seed}, {} peers", world.plan.peers));
+    in_world(seed, options, Plan::new(seed), async |world| {
         for number in 0..world.plan.peers {
             world.start_peer(number).await;
         }
@@ -65,6 +61,23 @@ pub fn run(seed: u64, options: RunOptions) -> Report {
         liveness::check(&world).await;
         probe::metrics(&world);
         durability::check(&world).await;
+    })
+}
+
+/// Lets something happen in a world of its own, with what is checked in each: secrecy, and what the wires and disks see.
+pub(crate) fn in_world(
+    seed: u64,
+    options: RunOptions,
+    plan: Plan,
+    happens: impl AsyncFnOnce(Arc<World>),
+) -> Report {
+    let _planted = Planted::new(options.bug);
+    testkit::time::run(seed, |env| async move {
+        let history = History::new(env.clock.clone(), Needle::new(seed), options.keep_events);
+        let logs = tracing::subscriber::set_default(Logs(history.clone()));
+        let world = World::planned(env, seed, plan, history.clone(), options.bug);
+        history.event(format!("seed {seed}, {} peers", world.plan.peers));
+        happens(Arc::clone(&world)).await;
         secrecy::check(&world);
         for number in 0..world.plan.peers {
             world.count_met(number);

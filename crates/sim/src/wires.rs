@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use document::Record;
+use document::{Kind, Record};
 use env::Env;
 use env::calls::{
     CallError, Calls, Credential, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -334,7 +334,12 @@ impl Line {
 
     fn found(&self, answer: &FindResponse) {
         match answer {
-            FindResponse::Found(record) => self.seen("found", &record.bytes),
+            FindResponse::Found(record) => {
+                self.seen("found", &record.bytes);
+                if record.kind == Kind::Parity {
+                    self.wires.history.tally("path: parity is fetched");
+                }
+            }
             FindResponse::Closest(peers) => peers.iter().for_each(|one| self.seen("peers", one)),
         }
     }
@@ -394,6 +399,9 @@ impl Calls for Line {
         let call = self.inner.find_batch(to, requests, limit);
         let answered = |_, answers: &Vec<Result<FindResponse, CallError>>| {
             answers.iter().flatten().for_each(|answer| self.found(answer));
+            if answers.iter().flatten().any(|one| matches!(one, FindResponse::Found(_))) {
+                self.wires.history.tally("path: an open question finds something");
+            }
         };
         self.carry(to, limit, "find_batch", call, None, answered).await
     }

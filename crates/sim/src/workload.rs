@@ -203,6 +203,9 @@ impl World {
         let range = range.unwrap_or(0..whole.len() as u64);
         let wanted = &whole[range.start as usize..range.end as usize];
         bytes::check(&self.history, &got, wanted, answer.is_ok());
+        if answer.as_ref().is_ok_and(|report| report.degraded) {
+            self.history.tally("read past a holder");
+        }
         let said = answer.map(drop);
         if said.is_ok() {
             self.history.tally("read");

@@ -18,6 +18,7 @@ use testkit::time::SeededEntropy;
 use crate::bugs::PlantedBug;
 use crate::chance::Chance;
 use crate::history::History;
+use crate::liar::Liars;
 use crate::plan::Plan;
 use crate::process::{Process, ProcessTasks, Slowness};
 use crate::skew::SkewedClock;
@@ -42,6 +43,7 @@ pub struct World {
     pub(crate) direct: Arc<DirectNetwork>,
     pub(crate) mesh: MemoryMesh,
     pub(crate) wires: Arc<Wires>,
+    pub(crate) liars: Arc<Liars>,
     pub(crate) homes: tempfile::TempDir,
     peers: Mutex<Vec<PeerSlot>>,
     authors: Mutex<Vec<AuthorSlot>>,
@@ -56,7 +58,20 @@ impl World {
     /// # Panics
     /// Where no folder can be made.
     pub fn new(env: Env, seed: u64, history: History, bug: Option<PlantedBug>) -> Arc<Self> {
-        let plan = Plan::new(seed);
+        Self::planned(env, seed, Plan::new(seed), history, bug)
+    }
+
+    /// The same with another plan than the seed's.
+    ///
+    /// # Panics
+    /// Where no folder can be made.
+    pub fn planned(
+        env: Env,
+        seed: u64,
+        plan: Plan,
+        history: History,
+        bug: Option<PlantedBug>,
+    ) -> Arc<Self> {
         let members: overlay::Members = Arc::new(|_| true);
         let shm = std::path::Path::new("/dev/shm");
         let mut homes = tempfile::Builder::new();
@@ -76,6 +91,7 @@ impl World {
             authors: Mutex::new(authors.collect()),
             runs: Mutex::new(0),
             calm: AtomicBool::new(false),
+            liars: Liars::new(history.clone(), plan.liars),
             env,
             plan,
             history,

@@ -89,7 +89,6 @@ impl Kept {
     }
 
     /// Whether it is still there without these peers.
-    #[cfg(test)]
     pub(crate) fn is_there_without(&self, lost: &BTreeSet<usize>) -> bool {
         match self {
             Self::Copies { holders, .. } => !holders.is_subset(lost),

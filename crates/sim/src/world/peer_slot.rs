@@ -84,7 +84,7 @@ impl PeerSlot {
     }
 
     /// New, empty disks.
-    pub(super) fn replace_disks(&mut self, chance: &mut Chance) {
+    pub(crate) fn replace_disks(&mut self, chance: &mut Chance) {
         self.store_disk = FaultyDisk::new(chance.bits());
         self.news_disk = FaultyDisk::new(chance.bits());
         self.known.clear();
@@ -103,7 +103,7 @@ impl PeerSlot {
     }
 
     /// The power is off: what is left on the disks.
-    pub(super) fn crash_disks(&mut self) {
+    pub(crate) fn crash_disks(&mut self) {
         self.store_disk = self.store_disk.crash();
         self.news_disk = self.news_disk.crash();
     }
@@ -150,7 +150,8 @@ impl World {
             }
         };
         let member = &self.community.members[number];
-        self.direct.serve(&member.address, member.peer, librarian.service());
+        let service = self.liars.before(number, librarian.service());
+        self.direct.serve(&member.address, member.peer, service);
         self.wires.serve(number, &member.address, process.clone());
         let lie = self.peers()[number].lie.clone();
         self.direct.set(&member.peer, lie);

@@ -92,7 +92,8 @@ impl World {
             | Event::Destroy(_)
             | Event::Remember(_)
             | Event::SetBack(_)
-            | Event::Lie(..) => self.loses(event),
+            | Event::Lie(..)
+            | Event::Mislead(..) => self.loses(event),
         }
     }
 
@@ -125,6 +126,7 @@ impl World {
                 self.peers()[*peer].lie = lie.clone();
                 self.direct.set(&self.community.peer(*peer), lie.clone());
             }
+            Event::Mislead(peer, lie) => self.liars.set(*peer, *lie),
             _ => {}
         }
     }
@@ -180,6 +182,7 @@ impl World {
                 let mut peers = self.peers();
                 let peer = &mut peers[number];
                 peer.lie = Fault::None;
+                self.liars.set(number, None);
                 peer.clock.set(0);
                 peer.slowness.set(0);
                 for disk in peer.disks() {
@@ -242,5 +245,7 @@ fn name(event: &Event) -> &'static str {
             Fault::Delay(_) => "event: lie, late answers",
             _ => "event: honest again",
         },
+        Event::Mislead(_, Some(_)) => "event: lie, by who knows the others",
+        Event::Mislead(_, None) => "event: honest again",
     }
 }

@@ -1,0 +1,121 @@
+//! Runs that put one question to stripes, where the runs of [`crate::run()`] put all to everything.
+//!
+//! - [`Trial::Losses`]: at the answer of a put, or once it is full, every peer that can be taken away without taking the last k
+//!   fragments or the last copy is gone, emptied or lies; all is read (Q2, Q1, Q6).
+//! - [`Trial::Churn`]: peers restart, leave and join while others read what is full (Q2).
+//!
+//! The peers are more than in other runs, and the contents few and mostly small.
+
+mod churn;
+mod losses;
+
+use std::sync::Arc;
+
+use ::bytes::Bytes;
+use author::{NoProgress, PutOptions, PutReport};
+use placement::Profile;
+
+use crate::chance::Chance;
+use crate::check::answers::Begun;
+use crate::check::bytes;
+use crate::check::holdings::Kept;
+use crate::history::Content;
+use crate::run::{Report, RunOptions, in_world};
+use crate::workload::content;
+use crate::world::World;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// Whether a put survives every loss that it promises to survive.
+    Losses,
+    /// Whether readers find what is full while peers come and go.
+    Churn,
+}
+
+/// The trial of this seed.
+pub fn run(seed: u64, trial: Trial, options: RunOptions) -> Report {
+    match trial {
+        Trial::Losses => in_world(seed, options, losses::plan(seed), losses::run),
+        Trial::Churn => in_world(seed, options, churn::plan(seed), churn::run),
+    }
+}
+
+/// The command that runs one trial again and tells all its events.
+pub fn command(seed: u64, trial: Trial) -> String {
+    let test = match trial {
+        Trial::Losses => "a_put_survives",
+        Trial::Churn => "what_is_full",
+    };
+    format!("HOLD_SIM_SEED={seed} cargo test -p sim --test stripes {test} -- --nocapture")
+}
+
+/// A put that was answered.
+struct Answered {
+    /// Which of the history's contents.
+    at: usize,
+    report: PutReport,
+    /// Who acknowledged what of it.
+    kept: Vec<Kept>,
+}
+
+impl World {
+    /// Puts one content and notes what was acknowledged; `None` where it failed.
+    async fn put_kept(
+        &self,
+        number: usize,
+        len: usize,
+        profile: Option<Profile>,
+        readers: &[usize],
+        chance: &mut Chance,
+    ) -> Option<Answered> {
+        let running = self.author(number).await;
+        let needle = self.history.needle();
+        let mut keys = Vec::new();
+        for reader in readers {
+            keys.push(self.author(*reader).await.author.reader_keys()[0]);
+        }
+        let options = PutOptions { readers: keys, profile, ..PutOptions::default() };
+        let walker = running.author.walker();
+        let begun = Begun::new(&self.history, self.author_party(number), walker);
+        let source = Bytes::from(content(chance.bits(), len, &needle));
+        let putting = running.author.put(&source[..], options, Arc::new(NoProgress));
+        let report = match self.within(number, &running, "put", putting).await? {
+            Ok(report) => report,
+            Err(error) => {
+                self.history.tally("failed");
+                self.history.event(format!("a put failed: {}", bytes::text(&error)));
+                return None;
+            }
+        };
+        self.history.tally(if report.full { "put in full" } else { "put partly" });
+        self.history.event(format!("put {len} as {} full {}", report.profile, report.full));
+        let (promise, kept) = begun.answered(&self.history, walker, &report);
+        let shared = readers.iter().zip(&report.envelopes);
+        let shared = shared.map(|(reader, to)| (*reader, to.address)).collect();
+        let (address, full) = (report.address, report.full);
+        let put = Content { author: number, bytes: source, address, full, shared, promise };
+        let mut history = self.history.lock();
+        history.contents.push(put);
+        let at = history.contents.len() - 1;
+        drop(history);
+        Some(Answered { at, report, kept })
+    }
+
+    /// Counts stripes of which a spare has a fragment.
+    fn count_displaced(&self, number: usize, kept: &[Kept]) {
+        let authors = self.authors();
+        let Some(running) = &authors[number].running else { return };
+        let view = running.author.walker().directory().view();
+        for one in kept {
+            let Kept::Stripe { id, holders, .. } = one else { continue };
+            let belongs = view.stripe_holders(&(*id).into(), holders.len(), |_| false).own;
+            let displaced = holders.iter().zip(&belongs).any(|(holders, own)| {
+                holders.iter().any(|holder| self.community.peer(*holder) != *own)
+            });
+            if displaced {
+                self.history.tally("path: a spare takes a fragment");
+            }
+        }
+    }
+}
