@@ -11,8 +11,9 @@ use crate::community::{Community, Kind};
 use crate::error::BenchError;
 use crate::process;
 
-/// How long the peers may settle: introductions, first looks at each other, news of the start.
-const SETTLE: Duration = Duration::from_secs(60);
+/// How long the peers may settle: introductions, first looks at each other, news of the start; and after a minute
+/// each the connections of the start that nobody uses end, and the links that are too many.
+const SETTLE: Duration = Duration::from_secs(150);
 const SETTLE_QUICK: Duration = Duration::from_millis(500);
 /// How long they are watched.
 const WATCH: Duration = Duration::from_secs(60);
