@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use bench::{Bench, Beside, BoxError, Theirs, Work};
+use bench::{Bench, Beside, BoxError, Theirs};
 
 use crate::error::RivalError;
 use crate::install::KUBO;
-use crate::measure::{self, Turn};
+use crate::measure::{self, Serving, Turn};
 use crate::process::{self, Daemon};
 
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -58,9 +58,8 @@ impl Site<'_> {
             turn.run(self.command(&["config", "--json", name, value]))?;
         }
         let log = self.repository.with_extension("log");
-        let mut daemon = Daemon::start(self.command(&["daemon"]), &log)?;
-        daemon.ready(&bench.stop, |told| Ok(told.contains(SERVING).then_some(())))?;
-        Ok(daemon)
+        let ready = |told: &str| Ok(told.contains(SERVING).then_some(()));
+        Ok(Daemon::serving(self.command(&["daemon"]), &log, &bench.stop, ready)?.0)
     }
 
     /// Where others reach it.
@@ -71,6 +70,37 @@ impl Site<'_> {
             said: told,
             wanted: "address",
         })
+    }
+}
+
+/// Three that serve: content is added at the first and pinned by the second.
+struct Served<'a> {
+    turn: Turn<'a>,
+    first: &'a Site<'a>,
+    second: &'a Site<'a>,
+    third: &'a Site<'a>,
+}
+
+impl Serving for Served<'_> {
+    fn put(&self, file: &Path) -> Result<(Duration, String), RivalError> {
+        let mut add = self.first.command(ADD);
+        add.arg(file);
+        let added = self.turn.run(add)?;
+        let name = named(&added.told)?;
+        let pinned = self.turn.run(self.second.command(&["pin", "add", &name]))?;
+        Ok((added.took + pinned.took, name))
+    }
+
+    /// At the first, which has it, or at the third, which has not.
+    fn get(&self, way: usize, name: &str, out: &Path) -> Result<Duration, RivalError> {
+        let site = if way == 0 { self.first } else { self.third };
+        let mut get = site.command(&["get", "--progress=false", "--output"]);
+        get.arg(out).arg(name);
+        Ok(self.turn.run(get)?.took)
+    }
+
+    fn stores(&self) -> Vec<PathBuf> {
+        vec![self.first.repository.clone(), self.second.repository.clone()]
     }
 }
 
@@ -129,36 +159,8 @@ impl Beside for Kubo {
         for (from, to) in [(second, first), (third, first), (third, second)] {
             turn.run(from.command(&["swarm", "connect", &to.address(&turn)?]))?;
         }
-        let put = |file: &Path| {
-            let mut add = first.command(ADD);
-            add.arg(file);
-            let added = turn.run(add)?;
-            let name = named(&added.told)?;
-            let pinned = turn.run(second.command(&["pin", "add", &name]))?;
-            Ok::<_, RivalError>((added.took + pinned.took, name))
-        };
-        let out = folder.join("out");
-        let get = |site: &Site, name: &str| {
-            let mut get = site.command(&["get", "--progress=false", "--output"]);
-            get.arg(&out).arg(name);
-            Ok::<_, RivalError>(turn.run(get)?.took)
-        };
-        let (put_start, tiny) = put(&measure::tiny(folder)?)?;
-        let starts = [get(first, &tiny)?, get(third, &tiny)?];
-        let holders = [first.repository.clone(), second.repository.clone()];
-        let before = process::bytes_below(&holders)?;
-        let (took, name) = put(file)?;
-        let stored_bytes = process::bytes_below(&holders)?.saturating_sub(before);
-        let mut done =
-            vec![Theirs { work: Work::Put, way: "", took, start: put_start, stored_bytes }];
-        let ways = [(first, "where it was added"), (third, "elsewhere")];
-        for ((site, way), start) in ways.into_iter().zip(starts) {
-            std::fs::remove_file(&out).map_err(RivalError::io("remove", &out))?;
-            let took = get(site, &name)?;
-            bench::same(file, &out, &bench.stop)?;
-            done.push(Theirs { work: Work::Get, way, took, start, stored_bytes });
-        }
-        Ok(done)
+        let served = Served { turn, first, second, third };
+        measure::transfer(bench, file, folder, &["where it was added", "elsewhere"], &served)
     }
 }
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use bench::{Bench, Beside, BoxError, Ports, Theirs, Work};
+use bench::{Bench, Beside, BoxError, Ports, Theirs};
 
 use crate::error::RivalError;
 use crate::install::{MC, MINIO};
-use crate::measure::{self, Turn};
-use crate::process::{self, Daemon};
+use crate::measure::{self, Serving, Turn};
+use crate::process::{self, Daemon, Ran};
 
 const DRIVES: usize = 4;
 const USER: &str = "measured";
@@ -49,6 +49,37 @@ impl Minio {
     }
 }
 
+/// It serves, and this is its client.
+struct Served<'a> {
+    minio: &'a Minio,
+    folder: &'a Path,
+    address: String,
+    turn: Turn<'a>,
+}
+
+impl Served<'_> {
+    fn client(&self, args: &[&str]) -> Result<Ran, RivalError> {
+        self.turn.run(self.minio.client(self.folder, &self.address, args))
+    }
+}
+
+impl Serving for Served<'_> {
+    fn put(&self, file: &Path) -> Result<(Duration, String), RivalError> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (from, to) = (file.display().to_string(), format!("here/files/{name}"));
+        Ok((self.client(&["cp", &from, &to])?.took, name))
+    }
+
+    fn get(&self, _way: usize, name: &str, out: &Path) -> Result<Duration, RivalError> {
+        let (from, to) = (format!("here/files/{name}"), out.display().to_string());
+        Ok(self.client(&["cp", &from, &to])?.took)
+    }
+
+    fn stores(&self) -> Vec<PathBuf> {
+        drives(self.folder)
+    }
+}
+
 fn drives(folder: &Path) -> Vec<PathBuf> {
     (1..=DRIVES).map(|number| folder.join(format!("drive{number}"))).collect()
 }
@@ -79,28 +110,12 @@ impl Beside for Minio {
             std::fs::create_dir(&drive).map_err(RivalError::io("make", &drive))?;
         }
         let turn = Turn::new(bench, folder, LIMIT);
-        let serve = self.serve(folder, &address, &console);
-        let mut serving = Daemon::start(serve, &folder.join("serving.log"))?;
-        let make = || self.client(folder, &address, &["mb", "--ignore-existing", "here/files"]);
+        let served = Served { minio: self, folder, address, turn };
+        let make = || served.client(&["mb", "--ignore-existing", "here/files"]);
         // It listens before it has its drives together.
-        serving.ready(&bench.stop, |_| Ok(turn.run(make()).ok()))?;
-        let put = |from: &Path, name: &str| {
-            let (from, to) = (from.display().to_string(), format!("here/files/{name}"));
-            turn.run(self.client(folder, &address, &["cp", &from, &to]))
-        };
-        let get = |name: &str, to: &Path| {
-            let (from, to) = (format!("here/files/{name}"), to.display().to_string());
-            turn.run(self.client(folder, &address, &["cp", &from, &to]))
-        };
-        let (tiny, out) = (measure::tiny(folder)?, folder.join("out"));
-        let put_start = put(&tiny, "tiny")?.took;
-        let get_start = get("tiny", &out)?.took;
-        let before = process::bytes_below(&drives(folder))?;
-        let put_took = put(file, "content")?.took;
-        let stored_bytes = process::bytes_below(&drives(folder))?.saturating_sub(before);
-        let get_took = get("content", &out)?.took;
-        bench::same(file, &out, &bench.stop)?;
-        let one = |work, took, start| Theirs { work, way: "", took, start, stored_bytes };
-        Ok(vec![one(Work::Put, put_took, put_start), one(Work::Get, get_took, get_start)])
+        let serve = self.serve(folder, &served.address, &console);
+        let ready = |_: &str| Ok(make().ok());
+        let _serving = Daemon::serving(serve, &folder.join("serving.log"), &bench.stop, ready)?;
+        measure::transfer(bench, file, folder, &[""], &served)
     }
 }

@@ -97,6 +97,21 @@ impl Daemon {
         Process::start(command, log).map(Self)
     }
 
+    /// Starts it and waits until it is [`Daemon::ready`].
+    ///
+    /// # Errors
+    /// As [`Daemon::ready`].
+    pub(crate) fn serving<T>(
+        command: Command,
+        log: &Path,
+        stop: &Stop,
+        ready: impl FnMut(&str) -> Result<Option<T>, RivalError>,
+    ) -> Result<(Self, T), RivalError> {
+        let mut daemon = Self::start(command, log)?;
+        let found = daemon.ready(stop, ready)?;
+        Ok((daemon, found))
+    }
+
     /// Waits until `ready` finds what it looks for in the end of what the program said.
     ///
     /// # Errors

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use bench::{Bench, Beside, BoxError, Ports, Theirs, Work};
+use bench::{Bench, Beside, BoxError, Ports, Theirs};
 
 use crate::error::RivalError;
 use crate::install::TAHOE;
-use crate::measure::{self, Turn};
+use crate::measure::{self, Serving, Turn};
 use crate::process::{self, Daemon};
 
 /// Fragments that are enough, and fragments in all, each with a process of its own.
@@ -63,8 +63,8 @@ impl Grid<'_> {
         Ok(())
     }
 
-    /// Starts all; what answers is the name of the gateway's folder.
-    fn start(&mut self, bench: &Bench) -> Result<PathBuf, RivalError> {
+    /// Starts all, and waits until the gateway stores.
+    fn start(&mut self, bench: &Bench) -> Result<(), RivalError> {
         self.make("create-introducer", "introducer", &[])?;
         self.serve("introducer")?;
         let furl = self.at("introducer").join("private/introducer.furl");
@@ -89,10 +89,40 @@ impl Grid<'_> {
         create.arg(format!("--shares-happy={total}")).arg(&gateway);
         self.turn.run(create)?;
         self.serve("gateway")?;
-        Ok(gateway)
+        // An upload fails until all ten are known. What is uploaded once is known by its bytes, so it is none that is timed.
+        let first = self.at("first");
+        std::fs::write(&first, [7; 1024]).map_err(RivalError::io("write", &first))?;
+        let mut last = self.serving.pop();
+        if let Some(gateway) = &mut last {
+            gateway.ready(&bench.stop, |_| Ok(self.put(&first).ok()))?;
+        }
+        self.serving.extend(last);
+        Ok(())
     }
 
-    fn storage(&self) -> Vec<PathBuf> {
+    /// A run of the client, which asks the gateway.
+    fn client(&self, work: &str) -> Command {
+        let mut command = self.command(&["-d"]);
+        command.arg(self.at("gateway")).arg(work);
+        command
+    }
+}
+
+impl Serving for Grid<'_> {
+    fn put(&self, file: &Path) -> Result<(Duration, String), RivalError> {
+        let mut put = self.client("put");
+        put.arg(file);
+        let ran = self.turn.run(put)?;
+        Ok((ran.took, capability(&ran.told)?))
+    }
+
+    fn get(&self, _way: usize, name: &str, out: &Path) -> Result<Duration, RivalError> {
+        let mut get = self.client("get");
+        get.arg(name).arg(out);
+        Ok(self.turn.run(get)?.took)
+    }
+
+    fn stores(&self) -> Vec<PathBuf> {
         (0..TOTAL).map(|number| self.at(&format!("storage{number}")).join("storage")).collect()
     }
 }
@@ -136,36 +166,8 @@ impl Beside for Tahoe {
         let turn = Turn::new(bench, folder, LIMIT);
         let (ports, serving) = (Ports::new(), Vec::new());
         let mut grid = Grid { program: &self.program, folder, turn, ports, serving };
-        let gateway = grid.start(bench)?.display().to_string();
-        let put = |grid: &Grid, file: &Path| {
-            let mut put = grid.command(&["-d", &gateway, "put"]);
-            put.arg(file);
-            grid.turn.run(put)
-        };
-        let get = |grid: &Grid, name: &str, out: &Path| {
-            let mut get = grid.command(&["-d", &gateway, "get", name]);
-            get.arg(out);
-            grid.turn.run(get)
-        };
-        // An upload fails until all ten are known.
-        let tiny = measure::tiny(folder)?;
-        let mut last = grid.serving.pop();
-        let first =
-            last.as_mut().map(|gateway| gateway.ready(&bench.stop, |_| Ok(put(&grid, &tiny).ok())));
-        let name = capability(&first.transpose()?.map(|ran| ran.told).unwrap_or_default())?;
-        let out = folder.join("out");
-        get(&grid, &name, &out)?;
-        std::fs::write(&tiny, [7; 1024]).map_err(RivalError::io("write", &tiny))?;
-        let put_start = put(&grid, &tiny)?;
-        let get_start = get(&grid, &capability(&put_start.told)?, &out)?.took;
-        let before = process::bytes_below(&grid.storage())?;
-        let stored = put(&grid, file)?;
-        let stored_bytes = process::bytes_below(&grid.storage())?.saturating_sub(before);
-        std::fs::remove_file(&out).map_err(RivalError::io("remove", &out))?;
-        let got = get(&grid, &capability(&stored.told)?, &out)?;
-        bench::same(file, &out, &bench.stop)?;
-        let one = |work, took, start| Theirs { work, way: "", took, start, stored_bytes };
-        Ok(vec![one(Work::Put, stored.took, put_start.took), one(Work::Get, got.took, get_start)])
+        grid.start(bench)?;
+        measure::transfer(bench, file, folder, &[""], &grid)
     }
 }
 
