@@ -77,6 +77,9 @@ pub enum BenchError {
     /// A stripe could not be coded.
     #[error("a stripe could not be coded")]
     Code(#[from] erasure::ErasureError),
+    /// An author could not be set up.
+    #[error("an author could not be set up")]
+    Author(#[from] author::AuthorError),
     /// The transport could not be set up.
     #[error("the transport could not be set up")]
     Rpc(#[from] rpc::RpcError),
@@ -110,6 +113,7 @@ impl Classified for BenchError {
             Self::Late { .. } => Class::Unavailable,
             Self::Wrong(_) => Class::Corrupt,
             Self::Call(error) => error.class(),
+            Self::Author(error) => error.class(),
             Self::Rpc(_) | Self::Interrupted | Self::Io { .. } | Self::Program { .. } => Class::Bug,
             Self::Answer { .. } | Self::Document(_) | Self::Code(_) | Self::Tls(_) => Class::Bug,
             Self::Certificate(_) | Self::Json(_) => Class::Bug,

@@ -6,6 +6,10 @@
 //! envelope and entry each), at entry peers drawn evenly. Then the rate is raised until it does not
 //! hold: the saturation.
 //!
+//! With a profile the same documents arrive as contents of a `holdfast-1` network that are kept so, and authors that walk by
+//! themselves put and get them ([`authors`]): a Put is then a whole upload, with stripe, entry and three envelopes, and a Get
+//! a whole document. The paper's requests are smaller, so nothing is promised then, and no saturation is looked for.
+//!
 //! Differences: the paper gave each peer a processor of its own and the clients machines of theirs;
 //! here all share this machine's cores, clients included. It ran an hour a point.
 
@@ -20,6 +24,7 @@ use crate::Bench;
 use crate::chart::Chart;
 use crate::community::{Community, Kind, PEERS_MAX};
 use crate::error::BenchError;
+use crate::load::authors::{self, Authors};
 use crate::load::clients::Clients;
 use crate::load::documents::Sizes;
 use crate::load::{self, Load, Outcome, REQUESTS};
@@ -60,14 +65,33 @@ pub struct Libri {
     pub seconds: f64,
     /// Of arrivals, sizes and entry peers.
     pub seed: u64,
-    /// Whether the saturation is looked for.
+    /// Whether the saturation is looked for; never with a profile.
     pub saturate: bool,
+    /// What contents are kept as, in the stead of `libri-1`'s copies of each record.
+    pub profile: Option<Profile>,
+}
+
+/// Who does a load.
+enum By {
+    Clients(Arc<Clients>),
+    Authors(Arc<Authors>),
+}
+
+impl By {
+    async fn run(&self, load: Load, stop: &crate::Stop) -> Result<Outcome, BenchError> {
+        match self {
+            Self::Clients(clients) => load::run(clients, load, stop).await,
+            Self::Authors(authors) => authors::run(authors, load, stop).await,
+        }
+    }
 }
 
 /// One cluster at one rate.
 #[derive(Clone, Debug, Serialize)]
 struct Point {
     peers: usize,
+    /// What whole contents are kept as; none of single records.
+    profile: Option<String>,
     uploads_a_day: f64,
     seconds: f64,
     requests_a_second: f64,
@@ -105,8 +129,11 @@ impl Libri {
         let mut report = Report::new("libri", bench.quick);
         let (mut points, mut clusters) = (Vec::new(), Vec::new());
         for peers in &this.peers {
-            let kind =
-                Kind { peers: *peers, suite: "libri-1", profile: Some(Profile::Copies(COPIES)) };
+            let (suite, profile) = match this.profile {
+                Some(profile) => ("holdfast-1", profile),
+                None => ("libri-1", Profile::Copies(COPIES)),
+            };
+            let kind = Kind { peers: *peers, suite, profile: Some(profile) };
             let mut community = Community::start(bench, kind)?;
             let measured = this.cluster(bench, &community, &runtime)?;
             community.check()?;
@@ -120,7 +147,7 @@ impl Libri {
                 clusters.push(cluster);
             }
         }
-        conclude(&mut report, &points, &clusters);
+        conclude(&mut report, &points, &clusters, this.profile);
         Ok(report)
     }
 
@@ -133,6 +160,10 @@ impl Libri {
             this.seconds = this.seconds.min(QUICK_SECONDS);
         }
         let wrong = |name, reason| Err(BenchError::Argument { name, reason });
+        let needed = this.profile.map_or(1, |profile| profile.peers_min());
+        if this.peers.iter().any(|peers| *peers < needed) {
+            return wrong("--profile", "a peer for each fragment in every cluster");
+        }
         if this.peers.is_empty() || !this.peers.iter().all(|peers| (1..=PEERS_MAX).contains(peers))
         {
             return wrong("--peers", "from 1 to 64; with --quick to 8");
@@ -155,8 +186,11 @@ impl Libri {
     ) -> Result<(Vec<Point>, Option<f64>), BenchError> {
         let peers = community.peers.len();
         runtime.block_on(async {
-            let clients = Clients::new(community, &bench.stop)?;
-            warm(bench, &clients, peers, self.seed).await?;
+            let by = match self.profile {
+                Some(profile) => By::Authors(Authors::new(community, profile, &bench.stop).await?),
+                None => By::Clients(Clients::new(community, &bench.stop)?),
+            };
+            by.run(warming(bench, peers, self.seed), &bench.stop).await?;
             let mut points = Vec::new();
             for (number, uploads_a_day) in self.rates.iter().enumerate() {
                 let load = Load {
@@ -165,14 +199,14 @@ impl Libri {
                     sizes: Sizes::PAPER,
                     seed: self.seed.wrapping_add(number as u64 + 1),
                 };
-                let point = point(bench, community, &clients, load).await?;
+                let point = self.point(bench, community, &by, load).await?;
                 bench.tell(point.line());
                 points.push(point);
             }
-            let found = if self.saturate {
+            let found = if let (true, By::Clients(clients)) = (self.saturate, &by) {
                 let seconds = if bench.quick { 1.0 } else { (self.seconds / 6.0).clamp(5.0, 20.0) };
                 let start = 4.0 * PAPER_REQUESTS / REQUESTS;
-                Some(saturation(bench, &clients, start, seconds, Sizes::PAPER).await?)
+                Some(saturation(bench, clients, start, seconds, Sizes::PAPER).await?)
             } else {
                 None
             };
@@ -188,49 +222,56 @@ pub(crate) async fn warm(
     peers: usize,
     seed: u64,
 ) -> Result<(), BenchError> {
+    load::run(clients, warming(bench, peers, seed), &bench.stop).await.map(drop)
+}
+
+fn warming(bench: &Bench, peers: usize, seed: u64) -> Load {
     let pairs = (peers * peers) as f64;
     let uploads = pairs * WARM_STORES_A_PAIR / (4.0 * f64::from(COPIES));
     let most = if bench.quick { 1.0 } else { 60.0 };
     let seconds = (uploads / WARM_RATE).clamp(0.5, most);
     // Small documents: it is the connections that are wanted.
     let sizes = Sizes { shape: 1.5, scale: 20e3 };
-    let load = Load { uploads_a_second: WARM_RATE, seconds, sizes, seed };
-    load::run(clients, load, &bench.stop).await.map(drop)
+    Load { uploads_a_second: WARM_RATE, seconds, sizes, seed }
 }
 
-/// One load, measured.
-async fn point(
-    bench: &Bench,
-    community: &Community,
-    clients: &Arc<Clients>,
-    load: Load,
-) -> Result<Point, BenchError> {
-    use crate::process::{Share, own_cpu};
-    let (peers_before, own_before) = (community.cpu(), own_cpu());
-    let share = Share::since(peers_before + own_before);
-    let started = std::time::Instant::now();
-    let outcome = load::run(clients, load, &bench.stop).await?;
-    let wall = started.elapsed().as_secs_f64();
-    let (peers_after, own_after) = (community.cpu(), own_cpu());
-    let cores =
-        |after: std::time::Duration, before| after.saturating_sub(before).as_secs_f64() / wall;
-    let Outcome { busy, failed, shed, put_bytes, lag, .. } = &outcome;
-    Ok(Point {
-        peers: community.peers.len(),
-        uploads_a_day: load.uploads_a_second * DAY_S,
-        seconds: load.seconds,
-        requests_a_second: outcome.answered_a_second(load.seconds),
-        put_mbit_s: *put_bytes as f64 * 8.0 / 1e6 / load.seconds,
-        put: outcome.latencies(true).percentiles(),
-        get: outcome.latencies(false).percentiles(),
-        refused: *busy,
-        failed: *failed,
-        shed: *shed,
-        lag_ms: lag.as_secs_f64() * 1e3,
-        peers_cores: cores(peers_after, peers_before),
-        clients_cores: cores(own_after, own_before),
-        others_cores: share.others(peers_after + own_after),
-    })
+impl Libri {
+    /// One load, measured.
+    async fn point(
+        &self,
+        bench: &Bench,
+        community: &Community,
+        by: &By,
+        load: Load,
+    ) -> Result<Point, BenchError> {
+        use crate::process::{Share, own_cpu};
+        let (peers_before, own_before) = (community.cpu(), own_cpu());
+        let share = Share::since(peers_before + own_before);
+        let started = std::time::Instant::now();
+        let outcome = by.run(load, &bench.stop).await?;
+        let wall = started.elapsed().as_secs_f64();
+        let (peers_after, own_after) = (community.cpu(), own_cpu());
+        let cores =
+            |after: std::time::Duration, before| after.saturating_sub(before).as_secs_f64() / wall;
+        let Outcome { busy, failed, shed, put_bytes, lag, .. } = &outcome;
+        Ok(Point {
+            peers: community.peers.len(),
+            profile: self.profile.map(|profile| profile.to_string()),
+            uploads_a_day: load.uploads_a_second * DAY_S,
+            seconds: load.seconds,
+            requests_a_second: outcome.answered_a_second(load.seconds),
+            put_mbit_s: *put_bytes as f64 * 8.0 / 1e6 / load.seconds,
+            put: outcome.latencies(true).percentiles(),
+            get: outcome.latencies(false).percentiles(),
+            refused: *busy,
+            failed: *failed,
+            shed: *shed,
+            lag_ms: lag.as_secs_f64() * 1e3,
+            peers_cores: cores(peers_after, peers_before),
+            clients_cores: cores(own_after, own_before),
+            others_cores: share.others(peers_after + own_after),
+        })
+    }
 }
 
 impl Point {
@@ -257,7 +298,10 @@ impl Point {
 }
 
 /// Bars, ratios and pictures.
-fn conclude(report: &mut Report, points: &[Point], clusters: &[Cluster]) {
+fn conclude(report: &mut Report, points: &[Point], clusters: &[Cluster], profile: Option<Profile>) {
+    if let Some(profile) = profile {
+        return told(report, points, profile);
+    }
     let highest = points.iter().map(|point| point.uploads_a_day).fold(0.0, f64::max);
     let at_highest: Vec<&Point> =
         points.iter().filter(|point| point.uploads_a_day >= highest).collect();
@@ -290,6 +334,23 @@ fn conclude(report: &mut Report, points: &[Point], clusters: &[Cluster]) {
         report.charts.push(latencies(points, put));
     }
     report.charts.push(saturations(clusters));
+}
+
+/// Of whole contents: the medians beside the paper's requests, and pictures.
+fn told(report: &mut Report, points: &[Point], profile: Profile) {
+    let highest = points.iter().map(|point| point.uploads_a_day).fold(0.0, f64::max);
+    for point in points.iter().filter(|point| point.uploads_a_day >= highest) {
+        let peers = point.peers;
+        report.ratio(
+            format!("put_{profile}_at_{peers}_to_paper_put"),
+            point.put.p50_ms / PAPER_PUT_MS,
+        );
+        report.ratio(
+            format!("get_{profile}_at_{peers}_to_paper_get"),
+            point.get.p50_ms / PAPER_GET_MS,
+        );
+    }
+    report.charts.extend([false, true].map(|put| latencies(points, put)));
 }
 
 /// Medians by cluster, a line a load, the paper's median beside.
@@ -340,6 +401,7 @@ mod tests {
             |p50_ms| Percentiles { calls: 9, p50_ms, p95_ms: 9.0, p99_ms: 9.0, max_ms: 9.0 };
         Point {
             peers,
+            profile: None,
             uploads_a_day,
             seconds: 1.0,
             requests_a_second: 1.0,
@@ -366,7 +428,7 @@ mod tests {
         ];
         let clusters = [Cluster { peers: 64, saturation_requests_a_second: 2000.0 }];
         let mut report = Report::new("libri", false);
-        conclude(&mut report, &points, &clusters);
+        conclude(&mut report, &points, &clusters, None);
         let found: Vec<(f64, bool)> =
             report.bars.iter().map(|bar| (bar.value.unwrap(), bar.ok)).collect();
         assert_eq!(found[0], (1.4, true), "Get at 64");
@@ -393,6 +455,7 @@ mod tests {
             seconds: 60.0,
             seed: 1,
             saturate: false,
+            profile: None,
         };
         let checked = good.checked(&bench).unwrap();
         assert_eq!((checked.peers, checked.seconds), (vec![4, 8], QUICK_SECONDS));
@@ -401,6 +464,7 @@ mod tests {
             Libri { peers: vec![64], ..good.clone() },
             Libri { peers: vec![0], ..good.clone() },
             Libri { rates: vec![0], ..good.clone() },
+            Libri { profile: Some(Profile::LEAN), ..good.clone() },
             Libri { seconds: 0.0, ..good },
         ];
         for libri in bad {

@@ -10,8 +10,10 @@
 //! process. Documents are sealed by a thread of its own, ahead of the arrivals as far as
 //! [`AHEAD_BYTES`] go, so that sealing is rarely part of what is timed.
 //!
-//! Each request goes to an entry peer drawn evenly, as a thin client's would.
+//! Each request goes to an entry peer drawn evenly, as a thin client's would; or authors that walk by themselves put and get
+//! whole contents ([`authors`]).
 
+pub(crate) mod authors;
 pub(crate) mod clients;
 pub(crate) mod documents;
 
@@ -133,15 +135,19 @@ impl Outcome {
     }
 }
 
-/// What the tasks of a load share.
-struct Running {
-    clients: Arc<Clients>,
+/// What the tasks of a load share: by whom it is done, and what came of it.
+struct Running<T> {
+    by: T,
     outcome: Mutex<Outcome>,
     started: Instant,
 }
 
-impl Running {
-    fn with<T>(&self, change: impl FnOnce(&mut Outcome) -> T) -> T {
+impl<T> Running<T> {
+    fn new(by: T) -> Self {
+        Self { by, outcome: Mutex::default(), started: Instant::now() }
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut Outcome) -> R) -> R {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -151,7 +157,9 @@ impl Running {
         let at_ms = millis(self.started.elapsed());
         self.with(|outcome| outcome.samples.push(Sample { put, at_ms, micros }));
     }
+}
 
+impl Running<Arc<Clients>> {
     /// One upload to its end, or to its first request that is not answered well.
     async fn upload(self: Arc<Self>, upload: Upload, mut seeded: Seeded) {
         let Upload { entry, envelopes } = upload;
@@ -172,7 +180,7 @@ impl Running {
 
     async fn put(&self, record: &Record, seeded: &mut Seeded) -> bool {
         let since = Instant::now();
-        match self.clients.put(seeded, record.clone()).await {
+        match self.by.put(seeded, record.clone()).await {
             Ok(_) => {
                 self.sample(true, since);
                 self.with(|outcome| {
@@ -190,7 +198,7 @@ impl Running {
 
     async fn get(&self, record: &Record, seeded: &mut Seeded) -> bool {
         let since = Instant::now();
-        match self.clients.get(seeded, record.id).await {
+        match self.by.get(seeded, record.id).await {
             Ok(found) => {
                 self.sample(false, since);
                 let same = found.bytes == record.bytes;
@@ -216,11 +224,27 @@ pub(crate) async fn run(
 ) -> Result<Outcome, BenchError> {
     let expected = load.uploads_a_second * load.seconds;
     let mut prepared = prepare(clients, load, expected, stop).await?;
-    let running = Arc::new(Running {
-        clients: clients.clone(),
-        outcome: Mutex::default(),
-        started: Instant::now(),
-    });
+    let running = Arc::new(Running::new(clients.clone()));
+    let upload = async |draws| match prepared.recv().await {
+        Some(upload) => Ok(Some(running.clone().upload(upload?, draws))),
+        None => Ok(None),
+    };
+    arrivals(&running, load, stop, upload).await
+}
+
+/// Starts an upload for each arrival until the time is over, and waits for their ends. No upload: it is over.
+///
+/// # Errors
+/// [`BenchError::Interrupted`], [`BenchError::Wrong`] where a get answered other bytes, and what `upload` fails with.
+async fn arrivals<T, F>(
+    running: &Arc<Running<T>>,
+    load: Load,
+    stop: &Stop,
+    mut upload: impl AsyncFnMut(Seeded) -> Result<Option<F>, BenchError>,
+) -> Result<Outcome, BenchError>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let (mut seeded, mut tasks) = (Seeded::new(load.seed), JoinSet::new());
     let end = running.started + Duration::from_secs_f64(load.seconds);
     let mut at = running.started;
@@ -241,9 +265,8 @@ pub(crate) async fn run(
         if shed {
             continue;
         }
-        let Some(upload) = prepared.recv().await else { break };
-        let draws = Seeded::new(seeded.next());
-        tasks.spawn(running.clone().upload(upload?, draws));
+        let Some(upload) = upload(Seeded::new(seeded.next())).await? else { break };
+        tasks.spawn(upload);
     }
     let drained = async { while tasks.join_next().await.is_some() {} };
     let late = tokio::time::timeout(DRAIN, drained).await.is_err();

@@ -120,6 +120,17 @@ fn the_papers_experiment_is_told_by_cluster_and_rate() {
 }
 
 #[test]
+fn the_papers_load_of_whole_contents_is_told_in_stripes_too() {
+    let args = ["libri", "--profile", "2/3", "--peers", "3", "--rates", "1024K", "--seconds", "1"];
+    let report = quick(&args, "libri");
+    let run = &report["runs"].as_array().unwrap()[0];
+    let calls = |of: &str| run[of]["calls"].as_u64().unwrap();
+    assert!(calls("put") > 0 && calls("get") <= 2 * calls("put"), "{run}");
+    assert_eq!((run["profile"].as_str(), run["failed"].as_u64()), (Some("2/3"), Some(0)), "{run}");
+    assert!(report["ratios"]["put_2/3_at_3_to_paper_put"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+#[test]
 fn overload_loses_nothing_that_was_acknowledged() {
     let report = quick(&["overload", "--peers", "3", "--seconds", "1"], "overload");
     let missing = bar(&report, "missing");
@@ -161,6 +172,7 @@ fn what_cannot_be_measured_is_refused() {
         ["transfer", "--one-core", "0"],
         ["libri", "--peers", "0"],
         ["libri", "--seconds", "0"],
+        ["libri", "--profile", "storj"],
         ["overload", "--seconds", "0"],
         ["slow", "--gets", "0"],
         ["slow", "--rounds", "21"],

@@ -26,7 +26,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Connections that carry records, to each peer.
 const BULK_CONNECTIONS: usize = 4;
 /// Connections of one client, over all peers.
-const CONNECTIONS: usize = 1024;
+pub(super) const CONNECTIONS: usize = 1024;
 /// Records read back at once.
 const READ_BACK: usize = 64;
 
@@ -107,15 +107,7 @@ fn client(
     stop: &Stop,
 ) -> Result<Arc<Client>, BenchError> {
     let secret = fresh_key();
-    let key = ClientKey::new(secret.public()).to_string();
-    let pass = community.path().join(format!("pass{org}"));
-    let text = |path: &std::path::Path| path.display().to_string();
-    let program: &Program = &community.program;
-    let args = ["org", "pass", "--dir"].map(str::to_owned).into_iter();
-    let args = args.chain([text(&community.org(org)), "--network".to_owned()]);
-    let args = args.chain([text(&community.network()), "--client".to_owned(), key]);
-    program.ask(args.chain(["-o".to_owned(), text(&pass)]), stop)?;
-    let pass = std::fs::read(&pass).map(Bytes::from).map_err(BenchError::io("read", &pass))?;
+    let pass = pass(community, org, ClientKey::new(secret.public()), stop)?;
     let identity = Identity::new(secret, genesis.network())?;
     let limits = ClientLimits {
         connections: CONNECTIONS,
@@ -124,4 +116,21 @@ fn client(
     };
     let credential = move || Credential::Client(pass.clone());
     Ok(Client::new(identity, Arc::new(credential), Env::real(), limits))
+}
+
+/// A pass that an organisation signs for a client's key.
+pub(super) fn pass(
+    community: &Community,
+    org: usize,
+    client: ClientKey,
+    stop: &Stop,
+) -> Result<Bytes, BenchError> {
+    let pass = community.path().join(format!("pass{org}"));
+    let text = |path: &std::path::Path| path.display().to_string();
+    let program: &Program = &community.program;
+    let args = ["org", "pass", "--dir"].map(str::to_owned).into_iter();
+    let args = args.chain([text(&community.org(org)), "--network".to_owned()]);
+    let args = args.chain([text(&community.network()), "--client".to_owned(), client.to_string()]);
+    program.ask(args.chain(["-o".to_owned(), text(&pass)]), stop)?;
+    std::fs::read(&pass).map(Bytes::from).map_err(BenchError::io("read", &pass))
 }

@@ -123,6 +123,10 @@ struct LibriArgs {
     /// Do not look for the saturation
     #[arg(long)]
     no_saturation: bool,
+    /// Whole contents kept so (4/8, copies:3, ...), put and got by authors, in the stead of the original's records; without the
+    /// saturation
+    #[arg(long, value_name = "NAME")]
+    profile: Option<Profile>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -191,8 +195,8 @@ impl Experiment {
             Self::Memory(MemoryArgs { size, peers, network }) => {
                 Memory { size, peers, network }.run(bench)
             }
-            Self::Libri(LibriArgs { peers, rates, seconds, seed, no_saturation }) => {
-                Libri { peers, rates, seconds, seed, saturate: !no_saturation }.run(bench)
+            Self::Libri(LibriArgs { peers, rates, seconds, seed, no_saturation, profile }) => {
+                Libri { peers, rates, seconds, seed, saturate: !no_saturation, profile }.run(bench)
             }
             Self::Overload(OverloadArgs { peers, seconds, seed }) => {
                 Overload { peers, seconds, seed }.run(bench)
