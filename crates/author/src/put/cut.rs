@@ -180,6 +180,7 @@ impl Cutting<'_> {
     ) -> Result<Bytes, AuthorError> {
         let mut chunk = Vec::with_capacity(bytes);
         chunk.extend(ahead);
+        self.way.progress.content(chunk.len() as u64);
         let mut limited = source.take((bytes - chunk.len()) as u64);
         while chunk.len() < bytes {
             let read = limited.read_buf(&mut chunk).await.map_err(AuthorError::Read)?;

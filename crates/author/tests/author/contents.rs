@@ -1,8 +1,9 @@
 //! Contents of every awkward size, in both suites; ranges; what is sealed with them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use author::{AuthorError, NoProgress, PutOptions};
+use author::{AuthorError, NoProgress, Progress, PutOptions};
 use crypto::{Class, Classified, Suite};
 use testkit::time;
 
@@ -178,6 +179,34 @@ fn names_types_and_contents_are_nowhere_in_the_clear() {
                 }
             }
             assert!(!seen.lock().unwrap().is_empty());
+        });
+    }
+}
+
+/// Counts the bytes of plaintext.
+#[derive(Default)]
+struct Counted(AtomicU64);
+
+impl Progress for Counted {
+    fn content(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Whether a chunk or a segment is the last is known by the byte behind it, which is the next one's first.
+#[test]
+fn every_byte_that_is_read_is_told_once() {
+    for (copies, whole) in [(None, 4 * CHUNK), (Some(3), CHUNK)] {
+        time::run(9, |env| async move {
+            let net = Net::with(&env, 3, 9, Suite::Holdfast1, copies);
+            let author = net.user("ada");
+            for length in [0, 1, whole, whole + 1, 2 * whole + 5] {
+                let counted = Arc::new(Counted::default());
+                let content = vec![7; length];
+                let progress = Arc::clone(&counted);
+                author.put(&content[..], PutOptions::default(), progress).await.unwrap();
+                assert_eq!(counted.0.load(Ordering::Relaxed), length as u64);
+            }
         });
     }
 }
