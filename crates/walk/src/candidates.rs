@@ -92,7 +92,7 @@ impl Candidates {
             let claimed = core.directory.claim(&peer, self.size);
             match standing {
                 // Somebody else claimed the try meanwhile: it is among those that wait now.
-                Standing::Ready | Standing::Slow if !claimed => {
+                Standing::Ready | Standing::Slow | Standing::Trial if !claimed => {
                     if worst >= Standing::Waiting {
                         return Some((peer, Standing::Waiting));
                     }
@@ -121,9 +121,9 @@ impl Candidates {
     /// Less is earlier; peers of the same number go by rank.
     fn order(&self, standing: Standing, far: bool) -> u8 {
         match (standing, far && !self.write) {
-            (Standing::Ready, false) => 0,
+            (Standing::Ready | Standing::Trial, false) => 0,
             (Standing::Slow, false) => 1,
-            (Standing::Ready, true) => 2,
+            (Standing::Ready | Standing::Trial, true) => 2,
             (Standing::Slow, true) => 3,
             (Standing::Waiting, _) => 4,
             (Standing::Away, _) => 5,

@@ -148,13 +148,16 @@ impl Finding {
         while self.race.counted() < width && self.race.len() < WIDTH_MAX {
             let Some((peer, standing)) = self.choose() else { return };
             let limit = match (standing, self.size) {
-                (standing, _) if standing > Standing::Slow => LAST_RESORT_LIMIT,
+                (standing, _) if standing > Standing::Trial => LAST_RESORT_LIMIT,
                 (_, Size::Small) => limit(0),
                 (_, Size::Large) => limit(document::DOCUMENT_BYTES_MAX),
             };
             let (core, wanted) = (self.core.clone(), self.wanted);
             let call = async move { core.find_at(peer, wanted, limit).await };
             self.race.start(peer, limit, call);
+            if standing == Standing::Trial {
+                self.race.replace(&peer);
+            }
         }
     }
 
@@ -174,7 +177,7 @@ impl Finding {
                     }
                 }
                 Ok(Event::Late(peer)) => {
-                    if self.core.budget.spend() {
+                    if self.race.is_counted(&peer) && self.core.budget.spend() {
                         self.race.replace(&peer);
                     }
                 }

@@ -75,8 +75,12 @@ impl Latency {
     }
 
     fn quantile(&self, size: Size, percent: usize) -> Option<Duration> {
+        self.quantile_of(size, percent, SAMPLES_MIN)
+    }
+
+    fn quantile_of(&self, size: Size, percent: usize, samples_min: usize) -> Option<Duration> {
         let window = &self.micros[size.index()];
-        if window.len() < SAMPLES_MIN {
+        if window.len() < samples_min {
             return None;
         }
         let mut sorted: Vec<u32> = window.iter().copied().collect();
@@ -98,9 +102,19 @@ impl Usual {
     pub(crate) fn of<'a>(peers: impl Iterator<Item = &'a Latency> + Clone) -> Self {
         let mut usual = Self::default();
         for size in [Size::Small, Size::Large] {
+            let of_all = |percent: usize, samples_min: usize| -> Vec<Duration> {
+                let all = peers.clone();
+                all.filter_map(|peer| peer.quantile_of(size, percent, samples_min)).collect()
+            };
             let middle = |percent: usize| {
-                let all = peers.clone().filter_map(|latency| latency.quantile(size, percent));
-                let mut all: Vec<Duration> = all.collect();
+                let mut all = of_all(percent, SAMPLES_MIN);
+                if all.is_empty() {
+                    // A program that has just joined knows one answer of each: of several peers that says what is usual too.
+                    all = of_all(percent, 1);
+                    if all.len() < SAMPLES_MIN {
+                        return None;
+                    }
+                }
                 all.sort_unstable();
                 // The lower middle: of two peers the slow one is not what is usual.
                 all.get(all.len().saturating_sub(1) / 2).copied()
@@ -109,6 +123,11 @@ impl Usual {
             usual.p95[size.index()] = middle(95);
         }
         usual
+    }
+
+    /// Whether anything is usual yet, of small calls and of large ones.
+    pub(crate) fn is_known(&self) -> bool {
+        self.median.iter().all(Option::is_some)
     }
 
     /// How long to wait for this peer before another one is asked as well.
@@ -157,6 +176,22 @@ mod tests {
         assert_eq!(usual.late(&peers[0], Size::Small), Duration::from_millis(10));
         assert!(usual.slow(&peers[2], Size::Small));
         assert!(!usual.slow(&peers[1], Size::Small));
+    }
+
+    #[test]
+    fn one_answer_of_each_of_some_peers_says_what_is_usual() {
+        let of = |milliseconds: u64| {
+            let mut latency = Latency::default();
+            latency.add(Size::Small, Duration::from_millis(milliseconds));
+            latency
+        };
+        let peers = [of(20), of(2_000), of(21), of(22), of(23)];
+        let usual = Usual::of(peers.iter());
+        let late = |peer: &Latency| usual.late(peer, Size::Small);
+        assert_eq!(late(&peers[1]), Duration::from_millis(44), "twice the middle one");
+        assert!(!usual.slow(&peers[1], Size::Small), "once is no habit");
+        let few = Usual::of(peers[..3].iter());
+        assert_eq!(few.late(&peers[1], Size::Small), LATE_SMALL);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::latency::{Size, Usual};
 
 /// How long what is usual of all peers is kept before it is computed again.
 const USUAL_FOR: Duration = Duration::from_secs(1);
+/// The same while too little is known to say what is usual: a program's first reads need it most.
+const UNUSUAL_FOR: Duration = Duration::from_millis(20);
 /// How long a slow peer is asked after the others before it is tried in its turn again.
 const SLOW_FOR: Duration = Duration::from_secs(10);
 
@@ -20,6 +22,9 @@ pub(crate) enum Standing {
     Ready,
     /// After those that are usually faster.
     Slow,
+    /// In its turn, and not counted on: it failed or was slow, and it is time to look whether it still is. What it is asked
+    /// for is asked for elsewhere at the same time, so nobody waits for a peer that did not get better.
+    Trial,
     /// It failed a moment ago: only where nobody else is left.
     Waiting,
     /// It failed for long: as a last resort.
@@ -54,10 +59,11 @@ impl Directory {
             // Writers pass an away peer by; a reader tries it in its turn once a back-off, and so learns that it is back.
             Health::Away if write || !ready => Standing::Away,
             _ if !ready => Standing::Waiting,
-            _ if !write && usual.slow(&known.latency, size) && now < known.probe_at => {
-                Standing::Slow
-            }
-            _ => Standing::Ready,
+            _ if write => Standing::Ready,
+            _ if usual.slow(&known.latency, size) && now < known.probe_at => Standing::Slow,
+            _ if usual.slow(&known.latency, size) => Standing::Trial,
+            Health::Healthy => Standing::Ready,
+            Health::Suspect | Health::Away => Standing::Trial,
         }
     }
 
@@ -114,7 +120,8 @@ impl Inner {
     fn usual(&mut self, now: Duration) -> Usual {
         if now >= self.usual_until {
             self.usual = Usual::of(self.peers.values().map(|peer| &peer.latency));
-            self.usual_until = now + USUAL_FOR;
+            let known = self.usual.is_known();
+            self.usual_until = now + if known { USUAL_FOR } else { UNUSUAL_FOR };
         }
         self.usual
     }

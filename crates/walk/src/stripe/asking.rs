@@ -156,7 +156,7 @@ impl Asking {
         let claimed = core.directory.claim(&next.peer, self.size);
         let standing = match next.standing {
             // Somebody else claimed the try meanwhile.
-            Standing::Ready | Standing::Slow if !claimed => Standing::Waiting,
+            Standing::Ready | Standing::Slow | Standing::Trial if !claimed => Standing::Waiting,
             standing => standing,
         };
         Some(Next { standing, ..next })
@@ -228,9 +228,9 @@ impl Asking {
 /// When a peer of this standing is asked; less is earlier.
 fn class(standing: Standing, is_guess: bool, near: bool, elsewhere: bool) -> u8 {
     match (standing, is_guess) {
-        (Standing::Ready, true) if !elsewhere => 0,
+        (Standing::Ready | Standing::Trial, true) if !elsewhere => 0,
         (Standing::Slow, true) if !elsewhere => 1,
-        (Standing::Ready, false) if near => {
+        (Standing::Ready | Standing::Trial, false) if near => {
             if elsewhere {
                 0
             } else {
@@ -245,9 +245,9 @@ fn class(standing: Standing, is_guess: bool, near: bool, elsewhere: bool) -> u8 
             }
         }
         // Where open questions take over, what is left of the guesses is asked all the same, at the end.
-        (Standing::Ready | Standing::Slow, true) => 4,
+        (Standing::Ready | Standing::Slow | Standing::Trial, true) => 4,
         (Standing::Waiting, true) => 5,
-        (Standing::Ready | Standing::Slow, false) => 6,
+        (Standing::Ready | Standing::Slow | Standing::Trial, false) => 6,
         (Standing::Away | Standing::Stopped | Standing::Gone, true) => 7,
         (Standing::Waiting, false) => 8,
         (Standing::Away | Standing::Stopped | Standing::Gone, false) => 9,

@@ -208,13 +208,13 @@ impl Fetching {
     }
 
     fn start(&mut self, Next { peer, index, standing }: Next) {
-        let unwell = standing > Standing::Slow;
+        let unwell = standing > Standing::Trial;
         let limit = if unwell { LAST_RESORT_LIMIT } else { limit(self.shape.fragment_bytes) };
         match index {
             Some(index) => self.guess(peer, index, limit),
             None => self.ask_openly(peer, limit),
         }
-        if unwell {
+        if standing >= Standing::Trial {
             // It is not counted on: what can be had elsewhere is asked for at the same time.
             self.race.replace(&peer);
         }
