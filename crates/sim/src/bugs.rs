@@ -13,6 +13,10 @@ pub enum PlantedBug {
     SkipProof,
     /// All pages of a content are sealed at one index.
     SealTwice,
+    /// A writer is answered when s-1 fragments of a stripe are stored.
+    AcknowledgeStripeEarly,
+    /// A reader takes a fragment that proves itself for the one that it asked for, and does not look which the header says it is.
+    TakeOther,
 }
 
 /// Plants a defect in this thread until it is dropped.
@@ -23,6 +27,10 @@ impl Planted {
         walk::planted::plant(match bug {
             Some(PlantedBug::AcknowledgeEarly) => Some(walk::planted::PlantedBug::AcknowledgeEarly),
             Some(PlantedBug::SkipProof) => Some(walk::planted::PlantedBug::SkipProof),
+            Some(PlantedBug::AcknowledgeStripeEarly) => {
+                Some(walk::planted::PlantedBug::AcknowledgeStripeEarly)
+            }
+            Some(PlantedBug::TakeOther) => Some(walk::planted::PlantedBug::TakeOther),
             _ => None,
         });
         document::planted::seal_twice(bug == Some(PlantedBug::SealTwice));

@@ -3,11 +3,13 @@
 //! - [`Trial::Losses`]: at the answer of a put, or once it is full, every peer that can be taken away without taking the last k
 //!   fragments or the last copy is gone, emptied or lies; all is read (Q2, Q1, Q6).
 //! - [`Trial::Churn`]: peers restart, leave and join while others read what is full (Q2).
+//! - [`slow`]: one holder answers a hundred times slower; readers take no longer (Q8).
 //!
 //! The peers are more than in other runs, and the contents few and mostly small.
 
 mod churn;
 mod losses;
+mod slow;
 
 use std::sync::Arc;
 
@@ -23,6 +25,8 @@ use crate::history::Content;
 use crate::run::{Report, RunOptions, in_world};
 use crate::workload::content;
 use crate::world::World;
+
+pub use slow::{Compared, slow};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Every planted bug is found by fixed seeds, by the promise it breaks; the same seeds without it find nothing.
 
 use sim::plan::{Event, Plan};
+use sim::trial::{self, Trial};
 use sim::{PlantedBug, RunOptions};
 use testkit::network::Fault;
 
@@ -14,6 +15,23 @@ fn found_by(bug: PlantedBug, seeds: impl Iterator<Item = u64>) -> Option<(u64, V
     let options = RunOptions { bug: Some(bug), ..RunOptions::default() };
     let reports = seeds.take(SEEDS).map(|seed| sim::run(seed, options));
     reports.map(|report| (report.seed, report.findings)).find(|(_, found)| !found.is_empty())
+}
+
+/// The same by the trials of losses, where stripes are short of holders and holders lie about stripes.
+fn is_found_by_trials(bug: PlantedBug, promise: &str) {
+    let run = |seed, bug| {
+        let options = RunOptions { bug, ..RunOptions::default() };
+        trial::run(seed, Trial::Losses, options).findings
+    };
+    let found = (0..SEEDS as u64).map(|seed| (seed, run(seed, Some(bug))));
+    let (seed, findings) = found
+        .into_iter()
+        .find(|(_, findings)| !findings.is_empty())
+        .unwrap_or_else(|| panic!("{bug:?} is not found"));
+    println!("{bug:?}: seed {seed}: {findings:#?}");
+    let expected = findings.iter().any(|finding| finding.promise == promise);
+    assert!(expected, "{bug:?} shows as another promise: {findings:#?}");
+    assert_eq!(run(seed, None), [], "it is the bug that was found");
 }
 
 fn is_found(bug: PlantedBug, seeds: impl Iterator<Item = u64>, promises: &[&str]) {
@@ -48,4 +66,14 @@ fn believing_a_peer_without_a_proof_is_found() {
 #[test]
 fn sealing_an_index_twice_is_found() {
     is_found(PlantedBug::SealTwice, 0.., &["N1"]);
+}
+
+#[test]
+fn acknowledging_a_stripe_one_fragment_early_is_found() {
+    is_found_by_trials(PlantedBug::AcknowledgeStripeEarly, "Q2");
+}
+
+#[test]
+fn taking_one_fragment_for_another_is_found() {
+    is_found_by_trials(PlantedBug::TakeOther, "Q1");
 }

@@ -1,5 +1,6 @@
 //! The same seed gives the same events, in the same order, on whichever thread; other seeds give others.
 
+use sim::trial::{self, Trial};
 use sim::{Report, RunOptions};
 
 fn on_a_thread(seed: u64) -> Report {
@@ -19,4 +20,18 @@ fn a_seed_repeats_itself() {
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), 3);
+}
+
+#[test]
+fn a_trial_repeats_itself() {
+    for trial in [Trial::Losses, Trial::Churn] {
+        let on_a_thread = |seed: u64| {
+            let run = move || trial::run(seed, trial, RunOptions::default());
+            std::thread::spawn(run).join().expect("it ends")
+        };
+        let first = on_a_thread(2);
+        assert!(first.events > 100, "something happens");
+        assert_eq!(first, on_a_thread(2), "{trial:?}");
+        assert_ne!(first.hash, on_a_thread(3).hash);
+    }
 }

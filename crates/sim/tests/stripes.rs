@@ -79,3 +79,18 @@ fn what_is_full_is_read_while_peers_come_and_go() {
     ];
     finds_nothing(Trial::Churn, 6, &reached);
 }
+
+#[test]
+fn one_slow_holder_does_not_slow_the_reader() {
+    for seed in 0..3 {
+        let (reports, compared) = trial::slow(seed, RunOptions::default());
+        for one in &compared {
+            println!("seed {seed}: {one:?}");
+        }
+        for report in reports {
+            assert_eq!(report.findings, [], "seed {seed}");
+        }
+        assert!(compared.iter().all(trial::Compared::is_kept), "seed {seed}: {compared:#?}");
+        assert_eq!(compared.len(), 4);
+    }
+}

@@ -12,6 +12,10 @@ pub enum PlantedBug {
     AcknowledgeEarly,
     /// What a peer sends is believed without hashing it.
     SkipProof,
+    /// A writer is answered one fragment of a stripe too early.
+    AcknowledgeStripeEarly,
+    /// A record that proves itself is taken for whichever was asked for.
+    TakeOther,
 }
 
 thread_local! {
