@@ -37,7 +37,7 @@ fn finds_nothing(trial: Trial, seeds: u64, reached: &[&str]) {
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    println!("{seeds} seeds of {trial:?} in {seconds:.1} s");
+    println!("{} seeds of {trial:?} in {seconds:.1} s", wanted.unwrap_or(seeds));
     tallies.iter().for_each(|(what, times): (_, &u64)| println!("{times:>8} {what}"));
     assert!(failed.is_empty(), "seeds found something: {failed:?}");
     if start.is_none() && wanted.is_none_or(|wanted| wanted >= seeds) {
