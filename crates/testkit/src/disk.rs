@@ -445,12 +445,16 @@ impl File for FaultyFile {
             Err(no_input())
         } else if grows > free {
             state.meet("disk: no room for a write");
-            let fits = bytes.len() as u64 - (grows - free);
+            // Not even what lies between the file's end and the write may fit.
+            let fits = (bytes.len() as u64).saturating_sub(grows - free);
             bytes.truncate(fits as usize);
             Err(io::ErrorKind::StorageFull.into())
         } else {
             Ok(())
         };
+        if result.is_err() && bytes.is_empty() {
+            return result;
+        }
         let change = Change::Write { offset, bytes };
         let file = &mut state.files[self.inode];
         change.apply(&mut file.bytes);
@@ -491,5 +495,24 @@ impl File for FaultyFile {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_takes_what_fits_of_a_write_and_of_one_beyond_the_end_perhaps_nothing() {
+        let disk = FaultyDisk::new(1);
+        let file = disk.open("a", true).expect("created");
+        let write = |offset, bytes: &[u8]| file.write_at(offset, &[IoSlice::new(bytes)]);
+        write(0, &[1; 10]).expect("there is room");
+        disk.set_capacity(30);
+        let full = write(50, &[2; 10]).expect_err("there is none");
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(file.len().expect("length"), 10, "not even the hole before it fits");
+        write(25, &[3; 10]).expect_err("there is room for half of it");
+        assert_eq!(disk.bytes("a").expect("bytes")[25..], [3; 5]);
     }
 }
