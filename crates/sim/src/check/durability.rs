@@ -7,12 +7,15 @@
 //! many losses is read again from the others.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::chance::Chance;
 use crate::check::bytes;
 use crate::history::Content;
 use crate::world::World;
 
+/// How long after their calendars are set right peers may take to be known to all again.
+const CLOCKS_SET: Duration = Duration::from_secs(60);
 /// Contents of one author that are read after each loss.
 const READ_MAX: usize = 4;
 
@@ -24,6 +27,9 @@ fn survives(content: &Content) -> usize {
 /// Takes peers away and reads what must survive it.
 pub async fn check(world: &World) {
     check_disks(world).await;
+    // Who starts anew does not believe a peer whose calendar is minutes off, and soon only such may be left.
+    world.peers().iter().for_each(|slot| slot.clock.set(0));
+    world.env.clock.sleep(CLOCKS_SET).await;
     let mut chance = Chance::new(world.seed, "losses");
     // The victim lost some of its copies already: it is one of the losses.
     let mut lost: BTreeSet<usize> = world.plan.victim.into_iter().collect();
