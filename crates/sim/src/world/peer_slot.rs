@@ -46,6 +46,8 @@ pub struct PeerSlot {
     pub clock: SkewedClock,
     /// Its program, where one runs.
     pub running: Option<Running>,
+    /// It was told to stop, and runs still.
+    is_stopping: bool,
     /// What is wrong with what it says.
     pub(crate) lie: Fault,
     /// How slow its disks are.
@@ -72,6 +74,7 @@ impl PeerSlot {
             news_disk: FaultyDisk::new(chance.bits()),
             clock: SkewedClock::new(env.clock.clone()),
             running: None,
+            is_stopping: false,
             lie: Fault::None,
             slowness: Slowness::default(),
             known: Vec::new(),
@@ -110,8 +113,13 @@ impl PeerSlot {
 }
 
 impl World {
-    /// Starts a peer, where it does not run.
+    /// Starts a peer, where it does not run. One that was told to stop and has not yet (it may be paused) is killed
+    /// first, as service managers do.
     pub async fn start_peer(&self, number: usize) {
+        let is_stopping = self.peers()[number].is_stopping;
+        if is_stopping {
+            self.kill_peer(number);
+        }
         let (store_disk, news_disk, known, process, env) = {
             let peers = self.peers();
             let peer = &peers[number];
@@ -245,7 +253,12 @@ impl World {
 
     /// Ends a peer's program at once.
     pub fn kill_peer(&self, number: usize) {
-        let Some(running) = self.peers()[number].running.take() else { return };
+        let running = {
+            let mut peers = self.peers();
+            peers[number].is_stopping = false;
+            peers[number].running.take()
+        };
+        let Some(running) = running else { return };
         // What it would have written to its file of known peers a moment ago.
         let known = running.librarian.known_peers();
         self.peers()[number].known = known;
@@ -258,6 +271,7 @@ impl World {
     /// Ends a peer's program well.
     pub async fn stop_peer(&self, number: usize) {
         let Some(running) = self.peers()[number].running.clone() else { return };
+        self.peers()[number].is_stopping = true;
         let stopped = running.process.gate(running.librarian.stop()).await;
         let said = match stopped {
             None => "died while it stopped".to_owned(),
