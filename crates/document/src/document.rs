@@ -140,8 +140,11 @@ impl Record {
 /// not live at its id, [`Stripe::prove`] must say as well that a stripe lists it.
 ///
 /// # Errors
-/// [`DocumentError`].
+/// [`DocumentError`]; [`DocumentError::NoDocument`] for the kinds that `version::prove` proves.
 pub fn prove(suite: Suite, record: &Record) -> Result<Document, DocumentError> {
+    if !record.kind.is_document() {
+        return Err(DocumentError::NoDocument { id: record.id, kind: record.kind });
+    }
     // The form first: it is cheaper than the hash, and bounds what is hashed.
     let document = Document::decode(&record.bytes)?;
     in_suite(suite, &document)?;
@@ -157,6 +160,7 @@ pub fn prove(suite: Suite, record: &Record) -> Result<Document, DocumentError> {
         Kind::Page => at_its_id || suite == Suite::Holdfast1,
         Kind::Parity => !at_its_id,
         Kind::Envelope | Kind::Entry | Kind::Stripe => at_its_id,
+        Kind::Version | Kind::Object | Kind::Policy | Kind::Attestation => false,
     };
     if may { Ok(document) } else { Err(DocumentError::Place(record.id)) }
 }

@@ -26,6 +26,14 @@ pub enum DocumentError {
     /// None of the kinds this release knows.
     #[error("a document of no kind that this program knows")]
     Kind,
+    /// A record of a kind that is no document: of a versioned object.
+    #[error("record {id} is called {kind}, and documents alone are taken here", kind = .kind.name())]
+    NoDocument {
+        /// The record.
+        id: RecordId,
+        /// What it is called.
+        kind: Kind,
+    },
     /// A field holds what it cannot (a wrong length, all zero bytes, out of bounds).
     #[error("the document's {0} is not valid")]
     Field(&'static str),

@@ -8,7 +8,8 @@ pub const CHUNK_BYTES_MAX: usize = 2 << 20;
 /// The largest encoded document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = CHUNK_BYTES_MAX + 1024;
 
-/// What a record is: the number of its field in the `Document` wrapper.
+/// What a record is. Up to [`Kind::Stripe`] the number is that of its field in the `Document` wrapper; the others are
+/// no documents, and crate `version` decodes and proves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -22,12 +23,29 @@ pub enum Kind {
     Parity = 4,
     /// A stripe's header: its fragments and the lengths of its pages.
     Stripe = 5,
+    /// A version of an object.
+    Version = 6,
+    /// An object's name and owner.
+    Object = 7,
+    /// Who may do what with an object, or with all of a family.
+    Policy = 8,
+    /// An author's signature under versions.
+    Attestation = 9,
 }
 
 impl Kind {
     /// Every kind this release stores.
-    pub const ALL: [Self; 5] =
-        [Self::Envelope, Self::Entry, Self::Page, Self::Parity, Self::Stripe];
+    pub const ALL: [Self; 9] = [
+        Self::Envelope,
+        Self::Entry,
+        Self::Page,
+        Self::Parity,
+        Self::Stripe,
+        Self::Version,
+        Self::Object,
+        Self::Policy,
+        Self::Attestation,
+    ];
 
     /// The kind with this number.
     pub fn from_number(number: u32) -> Option<Self> {
@@ -47,11 +65,25 @@ impl Kind {
             Self::Page => "page",
             Self::Parity => "parity",
             Self::Stripe => "stripe",
+            Self::Version => "version",
+            Self::Object => "object",
+            Self::Policy => "policy",
+            Self::Attestation => "attestation",
+        }
+    }
+
+    /// Whether its bytes are an encoded `Document`, which [`crate::prove`] proves. Of the others, which versioned
+    /// objects are made of, `version::prove` does.
+    pub const fn is_document(self) -> bool {
+        match self {
+            Self::Envelope | Self::Entry | Self::Page | Self::Parity | Self::Stripe => true,
+            Self::Version | Self::Object | Self::Policy | Self::Attestation => false,
         }
     }
 }
 
-/// An immutable record. `bytes` is the encoded `Document`, and `id` its hash: [`crate::prove`] checks it.
+/// An immutable record. `bytes` is the encoded `Document`, or what else the kind is, and `id` its hash: [`crate::prove`]
+/// checks it, or `version::prove`.
 /// The fields are as somebody claimed them until then.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
@@ -59,9 +91,9 @@ pub struct Record {
     pub kind: Kind,
     /// The hash of `bytes`.
     pub id: RecordId,
-    /// Where it lives: at its id, or, a fragment, at its stripe's.
+    /// Where it lives: at its id, or, a fragment, at its stripe's, a version and a policy at their object's.
     pub place: Place,
-    /// The encoded `Document`, at most [`DOCUMENT_BYTES_MAX`].
+    /// The encoded `Document`, or what else the kind is, at most [`DOCUMENT_BYTES_MAX`].
     pub bytes: Bytes,
 }
 

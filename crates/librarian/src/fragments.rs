@@ -107,5 +107,7 @@ pub(crate) async fn lives_at(
             let kind = stripe.index_of(&record.id).and_then(|index| stripe.kind_of(index));
             Ok(kind == Some(record.kind))
         }
+        // They live where they are kept: an object's service alone knows of other places.
+        Kind::Version | Kind::Object | Kind::Policy | Kind::Attestation => Ok(false),
     }
 }

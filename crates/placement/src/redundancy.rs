@@ -22,7 +22,7 @@ pub struct Redundancy {
 
 /// The redundancy of a record of this kind in a network of so many peers.
 ///
-/// Pages, and parity where somebody copies it, have [`PAGE_COPIES`], acknowledged by two, or `genesis_copies`, acknowledged by more than
+/// Pages, versions whose policy names no number, and parity where somebody copies it, have [`PAGE_COPIES`], acknowledged by two, or `genesis_copies`, acknowledged by more than
 /// half. The rest goes by the table, but never has fewer copies than a page. All is bounded by the
 /// number of peers (0 counts as 1): of fewer copies than were asked for, still more than half are
 /// waited for, not all.
@@ -46,9 +46,15 @@ pub fn redundancy(
     let pages = genesis_copies.unwrap_or(PAGE_COPIES).max(1);
     let one_number = suite == Suite::Libri1 && genesis_copies.is_some();
     let wanted = match kind {
-        Kind::Page | Kind::Parity => pages,
-        Kind::Entry | Kind::Envelope | Kind::Stripe if one_number => pages,
-        Kind::Entry | Kind::Envelope | Kind::Stripe => table(peers).max(pages),
+        Kind::Page | Kind::Parity | Kind::Version => pages,
+        _ if one_number => pages,
+        // A lost one of these takes more with it than itself.
+        Kind::Entry
+        | Kind::Envelope
+        | Kind::Stripe
+        | Kind::Object
+        | Kind::Policy
+        | Kind::Attestation => table(peers).max(pages),
     };
     let copies = wanted.min(u32::try_from(peers.max(1)).unwrap_or(u32::MAX));
     // Every row of the table acknowledges at N/2 + 1 (of one or two copies that is all of them).

@@ -8,6 +8,7 @@
 pub mod crypto;
 pub mod document;
 pub mod overlay;
+pub mod version;
 
 /// A decoder under test.
 #[derive(Clone, Copy)]
@@ -28,7 +29,8 @@ impl std::fmt::Debug for Target {
 
 /// All targets.
 pub fn targets() -> impl Iterator<Item = Target> {
-    crypto::TARGETS.iter().chain(document::TARGETS).chain(overlay::TARGETS).copied()
+    let ours = crypto::TARGETS.iter().chain(document::TARGETS).chain(overlay::TARGETS);
+    ours.chain(version::TARGETS).copied()
 }
 
 /// Runs the target with this name.

@@ -79,8 +79,12 @@ impl Wanted {
             return Size::of(bytes);
         }
         match self.kind {
-            Some(Kind::Envelope | Kind::Entry | Kind::Stripe) => Size::Small,
-            Some(Kind::Page | Kind::Parity) | None => Size::Large,
+            Some(Kind::Envelope | Kind::Entry | Kind::Stripe | Kind::Object | Kind::Policy) => {
+                Size::Small
+            }
+            Some(Kind::Page | Kind::Parity | Kind::Version | Kind::Attestation) | None => {
+                Size::Large
+            }
         }
     }
 }

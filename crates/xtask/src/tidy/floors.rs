@@ -9,7 +9,7 @@ use super::{Finding, TidyError, list, read};
 
 /// The floors, L0 first, each in its order.
 const FLOORS: [&[&str]; 6] = [
-    &["crypto", "document", "erasure", "placement"],
+    &["crypto", "document", "erasure", "placement", "version"],
     &["env"],
     &["store", "rpc", "overlay", "walk"],
     &["librarian", "author"],

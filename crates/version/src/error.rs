@@ -1,0 +1,68 @@
+//! What can be wrong with the records of versioned objects, and with what is done to them.
+
+use crypto::canonical::CanonicalError;
+use crypto::{Class, Classified, KeyError, RecordId};
+use document::Kind;
+
+/// Why bytes are none of the formats of this crate, or do not count.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VersionError {
+    /// The bytes begin otherwise than those of this format.
+    #[error("not a {0}: the bytes begin otherwise")]
+    Prefix(&'static str),
+    /// The bytes end too soon, or go on behind their end.
+    #[error("a {0} that is cut short, or goes on behind its end")]
+    Length(&'static str),
+    /// A field holds what it cannot.
+    #[error("the {0} is not valid")]
+    Field(&'static str),
+    /// Over a bound.
+    #[error("a {what} of {found} bytes; at most {max} are allowed")]
+    TooLarge {
+        /// What it is.
+        what: &'static str,
+        /// Bytes found.
+        found: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// A part that should be canonical protobuf is not.
+    #[error("not a {what}")]
+    Encoding {
+        /// What it should have been.
+        what: &'static str,
+        /// What is wrong with it.
+        source: CanonicalError,
+    },
+    /// A key or a signature.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The bytes are another record's.
+    #[error("the bytes are not those of record {0}")]
+    Id(RecordId),
+    /// A kind that this crate does not prove.
+    #[error("record {id} is a {kind}, and no part of a versioned object", kind = .kind.name())]
+    Kind {
+        /// The record.
+        id: RecordId,
+        /// What it is called.
+        kind: Kind,
+    },
+    /// A record at a place where it does not live.
+    #[error("record {0} does not live where it is claimed to")]
+    Place(RecordId),
+    /// A history so long that no version can follow.
+    #[error("no version can follow one of the greatest depth")]
+    Depth,
+}
+
+impl Classified for VersionError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Key(source) => source.class(),
+            Self::Id(_) => Class::Corrupt,
+            _ => Class::Invalid,
+        }
+    }
+}

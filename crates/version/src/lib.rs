@@ -1,0 +1,26 @@
+//! Versioned objects: their records and ids, how they are kept small, merged, attested and pointed at.
+//!
+//! An object is everything ever written under one key: a graph of immutable [`Version`]s, each of which names its
+//! bases by the hash of their bytes. So a version's id proves its value and its history, whoever sends it. All that
+//! stands beside versions is a record too, and [`prove`] proves each. The formats are in `docs/formats/versions.md`.
+//!
+//! It is pure: no clock, no disk, no peers, no randomness. It holds no versions and fetches none: whoever walks a
+//! graph is told which version is needed next.
+#![forbid(unsafe_code)]
+
+mod error;
+mod id;
+mod key;
+mod object;
+mod reader;
+mod record;
+mod version;
+
+pub use error::VersionError;
+pub use id::{ParseVersionIdError, VersionId};
+pub use key::{HINT_BYTES, Hint, OVERFLOWS_MAX, ObjectKey, place, places};
+pub use object::{NAME_BYTES_MAX, ObjectRecord, key_of};
+pub use record::{Proven, prove};
+pub use version::{
+    BASES_MAX, Bases, VALUE_BYTES_MAX, VERSION_BYTES_MAX, ValueKind, Version, View, depth,
+};

@@ -1,0 +1,76 @@
+//! The bytes of every format with fixed keys. `HOLD_GOLDEN=update` writes them on purpose; see `testkit::golden`.
+//! `docs/formats/versions.md` explains these very bytes.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use bytes::Bytes;
+use crypto::{NetworkId, SecretKey, Suite};
+use version::{Bases, Hint, ObjectKey, ObjectRecord, ValueKind, Version, places};
+
+const SUITE: Suite = Suite::Holdfast1;
+const NETWORK: NetworkId = NetworkId::new([9; 32]);
+
+fn golden(name: &str, bytes: &[u8]) {
+    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), name, bytes);
+}
+
+fn secret(byte: u8) -> SecretKey {
+    SecretKey::from_bytes(&[byte; 32]).unwrap()
+}
+
+fn object() -> ObjectRecord {
+    let name = Bytes::from_static(b"report");
+    ObjectRecord { network: NETWORK, owner: secret(1).public(), name }
+}
+
+fn key() -> ObjectKey {
+    object().key(SUITE).unwrap()
+}
+
+fn put(bases: Bases, l: u64, value: &'static [u8]) -> Version {
+    let value = Bytes::from_static(value);
+    Version { object: key(), bases, l, kind: ValueKind::Bytes, value }
+}
+
+/// A root, two puts on it, and their merge.
+fn versions() -> [Version; 4] {
+    let h = |version: &Version| SUITE.id(&version.encode());
+    let root = put(Bases::NONE, 0, b"The light is on.\n");
+    let one = put(Bases::one(h(&root)), 1, b"The light is off.\n");
+    let other = put(Bases::one(h(&root)), 1, b"The light is on.\nNo ship.\n");
+    let bases = Bases::two(h(&one), h(&other)).unwrap();
+    let merge = put(bases, 2, b"The light is off.\nNo ship.\n");
+    [root, one, other, merge]
+}
+
+#[test]
+fn an_object_and_its_versions() {
+    golden("object", &object().encode().unwrap());
+    golden("object-key", key().as_bytes());
+    let [root, one, _, merge] = versions();
+    golden("version-root", &root.encode());
+    golden("version-put", &one.encode());
+    golden("version-merge", &merge.encode());
+    let (record, id) = one.record(SUITE, Hint::FIRST);
+    golden("version-h", record.id.as_bytes());
+    assert_eq!(id.to_string(), format!("{}:1:{}", record.id, "00".repeat(16)));
+    let tombstone = Version {
+        kind: ValueKind::Tombstone,
+        value: Bytes::new(),
+        ..put(Bases::one(record.id), 2, b"")
+    };
+    golden("version-tombstone", &tombstone.encode());
+}
+
+#[test]
+fn the_places_of_an_object() {
+    let (hints, places): (Vec<_>, Vec<_>) = places(SUITE, key()).unzip();
+    let hints = hints.iter().take(3).map(Hint::as_bytes);
+    golden("hints", hints.copied().collect::<Vec<_>>().concat().as_slice());
+    let places = places.iter().take(2).map(crypto::Place::as_bytes);
+    golden("places", places.copied().collect::<Vec<_>>().concat().as_slice());
+}
+
+#[test]
+fn the_pages_examples_are_the_golden_files() {
+    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "versions.md");
+}
