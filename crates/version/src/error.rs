@@ -52,6 +52,19 @@ pub enum VersionError {
     /// A record at a place where it does not live.
     #[error("record {0} does not live where it is claimed to")]
     Place(RecordId),
+    /// A codec that is not known here, or a number that no application may take.
+    #[error(
+        "codec {0} is not registered here; applications register theirs from 128 on, each once"
+    )]
+    Codec(u8),
+    /// A delta that makes no value.
+    #[error("a delta of codec {codec} that makes no value of {length} bytes of this ancestor's")]
+    Delta {
+        /// The codec.
+        codec: u8,
+        /// The length that was stated.
+        length: usize,
+    },
     /// A history so long that no version can follow.
     #[error("no version can follow one of the greatest depth")]
     Depth,
@@ -61,7 +74,7 @@ impl Classified for VersionError {
     fn class(&self) -> Class {
         match self {
             Self::Key(source) => source.class(),
-            Self::Id(_) => Class::Corrupt,
+            Self::Id(_) | Self::Delta { .. } => Class::Corrupt,
             _ => Class::Invalid,
         }
     }

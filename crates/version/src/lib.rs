@@ -8,15 +8,22 @@
 //! graph is told which version is needed next.
 #![forbid(unsafe_code)]
 
+mod codecs;
+mod dictionary;
 mod error;
+mod form;
 mod id;
 mod key;
 mod object;
 mod reader;
 mod record;
+pub mod splice;
+mod varint;
 mod version;
 
+pub use codecs::{Codec, Codecs, OWN_CODECS, SPLICE, ZSTD};
 pub use error::VersionError;
+pub use form::{FORM_BYTES_MAX, FORM_HEAD_BYTES_MAX, Form, expand};
 pub use id::{ParseVersionIdError, VersionId};
 pub use key::{HINT_BYTES, Hint, OVERFLOWS_MAX, ObjectKey, place, places};
 pub use object::{NAME_BYTES_MAX, ObjectRecord, key_of};

@@ -1,6 +1,6 @@
 //! Reads fixed and length-prefixed fields from the front of a slice, never past its end.
 
-use crate::VersionError;
+use crate::{VersionError, varint};
 
 /// What is left of the bytes of one format.
 pub(crate) struct Reader<'a> {
@@ -30,6 +30,11 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u8(&mut self) -> Result<u8, VersionError> {
         self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// A number as [`varint`] writes it.
+    pub(crate) fn varint(&mut self) -> Result<u64, VersionError> {
+        varint::read(&mut self.rest).ok_or(VersionError::Length(self.what))
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, VersionError> {

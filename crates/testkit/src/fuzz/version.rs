@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use crypto::{NetworkId, SecretKey, Suite};
 use version::{
-    Bases, Hint, ObjectKey, ObjectRecord, Proven, ValueKind, Version, VersionError, View, prove,
+    Bases, Codecs, Form, Hint, ObjectKey, ObjectRecord, Proven, SPLICE, VALUE_BYTES_MAX, ValueKind,
+    Version, VersionError, View, ZSTD, prove,
 };
 
 use super::Target;
@@ -12,6 +13,7 @@ use super::Target;
 pub const TARGETS: &[Target] = &[
     Target { name: "version", run: run_version, seeds: versions },
     Target { name: "object", run: run_object, seeds: objects },
+    Target { name: "form", run: run_form, seeds: forms },
 ];
 
 fn secret(byte: u8) -> SecretKey {
@@ -39,6 +41,35 @@ fn versions() -> Vec<Vec<u8>> {
 
 fn objects() -> Vec<Vec<u8>> {
     vec![object().encode().expect("a good name").to_vec()]
+}
+
+/// The value that the forms are made against: of splice, of zstd, and of two bases.
+const ANCESTOR: &[u8] =
+    b"The same again and again, and the same again and again, and then no more of it.";
+
+fn forms() -> Vec<Vec<u8>> {
+    let root = version(Bases::NONE, 0, ValueKind::Bytes, ANCESTOR);
+    let h = Suite::Holdfast1.id(&root.encode());
+    let value = b"The same again and again, and the same once more, and then no more of it.";
+    let put = version(Bases::one(h), 1, ValueKind::Bytes, value);
+    let two = Bases::two(Suite::Holdfast1.id(&put.encode()), h).expect("they differ");
+    let merge = version(two, 2, ValueKind::Bytes, b"Again: The same again and again.");
+    let form = |version: &Version, codec| {
+        let form = Codecs::new().compress_by(codec, &version.view(), &h, ANCESTOR);
+        form.expect("a codec that is there").map(|form| form.to_vec())
+    };
+    [form(&put, SPLICE), form(&put, ZSTD), form(&merge, ZSTD)].into_iter().flatten().collect()
+}
+
+fn run_form(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    let Ok(form) = Form::decode(&data) else { return };
+    assert_eq!(form.encode(), data);
+    assert!(form.value_bytes <= VALUE_BYTES_MAX);
+    let Ok(bytes) = form.expand(&Codecs::new(), ANCESTOR) else { return };
+    let version = View::decode(&bytes).expect("what comes out is a version");
+    assert_eq!(version.value.len(), form.value_bytes);
+    assert_eq!((version.bases, version.l), (form.bases, form.l));
 }
 
 fn run_version(data: &[u8]) {
