@@ -161,7 +161,9 @@ impl Measured {
             stage("open", Party::Author, s.open, 1.0),
             stage("write and fsync", Party::Author, s.write, 1.0),
         ];
-        Bound::new("get", self.profile, stages, s.disk)
+        // Large records go past the system's cache (`env::disk::Bulk`), so a get reads them from the disk, while it
+        // writes the file.
+        Bound::new("get", self.profile, stages, s.disk_both)
     }
 }
 
@@ -243,6 +245,7 @@ mod tests {
             tls_receive: 128.0,
             write: 256.0,
             disk: 100_000.0,
+            disk_both: 150_000.0,
             code,
         };
         Measured { stages, profile }
@@ -259,6 +262,7 @@ mod tests {
         assert_eq!(put.disk_seconds_a_byte, 300_000.0);
         assert_eq!(put.bytes_a_second, 1.0 / 300_000.0, "here the disk is the narrow place");
         let get = three.get();
+        assert_eq!(get.disk_seconds_a_byte, 150_000.0, "it reads and writes");
         assert_eq!(get.of(Party::Peers), 1.0 + 64.0);
         assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 48.0 + 8.0 + 256.0);
     }
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn where_the_disk_is_fast_the_cores_divide_the_work() {
         let mut fast = measured(Profile::Copies(1), None);
-        fast.stages.disk = 0.0;
+        (fast.stages.disk, fast.stages.disk_both) = (0.0, 0.0);
         let put = fast.put();
         let expected = put.cores as f64 / put.cpu_seconds_a_byte;
         assert!((put.bytes_a_second - expected).abs() < 1e-12);

@@ -2,7 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{IoSlice, Read, Seek};
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -43,6 +45,8 @@ pub(super) struct Stages {
     pub(super) write: f64,
     /// The same by the clock.
     pub(super) disk: f64,
+    /// By the clock: as many bytes read past the system's cache, where records lie, while as many are written.
+    pub(super) disk_both: f64,
     /// Making a stripe's parity, for each byte of its pages; none where copies are kept.
     pub(super) code: Option<f64>,
 }
@@ -68,6 +72,8 @@ impl Stages {
             Ok::<_, BenchError>(least)
         };
         let (write, disk) = write(folder.path(), &random, tries)?;
+        // Before anything reads the file through the cache.
+        let disk_both = least(Box::new(|| read_while_writing(folder.path(), &random)))?;
         let of = |time| a_byte(time, bytes);
         let (send, receive) = tls::measure(bytes, tries)?;
         Ok(Self {
@@ -83,6 +89,7 @@ impl Stages {
             tls_receive: of(receive),
             write: of(write),
             disk: of(disk),
+            disk_both: of(disk_both),
             code: match profile {
                 Profile::Copies(_) => None,
                 Profile::Stripe { k, n } => {
@@ -199,6 +206,8 @@ fn text(bytes: usize) -> Vec<u8> {
 }
 
 const FILE: &str = "content";
+/// Reads in flight while a file is read back, as many as keep a disk busy.
+const READERS: usize = 4;
 
 /// Writes a file in chunks, past the system's cache where that can be, and syncs it: processor time,
 /// and time by the clock. What is left at the end is the file to be read.
@@ -223,6 +232,46 @@ fn write(folder: &Path, bytes: &[u8], tries: usize) -> Result<(Duration, Duratio
         clock = clock.min(started.elapsed());
     }
     Ok((cpu, clock))
+}
+
+/// Reads the file that was written, as peers read large records, while another of its length is written and synced:
+/// time by the clock until both are done.
+fn read_while_writing(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchError> {
+    let (from, to) = (folder.join(FILE), folder.join("copy"));
+    let source = File::open(&from).map_err(BenchError::io("read", &from))?;
+    let copy = File::create(&to).map_err(BenchError::io("write", &to))?;
+    let bulk = Bulk::default();
+    let offsets: Vec<usize> = (0..bytes.len()).step_by(CHUNK_BYTES_MAX).collect();
+    let read = |reader: usize| {
+        let mut chunk = vec![0; CHUNK_BYTES_MAX];
+        offsets.iter().skip(reader).step_by(READERS).try_for_each(|offset| {
+            let len = CHUNK_BYTES_MAX.min(bytes.len() - offset);
+            bulk.read_at(&source, *offset as u64, &mut chunk[..len], true)
+        })
+    };
+    let write = || {
+        let bulk = Bulk::default();
+        for (chunk, offset) in bytes.chunks(CHUNK_BYTES_MAX).zip(&offsets) {
+            bulk.write_at(&copy, *offset as u64, &[IoSlice::new(chunk)])?;
+        }
+        copy.sync_all()
+    };
+    let started = Instant::now();
+    let (read, written) = thread::scope(|scope| {
+        let read = &read;
+        let readers: Vec<_> =
+            (0..READERS).map(|reader| scope.spawn(move || read(reader))).collect();
+        let written = write();
+        let joined = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        (joined.collect::<Result<(), _>>(), written)
+    });
+    let took = started.elapsed();
+    read.map_err(BenchError::io("read", &from))?;
+    written.map_err(BenchError::io("write", &to))?;
+    fs::remove_file(&to).map_err(BenchError::io("remove", &to))?;
+    Ok(took)
 }
 
 /// Reads the file that was written, from the system's cache where it is there.
