@@ -184,13 +184,14 @@ impl Shelf {
         outcomes
     }
 
-    /// The record, if it is held whole.
+    /// The record, if it is held whole. Those of versioned objects are not served here: who may read one, its object's
+    /// policy says.
     pub(crate) async fn get(&self, id: &RecordId) -> Result<Option<Record>, CallError> {
         if !self.store.contains(id) {
             return Ok(None);
         }
         match self.store.get(id).await {
-            Ok(record) => Ok(record),
+            Ok(record) => Ok(record.filter(|record| !is_of_an_object(record.kind))),
             Err(StoreError::Damaged { id, .. }) => {
                 self.metrics.damaged_read();
                 tracing::error!(record = %id, "a record is damaged on disk and is not served");
@@ -325,4 +326,9 @@ impl LocalStore for OwnShelf {
     async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError> {
         self.0.get(id).await
     }
+}
+
+/// Whether it is a record of versioned objects.
+fn is_of_an_object(kind: Kind) -> bool {
+    matches!(kind, Kind::Version | Kind::Object | Kind::Policy | Kind::Attestation)
 }

@@ -12,6 +12,7 @@
 //!
 //! All bytes on the disk are described in `docs/formats/store.md`.
 
+mod form;
 mod header;
 pub mod journal;
 mod line;
@@ -35,8 +36,9 @@ use std::io;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use crypto::{Class, Classified, RecordId};
-use document::Record;
+use bytes::Bytes;
+use crypto::{Class, Classified, Place, RecordId};
+use document::{Kind, Record};
 
 /// The largest record a store takes, in bytes: twice the largest document, so that formats may
 /// grow.
@@ -179,10 +181,17 @@ fn io_error<'a>(action: &'static str, file: &'a str) -> impl Fn(io::Error) -> St
 
 /// Refuses a write that is over a bound.
 fn check_put(records: &[Record]) -> Result<(), StoreError> {
-    let total = records.iter().map(|record| record.bytes.len()).sum();
-    let largest = records.iter().map(|record| record.bytes.len()).max().unwrap_or(0);
+    check_put_of(records.iter().map(|record| record.bytes.len()))
+}
+
+/// Refuses a write of records of these lengths where it is over a bound.
+fn check_put_of(lengths: impl Iterator<Item = usize>) -> Result<(), StoreError> {
+    let add = |(records, largest, total): (usize, usize, usize), length: usize| {
+        (records + 1, largest.max(length), total + length)
+    };
+    let (records, largest, total) = lengths.fold((0, 0, 0), add);
     for (size, max) in
-        [(records.len(), PUT_RECORDS_MAX), (largest, RECORD_BYTES_MAX), (total, PUT_BYTES_MAX)]
+        [(records, PUT_RECORDS_MAX), (largest, RECORD_BYTES_MAX), (total, PUT_BYTES_MAX)]
     {
         if size > max {
             return Err(StoreError::TooLarge { size, max });
@@ -245,6 +254,32 @@ pub struct Stats {
     pub poisoned: bool,
 }
 
+/// A record to be stored, and what may be kept of it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The record, its own bytes whole.
+    pub record: Record,
+    /// The [`version::Form`] of a version that expands to these bytes. Whoever hands it over has made sure of that, and
+    /// never removes its base before it. Where the base is not in the store, or is a form itself, the record
+    /// is kept plain.
+    pub form: Option<Bytes>,
+}
+
+/// What is kept of one record.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// The record.
+    pub id: RecordId,
+    /// What it is.
+    pub kind: Kind,
+    /// Where it lives.
+    pub place: Place,
+    /// Its bytes, or its form. They have the checksum they were written with; what they are was not proven again.
+    pub payload: &'a [u8],
+    /// Whether the payload is a form.
+    pub is_form: bool,
+}
+
 /// Stores immutable records by id. Callers prove records before they put them.
 #[async_trait]
 pub trait RecordStore: Send + Sync + 'static {
@@ -253,6 +288,23 @@ pub trait RecordStore: Send + Sync + 'static {
     /// power cut any part of a write that was not answered may be there. Dropping the future does
     /// not undo the write.
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError>;
+    /// As [`RecordStore::put`]; what has a form may be kept as that, in less room. It reads like any other.
+    /// It is answered as `durability` says, with none as the store is set.
+    async fn put_kept(
+        &self,
+        kept: Vec<Kept>,
+        durability: Option<Durability>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let _ = durability;
+        self.put(kept.into_iter().map(|kept| kept.record).collect()).await
+    }
+    /// The base of the form that this record is kept as; `None` where it is plain, or not here. It may read the record.
+    fn form_base(&self, _id: &RecordId) -> Result<Option<RecordId>, StoreError> {
+        Ok(None)
+    }
+    /// Hands over what is kept of every record of these kinds, in the order in which it was written
+    /// (compaction writes again). It blocks while it reads. Damaged ones are left out.
+    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError>;
     /// The record with this id, its checksum checked.
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError>;
     /// Whether it is there, by the index alone.

@@ -29,8 +29,10 @@ mod index_file;
 mod recovery;
 pub(crate) mod scrub;
 mod segment;
+mod walk;
 mod writer;
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{
@@ -41,11 +43,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{RecordId, Suite};
-use document::Record;
+use document::{Kind, Record};
 use env::Env;
 use env::disk::{Disk, Lock};
 use futures::FutureExt;
 use tokio::sync::oneshot;
+use version::Codecs;
 
 use self::asked::Asked;
 use self::frame::{Content, Header};
@@ -58,7 +61,8 @@ use self::writer::{Checked, Request, Writer};
 use crate::header::Family;
 use crate::line::Line;
 use crate::{
-    Durability, PUT_RECORDS_MAX, RecordStore, Stats, StoreError, Upkeep, check_put, io_error,
+    Durability, Kept, PUT_RECORDS_MAX, Part, RecordStore, Stats, StoreError, Upkeep, check_put,
+    check_put_of, form, io_error,
 };
 
 /// The smallest and the largest length a segment can be set to, in bytes.
@@ -127,6 +131,7 @@ pub(crate) struct Shared {
     reserve_free_bytes: u64,
     family: Family,
     suite: Suite,
+    codecs: Codecs,
     file_bytes: AtomicU64,
     poisoned: AtomicBool,
     closed: AtomicBool,
@@ -177,11 +182,45 @@ impl Shared {
 
     /// Reads a record and marks it as damaged where it is.
     fn read(&self, id: &RecordId, location: Location) -> Result<Record, StoreError> {
+        let payload = self.payload(id, location)?;
+        if !location.form {
+            return Ok(payload);
+        }
+        let Some(base) = form::base(&payload.bytes) else {
+            return Err(self.damaged(id, &location));
+        };
+        let there = self.index().get(&base).filter(|there| !there.form);
+        let Some(there) = there else { return Err(self.damaged(id, &location)) };
+        let base = self.payload(&base, there)?;
+        self.expanded(payload, &base.bytes, &location)
+    }
+
+    /// The record that a form stands for.
+    fn expanded(
+        &self,
+        form: Record,
+        base: &[u8],
+        location: &Location,
+    ) -> Result<Record, StoreError> {
+        match form::expand(&form.bytes, base, &self.codecs) {
+            Some(bytes) => Ok(Record { bytes, ..form }),
+            None => Err(self.damaged(&form.id, location)),
+        }
+    }
+
+    fn damaged(&self, id: &RecordId, location: &Location) -> StoreError {
+        let (file, offset) = (log_name(location.segment), location.offset);
+        tracing::warn!(%id, file, offset, "a record is damaged");
+        self.index_mut().mark_damaged(id, location);
+        StoreError::Damaged { id: *id, file, offset: offset.into() }
+    }
+
+    /// Reads what is kept of a record, its own bytes or a form, and marks it as damaged where it is.
+    fn payload(&self, id: &RecordId, location: Location) -> Result<Record, StoreError> {
         let file = log_name(location.segment);
-        let damaged =
-            || StoreError::Damaged { id: *id, file: file.clone(), offset: location.offset.into() };
         if location.damaged {
-            return Err(damaged());
+            let (id, offset) = (*id, location.offset.into());
+            return Err(StoreError::Damaged { id, file, offset });
         }
         let found = self.files.get(location.segment).and_then(|file| {
             let mut frame = vec![0; location.frame_len()];
@@ -197,18 +236,18 @@ impl Shared {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => return Err(io_error("read", &file)(error)),
         }
-        tracing::warn!(%id, file, offset = location.offset, "a record is damaged");
-        self.index_mut().mark_damaged(id, &location);
-        Err(damaged())
+        Err(self.damaged(id, &location))
     }
 }
 
 /// The record in a frame, where everything in it is as it should be.
 fn record_in(id: &RecordId, location: &Location, frame: Vec<u8>) -> Option<Record> {
     let header = Header::decode_unmarked(&frame).filter(|header| header.id == *id)?;
-    let Content::Record { kind, place, length, payload_crc } = header.content else { return None };
+    let Content::Record { kind, place, length, payload_crc, form } = header.content else {
+        return None;
+    };
     let payload = frame.get(location.header_len()..)?;
-    let intact = length == location.length
+    let intact = (length, form) == (location.length, location.form)
         && header.len() == location.header_len()
         && crc32c::crc32c(payload) == payload_crc;
     let bytes = intact.then(|| Bytes::from(frame).slice(location.header_len()..))?;
@@ -227,7 +266,21 @@ impl LogStore {
         env: Env,
         options: LogOptions,
     ) -> Result<Arc<Self>, StoreError> {
-        let (shared, writer, recovery) = Self::parts(disk, env, options)?;
+        Self::open_with_codecs(disk, env, options, Codecs::new())
+    }
+
+    /// As [`LogStore::open`], for a store that may hold forms by an application's own codecs. Without them its versions are
+    /// damaged.
+    ///
+    /// # Errors
+    /// As [`LogStore::open`].
+    pub fn open_with_codecs(
+        disk: Arc<dyn Disk>,
+        env: Env,
+        options: LogOptions,
+        codecs: Codecs,
+    ) -> Result<Arc<Self>, StoreError> {
+        let (shared, writer, recovery) = Self::parts(disk, env, options, codecs)?;
         Ok(Self::start(shared, writer, recovery))
     }
 
@@ -242,7 +295,7 @@ impl LogStore {
         options: LogOptions,
         bug: PlantedBug,
     ) -> Result<Arc<Self>, StoreError> {
-        let (shared, mut writer, recovery) = Self::parts(disk, env, options)?;
+        let (shared, mut writer, recovery) = Self::parts(disk, env, options, Codecs::new())?;
         writer.planted = Some(bug);
         Ok(Self::start(shared, writer, recovery))
     }
@@ -251,6 +304,7 @@ impl LogStore {
         disk: Arc<dyn Disk>,
         env: Env,
         options: LogOptions,
+        codecs: Codecs,
     ) -> Result<(Arc<Shared>, Writer, Recovery), StoreError> {
         let family = Family::Log(options.suite);
         let opened = recovery::open(&disk, family)?;
@@ -266,6 +320,7 @@ impl LogStore {
             reserve_free_bytes: options.reserve_free_bytes,
             family,
             suite: options.suite,
+            codecs,
             file_bytes: AtomicU64::new(opened.file_bytes),
             poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -297,7 +352,7 @@ impl LogStore {
         let mut tries = 0;
         loop {
             let Some(location) = self.shared.index().get(id) else { return Ok(None) };
-            let read = if location.frame_len() <= SMALL_BYTES_MAX {
+            let read = if self.is_small(id, &location) {
                 self.shared.read(id, location)
             } else {
                 let (shared, id) = (self.shared.clone(), *id);
@@ -316,20 +371,68 @@ impl LogStore {
     /// again.
     async fn read_those_there(&self, records: &[Record]) {
         for record in records {
-            let Some(location) = self.shared.index().get(&record.id) else { continue };
-            if self.read(&record.id).await.is_err() {
-                // Also where the disk could not read it: a new frame is the way to heal both.
-                self.shared.index_mut().mark_damaged(&record.id, &location);
-            }
+            self.read_if_there(&record.id).await;
         }
     }
 
-    async fn checksum(&self, records: Vec<Record>) -> Vec<Checked> {
-        let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
+    async fn read_if_there(&self, id: &RecordId) {
+        let Some(location) = self.shared.index().get(id) else { return };
+        if self.read(id).await.is_err() {
+            // Also where the disk could not read it: a new frame is the way to heal both.
+            self.shared.index_mut().mark_damaged(id, &location);
+        }
+    }
+
+    /// Whether reading it takes less than the way to another thread.
+    fn is_small(&self, id: &RecordId, location: &Location) -> bool {
+        if !location.form || location.frame_len() > SMALL_BYTES_MAX {
+            return location.frame_len() <= SMALL_BYTES_MAX;
+        }
+        // The form is read twice where its base is large; the second time it is in the system's cache.
+        let base = self.shared.payload(id, *location).ok();
+        let base = base.and_then(|payload| form::base(&payload.bytes));
+        let base = base.and_then(|base| self.shared.index().get(&base));
+        base.is_none_or(|base| base.frame_len() <= SMALL_BYTES_MAX)
+    }
+
+    /// What of these records is written: forms of those whose base is there, plain.
+    fn payloads(&self, kept: Vec<Kept>) -> Vec<(Record, bool)> {
+        let mut plain = HashSet::new();
+        let mut out = Vec::with_capacity(kept.len());
+        let index = self.shared.index();
+        for Kept { mut record, form } in kept {
+            let stands = |base: RecordId| {
+                plain.contains(&base)
+                    || index.get(&base).is_some_and(|base| !base.form && !base.damaged)
+            };
+            let form = form.filter(|form| form::base(form).is_some_and(stands));
+            let is_form = form.is_some();
+            match form {
+                Some(form) => record.bytes = form,
+                None => drop(plain.insert(record.id)),
+            }
+            out.push((record, is_form));
+        }
+        out
+    }
+
+    async fn write(
+        &self,
+        records: Vec<(Record, bool)>,
+        durability: Option<Durability>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let durability = durability.unwrap_or(self.shared.durability);
+        let records = self.checksum(records).await;
+        let bytes = records.iter().map(|checked| checked.record.bytes.len()).sum();
+        self.ask(bytes, |answer| Request::Put { records, durability, answer }).await
+    }
+
+    async fn checksum(&self, records: Vec<(Record, bool)>) -> Vec<Checked> {
+        let bytes: usize = records.iter().map(|(record, _)| record.bytes.len()).sum();
         let checksum = move || {
-            let with_crc = |record: Record| {
+            let with_crc = |(record, form): (Record, bool)| {
                 let crc = crc32c::crc32c(&record.bytes);
-                (record, crc)
+                Checked { record, crc, form }
             };
             records.into_iter().map(with_crc).collect()
         };
@@ -356,9 +459,34 @@ impl RecordStore for LogStore {
             return Err(StoreError::Poisoned);
         }
         self.read_those_there(&records).await;
-        let records = self.checksum(records).await;
-        let bytes = records.iter().map(|(record, _)| record.bytes.len()).sum();
-        self.ask(bytes, |answer| Request::Put { records, answer }).await
+        self.write(records.into_iter().map(|record| (record, false)).collect(), None).await
+    }
+
+    async fn put_kept(
+        &self,
+        kept: Vec<Kept>,
+        durability: Option<Durability>,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.check_open()?;
+        check_put_of(kept.iter().map(|kept| kept.record.bytes.len()))?;
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
+        }
+        for kept in &kept {
+            self.read_if_there(&kept.record.id).await;
+        }
+        self.write(self.payloads(kept), durability).await
+    }
+
+    fn form_base(&self, id: &RecordId) -> Result<Option<RecordId>, StoreError> {
+        let location = self.shared.index().get(id).filter(|location| location.form);
+        let Some(location) = location else { return Ok(None) };
+        Ok(form::base(&self.shared.payload(id, location)?.bytes))
+    }
+
+    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+        self.check_open()?;
+        self.walk_kinds(kinds, each)
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
@@ -388,7 +516,7 @@ impl RecordStore for LogStore {
         Stats {
             records: index.records(),
             bytes: index.bytes(),
-            fragments: index.placed(),
+            fragments: index.fragments(),
             file_bytes: self.shared.file_bytes.load(Ordering::SeqCst),
             free_bytes: free.saturating_sub(self.shared.reserve_free_bytes),
             damaged: index.damaged(),

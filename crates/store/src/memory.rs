@@ -8,9 +8,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 use crypto::{Place, RecordId};
-use document::Record;
+use document::{Kind, Record};
 
-use crate::{RecordStore, Stats, StoreError, check_put};
+use crate::{Part, RecordStore, Stats, StoreError, check_put};
 
 /// A [`RecordStore`] without a disk.
 #[derive(Debug, Default)]
@@ -66,6 +66,15 @@ impl RecordStore for MemoryStore {
         Ok(new.collect())
     }
 
+    /// In the order of the ids.
+    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+        for record in self.open()?.records.values().filter(|record| kinds.contains(&record.kind)) {
+            let Record { id, kind, place, bytes } = record;
+            each(Part { id: *id, kind: *kind, place: *place, payload: bytes, is_form: false });
+        }
+        Ok(())
+    }
+
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
         Ok(self.open()?.records.get(id).cloned())
     }
@@ -108,6 +117,7 @@ impl RecordStore for MemoryStore {
     }
 }
 
+/// Whether it is a fragment of a stripe.
 fn is_placed(record: &Record) -> bool {
-    record.place != Place::from(record.id)
+    matches!(record.kind, Kind::Page | Kind::Parity) && record.place != Place::from(record.id)
 }

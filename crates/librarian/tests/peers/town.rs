@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{AuthorKey, ClientKey, ReaderKey, RecordId, SecretKey, Suite, Tier};
-use document::{Document, Envelope, Page, Publication, Record};
+use document::{Document, Envelope, Kind, Page, Publication, Record};
 use env::Env;
 use env::calls::{
     Calls, Credential, Cursor, Endpoint, Events, IntroduceRequest, SubscribeEvent, SubscribeRequest,
@@ -17,7 +17,9 @@ use env::disk::DirDisk;
 use futures::StreamExt;
 use librarian::{Librarian, LibrarianOptions};
 use overlay::MemoryMesh;
-use store::{Durability, Journal, JournalOptions, MemoryStore, RecordStore, Stats, StoreError};
+use store::{
+    Durability, Journal, JournalOptions, MemoryStore, Part, RecordStore, Stats, StoreError,
+};
 use tempfile::TempDir;
 use testkit::network::{Community, DirectNetwork, community, key};
 
@@ -254,6 +256,10 @@ impl RecordStore for Shop {
             return Err(StoreError::Damaged { id: *id, file, offset: 1 });
         }
         self.inner.get(id).await
+    }
+
+    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+        self.inner.each_of(kinds, each)
     }
 
     fn contains(&self, id: &RecordId) -> bool {

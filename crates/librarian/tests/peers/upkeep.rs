@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use crypto::{RecordId, Suite, Tier};
-use document::Record;
+use document::{Kind, Record};
 use env::Env;
 use env::calls::{FindRequest, FindResponse};
 use env::disk::Disk;
 use librarian::UpkeepOptions;
 use store::{
-    Compaction, CompactionOptions, Damaged, LogOptions, LogStore, RecordStore, ScrubCursor,
+    Compaction, CompactionOptions, Damaged, LogOptions, LogStore, Part, RecordStore, ScrubCursor,
     ScrubStep, Stats, StoreError, Upkeep,
 };
 use testkit::disk::FaultyDisk;
@@ -114,6 +114,9 @@ impl RecordStore for Watched {
     }
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
         self.inner.get(id).await
+    }
+    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+        self.inner.each_of(kinds, each)
     }
     fn contains(&self, id: &RecordId) -> bool {
         self.inner.contains(id)

@@ -35,7 +35,7 @@ use super::frame::{Content, HEADER_BYTES, Header};
 use super::index::{Extent, Index, Location};
 use super::scrub::time_for;
 use super::segment::{index_name, log_name};
-use super::writer::{Moved, Plan, Request, Writer};
+use super::writer::{Checked, Moved, Plan, Request, Writer};
 use super::{LogStore, Shared};
 use crate::header::FILE_HEADER_BYTES;
 use crate::scan::{Seen, scan_some};
@@ -203,7 +203,7 @@ fn read_step(
             (Content::Record { .. }, Some(location))
                 if location.segment == number && u64::from(location.offset) == offset =>
             {
-                match shared.read(&header.id, location) {
+                match shared.payload(&header.id, location) {
                     Ok(record) => frames.push(Moved::record(record, location)),
                     // It stays, and so does the segment.
                     Err(StoreError::Damaged { .. }) => {}
@@ -220,7 +220,7 @@ fn read_step(
 impl Moved {
     fn record(record: Record, from: Location) -> Self {
         let crc = crc32c::crc32c(&record.bytes);
-        Self::Record { record, crc, from }
+        Self::Record { record: Checked { record, crc, form: from.form }, from }
     }
 }
 

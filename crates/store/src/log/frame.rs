@@ -3,7 +3,7 @@
 //! ```text
 //! 0   marker         8   the segment's random marker
 //! 8   kind           1   the record's kind; 0 in a removal
-//! 9   flags          1   bit 0: a removal; bit 1: the place follows
+//! 9   flags          1   bit 0: a removal; bit 1: the place follows; bit 2: the payload is a form
 //! 10  zero           2
 //! 12  payload length 4
 //! 16  id            32
@@ -33,6 +33,7 @@ pub(crate) const HEADER_BYTES_MAX: usize = HEADER_BYTES + 32;
 
 const REMOVAL: u8 = 1;
 const PLACED: u8 = 2;
+const FORM: u8 = 4;
 
 /// What opens every frame of one segment.
 pub(crate) type Marker = [u8; 8];
@@ -49,7 +50,8 @@ pub(crate) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A record follows.
-    Record { kind: Kind, place: Place, length: u32, payload_crc: u32 },
+    /// Of a form (`crate::form`) the payload stands for the record's bytes.
+    Record { kind: Kind, place: Place, length: u32, payload_crc: u32, form: bool },
     /// The record is gone.
     Removal,
 }
@@ -82,8 +84,9 @@ impl Header {
         let start = into.len();
         into.extend_from_slice(marker);
         let (kind, flags, length, payload_crc) = match self.content {
-            Content::Record { kind, length, payload_crc, .. } => {
-                (kind.number(), if self.placed() { PLACED } else { 0 }, length, payload_crc)
+            Content::Record { kind, length, payload_crc, form, .. } => {
+                let placed = if self.placed() { PLACED } else { 0 };
+                (kind.number(), placed | if form { FORM } else { 0 }, length, payload_crc)
             }
             Content::Removal => (0, REMOVAL, 0, 0),
         };
@@ -118,15 +121,22 @@ impl Header {
         // forgery: not a frame.
         let content = match flags {
             REMOVAL if bytes[8] == 0 && length == 0 && payload_crc == 0 => Content::Removal,
-            0 | PLACED if length as usize <= RECORD_BYTES_MAX => Content::Record {
-                kind: Kind::from_number(bytes[8].into())?,
-                place: match flags {
-                    PLACED => Place::from_slice(&bytes[52..84]).ok()?,
-                    _ => Place::from(id),
-                },
-                length,
-                payload_crc,
-            },
+            // Versions alone have forms.
+            _ if flags & !(PLACED | FORM) == 0
+                && (flags & FORM == 0 || bytes[8] == Kind::Version.number())
+                && length as usize <= RECORD_BYTES_MAX =>
+            {
+                Content::Record {
+                    kind: Kind::from_number(bytes[8].into())?,
+                    place: match flags & PLACED {
+                        0 => Place::from(id),
+                        _ => Place::from_slice(&bytes[52..84]).ok()?,
+                    },
+                    length,
+                    payload_crc,
+                    form: flags & FORM != 0,
+                }
+            }
             _ => return None,
         };
         (bytes[10..12] == [0, 0]).then_some(Self { id, content })

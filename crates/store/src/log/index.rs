@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crypto::RecordId;
+use document::Kind;
 
 use super::frame::{Content, HEADER_BYTES, HEADER_BYTES_MAX, Header, Marker};
 
@@ -22,6 +23,10 @@ pub(crate) struct Location {
     pub placed: bool,
     /// Whether it was found damaged.
     pub damaged: bool,
+    /// Whether its payload is a form.
+    pub form: bool,
+    /// The record's kind.
+    pub kind: Kind,
 }
 
 impl Location {
@@ -33,6 +38,11 @@ impl Location {
     /// Whether it is the same frame.
     pub(crate) fn is_at(&self, other: &Self) -> bool {
         (self.segment, self.offset) == (other.segment, other.offset)
+    }
+
+    /// Whether it is a fragment of a stripe, which lives elsewhere than at its id.
+    fn is_fragment(&self) -> bool {
+        self.placed && matches!(self.kind, Kind::Page | Kind::Parity)
     }
 
     /// Bytes of header and payload.
@@ -60,7 +70,7 @@ pub(crate) struct Index {
     records: BTreeMap<RecordId, Location>,
     segments: BTreeMap<u32, Extent>,
     bytes: u64,
-    placed: u64,
+    fragments: u64,
     damaged: BTreeSet<RecordId>,
 }
 
@@ -78,10 +88,10 @@ impl Index {
     pub(crate) fn apply(&mut self, segment: u32, offset: u32, header: &Header, intact: bool) {
         match header.content {
             Content::Removal => self.remove(segment, &header.id),
-            Content::Record { length, .. } => {
-                let damaged = !intact;
-                let placed = header.placed();
-                self.insert(header.id, Location { segment, offset, length, placed, damaged });
+            Content::Record { length, kind, form, .. } => {
+                let (damaged, placed) = (!intact, header.placed());
+                let location = Location { segment, offset, length, placed, damaged, form, kind };
+                self.insert(header.id, location);
             }
         }
     }
@@ -90,7 +100,7 @@ impl Index {
         let before = self.records.insert(id, location);
         self.forget(&id, before);
         self.bytes += u64::from(location.length);
-        self.placed += u64::from(location.placed);
+        self.fragments += u64::from(location.is_fragment());
         self.segments.entry(location.segment).or_default().live += location.frame_len() as u64;
         if location.damaged {
             self.damaged.insert(id);
@@ -107,7 +117,7 @@ impl Index {
     fn forget(&mut self, id: &RecordId, before: Option<Location>) {
         let Some(location) = before else { return };
         self.bytes -= u64::from(location.length);
-        self.placed -= u64::from(location.placed);
+        self.fragments -= u64::from(location.is_fragment());
         if let Some(extent) = self.segments.get_mut(&location.segment) {
             extent.live -= location.frame_len() as u64;
         }
@@ -148,6 +158,17 @@ impl Index {
         found.map(|(id, location)| (*id, *location)).collect()
     }
 
+    /// The good live records of these kinds, in the order of the log. It looks at every record.
+    pub(crate) fn of_kinds(&self, kinds: &[Kind]) -> Vec<(RecordId, Location)> {
+        let wanted = |(_, location): &(&RecordId, &Location)| {
+            !location.damaged && kinds.contains(&location.kind)
+        };
+        let found = self.records.iter().filter(wanted);
+        let mut found: Vec<_> = found.map(|(id, location)| (*id, *location)).collect();
+        found.sort_unstable_by_key(|(_, location)| (location.segment, location.offset));
+        found
+    }
+
     /// Marks a record as damaged, unless it was written anew meanwhile.
     pub(crate) fn mark_damaged(&mut self, id: &RecordId, read_at: &Location) {
         if let Some(location) = self.records.get_mut(id)
@@ -171,9 +192,9 @@ impl Index {
         self.bytes
     }
 
-    /// Live records that have a place of their own.
-    pub(crate) fn placed(&self) -> u64 {
-        self.placed
+    /// Live records that are fragments of stripes.
+    pub(crate) fn fragments(&self) -> u64 {
+        self.fragments
     }
 
     pub(crate) fn damaged(&self) -> u64 {

@@ -38,6 +38,7 @@ const ROW_BYTES: usize = 44;
 const CHUNK_ROWS: usize = 1024;
 const REMOVAL: u8 = 1;
 const PLACED: u8 = 2;
+const FORM: u8 = 4;
 
 /// A frame as the index has it: all of the header but its place and payload checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,17 +48,18 @@ pub(crate) struct Row {
     pub length: u32,
     pub removal: bool,
     pub placed: bool,
-    kind: u8,
+    pub form: bool,
+    pub kind: u8,
 }
 
 impl Row {
     fn of(offset: u32, header: &Header) -> Self {
-        let (kind, removal) = match header.content {
-            Content::Record { kind, .. } => (kind.number(), false),
-            Content::Removal => (0, true),
+        let (kind, removal, form) = match header.content {
+            Content::Record { kind, form, .. } => (kind.number(), false, form),
+            Content::Removal => (0, true, false),
         };
         let (id, placed) = (header.id, header.placed());
-        Self { id, offset, length: header.payload_bytes(), removal, placed, kind }
+        Self { id, offset, length: header.payload_bytes(), removal, placed, form, kind }
     }
 
     fn encode(&self, into: &mut Vec<u8>) {
@@ -66,7 +68,8 @@ impl Row {
         into.extend_from_slice(&self.length.to_be_bytes());
         let removal = if self.removal { REMOVAL } else { 0 };
         let placed = if self.placed { PLACED } else { 0 };
-        into.extend_from_slice(&[self.kind, removal | placed, 0, 0]);
+        let form = if self.form { FORM } else { 0 };
+        into.extend_from_slice(&[self.kind, removal | placed | form, 0, 0]);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -78,6 +81,7 @@ impl Row {
             length: be32(&bytes[36..40]),
             removal: flags & REMOVAL != 0,
             placed: flags & PLACED != 0,
+            form: flags & FORM != 0,
             kind: bytes[40],
         })
     }

@@ -13,6 +13,7 @@
 use std::io;
 use std::sync::Arc;
 
+use document::Kind;
 use env::disk::{Disk, Lock};
 
 use super::frame::{Header, Marker};
@@ -126,11 +127,11 @@ impl Opened {
         let apply = |row: index_file::Row| {
             if row.removal {
                 records.remove(number, &row.id);
-            } else {
-                let (offset, length, placed) = (row.offset, row.length, row.placed);
-                let segment = number;
-                records
-                    .insert(row.id, Location { segment, offset, length, placed, damaged: false });
+            } else if let Some(kind) = Kind::from_number(row.kind.into()) {
+                let index_file::Row { id, offset, length, placed, form, .. } = row;
+                let (segment, damaged) = (number, false);
+                let location = Location { segment, offset, length, placed, damaged, form, kind };
+                records.insert(id, location);
             }
         };
         index.rows(apply).map_err(io_error("read", &name))

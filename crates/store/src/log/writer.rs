@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. With `group` and `always` nothing enters the index, and nobody is answered, before the fsync
-//!    that covers it.
+//! 1. Of a batch in which somebody asked for `group` or `always` nothing enters the index, and nobody is
+//!    answered, before the fsync that covers it.
 //! 2. Bytes behind the end of the active segment as the writer knows it are never part of the
 //!    store: a failed write is cut back and the cut synced, and where that fails too, writing ends
 //!    (`poison`).
@@ -44,12 +44,18 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 /// Requests in one batch.
 const BATCH_REQUESTS_MAX: usize = 1024;
 
-/// A record and the CRC-32C of its bytes.
-pub(crate) type Checked = (Record, u32);
+/// A record as it is written.
+pub(crate) struct Checked {
+    /// Its `bytes` are the payload: the record's own, or a form.
+    pub record: Record,
+    /// The payload's CRC-32C.
+    pub crc: u32,
+    pub form: bool,
+}
 
 /// A frame that compaction found in a segment.
 pub(crate) enum Moved {
-    Record { record: Record, crc: u32, from: Location },
+    Record { record: Checked, from: Location },
     Removal(RecordId),
 }
 
@@ -67,6 +73,7 @@ impl Moved {
 pub(crate) enum Request {
     Put {
         records: Vec<Checked>,
+        durability: Durability,
         answer: oneshot::Sender<Result<Vec<bool>, StoreError>>,
     },
     Remove {
@@ -94,7 +101,9 @@ pub(crate) enum Request {
 impl Request {
     fn bytes(&self) -> usize {
         match self {
-            Self::Put { records, .. } => records.iter().map(|(record, _)| record.bytes.len()).sum(),
+            Self::Put { records, .. } => {
+                records.iter().map(|checked| checked.record.bytes.len()).sum()
+            }
             _ => 0,
         }
     }
@@ -106,6 +115,14 @@ impl Request {
             Self::Move { answer, .. } => drop(answer.send(Err(error))),
             Self::Drop { answer, .. } => drop(answer.send(Err(error))),
             Self::Sync => {}
+        }
+    }
+
+    /// When it is answered; `default` where nothing else was asked for.
+    fn durability(&self, default: Durability) -> Durability {
+        match self {
+            Self::Put { durability, .. } => *durability,
+            _ => default,
         }
     }
 
@@ -122,6 +139,8 @@ pub(crate) struct Writer {
     next: u32,
     /// Whether something written is not yet synced.
     dirty: bool,
+    /// Whether some of that was acknowledged: under `everysec` or `memory`.
+    owed: bool,
     /// What an fsync of the active segment covers.
     durable_len: u64,
     #[cfg(feature = "planted-bugs")]
@@ -170,10 +189,11 @@ impl Worker for Writer {
     type Request = Request;
 
     fn batch_len<'a>(&self, waiting: impl Iterator<Item = &'a Request>) -> usize {
-        let alone = self.shared.durability == Durability::Always;
+        let default = self.shared.durability;
         let mut bytes = 0;
         let mut len = 0;
         for request in waiting.take(BATCH_REQUESTS_MAX) {
+            let alone = request.durability(default) == Durability::Always;
             let single = alone || request.is_single();
             bytes += request.bytes();
             if len > 0 && (single || bytes > BATCH_BYTES_MAX) {
@@ -214,6 +234,7 @@ impl Writer {
             active,
             next,
             dirty: false,
+            owed: false,
             durable_len,
             #[cfg(feature = "planted-bugs")]
             planted: None,
@@ -225,11 +246,23 @@ impl Writer {
             batch.into_iter().for_each(|request| request.refuse(StoreError::Poisoned));
             return;
         }
+        let asked = |durability: Durability| {
+            batch.iter().any(|request| request.durability(self.shared.durability) == durability)
+        };
+        // One that need not wait for the fsync of another gets it all the same.
+        let synced = asked(Durability::Group) || asked(Durability::Always);
+        let soon = asked(Durability::EverySecond);
         let mut plan = self.plan(batch);
         let answers = std::mem::take(&mut plan.answers);
-        let synced = self.shared.durability.syncs_before_answer();
         if plan.frames.is_empty() {
-            answers.into_iter().for_each(Answer::done);
+            // What is there already may not be on the disk yet.
+            let done = if synced && self.owed { self.sync() } else { Ok(()) };
+            for answer in answers {
+                match &done {
+                    Ok(()) => answer.done(),
+                    Err(error) => answer.failed(error.again()),
+                }
+            }
             return;
         }
         let written = self.roll(plan.bytes).and_then(|()| self.append(&plan));
@@ -253,9 +286,10 @@ impl Writer {
             answers.into_iter().for_each(|answer| answer.failed(error.again()));
             return;
         }
+        self.owed |= self.dirty;
         self.index(&plan, start);
         answers.into_iter().for_each(Answer::done);
-        if self.shared.durability == Durability::EverySecond {
+        if soon && self.dirty {
             Shared::sync_soon(&self.shared);
         }
     }
@@ -268,6 +302,7 @@ impl Writer {
         if self.shared.durability.syncs_before_answer() {
             self.sync()?;
         }
+        self.owed |= self.dirty;
         self.index(plan, start);
         if self.shared.durability == Durability::EverySecond {
             Shared::sync_soon(&self.shared);
@@ -284,7 +319,7 @@ impl Writer {
         let index = self.shared.index();
         for request in batch {
             match request {
-                Request::Put { records, answer } => {
+                Request::Put { records, answer, .. } => {
                     let is_there = |id: &RecordId| index.is_good(id);
                     if let Err(NoRoom(answer)) = plan.put(records, room, is_there, answer) {
                         answer.failed(StoreError::Full);
@@ -405,12 +440,12 @@ impl Writer {
         let Some(active) = self.active.as_ref().filter(|_| self.dirty) else { return Ok(()) };
         match active.file.sync() {
             Ok(()) => {
-                self.dirty = false;
+                (self.dirty, self.owed) = (false, false);
                 self.durable_len = active.len;
                 Ok(())
             }
             Err(error) => {
-                if self.shared.durability.syncs_before_answer() {
+                if !self.owed {
                     // Nothing behind this was acknowledged (invariant 3).
                     let _ = active.file.truncate(self.durable_len);
                 }
@@ -426,7 +461,7 @@ impl Writer {
     }
 
     fn close(&mut self) -> Result<(), StoreError> {
-        let owed = self.dirty && !self.shared.durability.syncs_before_answer();
+        let owed = self.owed;
         let synced = self.sync();
         self.active = None;
         self.shared.let_go();
@@ -447,8 +482,8 @@ impl Plan {
         let mut plan = Self::default();
         for frame in frames {
             match frame {
-                Moved::Record { record, crc, from } if find(&record.id) == Some(from) => {
-                    plan.record(record, crc);
+                Moved::Record { record, from } if find(&record.record.id) == Some(from) => {
+                    plan.record(record);
                 }
                 Moved::Removal(id) if find(&id).is_none() => {
                     plan.push(Header { id, content: Content::Removal }, bytes::Bytes::new());
@@ -464,10 +499,11 @@ impl Plan {
         self.bytes
     }
 
-    fn record(&mut self, record: Record, payload_crc: u32) {
+    fn record(&mut self, checked: Checked) {
+        let Checked { record, crc: payload_crc, form } = checked;
         let length = u32::try_from(record.bytes.len()).expect("`check_put` bounds records");
         let (kind, place) = (record.kind, record.place);
-        let content = Content::Record { kind, place, length, payload_crc };
+        let content = Content::Record { kind, place, length, payload_crc, form };
         self.push(Header { id: record.id, content }, record.bytes);
     }
 
@@ -481,15 +517,15 @@ impl Plan {
         let (frames_before, bytes_before) = (self.frames.len(), self.bytes);
         let mut before = Vec::new();
         let mut new = Vec::with_capacity(records.len());
-        for (record, payload_crc) in records {
-            let there =
-                self.changes.get(&record.id).copied().unwrap_or_else(|| is_there(&record.id));
+        for checked in records {
+            let id = checked.record.id;
+            let there = self.changes.get(&id).copied().unwrap_or_else(|| is_there(&id));
             new.push(!there);
             if there {
                 continue;
             }
-            before.push((record.id, self.changes.insert(record.id, true)));
-            self.record(record, payload_crc);
+            before.push((id, self.changes.insert(id, true)));
+            self.record(checked);
         }
         let answer = Answer::Put(answer, new);
         if self.bytes > bytes_before && self.bytes > room {

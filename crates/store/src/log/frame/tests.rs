@@ -12,6 +12,7 @@ fn record(place: Place) -> Header {
         place,
         length: 5,
         payload_crc: crc32c::crc32c(b"hello"),
+        form: false,
     };
     Header { id: RecordId::new([0x11; 32]), content }
 }
@@ -37,6 +38,12 @@ fn golden_bytes() {
     let place = "22".repeat(32);
     let placed = format!("0123456789abcdef0302000000000005{id}9a71bb4c{place}");
     assert_eq!(hex(&encoded(&record(Place::new([0x22; 32])))), format!("{placed}91f1fec7"));
+    let mut form = record(Place::new([0x22; 32]));
+    if let Content::Record { kind, form, .. } = &mut form.content {
+        (*kind, *form) = (Kind::Version, true);
+    }
+    let head = format!("0123456789abcdef0606000000000005{id}9a71bb4c{place}");
+    assert_eq!(hex(&encoded(&form)), format!("{head}93a5e0af"));
     let removal = Header { id: RecordId::new([0x11; 32]), content: Content::Removal };
     let gone = format!("0123456789abcdef0001000000000000{id}00000000");
     assert_eq!(hex(&encoded(&removal)), format!("{gone}7d15d899"));
@@ -72,7 +79,9 @@ fn resealed(change: impl FnOnce(&mut Vec<u8>)) -> Option<Header> {
 #[test]
 fn values_that_are_never_written_are_no_header() {
     assert!(resealed(|_| {}).is_some());
-    for (at, value) in [(8, 0), (8, 200), (9, 1), (9, 3), (9, 4), (10, 1), (11, 1), (12, 1)] {
+    for (at, value) in
+        [(8, 0), (8, 200), (9, 1), (9, 3), (9, 4), (9, 5), (9, 8), (10, 1), (11, 1), (12, 1)]
+    {
         assert_eq!(resealed(|bytes| bytes[at] = value), None, "{value} at {at}");
     }
 }
@@ -82,14 +91,15 @@ proptest! {
     fn what_is_encoded_is_decoded(
         id: [u8; 32],
         place: [u8; 32],
-        kind in 0usize..3,
+        kind in 0..Kind::ALL.len(),
+        form: bool,
         length in 0u32..=RECORD_BYTES_MAX as u32,
         payload_crc: u32,
         tail in proptest::collection::vec(any::<u8>(), 0..20),
     ) {
-        let content = Content::Record {
-            kind: Kind::ALL[kind], place: Place::new(place), length, payload_crc,
-        };
+        let kind = if form { Kind::Version } else { Kind::ALL[kind] };
+        let place = Place::new(place);
+        let content = Content::Record { kind, place, length, payload_crc, form };
         let header = Header { id: RecordId::new(id), content };
         let mut bytes = encoded(&header);
         prop_assert_eq!(Header::decode(&MARKER, &bytes[..bytes.len() - 1]), None);

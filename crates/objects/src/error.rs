@@ -1,0 +1,55 @@
+//! What can go wrong with an object.
+
+use crypto::{Class, Classified, RecordId};
+use store::StoreError;
+use version::{ObjectKey, VersionError};
+
+/// Why an object could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectsError {
+    /// A version is to be put on a base that this peer does not have.
+    #[error("version {base} of object {object} is not here; put on a version that is")]
+    NoBase {
+        /// The object.
+        object: ObjectKey,
+        /// The base that was asked for.
+        base: RecordId,
+    },
+    /// A record with this id is there and is no version of the object.
+    #[error("{id} is no version of object {object}")]
+    OtherObject {
+        /// The object.
+        object: ObjectKey,
+        /// The id that was asked for.
+        id: RecordId,
+    },
+    /// Two versions have no common ancestor within the bound.
+    #[error("no common ancestor of the two versions within {0} steps")]
+    NoAncestor(usize),
+    /// A version's predecessor is not here.
+    #[error("version {id} of object {object} is not here yet; ask again")]
+    NotHere {
+        /// The object.
+        object: ObjectKey,
+        /// The version.
+        id: RecordId,
+    },
+    /// What was handed over is no valid version.
+    #[error(transparent)]
+    Version(#[from] VersionError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Classified for ObjectsError {
+    fn class(&self) -> Class {
+        match self {
+            Self::NoBase { .. } | Self::NotHere { .. } => Class::NotFound,
+            Self::OtherObject { .. } | Self::NoAncestor(_) => Class::Invalid,
+            Self::Version(error) => error.class(),
+            Self::Store(error) => error.class(),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! All objects of a store: opening, reading, watching.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use crypto::{PublicKey, RecordId, Suite};
+use document::{Kind, Record};
+use store::{Part, RecordStore};
+use tokio::sync::broadcast;
+use version::{Codecs, Form, Hint, ObjectKey, ObjectRecord, Version, VersionId, View, places};
+
+use crate::ObjectsError;
+use crate::batch::{Batch, Told};
+use crate::cache::Cache;
+use crate::index::{Index, Rebuild, Tip};
+
+/// Commits that a watcher may be behind before it is told of a gap.
+const WATCHED_MAX: usize = 4096;
+
+/// How objects are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectsOptions {
+    /// The network's suite.
+    pub suite: Suite,
+    /// Versions kept in memory, in bytes.
+    pub cache_bytes_max: u64,
+}
+
+impl Default for ObjectsOptions {
+    fn default() -> Self {
+        Self { suite: Suite::default(), cache_bytes_max: 64 << 20 }
+    }
+}
+
+/// A version as it is kept.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its id.
+    pub id: VersionId,
+    /// The version; its value shares the record's bytes.
+    pub version: Version,
+}
+
+/// A version that is new here.
+pub type Event = (ObjectKey, VersionId);
+
+/// What there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Objects with a version here.
+    pub objects: u64,
+    /// Bytes of versions in memory.
+    pub cached_bytes: u64,
+    /// Versions that could not be understood when the store was opened.
+    pub unknown: u64,
+}
+
+/// The versioned objects of one store.
+pub struct Objects {
+    pub(crate) store: Arc<dyn RecordStore>,
+    pub(crate) suite: Suite,
+    pub(crate) index: Index,
+    pub(crate) cache: Cache,
+    pub(crate) codecs: Codecs,
+    news: broadcast::Sender<Arc<Told>>,
+    unknown: AtomicU64,
+}
+
+impl Objects {
+    /// Reads which tips each object has. It blocks while the log is read: about a second a gigabyte of versions.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Store`] where the log cannot be read. A damaged version is none: it is left out, and its bases
+    /// may be tips then.
+    pub fn open(
+        store: Arc<dyn RecordStore>,
+        options: ObjectsOptions,
+    ) -> Result<Arc<Self>, ObjectsError> {
+        let mut rebuild = Rebuild::new();
+        let mut unknown = 0;
+        store.each_of(&[Kind::Version], &mut |part| match met(options.suite, &part) {
+            Some((object, bases, tip)) => rebuild.meet(&object, &bases, tip),
+            None => unknown += 1,
+        })?;
+        if unknown > 0 {
+            tracing::warn!(unknown, "versions in the store are not of a form this program knows");
+        }
+        Ok(Arc::new(Self {
+            store,
+            suite: options.suite,
+            index: rebuild.index,
+            cache: Cache::new(options.cache_bytes_max),
+            codecs: Codecs::new(),
+            news: broadcast::Sender::new(WATCHED_MAX),
+            unknown: AtomicU64::new(unknown),
+        }))
+    }
+
+    /// Begins writes that are made durable together.
+    pub fn batch(self: &Arc<Self>) -> Batch {
+        Batch::new(Arc::clone(self))
+    }
+
+    /// A version of an object; `None` where it is not here.
+    ///
+    /// # Errors
+    /// [`ObjectsError::OtherObject`], [`ObjectsError::Store`].
+    pub async fn get(
+        &self,
+        object: &ObjectKey,
+        h: &RecordId,
+    ) -> Result<Option<Stored>, ObjectsError> {
+        let Some(record) = self.record(h).await? else { return Ok(None) };
+        let other = || ObjectsError::OtherObject { object: *object, id: *h };
+        if record.kind != Kind::Version {
+            return Err(other());
+        }
+        let version = Version::decode(&record.bytes)?;
+        if version.object != *object {
+            return Err(other());
+        }
+        let n = hint_at(self.suite, object, &record)?;
+        Ok(Some(Stored { id: VersionId { h: *h, l: version.l, n }, version }))
+    }
+
+    async fn record(&self, h: &RecordId) -> Result<Option<Record>, ObjectsError> {
+        if let Some(record) = self.cache.get(h) {
+            return Ok(Some(record));
+        }
+        let found = self.store.get(h).await?;
+        if let Some(record) = &found
+            && record.kind == Kind::Version
+        {
+            self.cache.add(record.clone());
+        }
+        Ok(found)
+    }
+
+    /// A version's own bytes.
+    pub(crate) async fn bytes_of(&self, h: &RecordId) -> Result<Option<Bytes>, ObjectsError> {
+        match self.cache.bytes_of(h) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Ok(self.record(h).await?.map(|record| record.bytes)),
+        }
+    }
+
+    /// How a version that is no tip stands: its id, and what forms of its successors are made against.
+    pub(crate) async fn stand(
+        &self,
+        object: &ObjectKey,
+        h: &RecordId,
+    ) -> Result<Option<Tip>, ObjectsError> {
+        let Some(stored) = self.get(object, h).await? else { return Ok(None) };
+        let anchor = self.store.form_base(h)?.unwrap_or(*h);
+        Ok(Some(Tip { id: stored.id, anchor }))
+    }
+
+    /// The versions of an object that have no successor here, in no order.
+    pub fn tips(&self, object: &ObjectKey) -> Vec<VersionId> {
+        self.index.tips(object).into_iter().map(|tip| tip.id).collect()
+    }
+
+    /// Every object of an owner, by its record, in the order in which they were made. It blocks while the store is read.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Store`].
+    pub fn objects_of(
+        &self,
+        owner: &PublicKey,
+        each: &mut dyn FnMut(ObjectKey, ObjectRecord),
+    ) -> Result<(), ObjectsError> {
+        self.store.each_of(&[Kind::Object], &mut |part| {
+            let bytes = Bytes::copy_from_slice(part.payload);
+            if let Ok(object) = ObjectRecord::decode(&bytes)
+                && object.owner == *owner
+            {
+                each(part.id.into(), object);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Every version that is committed from now on, a commit at a time. Who is [`WATCHED_MAX`] commits behind is told
+    /// how many it lost.
+    pub fn watch(&self) -> broadcast::Receiver<Arc<Vec<Event>>> {
+        self.news.subscribe()
+    }
+
+    pub(crate) fn tell(&self, events: Told) {
+        if self.news.receiver_count() > 0 && !events.is_empty() {
+            let _ = self.news.send(Arc::new(events));
+        }
+    }
+
+    /// What there is.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            objects: self.index.objects(),
+            cached_bytes: self.cache.weight(),
+            unknown: self.unknown.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Objects({:?})", self.stats())
+    }
+}
+
+/// A version as the log has it; `None` where it is none that this program knows.
+fn met(suite: Suite, part: &Part<'_>) -> Option<(ObjectKey, Vec<RecordId>, Tip)> {
+    let (object, bases, l, anchor) = if part.is_form {
+        let form = Form::decode(&Bytes::copy_from_slice(part.payload)).ok()?;
+        (form.object, form.bases, form.l, form.ancestor)
+    } else {
+        let view = View::decode(part.payload).ok()?;
+        (view.object, view.bases, view.l, part.id)
+    };
+    let n = places(suite, object).find(|(_, place)| *place == part.place)?.0;
+    let tip = Tip { id: VersionId { h: part.id, l, n }, anchor };
+    Some((object, bases.iter().collect(), tip))
+}
+
+fn hint_at(suite: Suite, object: &ObjectKey, record: &Record) -> Result<Hint, ObjectsError> {
+    let found = places(suite, *object).find(|(_, place)| *place == record.place);
+    let (hint, _) = found.ok_or(version::VersionError::Place(record.id))?;
+    Ok(hint)
+}

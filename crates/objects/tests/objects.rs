@@ -1,0 +1,252 @@
+//! Objects over a log that can lose power, against a model that is a map.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::{NetworkId, RecordId, SecretKey};
+use env::Env;
+use futures::FutureExt;
+use objects::{Merged, NewVersion, Objects, ObjectsError, ObjectsOptions};
+use proptest::prelude::*;
+use store::{LogOptions, LogStore, RecordStore};
+use testkit::disk::FaultyDisk;
+use testkit::time::run;
+use version::{Bases, ObjectKey, ObjectRecord, ValueKind, VersionId};
+
+fn store(disk: &FaultyDisk, env: &Env) -> Arc<LogStore> {
+    let options =
+        LogOptions { segment_bytes_max: 64 << 10, reserve_free_bytes: 0, ..LogOptions::default() };
+    LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap()
+}
+
+fn open(disk: &FaultyDisk, env: &Env) -> Arc<Objects> {
+    Objects::open(store(disk, env), ObjectsOptions::default()).unwrap()
+}
+
+fn object(number: u8) -> ObjectKey {
+    ObjectKey::new([number; 32])
+}
+
+fn new(object: ObjectKey, bases: &[VersionId], value: &[u8]) -> NewVersion {
+    let hs: Vec<RecordId> = bases.iter().map(|base| base.h).collect();
+    NewVersion {
+        object,
+        bases: Bases::from_slice(&hs).unwrap(),
+        kind: ValueKind::Bytes,
+        value: Bytes::copy_from_slice(value),
+        compress: true,
+    }
+}
+
+async fn put(
+    objects: &Arc<Objects>,
+    object: ObjectKey,
+    bases: &[VersionId],
+    value: &[u8],
+) -> Result<VersionId, ObjectsError> {
+    let mut batch = objects.batch();
+    let id = batch.put(new(object, bases, value)).await?;
+    batch.commit(None).await?;
+    Ok(id)
+}
+
+fn append(base: &[u8], a: &[u8], b: &[u8]) -> Option<Vec<u8>> {
+    let rest = |value: &'_ [u8]| value.strip_prefix(base).map(<[u8]>::to_vec);
+    Some([base.to_vec(), rest(a)?, rest(b)?].concat())
+}
+
+#[test]
+fn two_puts_on_one_base_are_two_branches_and_a_merge_joins_them() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let k = object(1);
+        let root = put(&objects, k, &[], b"a").await.unwrap();
+        let left = put(&objects, k, &[root], b"ab").await.unwrap();
+        let right = put(&objects, k, &[root], b"ac").await.unwrap();
+        assert_eq!((root.l, left.l, right.l), (0, 1, 1));
+        let tips = |objects: &Arc<Objects>| BTreeSet::from_iter(objects.tips(&k));
+        assert_eq!(tips(&objects), BTreeSet::from([left, right]));
+        assert_eq!(put(&objects, k, &[root], b"ab").await.unwrap(), left, "the same version");
+        assert_eq!(tips(&objects), BTreeSet::from([left, right]), "it did not become another");
+        let merged = objects.merge_with(&k, &left.h, &right.h, &append).await.unwrap();
+        let Merged::Version(merged) = merged else { panic!("{merged:?}") };
+        assert_eq!(merged.l, 2);
+        assert_eq!(tips(&objects), BTreeSet::from([merged]));
+        let stored = objects.get(&k, &merged.h).await.unwrap().unwrap();
+        assert_eq!(stored.version.value, "abc");
+        // What is behind a merge is both; what is behind a put is one after the other.
+        let behind = |found: Vec<objects::Stored>| -> Vec<VersionId> {
+            found.into_iter().map(|stored| stored.id).collect()
+        };
+        let found = objects.previous(&k, &merged.h, 9).await.unwrap();
+        assert_eq!(behind(found), [left, right]);
+        let after = put(&objects, k, &[merged], b"abcd").await.unwrap();
+        let found = objects.previous(&k, &after.h, 9).await.unwrap();
+        assert_eq!(behind(found), [merged, left, right]);
+        let found = objects.previous(&k, &left.h, 9).await.unwrap();
+        assert_eq!(behind(found), [root]);
+        // One that descends from the other is the merge.
+        let same = objects.merge_with(&k, &root.h, &after.h, &append).await.unwrap();
+        assert_eq!(same, Merged::Version(after));
+        // After a power cut all of it is there.
+        let objects = open(&disk.crash(), &env);
+        assert_eq!(tips(&objects), BTreeSet::from([after]));
+        let stored = objects.get(&k, &left.h).await.unwrap().unwrap();
+        assert_eq!(stored.version.value, "ab");
+    });
+}
+
+#[test]
+fn a_base_that_is_not_here_or_another_objects_is_refused() {
+    run(1, |env| async move {
+        let objects = open(&FaultyDisk::new(1), &env);
+        let root = put(&objects, object(1), &[], b"a").await.unwrap();
+        let strange = VersionId { h: RecordId::new([8; 32]), ..root };
+        let refused = put(&objects, object(1), &[strange], b"b").await;
+        assert!(matches!(refused, Err(ObjectsError::NoBase { .. })), "{refused:?}");
+        let refused = put(&objects, object(2), &[root], b"b").await;
+        assert!(matches!(refused, Err(ObjectsError::OtherObject { .. })), "{refused:?}");
+        let refused = objects.get(&object(2), &root.h).await;
+        assert!(matches!(refused, Err(ObjectsError::OtherObject { .. })), "{refused:?}");
+        assert!(objects.tips(&object(2)).is_empty());
+        assert!(objects.get(&object(1), &strange.h).await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_batch_is_made_at_once_and_written_whole_or_not() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let k = object(1);
+        let mut watch = objects.watch();
+        let mut batch = objects.batch();
+        let mut base: Vec<VersionId> = Vec::new();
+        for l in 0..50_u64 {
+            let value = format!("value number {l} of the chain, which is long enough to be a form");
+            // Nothing waits: each base is in the batch.
+            let id = batch.put(new(k, &base, value.as_bytes())).now_or_never().unwrap().unwrap();
+            assert_eq!(id.l, l);
+            base = vec![id];
+        }
+        assert!(objects.tips(&k).is_empty(), "nobody is told before it is written");
+        batch.commit(None).await.unwrap();
+        assert_eq!(objects.tips(&k), base);
+        assert_eq!(watch.try_recv().unwrap().len(), 50);
+        // The disk fills: nothing of the next batch is told.
+        disk.set_capacity(disk.used_bytes() + 100);
+        let refused = put(&objects, k, &base, &[7; 1000]).await;
+        assert!(matches!(refused, Err(ObjectsError::Store(_))), "{refused:?}");
+        assert_eq!(objects.tips(&k), base);
+        disk.set_capacity(u64::MAX);
+        let next = put(&objects, k, &base, &[7; 1000]).await.unwrap();
+        assert_eq!(objects.tips(&k), [next]);
+    });
+}
+
+#[test]
+fn an_owners_objects_are_listed_by_name() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let (mine, others) = (SecretKey::from_bytes(&[1; 32]), SecretKey::from_bytes(&[2; 32]));
+        let (mine, others) = (mine.unwrap().public(), others.unwrap().public());
+        let network = NetworkId::new([3; 32]);
+        let mut batch = objects.batch();
+        for (owner, name) in [(mine, "one"), (others, "one"), (mine, "two")] {
+            batch.object(&ObjectRecord { network, owner, name: name.into() }).unwrap();
+        }
+        batch.commit(None).await.unwrap();
+        let mut names = Vec::new();
+        objects.objects_of(&mine, &mut |_, object| names.push(object.name)).unwrap();
+        assert_eq!(names, ["one", "two"]);
+    });
+}
+
+/// A version, its bases, its value.
+type Acknowledged = (VersionId, Vec<VersionId>, Vec<u8>);
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// An object, which of its versions are bases, a value.
+    Put(u8, prop::sample::Index, Option<prop::sample::Index>, u8),
+    Restart,
+    Crash,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let put = (
+        0..3_u8,
+        any::<prop::sample::Index>(),
+        prop::option::weighted(0.2, any::<prop::sample::Index>()),
+        any::<u8>(),
+    );
+    let step = prop_oneof![
+        20 => put.prop_map(|(o, a, b, value)| Step::Put(o, a, b, value)),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Crash),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Whatever is put on whatever, and however often the power goes: what was acknowledged is there, with its history,
+    /// and the tips are those that are nobody's base.
+    #[test]
+    fn it_is_the_graph_that_was_acknowledged(steps in steps()) {
+        run(1, move |env| async move {
+            let mut disk = FaultyDisk::new(5);
+            let mut log = store(&disk, &env);
+            let mut objects = Objects::open(log.clone(), ObjectsOptions { cache_bytes_max: 8 << 10, ..ObjectsOptions::default() }).unwrap();
+            let mut model: BTreeMap<u8, Vec<Acknowledged>> = BTreeMap::new();
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Put(o, a, b, value) => {
+                        let versions = model.entry(o).or_default();
+                        let mut bases = Vec::new();
+                        if !versions.is_empty() {
+                            bases.push(versions[a.index(versions.len())].0);
+                            if let Some(b) = b {
+                                let b = versions[b.index(versions.len())].0;
+                                if b != bases[0] { bases.push(b); }
+                            }
+                        }
+                        let mut text = format!("{} ", o).repeat(100).into_bytes();
+                        let at = usize::from(value) % text.len();
+                        text[at] = number as u8;
+                        let id = put(&objects, object(o), &bases, &text).await.unwrap();
+                        if versions.iter().all(|(other, ..)| other.h != id.h) {
+                            versions.push((id, bases, text));
+                        }
+                    }
+                    Step::Restart => {
+                        log.close().await.unwrap();
+                        log = store(&disk, &env);
+                        objects = Objects::open(log.clone(), ObjectsOptions::default()).unwrap();
+                    }
+                    Step::Crash => {
+                        disk = disk.crash();
+                        log = store(&disk, &env);
+                        objects = Objects::open(log.clone(), ObjectsOptions::default()).unwrap();
+                    }
+                }
+            }
+            for (o, versions) in &model {
+                let is_base = |id: &VersionId| versions.iter().any(|(_, bases, _)| bases.contains(id));
+                let tips: BTreeSet<_> = versions.iter().map(|(id, ..)| *id).filter(|id| !is_base(id)).collect();
+                assert_eq!(BTreeSet::from_iter(objects.tips(&object(*o))), tips);
+                for (id, bases, text) in versions {
+                    let stored = objects.get(&object(*o), &id.h).await.unwrap().unwrap();
+                    assert_eq!((stored.id, &stored.version.value[..]), (*id, &text[..]));
+                    let found = objects.previous(&object(*o), &id.h, 2).await.unwrap();
+                    let found: Vec<_> = found.into_iter().map(|stored| stored.id).take(bases.len()).collect();
+                    assert_eq!(&found, bases);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,198 @@
+//! Versions kept as forms: less room, the same record to whoever reads it, and the same survival as any other.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::Suite;
+use document::{Kind, Record};
+use env::Env;
+use env::disk::Disk;
+use store::{
+    CompactionOptions, Kept, LogOptions, LogStore, MemoryStore, RecordStore, ScrubPass, StoreError,
+};
+use testkit::disk::FaultyDisk;
+use testkit::time::run;
+use version::{Bases, Codecs, Hint, ObjectKey, ValueKind, Version, View};
+
+const SUITE: Suite = Suite::Holdfast1;
+
+fn open(disk: &FaultyDisk, env: &Env) -> Arc<LogStore> {
+    let options =
+        LogOptions { segment_bytes_max: 16 << 10, reserve_free_bytes: 0, ..LogOptions::default() };
+    LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap()
+}
+
+/// A chain of versions of a thousand bytes of which the same hundred change.
+fn chain(len: u64) -> Vec<Record> {
+    let mut bases = Bases::NONE;
+    let mut out: Vec<Record> = Vec::new();
+    for l in 0..len {
+        let mut value: Vec<u8> = (0..1000_u32).map(|at| (at.wrapping_mul(37) >> 3) as u8).collect();
+        let noise = testkit::network::noise("change", l as usize, 100);
+        value[450..550].copy_from_slice(&noise);
+        let object = ObjectKey::new([9; 32]);
+        let version =
+            Version { object, bases, l, kind: ValueKind::Bytes, value: Bytes::from(value) };
+        let (record, _) = version.record(SUITE, Hint::FIRST);
+        bases = Bases::one(record.id);
+        out.push(record);
+    }
+    out
+}
+
+fn form(record: &Record, base: &Record) -> Option<Bytes> {
+    let (version, value) =
+        (View::decode(&record.bytes).unwrap(), View::decode(&base.bytes).unwrap().value);
+    Codecs::new().compress(&version, &base.id, value)
+}
+
+fn kept(records: &[Record]) -> Vec<Kept> {
+    let root = &records[0];
+    let form = |record: &Record| form(record, root);
+    let kept = |(at, record): (usize, &Record)| {
+        let form = (at > 0).then(|| form(record).expect("it is worth it"));
+        Kept { record: record.clone(), form }
+    };
+    records.iter().enumerate().map(kept).collect()
+}
+
+async fn holds(store: &LogStore, records: &[Record]) {
+    for record in records {
+        assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+    }
+}
+
+#[test]
+fn a_form_reads_as_the_record_it_stands_for_and_takes_a_quarter() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let records = chain(60);
+        let store = open(&disk, &env);
+        // Some in the batch of their base, some after it.
+        let mut kept = kept(&records);
+        let later = kept.split_off(20);
+        assert_eq!(store.put_kept(kept, None).await.unwrap(), vec![true; 20]);
+        assert_eq!(store.put_kept(later.clone(), None).await.unwrap(), vec![true; 40]);
+        assert_eq!(store.put_kept(later, None).await.unwrap(), vec![false; 40], "they are there");
+        holds(&store, &records).await;
+        assert_eq!(store.form_base(&records[0].id).unwrap(), None);
+        assert_eq!(store.form_base(&records[7].id).unwrap(), Some(records[0].id));
+        let plain: u64 = records.iter().map(|record| 88 + record.bytes.len() as u64).sum();
+        let ratio = store.stats().file_bytes as f64 / plain as f64;
+        assert!(ratio < 0.3, "{ratio}");
+        store.close().await.unwrap();
+        // Again from the log, from its index files, and after a power cut.
+        for disk in [disk.copy(), disk.crash()] {
+            let store = open(&disk, &env);
+            holds(&store, &records).await;
+            assert_eq!(store.stats().fragments, 0, "a version is no fragment");
+        }
+    });
+}
+
+#[test]
+fn without_its_base_a_version_is_kept_plain() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let records = chain(3);
+        let store = open(&disk, &env);
+        store.put_kept(kept(&records)[1..2].to_vec(), None).await.unwrap();
+        assert_eq!(store.form_base(&records[1].id).unwrap(), None);
+        holds(&store, &records[1..2]).await;
+        // Against a form: no, that would take two reads and lose two versions with one.
+        store.put_kept(kept(&records)[..1].to_vec(), None).await.unwrap();
+        store.put_kept(kept(&records)[2..].to_vec(), None).await.unwrap();
+        assert_eq!(store.form_base(&records[2].id).unwrap(), Some(records[0].id));
+        let mut next = chain(4);
+        let last = next.pop().unwrap();
+        let form = form(&last, &records[2]);
+        store.put_kept(vec![Kept { record: last.clone(), form }], None).await.unwrap();
+        assert_eq!(store.form_base(&last.id).unwrap(), None);
+        holds(&store, &[last]).await;
+    });
+}
+
+#[test]
+fn a_damaged_base_damages_what_stands_on_it_until_it_is_written_again() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let records = chain(10);
+        let store = open(&disk, &env);
+        store.put_kept(kept(&records), None).await.unwrap();
+        let name = disk.list().unwrap().into_iter().find(|name| name.ends_with(".log")).unwrap();
+        let bytes = disk.bytes(&name).unwrap();
+        let wanted = &records[0].bytes[..];
+        let at = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap();
+        disk.flip(&name, at + 300, 1);
+        let found = store.get(&records[5].id).await;
+        assert!(matches!(found, Err(StoreError::Damaged { .. })), "{found:?}");
+        let pass: ScrubPass = store.scrub(u64::MAX).await.unwrap();
+        assert!(pass.damaged >= 9, "all that stand on it: {pass:?}");
+        // As other holders hand them back, plain.
+        store.put(records.clone()).await.unwrap();
+        holds(&store, &records).await;
+        assert_eq!(store.stats().damaged, 0);
+    });
+}
+
+#[test]
+fn compaction_moves_forms_as_they_are() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let records = chain(200);
+        let store = open(&disk, &env);
+        store.put_kept(kept(&records), None).await.unwrap();
+        let gone: Vec<_> = records[1..].iter().step_by(2).map(|record| record.id).collect();
+        store.remove(gone.clone()).await.unwrap();
+        let fast = CompactionOptions { dead_percent: 10, bytes_per_s: u64::MAX };
+        let before = disk.used_bytes();
+        store.compact(fast).await.unwrap();
+        assert!(disk.used_bytes() < before * 3 / 4);
+        let left: Vec<_> =
+            records.iter().filter(|record| !gone.contains(&record.id)).cloned().collect();
+        holds(&store, &left).await;
+        assert_eq!(store.form_base(&left[50].id).unwrap(), Some(records[0].id));
+        holds(&open(&disk.crash(), &env), &left).await;
+    });
+}
+
+#[test]
+fn every_record_of_a_kind_is_handed_over_in_the_order_of_the_log() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = chain(100);
+        let others: Vec<Record> = (0..40)
+            .map(|number| testkit::store::record(number, 900))
+            .filter(|record| record.kind != Kind::Version)
+            .collect();
+        for (versions, others) in kept(&records).chunks(10).zip(others.chunks(3)) {
+            store.put_kept(versions.to_vec(), None).await.unwrap();
+            store.put(others.to_vec()).await.unwrap();
+        }
+        let walk = |store: &dyn RecordStore| {
+            let mut found = Vec::new();
+            store
+                .each_of(&[Kind::Version], &mut |part| {
+                    assert_eq!(part.is_form, part.id != records[0].id);
+                    assert_eq!(part.place, records[0].place);
+                    found.push(part.id);
+                })
+                .unwrap();
+            found
+        };
+        let wanted: Vec<_> = records.iter().map(|record| record.id).collect();
+        assert_eq!(walk(&*store), wanted);
+        store.close().await.unwrap();
+        let store = open(&disk, &env);
+        assert_eq!(walk(&*store), wanted);
+        let memory = MemoryStore::new();
+        memory.put_kept(kept(&records), None).await.unwrap();
+        let mut found = 0;
+        memory.each_of(&[Kind::Version], &mut |part| found += usize::from(!part.is_form)).unwrap();
+        assert_eq!(found, 100, "in memory all are plain");
+        env.clock.sleep(Duration::from_millis(1)).await;
+    });
+}

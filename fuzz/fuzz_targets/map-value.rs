@@ -1,4 +1,0 @@
-//! See `testkit::fuzz`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| testkit::fuzz::run("map-value", data));
