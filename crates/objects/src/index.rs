@@ -1,4 +1,4 @@
-//! Each object's tips, in shards that do not wait for each other.
+//! Each object's tips, in parts that do not wait for each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use crypto::RecordId;
 use foldhash::fast::RandomState;
 use version::{ObjectKey, VersionId};
 
-const SHARDS: usize = 64;
+const PARTS: usize = 64;
 
 /// A version without a successor on this peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,41 +51,41 @@ impl Object {
     }
 }
 
-type Shard = HashMap<ObjectKey, Object, RandomState>;
+type Part = HashMap<ObjectKey, Object, RandomState>;
 
 /// All objects that have a version here.
 pub(crate) struct Index {
-    shards: Vec<Mutex<Shard>>,
+    parts: Vec<Mutex<Part>>,
     hash: RandomState,
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
         let hash = RandomState::default();
-        let shard = || Mutex::new(HashMap::with_hasher(RandomState::default()));
-        Self { shards: std::iter::repeat_with(shard).take(SHARDS).collect(), hash }
+        let part = || Mutex::new(HashMap::with_hasher(RandomState::default()));
+        Self { parts: std::iter::repeat_with(part).take(PARTS).collect(), hash }
     }
 
     /// Nothing that can panic half-way through a change runs under the lock.
-    fn shard(&self, object: &ObjectKey) -> MutexGuard<'_, Shard> {
+    fn part(&self, object: &ObjectKey) -> MutexGuard<'_, Part> {
         use std::hash::BuildHasher;
-        let at = self.hash.hash_one(object) as usize % SHARDS;
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        let at = self.hash.hash_one(object) as usize % PARTS;
+        self.parts[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tip with this h.
     pub(crate) fn tip(&self, object: &ObjectKey, h: &RecordId) -> Option<Tip> {
-        self.shard(object).get(object)?.tips().find(|tip| tip.id.h == *h).copied()
+        self.part(object).get(object)?.tips().find(|tip| tip.id.h == *h).copied()
     }
 
     pub(crate) fn tips(&self, object: &ObjectKey) -> Vec<Tip> {
-        self.shard(object).get(object).map(|o| o.tips().copied().collect()).unwrap_or_default()
+        self.part(object).get(object).map(|o| o.tips().copied().collect()).unwrap_or_default()
     }
 
     /// A version is in the store: it takes the place of its bases.
     pub(crate) fn succeed(&self, object: &ObjectKey, bases: &[RecordId], tip: Tip) {
-        let mut shard = self.shard(object);
-        let object = shard.entry(*object).or_default();
+        let mut part = self.part(object);
+        let object = part.entry(*object).or_default();
         for base in bases {
             object.take(base);
         }
@@ -93,8 +93,8 @@ impl Index {
     }
 
     pub(crate) fn objects(&self) -> u64 {
-        let len = |shard: &Mutex<Shard>| shard.lock().unwrap_or_else(PoisonError::into_inner).len();
-        self.shards.iter().map(|shard| len(shard) as u64).sum()
+        let len = |part: &Mutex<Part>| part.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.parts.iter().map(|part| len(part) as u64).sum()
     }
 }
 
@@ -112,8 +112,8 @@ impl Rebuild {
     }
 
     pub(crate) fn meet(&mut self, object: &ObjectKey, bases: &[RecordId], tip: Tip) {
-        let mut shard = self.index.shard(object);
-        let state = shard.entry(*object).or_default();
+        let mut part = self.index.part(object);
+        let state = part.entry(*object).or_default();
         for base in bases {
             if !state.take(base) {
                 self.bases.insert(*base);

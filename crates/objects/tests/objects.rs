@@ -201,7 +201,8 @@ proptest! {
         run(1, move |env| async move {
             let mut disk = FaultyDisk::new(5);
             let mut log = store(&disk, &env);
-            let mut objects = Objects::open(log.clone(), ObjectsOptions { cache_bytes_max: 8 << 10, ..ObjectsOptions::default() }).unwrap();
+            let small = ObjectsOptions { cache_bytes_max: 8 << 10, ..ObjectsOptions::default() };
+            let mut objects = Objects::open(log.clone(), small).unwrap();
             let mut model: BTreeMap<u8, Vec<Acknowledged>> = BTreeMap::new();
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
@@ -236,14 +237,17 @@ proptest! {
                 }
             }
             for (o, versions) in &model {
-                let is_base = |id: &VersionId| versions.iter().any(|(_, bases, _)| bases.contains(id));
-                let tips: BTreeSet<_> = versions.iter().map(|(id, ..)| *id).filter(|id| !is_base(id)).collect();
+                let is_base =
+                    |id: &VersionId| versions.iter().any(|(_, bases, _)| bases.contains(id));
+                let ids = versions.iter().map(|(id, ..)| *id);
+                let tips: BTreeSet<_> = ids.filter(|id| !is_base(id)).collect();
                 assert_eq!(BTreeSet::from_iter(objects.tips(&object(*o))), tips);
                 for (id, bases, text) in versions {
                     let stored = objects.get(&object(*o), &id.h).await.unwrap().unwrap();
                     assert_eq!((stored.id, &stored.version.value[..]), (*id, &text[..]));
                     let found = objects.previous(&object(*o), &id.h, 2).await.unwrap();
-                    let found: Vec<_> = found.into_iter().map(|stored| stored.id).take(bases.len()).collect();
+                    let found = found.into_iter().map(|stored| stored.id).take(bases.len());
+                    let found: Vec<_> = found.collect();
                     assert_eq!(&found, bases);
                 }
             }
