@@ -65,6 +65,23 @@ pub enum VersionError {
         /// The length that was stated.
         length: usize,
     },
+    /// A version that is needed is not here.
+    #[error("version {0} is needed and is not here")]
+    Missing(RecordId),
+    /// A walk through a history that came to no end.
+    #[error("nothing common was found in the last {max} versions")]
+    TooFar {
+        /// The bound.
+        max: usize,
+    },
+    /// A version whose bases are not what it says of them.
+    #[error("version {0} and its bases do not fit together: they were made up")]
+    History(RecordId),
+    /// A merge function's name that is taken, or is none.
+    #[error(
+        "a merge function cannot be registered as {0:?}: taken, or not 1 to 64 printable bytes"
+    )]
+    MergeName(Box<str>),
     /// A history so long that no version can follow.
     #[error("no version can follow one of the greatest depth")]
     Depth,
@@ -74,7 +91,9 @@ impl Classified for VersionError {
     fn class(&self) -> Class {
         match self {
             Self::Key(source) => source.class(),
-            Self::Id(_) | Self::Delta { .. } => Class::Corrupt,
+            Self::Id(_) | Self::Delta { .. } | Self::History(_) => Class::Corrupt,
+            Self::Missing(_) => Class::NotFound,
+            Self::TooFar { .. } => Class::Busy,
             _ => Class::Invalid,
         }
     }

@@ -12,8 +12,10 @@ mod codecs;
 mod dictionary;
 mod error;
 mod form;
+mod graph;
 mod id;
 mod key;
+pub mod merge;
 mod object;
 mod reader;
 mod record;
@@ -24,8 +26,13 @@ mod version;
 pub use codecs::{Codec, Codecs, OWN_CODECS, SPLICE, ZSTD};
 pub use error::VersionError;
 pub use form::{FORM_BYTES_MAX, FORM_HEAD_BYTES_MAX, Form, expand};
+pub use graph::{
+    ANCESTORS_MAX, CommonAncestor, Graph, Links, PREVIOUS_MAX, Previous, Step, common_ancestor,
+    previous,
+};
 pub use id::{ParseVersionIdError, VersionId};
 pub use key::{HINT_BYTES, Hint, OVERFLOWS_MAX, ObjectKey, place, places};
+pub use merge::{Merge, Merged, Merges};
 pub use object::{NAME_BYTES_MAX, ObjectRecord, key_of};
 pub use record::{Proven, prove};
 pub use version::{

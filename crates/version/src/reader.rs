@@ -20,6 +20,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// The next `length` bytes.
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], VersionError> {
+        let (taken, rest) =
+            self.rest.split_at_checked(length).ok_or(VersionError::Length(self.what))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
     /// The next `N` bytes.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], VersionError> {
         let (taken, rest) =
@@ -30,6 +38,10 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u8(&mut self) -> Result<u8, VersionError> {
         self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, VersionError> {
+        self.array().map(u32::from_be_bytes)
     }
 
     /// A number as [`varint`] writes it.

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use crypto::{NetworkId, SecretKey, Suite};
+use version::merge::map;
 use version::{
     Bases, Codecs, Form, Hint, ObjectKey, ObjectRecord, ValueKind, Version, ZSTD, places,
 };
@@ -97,6 +98,11 @@ fn forms_of_a_version() {
     let bytes = testkit::golden::read(env!("CARGO_MANIFEST_DIR"), "form-zstd");
     let form = Form::decode(&bytes.into()).unwrap();
     assert_eq!(form.expand(&codecs, &dictionary).unwrap(), version.encode());
+}
+
+#[test]
+fn a_value_that_is_a_map() {
+    golden("map", &map::encode([(&b"lamp"[..], &b"on"[..]), (b"ships", b"0")]));
 }
 
 #[test]

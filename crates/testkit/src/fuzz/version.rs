@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use crypto::{NetworkId, SecretKey, Suite};
+use version::merge::{Value, map};
 use version::{
-    Bases, Codecs, Form, Hint, ObjectKey, ObjectRecord, Proven, SPLICE, VALUE_BYTES_MAX, ValueKind,
-    Version, VersionError, View, ZSTD, prove,
+    Bases, Codecs, Form, Hint, Merges, ObjectKey, ObjectRecord, Proven, SPLICE, VALUE_BYTES_MAX,
+    ValueKind, Version, VersionError, View, ZSTD, prove,
 };
 
 use super::Target;
@@ -14,6 +15,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "version", run: run_version, seeds: versions },
     Target { name: "object", run: run_object, seeds: objects },
     Target { name: "form", run: run_form, seeds: forms },
+    Target { name: "map-value", run: run_map, seeds: maps },
+    Target { name: "merges", run: run_merges, seeds: merges },
 ];
 
 fn secret(byte: u8) -> SecretKey {
@@ -70,6 +73,40 @@ fn run_form(data: &[u8]) {
     let version = View::decode(&bytes).expect("what comes out is a version");
     assert_eq!(version.value.len(), form.value_bytes);
     assert_eq!((version.bases, version.l), (form.bases, form.l));
+}
+
+fn maps() -> Vec<Vec<u8>> {
+    let fields = [(&b"field"[..], &b"value"[..]), (b"", b""), (b"other", b"")];
+    vec![map::encode([]).to_vec(), map::encode(fields).to_vec()]
+}
+
+fn run_map(data: &[u8]) {
+    if let Ok(fields) = map::decode(data) {
+        assert_eq!(map::encode(fields)[..], *data);
+    }
+}
+
+/// Three values with a byte 1 between.
+fn merges() -> Vec<Vec<u8>> {
+    let map = |value: &'static [u8]| map::encode([(&b"field"[..], value), (b"x", b"y")]);
+    vec![
+        b"a\nb\nc\n\x01A\nb\nc\n\x01a\nb\nC\n".to_vec(),
+        b"10\x0112\x019".to_vec(),
+        [&map(b"1")[..], &[1], &map(b"2"), &[1], &map(b"1")].concat(),
+    ]
+}
+
+fn run_merges(data: &[u8]) {
+    let mut values = data.splitn(3, |byte| *byte == 1).map(Value::bytes);
+    let (Some(v1), Some(v2)) = (values.next(), values.next()) else { return };
+    let v0 = values.next();
+    let merges = Merges::new();
+    for name in merges.names() {
+        let f = merges.get(name).expect("its name");
+        let merged = f.merge(v0, v1, v2);
+        // Whoever merges makes the same.
+        assert_eq!(f.merge(v0, v1, v2), merged, "{name}");
+    }
 }
 
 fn run_version(data: &[u8]) {
