@@ -45,6 +45,8 @@ pub enum Purpose {
     OwnReader = 3,
     /// Proves who connects to the network.
     Client = 4,
+    /// Owns this user's objects: their policies count where it signed them.
+    Owner = 5,
 }
 
 impl Purpose {
@@ -55,6 +57,7 @@ impl Purpose {
             Self::Author => "author",
             Self::OwnReader => "self",
             Self::Client => "client",
+            Self::Owner => "owner",
         }
     }
 }
@@ -163,6 +166,11 @@ impl Keyring {
         ClientKey::new(self.client().public())
     }
 
+    /// The key that owns this user's objects.
+    pub fn owner(&self) -> SecretKey {
+        self.derive(Purpose::Owner, 0)
+    }
+
     fn derive(&self, purpose: Purpose, counter: u64) -> SecretKey {
         (0..=u32::MAX)
             .find_map(|attempt| {
@@ -208,6 +216,7 @@ mod tests {
         let keys = |keyring: &Keyring| {
             let mut keys = keyring.readers().iter().map(|key| *key.key()).collect::<Vec<_>>();
             keys.push(keyring.client().public());
+            keys.push(keyring.owner().public());
             for counter in [0, 1, 63, 64, u64::MAX] {
                 keys.push(keyring.author(counter).public());
                 keys.push(keyring.own_reader(counter).public());

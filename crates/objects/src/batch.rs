@@ -133,7 +133,7 @@ impl Batch {
         let made = Made {
             object: new.object,
             bases: new.bases,
-            tip: Tip { id, anchor },
+            tip: Tip { id, kind: new.kind, anchor },
             at: self.kept.len(),
         };
         self.kept.push(Kept { record, form });

@@ -24,9 +24,6 @@ pub enum ObjectsError {
         /// The id that was asked for.
         id: RecordId,
     },
-    /// Two versions have no common ancestor within the bound.
-    #[error("no common ancestor of the two versions within {0} steps")]
-    NoAncestor(usize),
     /// A version's predecessor is not here.
     #[error("version {id} of object {object} is not here yet; ask again")]
     NotHere {
@@ -47,7 +44,7 @@ impl Classified for ObjectsError {
     fn class(&self) -> Class {
         match self {
             Self::NoBase { .. } | Self::NotHere { .. } => Class::NotFound,
-            Self::OtherObject { .. } | Self::NoAncestor(_) => Class::Invalid,
+            Self::OtherObject { .. } => Class::Invalid,
             Self::Version(error) => error.class(),
             Self::Store(error) => error.class(),
         }

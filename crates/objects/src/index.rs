@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crypto::RecordId;
 use foldhash::fast::RandomState;
-use version::{ObjectKey, VersionId};
+use version::{ObjectKey, ValueKind, VersionId};
 
 const PARTS: usize = 64;
 
@@ -13,6 +13,8 @@ const PARTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tip {
     pub id: VersionId,
+    /// What its value is.
+    pub kind: ValueKind,
     /// What forms of its successors are made against: itself where it is kept plain, else what its own form is made
     /// against.
     pub anchor: RecordId,
@@ -136,7 +138,8 @@ mod tests {
 
     fn tip(number: u8) -> Tip {
         let h = RecordId::new([number; 32]);
-        Tip { id: VersionId { h, l: u64::from(number), n: Hint::default() }, anchor: h }
+        let id = VersionId { h, l: u64::from(number), n: Hint::default() };
+        Tip { id, kind: ValueKind::Bytes, anchor: h }
     }
 
     proptest! {

@@ -28,5 +28,5 @@ mod objects;
 
 pub use batch::{Batch, NewVersion};
 pub use error::ObjectsError;
-pub use history::{MergeFunction, Merged, PREVIOUS_MAX};
+pub use history::Merged;
 pub use objects::{Event, Objects, ObjectsOptions, Stats, Stored};

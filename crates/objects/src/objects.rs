@@ -8,7 +8,9 @@ use crypto::{PublicKey, RecordId, Suite};
 use document::{Kind, Record};
 use store::{Part, RecordStore};
 use tokio::sync::broadcast;
-use version::{Codecs, Form, Hint, ObjectKey, ObjectRecord, Version, VersionId, View, places};
+use version::{
+    Codecs, Form, Hint, ObjectKey, ObjectRecord, ValueKind, Version, VersionId, View, places,
+};
 
 use crate::ObjectsError;
 use crate::batch::{Batch, Told};
@@ -153,12 +155,22 @@ impl Objects {
     ) -> Result<Option<Tip>, ObjectsError> {
         let Some(stored) = self.get(object, h).await? else { return Ok(None) };
         let anchor = self.store.form_base(h)?.unwrap_or(*h);
-        Ok(Some(Tip { id: stored.id, anchor }))
+        Ok(Some(Tip { id: stored.id, kind: stored.version.kind, anchor }))
     }
 
-    /// The versions of an object that have no successor here, in no order.
+    /// The versions of an object that have no successor here, the one that counts first: see [`Objects::newest`].
     pub fn tips(&self, object: &ObjectKey) -> Vec<VersionId> {
-        self.index.tips(object).into_iter().map(|tip| tip.id).collect()
+        let mut tips: Vec<VersionId> =
+            self.index.tips(object).into_iter().map(|tip| tip.id).collect();
+        tips.sort_unstable_by_key(|id| std::cmp::Reverse((id.l, id.h)));
+        tips
+    }
+
+    /// The tip that counts where one has to be taken, and what its value is: the deepest, of those as deep the one with the
+    /// greatest h, so that all peers with the same tips take the same.
+    pub fn newest(&self, object: &ObjectKey) -> Option<(VersionId, ValueKind)> {
+        let tips = self.index.tips(object).into_iter();
+        tips.max_by_key(|tip| (tip.id.l, tip.id.h)).map(|tip| (tip.id, tip.kind))
     }
 
     /// Every object of an owner, by its record, in the order in which they were made. It blocks while the store is read.
@@ -211,15 +223,15 @@ impl std::fmt::Debug for Objects {
 
 /// A version as the log has it; `None` where it is none that this program knows.
 fn met(suite: Suite, part: &Part<'_>) -> Option<(ObjectKey, Vec<RecordId>, Tip)> {
-    let (object, bases, l, anchor) = if part.is_form {
+    let (object, bases, l, kind, anchor) = if part.is_form {
         let form = Form::decode(&Bytes::copy_from_slice(part.payload)).ok()?;
-        (form.object, form.bases, form.l, form.ancestor)
+        (form.object, form.bases, form.l, form.kind, form.ancestor)
     } else {
         let view = View::decode(part.payload).ok()?;
-        (view.object, view.bases, view.l, part.id)
+        (view.object, view.bases, view.l, view.kind, part.id)
     };
     let n = places(suite, object).find(|(_, place)| *place == part.place)?.0;
-    let tip = Tip { id: VersionId { h: part.id, l, n }, anchor };
+    let tip = Tip { id: VersionId { h: part.id, l, n }, kind, anchor };
     Some((object, bases.iter().collect(), tip))
 }
 
