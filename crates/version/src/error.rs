@@ -1,7 +1,7 @@
 //! What can be wrong with the records of versioned objects, and with what is done to them.
 
 use crypto::canonical::CanonicalError;
-use crypto::{Class, Classified, KeyError, RecordId};
+use crypto::{Class, Classified, KeyError, NetworkId, RecordId};
 use document::Kind;
 
 /// Why bytes are none of the formats of this crate, or do not count.
@@ -65,6 +65,25 @@ pub enum VersionError {
         /// The length that was stated.
         length: usize,
     },
+    /// Made for another network.
+    #[error("made for network {0}, not for this one")]
+    Network(NetworkId),
+    /// No room for more.
+    #[error("a full {what}: at most {max}")]
+    Full {
+        /// What is full.
+        what: &'static str,
+        /// Its bound.
+        max: usize,
+    },
+    /// A policy that a later one took the place of, or another of the same number.
+    #[error("policy {found} does not count: policy {newest} is known, and differs")]
+    OldPolicy {
+        /// Its version.
+        found: u64,
+        /// The version that is known.
+        newest: u64,
+    },
     /// A version that is needed is not here.
     #[error("version {0} is needed and is not here")]
     Missing(RecordId),
@@ -93,7 +112,9 @@ impl Classified for VersionError {
             Self::Key(source) => source.class(),
             Self::Id(_) | Self::Delta { .. } | Self::History(_) => Class::Corrupt,
             Self::Missing(_) => Class::NotFound,
-            Self::TooFar { .. } => Class::Busy,
+            Self::TooFar { .. } | Self::Full { .. } => Class::Busy,
+            Self::Network(_) => Class::Denied,
+            Self::OldPolicy { .. } => Class::Conflict,
             _ => Class::Invalid,
         }
     }

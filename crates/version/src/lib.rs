@@ -8,6 +8,7 @@
 //! graph is told which version is needed next.
 #![forbid(unsafe_code)]
 
+pub mod attestation;
 mod codecs;
 mod dictionary;
 mod error;
@@ -16,13 +17,18 @@ mod graph;
 mod id;
 mod key;
 pub mod merge;
+pub mod merkle;
 mod object;
+pub mod policy;
 mod reader;
+pub mod receipt;
 mod record;
+mod signed;
 pub mod splice;
 mod varint;
 mod version;
 
+pub use attestation::{AnyAttestation, Attestation, Attested, BatchAttester};
 pub use codecs::{Codec, Codecs, OWN_CODECS, SPLICE, ZSTD};
 pub use error::VersionError;
 pub use form::{FORM_BYTES_MAX, FORM_HEAD_BYTES_MAX, Form, expand};
@@ -34,6 +40,8 @@ pub use id::{ParseVersionIdError, VersionId};
 pub use key::{HINT_BYTES, Hint, OVERFLOWS_MAX, ObjectKey, place, places};
 pub use merge::{Merge, Merged, Merges};
 pub use object::{NAME_BYTES_MAX, ObjectRecord, key_of};
+pub use policy::{Policies, Policy};
+pub use receipt::{Durability, Receipt, Received};
 pub use record::{Proven, prove};
 pub use version::{
     BASES_MAX, Bases, VALUE_BYTES_MAX, VERSION_BYTES_MAX, ValueKind, Version, View, depth,

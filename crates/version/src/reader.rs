@@ -53,6 +53,11 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
+    /// Nothing may be left.
+    pub(crate) const fn end(&self) -> Result<(), VersionError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(VersionError::Length(self.what)) }
+    }
+
     /// All that is left.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest

@@ -1,9 +1,9 @@
 //! The proof of each kind of record that versioned objects are made of.
 
 use crypto::Suite;
-use document::{Kind, Record};
+use document::{DOCUMENT_BYTES_MAX, Kind, Record};
 
-use crate::{ObjectRecord, Version, VersionError, place, places};
+use crate::{AnyAttestation, Hint, ObjectRecord, Policy, Version, VersionError, place, places};
 
 /// What a record proved to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,30 +13,53 @@ pub enum Proven {
     Version(Version),
     /// An object's record. Its network may be another: that is for the caller to compare.
     Object(ObjectRecord),
+    /// A policy, signed by the owner that it names. Its network may be another: that is for the caller to compare.
+    Policy(Box<Policy>),
+    /// An attestation, signed by the author that it names. Its network may be another: that is for the caller to compare.
+    Attestation(Box<AnyAttestation>),
 }
 
-/// Proves a record: its bytes are of its kind's format, hash to its id, and it lives where it may. Nothing of a record
-/// counts before. The value of a version shares the record's bytes.
+/// Proves a record: its bytes are of its kind's format, hash to its id and are signed by whom they name, and it lives
+/// where it may. Nothing of a record counts before. The value of a version shares the record's bytes.
+///
+/// CPU work of a hash of the bytes; for a policy one verification more, and for an attestation two short hashes a version.
 ///
 /// # Errors
 /// [`VersionError`]; [`VersionError::Kind`] for the kinds that [`document::prove`] proves.
 pub fn prove(suite: Suite, record: &Record) -> Result<Proven, VersionError> {
-    // The form first: it is cheaper than the hash, and bounds what is hashed.
-    let proven = match record.kind {
-        Kind::Version => Proven::Version(Version::decode(&record.bytes)?),
-        Kind::Object => Proven::Object(ObjectRecord::decode(&record.bytes)?),
-        kind => return Err(VersionError::Kind { id: record.id, kind }),
-    };
-    if suite.id(&record.bytes) != record.id {
-        return Err(VersionError::Id(record.id));
+    let Record { kind, id, ref bytes, .. } = *record;
+    // A bound on what is hashed; each format has its own, which is less.
+    if bytes.len() > DOCUMENT_BYTES_MAX {
+        let (found, max) = (bytes.len(), DOCUMENT_BYTES_MAX);
+        return Err(VersionError::TooLarge { what: "record", found, max });
     }
+    // What is cheaper than the hash comes before it, and signatures behind.
+    let early = match kind {
+        Kind::Version => Some(Proven::Version(Version::decode(bytes)?)),
+        Kind::Object => Some(Proven::Object(ObjectRecord::decode(bytes)?)),
+        Kind::Policy | Kind::Attestation => None,
+        kind => return Err(VersionError::Kind { id, kind }),
+    };
+    if suite.id(bytes) != id {
+        return Err(VersionError::Id(id));
+    }
+    let proven = match early {
+        Some(proven) => proven,
+        None if kind == Kind::Policy => Proven::Policy(Box::new(Policy::verify(bytes)?)),
+        None => {
+            let attestation = AnyAttestation::decode(bytes)?;
+            attestation.verify(suite)?;
+            Proven::Attestation(Box::new(attestation))
+        }
+    };
     let may = match &proven {
         Proven::Version(version) => {
-            let first = place(suite, &version.object, &crate::Hint::FIRST);
+            let first = place(suite, &version.object, &Hint::FIRST);
             let overflows = || places(suite, version.object).skip(1);
             record.place == first || overflows().any(|(_, place)| place == record.place)
         }
-        Proven::Object(_) => record.place == record.id.into(),
+        Proven::Policy(policy) => record.place == policy.place(suite)?,
+        Proven::Object(_) | Proven::Attestation(_) => record.place == id.into(),
     };
-    if may { Ok(proven) } else { Err(VersionError::Place(record.id)) }
+    if may { Ok(proven) } else { Err(VersionError::Place(id)) }
 }

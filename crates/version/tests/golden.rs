@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
-use crypto::{NetworkId, SecretKey, Suite};
+use crypto::{NetworkId, RecordId, SecretKey, Suite};
 use version::merge::map;
+use version::merkle::Tree;
+use version::policy::{Copies, For};
+use version::receipt::Terms;
 use version::{
-    Bases, Codecs, Form, Hint, ObjectKey, ObjectRecord, ValueKind, Version, ZSTD, places,
+    Attestation, Bases, BatchAttester, Codecs, Durability, Form, Hint, ObjectKey, ObjectRecord,
+    Policy, Receipt, ValueKind, Version, ZSTD, places,
 };
 
 const SUITE: Suite = Suite::Holdfast1;
@@ -103,6 +107,54 @@ fn forms_of_a_version() {
 #[test]
 fn a_value_that_is_a_map() {
     golden("map", &map::encode([(&b"lamp"[..], &b"on"[..]), (b"ships", b"0")]));
+}
+
+fn hs() -> Vec<RecordId> {
+    versions().iter().map(|version| SUITE.id(&version.encode())).collect()
+}
+
+#[test]
+fn attestations_of_a_batch_and_of_one() {
+    let mut batch = BatchAttester::new(SUITE, NETWORK, 3);
+    for h in &hs() {
+        batch.add(h).unwrap();
+    }
+    let record = batch.finish(SUITE, &secret(1)).unwrap();
+    golden("attestation", &record.bytes);
+    let attestation = Attestation::decode(&record.bytes).unwrap();
+    let one = attestation.of_one(&attestation.paths(SUITE).unwrap(), 3).unwrap();
+    golden("attested", &one.record(SUITE).bytes);
+}
+
+#[test]
+fn receipts_for_all_and_for_one() {
+    let tree = Tree::new(SUITE, &hs()).unwrap();
+    let time_ms = 1_700_000_000_000;
+    let terms = Terms { durability: Durability::Group, lease_ms: 0, time_ms };
+    let receipt = Receipt::sign(&secret(5), &NETWORK, terms, &tree);
+    golden("receipt", &receipt.encode());
+    golden("received", &receipt.of_one(&hs(), &tree, 2).unwrap().encode());
+}
+
+#[test]
+fn policies_of_an_object_and_a_family() {
+    let policy = Policy {
+        for_what: For::Object(Bytes::from_static(b"report")),
+        version: 2,
+        readers: vec![secret(2).public()],
+        writers: vec![secret(6).public()],
+        copies: Some(Copies { copies: 3, acknowledged: 2 }),
+        ..Policy::implied(NETWORK, secret(1).public())
+    };
+    golden("policy", &policy.sign(SUITE, &secret(1)).unwrap().bytes);
+    let family = Policy {
+        for_what: For::Family(Bytes::from_static(b"redis/")),
+        version: 1,
+        open: true,
+        copies: Some(Copies { copies: 1, acknowledged: 1 }),
+        ..Policy::implied(NETWORK, secret(1).public())
+    };
+    golden("policy-family", &family.sign(SUITE, &secret(1)).unwrap().bytes);
 }
 
 #[test]

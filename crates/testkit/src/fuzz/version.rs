@@ -1,20 +1,29 @@
 //! Decoders of `version`: what versioned objects are made of.
 
 use bytes::Bytes;
-use crypto::{NetworkId, SecretKey, Suite};
+use crypto::{NetworkId, RecordId, SecretKey, Suite};
 use version::merge::{Value, map};
+use version::merkle::Tree;
+use version::policy::{Copies, For};
+use version::receipt::Terms;
 use version::{
-    Bases, Codecs, Form, Hint, Merges, ObjectKey, ObjectRecord, Proven, SPLICE, VALUE_BYTES_MAX,
+    AnyAttestation, Attestation, Bases, BatchAttester, Codecs, Durability, Form, Hint, Merges,
+    ObjectKey, ObjectRecord, Policies, Policy, Proven, Receipt, Received, SPLICE, VALUE_BYTES_MAX,
     ValueKind, Version, VersionError, View, ZSTD, prove,
 };
 
 use super::Target;
+
+const NETWORK: NetworkId = NetworkId::new([9; 32]);
 
 /// The targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target { name: "version", run: run_version, seeds: versions },
     Target { name: "object", run: run_object, seeds: objects },
     Target { name: "form", run: run_form, seeds: forms },
+    Target { name: "attestation", run: run_attestation, seeds: attestations },
+    Target { name: "receipt", run: run_receipt, seeds: receipts },
+    Target { name: "policy", run: run_policy, seeds: policies },
     Target { name: "map-value", run: run_map, seeds: maps },
     Target { name: "merges", run: run_merges, seeds: merges },
 ];
@@ -25,7 +34,7 @@ fn secret(byte: u8) -> SecretKey {
 
 fn object() -> ObjectRecord {
     let name = Bytes::from_static(b"name");
-    ObjectRecord { network: NetworkId::new([9; 32]), owner: secret(1).public(), name }
+    ObjectRecord { network: NETWORK, owner: secret(1).public(), name }
 }
 
 fn version(bases: Bases, l: u64, kind: ValueKind, value: &'static [u8]) -> Version {
@@ -73,6 +82,91 @@ fn run_form(data: &[u8]) {
     let version = View::decode(&bytes).expect("what comes out is a version");
     assert_eq!(version.value.len(), form.value_bytes);
     assert_eq!((version.bases, version.l), (form.bases, form.l));
+}
+
+fn three() -> [RecordId; 3] {
+    [1_u8, 2, 3].map(|number| Suite::Holdfast1.id(&[number]))
+}
+
+fn attestations() -> Vec<Vec<u8>> {
+    let suite = Suite::Holdfast1;
+    let mut batch = BatchAttester::new(suite, NETWORK, 3);
+    for h in &three() {
+        batch.add(h).expect("room");
+    }
+    let batch = batch.finish(suite, &secret(1)).expect("three versions");
+    let decoded = Attestation::decode(&batch.bytes).expect("our own");
+    let tree = decoded.paths(suite).expect("three versions");
+    let one = decoded.of_one(&tree, 1).expect("one of them").record(suite);
+    vec![batch.bytes.to_vec(), one.bytes.to_vec()]
+}
+
+/// What decodes encodes to the same; that the signature of other bytes does not verify is the crate's own test.
+fn run_attestation(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    let suite = Suite::Holdfast1;
+    match AnyAttestation::decode(&data) {
+        Ok(AnyAttestation::Batch(batch)) => {
+            assert_eq!(batch.encode(), data);
+            let count = batch.attester.count as usize;
+            assert_eq!(batch.hs().count(), count);
+            let tree = batch.paths(suite).expect("one at least");
+            let last = batch.of_one(&tree, count - 1).expect("the last");
+            assert_eq!(last.verify(suite).is_ok(), batch.verify(suite).is_ok());
+        }
+        Ok(AnyAttestation::One(one)) => {
+            assert_eq!(one.record(suite).bytes, data);
+            let _ = one.verify(suite);
+        }
+        Err(_) => {}
+    }
+}
+
+fn receipts() -> Vec<Vec<u8>> {
+    let tree = Tree::new(Suite::Holdfast1, &three()).expect("three versions");
+    let terms = Terms { durability: Durability::Group, lease_ms: 1, time_ms: 2 };
+    let receipt = Receipt::sign(&secret(5), &NETWORK, terms, &tree);
+    let one = receipt.of_one(&three(), &tree, 2).expect("one of them");
+    vec![receipt.encode().to_vec(), one.encode().to_vec()]
+}
+
+fn run_receipt(data: &[u8]) {
+    if let Ok(receipt) = Receipt::decode(data) {
+        assert_eq!(receipt.encode()[..], *data);
+        let _ = receipt.verify(Suite::Holdfast1, &three());
+    }
+    if let Ok(received) = Received::decode(data) {
+        assert_eq!(received.encode()[..], *data);
+        let _ = received.verify(Suite::Holdfast1);
+    }
+}
+
+fn policies() -> Vec<Vec<u8>> {
+    let object = Policy {
+        for_what: For::Object(Bytes::from_static(b"name")),
+        version: 2,
+        public: true,
+        readers: vec![secret(2).public()],
+        writers: vec![secret(3).public(), secret(4).public()],
+        copies: Some(Copies { copies: 3, acknowledged: 2 }),
+        region_bytes: 1 << 30,
+        payer: Some(secret(5).public()),
+        ..Policy::implied(NETWORK, secret(1).public())
+    };
+    let family = Policy { version: 1, open: true, ..Policy::implied(NETWORK, secret(1).public()) };
+    let sign = |policy: &Policy| policy.sign(Suite::Holdfast1, &secret(1)).expect("a good policy");
+    [object, family].iter().map(|policy| sign(policy).bytes.to_vec()).collect()
+}
+
+/// One meaning has one encoding: what verifies is, signed again, the same bytes.
+fn run_policy(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(policy) = Policy::verify(&data) {
+        let again = policy.sign(Suite::Holdfast1, &secret(1)).expect("of our own key");
+        assert_eq!(again.bytes, data);
+        let mut policies = Policies::new(Suite::Holdfast1, policy.network);
+        policies.take(policy).expect("the first");
+    }
 }
 
 fn maps() -> Vec<Vec<u8>> {

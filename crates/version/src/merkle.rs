@@ -1,0 +1,252 @@
+//! One signature for many versions: a Merkle tree over their h.
+//!
+//! ```text
+//! leaf = H(0x00 | h)        node = H(0x01 | left | right)        an odd one at the end of a level is carried up as it is
+//! ```
+//! A signature covers the root and the count; so a path, from one leaf up, has the length and the turns that index and count
+//! say, and no other. The first byte keeps leaves and nodes apart. Attestations and receipts share the tree: `h` covers
+//! all else of a version, so a peer that answers for an author's batch has its root at hand.
+
+use crypto::{RecordId, Suite};
+
+use crate::VersionError;
+use crate::reader::Reader;
+
+/// The most leaves of a tree.
+pub const LEAVES_MAX: usize = 65_536;
+/// The longest path.
+const SIBLINGS_MAX: usize = LEAVES_MAX.ilog2() as usize;
+
+/// A hash in a tree.
+pub type Hash = [u8; 32];
+
+fn leaf(suite: Suite, h: &RecordId) -> Hash {
+    let mut bytes = [0; 33];
+    bytes[1..].copy_from_slice(h.as_bytes());
+    suite.hash(&bytes)
+}
+
+fn node(suite: Suite, left: &Hash, right: &Hash) -> Hash {
+    let mut bytes = [1; 65];
+    bytes[1..33].copy_from_slice(left);
+    bytes[33..].copy_from_slice(right);
+    suite.hash(&bytes)
+}
+
+/// The root of leaves as they come, with memory for one hash a level.
+#[derive(Clone, Debug)]
+pub struct Root {
+    suite: Suite,
+    count: usize,
+    /// The whole subtrees to the left: one for each bit of `count`, the largest first.
+    whole: Vec<Hash>,
+}
+
+impl Root {
+    /// Of no leaf yet.
+    pub const fn new(suite: Suite) -> Self {
+        Self { suite, count: 0, whole: Vec::new() }
+    }
+
+    /// Adds the next leaf.
+    pub fn add(&mut self, h: &RecordId) {
+        let mut hash = leaf(self.suite, h);
+        for _ in 0..self.count.trailing_ones() {
+            if let Some(left) = self.whole.pop() {
+                hash = node(self.suite, &left, &hash);
+            }
+        }
+        self.whole.push(hash);
+        self.count += 1;
+    }
+
+    /// How many leaves were added.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The root, `None` of no leaves.
+    pub fn finish(&self) -> Option<Hash> {
+        let (last, rest) = self.whole.split_last()?;
+        Some(rest.iter().rev().fold(*last, |right, left| node(self.suite, left, &right)))
+    }
+}
+
+/// The root over these, `None` of none.
+pub fn root<'a>(suite: Suite, hs: impl IntoIterator<Item = &'a RecordId>) -> Option<Hash> {
+    let mut root = Root::new(suite);
+    hs.into_iter().for_each(|h| root.add(h));
+    root.finish()
+}
+
+/// All levels of a tree: for whoever gives out many paths.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    levels: Vec<Vec<Hash>>,
+}
+
+impl Tree {
+    /// The tree over these, `None` of none.
+    pub fn new<'a>(suite: Suite, hs: impl IntoIterator<Item = &'a RecordId>) -> Option<Self> {
+        let mut level: Vec<Hash> = hs.into_iter().map(|h| leaf(suite, h)).collect();
+        if level.is_empty() {
+            return None;
+        }
+        let mut levels = Vec::new();
+        while level.len() > 1 {
+            let above = level.chunks(2).map(|two| match two {
+                [left, right] => node(suite, left, right),
+                odd => odd[0],
+            });
+            let above = above.collect();
+            levels.push(std::mem::replace(&mut level, above));
+        }
+        levels.push(level);
+        Some(Self { levels })
+    }
+
+    /// Its root.
+    pub fn root(&self) -> Hash {
+        self.levels.last().and_then(|level| level.first()).copied().unwrap_or_default()
+    }
+
+    /// How many leaves it has.
+    pub fn count(&self) -> usize {
+        self.levels.first().map_or(0, Vec::len)
+    }
+
+    /// The path of the leaf at an index, `None` where there is none.
+    pub fn path(&self, index: usize) -> Option<Path> {
+        if index >= self.count() {
+            return None;
+        }
+        let mut at = index;
+        let mut siblings = Vec::with_capacity(SIBLINGS_MAX);
+        for level in &self.levels {
+            siblings.extend(level.get(at ^ 1).filter(|_| level.len() > 1));
+            at >>= 1;
+        }
+        Some(Path { index: u32::try_from(index).ok()?, siblings })
+    }
+}
+
+/// What leads from a leaf up to the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Which leaf, from 0.
+    pub index: u32,
+    /// The hash beside it at each level where there is one, the leaf's own first.
+    pub siblings: Vec<Hash>,
+}
+
+impl Path {
+    /// The root that this path leads to from the leaf of `h` in a tree of `count`, `None` where no such tree has
+    /// such a path.
+    pub fn root(&self, suite: Suite, h: &RecordId, count: u32) -> Option<Hash> {
+        let (mut at, mut last) = (self.index, count.checked_sub(1)?);
+        if at > last || self.siblings.len() != siblings(at, count) {
+            return None;
+        }
+        let mut hash = leaf(suite, h);
+        let mut siblings = self.siblings.iter();
+        while last > 0 {
+            if at & 1 == 1 {
+                hash = node(suite, siblings.next()?, &hash);
+            } else if at < last {
+                hash = node(suite, &hash, siblings.next()?);
+            }
+            (at, last) = (at >> 1, last >> 1);
+        }
+        Some(hash)
+    }
+
+    /// Appends the siblings.
+    pub(crate) fn siblings_into(&self, out: &mut Vec<u8>) {
+        for sibling in &self.siblings {
+            out.extend_from_slice(sibling);
+        }
+    }
+
+    /// Reads the siblings of a leaf.
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        index: u32,
+        count: u32,
+    ) -> Result<Self, VersionError> {
+        if index >= count {
+            return Err(VersionError::Field("index of the leaf"));
+        }
+        let siblings = (0..siblings(index, count)).map(|_| reader.array());
+        Ok(Self { index, siblings: siblings.collect::<Result<_, _>>()? })
+    }
+}
+
+/// How many siblings a leaf has.
+const fn siblings(index: u32, count: u32) -> usize {
+    let (mut at, mut last, mut siblings) = (index, count.saturating_sub(1), 0);
+    while last > 0 {
+        siblings += (at & 1 == 1 || at < last) as usize;
+        (at, last) = (at >> 1, last >> 1);
+    }
+    siblings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUITE: Suite = Suite::Holdfast1;
+
+    fn hs(count: usize) -> Vec<RecordId> {
+        (0..count).map(|number| SUITE.id(&number.to_be_bytes())).collect()
+    }
+
+    #[test]
+    fn the_root_as_they_come_is_the_trees() {
+        assert_eq!(root(SUITE, &[]), None);
+        assert!(Tree::new(SUITE, &[]).is_none());
+        for count in 1..70 {
+            let hs = hs(count);
+            let tree = Tree::new(SUITE, &hs).expect("leaves");
+            assert_eq!(root(SUITE, &hs), Some(tree.root()), "{count}");
+            assert_eq!(tree.count(), count);
+        }
+        // One leaf is hashed too, so that no root is a leaf's h.
+        assert_eq!(root(SUITE, &hs(1)), Some(leaf(SUITE, &hs(1)[0])));
+        let [a, b, c] = [0, 1, 2].map(|number| leaf(SUITE, &hs(3)[number]));
+        let carried = node(SUITE, &node(SUITE, &a, &b), &c);
+        assert_eq!(root(SUITE, &hs(3)), Some(carried), "an odd one is carried up");
+    }
+
+    #[test]
+    fn a_path_leads_to_the_root_from_its_leaf_alone() {
+        for count in 1..40 {
+            let hs = hs(count);
+            let tree = Tree::new(SUITE, &hs).expect("leaves");
+            for (index, h) in hs.iter().enumerate() {
+                let path = tree.path(index).expect("a leaf");
+                let leads = |path: &Path, h: &RecordId, count: usize| {
+                    path.root(SUITE, h, count as u32) == Some(tree.root())
+                };
+                assert!(leads(&path, h, count), "{index} of {count}");
+                assert!(!leads(&path, &RecordId::new([1; 32]), count));
+                for other in (0..=count as u32).filter(|other| *other != path.index) {
+                    let moved = Path { index: other, ..path.clone() };
+                    assert!(!leads(&moved, h, count), "{index} of {count} as {other}");
+                }
+                let mut longer = path.clone();
+                longer.siblings.push([0; 32]);
+                assert!(!leads(&longer, h, count));
+                for at in 0..path.siblings.len() {
+                    let mut other = path.clone();
+                    other.siblings[at][7] ^= 1;
+                    assert!(!leads(&other, h, count));
+                    other.siblings.remove(at);
+                    assert!(!leads(&other, h, count));
+                }
+            }
+            assert_eq!(tree.path(count), None);
+        }
+        assert_eq!(Path { index: 0, siblings: vec![] }.root(SUITE, &hs(1)[0], 0), None);
+    }
+}
