@@ -193,6 +193,19 @@ impl Objects {
         Ok(())
     }
 
+    /// Whose an object is and what it is called, where its record is here.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Store`].
+    pub async fn record_of(
+        &self,
+        object: &ObjectKey,
+    ) -> Result<Option<ObjectRecord>, ObjectsError> {
+        let found = self.store.get(&object.record()).await?;
+        let record = found.filter(|record| record.kind == Kind::Object);
+        Ok(record.map(|record| ObjectRecord::decode(&record.bytes)).transpose()?)
+    }
+
     /// Every version that is committed from now on, a commit at a time. Who is [`WATCHED_MAX`] commits behind is told
     /// how many it lost.
     pub fn watch(&self) -> broadcast::Receiver<Arc<Vec<Event>>> {

@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 6] = [
     &["env"],
     &["store", "objects", "rpc", "overlay", "walk"],
     &["librarian", "author"],
-    &["bench"],
+    &["door-redis", "bench"],
     &["hold"],
 ];
 

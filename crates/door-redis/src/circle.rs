@@ -1,0 +1,429 @@
+//! The loop: one thread, all connections.
+//!
+//! ```text
+//! wait for sockets -> serve each that has something (read once, execute) -> delete what has ended
+//!      ^                                                                        |
+//!      '---- send to each with one call <- tell watchers <- commit with one write
+//! ```
+//!
+//! A connection that has more than one turn's share to do stands in the list for the next turn, so
+//! none is kept from its turn by a neighbour's pipeline. One that does not read its answers is not
+//! read from, and is cut off when it took nothing for long.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::Clock;
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::connection::{Connection, State};
+use crate::counters::Metrics;
+use crate::door::Door;
+use crate::parse::ProtocolError;
+use crate::session::{Client, Session};
+
+const LISTENER: Token = Token(0);
+/// What wakes the loop from outside.
+pub(crate) const WAKER: Token = Token(1);
+const FIRST: usize = 2;
+
+/// Events of one wait.
+const EVENTS: usize = 1_024;
+/// Bytes of one read.
+const READ_BYTES: usize = 128 << 10;
+/// Connections accepted in one turn.
+const ACCEPTS_MAX: usize = 256;
+/// How often keys that have ended are deleted, and connections that do not read are looked for.
+const TICK: Duration = Duration::from_millis(100);
+/// At its end the door waits so long for answers to be read.
+const DRAIN_MS: u64 = 5_000;
+
+/// The loop and all it serves.
+pub(crate) struct Circle {
+    pub door: Door,
+    pub poll: Poll,
+    pub listener: Option<TcpListener>,
+    pub clock: Arc<dyn Clock>,
+    pub stop: Arc<AtomicBool>,
+    pub metrics: Arc<Metrics>,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    by_id: HashMap<u64, usize>,
+    /// Connections with something to do in this turn.
+    ready: Vec<usize>,
+    /// Connections with something to send.
+    sending: Vec<usize>,
+    shared: Vec<u8>,
+    next_id: u64,
+    /// Bytes that all connections hold: of requests, of answers.
+    input_bytes: usize,
+    output_bytes: usize,
+    accepting: bool,
+    swept: u64,
+}
+
+impl Circle {
+    pub(crate) fn new(
+        door: Door,
+        poll: Poll,
+        listener: TcpListener,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            door,
+            poll,
+            listener: Some(listener),
+            clock,
+            stop: Arc::default(),
+            metrics: Arc::default(),
+            connections: Vec::new(),
+            free: Vec::new(),
+            by_id: HashMap::new(),
+            ready: Vec::new(),
+            sending: Vec::new(),
+            shared: Vec::with_capacity(READ_BYTES),
+            next_id: 1,
+            input_bytes: 0,
+            output_bytes: 0,
+            accepting: false,
+            swept: 0,
+        }
+    }
+
+    /// Registers the listener. Call once, before [`Circle::run`].
+    ///
+    /// # Errors
+    /// Of the system.
+    pub(crate) fn listen(&mut self) -> io::Result<()> {
+        match &mut self.listener {
+            Some(listener) => self.poll.registry().register(listener, LISTENER, Interest::READABLE),
+            None => Ok(()),
+        }
+    }
+
+    /// Serves until it is told to stop; then what came is answered and the connections end.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut busy = true;
+        let mut stopping: Option<u64> = None;
+        loop {
+            let wait = if busy { Duration::ZERO } else { self.patience() };
+            if let Err(error) = self.poll.poll(&mut events, Some(wait))
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "the door's event queue failed; the door is closed");
+                break;
+            }
+            self.door.now = self.clock.unix_ms();
+            let now = self.elapsed();
+            self.sort(&events);
+            self.serve(now);
+            let more = self.door.upkeep();
+            self.door.commit();
+            self.tell();
+            self.send(now);
+            self.tick(now);
+            busy = self.accept(now) | more | !self.ready.is_empty();
+            self.publish();
+            if stopping.is_none() && self.stop.load(Ordering::Acquire) {
+                self.listener = None;
+                stopping = Some(now + DRAIN_MS);
+                // What had come before is read in one more turn.
+                busy = true;
+                self.list_all();
+            } else if stopping.is_some_and(|end| self.is_drained() || now >= end) {
+                break;
+            }
+        }
+        for index in 0..self.connections.len() {
+            self.close(index);
+        }
+        self.door.commit();
+        self.publish();
+    }
+
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// How long to wait for sockets: at rest long, and not beyond the next key's end.
+    fn patience(&self) -> Duration {
+        let rest = if self.sending.is_empty() { TICK * 10 } else { TICK };
+        match self.door.slots.next_end() {
+            Some(end) => Duration::from_millis(end.saturating_sub(self.door.now)).clamp(TICK, rest),
+            None => rest,
+        }
+    }
+
+    fn sort(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                LISTENER => self.accepting = true,
+                WAKER => {}
+                Token(token) => {
+                    let index = token - FIRST;
+                    let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        connection.readable = true;
+                    }
+                    if event.is_writable() && !connection.writable {
+                        connection.writable = true;
+                        self.sending.push(index);
+                    }
+                    if !connection.listed {
+                        connection.listed = true;
+                        self.ready.push(index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn list_all(&mut self) {
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            if let Some(connection) = connection.as_mut().filter(|connection| !connection.listed) {
+                connection.listed = true;
+                connection.readable = true;
+                self.ready.push(index);
+            }
+        }
+    }
+
+    fn serve(&mut self, now: u64) {
+        self.door.counters.turns += 1;
+        self.door.take_over();
+        let ready = std::mem::take(&mut self.ready);
+        let limits = self.door.options.limits;
+        for index in ready {
+            let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
+                continue;
+            };
+            connection.listed = false;
+            let crowded = self.output_bytes > limits.outputs_bytes;
+            let waiting = connection.output.waiting();
+            if waiting > limits.output_bytes || (crowded && waiting > 0) {
+                connection.paused = true;
+                continue;
+            }
+            if waiting == 0 {
+                connection.moved = now;
+            }
+            let (input, output) = (connection.held(), connection.output.held());
+            let state = connection.serve(&mut self.door, &mut self.shared);
+            self.input_bytes = self.input_bytes + connection.held() - input;
+            self.output_bytes = self.output_bytes + connection.output.held() - output;
+            if self.input_bytes > limits.input_bytes && connection.held() > input {
+                connection.fail(&mut self.door, ProtocolError::Crowded);
+            }
+            match state {
+                State::Ready => {
+                    connection.listed = true;
+                    self.ready.push(index);
+                    self.sending.push(index);
+                }
+                State::Idle => self.sending.push(index),
+                State::Over => {
+                    // Its answers are not wanted any more, unless only its sending side is closed.
+                    connection.session.closing = true;
+                    self.sending.push(index);
+                }
+            }
+        }
+    }
+
+    /// Tells watchers of what is in the log now.
+    fn tell(&mut self) {
+        let told = std::mem::take(&mut self.door.told);
+        let mut over = Vec::new();
+        for event in &told {
+            for watcher in &self.door.watchers {
+                if !event.key.starts_with(&watcher.prefix) {
+                    continue;
+                }
+                let Some(index) = self.by_id.get(&watcher.client).copied() else { continue };
+                let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
+                let held = connection.output.held();
+                // What was answered in this turn comes first.
+                connection.settle(&self.door.failures);
+                let out = &mut connection.output;
+                out.push(4);
+                out.bulk(b"hold.version");
+                out.bulk(&event.key);
+                out.bulk(event.id.to_string().as_bytes());
+                match &event.member {
+                    Some(member) => out.bulk(member),
+                    None => out.null(),
+                }
+                if out.waiting() > self.door.options.limits.output_bytes {
+                    over.push(index);
+                }
+                self.output_bytes = self.output_bytes + connection.output.held() - held;
+                self.sending.push(index);
+            }
+        }
+        for index in over {
+            self.cut_off(index);
+        }
+    }
+
+    fn send(&mut self, now: u64) {
+        let sending = std::mem::take(&mut self.sending);
+        let limits = self.door.options.limits;
+        for index in sending {
+            let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
+            let held = connection.output.held();
+            connection.settle(&self.door.failures);
+            let goes_on = connection.send(&mut self.door, now);
+            let left = connection.output.waiting();
+            self.output_bytes = self.output_bytes + connection.output.held() - held;
+            if !goes_on {
+                self.close(index);
+                continue;
+            }
+            if left > 0 {
+                self.sending.push(index);
+            }
+            let crowded = left > 0 && self.output_bytes > limits.outputs_bytes;
+            if connection.paused && left <= limits.output_bytes && !crowded {
+                connection.paused = false;
+                if !connection.listed {
+                    connection.listed = true;
+                    self.ready.push(index);
+                }
+            }
+        }
+        // Each once: what waits is looked at in every turn.
+        self.sending.sort_unstable();
+        self.sending.dedup();
+        self.door.failures.clear();
+    }
+
+    /// Cuts off who takes nothing.
+    fn tick(&mut self, now: u64) {
+        if now < self.swept + TICK.as_millis() as u64 {
+            return;
+        }
+        self.swept = now;
+        let stall = u64::try_from(self.door.options.limits.stall.as_millis()).unwrap_or(u64::MAX);
+        for index in self.sending.clone() {
+            let Some(Some(connection)) = self.connections.get(index) else { continue };
+            if connection.output.waiting() > 0 && now.saturating_sub(connection.moved) >= stall {
+                self.cut_off(index);
+            }
+        }
+    }
+
+    fn cut_off(&mut self, index: usize) {
+        let Some(Some(connection)) = self.connections.get(index) else { return };
+        let client = self.door.clients.get(&connection.session.id);
+        let address = client.map(|client| client.address);
+        tracing::info!(?address, "a connection that does not read is cut off");
+        self.door.counters.cut_off += 1;
+        self.close(index);
+    }
+
+    /// Takes new connections; whether more wait.
+    fn accept(&mut self, now: u64) -> bool {
+        for _ in 0..ACCEPTS_MAX {
+            let listener = self.listener.as_ref().filter(|_| self.accepting);
+            let Some(listener) = listener else { return false };
+            match listener.accept() {
+                Ok((socket, address)) => {
+                    self.door.counters.accepted += 1;
+                    if self.by_id.len() >= self.door.options.limits.clients {
+                        self.door.counters.refused += 1;
+                        let mut socket = socket;
+                        let text = b"-ERR max number of clients reached\r\n";
+                        let _ = io::Write::write(&mut socket, text);
+                        continue;
+                    }
+                    if let Err(error) = self.take(socket, address, now) {
+                        tracing::warn!(%error, %address, "a connection cannot be served");
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // No descriptors left, mostly: it is tried again in the next turn.
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn take(
+        &mut self,
+        mut socket: mio::net::TcpStream,
+        address: std::net::SocketAddr,
+        now: u64,
+    ) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        let index = self.free.pop().unwrap_or(self.connections.len());
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) =
+            self.poll.registry().register(&mut socket, Token(index + FIRST), interest)
+        {
+            self.free.push(index);
+            return Err(error);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let session = Session::new(id, self.door.password.is_none());
+        let connection = Connection::new(socket, session, now);
+        if index == self.connections.len() {
+            self.connections.push(None);
+        }
+        self.connections[index] = Some(connection);
+        self.by_id.insert(id, index);
+        let client = Client {
+            address,
+            name: Bytes::new(),
+            library: Bytes::new(),
+            library_version: Bytes::new(),
+            protocol: 2,
+            since: self.door.now,
+        };
+        self.door.clients.insert(id, client);
+        Ok(())
+    }
+
+    fn close(&mut self, index: usize) {
+        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
+            return;
+        };
+        connection.drain(&mut self.shared);
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        self.input_bytes = self.input_bytes.saturating_sub(connection.held());
+        self.output_bytes = self.output_bytes.saturating_sub(connection.output.held());
+        let id = connection.session.id;
+        self.by_id.remove(&id);
+        self.door.clients.remove(&id);
+        if connection.session.watching > 0 {
+            self.door.watchers.retain(|watcher| watcher.client != id);
+        }
+        self.free.push(index);
+    }
+
+    /// Whether all answers were sent.
+    fn is_drained(&self) -> bool {
+        self.ready.is_empty() && self.sending.is_empty()
+    }
+
+    fn publish(&mut self) {
+        self.door.slots.evict(self.door.options.cache_bytes);
+        let counters = &mut self.door.counters;
+        counters.clients = self.by_id.len() as u64;
+        counters.keys = self.door.slots.live() as u64;
+        counters.cached_bytes = self.door.slots.cached() as u64;
+        self.metrics.publish(counters);
+    }
+}

@@ -1,0 +1,277 @@
+//! HOLD.*: a key's versions as they are.
+//!
+//! Reads commit first what the turn wrote before them, so that the engine knows every version it is
+//! asked for.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+
+use bytes::Bytes;
+use crypto::RecordId;
+
+use crate::batch::Undo;
+use crate::commands::strings::type_name;
+use crate::door::Door;
+use crate::fail::{Done, Fail, SYNTAX, TOO_LONG};
+use crate::fields;
+use crate::keyspace::Stored;
+use crate::reply::Output;
+use crate::session::{Call, Watcher};
+use crate::slots::Content;
+use crate::value::{self, NEVER, TEXT_BYTES_MAX, Value};
+use version::{ObjectKey, ValueKind, VersionId};
+
+/// Versions of one HOLD.PREV or HOLD.LOG.
+const VERSIONS_MAX: usize = 4_096;
+/// Bytes of values of one HOLD.PREV.
+const VALUES_BYTES_MAX: usize = 64 << 20;
+/// Prefixes that one connection watches.
+const PREFIXES_MAX: usize = 64;
+/// Prefixes that all connections watch.
+const WATCHERS_MAX: usize = 4_096;
+
+const NOT_HERE: Fail = Fail::Say("ERR no such version of this key here");
+
+fn version(text: &[u8]) -> Result<VersionId, Fail> {
+    let text = std::str::from_utf8(text).ok();
+    text.and_then(|text| text.parse().ok()).ok_or(Fail::Say(
+        "ERR a version is written h:l:n, as SET's answer in HOLD.TIPS: 64 hex digits, a number, \
+         32 hex digits",
+    ))
+}
+
+/// The key's object, with all that was written in the log.
+fn settled(door: &mut Door, key: &[u8]) -> Result<(u32, ObjectKey), Fail> {
+    door.touched |= door.has_writes();
+    if !door.commit() {
+        // Whoever reads the answer learns it from the failed batch.
+        return Err(Fail::Say("MISCONF the writes before this command were not kept"));
+    }
+    let index = door.slot_for(key)?;
+    Ok((index, door.slots.slot(index).object))
+}
+
+fn stored(door: &mut Door, object: &ObjectKey, id: &VersionId) -> Result<Stored, Fail> {
+    let stored = door.keyspace.get(object, &id.h)?.ok_or(NOT_HERE)?;
+    if stored.id.l != id.l {
+        return Err(NOT_HERE);
+    }
+    Ok(stored)
+}
+
+/// Puts a version, which counts from then on if it is the longest.
+fn make(
+    door: &mut Door,
+    index: u32,
+    bases: &[VersionId],
+    value: Bytes,
+    compress: bool,
+) -> Result<VersionId, Fail> {
+    if value.len() > TEXT_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    let bytes = value::text(&value, NEVER);
+    let id = door.put(index, bases, ValueKind::Bytes, bytes, compress)?;
+    let tip = door.slots.slot(index).state.tip;
+    if tip.is_none_or(|tip| (id.l, id.h) > (tip.l, tip.h)) {
+        let undo: Undo = door.adopt(index, id, Value::Text(value), NEVER);
+        door.batch.undo.push(undo);
+    }
+    Ok(id)
+}
+
+/// HOLD.PUT.
+pub(crate) fn put(door: &mut Door, call: &mut Call<'_>) -> Done {
+    let compress = match call.len() {
+        4 => false,
+        5 if call.is(4, "compress") => true,
+        _ => return Err(SYNTAX),
+    };
+    let (index, object) = settled(door, call.arg(1))?;
+    let base = match call.arg(2) {
+        b"-" => None,
+        text => Some(stored(door, &object, &version(text)?)?.id),
+    };
+    let id = make(door, index, base.as_slice(), call.args.bytes(3), compress)?;
+    call.out.bulk(id.to_string().as_bytes());
+    Ok(())
+}
+
+/// HOLD.GET.
+pub(crate) fn get(door: &mut Door, call: &mut Call<'_>) -> Done {
+    let id = version(call.arg(2))?;
+    let (_, object) = settled(door, call.arg(1))?;
+    let stored = stored(door, &object, &id)?;
+    tell(call.out, &stored)
+}
+
+fn tell(out: &mut Output, stored: &Stored) -> Done {
+    match value::decode(stored.kind, &stored.value).0 {
+        Value::Gone => out.null(),
+        Value::Text(bytes) => out.shared(&bytes),
+        Value::Hash(bytes) => {
+            out.map(fields::count(&bytes));
+            for (field, value) in fields::iterate(&bytes) {
+                out.bulk(field);
+                out.bulk(value);
+            }
+        }
+        Value::Sorted(_) => {
+            return Err(Fail::Say(
+                "ERR this version made a sorted set: its members are objects of their own",
+            ));
+        }
+        Value::Foreign => out.shared(&stored.value),
+    }
+    Ok(())
+}
+
+/// HOLD.PREV.
+pub(crate) fn prev(door: &mut Door, call: &mut Call<'_>) -> Done {
+    let id = version(call.arg(2))?;
+    let values = match call.len() {
+        3 | 4 => false,
+        5 if call.is(4, "values") => true,
+        _ => return Err(SYNTAX),
+    };
+    let m = if call.len() > 3 { call.count(3)? } else { 0 };
+    if m > VERSIONS_MAX {
+        return Err(Fail::Say("ERR at most 4096 versions at once"));
+    }
+    let (_, object) = settled(door, call.arg(1))?;
+    let found = if call.len() == 3 {
+        let mut bases = Vec::new();
+        for base in stored(door, &object, &id)?.bases.iter() {
+            bases.push(door.keyspace.get(&object, &base)?.ok_or(NOT_HERE)?);
+        }
+        bases
+    } else {
+        stored(door, &object, &id)?;
+        door.keyspace.previous(&object, &id.h, m)?
+    };
+    if values && found.iter().map(|stored| stored.value.len()).sum::<usize>() > VALUES_BYTES_MAX {
+        return Err(Fail::Say("ERR the values are more than 64 MiB: ask for fewer"));
+    }
+    call.out.array(found.len());
+    for stored in &found {
+        if values {
+            call.out.array(2);
+        }
+        call.out.bulk(stored.id.to_string().as_bytes());
+        if values {
+            tell(call.out, stored)?;
+        }
+    }
+    Ok(())
+}
+
+/// HOLD.MERGE.
+pub(crate) fn merge(door: &mut Door, call: &mut Call<'_>) -> Done {
+    let function = match call.len() {
+        5 => None,
+        6 if call.is(4, "func") => Some(call.arg(5)),
+        _ => return Err(SYNTAX),
+    };
+    let (a, b) = (version(call.arg(2))?, version(call.arg(3))?);
+    let (index, object) = settled(door, call.arg(1))?;
+    let (a, b) = (stored(door, &object, &a)?.id, stored(door, &object, &b)?.id);
+    if a == b {
+        return Err(Fail::Say("ERR a version is not merged with itself"));
+    }
+    let value = match function {
+        None => call.args.bytes(4),
+        Some(name) => {
+            let merged = door.keyspace.merge(&object, &a.h, &b.h, name)?;
+            match value::decode(ValueKind::Bytes, &merged).0 {
+                Value::Text(bytes) => bytes,
+                _ => return Err(Fail::Say("ERR only versions that are strings are merged so")),
+            }
+        }
+    };
+    let id = make(door, index, &[a, b], value, false)?;
+    call.out.bulk(id.to_string().as_bytes());
+    Ok(())
+}
+
+/// HOLD.LOG.
+pub(crate) fn log(door: &mut Door, call: &mut Call<'_>) -> Done {
+    let (id, m) = (version(call.arg(2))?, call.count(3)?);
+    if m > VERSIONS_MAX {
+        return Err(Fail::Say("ERR at most 4096 versions at once"));
+    }
+    let (_, object) = settled(door, call.arg(1))?;
+    let mut found = Vec::new();
+    let mut ahead: BinaryHeap<(u64, Reverse<RecordId>)> = BinaryHeap::new();
+    let mut seen = HashSet::from([id.h]);
+    stored(door, &object, &id)?;
+    ahead.push((id.l, Reverse(id.h)));
+    while found.len() < m
+        && let Some((_, Reverse(h))) = ahead.pop()
+    {
+        let mut stored = door.keyspace.get(&object, &h)?.ok_or(NOT_HERE)?;
+        for base in stored.bases.iter() {
+            if seen.insert(base) {
+                let l = door.keyspace.get(&object, &base)?.ok_or(NOT_HERE)?.id.l;
+                ahead.push((l, Reverse(base)));
+            }
+        }
+        let (value, _) = value::decode(stored.kind, &stored.value);
+        let length = stored.value.len();
+        stored.value = Bytes::new();
+        found.push((stored, value_name(&value), length));
+    }
+    call.out.array(found.len());
+    for (stored, name, length) in found {
+        call.out.array(4);
+        call.out.bulk(stored.id.to_string().as_bytes());
+        call.out.array(stored.bases.len());
+        for base in stored.bases.iter() {
+            call.out.bulk(base.to_string().as_bytes());
+        }
+        call.out.bulk(name.as_bytes());
+        call.out.count(length);
+    }
+    Ok(())
+}
+
+fn value_name(value: &Value) -> &'static str {
+    match value {
+        Value::Gone => "tombstone",
+        Value::Text(_) => "string",
+        Value::Hash(_) => "hash",
+        Value::Sorted(_) => "zset",
+        Value::Foreign => type_name(&Content::Foreign).unwrap_or("foreign"),
+    }
+}
+
+/// HOLD.TIPS.
+pub(crate) fn tips(door: &mut Door, call: &mut Call<'_>) -> Done {
+    let (_, object) = settled(door, call.arg(1))?;
+    let tips = door.keyspace.tips(&object)?;
+    call.out.array(tips.len());
+    for tip in tips {
+        call.out.bulk(tip.to_string().as_bytes());
+    }
+    Ok(())
+}
+
+/// HOLD.WATCH.
+pub(crate) fn watch(door: &mut Door, call: &mut Call<'_>) -> Done {
+    if call.session.watching >= PREFIXES_MAX || door.watchers.len() >= WATCHERS_MAX {
+        return Err(Fail::Say("ERR at most 64 prefixes a connection, 4096 of all"));
+    }
+    let watcher = Watcher { client: call.session.id, prefix: call.args.bytes(1) };
+    door.watchers.push(watcher);
+    call.session.watching += 1;
+    call.out.ok();
+    Ok(())
+}
+
+/// HOLD.UNWATCH.
+pub(crate) fn unwatch(door: &mut Door, call: &mut Call<'_>) -> Done {
+    let id = call.session.id;
+    door.watchers.retain(|watcher| watcher.client != id);
+    call.session.watching = 0;
+    call.out.ok();
+    Ok(())
+}

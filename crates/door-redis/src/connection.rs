@@ -1,0 +1,287 @@
+//! One connection: its socket, what came and is not whole, and what is to be sent.
+//!
+//! Bytes are read into a buffer that all connections share, and requests are executed from there.
+//! Only what is not a whole request is kept by the connection, so that ten thousand that are silent
+//! hold next to nothing. A large argument is read straight into its own buffer.
+
+use std::io;
+use std::ops::Range;
+
+use mio::net::TcpStream;
+use rustix::buffer::spare_capacity;
+
+use crate::batch::Failure;
+use crate::door::Door;
+use crate::parse::{Bounds, Parsed, Parser, ProtocolError};
+use crate::reply::{Output, Place};
+use crate::session::Session;
+
+/// Answers of one connection in one turn, in bytes: then the others have their turn.
+const TURN_BYTES: usize = 4 << 20;
+/// Requests of one connection in one turn.
+const TURN_REQUESTS: usize = 4_096;
+/// What is kept up to this length is copied to what is read next.
+const KEPT_BYTES: usize = 32 << 10;
+/// Writes of one connection in one turn: one, unless the first took only a part.
+const WRITES_MAX: usize = 16;
+/// What a connection that is cut off may still send and is not heard.
+const DEAF_READS: usize = 16;
+
+/// Where an answer begins, and whether it depends on a batch.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    place: Place,
+    batch: u32,
+    touched: bool,
+}
+
+/// What a connection is after it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It waits for more.
+    Idle,
+    /// It has more to do in the next turn.
+    Ready,
+    /// The other side has closed, or is to be cut off.
+    Over,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub socket: TcpStream,
+    pub session: Session,
+    pub output: Output,
+    /// Whether it waits in the list of those that have something to do.
+    pub listed: bool,
+    /// Whether the socket takes bytes, as far as is known.
+    pub writable: bool,
+    /// Whether there may be more to read.
+    pub readable: bool,
+    /// Whether it is not served until it has read its answers.
+    pub paused: bool,
+    /// When it last took bytes, or had none to take; ms of the loop's clock.
+    pub moved: u64,
+    input: Vec<u8>,
+    /// Whether `input` may have whole requests.
+    whole: bool,
+    parser: Parser,
+    marks: Vec<Mark>,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: TcpStream, session: Session, now: u64) -> Self {
+        Self {
+            socket,
+            session,
+            output: Output::new(),
+            listed: false,
+            writable: true,
+            readable: true,
+            paused: false,
+            moved: now,
+            input: Vec::new(),
+            whole: false,
+            parser: Parser::default(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// Bytes held for what is not a whole request, or waits for EXEC.
+    pub(crate) fn held(&self) -> usize {
+        self.input.capacity() + self.parser.held() + self.session.held()
+    }
+
+    /// Executes what is here, then reads once and executes that.
+    pub(crate) fn serve(&mut self, door: &mut Door, shared: &mut Vec<u8>) -> State {
+        if self.session.closing {
+            return State::Idle;
+        }
+        if self.whole {
+            self.execute_kept(door);
+            if self.whole {
+                return State::Ready;
+            }
+        }
+        if !self.readable || self.session.closing {
+            return State::Idle;
+        }
+        match self.read(door, shared) {
+            Ok(()) if self.whole || self.readable => State::Ready,
+            Ok(()) => State::Idle,
+            Err(_) => State::Over,
+        }
+    }
+
+    /// Reads once and executes what that made whole.
+    fn read(&mut self, door: &mut Door, shared: &mut Vec<u8>) -> io::Result<()> {
+        let (read, room) = if let Some(large) = self.parser.large() {
+            let room = large.capacity() - large.len();
+            let read = received(rustix::io::read(&self.socket, spare_capacity(large)))?;
+            let beyond = self.parser.beyond();
+            self.input.extend_from_slice(&beyond);
+            if self.parser.large().is_none() {
+                self.execute_kept(door);
+            }
+            (read, room)
+        } else if self.input.len() > KEPT_BYTES {
+            // Much is kept: it is not moved for each read.
+            self.input.reserve(self.input.len().max(KEPT_BYTES));
+            let room = self.input.capacity() - self.input.len();
+            let read = received(rustix::io::read(&self.socket, spare_capacity(&mut self.input)))?;
+            self.execute_kept(door);
+            (read, room)
+        } else {
+            shared.clear();
+            shared.extend_from_slice(&self.input);
+            let room = shared.capacity() - shared.len();
+            let read = received(rustix::io::read(&self.socket, spare_capacity(shared)))?;
+            if read.is_some() {
+                self.input = Vec::new();
+                let rest = self.execute(door, shared);
+                self.input.extend_from_slice(&shared[rest]);
+            }
+            (read, room)
+        };
+        door.counters.received_bytes += read.unwrap_or(0) as u64;
+        self.readable = read == Some(room);
+        Ok(())
+    }
+
+    /// Executes what is kept.
+    fn execute_kept(&mut self, door: &mut Door) {
+        let mut input = std::mem::take(&mut self.input);
+        let rest = self.execute(door, &input);
+        input.truncate(rest.end);
+        input.drain(..rest.start);
+        self.input = input;
+    }
+
+    /// Executes the whole requests of `data`; gives what is to be kept of it.
+    fn execute(&mut self, door: &mut Door, data: &[u8]) -> Range<usize> {
+        let limits = &door.options.limits;
+        let mut bounds = Bounds {
+            arguments: limits.arguments,
+            argument_bytes: limits.argument_bytes,
+            command_bytes: limits.command_bytes,
+            stranger: !self.session.authenticated,
+        };
+        let (mut at, mut requests) = (0, 0);
+        let before = self.output.waiting();
+        self.whole = false;
+        while !self.session.closing {
+            if requests >= TURN_REQUESTS || self.output.waiting() > before + TURN_BYTES {
+                self.whole = at < data.len();
+                break;
+            }
+            match self.parser.parse(&data[at..], &bounds) {
+                Ok(Parsed::Request { end }) => {
+                    self.one(door, &data[at..]);
+                    self.parser.next();
+                    bounds.stranger = !self.session.authenticated;
+                    at += end;
+                    requests += 1;
+                }
+                Ok(Parsed::More) => break,
+                Ok(Parsed::Large { keep }) => return at..at + keep,
+                Err(error) => self.fail(door, error),
+            }
+        }
+        if self.session.closing { 0..0 } else { at..data.len() }
+    }
+
+    fn one(&mut self, door: &mut Door, data: &[u8]) {
+        let args = self.parser.arguments(data);
+        if args.len() == 0 {
+            return;
+        }
+        let place = self.output.place();
+        let touched = door.execute(&mut self.session, args, &mut self.output);
+        self.marks.push(Mark { place, batch: door.batch.number, touched });
+        door.commit_large();
+    }
+
+    /// Answers what is wrong with the stream; the connection ends after it.
+    pub(crate) fn fail(&mut self, door: &mut Door, error: ProtocolError) {
+        door.counters.cut_off += 1;
+        let address = door.clients.get(&self.session.id).map(|client| client.address);
+        tracing::info!(?address, error = error.text(), "a connection is cut off");
+        self.output.error(&format!("ERR {}", error.text()));
+        self.session.closing = true;
+    }
+
+    /// Replaces the answers that depend on batches that were not kept, and forgets where answers
+    /// are: the turn is over.
+    pub(crate) fn settle(&mut self, failures: &[Failure]) {
+        let failure = |mark: &Mark| {
+            failures.iter().find(|failure| mark.touched && failure.number == mark.batch)
+        };
+        let first = self.marks.iter().position(|mark| failure(mark).is_some());
+        if let Some(first) = first {
+            let marks = &self.marks[first..];
+            let ends: Vec<usize> = marks
+                .iter()
+                .skip(1)
+                .map(|mark| mark.place)
+                .chain([self.output.place()])
+                .map(|place| self.output.distance(marks[0].place, place))
+                .collect();
+            let answers = self.output.take_back(marks[0].place);
+            let mut begin = 0;
+            for (mark, end) in marks.iter().zip(ends) {
+                match failure(mark) {
+                    Some(failure) => self.output.error(&failure.text),
+                    None => self.output.put_back(&answers[begin..end]),
+                }
+                begin = end;
+            }
+        }
+        self.marks.clear();
+    }
+
+    /// Sends, mostly with one call; whether the connection goes on.
+    pub(crate) fn send(&mut self, door: &mut Door, now: u64) -> bool {
+        for _ in 0..WRITES_MAX {
+            if self.output.waiting() == 0 {
+                self.moved = now;
+                return !self.session.closing;
+            }
+            if !self.writable {
+                break;
+            }
+            match self.output.send(&mut self.socket) {
+                Ok(sent) => {
+                    door.counters.sent_bytes += sent as u64;
+                    self.moved = now;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Before a socket is closed what came is read and dropped: else the system would tell the
+    /// other side of bytes that nobody read, and it might lose the last answer.
+    pub(crate) fn drain(&mut self, shared: &mut Vec<u8>) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        for _ in 0..DEAF_READS {
+            shared.clear();
+            match rustix::io::read(&self.socket, spare_capacity(shared)) {
+                Ok(read) if read > 0 => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+/// Bytes read, none where there are none now; the end of the stream is an error.
+fn received(read: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
+    match read {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(read) => Ok(Some(read)),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,580 @@
+//! The keys behind the door: looked up, read, written as versions.
+//!
+//! All that commands do to keys goes through here. It knows nothing of connections.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+
+use crate::batch::{Batch, Event, Failure, Undo};
+use crate::counters::Counters;
+use crate::error::Refusal;
+use crate::fail::{Fail, KEY_TOO_LONG, TOO_LONG, TOO_MANY_KEYS, WRONG_TYPE};
+use crate::keyspace::{Keyspace, Put, Tip};
+use crate::options::{Compress, Options};
+use crate::session::{Client, Watcher};
+use crate::slots::{Content, Slots, State};
+use crate::sorted::{Member, Sorted};
+use crate::table::Table;
+use crate::value::{self, NEVER, TEXT_BYTES_MAX, VALUE_BYTES_MAX, Value};
+use version::{ObjectKey, ValueKind, VersionId};
+
+/// The family's names of keys begin with this.
+pub(crate) const KEYS: &[u8] = b"redis/k";
+/// The names of sorted sets' members.
+pub(crate) const MEMBERS: &[u8] = b"redis/z";
+/// The longest name of an object, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 1_024;
+/// Keys whose versions are read at a time while nobody asks for them.
+const WARM_STEP: u32 = 64;
+/// Keys that have ended and are deleted at a time.
+const SWEEP_STEP: usize = 1_000;
+/// After a failed commit nothing is swept for so long, in ms.
+const SWEEP_PAUSE_MS: u64 = 10_000;
+
+/// A member as it was loaded: its set may be gone or another.
+#[derive(Debug)]
+struct Loaded {
+    generation: u64,
+    member: Bytes,
+    object: ObjectKey,
+    tip: VersionId,
+}
+
+/// What a key is to be.
+#[derive(Debug)]
+pub(crate) enum New {
+    /// Deleted.
+    Gone,
+    /// A string.
+    Text(Bytes),
+    /// A hash of these encoded fields.
+    Hash(Bytes),
+    /// A sorted set without members.
+    Sorted,
+}
+
+/// The keys, and what commands need beside them.
+pub(crate) struct Door {
+    pub(crate) keyspace: Box<dyn Keyspace>,
+    pub(crate) slots: Slots,
+    pub(crate) batch: Batch,
+    pub(crate) options: Options,
+    pub(crate) counters: Counters,
+    pub(crate) table: Table,
+    /// Unix ms of this turn.
+    pub(crate) now: u64,
+    /// The number of the last write.
+    pub(crate) stamp: u64,
+    /// Whether the command read or wrote what this batch has changed.
+    pub(crate) touched: bool,
+    /// Batches of this turn that were not kept.
+    pub(crate) failures: Vec<Failure>,
+    /// Since when commits fail.
+    pub(crate) failed_at: Option<u64>,
+    /// What watchers are to be told: it is in the log.
+    pub(crate) told: Vec<Event>,
+    pub(crate) clients: BTreeMap<u64, Client>,
+    pub(crate) watchers: Vec<Watcher>,
+    pub(crate) password: Option<blake3::Hash>,
+    pub(crate) started: u64,
+    members: HashMap<Box<[u8]>, Vec<Loaded>>,
+    name: Vec<u8>,
+    warm: u32,
+}
+
+impl Door {
+    /// Loads all keys: their names, objects and tips. Values are read when they are asked for.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(crate) fn open(
+        options: Options,
+        mut keyspace: Box<dyn Keyspace>,
+        now: u64,
+    ) -> Result<Self, Refusal> {
+        let mut slots = Slots::new();
+        let mut members: HashMap<Box<[u8]>, Vec<Loaded>> = HashMap::new();
+        keyspace
+            .load(&mut |name, object, tip| load(&mut slots, &mut members, name, object, tip))?;
+        members.retain(|key, _| slots.find(slots.hash(key), key).is_some());
+        let password = options.password.as_ref().map(|text| blake3::hash(text.as_bytes()));
+        Ok(Self {
+            keyspace,
+            slots,
+            batch: Batch::default(),
+            options,
+            counters: Counters::default(),
+            table: Table::new(),
+            now,
+            stamp: 0,
+            touched: false,
+            failures: Vec::new(),
+            failed_at: None,
+            told: Vec::new(),
+            clients: BTreeMap::new(),
+            watchers: Vec::new(),
+            password,
+            started: now,
+            members,
+            name: Vec::new(),
+            warm: 0,
+        })
+    }
+
+    /// The slot of a key that is there.
+    pub(crate) fn lookup(&mut self, key: &[u8]) -> Result<Option<u32>, Fail> {
+        let found = self.slots.find(self.slots.hash(key), key);
+        let seen = match found {
+            Some(index) => self.see(index)?,
+            None => None,
+        };
+        if seen.is_some() {
+            self.counters.hits += 1;
+        } else {
+            self.counters.misses += 1;
+        }
+        Ok(seen)
+    }
+
+    /// The same slot, if its key is there now; what it is, is then known.
+    pub(crate) fn see(&mut self, index: u32) -> Result<Option<u32>, Fail> {
+        let state = &self.slots.slot(index).state;
+        self.touched |= state.stamp > self.batch.start;
+        if matches!(state.content, Content::Unknown) {
+            self.resolve(index)?;
+        }
+        let state = &self.slots.slot(index).state;
+        if matches!(state.content, Content::Absent) || state.expires <= self.now {
+            return Ok(None);
+        }
+        self.slots.touch(index);
+        Ok(Some(index))
+    }
+
+    /// The slot of a string that is there, its bytes in the cache.
+    pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<u32>, Fail> {
+        let Some(index) = self.lookup(key)? else { return Ok(None) };
+        match &self.slots.slot(index).state.content {
+            Content::Text(Some(_)) => {}
+            Content::Text(None) => self.read(index)?,
+            _ => return Err(WRONG_TYPE),
+        }
+        Ok(Some(index))
+    }
+
+    /// The slot of a hash that is there, its fields in the cache.
+    pub(crate) fn hash(&mut self, key: &[u8]) -> Result<Option<u32>, Fail> {
+        let Some(index) = self.lookup(key)? else { return Ok(None) };
+        match &self.slots.slot(index).state.content {
+            Content::Hash(Some(_)) => {}
+            Content::Hash(None) => self.read(index)?,
+            _ => return Err(WRONG_TYPE),
+        }
+        Ok(Some(index))
+    }
+
+    /// The slot of a sorted set that is there.
+    pub(crate) fn sorted(&mut self, key: &[u8]) -> Result<Option<u32>, Fail> {
+        let Some(index) = self.lookup(key)? else { return Ok(None) };
+        match &self.slots.slot(index).state.content {
+            Content::Sorted(_) => Ok(Some(index)),
+            _ => Err(WRONG_TYPE),
+        }
+    }
+
+    /// The bytes of a string or the fields of a hash that are in the cache.
+    pub(crate) fn bytes(&self, index: u32) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        match &self.slots.slot(index).state.content {
+            Content::Text(Some(bytes)) | Content::Hash(Some(bytes)) => bytes,
+            _ => &NONE,
+        }
+    }
+
+    /// The sorted set of a slot that has one.
+    pub(crate) fn set_of(&self, index: u32) -> Option<&Sorted> {
+        match &self.slots.slot(index).state.content {
+            Content::Sorted(sorted) => Some(sorted),
+            _ => None,
+        }
+    }
+
+    /// The slot of a key, there or not.
+    pub(crate) fn slot_for(&mut self, key: &[u8]) -> Result<u32, Fail> {
+        let hash = self.slots.hash(key);
+        if let Some(index) = self.slots.find(hash, key) {
+            let state = &self.slots.slot(index).state;
+            self.touched |= state.stamp > self.batch.start;
+            if matches!(state.content, Content::Unknown) && !self.members.is_empty() {
+                self.resolve(index)?;
+            }
+            self.slots.touch(index);
+            return Ok(index);
+        }
+        if KEYS.len() + key.len() > NAME_BYTES_MAX {
+            return Err(KEY_TOO_LONG);
+        }
+        key_name(&mut self.name, key);
+        let (object, tip) = self.keyspace.open(&self.name)?;
+        let tip = tip.map(|tip| tip.id);
+        let state = State { content: Content::Absent, tip, expires: NEVER, stamp: 0 };
+        let index = self.slots.insert(hash, key, object, state).ok_or(TOO_MANY_KEYS)?;
+        self.batch.absent.push(index);
+        Ok(index)
+    }
+
+    /// Writes a key's next version.
+    pub(crate) fn write(&mut self, index: u32, new: New, expires: u64) -> Result<VersionId, Fail> {
+        let tip = self.slots.slot(index).state.tip;
+        let (kind, value, content, compress) = match new {
+            New::Gone => (ValueKind::Tombstone, Bytes::new(), Content::Absent, false),
+            New::Text(bytes) => {
+                if bytes.len() > TEXT_BYTES_MAX {
+                    return Err(TOO_LONG);
+                }
+                let compress = self.options.compress == Compress::All;
+                let value = value::text(&bytes, expires);
+                (ValueKind::Bytes, value, Content::Text(Some(bytes)), compress)
+            }
+            New::Hash(fields) => {
+                let value = value::hash(&fields, expires);
+                if value.len() > VALUE_BYTES_MAX {
+                    return Err(Fail::Say("ERR a hash has at most 2 MiB here with all its fields"));
+                }
+                let compress = self.options.compress != Compress::Never;
+                // The value is kept once: the fields in the cache are its end.
+                let fields = value.slice(value.len() - fields.len()..);
+                (ValueKind::Bytes, value, Content::Hash(Some(fields)), compress)
+            }
+            New::Sorted => {
+                let generation = tip.map_or(0, |tip| tip.l + 1);
+                let content = Content::Sorted(Box::new(Sorted::new(generation)));
+                (ValueKind::Bytes, value::sorted(generation, expires), content, false)
+            }
+        };
+        let id = self.put(index, tip.as_slice(), kind, value, compress)?;
+        if matches!(content, Content::Absent) {
+            self.batch.absent.push(index);
+        }
+        let state = State { content, tip: Some(id), expires, stamp: self.stamp };
+        let state = self.slots.replace(index, state);
+        self.batch.undo.push(Undo::Slot { index, state });
+        Ok(id)
+    }
+
+    /// Writes a key's value again with another end.
+    pub(crate) fn renew(&mut self, index: u32, expires: u64) -> Result<(), Fail> {
+        if matches!(self.slots.slot(index).state.content, Content::Text(None) | Content::Hash(None))
+        {
+            self.read(index)?;
+        }
+        let state = &self.slots.slot(index).state;
+        let tip = state.tip;
+        let value = match &state.content {
+            Content::Text(Some(bytes)) => value::text(bytes, expires),
+            Content::Hash(Some(fields)) => value::hash(fields, expires),
+            Content::Sorted(sorted) => value::sorted(sorted.generation, expires),
+            _ => return Err(WRONG_TYPE),
+        };
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(TOO_LONG);
+        }
+        let compress = self.options.compress != Compress::Never;
+        let id = self.put(index, tip.as_slice(), ValueKind::Bytes, value, compress)?;
+        let (tip, expires, stamp) = self.slots.retouch(index, Some(id), expires, self.stamp);
+        self.batch.undo.push(Undo::Head { index, tip, expires, stamp });
+        Ok(())
+    }
+
+    /// Puts a version of a key; what the slot is to be then is the caller's to say.
+    pub(crate) fn put(
+        &mut self,
+        index: u32,
+        bases: &[VersionId],
+        kind: ValueKind,
+        value: Bytes,
+        compress: bool,
+    ) -> Result<VersionId, Fail> {
+        let slot = self.slots.slot(index);
+        let name = bases.is_empty().then(|| {
+            key_name(&mut self.name, &slot.key);
+            &self.name[..]
+        });
+        self.batch.bytes += value.len();
+        let put = Put { object: &slot.object, name, bases, kind, value, compress };
+        let id = self.keyspace.put(put)?;
+        self.touched = true;
+        self.stamp += 1;
+        self.counters.versions += 1;
+        if !self.watchers.is_empty() {
+            let key = Bytes::copy_from_slice(&slot.key);
+            self.batch.events.push(Event { key, member: None, id });
+        }
+        Ok(id)
+    }
+
+    /// Gives a member a score, or removes it.
+    pub(crate) fn set_member(
+        &mut self,
+        index: u32,
+        member: &Bytes,
+        score: Option<f64>,
+    ) -> Result<(), Fail> {
+        let slot = self.slots.slot(index);
+        let Content::Sorted(sorted) = &slot.state.content else { return Err(WRONG_TYPE) };
+        if !member_name(&mut self.name, &slot.key, sorted.generation, member) {
+            return Err(KEY_TOO_LONG);
+        }
+        let (object, tip) = match sorted.get(member) {
+            Some(known) => (known.object, Some(known.tip)),
+            None => {
+                let (object, tip) = self.keyspace.open(&self.name)?;
+                let pending = self.batch.removed.get(&object).copied();
+                (object, pending.or(tip.map(|tip| tip.id)))
+            }
+        };
+        let (kind, value) = match score {
+            Some(score) => (ValueKind::Bytes, Bytes::copy_from_slice(&score.to_be_bytes())),
+            None => (ValueKind::Tombstone, Bytes::new()),
+        };
+        let name = tip.is_none().then_some(&self.name[..]);
+        let bases = tip.as_slice();
+        let put = Put { object: &object, name, bases, kind, value, compress: false };
+        let id = self.keyspace.put(put)?;
+        self.batch.bytes += 8;
+        self.counters.versions += 1;
+        self.touched = true;
+        self.stamp += 1;
+        if !self.watchers.is_empty() {
+            let key = Bytes::copy_from_slice(&slot.key);
+            self.batch.events.push(Event { key, member: Some(member.clone()), id });
+        }
+        let stamp = self.slots.stamp(index, self.stamp);
+        let new = score.map(|score| Member { score, object, tip: id });
+        let old = self.slots.sorted_mut(index).and_then(|sorted| sorted.set(member, new));
+        if new.is_none() {
+            self.batch.removed.insert(object, id);
+        }
+        self.batch.undo.push(Undo::Member { index, member: member.clone(), old, stamp });
+        Ok(())
+    }
+
+    /// Reads a value that is not in the cache.
+    fn read(&mut self, index: u32) -> Result<(), Fail> {
+        let (value, expires) = self.version_of(index)?;
+        let content = match value {
+            Value::Text(bytes) => Content::Text(Some(bytes)),
+            Value::Hash(fields) => Content::Hash(Some(fields)),
+            Value::Gone | Value::Sorted(_) | Value::Foreign => return Err(WRONG_TYPE),
+        };
+        debug_assert_eq!(expires, self.slots.slot(index).state.expires);
+        self.slots.fill(index, content);
+        Ok(())
+    }
+
+    fn version_of(&mut self, index: u32) -> Result<(Value, u64), Fail> {
+        let slot = self.slots.slot(index);
+        let Some(tip) = slot.state.tip else { return Ok((Value::Gone, NEVER)) };
+        self.counters.reads += 1;
+        let stored = self.keyspace.get(&slot.object, &tip.h)?.ok_or_else(|| {
+            Fail::Long("ERR the key's version is not here; the peer's log tells why".to_owned())
+        })?;
+        Ok(value::decode(stored.kind, &stored.value))
+    }
+
+    /// Learns what a loaded key is.
+    fn resolve(&mut self, index: u32) -> Result<(), Fail> {
+        let (value, expires) = self.version_of(index)?;
+        let content = match value {
+            Value::Gone => Content::Absent,
+            Value::Text(bytes) => Content::Text(Some(bytes)),
+            Value::Hash(fields) => Content::Hash(Some(fields)),
+            Value::Sorted(generation) => {
+                Content::Sorted(Box::new(self.load_members(index, generation)?))
+            }
+            Value::Foreign => Content::Foreign,
+        };
+        if matches!(content, Content::Absent) {
+            self.batch.absent.push(index);
+        }
+        self.members.remove(&self.slots.slot(index).key);
+        let state = &self.slots.slot(index).state;
+        let (tip, stamp) = (state.tip, state.stamp);
+        self.slots.replace(index, State { content, tip, expires, stamp });
+        Ok(())
+    }
+
+    fn load_members(&mut self, index: u32, generation: u64) -> Result<Sorted, Fail> {
+        let mut sorted = Sorted::new(generation);
+        let key = &self.slots.slot(index).key;
+        for loaded in self.members.get(key).into_iter().flatten() {
+            if loaded.generation != generation {
+                continue;
+            }
+            let stored = self.keyspace.get(&loaded.object, &loaded.tip.h)?;
+            if let Some(score) = stored.and_then(|s| value::score(s.kind, &s.value)) {
+                let member = Member { score, object: loaded.object, tip: loaded.tip };
+                sorted.set(&loaded.member, Some(member));
+            }
+        }
+        Ok(sorted)
+    }
+
+    /// What is done when a turn's commands are done: keys that have ended are deleted, some that
+    /// were loaded are learnt. Whether there is more of it.
+    pub(crate) fn upkeep(&mut self) -> bool {
+        let calm = self.failed_at.is_none_or(|at| self.now >= at.saturating_add(SWEEP_PAUSE_MS));
+        let mut more = false;
+        if calm && self.slots.next_end().is_some_and(|end| end <= self.now) {
+            let ended = self.slots.ended(self.now, SWEEP_STEP);
+            more |= ended.len() == SWEEP_STEP;
+            for index in ended {
+                let save = self.save();
+                match self.write(index, New::Gone, NEVER) {
+                    Ok(_) => self.counters.expired += 1,
+                    Err(_) => {
+                        self.back_to(save);
+                        self.failed_at = Some(self.now);
+                        break;
+                    }
+                }
+            }
+        }
+        let end = self.slots.end().min(self.warm.saturating_add(WARM_STEP));
+        while self.warm < end {
+            if matches!(self.slots.slot(self.warm).state.content, Content::Unknown) {
+                // One that cannot be read says so to whoever asks for it.
+                let _ = self.resolve(self.warm);
+            }
+            self.warm += 1;
+        }
+        more || (self.warm < self.slots.end() && self.slots.end() > WARM_STEP)
+    }
+
+    /// Takes over the tips that others made: an object of ours may be written through other doors
+    /// too. A turn begins with it, while nothing waits to be committed.
+    pub(crate) fn take_over(&mut self) {
+        let mut changed: Vec<(Box<[u8]>, ObjectKey, Tip)> = Vec::new();
+        let each = &mut |name: &[u8], object, tip| changed.push((name.into(), object, tip));
+        if let Err(refusal) = self.keyspace.changed(each) {
+            tracing::warn!(error = %refusal, "what others wrote cannot be learnt");
+        }
+        // Sets before their members.
+        changed.sort_by_key(|(name, ..)| name.starts_with(MEMBERS));
+        for (name, object, tip) in changed {
+            let done = match (name.strip_prefix(KEYS), name.strip_prefix(MEMBERS)) {
+                (Some(key), _) => self.take_key(key, object, tip),
+                (_, Some(name)) => self.take_member(name, object, tip),
+                _ => Ok(()),
+            };
+            if let Err(fail) = done {
+                tracing::warn!(error = %fail.text(), "what others wrote cannot be read");
+            }
+        }
+        self.batch.start = self.stamp;
+    }
+
+    fn take_key(&mut self, key: &[u8], object: ObjectKey, tip: Tip) -> Result<(), Fail> {
+        let hash = self.slots.hash(key);
+        self.stamp += 1;
+        let Some(index) = self.slots.find(hash, key) else {
+            if tip.kind != Some(ValueKind::Tombstone) {
+                let (content, tip) = (Content::Unknown, Some(tip.id));
+                let state = State { content, tip, expires: NEVER, stamp: self.stamp };
+                self.slots.insert(hash, key, object, state);
+            }
+            return Ok(());
+        };
+        let Some(stored) = self.keyspace.get(&object, &tip.id.h)? else { return Ok(()) };
+        let (value, expires) = value::decode(stored.kind, &stored.value);
+        self.adopt(index, tip.id, value, expires);
+        self.batch.absent.push(index);
+        Ok(())
+    }
+
+    /// Makes a version that is there the one that counts; gives what the slot was, unless only its
+    /// head changed.
+    pub(crate) fn adopt(&mut self, index: u32, id: VersionId, value: Value, expires: u64) -> Undo {
+        if let (Value::Sorted(generation), Some(sorted)) = (&value, self.set_of(index))
+            && sorted.generation == *generation
+        {
+            let old = self.slots.retouch(index, Some(id), expires, self.stamp);
+            let (tip, expires, stamp) = old;
+            return Undo::Head { index, tip, expires, stamp };
+        }
+        let content = match value {
+            Value::Gone => Content::Absent,
+            Value::Text(bytes) => Content::Text(Some(bytes)),
+            Value::Hash(fields) => Content::Hash(Some(fields)),
+            Value::Sorted(generation) => Content::Sorted(Box::new(Sorted::new(generation))),
+            Value::Foreign => Content::Foreign,
+        };
+        let state = State { content, tip: Some(id), expires, stamp: self.stamp };
+        Undo::Slot { index, state: self.slots.replace(index, state) }
+    }
+
+    fn take_member(&mut self, name: &[u8], object: ObjectKey, tip: Tip) -> Result<(), Fail> {
+        let Some((key, generation, member)) = split(name) else { return Ok(()) };
+        let Some(index) = self.slots.find(self.slots.hash(key), key) else { return Ok(()) };
+        if self.set_of(index).is_none_or(|sorted| sorted.generation != generation) {
+            return Ok(());
+        }
+        let Some(stored) = self.keyspace.get(&object, &tip.id.h)? else { return Ok(()) };
+        let score = value::score(stored.kind, &stored.value);
+        let new = score.map(|score| Member { score, object, tip: tip.id });
+        self.stamp += 1;
+        self.slots.stamp(index, self.stamp);
+        if let Some(sorted) = self.slots.sorted_mut(index) {
+            sorted.set(&Bytes::copy_from_slice(member), new);
+        }
+        Ok(())
+    }
+}
+
+/// One loaded object.
+fn load(
+    slots: &mut Slots,
+    members: &mut HashMap<Box<[u8]>, Vec<Loaded>>,
+    name: &[u8],
+    object: ObjectKey,
+    tip: Tip,
+) {
+    if tip.kind == Some(ValueKind::Tombstone) {
+        return;
+    }
+    if let Some(key) = name.strip_prefix(KEYS) {
+        let state =
+            State { content: Content::Unknown, tip: Some(tip.id), expires: NEVER, stamp: 0 };
+        slots.insert(slots.hash(key), key, object, state);
+    } else if let Some((key, generation, member)) = name.strip_prefix(MEMBERS).and_then(split) {
+        let member = Bytes::copy_from_slice(member);
+        let loaded = Loaded { generation, member, object, tip: tip.id };
+        members.entry(key.into()).or_default().push(loaded);
+    }
+}
+
+/// Key, generation and member of a member's name.
+fn split(name: &[u8]) -> Option<(&[u8], u64, &[u8])> {
+    let (length, rest) = name.split_first_chunk()?;
+    let (key, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    let (generation, member) = rest.split_first_chunk()?;
+    Some((key, u64::from_be_bytes(*generation), member))
+}
+
+fn key_name(into: &mut Vec<u8>, key: &[u8]) {
+    into.clear();
+    into.extend_from_slice(KEYS);
+    into.extend_from_slice(key);
+}
+
+/// Whether the name is short enough to be one.
+fn member_name(into: &mut Vec<u8>, key: &[u8], generation: u64, member: &[u8]) -> bool {
+    into.clear();
+    into.extend_from_slice(MEMBERS);
+    into.extend_from_slice(&(key.len() as u32).to_be_bytes());
+    into.extend_from_slice(key);
+    into.extend_from_slice(&generation.to_be_bytes());
+    into.extend_from_slice(member);
+    into.len() <= NAME_BYTES_MAX
+}

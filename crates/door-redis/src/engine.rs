@@ -1,0 +1,276 @@
+//! The door's keyspace over the object engine of a peer's own store.
+//!
+//! The engine makes versions at once and writes them later, as the door wants it; what is added here
+//! is whose objects they are, which tip counts, and which versions others made. The door's thread is
+//! none of the runtime's, so it may wait for the engine where that reads or writes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::{Class, Classified, NetworkId, PublicKey, RecordId, Suite};
+use futures::executor::block_on;
+use objects::{Batch, Event, NewVersion, Objects, ObjectsError};
+use store::Durability;
+use tokio::sync::broadcast::{Receiver, error::TryRecvError};
+use version::merge::{self, Merged, Value};
+use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId};
+
+use crate::error::Refusal;
+use crate::keyspace::{Keyspace, Put, Stored, Tip};
+
+/// What the names of the door's objects begin with.
+const FAMILY: &[u8] = b"redis/";
+
+/// Why the engine did not do what the door asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// No merge function is called so.
+    #[error("there is no such merge function; there are {0}")]
+    NoFunction(String),
+    /// The function does not decide.
+    #[error("the versions conflict ({0}): put a value on both")]
+    Conflict(std::borrow::Cow<'static, str>),
+    /// The merge would be no string.
+    #[error("the merge is a {}, no bytes: put a value on both", .0.name())]
+    NoBytes(ValueKind),
+    /// The engine.
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
+    /// What would be no version.
+    #[error(transparent)]
+    Version(#[from] VersionError),
+}
+
+impl Classified for EngineError {
+    fn class(&self) -> Class {
+        match self {
+            Self::NoFunction(_) => Class::NotFound,
+            Self::Conflict(_) | Self::NoBytes(_) => Class::Conflict,
+            Self::Objects(error) => error.class(),
+            Self::Version(error) => error.class(),
+        }
+    }
+}
+
+fn refuse(error: impl Into<EngineError>) -> Refusal {
+    Refusal::new(error.into())
+}
+
+/// The objects of one owner in one store.
+#[derive(Debug)]
+pub struct Engine {
+    objects: Arc<Objects>,
+    suite: Suite,
+    network: NetworkId,
+    owner: PublicKey,
+    durability: Option<Durability>,
+    merges: Merges,
+    batch: Batch,
+    /// The versions of the batch, in the order in which they were made.
+    made: Vec<RecordId>,
+    news: Receiver<Arc<Vec<Event>>>,
+    /// Versions of ours that are among the news.
+    own: HashSet<RecordId>,
+}
+
+impl Engine {
+    /// The objects of `owner`, whose writes are answered when they are as durable as was asked for;
+    /// with none as the store is set.
+    pub fn new(
+        objects: Arc<Objects>,
+        suite: Suite,
+        network: NetworkId,
+        owner: PublicKey,
+        durability: Option<Durability>,
+    ) -> Self {
+        Self {
+            batch: objects.batch(),
+            news: objects.watch(),
+            objects,
+            suite,
+            network,
+            owner,
+            durability,
+            merges: Merges::new(),
+            made: Vec::new(),
+            own: HashSet::new(),
+        }
+    }
+
+    /// The same with an application's own merge functions.
+    #[must_use]
+    pub fn merges(self, merges: Merges) -> Self {
+        Self { merges, ..self }
+    }
+
+    /// The tip that counts.
+    fn tip(&self, object: &ObjectKey) -> Option<Tip> {
+        let best = self.objects.tips(object).into_iter().max_by_key(|id| (id.l, id.h))?;
+        Some(Tip { id: best, kind: None })
+    }
+
+    fn fetch(&self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, ObjectsError> {
+        match block_on(self.objects.get(object, h)) {
+            Ok(found) => Ok(found.map(stored)),
+            Err(ObjectsError::OtherObject { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The name of an object of ours, or none.
+    fn name(&self, object: &ObjectKey) -> Option<Bytes> {
+        let record = block_on(self.objects.record_of(object)).ok()??;
+        let ours = record.owner == self.owner && record.network == self.network;
+        Some(record.name).filter(|name| ours && name.starts_with(FAMILY))
+    }
+}
+
+fn stored(found: objects::Stored) -> Stored {
+    let version = found.version;
+    Stored { id: found.id, bases: version.bases, kind: version.kind, value: version.value }
+}
+
+fn value(stored: &Stored) -> Value<'_> {
+    Value { kind: stored.kind, bytes: &stored.value }
+}
+
+impl Keyspace for Engine {
+    fn load(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {
+        let mut found = Vec::new();
+        self.objects
+            .objects_of(&self.owner, &mut |object, record| {
+                if record.network == self.network && record.name.starts_with(FAMILY) {
+                    found.push((object, record.name));
+                }
+            })
+            .map_err(refuse)?;
+        for (object, name) in found {
+            if let Some(tip) = self.tip(&object) {
+                each(&name, object, tip);
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, name: &[u8]) -> Result<(ObjectKey, Option<Tip>), Refusal> {
+        let object =
+            version::key_of(self.suite, &self.network, &self.owner, name).map_err(refuse)?;
+        Ok((object, self.tip(&object)))
+    }
+
+    fn put(&mut self, put: Put<'_>) -> Result<VersionId, Refusal> {
+        let bases = match put.bases {
+            [] => Bases::NONE,
+            [base] => Bases::one(base.h),
+            [a, b, ..] => Bases::two(a.h, b.h).map_err(refuse)?,
+        };
+        let Put { object, kind, value, compress, .. } = put;
+        let new = NewVersion { object: *object, bases, kind, value, compress };
+        let id = block_on(self.batch.put(new)).map_err(refuse)?;
+        if let Some(name) = put.name {
+            let name = Bytes::copy_from_slice(name);
+            let record = ObjectRecord { network: self.network, owner: self.owner, name };
+            // Behind its version: what takes the version back takes it back too.
+            if let Err(error) = self.batch.object(&record) {
+                self.batch.truncate(self.made.len());
+                return Err(refuse(error));
+            }
+        }
+        if self.batch.versions() > self.made.len() {
+            self.made.push(id.h);
+        }
+        Ok(id)
+    }
+
+    fn pending(&self) -> usize {
+        self.made.len()
+    }
+
+    fn abandon(&mut self, to: usize) {
+        self.batch.truncate(to);
+        self.made.truncate(to);
+    }
+
+    fn commit(&mut self) -> Result<(), Refusal> {
+        let batch = std::mem::replace(&mut self.batch, self.objects.batch());
+        let done = block_on(batch.commit(self.durability));
+        if done.is_ok() {
+            self.own.extend(self.made.drain(..));
+        }
+        self.made.clear();
+        done.map_err(refuse)
+    }
+
+    fn get(&mut self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, Refusal> {
+        self.fetch(object, h).map_err(refuse)
+    }
+
+    fn previous(
+        &mut self,
+        object: &ObjectKey,
+        h: &RecordId,
+        m: usize,
+    ) -> Result<Vec<Stored>, Refusal> {
+        let found = block_on(self.objects.previous(object, h, m)).map_err(refuse)?;
+        Ok(found.into_iter().map(stored).collect())
+    }
+
+    fn tips(&mut self, object: &ObjectKey) -> Result<Vec<VersionId>, Refusal> {
+        let mut tips = self.objects.tips(object);
+        tips.sort_by_key(|id| std::cmp::Reverse((id.l, id.h)));
+        Ok(tips)
+    }
+
+    fn merge(
+        &mut self,
+        object: &ObjectKey,
+        a: &RecordId,
+        b: &RecordId,
+        function: &[u8],
+    ) -> Result<Bytes, Refusal> {
+        let name = std::str::from_utf8(function).ok();
+        let Some(function) = name.and_then(|name| self.merges.get(name)) else {
+            let names: Vec<&str> = self.merges.names().collect();
+            return Err(refuse(EngineError::NoFunction(names.join(", "))));
+        };
+        let base = block_on(self.objects.common_ancestor(object, a, b)).map_err(refuse)?;
+        let needed = |h: &RecordId| {
+            let found = self
+                .fetch(object, h)
+                .and_then(|found| found.ok_or(ObjectsError::NotHere { object: *object, id: *h }));
+            found.map_err(refuse)
+        };
+        let (a, b) = (needed(a)?, needed(b)?);
+        let base = base.map(stored);
+        let merged = merge::merge(function, base.as_ref().map(value), value(&a), value(&b))
+            .map_err(refuse)?;
+        match merged {
+            Merged::Value { kind: ValueKind::Bytes, value } => Ok(value),
+            Merged::Value { kind, .. } => Err(refuse(EngineError::NoBytes(kind))),
+            Merged::Conflict(conflict) => Err(refuse(EngineError::Conflict(conflict.reason))),
+        }
+    }
+
+    fn changed(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {
+        loop {
+            match self.news.try_recv() {
+                Ok(events) => {
+                    for (object, id) in events.iter().filter(|(_, id)| !self.own.contains(&id.h)) {
+                        if let (Some(name), Some(tip)) = (self.name(object), self.tip(object)) {
+                            tracing::debug!(%object, %id, "another writer made a version");
+                            each(&name, *object, tip);
+                        }
+                    }
+                }
+                Err(TryRecvError::Lagged(missed)) => {
+                    tracing::warn!(missed, "commits of others were missed: open the door again");
+                }
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        self.own.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Errors as a caller reads them: Redis's words where Redis has some.
+
+use std::borrow::Cow;
+
+use crypto::{Class, Classified};
+
+use crate::error::Refusal;
+
+/// Why a command did nothing.
+#[derive(Debug)]
+pub(crate) enum Fail {
+    /// Said as it stands.
+    Say(&'static str),
+    /// Said with what it is about.
+    Long(String),
+    /// What the engine said.
+    Refused(Refusal),
+}
+
+/// What a command gives: its answer is already in the output.
+pub(crate) type Done = Result<(), Fail>;
+
+pub(crate) const SYNTAX: Fail = Fail::Say("ERR syntax error");
+pub(crate) const WRONG_TYPE: Fail =
+    Fail::Say("WRONGTYPE Operation against a key holding the wrong kind of value");
+pub(crate) const NOT_INTEGER: Fail = Fail::Say("ERR value is not an integer or out of range");
+pub(crate) const NOT_FLOAT: Fail = Fail::Say("ERR value is not a valid float");
+pub(crate) const OVERFLOW: Fail = Fail::Say("ERR increment or decrement would overflow");
+pub(crate) const NO_SUCH_KEY: Fail = Fail::Say("ERR no such key");
+pub(crate) const TOO_LONG: Fail = Fail::Say(
+    "ERR string exceeds maximum allowed size: a value has at most 2 MiB here, larger ones belong \
+     in a volume",
+);
+pub(crate) const KEY_TOO_LONG: Fail = Fail::Say(
+    "ERR key is too long: at most 1017 bytes, and a sorted set's key and member at most 1005 \
+     together",
+);
+pub(crate) const TOO_MANY_KEYS: Fail =
+    Fail::Say("OOM command not allowed: there are too many keys");
+
+impl Fail {
+    /// The error's text, without the minus.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Say(text) => Cow::Borrowed(text),
+            Self::Long(text) => Cow::Borrowed(text),
+            Self::Refused(refusal) => match refusal.class() {
+                Class::Busy | Class::Unavailable => Cow::Owned(failed(refusal)),
+                Class::Bug => Cow::Owned(format!("ERR a defect of this door: {refusal}")),
+                _ => Cow::Owned(format!("ERR {refusal}")),
+            },
+        }
+    }
+}
+
+impl From<Refusal> for Fail {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// What the commands of a batch are answered whose commit failed.
+pub(crate) fn failed(refusal: &Refusal) -> String {
+    format!(
+        "MISCONF Nothing of this command is kept, the key is what it was: {refusal}. Commands \
+         that do not write are served; mend the cause, then try again"
+    )
+}

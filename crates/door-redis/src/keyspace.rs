@@ -1,0 +1,136 @@
+//! What the door needs of the engine under it.
+//!
+//! It is a trait so that the door says in one place what it builds on, and so that its tests can
+//! make commits fail. One thread calls it, the door's own, and each call may take that thread's
+//! time: writes are gathered and reach the log together in [`Keyspace::commit`], reads come from
+//! the engine's cache or one read of its log.
+
+use bytes::Bytes;
+use crypto::RecordId;
+
+use crate::error::Refusal;
+use version::{Bases, ObjectKey, ValueKind, VersionId};
+
+/// An object's tip that counts: the greatest l, of those the greatest h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tip {
+    /// Its id.
+    pub id: VersionId,
+    /// What its value is, where that is known without reading it.
+    pub kind: Option<ValueKind>,
+}
+
+/// A version to be made.
+#[derive(Debug)]
+pub struct Put<'a> {
+    /// Its object.
+    pub object: &'a ObjectKey,
+    /// The object's name, where it may have no version yet: its record is written beside it.
+    pub name: Option<&'a [u8]>,
+    /// Its bases: none, one, or two of a merge.
+    pub bases: &'a [VersionId],
+    /// What its value is.
+    pub kind: ValueKind,
+    /// The value, at most 2 MiB.
+    pub value: Bytes,
+    /// Whether to keep it as a difference to an ancestor.
+    pub compress: bool,
+}
+
+/// A version as it is read.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its id.
+    pub id: VersionId,
+    /// The hashes of its bases.
+    pub bases: Bases,
+    /// What its value is.
+    pub kind: ValueKind,
+    /// The value.
+    pub value: Bytes,
+}
+
+/// The versions of one owner's objects under the door's family.
+pub trait Keyspace: Send {
+    /// Calls `each` with the name, the object and the tip that counts of all objects of the
+    /// family.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
+    fn load(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal>;
+
+    /// The object of a name, and its tip that counts where it has versions.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    fn open(&mut self, name: &[u8]) -> Result<(ObjectKey, Option<Tip>), Refusal>;
+
+    /// Makes a version: its id at once, so that the next may build on it. Nothing is kept before
+    /// [`Keyspace::commit`].
+    ///
+    /// # Errors
+    /// Where the version would be none (its base is not there, its value is too large), or the
+    /// batch would be too large. Nothing of it is then pending.
+    fn put(&mut self, put: Put<'_>) -> Result<VersionId, Refusal>;
+
+    /// Puts since the last commit.
+    fn pending(&self) -> usize;
+
+    /// Forgets the newest puts until `to` are pending.
+    fn abandon(&mut self, to: usize);
+
+    /// Writes all that is pending with one write, and waits as long as the durability asks for.
+    ///
+    /// # Errors
+    /// Where it could not: then nothing is kept of any of it, and nothing is pending.
+    fn commit(&mut self) -> Result<(), Refusal>;
+
+    /// A committed version, or none where it is not here.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn get(&mut self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, Refusal>;
+
+    /// Up to `m` predecessors of a version, nearest first; ends behind a root, and behind the two
+    /// bases of a merge.
+    ///
+    /// # Errors
+    /// Where the version or one of them cannot be read.
+    fn previous(
+        &mut self,
+        object: &ObjectKey,
+        h: &RecordId,
+        m: usize,
+    ) -> Result<Vec<Stored>, Refusal>;
+
+    /// The versions without a successor here, the one that counts first.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    fn tips(&mut self, object: &ObjectKey) -> Result<Vec<VersionId>, Refusal>;
+
+    /// What the merge function `function` makes of two versions and their closest common
+    /// ancestor. The version itself is then put with both as bases.
+    ///
+    /// # Errors
+    /// Of class `NotFound` where there is no such function, `Conflict` where the two cannot be
+    /// merged.
+    fn merge(
+        &mut self,
+        object: &ObjectKey,
+        a: &RecordId,
+        b: &RecordId,
+        function: &[u8],
+    ) -> Result<Bytes, Refusal>;
+
+    /// Calls `each` for the objects whose tip that counts was changed by others than this
+    /// keyspace's puts since the last call. It is called at each turn and must then cost nothing
+    /// where there is none; [`crate::Handle::wake`] has it called soon.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    fn changed(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {
+        let _ = each;
+        Ok(())
+    }
+}

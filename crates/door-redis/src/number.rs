@@ -1,0 +1,196 @@
+//! Numbers as Redis reads and writes them.
+//!
+//! Integers are strict: no spaces, no plus, no leading zeros. Scores are doubles, written with the
+//! fewest digits that read back as the same. INCRBYFLOAT adds decimals exactly where both have at
+//! most 17 places: Redis has 64 bits of mantissa there, and 0.1 + 0.2 must be 0.3.
+
+/// Decimal places that are added exactly.
+const PLACES_MAX: u32 = 17;
+/// Digits before the exact sum falls back to doubles; two such numbers fit 128 bits.
+const DIGITS_MAX: usize = 36;
+
+/// A strict integer.
+pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    let mut value: i64 = 0;
+    for digit in digits {
+        let digit = i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
+        value = value.checked_mul(10)?;
+        value = if negative { value.checked_sub(digit)? } else { value.checked_add(digit)? };
+    }
+    Some(value)
+}
+
+/// A double that is a number; infinities are.
+pub(crate) fn double(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.parse::<f64>().ok().filter(|value| !value.is_nan())
+}
+
+/// Appends an integer.
+pub(crate) fn push_integer(into: &mut Vec<u8>, value: i64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        into.push(b'-');
+    }
+    into.extend_from_slice(&digits[at..]);
+}
+
+/// A double's text.
+pub(crate) fn text(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    if value.is_nan() {
+        return "nan".into();
+    }
+    if value == value.trunc() && value.abs() < 4_503_599_627_370_496.0 {
+        let sign = if value.is_sign_negative() && value == 0.0 { "-" } else { "" };
+        return format!("{sign}{}", value as i64);
+    }
+    scientific_or_plain(value)
+}
+
+/// The shortest digits, with an exponent where the plain form would be mostly zeros.
+fn scientific_or_plain(value: f64) -> String {
+    let form = format!("{value:e}");
+    let (mantissa, exponent) = form.split_once('e').unwrap_or((&form, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let digits = mantissa.chars().filter(char::is_ascii_digit).count() as i32;
+    let power = exponent - (digits - 1);
+    let plain =
+        (power >= 0 && exponent < digits + 7) || (power < 0 && (power > -7 || exponent.abs() < 4));
+    if plain {
+        format!("{value}")
+    } else {
+        format!("{mantissa}e{}{}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    }
+}
+
+/// Why a sum of floats is none.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FloatError {
+    /// One of them is no number.
+    NotANumber,
+    /// The sum is none.
+    Infinite,
+}
+
+/// The sum of two floats as INCRBYFLOAT writes it: never with an exponent.
+pub(crate) fn add(a: &[u8], b: &[u8]) -> Result<String, FloatError> {
+    let (x, y) = (double(a), double(b));
+    let (Some(x), Some(y)) = (x, y) else { return Err(FloatError::NotANumber) };
+    if let (Some(a), Some(b)) = (decimal(a), decimal(b))
+        && let Some(sum) = a.checked_add(b)
+    {
+        return Ok(places(sum));
+    }
+    let sum = x + y;
+    if sum.is_finite() { Ok(format!("{sum}")) } else { Err(FloatError::Infinite) }
+}
+
+/// A decimal as an integer of the smallest places.
+fn decimal(text: &[u8]) -> Option<i128> {
+    let (negative, text) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let mut parts = text.splitn(2, |byte| *byte == b'.');
+    let (whole, fraction) = (parts.next()?, parts.next().unwrap_or_default());
+    let missing = (PLACES_MAX as usize).checked_sub(fraction.len())?;
+    if whole.len() + PLACES_MAX as usize > DIGITS_MAX {
+        return None;
+    }
+    let zeros = std::iter::repeat_n(&b'0', missing);
+    let mut value: i128 = 0;
+    for digit in whole.iter().chain(fraction).chain(zeros) {
+        value = value * 10 + i128::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
+    }
+    Some(if negative { -value } else { value })
+}
+
+fn places(value: i128) -> String {
+    let unit = 10_u128.pow(PLACES_MAX);
+    let sign = if value < 0 { "-" } else { "" };
+    let (whole, fraction) = (value.unsigned_abs() / unit, value.unsigned_abs() % unit);
+    let text = format!("{sign}{whole}.{fraction:0width$}", width = PLACES_MAX as usize);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_strict() {
+        for good in ["0", "-1", "9223372036854775807", "-9223372036854775808", "10"] {
+            assert_eq!(integer(good.as_bytes()), good.parse().ok(), "{good}");
+        }
+        for bad in ["", "-", "+1", "01", "-0", " 1", "1 ", "1a", "9223372036854775808", "0x1"] {
+            assert_eq!(integer(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn integers_are_written_whole() {
+        for value in [0, 7, -7, 10, i64::MAX, i64::MIN] {
+            let mut text = Vec::new();
+            push_integer(&mut text, value);
+            assert_eq!(text, value.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn doubles_are_written_as_redis_does() {
+        let cases = [
+            (3.0, "3"),
+            (-0.0, "-0"),
+            (0.1, "0.1"),
+            (1e21, "1e+21"),
+            (1.5e300, "1.5e+300"),
+            (1e-7, "1e-7"),
+            (0.000123, "0.000123"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (17_179_869_184.0, "17179869184"),
+            (2.34567, "2.34567"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(text(value), expected);
+        }
+        assert_eq!(double(b"nan"), None);
+        assert_eq!(double(b"-inf"), Some(f64::NEG_INFINITY));
+        assert_eq!(double(b" 1"), None);
+    }
+
+    #[test]
+    fn sums_of_decimals_are_exact() {
+        let sum = |a: &str, b: &str| add(a.as_bytes(), b.as_bytes());
+        assert_eq!(sum("0.1", "0.2"), Ok("0.3".into()));
+        assert_eq!(sum("10.50", "0.1"), Ok("10.6".into()));
+        assert_eq!(sum("5.0e3", "2.0e2"), Ok("5200".into()));
+        assert_eq!(sum("3", "-3.0"), Ok("0".into()));
+        assert_eq!(sum("-1.5", "0.25"), Ok("-1.25".into()));
+        assert_eq!(sum("x", "1"), Err(FloatError::NotANumber));
+        assert_eq!(sum("inf", "1"), Err(FloatError::Infinite));
+    }
+}

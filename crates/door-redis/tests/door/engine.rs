@@ -1,0 +1,159 @@
+//! The door over the real engine, on a simulated disk that loses power and fills up.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::{NetworkId, PublicKey, SecretKey, Suite};
+use door_redis::Engine;
+use env::Env;
+use objects::{NewVersion, Objects, ObjectsOptions};
+use store::{LogOptions, LogStore};
+use testkit::disk::FaultyDisk;
+use version::{Bases, ValueKind, key_of};
+
+use crate::client::{Caller, options};
+
+/// A peer's store, its objects, and the door.
+struct Machine {
+    runtime: tokio::runtime::Runtime,
+    disk: FaultyDisk,
+    objects: Arc<Objects>,
+    store: Arc<LogStore>,
+    door: door_redis::Handle,
+}
+
+const NETWORK: NetworkId = NetworkId::new([9; 32]);
+
+fn owner() -> PublicKey {
+    SecretKey::from_slice(&[7; 32]).unwrap().public()
+}
+
+impl Machine {
+    fn new(disk: FaultyDisk) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let guard = runtime.enter();
+        let env = Env::real();
+        let log = LogOptions { reserve_free_bytes: 0, ..LogOptions::default() };
+        let store = LogStore::open(Arc::new(disk.clone()), env.clone(), log).unwrap();
+        let objects = Objects::open(store.clone(), ObjectsOptions::default()).unwrap();
+        let suite = Suite::default();
+        let engine = Engine::new(objects.clone(), suite, NETWORK, owner(), None);
+        let door = door_redis::open(options(), Box::new(engine), env.clock.clone()).unwrap();
+        drop(guard);
+        Self { runtime, disk, objects, store, door }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller::to(self.door.address())
+    }
+
+    /// The machine after its power was cut.
+    fn after_a_power_cut(self) -> Self {
+        let disk = self.disk.crash();
+        self.door.close();
+        drop((self.objects, self.store, self.runtime));
+        Self::new(disk)
+    }
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_power_cut() {
+    let machine = Machine::new(FaultyDisk::new(1));
+    let mut caller = machine.caller();
+    for n in 0..30 {
+        assert_eq!(caller.say(&format!("SET k{} v{n}", n % 10)), "OK");
+    }
+    let lines = [
+        "HSET h a 1 b 2",
+        "HSET h a 3",
+        "ZADD z 1 a 2 b 3 c",
+        "ZREM z b",
+        "ZINCRBY z 10 a",
+        "DEL k3",
+        "SET ends v EX 1000",
+        "DEL z2",
+        "ZADD z2 1 x",
+        "DEL z2",
+        "ZADD z2 1 y",
+    ];
+    caller.pipeline(&lines);
+    let tips = caller.say("HOLD.TIPS k5");
+    let machine = machine.after_a_power_cut();
+    let mut caller = machine.caller();
+    let expected = [
+        ("MGET k0 k3 k9", "[v20 nil v29]"),
+        ("HGETALL h", "[a 3 b 2]"),
+        ("ZRANGE z 0 -1 WITHSCORES", "[c 3 a 11]"),
+        ("ZRANGE z2 0 -1", "[y]"),
+        ("TYPE ends", "string"),
+        ("ZADD z 5 b", "1"),
+        ("APPEND k0 !", "4"),
+        ("SET k3 again", "OK"),
+    ];
+    for (line, answer) in expected {
+        assert_eq!(caller.say(line), answer, "{line}");
+    }
+    assert_eq!(caller.say("HOLD.TIPS k5"), tips);
+    let tip = caller.say("HOLD.TIPS k0");
+    let tip = tip.trim_matches(['[', ']']);
+    let answer = caller.ask(&format!("HOLD.PREV k0 {tip} 10 VALUES")).list();
+    let values: Vec<String> = answer.iter().map(|pair| pair.list()[1].text()).collect();
+    assert_eq!(values, ["v20", "v10", "v0"]);
+    while caller.say("DBSIZE") != "14" {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let machine = machine.after_a_power_cut();
+    assert_eq!(machine.caller().say("ZRANGE z 0 -1"), "[c b a]");
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_half_done() {
+    let machine = Machine::new(FaultyDisk::new(2));
+    let mut caller = machine.caller();
+    caller.pipeline(&["SET k before", "HSET h f 1"]);
+    machine.disk.set_capacity(machine.disk.used_bytes() + 100);
+    let value = vec![1; 100_000];
+    let answer = caller.call(&[b"MSET", b"k", &value, b"l", &value]).text();
+    assert!(answer.starts_with("MISCONF") && answer.contains("disk is full"), "{answer}");
+    assert_eq!(caller.say("MGET k l"), "[before nil]");
+    assert_eq!(caller.say("HGET h f"), "1");
+}
+
+#[test]
+fn merges_and_other_writers() {
+    let machine = Machine::new(FaultyDisk::new(3));
+    let mut caller = machine.caller();
+    let root = caller.say("HOLD.PUT k - 5");
+    let a = caller.say(&format!("HOLD.PUT k {root} 7"));
+    let b = caller.say(&format!("HOLD.PUT k {root} 9"));
+    caller.say(&format!("HOLD.MERGE k {a} {b} FUNC aggregate-sum"));
+    assert_eq!(caller.say("GET k"), "11");
+    let text = caller.say(&format!("HOLD.MERGE k {a} {b} FUNC nosuch"));
+    assert!(text.contains("append") && text.starts_with("ERR there is no such"), "{text}");
+    let text = caller.say(&format!("HOLD.MERGE k {a} {b} FUNC append"));
+    assert!(text.starts_with("ERR the versions conflict"), "{text}");
+    // The same object, written through the engine.
+    let object = key_of(Suite::default(), &NETWORK, &owner(), b"redis/kk").unwrap();
+    let tip = machine.objects.tips(&object);
+    assert_eq!(tip.len(), 1);
+    let new = NewVersion {
+        object,
+        bases: Bases::one(tip[0].h),
+        kind: ValueKind::Bytes,
+        value: Bytes::from_static(b"theirs"),
+        compress: false,
+    };
+    let objects = machine.objects.clone();
+    machine.runtime.block_on(async move {
+        let mut batch = objects.batch();
+        batch.put(new).await.unwrap();
+        batch.commit(None).await.unwrap();
+    });
+    assert_eq!(caller.say("GET k"), "theirs");
+    assert_eq!(caller.say("SET k ours"), "OK");
+    assert_eq!(machine.objects.tips(&object).len(), 1);
+}

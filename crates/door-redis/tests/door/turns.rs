@@ -1,0 +1,236 @@
+use std::time::Duration;
+
+use crate::client::{Answer, Opened, options, request};
+
+#[test]
+fn a_pipeline_is_answered_in_order_and_committed_together() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    let lines: Vec<String> =
+        (0..500).flat_map(|n| [format!("SET k{n} {n}"), format!("GET k{n}")]).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let answers = caller.pipeline(&lines);
+    for n in 0..500 {
+        assert_eq!(answers[2 * n], "OK");
+        assert_eq!(answers[2 * n + 1], n.to_string());
+    }
+    let commits = opened.memory.log().commits;
+    assert!(commits < 100, "500 writes in {commits} commits");
+}
+
+#[test]
+fn many_callers_each_get_their_own_answers() {
+    let opened = Opened::new();
+    let address = opened.handle.address();
+    let threads: Vec<_> = (0..8)
+        .map(|who| {
+            std::thread::spawn(move || {
+                let mut caller = crate::client::Caller::to(address);
+                for n in 0..100 {
+                    assert_eq!(caller.say(&format!("SET k{who} {n}")), "OK");
+                    assert_eq!(caller.say(&format!("GET k{who}")), n.to_string());
+                    caller.say("INCR all");
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(opened.caller().say("GET all"), "800");
+}
+
+#[test]
+fn a_failed_commit_takes_back_all_of_its_turn() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    caller.pipeline(&["SET a 1", "SET b 1", "HSET h f 1", "ZADD z 1 m 2 n", "SET gone 1"]);
+    opened.memory.log().failing = 1;
+    let answers = caller.pipeline(&[
+        "GET b",
+        "SET a 2",
+        "GET a",
+        "GET b",
+        "SET new 1",
+        "DEL gone",
+        "EXISTS gone",
+        "HSET h f 2 g 3",
+        "ZADD z 5 m 6 o",
+        "ZREM z n",
+        "EXPIRE b 100",
+        "DEL z",
+        "PING",
+        "DBSIZE",
+        "LPUSH x y",
+    ]);
+    for (at, answer) in answers.iter().enumerate() {
+        match at {
+            // What did not depend on it is answered as it is.
+            0 | 3 => assert_eq!(answer, "1"),
+            12 => assert_eq!(answer, "PONG"),
+            14 => assert!(answer.starts_with("ERR unknown command 'LPUSH'"), "{answer}"),
+            _ => assert!(answer.starts_with("MISCONF Nothing of this"), "{at}: {answer}"),
+        }
+    }
+    let after = [
+        ("MGET a b gone new", "[1 1 1 nil]"),
+        ("TTL b", "-1"),
+        ("HGETALL h", "[f 1]"),
+        ("ZRANGE z 0 -1 WITHSCORES", "[m 1 n 2]"),
+        ("ZRANK z n", "1"),
+        ("DBSIZE", "5"),
+        ("SET a 3", "OK"),
+        ("ZADD z 9 n", "0"),
+    ];
+    crate::strings::script(&opened, &after);
+    assert_eq!(opened.metric("failed_commits"), 1);
+    let opened = opened.again();
+    crate::strings::script(
+        &opened,
+        &[("MGET a b gone new", "[3 1 1 nil]"), ("ZRANGE z 0 -1 WITHSCORES", "[m 1 n 9]")],
+    );
+}
+
+#[test]
+fn a_failed_commit_is_told_to_every_caller_of_the_turn_and_to_none_after() {
+    let opened = Opened::new();
+    let mut callers: Vec<_> = (0..4).map(|_| opened.caller()).collect();
+    opened.memory.log().failing = u64::MAX;
+    for (at, caller) in callers.iter_mut().enumerate() {
+        caller.send(&request(&[b"SET", format!("k{at}").as_bytes(), b"v"]));
+    }
+    for caller in &mut callers {
+        assert!(caller.answer().text().starts_with("MISCONF"));
+    }
+    assert_eq!(callers[0].say("DBSIZE"), "0");
+    opened.memory.log().failing = 0;
+    assert_eq!(callers[0].say("SET k v"), "OK");
+    let info = callers[0].say("INFO persistence");
+    assert!(info.contains("aof_last_write_status:ok"), "{info}");
+}
+
+#[test]
+fn a_command_that_fails_half_way_leaves_nothing() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    let long = [b'k'; 2000];
+    let answer = caller.call(&[b"MSET", b"a", b"1", &long, b"2"]);
+    assert!(answer.text().starts_with("ERR key is too long"), "{answer:?}");
+    assert_eq!(caller.say("DBSIZE"), "0");
+    let answer = caller.call(&[b"ZADD", b"z", b"1", b"m", b"2", &long]);
+    assert!(answer.text().starts_with("ERR key is too long"), "{answer:?}");
+    assert_eq!(caller.say("EXISTS z"), "0");
+    assert_eq!(caller.say("ZADD z 1 m"), "1");
+    assert_eq!(caller.say("ZCARD z"), "1");
+    assert_eq!(opened.memory.log().names.len(), 2);
+}
+
+#[test]
+fn transactions_are_executed_together_or_not_at_all() {
+    let opened = Opened::new();
+    let (mut a, mut b) = (opened.caller(), opened.caller());
+    assert_eq!(
+        a.pipeline(&["MULTI", "SET k 1", "INCR k", "INCR k x", "GET k", "EXEC"]),
+        [
+            "OK",
+            "QUEUED",
+            "QUEUED",
+            "ERR wrong number of arguments for 'incr' command",
+            "QUEUED",
+            "EXECABORT Transaction discarded because of previous errors."
+        ]
+    );
+    assert_eq!(a.pipeline(&["MULTI", "SET k 1", "LPUSH", "HGET k f", "INCR k", "EXEC"]).len(), 6);
+    let answers = a.pipeline(&["MULTI", "SET k 1", "HGET k f", "INCR k", "EXEC"]);
+    let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    assert_eq!(answers[4], format!("[OK {wrong} 2]"));
+    assert_eq!(a.pipeline(&["MULTI", "SET k 9", "DISCARD", "GET k"])[3], "2");
+    assert_eq!(a.say("EXEC"), "ERR EXEC without MULTI");
+    assert_eq!(a.say("DISCARD"), "ERR DISCARD without MULTI");
+    assert_eq!(a.pipeline(&["MULTI", "MULTI"])[1], "ERR MULTI calls can not be nested");
+    assert_eq!(a.pipeline(&["WATCH k", "EXEC"])[0], "ERR WATCH inside MULTI is not allowed");
+    // Watched and written by another.
+    a.say("WATCH k none");
+    b.say("SET k other");
+    assert_eq!(a.pipeline(&["MULTI", "SET k mine", "EXEC"])[2], "nil");
+    assert_eq!(b.say("GET k"), "other");
+    a.say("WATCH k none");
+    assert_eq!(a.pipeline(&["MULTI", "SET k mine", "EXEC"])[2], "[OK]");
+    a.say("WATCH none");
+    b.say("HSET none f v");
+    assert_eq!(a.pipeline(&["MULTI", "SET k x", "EXEC"])[2], "nil");
+    a.say("WATCH k");
+    a.say("UNWATCH");
+    b.say("SET k other");
+    assert_eq!(a.pipeline(&["MULTI", "SET k mine", "EXEC"])[2], "[OK]");
+    // One commit, and an error for all of it where that fails.
+    opened.memory.log().failing = 1;
+    let answers = a.pipeline(&["MULTI", "SET k lost", "SET l lost", "EXEC"]);
+    assert!(answers[3].starts_with("MISCONF"), "{answers:?}");
+    assert_eq!(a.say("MGET k l"), "[mine nil]");
+}
+
+#[test]
+fn what_others_write_is_seen() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    caller.pipeline(&["SET a 1", "SET b 1", "ZADD z 1 m"]);
+    {
+        let mut log = opened.memory.log();
+        log.write_beside(b"redis/ka", version::ValueKind::Bytes, b"theirs");
+        log.write_beside(b"redis/kb", version::ValueKind::Tombstone, b"");
+        log.write_beside(b"redis/kc", version::ValueKind::Bytes, b"\0h\0\0\0\x01f\0\0\0\x01v");
+        log.write_beside(b"redis/kd", version::ValueKind::Bytes, b"\0garbage");
+        let member = b"redis/z\0\0\0\x01z\0\0\0\0\0\0\0\0n";
+        log.write_beside(member, version::ValueKind::Bytes, &7_f64.to_be_bytes());
+    }
+    opened.handle.wake();
+    crate::strings::script(
+        &opened,
+        &[
+            ("GET a", "theirs"),
+            ("GET b", "nil"),
+            ("HGETALL c", "[f v]"),
+            ("ZRANGE z 0 -1 WITHSCORES", "[m 1 n 7]"),
+            ("GET d", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+            ("TYPE d", "foreign"),
+            ("MGET a d", "[theirs nil]"),
+            ("SET d mine", "OK"),
+            ("GET d", "mine"),
+            ("APPEND a !", "7"),
+            ("DBSIZE", "4"),
+        ],
+    );
+}
+
+#[test]
+fn a_door_that_is_closed_has_answered_what_came() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    assert_eq!(caller.say("PING"), "PONG");
+    let lines = vec!["SET k v"; 200];
+    let all: Vec<u8> = lines.iter().flat_map(|_| request(&[b"SET", b"k", b"v"])).collect();
+    caller.send(&all);
+    std::thread::sleep(Duration::from_millis(50));
+    opened.handle.close();
+    for _ in 0..200 {
+        assert_eq!(caller.answer(), Answer::Simple("OK".into()));
+    }
+    assert!(caller.is_closed());
+    let object = opened.memory.log().object(b"redis/kk");
+    assert_eq!(opened.memory.log().versions[&object].len(), 200);
+}
+
+#[test]
+fn large_batches_are_committed_in_parts() {
+    let opened = Opened::with(door_redis::Options { cache_bytes: 1 << 20, ..options() });
+    let mut caller = opened.caller();
+    let value = vec![1; 500_000];
+    let all: Vec<u8> =
+        (0..40).flat_map(|n| request(&[b"SET", format!("k{n}").as_bytes(), &value])).collect();
+    let mut sender = caller.socket.try_clone().unwrap();
+    let thread = std::thread::spawn(move || std::io::Write::write_all(&mut sender, &all));
+    for _ in 0..40 {
+        assert_eq!(caller.answer().text(), "OK");
+    }
+    thread.join().unwrap().unwrap();
+    assert_eq!(caller.say("STRLEN k39"), "500000");
+}
