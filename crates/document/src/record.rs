@@ -31,11 +31,15 @@ pub enum Kind {
     Policy = 8,
     /// An author's signature under versions.
     Attestation = 9,
+    /// What a device says a branch of an object is at.
+    Head = 10,
+    /// The devices that may write an owner's heads.
+    Devices = 11,
 }
 
 impl Kind {
     /// Every kind this release stores.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Envelope,
         Self::Entry,
         Self::Page,
@@ -45,6 +49,8 @@ impl Kind {
         Self::Object,
         Self::Policy,
         Self::Attestation,
+        Self::Head,
+        Self::Devices,
     ];
 
     /// The kind with this number.
@@ -69,6 +75,8 @@ impl Kind {
             Self::Object => "object",
             Self::Policy => "policy",
             Self::Attestation => "attestation",
+            Self::Head => "head",
+            Self::Devices => "devices",
         }
     }
 
@@ -77,7 +85,12 @@ impl Kind {
     pub const fn is_document(self) -> bool {
         match self {
             Self::Envelope | Self::Entry | Self::Page | Self::Parity | Self::Stripe => true,
-            Self::Version | Self::Object | Self::Policy | Self::Attestation => false,
+            Self::Version
+            | Self::Object
+            | Self::Policy
+            | Self::Attestation
+            | Self::Head
+            | Self::Devices => false,
         }
     }
 }

@@ -108,6 +108,11 @@ pub(crate) async fn lives_at(
             Ok(kind == Some(record.kind))
         }
         // They live where they are kept: an object's service alone knows of other places.
-        Kind::Version | Kind::Object | Kind::Policy | Kind::Attestation => Ok(false),
+        Kind::Version
+        | Kind::Object
+        | Kind::Policy
+        | Kind::Attestation
+        | Kind::Head
+        | Kind::Devices => Ok(false),
     }
 }

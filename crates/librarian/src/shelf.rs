@@ -191,7 +191,7 @@ impl Shelf {
             return Ok(None);
         }
         match self.store.get(id).await {
-            Ok(record) => Ok(record.filter(|record| !is_of_an_object(record.kind))),
+            Ok(record) => Ok(record.filter(|record| record.kind.is_document())),
             Err(StoreError::Damaged { id, .. }) => {
                 self.metrics.damaged_read();
                 tracing::error!(record = %id, "a record is damaged on disk and is not served");
@@ -326,9 +326,4 @@ impl LocalStore for OwnShelf {
     async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError> {
         self.0.get(id).await
     }
-}
-
-/// Whether it is a record of versioned objects.
-fn is_of_an_object(kind: Kind) -> bool {
-    matches!(kind, Kind::Version | Kind::Object | Kind::Policy | Kind::Attestation)
 }

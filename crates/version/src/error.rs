@@ -84,6 +84,14 @@ pub enum VersionError {
         /// The version that is known.
         newest: u64,
     },
+    /// A list of devices that a later one took the place of, or another of the same number.
+    #[error("list of devices {found} does not count: list {newest} is known, and differs")]
+    OldDevices {
+        /// Its sequence.
+        found: u64,
+        /// The sequence that is known.
+        newest: u64,
+    },
     /// A version that is needed is not here.
     #[error("version {0} is needed and is not here")]
     Missing(RecordId),
@@ -114,7 +122,7 @@ impl Classified for VersionError {
             Self::Missing(_) => Class::NotFound,
             Self::TooFar { .. } | Self::Full { .. } => Class::Busy,
             Self::Network(_) => Class::Denied,
-            Self::OldPolicy { .. } => Class::Conflict,
+            Self::OldPolicy { .. } | Self::OldDevices { .. } => Class::Conflict,
             _ => Class::Invalid,
         }
     }

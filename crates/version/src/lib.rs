@@ -14,6 +14,7 @@ mod dictionary;
 mod error;
 mod form;
 mod graph;
+pub mod head;
 mod id;
 mod key;
 pub mod merge;
@@ -36,6 +37,7 @@ pub use graph::{
     ANCESTORS_MAX, CommonAncestor, Graph, Links, PREVIOUS_MAX, Previous, Step, common_ancestor,
     previous,
 };
+pub use head::{Branch, BranchName, DeviceList, Head};
 pub use id::{ParseVersionIdError, VersionId};
 pub use key::{HINT_BYTES, Hint, OVERFLOWS_MAX, ObjectKey, place, places};
 pub use merge::{Merge, Merged, Merges};

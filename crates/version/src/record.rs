@@ -1,9 +1,14 @@
 //! The proof of each kind of record that versioned objects are made of.
 
+use bytes::Bytes;
 use crypto::Suite;
 use document::{DOCUMENT_BYTES_MAX, Kind, Record};
 
-use crate::{AnyAttestation, Hint, ObjectRecord, Policy, Version, VersionError, place, places};
+use crate::head::devices_place;
+use crate::{
+    AnyAttestation, DeviceList, Head, Hint, ObjectRecord, Policy, Version, VersionError, place,
+    places,
+};
 
 /// What a record proved to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +22,10 @@ pub enum Proven {
     Policy(Box<Policy>),
     /// An attestation, signed by the author that it names. Its network may be another: that is for the caller to compare.
     Attestation(Box<AnyAttestation>),
+    /// A signed head, signed by the device that it names. Whether the device counts, and the network, others tell.
+    Head(Box<Head>),
+    /// A list of devices, signed by the owner that it names. Its network may be another: that is for the caller to compare.
+    Devices(Box<DeviceList>),
 }
 
 /// Proves a record: its bytes are of its kind's format, hash to its id and are signed by whom they name, and it lives
@@ -37,7 +46,7 @@ pub fn prove(suite: Suite, record: &Record) -> Result<Proven, VersionError> {
     let early = match kind {
         Kind::Version => Some(Proven::Version(Version::decode(bytes)?)),
         Kind::Object => Some(Proven::Object(ObjectRecord::decode(bytes)?)),
-        Kind::Policy | Kind::Attestation => None,
+        Kind::Policy | Kind::Attestation | Kind::Head | Kind::Devices => None,
         kind => return Err(VersionError::Kind { id, kind }),
     };
     if suite.id(bytes) != id {
@@ -45,12 +54,7 @@ pub fn prove(suite: Suite, record: &Record) -> Result<Proven, VersionError> {
     }
     let proven = match early {
         Some(proven) => proven,
-        None if kind == Kind::Policy => Proven::Policy(Box::new(Policy::verify(bytes)?)),
-        None => {
-            let attestation = AnyAttestation::decode(bytes)?;
-            attestation.verify(suite)?;
-            Proven::Attestation(Box::new(attestation))
-        }
+        None => prove_signed(suite, kind, bytes)?,
     };
     let may = match &proven {
         Proven::Version(version) => {
@@ -59,7 +63,23 @@ pub fn prove(suite: Suite, record: &Record) -> Result<Proven, VersionError> {
             record.place == first || overflows().any(|(_, place)| place == record.place)
         }
         Proven::Policy(policy) => record.place == policy.place(suite)?,
+        Proven::Head(head) => record.place == head.branch.place(suite)?,
+        Proven::Devices(list) => record.place == devices_place(suite, &list.owner),
         Proven::Object(_) | Proven::Attestation(_) => record.place == id.into(),
     };
     if may { Ok(proven) } else { Err(VersionError::Place(id)) }
+}
+
+/// What is proven by a signature, whose bytes are those of its id.
+fn prove_signed(suite: Suite, kind: Kind, bytes: &Bytes) -> Result<Proven, VersionError> {
+    Ok(match kind {
+        Kind::Policy => Proven::Policy(Box::new(Policy::verify(bytes)?)),
+        Kind::Head => Proven::Head(Box::new(Head::verify(bytes)?)),
+        Kind::Devices => Proven::Devices(Box::new(DeviceList::verify(bytes)?)),
+        _ => {
+            let attestation = AnyAttestation::decode(bytes)?;
+            attestation.verify(suite)?;
+            Proven::Attestation(Box::new(attestation))
+        }
+    })
 }

@@ -9,8 +9,8 @@ use version::merkle::Tree;
 use version::policy::{Copies, For};
 use version::receipt::Terms;
 use version::{
-    Attestation, Bases, BatchAttester, Codecs, Durability, Form, Hint, ObjectKey, ObjectRecord,
-    Policy, Receipt, ValueKind, Version, ZSTD, places,
+    Attestation, Bases, BatchAttester, Branch, BranchName, Codecs, DeviceList, Durability, Form,
+    Hint, ObjectKey, ObjectRecord, Policy, Receipt, ValueKind, Version, VersionId, ZSTD, places,
 };
 
 const SUITE: Suite = Suite::Holdfast1;
@@ -155,6 +155,20 @@ fn policies_of_an_object_and_a_family() {
         ..Policy::implied(NETWORK, secret(1).public())
     };
     golden("policy-family", &family.sign(SUITE, &secret(1)).unwrap().bytes);
+}
+
+#[test]
+fn a_head_and_the_devices_that_may_write_it() {
+    let devices = [2, 6].map(|byte| secret(byte).public()).to_vec();
+    let owner = secret(1).public();
+    let list = DeviceList { network: NETWORK, owner, sequence: 1, devices };
+    golden("devices", &list.sign(SUITE, &secret(1)).unwrap().bytes);
+    let name = Bytes::from_static(b"report");
+    let branch = BranchName { network: NETWORK, owner, name, branch: "main".into() };
+    let version = VersionId { h: hs()[3], l: 2, n: Hint::FIRST };
+    let seen = [RecordId::new([0x11; 32]), RecordId::new([0x22; 32])];
+    let head = Branch::new(branch).next(&seen, secret(6).public(), version, 1_700_000_000_000);
+    golden("head", &head.sign(SUITE, &secret(6)).unwrap().bytes);
 }
 
 #[test]

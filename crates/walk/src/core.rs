@@ -79,9 +79,15 @@ impl Wanted {
             return Size::of(bytes);
         }
         match self.kind {
-            Some(Kind::Envelope | Kind::Entry | Kind::Stripe | Kind::Object | Kind::Policy) => {
-                Size::Small
-            }
+            Some(
+                Kind::Envelope
+                | Kind::Entry
+                | Kind::Stripe
+                | Kind::Object
+                | Kind::Policy
+                | Kind::Head
+                | Kind::Devices,
+            ) => Size::Small,
             Some(Kind::Page | Kind::Parity | Kind::Version | Kind::Attestation) | None => {
                 Size::Large
             }

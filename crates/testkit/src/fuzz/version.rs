@@ -7,9 +7,10 @@ use version::merkle::Tree;
 use version::policy::{Copies, For};
 use version::receipt::Terms;
 use version::{
-    AnyAttestation, Attestation, Bases, BatchAttester, Codecs, Durability, Form, Hint, Merges,
-    ObjectKey, ObjectRecord, Policies, Policy, Proven, Receipt, Received, SPLICE, VALUE_BYTES_MAX,
-    ValueKind, Version, VersionError, View, ZSTD, prove,
+    AnyAttestation, Attestation, Bases, BatchAttester, Branch, BranchName, Codecs, DeviceList,
+    Durability, Form, Head, Hint, Merges, ObjectKey, ObjectRecord, Policies, Policy, Proven,
+    Receipt, Received, SPLICE, VALUE_BYTES_MAX, ValueKind, Version, VersionError, VersionId, View,
+    ZSTD, prove,
 };
 
 use super::Target;
@@ -24,6 +25,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "attestation", run: run_attestation, seeds: attestations },
     Target { name: "receipt", run: run_receipt, seeds: receipts },
     Target { name: "policy", run: run_policy, seeds: policies },
+    Target { name: "head", run: run_head, seeds: heads },
+    Target { name: "devices", run: run_devices, seeds: devices },
     Target { name: "map-value", run: run_map, seeds: maps },
     Target { name: "merges", run: run_merges, seeds: merges },
 ];
@@ -166,6 +169,46 @@ fn run_policy(data: &[u8]) {
         assert_eq!(again.bytes, data);
         let mut policies = Policies::new(Suite::Holdfast1, policy.network);
         policies.take(policy).expect("the first");
+    }
+}
+
+fn heads() -> Vec<Vec<u8>> {
+    let (owner, name) = (secret(1).public(), Bytes::from_static(b"name"));
+    let branch = BranchName { network: NETWORK, owner, name, branch: "main".into() };
+    let [h, first, second] = three();
+    let version = |n| VersionId { h, l: 3, n };
+    let branch = Branch::new(branch);
+    let root = branch.next(&[], owner, version(Hint::FIRST), 0);
+    let next = branch.next(&[first, second], owner, version(Hint::new([1; 16])), 7);
+    let sign = |head: &Head| head.sign(Suite::Holdfast1, &secret(1)).expect("a good head");
+    [root, next].iter().map(|head| sign(head).bytes.to_vec()).collect()
+}
+
+fn run_head(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(head) = Head::verify(&data) {
+        let again = head.sign(Suite::Holdfast1, &secret(1)).expect("of our own key");
+        assert_eq!(again.bytes, data);
+        let mut branch = Branch::new(head.branch.clone());
+        branch.take(again.id, head).expect("room");
+        assert_eq!(branch.tips(None).len(), 1);
+    }
+}
+
+fn devices() -> Vec<Vec<u8>> {
+    let devices = vec![secret(2).public(), secret(3).public()];
+    let (network, owner) = (NETWORK, secret(1).public());
+    let list = DeviceList { network, owner, sequence: 4, devices };
+    let none = DeviceList { devices: Vec::new(), ..list.clone() };
+    let sign = |list: &DeviceList| list.sign(Suite::Holdfast1, &secret(1)).expect("a good list");
+    [list, none].iter().map(|list| sign(list).bytes.to_vec()).collect()
+}
+
+fn run_devices(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(list) = DeviceList::verify(&data) {
+        let again = list.sign(Suite::Holdfast1, &secret(1)).expect("of our own key");
+        assert_eq!(again.bytes, data);
     }
 }
 
