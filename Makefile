@@ -5,7 +5,7 @@
 #   make lint           formatting, clippy, tidy
 #   make shows-network  what the first network must show, in full
 #   make shows-ground   what the ground made sure must show, in full; LINES="2 4" for some of it
-#   make shows-stripes  what stripes must show, in full
+#   make shows-stripes  what stripes must show, in full; LINES as above
 #   make bench-transfer a large file in and out, beside MinIO, Kubo and Tahoe-LAFS (installs them: minutes, once)
 #
 # Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
@@ -57,4 +57,4 @@ shows-ground:
 	LINES_ONLY="$(LINES)" tests/shows-ground
 
 shows-stripes:
-	tests/shows-stripes
+	LINES_ONLY="$(LINES)" tests/shows-stripes

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
 
 use bytes::Bytes;
 use crypto::{Class, Classified, NetworkId, PublicKey, RecordId, Suite};
@@ -73,6 +74,7 @@ pub struct Engine {
     news: Receiver<Arc<Vec<Event>>>,
     /// Versions of ours that are among the news.
     own: HashSet<RecordId>,
+    attest: Option<SyncSender<Vec<RecordId>>>,
 }
 
 impl Engine {
@@ -96,7 +98,14 @@ impl Engine {
             merges: Merges::new(),
             made: Vec::new(),
             own: HashSet::new(),
+            attest: None,
         }
+    }
+
+    /// The same, and what reaches the log goes to `attest`, for whoever signs it. What it has no room for is not attested.
+    #[must_use]
+    pub fn attested(self, attest: SyncSender<Vec<RecordId>>) -> Self {
+        Self { attest: Some(attest), ..self }
     }
 
     /// The same with an application's own merge functions.
@@ -107,8 +116,8 @@ impl Engine {
 
     /// The tip that counts.
     fn tip(&self, object: &ObjectKey) -> Option<Tip> {
-        let best = self.objects.tips(object).into_iter().max_by_key(|id| (id.l, id.h))?;
-        Some(Tip { id: best, kind: None })
+        let (id, kind) = self.objects.newest(object)?;
+        Some(Tip { id, kind: Some(kind) })
     }
 
     fn fetch(&self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, ObjectsError> {
@@ -196,10 +205,15 @@ impl Keyspace for Engine {
     fn commit(&mut self) -> Result<(), Refusal> {
         let batch = std::mem::replace(&mut self.batch, self.objects.batch());
         let done = block_on(batch.commit(self.durability));
+        let made = std::mem::take(&mut self.made);
         if done.is_ok() {
-            self.own.extend(self.made.drain(..));
+            self.own.extend(&made);
+            if let Some(attest) = &self.attest
+                && let Err(TrySendError::Full(lost)) = attest.try_send(made)
+            {
+                tracing::warn!(versions = lost.len(), "attesting is behind: not attested");
+            }
         }
-        self.made.clear();
         done.map_err(refuse)
     }
 

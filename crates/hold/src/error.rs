@@ -186,6 +186,12 @@ pub(crate) enum HoldError {
     /// A peer's store.
     #[error(transparent)]
     Store(#[from] store::StoreError),
+    /// Versioned objects.
+    #[error(transparent)]
+    Objects(#[from] objects::ObjectsError),
+    /// A door.
+    #[error(transparent)]
+    Door(#[from] door_redis::DoorError),
     /// A peer's overlay.
     #[error(transparent)]
     Overlay(#[from] overlay::OverlayError),
@@ -266,6 +272,8 @@ impl HoldError {
             Self::Store(store::StoreError::Stopped) => Exit::Interrupted,
             Self::Store(store::StoreError::Io { source, .. }) => io_exit(source),
             Self::Store(source) => source.class().into(),
+            Self::Objects(source) => source.class().into(),
+            Self::Door(source) => source.class().into(),
             Self::Overlay(source) => source.class().into(),
             Self::Demo { .. } => Exit::Failed,
             Self::Locked(_) => Exit::Busy,

@@ -16,5 +16,6 @@ pub(crate) mod org;
 pub(crate) mod peer;
 pub(crate) mod put;
 pub(crate) mod reference;
+pub(crate) mod serve;
 pub(crate) mod share;
 pub(crate) mod up;

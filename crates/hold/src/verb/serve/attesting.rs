@@ -1,0 +1,94 @@
+//! Signs the versions that a door made: many with one signature.
+//!
+//! A signature takes 30 us, a version a few, so versions are attested up to a second after they are in the log, or when there are as many as
+//! one attestation takes. What a killed process had not attested yet is not: its versions are whole, and who wrote them, nobody
+//! can tell.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crypto::{NetworkId, RecordId, SecretKey, Suite};
+use futures::executor::block_on;
+use objects::{Objects, ObjectsError};
+use store::Durability;
+use version::BatchAttester;
+
+use crate::error::HoldError;
+
+/// Commits that wait to be attested at most.
+const WAITING_MAX: usize = 4096;
+/// How long a version waits for others.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Under which key, and where to.
+pub(super) struct Attesting {
+    /// The objects whose versions they are.
+    pub(super) objects: Arc<Objects>,
+    /// The network's suite.
+    pub(super) suite: Suite,
+    /// The network.
+    pub(super) network: NetworkId,
+    /// The author.
+    pub(super) author: SecretKey,
+    /// The version of the policy that it writes under.
+    pub(super) policy_version: u64,
+}
+
+impl Attesting {
+    /// Attests on a thread of its own what is sent, until nobody can send any more.
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub(super) fn start(self) -> Result<(SyncSender<Vec<RecordId>>, JoinHandle<()>), HoldError> {
+        let (send, receive) = sync_channel(WAITING_MAX);
+        let thread = std::thread::Builder::new().name("attest".to_owned());
+        let thread = thread.spawn(move || self.run(&receive));
+        Ok((send, thread.map_err(HoldError::io("start", "a thread that attests"))?))
+    }
+
+    fn begin(&self) -> BatchAttester {
+        BatchAttester::new(self.suite, self.network, self.policy_version)
+    }
+
+    fn run(&self, made: &Receiver<Vec<RecordId>>) {
+        let mut batch = self.begin();
+        let mut due = Instant::now() + EVERY;
+        loop {
+            let wait = due.saturating_duration_since(Instant::now());
+            let got = made.recv_timeout(if batch.is_empty() { EVERY } else { wait });
+            let ended = matches!(got, Err(RecvTimeoutError::Disconnected));
+            if batch.is_empty() {
+                due = Instant::now() + EVERY;
+            }
+            for h in got.unwrap_or_default() {
+                if batch.add(&h).is_err() {
+                    self.keep(std::mem::replace(&mut batch, self.begin()));
+                    let added = batch.add(&h);
+                    debug_assert!(added.is_ok(), "it was empty");
+                }
+            }
+            if ended || Instant::now() >= due {
+                self.keep(std::mem::replace(&mut batch, self.begin()));
+            }
+            if ended {
+                return;
+            }
+        }
+    }
+
+    /// Signs, and puts the attestation beside the versions.
+    fn keep(&self, batch: BatchAttester) {
+        let versions = batch.len();
+        let Some(record) = batch.finish(self.suite, &self.author) else { return };
+        let kept: Result<(), ObjectsError> = block_on(async {
+            let mut batch = self.objects.batch();
+            batch.add(record);
+            batch.commit(Some(Durability::EverySecond)).await
+        });
+        if let Err(error) = kept {
+            tracing::warn!(%error, versions, "versions are not attested");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! `hold serve redis`: a librarian and the door for Redis's clients in one process.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use crypto::{NetworkId, SecretKey, Suite};
+use door_redis::{Compress, Engine, Options};
+use env::Env;
+use objects::{Objects, ObjectsOptions};
+use serde::Serialize;
+use store::Durability;
+use version::Policy;
+use version::policy::{Copies, For};
+use zeroize::Zeroizing;
+
+use super::attesting::Attesting;
+use crate::cli::Session;
+use crate::client::{blocking, open_home};
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::peerdir::{self, PeerDir};
+use crate::running::Running;
+use crate::{files, logging};
+
+/// The version of the family's policy: it says nothing yet that could change.
+const POLICY_VERSION: u64 = 1;
+/// All keys of the door.
+const FAMILY: &[u8] = b"redis/";
+
+/// `hold serve redis`.
+#[derive(Debug, Args)]
+pub(crate) struct Redis {
+    /// The directory of the peer that keeps the keys; it must not run elsewhere
+    #[arg(long, value_name = "DIR")]
+    peer: PathBuf,
+    /// Where clients connect; others than loopback need --password-file
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    listen: SocketAddr,
+    /// A file with the password that clients must AUTH with
+    #[arg(long, value_name = "F")]
+    password_file: Option<PathBuf>,
+    /// When a write is answered
+    #[arg(long, value_enum, default_value_t = Answered::Everysec)]
+    durability: Answered,
+    /// Which versions are kept as differences to an earlier one: it saves disk and takes time
+    #[arg(long, value_enum, default_value_t = Kept::Hashes)]
+    compress: Kept,
+    /// Values kept in memory, in MiB; the others are read from the disk
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    cache: usize,
+    /// Let FLUSHALL and FLUSHDB delete all keys (their versions stay)
+    #[arg(long)]
+    allow_flush: bool,
+}
+
+/// When a command that wrote is answered.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Answered {
+    /// When the system has it; an fsync within a second
+    Everysec,
+    /// When one fsync for all that waited is done
+    Group,
+    /// When an fsync of its own is done
+    Always,
+    /// When the system has it; an fsync when it likes
+    Memory,
+}
+
+/// Which versions are kept as differences.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kept {
+    /// Those that ask for it (HOLD.PUT ... COMPRESS)
+    Never,
+    /// Hashes, of which a command changes a part
+    Hashes,
+    /// Strings too
+    All,
+}
+
+impl From<Answered> for Durability {
+    fn from(answered: Answered) -> Self {
+        match answered {
+            Answered::Everysec => Self::EverySecond,
+            Answered::Group => Self::Group,
+            Answered::Always => Self::Always,
+            Answered::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<Kept> for Compress {
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::Never => Self::Never,
+            Kept::Hashes => Self::Hashes,
+            Kept::All => Self::All,
+        }
+    }
+}
+
+/// `hold serve redis`: one line when it serves.
+#[derive(Serialize)]
+struct Ready {
+    /// True.
+    ready: bool,
+    /// Where Redis's clients connect.
+    redis: String,
+    /// Where other peers reach the librarian.
+    address: String,
+    /// Its public key.
+    peer: String,
+    /// Its page of metrics, `HOST:PORT`.
+    metrics: String,
+    /// The key that owns the objects.
+    owner: String,
+}
+
+impl fmt::Display for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { redis, address, peer, metrics, .. } = self;
+        writeln!(f, "ready: Redis's clients connect to {redis}")?;
+        writeln!(f, "librarian at {address}, peer {peer}, metrics at http://{metrics}/metrics")?;
+        write!(f, "values are open: this peer's operator can read them")
+    }
+}
+
+impl Redis {
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        logging::to_stderr(logging::PEER_LEVEL, session.log_json);
+        let options = self.options()?;
+        let home = open_home(session).await?;
+        let owner = home.keyring().owner();
+        let dir = PeerDir::open(&self.peer, peerdir::now_s())?;
+        let genesis = dir.network.genesis();
+        let (network, suite) = (genesis.network(), genesis.suite);
+        let env = Env::real();
+        let mut running = Running::start(dir, &env).await?;
+
+        let store = running.store.clone();
+        let objects_options = ObjectsOptions { suite, ..ObjectsOptions::default() };
+        let objects = blocking(move || Ok(Objects::open(store, objects_options)?)).await?;
+        let owned = Owned { network, suite, key: owner.clone() };
+        keep_policy(&objects, &owned).await?;
+        let attesting = Attesting {
+            objects: objects.clone(),
+            suite,
+            network,
+            author: owner,
+            policy_version: POLICY_VERSION,
+        };
+        let (attest, attested) = attesting.start()?;
+        let (key, durability) = (owned.key.public(), self.durability.into());
+        let engine = Engine::new(objects, suite, network, key, Some(durability)).attested(attest);
+        let clock = env.clock.clone();
+        let door = blocking(move || Ok(door_redis::open(options, Box::new(engine), clock)?)).await;
+        let door = match door {
+            Ok(door) => door,
+            Err(error) => {
+                running.stop().await?;
+                return Err(error);
+            }
+        };
+        let told = session.out.result(&Ready {
+            ready: true,
+            redis: door.address().to_string(),
+            address: running.address.clone(),
+            peer: running.librarian.peer().to_string(),
+            metrics: running.metrics.to_string(),
+            owner: key.to_string(),
+        });
+        let failed = tokio::select! {
+            failed = running.failed() => failed,
+            () = session.stop.cancelled() => Ok(()),
+        };
+        session.out.note("stopping");
+        // The door first, so that what it answered is attested and in the store when that closes.
+        blocking(move || {
+            door.close();
+            drop(attested.join());
+            Ok(())
+        })
+        .await?;
+        running.stop().await?;
+        told.and(failed).map(|()| Exit::Done)
+    }
+
+    fn options(&self) -> Result<Options, HoldError> {
+        let password = match &self.password_file {
+            None => None,
+            Some(path) => {
+                let bytes = Zeroizing::new(files::read_small(path)?);
+                let text = std::str::from_utf8(&bytes).ok();
+                let text = text.map(|text| text.trim_end_matches(['\r', '\n']));
+                let text = text.filter(|text| !text.is_empty()).ok_or_else(|| HoldError::NotA {
+                    what: "a password in UTF-8",
+                    path: path.clone(),
+                })?;
+                Some(Zeroizing::new(text.to_owned()))
+            }
+        };
+        Ok(Options {
+            listen: self.listen,
+            password,
+            flush: self.allow_flush,
+            compress: self.compress.into(),
+            cache_bytes: self.cache.saturating_mul(1 << 20),
+            ..Options::default()
+        })
+    }
+}
+
+/// Whose objects they are.
+struct Owned {
+    network: NetworkId,
+    suite: Suite,
+    key: SecretKey,
+}
+
+/// The owner's word on the door's keys: open, one copy, here.
+async fn keep_policy(objects: &Arc<Objects>, owner: &Owned) -> Result<(), HoldError> {
+    let policy = Policy {
+        for_what: For::Family(Bytes::from_static(FAMILY)),
+        version: POLICY_VERSION,
+        open: true,
+        copies: Some(Copies { copies: 1, acknowledged: 1 }),
+        ..Policy::implied(owner.network, owner.key.public())
+    };
+    let mut batch = objects.batch();
+    batch.add(policy.sign(owner.suite, &owner.key).map_err(objects::ObjectsError::from)?);
+    batch.commit(Some(Durability::Group)).await?;
+    Ok(())
+}
