@@ -4,12 +4,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crypto::RecordId;
+use bytes::Bytes;
+use crypto::{RecordId, Suite};
 use proptest::prelude::*;
+use version::merge::{self, Aggregate, Merged, Value};
 use version::{
-    ANCESTORS_MAX, Bases, CommonAncestor, Graph, Links, ObjectKey, Step, VersionError,
-    common_ancestor, previous,
+    ANCESTORS_MAX, Bases, CommonAncestor, Graph, Links, ObjectKey, Step, ValueKind, Version,
+    VersionError, common_ancestor, depth, previous,
 };
+
+const SUITE: Suite = Suite::Holdfast1;
 
 const OBJECT: ObjectKey = ObjectKey::new([7; 32]);
 
@@ -148,6 +152,90 @@ proptest! {
             for b in 0..versions {
                 let _ = common_ancestor(&graph, &x, &Model::h(b), 1_000);
             }
+        }
+    }
+}
+
+/// Real versions of a counter: puts add, merges sum up what both sides added since their closest common ancestor.
+#[derive(Default)]
+struct Counters {
+    versions: Vec<Version>,
+    /// What each put added; a merge adds nothing.
+    added: Vec<i64>,
+    model: Model,
+}
+
+impl Counters {
+    fn h(&self, version: usize) -> RecordId {
+        SUITE.id(&self.versions[version].encode())
+    }
+
+    fn push(&mut self, bases: Vec<usize>, added: i64, value: Bytes) {
+        let hs: Vec<RecordId> = bases.iter().map(|base| self.h(*base)).collect();
+        let l = depth(bases.iter().map(|base| self.versions[*base].l)).unwrap();
+        let bases_of = Bases::from_slice(&hs).unwrap();
+        let kind = ValueKind::Bytes;
+        self.versions.push(Version { object: OBJECT, bases: bases_of, l, kind, value });
+        self.added.push(added);
+        self.model.bases.push(bases);
+    }
+
+    fn number(&self, version: usize) -> i64 {
+        std::str::from_utf8(&self.versions[version].value).unwrap().parse().unwrap()
+    }
+
+    /// What all puts of a history added, each counted once: what the counter should be at.
+    fn total(&self, history: &BTreeSet<usize>) -> i64 {
+        history.iter().map(|version| self.added[*version]).sum()
+    }
+
+    /// Merges two by the code under test. `None` where there is nothing to merge, or where the histories have more in
+    /// common than that of their closest common ancestor (a criss-cross): no one ancestor tells then what is new.
+    fn merge(&mut self, a: usize, b: usize) -> Option<()> {
+        let (x, y) = (self.h(a), self.h(b));
+        let found = common_ancestor(self, &x, &y, ANCESTORS_MAX).unwrap()?;
+        let v0 = (0..self.versions.len()).find(|version| self.h(*version) == found).unwrap();
+        let [was, first, second] = [v0, a, b].map(|version| self.model.history(version));
+        if v0 == a || v0 == b || !first.intersection(&second).eq(&was) {
+            return None;
+        }
+        let value = |version: usize| Value::bytes(&self.versions[version].value);
+        let merged = merge::merge(&Aggregate::Sum, Some(value(v0)), value(a), value(b)).unwrap();
+        let Merged::Value { value, .. } = merged else { panic!("small numbers") };
+        self.push(vec![a, b], 0, value);
+        Some(())
+    }
+}
+
+impl Graph for Counters {
+    type Error = VersionError;
+    fn links(&self, h: &RecordId) -> Result<Option<Links>, VersionError> {
+        let found = self.versions.iter().find(|version| SUITE.id(&version.encode()) == *h);
+        Ok(found.map(|version| Links::from(&version.view())))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn a_counter_counts_every_put_once(
+        made in proptest::collection::vec((any::<u16>(), any::<u16>(), -9..9_i64), 1..14),
+    ) {
+        let mut counters = Counters::default();
+        counters.push(vec![], 5, Bytes::from_static(b"5"));
+        for (a, b, added) in made {
+            let there = counters.versions.len();
+            let (a, b) = (usize::from(a) % there, usize::from(b) % there);
+            let is_merged = added < 0 && a != b && counters.merge(a, b).is_some();
+            if !is_merged {
+                let value = (counters.number(a) + added).to_string();
+                counters.push(vec![a], added, value.into());
+            }
+        }
+        for version in 0..counters.versions.len() {
+            let history = counters.model.history(version);
+            prop_assert_eq!(counters.number(version), counters.total(&history), "{}", version);
+            prop_assert_eq!(counters.versions[version].l, counters.model.depth(version));
         }
     }
 }
