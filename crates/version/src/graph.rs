@@ -180,10 +180,8 @@ impl CommonAncestor {
         if *self.object.get_or_insert(links.object) != links.object {
             return Err(VersionError::History(*h));
         }
-        if let Some((child, l, deepest)) = &mut self.child {
-            if links.l >= *l {
-                return Err(VersionError::History(*child));
-            }
+        // Compared with its child's depth when all of that one's bases were given, before anything is made of them.
+        if let Some((_, _, deepest)) = &mut self.child {
             *deepest = (*deepest).max(Some(links.l));
         }
         let place = self.border.entry((links.l, Reverse(*h)));

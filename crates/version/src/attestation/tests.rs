@@ -62,6 +62,15 @@ fn a_version_takes_its_path_along() {
     }
 }
 
+/// A batch of one has one form: the other, which says the same, is refused.
+#[test]
+fn a_batch_of_one_has_one_form() {
+    let one = attest(SUITE, NETWORK, 3, &hs(1)[0], &secret(1));
+    let signed = &one.bytes[PREFIX.len()..HEAD_BYTES];
+    let other = [PREFIX_OF_ONE, signed, &[0; 4], hs(1)[0].as_bytes()].concat();
+    assert!(matches!(AnyAttestation::decode(&other.into()), Err(VersionError::Field(_))));
+}
+
 /// One bit of it anywhere, and it is another's word or nobody's.
 #[test]
 fn a_changed_attestation_is_refused() {

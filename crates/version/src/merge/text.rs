@@ -153,7 +153,7 @@ fn changes(base: &[u32], side: &[u32]) -> Vec<Change> {
     if rest.is_empty() && other.is_empty() {
         return Vec::new();
     }
-    let same = same_runs(rest, other).unwrap_or_default();
+    let same = same_runs(rest, other, STEPS_MAX).unwrap_or_default();
     let mut changes = Vec::new();
     let (mut at, mut at_side) = (0, 0);
     let end = Run { base: rest.len(), side: other.len(), lines: 0 };
@@ -206,9 +206,8 @@ impl Reach {
     }
 }
 
-/// The runs that a shortest list of edits leaves, in order; `None` past the limits.
-fn same_runs(a: &[u32], b: &[u32]) -> Option<Vec<Run>> {
-    let mut steps = STEPS_MAX;
+/// The runs that a shortest list of edits leaves, in order; `None` past [`EDITS_MAX`], or so many steps.
+fn same_runs(a: &[u32], b: &[u32], mut steps: usize) -> Option<Vec<Run>> {
     let mut reaches: Vec<Reach> = Vec::new();
     let goal = a.len() as i64 - b.len() as i64;
     for edits in 0..=(EDITS_MAX as i64) {
