@@ -35,9 +35,7 @@ mod writer;
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
-};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -137,8 +135,6 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// Whether a sync is due within [`SYNC_DELAY`].
     sync_due: AtomicBool,
-    /// The line of the writer, for the timer.
-    line: OnceLock<Weak<Line<Writer>>>,
     lock: Mutex<Option<Lock>>,
 }
 
@@ -152,6 +148,26 @@ impl Shared {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Syncs the last segment: those before it were synced when it was begun.
+    fn sync_last(&self) {
+        if self.closed.load(Ordering::SeqCst) || self.poisoned.load(Ordering::SeqCst) {
+            // Closing syncs.
+            return;
+        }
+        let Some((number, _)) = self.index().segments().next_back().map(|(n, e)| (n, *e)) else {
+            return;
+        };
+        if let Err(error) = self.files.get(number).and_then(|file| file.sync()) {
+            self.poison(&error);
+        }
+    }
+
+    /// Takes no more writes: see [`StoreError::Poisoned`].
+    fn poison(&self, error: &io::Error) {
+        tracing::error!(%error, "an fsync failed: the store takes no more writes");
+        self.poisoned.store(true, Ordering::SeqCst);
+    }
+
     fn suite_number(&self) -> u8 {
         self.family.suite_number()
     }
@@ -161,7 +177,8 @@ impl Shared {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Sees to it that a sync comes within a second. At most one timer waits.
+    /// Sees to it that a sync comes within a second. At most one timer waits. The writer goes on meanwhile: an fsync of a
+    /// hundred megabytes takes as long as writing the next hundred.
     fn sync_soon(shared: &Arc<Self>) {
         if shared.sync_due.swap(true, Ordering::SeqCst) {
             return;
@@ -171,11 +188,10 @@ impl Shared {
         let sync = async move {
             sleep.await;
             let Some(shared) = weak.upgrade() else { return };
+            // What is written from now on asks for another sync.
             shared.sync_due.store(false, Ordering::SeqCst);
-            if let Some(line) = shared.line.get().and_then(Weak::upgrade) {
-                // A closed line has synced already.
-                let _ = line.submit(Request::Sync, 0).await;
-            }
+            let env = shared.env.clone();
+            env.blocking(move || shared.sync_last()).await;
         };
         shared.env.tasks.spawn(sync.boxed()).detach();
     }
@@ -325,7 +341,6 @@ impl LogStore {
             poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             sync_due: AtomicBool::new(false),
-            line: OnceLock::new(),
             lock: Mutex::new(Some(opened.lock)),
         });
         let writer = Writer::new(shared.clone(), opened.active, opened.next);
@@ -334,8 +349,6 @@ impl LogStore {
 
     fn start(shared: Arc<Shared>, writer: Writer, recovery: Recovery) -> Arc<Self> {
         let line = Line::new(writer, shared.env.tasks.clone());
-        // Set once: `shared` was made a moment ago.
-        let _ = shared.line.set(Arc::downgrade(&line));
         Arc::new(Self { shared, line, recovery })
     }
 

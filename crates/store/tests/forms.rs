@@ -10,7 +10,8 @@ use document::{Kind, Record};
 use env::Env;
 use env::disk::Disk;
 use store::{
-    CompactionOptions, Kept, LogOptions, LogStore, MemoryStore, RecordStore, ScrubPass, StoreError,
+    CompactionOptions, Durability, Kept, LogOptions, LogStore, MemoryStore, RecordStore, ScrubPass,
+    StoreError,
 };
 use testkit::disk::FaultyDisk;
 use testkit::time::run;
@@ -194,5 +195,54 @@ fn every_record_of_a_kind_is_handed_over_in_the_order_of_the_log() {
         memory.each_of(&[Kind::Version], &mut |part| found += usize::from(!part.is_form)).unwrap();
         assert_eq!(found, 100, "in memory all are plain");
         env.clock.sleep(Duration::from_millis(1)).await;
+    });
+}
+
+/// A write says for itself when it is answered, whatever the store is set to.
+#[test]
+fn a_write_is_as_durable_as_it_asked_for() {
+    for seed in 0..20 {
+        run(seed, move |env| async move {
+            let records = chain(30);
+            let disk = FaultyDisk::new(seed);
+            let store = open(&disk, &env);
+            let none = Some(Durability::Memory);
+            store.put_kept(kept(&records)[..10].to_vec(), none).await.unwrap();
+            // Who asks for more of what is there is answered when it is on the disk.
+            let group = Some(Durability::Group);
+            let new = store.put_kept(kept(&records)[..10].to_vec(), group).await.unwrap();
+            assert_eq!(new, vec![false; 10]);
+            let disk = disk.crash();
+            let store = open(&disk, &env);
+            holds(&store, &records[..10]).await;
+            // Within a second and what an fsync takes.
+            let second = Some(Durability::EverySecond);
+            store.put_kept(kept(&records)[10..20].to_vec(), second).await.unwrap();
+            env.clock.sleep(Duration::from_millis(1100)).await;
+            let disk = disk.crash();
+            let store = open(&disk, &env);
+            holds(&store, &records[..20]).await;
+            // Closing is enough for all.
+            store.put_kept(kept(&records)[20..].to_vec(), none).await.unwrap();
+            store.close().await.unwrap();
+            holds(&open(&disk.crash(), &env), &records).await;
+        });
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_the_writes_of_a_store_that_syncs_every_second() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let records = chain(20);
+        let store = open(&disk, &env);
+        store.put_kept(kept(&records)[..5].to_vec(), None).await.unwrap();
+        disk.fail_syncs(1);
+        let second = Some(Durability::EverySecond);
+        store.put_kept(kept(&records)[5..10].to_vec(), second).await.unwrap();
+        env.clock.sleep(Duration::from_millis(1100)).await;
+        let refused = store.put_kept(kept(&records)[10..].to_vec(), second).await;
+        assert!(matches!(refused, Err(StoreError::Poisoned)), "{refused:?}");
+        holds(&store, &records[..10]).await;
     });
 }

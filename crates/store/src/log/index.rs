@@ -1,8 +1,9 @@
 //! Where each live record is: an ordered map in memory.
 //!
 //! A record costs 48 bytes in the map's leaves, about 70 with their slack: a million records are 70
-//! MB, a thousand are 70 KB. The map is guarded by one lock that is never held while anything is
-//! read or written.
+//! MB, a thousand are 70 KB. The map is a row of small ones, by the first bits of the ids, so that with
+//! millions of small records a look takes two or three steps and not six. It is guarded by one lock that is
+//! never held while anything is read or written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,10 +65,76 @@ pub(crate) struct Extent {
     pub removals: u64,
 }
 
+/// The first bits of an id that choose its map.
+const CHOICE_BITS: u32 = 10;
+
+/// The records' locations by id, in order.
+#[derive(Debug)]
+struct Records {
+    maps: Vec<BTreeMap<RecordId, Location>>,
+    len: usize,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self { maps: vec![BTreeMap::new(); 1 << CHOICE_BITS], len: 0 }
+    }
+}
+
+/// Which map an id is in: the maps are in the order of the ids.
+fn choice(id: &RecordId) -> usize {
+    let [first, second, ..] = id.as_bytes();
+    usize::from(u16::from_be_bytes([*first, *second]) >> (u16::BITS - CHOICE_BITS))
+}
+
+impl Records {
+    fn map(&self, id: &RecordId) -> &BTreeMap<RecordId, Location> {
+        &self.maps[choice(id)]
+    }
+
+    fn map_mut(&mut self, id: &RecordId) -> &mut BTreeMap<RecordId, Location> {
+        &mut self.maps[choice(id)]
+    }
+
+    fn get(&self, id: &RecordId) -> Option<&Location> {
+        self.map(id).get(id)
+    }
+
+    fn get_mut(&mut self, id: &RecordId) -> Option<&mut Location> {
+        self.map_mut(id).get_mut(id)
+    }
+
+    fn insert(&mut self, id: RecordId, location: Location) -> Option<Location> {
+        let before = self.map_mut(&id).insert(id, location);
+        self.len += usize::from(before.is_none());
+        before
+    }
+
+    fn remove(&mut self, id: &RecordId) -> Option<Location> {
+        let before = self.map_mut(id).remove(id);
+        self.len -= usize::from(before.is_some());
+        before
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&RecordId, &Location)> {
+        self.maps.iter().flatten()
+    }
+
+    /// In ascending order, from an id on.
+    fn from(&self, id: &RecordId) -> impl Iterator<Item = (&RecordId, &Location)> {
+        let behind = self.maps.get(choice(id) + 1..).unwrap_or_default();
+        self.map(id).range(id..).chain(behind.iter().flatten())
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
 /// The live records, and the segments they are in.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    records: BTreeMap<RecordId, Location>,
+    records: Records,
     segments: BTreeMap<u32, Extent>,
     bytes: u64,
     fragments: u64,
@@ -181,7 +248,7 @@ impl Index {
     }
 
     pub(crate) fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
-        self.records.range(from..).take(limit).map(|(id, _)| *id).collect()
+        self.records.from(from).take(limit).map(|(id, _)| *id).collect()
     }
 
     pub(crate) fn records(&self) -> u64 {

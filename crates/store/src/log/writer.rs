@@ -90,8 +90,6 @@ pub(crate) enum Request {
         segment: u32,
         answer: oneshot::Sender<Result<Option<u64>, StoreError>>,
     },
-    /// Make durable what was written.
-    Sync,
     /// Make durable what was written, and let go of the disk.
     Close {
         answer: oneshot::Sender<Result<(), StoreError>>,
@@ -114,7 +112,6 @@ impl Request {
             Self::Remove { answer, .. } | Self::Close { answer } => drop(answer.send(Err(error))),
             Self::Move { answer, .. } => drop(answer.send(Err(error))),
             Self::Drop { answer, .. } => drop(answer.send(Err(error))),
-            Self::Sync => {}
         }
     }
 
@@ -209,7 +206,6 @@ impl Worker for Writer {
 
     fn work(&mut self, mut batch: Vec<Request>) {
         match batch.pop() {
-            Some(Request::Sync) => drop(self.sync()),
             Some(Request::Close { answer }) => drop(answer.send(self.close())),
             Some(Request::Move { frames, answer }) => {
                 let _ = answer.send(self.move_frames(frames));
@@ -330,10 +326,7 @@ impl Writer {
                     plan.answers.push(Answer::Remove(answer));
                 }
                 // They make batches of their own (`batch_len`).
-                Request::Move { .. }
-                | Request::Drop { .. }
-                | Request::Sync
-                | Request::Close { .. } => {}
+                Request::Move { .. } | Request::Drop { .. } | Request::Close { .. } => {}
             }
         }
         plan
@@ -455,8 +448,7 @@ impl Writer {
     }
 
     pub(super) fn poison(&self, error: &io::Error) -> StoreError {
-        tracing::error!(%error, "an fsync failed: the store takes no more writes");
-        self.shared.poisoned.store(true, Ordering::SeqCst);
+        self.shared.poison(error);
         StoreError::Poisoned
     }
 
