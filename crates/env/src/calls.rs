@@ -13,6 +13,10 @@ use crypto::{Class, Classified, PeerId, Place, PublicKey, RecordId};
 use document::Record;
 use futures::stream::BoxStream;
 
+pub mod objects;
+
+use objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
+
 /// Records, or requests, in one batch call at most.
 pub const BATCH_MAX: usize = 1024;
 /// Record bytes in one batch call at most.
@@ -425,6 +429,28 @@ pub trait Calls: Send + Sync {
         Err(CallError::Denied { reason: "nobody is told of envelopes here".to_owned() })
     }
 
+    /// Ask about versioned objects. The answer is of the request's name, and what is in it is not yet proven.
+    async fn objects(
+        &self,
+        to: &Endpoint,
+        request: ObjectsRequest,
+        limit: Duration,
+    ) -> Result<ObjectsAnswer, CallError> {
+        let _ = (to, request, limit);
+        Err(no_objects())
+    }
+
+    /// Watch versioned objects. `limit` and heartbeats as in [`Calls::subscribe`].
+    async fn watch(
+        &self,
+        to: &Endpoint,
+        request: WatchRequest,
+        limit: Duration,
+    ) -> Result<WatchEvents, CallError> {
+        let _ = (to, request, limit);
+        Err(no_objects())
+    }
+
     /// Follow a librarian's publication log. `limit` bounds the first answer, not the stream; a
     /// stream of which nothing comes for a minute has ended with an error (librarians send
     /// [`SubscribeEvent::CaughtUp`] as heartbeat).
@@ -434,6 +460,10 @@ pub trait Calls: Send + Sync {
         request: SubscribeRequest,
         limit: Duration,
     ) -> Result<Events, CallError>;
+}
+
+fn no_objects() -> CallError {
+    CallError::Denied { reason: "there are no versioned objects here".to_owned() }
 }
 
 /// The caller as its connection proves it.
@@ -494,6 +524,20 @@ pub trait Service: Send + Sync + 'static {
     async fn tell(&self, caller: Caller, envelopes: Vec<Bytes>) -> Result<(), CallError> {
         let _ = (caller, envelopes);
         Err(CallError::Denied { reason: "nobody is told of envelopes here".to_owned() })
+    }
+    /// See [`Calls::objects`].
+    async fn objects(
+        &self,
+        caller: Caller,
+        request: ObjectsRequest,
+    ) -> Result<ObjectsAnswer, CallError> {
+        let _ = (caller, request);
+        Err(no_objects())
+    }
+    /// See [`Calls::watch`].
+    async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {
+        let _ = (caller, request);
+        Err(no_objects())
     }
     /// See [`Calls::subscribe`].
     async fn subscribe(

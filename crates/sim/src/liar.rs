@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{Place, RecordId};
 use document::{Kind, Record};
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Caller, Events, FindRequest, FindResponse, IntroduceRequest, IntroduceResponse,
     PutResponse, Service, StoreOutcome, SubscribeRequest, VerifyRequest, VerifyResponse,
@@ -266,6 +267,18 @@ impl Service for Liar {
 
     async fn tell(&self, caller: Caller, envelopes: Vec<Bytes>) -> Result<(), CallError> {
         self.inner.tell(caller, envelopes).await
+    }
+
+    async fn objects(
+        &self,
+        caller: Caller,
+        request: ObjectsRequest,
+    ) -> Result<ObjectsAnswer, CallError> {
+        self.inner.objects(caller, request).await
+    }
+
+    async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {
+        self.inner.watch(caller, request).await
     }
 
     async fn subscribe(

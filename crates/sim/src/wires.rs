@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use document::{Kind, Record};
 use env::Env;
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest};
 use env::calls::{
     CallError, Calls, Credential, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
     IntroduceResponse, PutResponse, StoreOutcome, SubscribeEvent, SubscribeRequest, VerifyRequest,
@@ -498,6 +499,19 @@ impl Calls for Line {
     ) -> Result<(), CallError> {
         let call = self.inner.tell(to, envelopes, limit);
         self.carry(to, limit, "tell", call, None, |_, ()| {}).await
+    }
+
+    async fn objects(
+        &self,
+        to: &Endpoint,
+        request: ObjectsRequest,
+        limit: Duration,
+    ) -> Result<ObjectsAnswer, CallError> {
+        let again = self.again(to, limit, request.clone(), |inner, to, limit, request| {
+            async move { drop(inner.objects(&to, request, limit).await) }.boxed()
+        });
+        let call = self.inner.objects(to, request, limit);
+        self.carry(to, limit, "objects", call, again, |_, _| {}).await
     }
 
     async fn subscribe(

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attestation;
+pub mod claim;
 mod codecs;
 mod dictionary;
 mod error;
@@ -30,6 +31,7 @@ mod varint;
 mod version;
 
 pub use attestation::{AnyAttestation, Attestation, Attested, BatchAttester};
+pub use claim::{ReaderClaim, Redirect};
 pub use codecs::{Codec, Codecs, OWN_CODECS, SPLICE, ZSTD};
 pub use error::VersionError;
 pub use form::{FORM_BYTES_MAX, FORM_HEAD_BYTES_MAX, Form, expand};

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::PublicKey;
 use document::Record;
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Caller, Calls, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
     IntroduceResponse, PutResponse, Service, StoreOutcome, SubscribeRequest, VerifyRequest,
@@ -247,6 +248,33 @@ impl Calls for DirectCalls {
         let count: fn(&mut Counts) = |_| {};
         let work =
             |service: Arc<dyn Service>, _| async move { service.tell(caller, envelopes).await };
+        self.reach(to, limit, false, count, work).await
+    }
+
+    async fn objects(
+        &self,
+        to: &Endpoint,
+        request: ObjectsRequest,
+        limit: Duration,
+    ) -> Result<ObjectsAnswer, CallError> {
+        let caller = self.caller;
+        let write = matches!(request, ObjectsRequest::Put(_));
+        let count: fn(&mut Counts) = |counts| counts.objects += 1;
+        let work =
+            |service: Arc<dyn Service>, _| async move { service.objects(caller, request).await };
+        self.reach(to, limit, write, count, work).await
+    }
+
+    async fn watch(
+        &self,
+        to: &Endpoint,
+        request: WatchRequest,
+        limit: Duration,
+    ) -> Result<WatchEvents, CallError> {
+        let caller = self.caller;
+        let count: fn(&mut Counts) = |counts| counts.watch += 1;
+        let work =
+            |service: Arc<dyn Service>, _| async move { service.watch(caller, request).await };
         self.reach(to, limit, false, count, work).await
     }
 

@@ -53,6 +53,10 @@ pub struct Counts {
     pub put_get: u64,
     /// `Subscribe`.
     pub subscribe: u64,
+    /// `Objects`.
+    pub objects: u64,
+    /// `Watch`.
+    pub watch: u64,
     /// Calls running now.
     pub running: u64,
     /// The most calls that ran at once.
@@ -64,7 +68,8 @@ impl Counts {
     pub fn total(&self) -> u64 {
         let reads = self.find + self.find_batch + self.verify;
         let writes = self.store + self.store_batch;
-        self.introduce + reads + writes + self.put_get + self.subscribe
+        let objects = self.objects + self.watch;
+        self.introduce + reads + writes + self.put_get + self.subscribe + objects
     }
 }
 
