@@ -203,7 +203,7 @@ impl Community {
 
     /// A home with a keyring, whose organisation is the first.
     pub(crate) fn home(&self, name: &str) -> Result<Home, BenchError> {
-        let home = Home { dir: self.folder.path().join(name), via: self.via() };
+        let home = Home::new(self.folder.path().join(name), self.via());
         let mut command = home.command(&self.program, ["keys", "init", "--json", "--network"]);
         command.arg(self.network()).arg("--org").arg(self.org(0));
         Run::start(&mut command)?.finish(READY_LIMIT, &self.stop)?;
@@ -230,7 +230,9 @@ impl Community {
     pub(crate) fn stored(&self) -> Result<u64, BenchError> {
         let held = self.peers.iter().map(|peer| {
             let status = peer.status()?;
-            status["store"]["bytes"].as_u64().ok_or(BenchError::Answer { verb: "peer run".into() })
+            status["store"]["bytes"]
+                .as_u64()
+                .ok_or(BenchError::Answer { verb: "hold peer run".into() })
         });
         held.sum()
     }
@@ -240,7 +242,7 @@ impl Community {
     pub(crate) fn check(&mut self) -> Result<(), BenchError> {
         for peer in &mut self.peers {
             if let Some(status) = peer.run.ended()? {
-                let (verb, code) = ("peer run".to_owned(), status.code());
+                let (verb, code) = ("hold peer run".to_owned(), status.code());
                 return Err(BenchError::Program { verb, code, told: peer.address.clone() });
             }
         }
@@ -281,7 +283,7 @@ impl Starting {
         let line = self.line.take();
         let line = stop.until("a peer did not start", READY_LIMIT, || {
             if let Some(status) = self.run.ended()? {
-                let (verb, code) = ("peer run".to_owned(), status.code());
+                let (verb, code) = ("hold peer run".to_owned(), status.code());
                 let told = self.address.clone();
                 return Err(BenchError::Program { verb, code, told });
             }
@@ -295,7 +297,7 @@ impl Starting {
 }
 
 /// The first line of a process's stdout, when it comes; the rest is read and dropped.
-fn first_line(child: &mut Child) -> Option<mpsc::Receiver<String>> {
+pub(crate) fn first_line(child: &mut Child) -> Option<mpsc::Receiver<String>> {
     let stdout = child.stdout.take()?;
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || {
@@ -315,6 +317,11 @@ pub(crate) struct Home {
 }
 
 impl Home {
+    /// One in this folder, whose peers are at these addresses; the caller makes the keyring.
+    pub(crate) fn new(dir: PathBuf, via: String) -> Self {
+        Self { dir, via }
+    }
+
     /// The program with this home.
     pub(crate) fn command<const N: usize>(
         &self,

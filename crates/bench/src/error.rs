@@ -41,10 +41,18 @@ pub enum BenchError {
         /// Bytes needed.
         needed: u64,
     },
-    /// A run of the program failed.
-    #[error("`hold {verb}` ended with {code:?}: {told}")]
+    /// A program that ours is compared with is not there.
+    #[error("`{program}` is not on the PATH: install the Debian package `{package}`")]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// What has it.
+        package: &'static str,
+    },
+    /// A run of the program, or of one that it is compared with, failed.
+    #[error("`{verb}` ended with {code:?}: {told}")]
     Program {
-        /// The verb with its first arguments.
+        /// The program with its first arguments.
         verb: String,
         /// Its exit code; none where a signal ended it.
         code: Option<i32>,
@@ -52,9 +60,9 @@ pub enum BenchError {
         told: String,
     },
     /// A run of the program said something that is not what its verb says.
-    #[error("`hold {verb}` answered what cannot be read")]
+    #[error("`{verb}` answered what cannot be read")]
     Answer {
-        /// The verb.
+        /// The program with its first arguments.
         verb: String,
     },
     /// Something did not happen in time.
@@ -111,6 +119,7 @@ impl Classified for BenchError {
             Self::Argument { .. } => Class::Invalid,
             Self::Room { .. } => Class::Busy,
             Self::Late { .. } => Class::Unavailable,
+            Self::Missing { .. } => Class::NotFound,
             Self::Wrong(_) => Class::Corrupt,
             Self::Call(error) => error.class(),
             Self::Author(error) => error.class(),

@@ -26,6 +26,11 @@ impl Latencies {
         self.micros.push(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
     }
 
+    /// How many calls.
+    pub(crate) fn calls(&self) -> usize {
+        self.micros.len()
+    }
+
     /// The smallest latency that at least this part of the calls did not pass (nearest rank).
     fn rank(sorted: &[u32], part: f64) -> f64 {
         let rank = (part * sorted.len() as f64).ceil() as usize;

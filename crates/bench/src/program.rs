@@ -90,6 +90,11 @@ impl Ended {
         object(&self.stdout).ok_or(BenchError::Answer { verb: self.verb })
     }
 
+    /// All that it printed.
+    pub(crate) fn text(self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
     /// As [`Ended::object`], for a verb whose content went to stdout: its result is on stderr.
     pub(crate) fn diverted(self) -> Result<Value, BenchError> {
         object(&self.stderr).ok_or(BenchError::Answer { verb: self.verb })
@@ -107,7 +112,8 @@ impl Run {
         command: &mut Command,
         take: impl FnOnce(&mut Child) -> T,
     ) -> Result<Self, BenchError> {
-        let verb = command.get_args().take(2).map(OsStr::to_string_lossy);
+        let name = Path::new(command.get_program()).file_name().into_iter();
+        let verb = name.chain(command.get_args().take(2)).map(OsStr::to_string_lossy);
         let verb = verb.collect::<Vec<_>>().join(" ");
         let mut child = command.spawn().map_err(BenchError::io("start", command.get_program()))?;
         take(&mut child);

@@ -154,6 +154,67 @@ fn gets_are_told_beside_those_with_a_slow_holder() {
     assert!(runs[2]["delay_ms"].as_f64() > Some(0.0), "{runs:?}");
 }
 
+/// Whether there is a Redis to compare with; where all must be there, it must.
+fn redis() -> bool {
+    let tried = std::process::Command::new("redis-server").arg("--version").output();
+    let there = tried.is_ok_and(|tried| tried.status.success());
+    let needed = std::env::var_os("CI").is_some_and(|value| value == "true");
+    assert!(there || !needed, "redis-server is not on the PATH");
+    if !there {
+        println!("SKIPPED: redis-server is not on the PATH");
+    }
+    there
+}
+
+#[test]
+fn redis_benchmark_is_told_of_the_door_and_of_a_redis() {
+    if !redis() {
+        return;
+    }
+    let report = quick(&["kv", "redis", "--requests", "200"], "kv-redis");
+    for part in ["SET, one by one", "GET, one by one", "SET, 16 at once", "GET, 16 at once"] {
+        assert!(bar(&report, part)["value"].as_f64().unwrap() > 0.0, "{part}: {report}");
+    }
+}
+
+#[test]
+fn ycsbs_reads_and_updates_are_told_by_side_and_number_of_clients() {
+    if !redis() {
+        return;
+    }
+    let args = ["kv", "ycsb", "--clients", "1,3", "--values", "100", "--seconds", "0.1"];
+    let report = quick(&args, "kv-ycsb");
+    let runs = report["runs"].as_array().unwrap().iter().filter(|run| run["side"].is_string());
+    let runs: Vec<&Value> = runs.collect();
+    assert_eq!(runs.len(), 2 * 2 * 3, "clients, pipelines, sides");
+    for run in runs {
+        let calls = |of: &str| run[of]["calls"].as_u64().unwrap();
+        assert!(calls("read") > 0 && calls("update") > 0, "{run}");
+    }
+    let ratio = &report["ratios"]["door_to_redis_everysec_100_b_16_at_once_3_clients"];
+    assert!(ratio.as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn scans_of_predecessors_are_told_beside_gets_one_after_the_other() {
+    if !redis() {
+        return;
+    }
+    let report = quick(&["kv", "scan"], "kv-scan");
+    assert!(bar(&report, "32 predecessors in one request")["value"].as_f64().unwrap() > 0.0);
+    let runs = report["runs"].as_array().unwrap().iter().filter(|run| run["side"].is_string());
+    assert_eq!(runs.count(), 7 * 2, "lengths, sides");
+}
+
+#[test]
+fn without_a_redis_it_says_what_to_install() {
+    for part in ["redis", "ycsb", "scan"] {
+        let mut command = hold(["bench", "kv", part, "--quick"]);
+        let refused = run(command.env("PATH", "/nowhere")).expect_error(10);
+        assert!(refused.stderr.contains("Debian package `redis-server`"), "{}", refused.stderr);
+    }
+}
+
 #[test]
 fn as_json_the_object_is_all() {
     let outcome = run(hold(["bench", "limit", "--quick", "--json"]).env("HOLD_COMMIT", "c0ffee"));
@@ -163,6 +224,17 @@ fn as_json_the_object_is_all() {
 
 #[test]
 fn what_cannot_be_measured_is_refused() {
+    for args in [
+        ["kv", "redis", "--requests", "49"],
+        ["kv", "redis", "--rounds", "0"],
+        ["kv", "ycsb", "--clients", "0"],
+        ["kv", "ycsb", "--values", "7"],
+        ["kv", "ycsb", "--seconds", "0"],
+        ["kv", "scan", "--keys", "0"],
+        ["kv", "scan", "--value", "10"],
+    ] {
+        run(hold(["bench"]).args(args)).expect_error(2);
+    }
     for args in [
         ["limit", "--profile", "copies:0"],
         ["transfer", "--size", "0"],

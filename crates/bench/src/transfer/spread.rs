@@ -38,7 +38,7 @@ pub(super) fn told(community: &Community, report: &mut Report) -> Result<(), Ben
         let status = peer.status()?;
         let of = |name: &str| {
             let value = status["store"][name].as_u64();
-            value.ok_or(BenchError::Answer { verb: "peer run".into() })
+            value.ok_or(BenchError::Answer { verb: "hold peer run".into() })
         };
         let (records, fragments, bytes) = (of("records")?, of("fragments")?, of("bytes")?);
         Ok(Holds { peer: number, organisation: peer.organisation, records, fragments, bytes })

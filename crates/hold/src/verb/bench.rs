@@ -3,6 +3,8 @@
 //! Tables for people first; the last line of the output is one JSON object, whatever the flags. The
 //! exit code is 0 where every bar is met and 3 where one is missed.
 
+mod kv;
+
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -10,6 +12,7 @@ use bench::{
     BenchError, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Report, Slow, Stop, Transfer,
 };
 use clap::{Args, Subcommand};
+use kv::KvArgs;
 
 use crate::cli::Session;
 use crate::error::HoldError;
@@ -47,6 +50,8 @@ enum Experiment {
     Overload(OverloadArgs),
     /// One holder a hundred times slower than the others, and what readers see of it
     Slow(SlowArgs),
+    /// Versions beside a Redis from the PATH, and what they take on the disk
+    Kv(KvArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -201,6 +206,7 @@ impl Experiment {
             Self::Overload(OverloadArgs { peers, seconds, seed }) => {
                 Overload { peers, seconds, seed }.run(bench)
             }
+            Self::Kv(args) => args.run(bench),
             Self::Slow(SlowArgs { peers, profile, gets, rounds }) => {
                 let profile = profile.unwrap_or_else(|| Profile::by_peers(peers));
                 Slow { peers, profile, gets, rounds }.run(bench)

@@ -1,0 +1,84 @@
+//! `hold bench kv`: the experiments on versions, each a verb of its own.
+
+use bench::{BenchError, KvRedis, KvScan, KvYcsb, Report};
+use clap::{Args, Subcommand};
+
+/// `hold bench kv`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct KvArgs {
+    #[command(subcommand)]
+    part: Part,
+}
+
+/// Which part.
+#[derive(Clone, Debug, Subcommand)]
+enum Part {
+    /// redis-benchmark's SET and GET at the door and at a Redis
+    Redis(RedisArgs),
+    /// Half reads, half updates of YCSB's keys by 1 to 32 clients, at the door and at a Redis
+    Ycsb(YcsbArgs),
+    /// A version's predecessors in one request, and key after key of a Redis
+    Scan(ScanArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+struct RedisArgs {
+    /// Requests of a measurement; six times as many in a pipeline of 16
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    requests: usize,
+    /// How often each has its turn; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+}
+
+#[derive(Clone, Debug, Args)]
+struct YcsbArgs {
+    /// Numbers of connections
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32")]
+    clients: Vec<usize>,
+    /// Sizes of values
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_value = "100,1KiB,10KiB", value_parser = bench::parse_size)]
+    values: Vec<u64>,
+    /// Different keys, of all values together at most 256 MiB
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    keys: u64,
+    /// Seconds a point
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// How often each has its turn; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+    /// Of keys, and of which requests are reads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Debug, Args)]
+struct ScanArgs {
+    /// Keys, of 65 versions each
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    keys: usize,
+    /// The size of a value
+    #[arg(long, value_name = "BYTES", default_value = "1KiB", value_parser = bench::parse_size)]
+    value: u64,
+    /// Scans of each length
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    scans: usize,
+    /// How often each has its turn; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+}
+
+impl KvArgs {
+    pub(super) fn run(self, bench: &bench::Bench) -> Result<Report, BenchError> {
+        match self.part {
+            Part::Redis(RedisArgs { requests, rounds }) => KvRedis { requests, rounds }.run(bench),
+            Part::Ycsb(YcsbArgs { clients, values, keys, seconds, rounds, seed }) => {
+                KvYcsb { clients, values, keys, seconds, rounds, seed }.run(bench)
+            }
+            Part::Scan(ScanArgs { keys, value, scans, rounds }) => {
+                KvScan { keys, value, scans, rounds }.run(bench)
+            }
+        }
+    }
+}
