@@ -26,9 +26,13 @@ pub(crate) struct Cache {
     groups: Vec<Mutex<Group>>,
     /// Bytes of one group at most.
     bytes_max: u64,
+    /// Places of one group.
+    places: usize,
 }
 
+#[derive(Default)]
 struct Group {
+    /// Made with the first version: a peer without any has no use for them.
     places: Vec<Option<Record>>,
     bytes: u64,
     /// The place that is emptied next.
@@ -51,8 +55,8 @@ impl Cache {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let bytes_max = bytes_max / GROUPS as u64;
         let places = usize::try_from(bytes_max / USUAL_BYTES).unwrap_or(usize::MAX).max(1);
-        let group = || Mutex::new(Group { places: vec![None; places], bytes: 0, hand: 0 });
-        Self { groups: std::iter::repeat_with(group).take(GROUPS).collect(), bytes_max }
+        let groups = std::iter::repeat_with(Mutex::default).take(GROUPS).collect();
+        Self { groups, bytes_max, places }
     }
 
     /// The group of a version, and its place there. Ids are hashes: any of their bytes are as good as others.
@@ -63,13 +67,13 @@ impl Cache {
         let group = &self.groups[usize::from(*first) % GROUPS];
         // No code that can panic half-way through a change runs under the lock.
         let group = group.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = u64::from_be_bytes(word) % group.places.len() as u64;
+        let at = u64::from_be_bytes(word) % self.places as u64;
         (group, at as usize)
     }
 
     pub(crate) fn get(&self, id: &RecordId) -> Option<Record> {
         let (group, at) = self.place(id);
-        group.places[at].as_ref().filter(|record| record.id == *id).cloned()
+        group.places.get(at)?.as_ref().filter(|record| record.id == *id).cloned()
     }
 
     pub(crate) fn bytes_of(&self, id: &RecordId) -> Option<Bytes> {
@@ -81,6 +85,9 @@ impl Cache {
             return;
         }
         let (mut group, at) = self.place(&record.id);
+        if group.places.is_empty() {
+            group.places.resize(self.places, None);
+        }
         group.set(at, Some(record));
         while group.bytes > self.bytes_max {
             let hand = group.hand;

@@ -32,6 +32,17 @@ pub enum ObjectsError {
         /// The version.
         id: RecordId,
     },
+    /// A version's bytes on the disk are not those that its id names.
+    #[error("version {id} of object {object} was altered on the disk and is not served")]
+    Altered {
+        /// The object.
+        object: ObjectKey,
+        /// The version.
+        id: RecordId,
+    },
+    /// So many versions stand on bases that are not here that no more are taken.
+    #[error("too many versions stand on versions that are not here; put those first")]
+    Awaited,
     /// What was handed over is no valid version.
     #[error(transparent)]
     Version(#[from] VersionError),
@@ -45,6 +56,8 @@ impl Classified for ObjectsError {
         match self {
             Self::NoBase { .. } | Self::NotHere { .. } => Class::NotFound,
             Self::OtherObject { .. } => Class::Invalid,
+            Self::Altered { .. } => Class::Corrupt,
+            Self::Awaited => Class::Busy,
             Self::Version(error) => error.class(),
             Self::Store(error) => error.class(),
         }

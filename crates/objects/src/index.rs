@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crypto::RecordId;
 use foldhash::fast::RandomState;
-use version::{ObjectKey, ValueKind, VersionId};
+use version::{Hint, ObjectKey, ValueKind, VersionId};
 
 const PARTS: usize = 64;
 
@@ -20,26 +20,39 @@ pub(crate) struct Tip {
     pub anchor: RecordId,
 }
 
-/// One object. Nearly all have one tip, which is kept without an allocation.
+/// One object. Nearly all have one tip and live at one place, which is kept without an allocation.
 #[derive(Debug, Default)]
 struct Object {
     tip: Option<Tip>,
-    more: Vec<Tip>,
+    /// Bytes of its versions at its first place, as far as they are counted: see [`Index::reserve`].
+    bytes: u64,
+    more: Option<Box<More>>,
+}
+
+/// What few objects have.
+#[derive(Debug, Default)]
+struct More {
+    /// Tips beside the first.
+    tips: Vec<Tip>,
+    /// Bytes of versions at overflows.
+    overflows: Vec<(Hint, u64)>,
 }
 
 impl Object {
     fn tips(&self) -> impl Iterator<Item = &Tip> {
-        self.tip.iter().chain(&self.more)
+        self.tip.iter().chain(self.more.iter().flat_map(|more| &more.tips))
     }
 
     /// Takes a tip away; whether it was one.
     fn take(&mut self, h: &RecordId) -> bool {
+        let more = self.more.as_mut().map(|more| &mut more.tips);
         if self.tip.is_some_and(|tip| tip.id.h == *h) {
-            self.tip = self.more.pop();
+            self.tip = more.and_then(Vec::pop);
             return true;
         }
-        let at = self.more.iter().position(|tip| tip.id.h == *h);
-        at.map(|at| self.more.swap_remove(at)).is_some()
+        let Some(more) = more else { return false };
+        let at = more.iter().position(|tip| tip.id.h == *h);
+        at.map(|at| more.swap_remove(at)).is_some()
     }
 
     fn push(&mut self, tip: Tip) {
@@ -48,8 +61,21 @@ impl Object {
         }
         match self.tip {
             None => self.tip = Some(tip),
-            Some(_) => self.more.push(tip),
+            Some(_) => self.more.get_or_insert_default().tips.push(tip),
         }
+    }
+
+    /// Bytes of its versions with this hint.
+    fn bytes_at(&mut self, n: &Hint) -> &mut u64 {
+        if *n == Hint::FIRST {
+            return &mut self.bytes;
+        }
+        let overflows = &mut self.more.get_or_insert_default().overflows;
+        let at = overflows.iter().position(|(hint, _)| hint == n).unwrap_or_else(|| {
+            overflows.push((*n, 0));
+            overflows.len() - 1
+        });
+        &mut overflows[at].1
     }
 }
 
@@ -94,6 +120,52 @@ impl Index {
         object.push(tip);
     }
 
+    /// A version came from elsewhere and is in the store: it takes the place of those of its bases that are tips, and is one
+    /// itself unless something here stands on it. Which of the bases were tips.
+    pub(crate) fn arrive(
+        &self,
+        object: &ObjectKey,
+        bases: impl Iterator<Item = RecordId>,
+        tip: Option<Tip>,
+    ) -> Vec<bool> {
+        let mut part = self.part(object);
+        let object = part.entry(*object).or_default();
+        let were = bases.map(|base| object.take(&base)).collect();
+        if let Some(tip) = tip {
+            object.push(tip);
+        }
+        were
+    }
+
+    /// Counts bytes of an object at a place where they fit below `limit`; whether they do.
+    pub(crate) fn reserve(&self, object: &ObjectKey, n: &Hint, bytes: u64, limit: u64) -> bool {
+        let mut part = self.part(object);
+        let counted = part.entry(*object).or_default().bytes_at(n);
+        let after = counted.saturating_add(bytes);
+        let fits = after <= limit;
+        if fits {
+            *counted = after;
+        }
+        fits
+    }
+
+    /// Takes back what was counted for versions that were not stored.
+    pub(crate) fn give_back(&self, object: &ObjectKey, n: &Hint, bytes: u64) {
+        let mut part = self.part(object);
+        if let Some(object) = part.get_mut(object) {
+            let counted = object.bytes_at(n);
+            *counted = counted.saturating_sub(bytes);
+        }
+    }
+
+    /// The places of an object that have bytes, and how many; the first place always.
+    pub(crate) fn regions(&self, object: &ObjectKey) -> Vec<(Hint, u64)> {
+        let part = self.part(object);
+        let Some(object) = part.get(object) else { return Vec::new() };
+        let overflows = object.more.iter().flat_map(|more| more.overflows.iter().copied());
+        [(Hint::FIRST, object.bytes)].into_iter().chain(overflows).collect()
+    }
+
     pub(crate) fn objects(&self) -> u64 {
         let len = |part: &Mutex<Part>| part.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.parts.iter().map(|part| len(part) as u64).sum()
@@ -113,9 +185,11 @@ impl Rebuild {
         Self { index: Index::new(), bases: HashSet::default() }
     }
 
-    pub(crate) fn meet(&mut self, object: &ObjectKey, bases: &[RecordId], tip: Tip) {
+    /// Meets the next version, whose record has so many bytes.
+    pub(crate) fn meet(&mut self, object: &ObjectKey, bases: &[RecordId], tip: Tip, bytes: u64) {
         let mut part = self.index.part(object);
         let state = part.entry(*object).or_default();
+        *state.bytes_at(&tip.id.n) += bytes;
         for base in bases {
             if !state.take(base) {
                 self.bases.insert(*base);
@@ -125,16 +199,25 @@ impl Rebuild {
             state.push(tip);
         }
     }
+
+    /// The index, and the versions that are bases of others here and are not here themselves.
+    pub(crate) fn done(
+        self,
+        is_here: impl Fn(&RecordId) -> bool,
+    ) -> (Index, HashSet<RecordId, RandomState>) {
+        let mut awaited = self.bases;
+        awaited.retain(|base| !is_here(base));
+        awaited.shrink_to_fit();
+        (self.index, awaited)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use proptest::prelude::*;
-    use version::Hint;
-
     use super::*;
+    use proptest::prelude::*;
 
     fn tip(number: u8) -> Tip {
         let h = RecordId::new([number; 32]);
@@ -174,7 +257,7 @@ mod tests {
             graph.rotate_left(turn);
             let mut rebuild = Rebuild::new();
             for (number, bases) in &graph {
-                rebuild.meet(&object, bases, tip(*number));
+                rebuild.meet(&object, bases, tip(*number), 10);
             }
             let found: BTreeSet<_> =
                 rebuild.index.tips(&object).iter().map(|tip| tip.id.h).collect();

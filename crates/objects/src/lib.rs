@@ -7,6 +7,7 @@
 //! Batch::put    base known? -> l, bytes, h (one pass)  -> form against the nearest plain ancestor
 //! Batch::commit one write of all  -> tips, cache, watchers
 //! get           cache, else the store
+//! Incoming      versions that somebody else made: checked against those of their bases that are here
 //! ```
 //!
 //! Memory is a cache over the store. Of each object its tips are kept (about 200 bytes); they are made again from
@@ -15,18 +16,24 @@
 //!
 //! Invariants:
 //! 1. A version that is told to anybody (an id, a tip, an event) is in the store, as durable as the store is set.
-//! 2. Every base of a version in the store is in the store, or was when it was written.
+//! 2. Every base of a version that was made here is in the store, or was when it was written. One that came from elsewhere may
+//!    stand on versions that are not here; they are remembered, and are no tips when they come.
 //! 3. No two forms stand on each other: a form's base is plain.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod batch;
 mod cache;
 mod error;
 mod history;
+mod incoming;
 mod index;
 mod objects;
+mod proven;
+mod regions;
 
 pub use batch::{Batch, NewVersion};
 pub use error::ObjectsError;
 pub use history::Merged;
+pub use incoming::Incoming;
 pub use objects::{Event, Objects, ObjectsOptions, Stats, Stored};

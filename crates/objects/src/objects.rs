@@ -13,6 +13,7 @@ use version::{
 };
 
 use crate::ObjectsError;
+use crate::arrivals::Arrivals;
 use crate::batch::{Batch, Told};
 use crate::cache::Cache;
 use crate::index::{Index, Rebuild, Tip};
@@ -54,6 +55,8 @@ pub struct Stats {
     pub objects: u64,
     /// Bytes of versions in memory.
     pub cached_bytes: u64,
+    /// Versions that are bases of others here and are not here themselves.
+    pub awaited: u64,
     /// Versions that could not be understood when the store was opened.
     pub unknown: u64,
 }
@@ -63,6 +66,7 @@ pub struct Objects {
     pub(crate) store: Arc<dyn RecordStore>,
     pub(crate) suite: Suite,
     pub(crate) index: Index,
+    pub(crate) arrivals: Arrivals,
     pub(crate) cache: Cache,
     pub(crate) codecs: Codecs,
     news: broadcast::Sender<Arc<Told>>,
@@ -82,16 +86,18 @@ impl Objects {
         let mut rebuild = Rebuild::new();
         let mut unknown = 0;
         store.each_of(&[Kind::Version], &mut |part| match met(options.suite, &part) {
-            Some((object, bases, tip)) => rebuild.meet(&object, &bases, tip),
+            Some((object, bases, tip, bytes)) => rebuild.meet(&object, &bases, tip, bytes),
             None => unknown += 1,
         })?;
+        let (index, awaited) = rebuild.done(|base| store.contains(base));
         if unknown > 0 {
             tracing::warn!(unknown, "versions in the store are not of a form this program knows");
         }
         Ok(Arc::new(Self {
             store,
             suite: options.suite,
-            index: rebuild.index,
+            index,
+            arrivals: Arrivals::new(awaited),
             cache: Cache::new(options.cache_bytes_max),
             codecs: Codecs::new(),
             news: broadcast::Sender::new(WATCHED_MAX),
@@ -223,6 +229,7 @@ impl Objects {
         Stats {
             objects: self.index.objects(),
             cached_bytes: self.cache.weight(),
+            awaited: self.arrivals.awaited(),
             unknown: self.unknown.load(Ordering::Relaxed),
         }
     }
@@ -234,21 +241,27 @@ impl std::fmt::Debug for Objects {
     }
 }
 
-/// A version as the log has it; `None` where it is none that this program knows.
-fn met(suite: Suite, part: &Part<'_>) -> Option<(ObjectKey, Vec<RecordId>, Tip)> {
-    let (object, bases, l, kind, anchor) = if part.is_form {
+/// A version as the log has it, and the bytes of its record; `None` where it is none that this program knows.
+fn met(suite: Suite, part: &Part<'_>) -> Option<(ObjectKey, Vec<RecordId>, Tip, u64)> {
+    let (object, bases, l, kind, anchor, bytes) = if part.is_form {
         let form = Form::decode(&Bytes::copy_from_slice(part.payload)).ok()?;
-        (form.object, form.bases, form.l, form.kind, form.ancestor)
+        let Form { object, bases, l, kind, ancestor, value_bytes, .. } = form;
+        let head = View { object, bases, l, kind, value: &[] }.encoded_len();
+        (object, bases, l, kind, ancestor, head + value_bytes)
     } else {
         let view = View::decode(part.payload).ok()?;
-        (view.object, view.bases, view.l, view.kind, part.id)
+        (view.object, view.bases, view.l, view.kind, part.id, part.payload.len())
     };
     let n = places(suite, object).find(|(_, place)| *place == part.place)?.0;
     let tip = Tip { id: VersionId { h: part.id, l, n }, kind, anchor };
-    Some((object, bases.iter().collect(), tip))
+    Some((object, bases.iter().collect(), tip, bytes as u64))
 }
 
-fn hint_at(suite: Suite, object: &ObjectKey, record: &Record) -> Result<Hint, ObjectsError> {
+pub(crate) fn hint_at(
+    suite: Suite,
+    object: &ObjectKey,
+    record: &Record,
+) -> Result<Hint, ObjectsError> {
     let found = places(suite, *object).find(|(_, place)| *place == record.place);
     let (hint, _) = found.ok_or(version::VersionError::Place(record.id))?;
     Ok(hint)

@@ -298,6 +298,10 @@ pub trait RecordStore: Send + Sync + 'static {
         let _ = durability;
         self.put(kept.into_iter().map(|kept| kept.record).collect()).await
     }
+    /// When writes are answered where their caller asks for nothing else.
+    fn durability(&self) -> Durability {
+        Durability::Memory
+    }
     /// The base of the form that this record is kept as; `None` where it is plain, or not here. It may read the record.
     fn form_base(&self, _id: &RecordId) -> Result<Option<RecordId>, StoreError> {
         Ok(None)

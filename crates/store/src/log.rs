@@ -491,6 +491,10 @@ impl RecordStore for LogStore {
         self.write(self.payloads(kept), durability).await
     }
 
+    fn durability(&self) -> Durability {
+        self.shared.durability
+    }
+
     fn form_base(&self, id: &RecordId) -> Result<Option<RecordId>, StoreError> {
         let location = self.shared.index().get(id).filter(|location| location.form);
         let Some(location) = location else { return Ok(None) };

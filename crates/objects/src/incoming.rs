@@ -1,0 +1,281 @@
+//! Versions that others made, as records, and what stands beside them: in the store with one write, or none of them.
+//!
+//! [`crate::Batch`] makes versions from values; these have their id already, and may stand on versions that are not here.
+//! Whoever hands them over has proven them (`version::prove`); what only a holder of the bases can check is checked here.
+//!
+//! What stands beside versions comes before them in the log, so after a torn write no version is there without it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::RecordId;
+use document::Record;
+use env::Env;
+use foldhash::fast::RandomState;
+use store::{Durability, Kept, StoreError};
+use version::{Bases, ObjectKey, Version, VersionError, VersionId, View};
+
+use crate::index::Tip;
+use crate::objects::hint_at;
+use crate::{Objects, ObjectsError};
+
+/// From so many bytes on a form is made on a CPU thread.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// A version on its way.
+struct Arrival {
+    object: ObjectKey,
+    bases: Bases,
+    tip: Tip,
+    record: Record,
+    form: Option<Bytes>,
+}
+
+/// Writes that are made durable together. Dropped without [`Incoming::commit`] nothing of it was done.
+#[must_use = "nothing is written before `commit`"]
+pub struct Incoming {
+    objects: Arc<Objects>,
+    env: Env,
+    beside: Vec<Record>,
+    versions: Vec<Arrival>,
+    places: HashMap<RecordId, usize, RandomState>,
+}
+
+/// What was new in the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Of what stands beside versions, in its order.
+    pub beside: Vec<bool>,
+    /// Of the versions, in their order.
+    pub versions: Vec<bool>,
+}
+
+impl Objects {
+    /// Begins to take what others made.
+    pub fn incoming(self: &Arc<Self>, env: Env) -> Incoming {
+        Incoming {
+            objects: Arc::clone(self),
+            env,
+            beside: Vec::new(),
+            versions: Vec::new(),
+            places: HashMap::default(),
+        }
+    }
+}
+
+impl Incoming {
+    /// Adds a proven record that stands beside versions; its number among those.
+    pub fn add(&mut self, record: Record) -> usize {
+        self.beside.push(record);
+        self.beside.len() - 1
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.beside.is_empty() && self.versions.is_empty()
+    }
+
+    /// Adds a proven version; its number among the versions. With `compress` it may be kept as a form.
+    ///
+    /// # Errors
+    /// [`ObjectsError::OtherObject`] and [`VersionError::History`] where a base that is here is not what the version says,
+    /// [`ObjectsError::Awaited`], [`ObjectsError::Store`]. Nothing was added then.
+    pub async fn version(
+        &mut self,
+        record: Record,
+        version: &Version,
+        compress: bool,
+    ) -> Result<usize, ObjectsError> {
+        if let Some(at) = self.places.get(&record.id) {
+            return Ok(*at);
+        }
+        let object = version.object;
+        let id = VersionId {
+            h: record.id,
+            l: version.l,
+            n: hint_at(self.objects.suite, &object, &record)?,
+        };
+        let anchor = self.check_bases(&id, version).await?;
+        let form = match anchor {
+            Some(anchor) if compress => self.form(&record.bytes, anchor).await?,
+            _ => None,
+        };
+        let anchor = anchor.filter(|_| form.is_some()).unwrap_or(id.h);
+        let tip = Tip { id, kind: version.kind, anchor };
+        let at = self.versions.len();
+        self.places.insert(id.h, at);
+        self.versions.push(Arrival { object, bases: version.bases, tip, record, form });
+        Ok(at)
+    }
+
+    /// Compares a version with those of its bases that are here; what its form can be made against.
+    async fn check_bases(
+        &self,
+        id: &VersionId,
+        version: &Version,
+    ) -> Result<Option<RecordId>, ObjectsError> {
+        let mut anchor = None;
+        let (mut deepest, mut missing) = (None, false);
+        for base in version.bases.iter() {
+            match self.known(&version.object, &base).await? {
+                Some(tip) => {
+                    deepest = deepest.max(Some(tip.id.l));
+                    anchor = anchor.or(Some(tip.anchor));
+                }
+                None => missing = true,
+            }
+        }
+        if missing && self.objects.arrivals.is_full() {
+            return Err(ObjectsError::Awaited);
+        }
+        let fits = match deepest.map(|l| l.checked_add(1)) {
+            None => true,
+            // The one that is not here may be the deeper one.
+            Some(Some(least)) if missing => id.l >= least,
+            Some(least) => least == Some(id.l),
+        };
+        if fits { Ok(anchor) } else { Err(VersionError::History(id.h).into()) }
+    }
+
+    /// A base, where it is here.
+    async fn known(
+        &self,
+        object: &ObjectKey,
+        base: &RecordId,
+    ) -> Result<Option<Tip>, ObjectsError> {
+        if let Some(arrival) = self.places.get(base).and_then(|at| self.versions.get(*at)) {
+            if arrival.object != *object {
+                return Err(ObjectsError::OtherObject { object: *object, id: *base });
+            }
+            return Ok(Some(arrival.tip));
+        }
+        if let Some(tip) = self.objects.index.tip(object, base) {
+            return Ok(Some(tip));
+        }
+        match self.objects.stand(object, base).await {
+            // What cannot be read is as good as not here: whoever walks the history checks it.
+            Err(ObjectsError::Store(StoreError::Damaged { .. })) => Ok(None),
+            found => found,
+        }
+    }
+
+    /// The form of a version against its anchor, where it is worth it.
+    async fn form(&self, bytes: &Bytes, anchor: RecordId) -> Result<Option<Bytes>, ObjectsError> {
+        let base = match self.places.get(&anchor).and_then(|at| self.versions.get(*at)) {
+            Some(arrival) => Some(arrival.record.bytes.clone()),
+            None => self.objects.bytes_of(&anchor).await?,
+        };
+        let Some(base) = base else { return Ok(None) };
+        let (bytes, codecs) = (bytes.clone(), self.objects.codecs.clone());
+        let large = bytes.len() + base.len() >= LARGE_BYTES;
+        let compress = move || -> Result<Option<Bytes>, VersionError> {
+            let (version, base) = (View::decode(&bytes)?, View::decode(&base)?);
+            Ok(codecs.compress(&version, &anchor, base.value))
+        };
+        Ok(if large { self.env.cpu(compress).await } else { compress() }?)
+    }
+
+    /// Writes all of it; done, it is as durable as was asked for, with `None` as the store is set. `stored` is called in
+    /// between: all is in the store, and nobody was told of a version yet. What was there already is no error.
+    ///
+    /// A future that is dropped leaves versions in the store that are tips only after the next start: let it run in a task of
+    /// its own.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Store`]; nothing of it is told to anybody then.
+    pub async fn commit(
+        self,
+        durability: Option<Durability>,
+        stored: impl FnOnce(&Stored),
+    ) -> Result<Stored, ObjectsError> {
+        let Self { objects, beside, versions, .. } = self;
+        let count = beside.len();
+        let mut kept: Vec<Kept> =
+            beside.into_iter().map(|record| Kept { record, form: None }).collect();
+        let forms = versions.iter();
+        kept.extend(forms.map(|one| Kept { record: one.record.clone(), form: one.form.clone() }));
+        if kept.is_empty() {
+            stored(&Stored::default());
+            return Ok(Stored::default());
+        }
+        let mut written = Writing::begin(&objects, &versions);
+        let mut new = objects.store.put_kept(kept, durability).await?;
+        let fresh = std::mem::take(&mut written.fresh);
+        let done = Stored { versions: new.split_off(count.min(new.len())), beside: new };
+        stored(&done);
+        let mut told = Vec::new();
+        for ((one, fresh), new) in versions.iter().zip(fresh).zip(&done.versions) {
+            if objects.settle(one, fresh, *new) {
+                told.push((one.object, one.tip.id));
+            }
+        }
+        objects.tell(told);
+        Ok(done)
+    }
+}
+
+/// Versions being written: forgotten where the write fails.
+struct Writing<'a> {
+    objects: &'a Objects,
+    versions: &'a [Arrival],
+    /// Which of them were not here, or are being written by others too.
+    fresh: Vec<bool>,
+}
+
+impl<'a> Writing<'a> {
+    fn begin(objects: &'a Objects, versions: &'a [Arrival]) -> Self {
+        let mut state = objects.arrivals.lock();
+        let begin = |one: &Arrival| {
+            let h = &one.tip.id.h;
+            // What is in the store and not on its way there is in the index: both change under this lock.
+            let fresh = state.is_arriving(h) || !objects.store.contains(h);
+            if fresh {
+                state.begin(*h);
+            }
+            fresh
+        };
+        let fresh = versions.iter().map(begin).collect();
+        Self { objects, versions, fresh }
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.objects.arrivals.lock();
+        for (one, fresh) in self.versions.iter().zip(&self.fresh) {
+            if *fresh {
+                state.failed(&one.tip.id.h);
+            }
+        }
+    }
+}
+
+impl Objects {
+    /// A version is in the store: it becomes a tip unless something here stands on it. Whether it is news.
+    fn settle(&self, one: &Arrival, fresh: bool, new: bool) -> bool {
+        let h = one.tip.id.h;
+        let mut state = self.arrivals.lock();
+        // Of several that wrote it the first says so. One that was here and was damaged is new, too.
+        let first = if fresh { state.arrived(&h) } else { new };
+        if !first {
+            return false;
+        }
+        let tip = (!state.awaited.remove(&h)).then_some(one.tip);
+        let were = self.index.arrive(&one.object, one.bases.iter(), tip);
+        for (base, was) in one.bases.iter().zip(were) {
+            if !was && (state.is_arriving(&base) || !self.store.contains(&base)) {
+                state.awaited.insert(base);
+            }
+        }
+        drop(state);
+        self.cache.add(one.record.clone());
+        true
+    }
+}
+
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Incoming({} versions, {} beside)", self.versions.len(), self.beside.len())
+    }
+}
