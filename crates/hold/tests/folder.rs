@@ -49,3 +49,58 @@ fn a_folder_of_files_large_and_small_is_told_in_order_and_comes_back() {
     let journals = fs::read_dir(home.dir.join("journals")).map_or(0, Iterator::count);
     assert_eq!(journals, 0, "none is left");
 }
+
+#[test]
+fn a_folder_is_packed_into_one_content_and_unpacked_again() {
+    let network = Network::running(3, &[]);
+    let (home, via) = (network.home("author", 0), network.via());
+    let folder = network.folder.path().join("tree");
+    fs::create_dir_all(folder.join("deep/below")).unwrap();
+    fs::create_dir_all(folder.join("empty")).unwrap();
+    let count = if full() { 10_000 } else { 300 };
+    for number in 0..count {
+        random_file(&folder.join(format!("f{number:05}")), number % 5000, number as u64 + 1);
+    }
+    random_file(&folder.join("deep/below/large"), 9 << 20, 7);
+    let long = format!("deep/{}", "n".repeat(200));
+    random_file(&folder.join(&long), 100, 8);
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
+    let mut put = home.hold(["put", "--pack", "--json", "--via", &via]);
+    let put = run(put.arg(&folder)).expect(0);
+    println!("{count} files packed in {:.1} s", put.seconds);
+    let lines: Vec<Value> =
+        put.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1, "one address");
+    let address = lines[0]["address"].as_str().unwrap();
+    let out = network.folder.path().join("out");
+    let mut get = home.hold(["get", "--unpack", "--via", &via, address, "-o"]);
+    let got = run(get.arg(&out)).expect(0);
+    println!("unpacked in {:.1} s", got.seconds);
+    for number in 0..count {
+        let name = format!("f{number:05}");
+        assert_same(&folder.join(&name), &out.join(&name));
+    }
+    assert_same(&folder.join("deep/below/large"), &out.join("deep/below/large"));
+    assert_same(&folder.join(&long), &out.join(&long));
+    assert!(out.join("empty").is_dir() && !out.join("link").exists());
+    // It is a tar like any other.
+    let tar = network.folder.path().join("tree.tar");
+    home.get(&via, address, &tar).expect(0);
+    let listed = std::process::Command::new("tar").arg("-tf").arg(&tar).output().unwrap();
+    assert!(listed.status.success());
+    assert_eq!(String::from_utf8(listed.stdout).unwrap().lines().count(), count + 5);
+    // What is there is not touched; what is no tar leaves nothing behind.
+    let mut again = home.hold(["get", "--unpack", "--via", &via, address, "-o"]);
+    run(again.arg(&out)).expect(14);
+    let mut plain = home.hold(["put", "--json", "--via", &via]);
+    let plain = run(plain.arg(folder.join("f00299"))).expect(0);
+    let plain: Value = serde_json::from_str(plain.text().trim()).unwrap();
+    let none = network.folder.path().join("none");
+    let mut get = home.hold(["get", "--unpack", "--via", &via, plain["address"].as_str().unwrap()]);
+    run(get.arg("-o").arg(&none)).expect(2);
+    assert!(!none.exists());
+    let left = fs::read_dir(network.folder.path()).unwrap();
+    let left =
+        left.filter(|item| item.as_ref().unwrap().file_name().to_string_lossy().contains(".part"));
+    assert_eq!(left.count(), 0, "no draft is left");
+}

@@ -235,6 +235,19 @@ impl<'a> Rivals<'a> {
         Ok(())
     }
 
+    /// The ratios of another way in which ours did the same, which no bar is set for; `way` is part of their names.
+    pub(super) fn also(&self, report: &mut Report, way: &str, (put, get): (Ours, Ours)) {
+        for asked in &self.asked {
+            for (work, theirs) in asked.kinds() {
+                let (verb, ours) = if work == Work::Put { ("put", put) } else { ("get", get) };
+                let of = |one: &&Theirs| one.work == work && one.way == theirs;
+                let median = median(asked.done.iter().filter(of));
+                let plain = median.map_or(f64::NAN, |one| one.seconds() / ours.seconds);
+                report.ratio(format!("{verb}_files_{way}_to_{}", asked.program.name()), plain);
+            }
+        }
+    }
+
     /// The ratios and the bar of one work of one program.
     fn compare(
         &self,

@@ -25,10 +25,21 @@ const FOLDER_FILES: usize = 1000;
 /// The most files of a run.
 pub(super) const FILES_MAX: usize = 100_000;
 
+/// How a folder goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Way {
+    /// As one content, which is how a folder is shared whole (`hold put DIR --pack`), and what a backup does.
+    Packed,
+    /// Each file with an address of its own.
+    OneByOne,
+}
+
 /// One transfer of ours.
 #[derive(Clone, Debug, Serialize)]
 struct Went {
     work: Work,
+    way: Way,
     files: usize,
     bytes: u64,
     seconds: f64,
@@ -99,31 +110,49 @@ pub(super) fn run(
     write(&one, (1, FILE_BYTES), bench)?;
     let bytes = (files * FILE_BYTES) as u64;
     let mut rivals = Rivals::new(programs, bytes, format!("{files} files of 4 KiB"));
-    let (mut puts, mut gets) = (Vec::new(), Vec::new());
+    let (mut packed, mut one_by_one) = (Medians::default(), Medians::default());
     for _ in 0..tries {
-        let start = round(bench, community, home, &one)?;
-        rustix::fs::sync();
-        let took = round(bench, community, home, &tree)?;
-        community.check()?;
-        let went = |work, took: Duration, start: Duration, stored_bytes| {
-            let seconds = took.saturating_sub(start).as_secs_f64().max(1e-3);
-            let (files_s, start_seconds) = (files as f64 / seconds, start.as_secs_f64());
-            Went { work, files, bytes, seconds, start_seconds, files_s, stored_bytes }
-        };
-        let put = went(Work::Put, took.put, start.put, Some(took.stored_bytes));
-        let get = went(Work::Get, took.get, start.get, None);
-        bench.tell(format!(
-            "{files} files of 4 KiB: put {:.0} a second, get {:.0}",
-            put.files_s, get.files_s
-        ));
-        report.run(&put)?;
-        report.run(&get)?;
-        puts.push(put);
-        gets.push(get);
+        for (way, medians) in [(Way::Packed, &mut packed), (Way::OneByOne, &mut one_by_one)] {
+            let start = round(bench, community, home, &one, way)?;
+            rustix::fs::sync();
+            let took = round(bench, community, home, &tree, way)?;
+            community.check()?;
+            let went = |work, took: Duration, start: Duration, stored_bytes| {
+                let seconds = took.saturating_sub(start).as_secs_f64().max(1e-3);
+                let (files_s, start_seconds) = (files as f64 / seconds, start.as_secs_f64());
+                Went { work, way, files, bytes, seconds, start_seconds, files_s, stored_bytes }
+            };
+            let put = went(Work::Put, took.put, start.put, Some(took.stored_bytes));
+            let get = went(Work::Get, took.get, start.get, None);
+            bench.tell(format!(
+                "{files} files of 4 KiB, {}: put {:.0} a second, get {:.0}",
+                if way == Way::Packed { "packed" } else { "one by one" },
+                put.files_s,
+                get.files_s
+            ));
+            report.run(&put)?;
+            report.run(&get)?;
+            medians.puts.push(put);
+            medians.gets.push(get);
+        }
         rivals.turn(bench, Content::Tree(&tree), community.path())?;
     }
-    let (put, get) = (median(&mut puts), median(&mut gets));
-    rivals.conclude(report, Content::Tree(&tree), (put, get))
+    rivals.conclude(report, Content::Tree(&tree), packed.of_both())?;
+    rivals.also(report, "one_by_one", one_by_one.of_both());
+    Ok(())
+}
+
+/// What was measured of one way.
+#[derive(Default)]
+struct Medians {
+    puts: Vec<Went>,
+    gets: Vec<Went>,
+}
+
+impl Medians {
+    fn of_both(&mut self) -> (Ours, Ours) {
+        (median(&mut self.puts), median(&mut self.gets))
+    }
 }
 
 /// The one in the middle by time.
@@ -149,22 +178,38 @@ fn round(
     community: &Community,
     home: &Home,
     tree: &Path,
+    way: Way,
 ) -> Result<Took, BenchError> {
     settle(bench, community)?;
     let before = community.stored()?;
     let list = community.path().join("list");
     let file = File::create(&list).map_err(BenchError::io("write", &list))?;
     let mut command = home.command(&community.program, ["put", "--json"]);
+    if way == Way::Packed {
+        command.arg("--pack");
+    }
     // Ten thousand lines are more than is kept of a run's output.
     let put = timed(bench, command.arg(tree).stdout(file))?;
     settle(bench, community)?;
     let stored_bytes = community.stored()?.saturating_sub(before);
     let out = community.path().join("tree-out");
-    let mut command = home.command(&community.program, ["get", "--json", "--list"]);
-    let get = timed(bench, command.arg(&list).arg("-o").arg(&out))?;
+    let mut command = home.command(&community.program, ["get", "--json"]);
+    match way {
+        Way::Packed => command.arg("--unpack").arg(address(&list)?),
+        Way::OneByOne => command.arg("--list").arg(&list),
+    };
+    let get = timed(bench, command.arg("-o").arg(&out))?;
     same_tree(tree, &out, bench)?;
     fs::remove_dir_all(&out).map_err(BenchError::io("remove", &out))?;
     Ok(Took { put, get, stored_bytes })
+}
+
+/// The address in the one line that a put printed.
+fn address(list: &Path) -> Result<String, BenchError> {
+    let text = fs::read_to_string(list).map_err(BenchError::io("read", list))?;
+    let line = serde_json::from_str::<serde_json::Value>(text.trim()).ok();
+    let address = line.as_ref().and_then(|line| line.get("address")?.as_str());
+    address.map(str::to_owned).ok_or(BenchError::Wrong("a put printed no address"))
 }
 
 /// A run from its start to its end.

@@ -1,6 +1,7 @@
 //! `hold get`: a content out of the network, into a file or a pipe.
 
 mod many;
+mod unpacked;
 
 use std::fmt;
 use std::ops::Range;
@@ -34,6 +35,9 @@ pub(crate) struct Get {
     /// All that `hold put DIR --json` printed into this file, each at its name below the folder -o
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["address", "range"], requires = "output")]
     list: Option<PathBuf>,
+    /// Unpack a folder that `hold put DIR --pack` put, or another tar, as the folder -o, which must not be there
+    #[arg(long, conflicts_with_all = ["list", "range"], requires = "output")]
+    unpack: bool,
     /// Bytes A to B alone, both included and counted from 0, as in HTTP; A- is from A to the end
     #[arg(long, value_name = "A-B", value_parser = parse_range)]
     range: Option<Range<u64>>,
@@ -84,6 +88,9 @@ impl Get {
             return many::run(session, many::list(list)?, folder).await;
         }
         let address = address::parse(self.address.as_deref().unwrap_or_default())?;
+        if let (true, Some(folder)) = (self.unpack, &self.output) {
+            return self.unpacked(session, address, folder).await;
+        }
         let to_stdout = self.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
         if to_stdout {
             session.out.divert();
@@ -123,6 +130,25 @@ impl Get {
 }
 
 impl Get {
+    async fn unpacked(
+        &self,
+        session: &Session,
+        address: RecordId,
+        folder: &Path,
+    ) -> Result<Exit, HoldError> {
+        if folder.as_os_str() == "-" {
+            return Err(HoldError::argument("--unpack", "it needs a folder, not standard output"));
+        }
+        let draft = unpacked::Folder::new(folder)?;
+        let author = connect::author(session).await?;
+        let (started, bar) = (Instant::now(), Bar::new(&session.out, "get"));
+        let report = unpacked::get(&author, address, draft, bar).await?;
+        let (bytes, degraded) = (report.bytes, report.degraded);
+        let (seconds, file) = (started.elapsed().as_secs_f64(), folder.to_owned().into());
+        session.out.result(&GetResult { bytes, seconds, degraded, file: Some(file) })?;
+        Ok(Exit::Done)
+    }
+
     /// Writes the content, or its range as far as the content goes.
     async fn content<S>(
         &self,

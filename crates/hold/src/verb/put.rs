@@ -1,6 +1,8 @@
 //! `hold put`: a file, a folder of files, or a pipe into the network.
 
 pub(crate) mod artifact;
+mod below;
+mod packed;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,9 +22,6 @@ use crate::exit::Exit;
 use crate::out::Plain;
 use crate::progress::Bar;
 use crate::{address, connect, pipes};
-
-/// The most files one put of a folder takes.
-const FILES_MAX: usize = 1_000_000;
 
 /// Files of a folder that are put at once: a small one waits for its three calls, one after the other. What they hold in
 /// memory together is one window, as for one file.
@@ -57,6 +56,9 @@ pub(crate) struct Put {
     /// or copies:N [default: the network's, or by the number of its peers]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
+    /// A folder as one content: a tar of its files and folders, with one address (hold get --unpack)
+    #[arg(long)]
+    pack: bool,
     /// Start anew where a put of the same file was interrupted, and keep nothing to go on from
     #[arg(long)]
     no_resume: bool,
@@ -159,6 +161,9 @@ impl Put {
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let readers = address::readers(&self.to)?;
         if self.source.as_os_str() == "-" {
+            if self.pack {
+                return Err(HoldError::argument("--pack", "a folder is packed, not a pipe"));
+            }
             let author = connect::author(session).await?;
             let options = self.options(readers, self.name.clone(), None);
             let bar = Bar::new(&session.out, "put");
@@ -168,8 +173,11 @@ impl Put {
         }
         // Looked at before the passphrase is asked for.
         let about = std::fs::metadata(&self.source).map_err(HoldError::io("read", &self.source))?;
+        if self.pack {
+            return self.packed(session, readers).await;
+        }
         if about.is_dir() {
-            let files = files_below(&self.source)?;
+            let files = below::files(&self.source)?;
             let author = connect::author(session).await?;
             return self.folder(session, &author, readers, files).await;
         }
@@ -198,6 +206,25 @@ impl Put {
             profile: self.profile,
             ..PutOptions::default()
         }
+    }
+
+    async fn packed(&self, session: &Session, readers: Vec<ReaderKey>) -> Result<Exit, HoldError> {
+        if !self.source.is_dir() {
+            return Err(HoldError::argument("--pack", "a folder is packed, not a file"));
+        }
+        let author = connect::author(session).await?;
+        let folder = self.source.canonicalize().map_err(HoldError::io("read", &self.source))?;
+        let base = folder.file_name().map(|name| format!("{}.tar", name.to_string_lossy()));
+        let mut options = self.options(readers, self.name.clone().or(base), None);
+        options.media_type.get_or_insert_with(|| packed::MEDIA_TYPE.to_owned());
+        let mut packed = packed::Packed::new(&folder)?;
+        let bar = Bar::new(&session.out, "put");
+        let report = match author.put(&mut packed, options, bar).await {
+            Ok(report) => report,
+            Err(error) => return Err(packed.failure().unwrap_or_else(|| error.into())),
+        };
+        finish_late_copies(session, &author, &report).await;
+        told(session, &report, None)
     }
 
     async fn file(
@@ -275,26 +302,4 @@ fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<E
     }
     session.out.result(&PutResult::new(report, name))?;
     Ok(if report.full { Exit::Done } else { Exit::Partly })
-}
-
-/// The regular files below a folder, in order of their names. Links, sockets and the like are not
-/// followed: a put stores what is in the folder, not what it points to.
-fn files_below(folder: &Path) -> Result<Vec<PathBuf>, HoldError> {
-    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for item in std::fs::read_dir(&folder).map_err(HoldError::io("read", &folder))? {
-            let item = item.map_err(HoldError::io("read", &folder))?;
-            let kind = item.file_type().map_err(HoldError::io("read", item.path()))?;
-            if kind.is_dir() {
-                folders.push(item.path());
-            } else if kind.is_file() {
-                files.push(item.path());
-            }
-            if files.len() > FILES_MAX {
-                return Err(HoldError::argument("DIR", format!("over {FILES_MAX} files")));
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
 }

@@ -1,0 +1,274 @@
+//! `hold get ADDRESS --unpack -o DIR`: a content that is a tar, as the folder it was made of.
+//!
+//! The content comes from whoever shared it, so a tar is not believed: files and folders alone, at names below the
+//! folder, each name once, no links, no owners, none of the bits that make a program run as somebody else. It is unpacked
+//! beside the folder that it shall be, and gets that name when all of it was proven, written and synced.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use author::{Author, AuthorError, GetReport};
+use crypto::RecordId;
+use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio_util::io::SyncIoBridge;
+
+use crate::client::blocking;
+use crate::error::HoldError;
+use crate::files;
+use crate::progress::Bar;
+
+/// Bytes between the get and the thread that writes files.
+const PIPE_BYTES: usize = 4 << 20;
+/// Bytes of a file that are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+/// Files and folders of one tar at most.
+const ITEMS_MAX: usize = 1_000_000;
+/// The bits of a mode that count.
+const MODE: u32 = 0o777;
+const FLAG: &str = "--unpack";
+
+/// A folder in the making; what is left of it is removed when dropped.
+pub(super) struct Folder {
+    draft: PathBuf,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Makes it beside its final name, which must be free, or an empty folder's.
+    ///
+    /// # Errors
+    /// [`HoldError::Exists`]; [`HoldError::Io`] where the folder above cannot be written.
+    pub(super) fn new(path: &Path) -> Result<Self, HoldError> {
+        if path.symlink_metadata().is_ok() && std::fs::remove_dir(path).is_err() {
+            return Err(HoldError::Exists(path.to_owned()));
+        }
+        let draft = files::beside(path);
+        std::fs::create_dir(&draft).map_err(HoldError::io("make", path))?;
+        Ok(Self { draft, path: path.to_owned() })
+    }
+
+    /// Makes all in it durable and gives it its name.
+    fn keep(self) -> Result<(), HoldError> {
+        let failed = || HoldError::io("write", &self.path);
+        // One sync of the file system instead of one a file.
+        let folder = File::open(&self.draft).map_err(failed())?;
+        rustix::fs::syncfs(&folder).map_err(io::Error::from).map_err(failed())?;
+        std::fs::rename(&self.draft, &self.path).map_err(failed())?;
+        let above = self.path.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = File::open(above.unwrap_or(Path::new("."))).map_err(failed())?;
+        above.sync_all().map_err(failed())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // After the rename there is nothing to remove.
+        let _ = std::fs::remove_dir_all(&self.draft);
+    }
+}
+
+/// Gets a content and unpacks it.
+///
+/// # Errors
+/// The get's; where the content is no tar of files and folders; where the folder cannot be written. Nothing is left then.
+pub(super) async fn get(
+    author: &Author,
+    address: RecordId,
+    folder: Folder,
+    bar: Arc<Bar>,
+) -> Result<GetReport, HoldError> {
+    let (mut ours, pipe) = tokio::io::duplex(PIPE_BYTES);
+    let draft = folder.draft.clone();
+    // It needs the runtime's handle, so it is made here.
+    let pipe = SyncIoBridge::new(pipe);
+    let unpacked = tokio::spawn(blocking(move || unpack(pipe, &draft)));
+    let report = author.get(address, &mut ours, None, bar).await;
+    // The thread is told the end, or, where the get failed, that there is no more.
+    let _ = ours.shutdown().await;
+    drop::<DuplexStream>(ours);
+    let unpacked = unpacked.await.map_err(|_| HoldError::Interrupted)?;
+    // What cannot be unpacked ends the pipe, and with it the get: the first cause is told.
+    let report = match (report, unpacked) {
+        (Ok(report), unpacked) => unpacked.map(|()| report)?,
+        (Err(AuthorError::Write(_)), Err(error)) => return Err(error),
+        (Err(error), _) => return Err(error.into()),
+    };
+    blocking(move || folder.keep()).await?;
+    Ok(report)
+}
+
+/// Writes what a tar holds into an empty folder.
+fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
+    let wrong = |error: io::Error| {
+        HoldError::argument(FLAG, format!("the content is not a whole tar: {error}"))
+    };
+    let mut archive = tar::Archive::new(from);
+    let mut folders: Vec<(PathBuf, u32, u64)> = Vec::new();
+    let mut buffer = vec![0; WRITE_BYTES];
+    for (count, entry) in archive.entries().map_err(wrong)?.enumerate() {
+        let mut entry = entry.map_err(wrong)?;
+        if count == ITEMS_MAX {
+            return Err(HoldError::argument(FLAG, format!("over {ITEMS_MAX} files")));
+        }
+        let name = entry.path().map_err(wrong)?.into_owned();
+        let path = folder.join(inside(&name)?);
+        let failed = || HoldError::io("write", &path);
+        let mode = entry.header().mode().map_err(wrong)? & MODE;
+        let mtime = entry.header().mtime().map_err(wrong)?;
+        match entry.header().entry_type() {
+            tar::EntryType::Directory => {
+                std::fs::create_dir_all(&path).map_err(failed())?;
+                folders.push((path, mode, mtime));
+            }
+            tar::EntryType::Regular => {
+                if let Some(above) = path.parent() {
+                    std::fs::create_dir_all(above).map_err(failed())?;
+                }
+                let mut file = File::options().write(true).create_new(true).open(&path);
+                let file = file.as_mut().map_err(|error| {
+                    let again = error.kind() == io::ErrorKind::AlreadyExists;
+                    let text = format!("{} is in the tar twice", name.display());
+                    if again {
+                        HoldError::argument(FLAG, text)
+                    } else {
+                        failed()(error.kind().into())
+                    }
+                })?;
+                copy(&mut entry, file, &mut buffer, wrong, |error| failed()(error))?;
+                set(file, mode, mtime).map_err(failed())?;
+            }
+            other => {
+                let text = format!("{} is neither file nor folder ({other:?})", name.display());
+                return Err(HoldError::argument(FLAG, text));
+            }
+        }
+    }
+    // What pads the end is of no use, but whoever writes it waits until it is read.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(wrong)?;
+    // Deepest first: a folder that is not writable would keep out what is in it, and its time would change.
+    folders.sort_by(|a, b| b.0.cmp(&a.0));
+    for (path, mode, mtime) in folders {
+        let failed = || HoldError::io("write", &path);
+        let open = File::open(&path).map_err(failed())?;
+        set(&open, mode, mtime).map_err(failed())?;
+    }
+    Ok(())
+}
+
+/// A name that stays below the folder.
+fn inside(name: &Path) -> Result<&Path, HoldError> {
+    let parts = |part: Component| matches!(part, Component::Normal(_) | Component::CurDir);
+    if name.components().all(parts) {
+        return Ok(name);
+    }
+    let text = format!("{} does not stay below the folder", name.display());
+    Err(HoldError::argument(FLAG, text))
+}
+
+/// Copies a file; what is wrong with the tar and what is wrong with the disk are told apart.
+fn copy(
+    from: &mut impl Read,
+    to: &mut File,
+    buffer: &mut [u8],
+    wrong: impl Fn(io::Error) -> HoldError,
+    failed: impl Fn(io::Error) -> HoldError,
+) -> Result<(), HoldError> {
+    loop {
+        match from.read(buffer).map_err(&wrong)? {
+            0 => return Ok(()),
+            read => to.write_all(&buffer[..read]).map_err(&failed)?,
+        }
+    }
+}
+
+fn set(file: &File, mode: u32, mtime: u64) -> io::Result<()> {
+    if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(mtime)) {
+        file.set_modified(time)?;
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn tar_of(items: &[(&[u8], tar::EntryType, &[u8])]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (name, kind, bytes) in items {
+            let mut header = tar::Header::new_gnu();
+            header.as_mut_bytes()[..name.len()].copy_from_slice(name);
+            header.set_entry_type(*kind);
+            header.set_mode(0o4755);
+            header.set_mtime(1_000_000);
+            header.set_size(bytes.len() as u64);
+            header.set_cksum();
+            tar.append(&header, *bytes).unwrap();
+        }
+        tar.into_inner().unwrap()
+    }
+
+    #[test]
+    fn files_and_folders_come_out_with_mode_and_time() {
+        use tar::EntryType::{Directory, Regular};
+        let folder = tempfile::tempdir().unwrap();
+        let tar =
+            tar_of(&[(b"a/", Directory, b""), (b"a/b", Regular, b"bytes"), (b"c/d", Regular, b"")]);
+        unpack(&tar[..], folder.path()).unwrap();
+        assert_eq!(std::fs::read(folder.path().join("a/b")).unwrap(), b"bytes");
+        assert_eq!(std::fs::read(folder.path().join("c/d")).unwrap(), b"");
+        for name in ["a", "a/b"] {
+            let about = std::fs::metadata(folder.path().join(name)).unwrap();
+            assert_eq!(about.permissions().mode() & 0o7777, 0o755, "no bit beyond");
+            assert_eq!(about.modified().unwrap(), UNIX_EPOCH + Duration::from_secs(1_000_000));
+        }
+    }
+
+    #[test]
+    fn a_hostile_tar_is_refused_and_writes_nothing_outside() {
+        use tar::EntryType::{Char, Link, Regular, Symlink};
+        let above = tempfile::tempdir().unwrap();
+        let bad: [Vec<u8>; 8] = [
+            tar_of(&[(b"../out", Regular, b"x")]),
+            tar_of(&[(b"a/../../out", Regular, b"x")]),
+            tar_of(&[(b"/tmp/holdfast-out", Regular, b"x")]),
+            tar_of(&[(b"link", Symlink, b"")]),
+            tar_of(&[(b"link", Link, b"")]),
+            tar_of(&[(b"device", Char, b"")]),
+            tar_of(&[(b"a", Regular, b"1"), (b"a", Regular, b"2")]),
+            b"not a tar at all, and long enough to be read as one".repeat(20),
+        ];
+        for (number, tar) in bad.iter().enumerate() {
+            let folder = above.path().join("in");
+            std::fs::create_dir_all(&folder).unwrap();
+            let refused = unpack(&tar[..], &folder);
+            assert!(matches!(refused, Err(HoldError::Argument { .. })), "{number}: {refused:?}");
+            std::fs::remove_dir_all(&folder).unwrap();
+            assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0, "{number}");
+        }
+        let whole = tar_of(&[(b"a", Regular, &[7; 3000])]);
+        let folder = above.path().join("cut");
+        std::fs::create_dir_all(&folder).unwrap();
+        assert!(unpack(&whole[..1500], &folder).is_err(), "cut short");
+    }
+
+    #[test]
+    fn a_folder_is_there_whole_or_not_at_all() {
+        let above = tempfile::tempdir().unwrap();
+        let path = above.path().join("out");
+        let dropped = Folder::new(&path).unwrap();
+        std::fs::write(dropped.draft.join("half"), b"x").unwrap();
+        drop(dropped);
+        assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0);
+        std::fs::create_dir(&path).unwrap();
+        let kept = Folder::new(&path).unwrap();
+        std::fs::write(kept.draft.join("whole"), b"x").unwrap();
+        kept.keep().unwrap();
+        assert_eq!(std::fs::read(path.join("whole")).unwrap(), b"x");
+        assert!(matches!(Folder::new(&path), Err(HoldError::Exists(_))), "not empty");
+    }
+}

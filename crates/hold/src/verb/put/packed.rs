@@ -1,0 +1,144 @@
+//! `hold put DIR --pack`: a folder as one content, a tar of its files.
+//!
+//! A file alone costs its entry, its envelope and a stripe, each synced at several peers; ten thousand small ones are
+//! limited by that and not by their bytes. Packed they are one stream, one address to share, and, being a tar, of use to
+//! whoever has it. What it costs: a single file is not to be had without the tar before it.
+//!
+//! A thread reads the folder and writes the tar into a pipe of [`PIPE_BYTES`]; the put reads from it. The pipe ends well
+//! only where the thread did: a file that cannot be read fails the put, and never shortens it.
+
+use std::fs::{File, Metadata};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, DuplexStream, ReadBuf};
+use tokio_util::io::SyncIoBridge;
+
+use super::below::{self, Item};
+use crate::error::HoldError;
+
+/// The media type of a folder that was packed.
+pub(super) const MEDIA_TYPE: &str = "application/x-tar";
+/// Bytes between the thread and the put.
+const PIPE_BYTES: usize = 4 << 20;
+/// What the thread writes at once.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// What the thread that reads the folder came to; `None` while it runs.
+type Outcome = Arc<Mutex<Option<Result<(), HoldError>>>>;
+
+/// The tar of a folder, as it is made.
+pub(super) struct Packed {
+    pipe: DuplexStream,
+    outcome: Outcome,
+}
+
+impl Packed {
+    /// Begins to pack; must be called in a runtime. The names are read before this returns.
+    ///
+    /// # Errors
+    /// Where a folder cannot be read, or there are too many files and folders.
+    pub(super) fn new(folder: &Path) -> Result<Self, HoldError> {
+        let items = below::items(folder)?;
+        let (pipe, ours) = tokio::io::duplex(PIPE_BYTES);
+        let outcome = Outcome::default();
+        let (told, folder) = (Arc::clone(&outcome), folder.to_owned());
+        let mut pipe_in = SyncIoBridge::new(ours);
+        tokio::task::spawn_blocking(move || {
+            let result = write(&folder, &items, &mut pipe_in);
+            // Before the pipe ends: its end is believed only with this.
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        });
+        Ok(Self { pipe, outcome })
+    }
+
+    /// Why packing failed, where it did.
+    pub(super) fn failure(&self) -> Option<HoldError> {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome.take() {
+            Some(Err(error)) => Some(error),
+            other => {
+                *outcome = other;
+                None
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        matches!(*self.outcome.lock().unwrap_or_else(PoisonError::into_inner), Some(Ok(())))
+    }
+}
+
+impl AsyncRead for Packed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, buf))?;
+        let ended = buf.filled().len() == before && buf.remaining() > 0;
+        if ended && !self.is_whole() {
+            return Poll::Ready(Err(io::Error::other("the folder could not be read whole")));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn write(folder: &Path, items: &[Item], pipe: &mut impl Write) -> Result<(), HoldError> {
+    let broken = || HoldError::io("pack", folder);
+    let mut tar = tar::Builder::new(BufWriter::with_capacity(WRITE_BYTES, pipe));
+    for item in items {
+        let name = item.path.strip_prefix(folder).unwrap_or(&item.path);
+        let failed = || HoldError::io("read", &item.path);
+        if item.is_folder {
+            let about = std::fs::metadata(&item.path).map_err(failed())?;
+            let mut header = header(&about, tar::EntryType::Directory, 0);
+            tar.append_data(&mut header, name, io::empty()).map_err(broken())?;
+            continue;
+        }
+        let mut file = File::open(&item.path).map_err(failed())?;
+        let about = file.metadata().map_err(failed())?;
+        let mut header = header(&about, tar::EntryType::Regular, about.len());
+        let mut exactly = Exactly { file: &mut file, left: about.len() };
+        tar.append_data(&mut header, name, &mut exactly).map_err(failed())?;
+    }
+    let done = tar.into_inner().and_then(|writer| writer.into_inner().map_err(Into::into));
+    done.and_then(|pipe| pipe.flush()).map_err(broken())
+}
+
+fn header(about: &Metadata, kind: tar::EntryType, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    // Mode and time; whose it is on this machine is nobody's business elsewhere.
+    header.set_metadata_in_mode(about, tar::HeaderMode::Complete);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_entry_type(kind);
+    header.set_size(size);
+    header
+}
+
+/// A file of a length that was written down before: one that changes meanwhile is an error, since what follows it in the tar
+/// would be taken for its bytes.
+struct Exactly<'a> {
+    file: &'a mut File,
+    left: u64,
+}
+
+impl Read for Exactly<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buf.len());
+        if most == 0 {
+            return Ok(0);
+        }
+        let read = self.file.read(&mut buf[..most])?;
+        if read == 0 {
+            return Err(io::Error::other("it became shorter while it was read"));
+        }
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
