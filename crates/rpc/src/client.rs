@@ -10,6 +10,7 @@
 
 mod calls;
 pub(crate) mod connection;
+mod following;
 mod pool;
 mod unary;
 

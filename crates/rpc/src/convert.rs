@@ -4,7 +4,9 @@
 //! that is wrong is named, so that whoever writes a client sees which.
 
 mod answers;
+pub(crate) mod objects;
 mod requests;
+mod watch;
 
 use crypto::{Place, RecordId};
 use document::{Kind, Record};

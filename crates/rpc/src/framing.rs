@@ -49,7 +49,7 @@ macro_rules! outgoing {
 
 outgoing!(record: StoreRequest, GetResponse);
 outgoing!(IntroduceRequest, FindRequest, VerifyRequest, GetRequest, FindBatchRequest);
-outgoing!(VerifyBatchRequest, TellRequest);
+outgoing!(VerifyBatchRequest, TellRequest, ObjectsRequest, ObjectsResponse);
 outgoing!(IntroduceResponse, VerifyResponse, StoreResponse, PutResponse, FindBatchResponse);
 outgoing!(VerifyBatchResponse, StoreBatchResponse, TellResponse);
 

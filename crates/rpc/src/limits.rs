@@ -80,7 +80,7 @@ pub struct ServerLimits {
     pub admission_wait: Duration,
     /// A request message of which nothing more comes for this long is given up.
     pub stall: Duration,
-    /// A call's deadline where the caller gave none or a later one. Not for `Subscribe`.
+    /// A call's deadline where the caller gave none or a later one. Not for `Subscribe` and `Watch`.
     pub call: Duration,
     /// How long calls in flight may take to finish after the stop.
     pub drain: Duration,

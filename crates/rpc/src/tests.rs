@@ -7,12 +7,14 @@ mod handshake;
 mod hostile_callers;
 mod hostile_peers;
 mod memory;
+mod objects;
 mod other_sockets;
 mod pooling;
 mod relay;
 mod round_trips;
 mod signed;
 mod stopping;
+mod watching;
 mod windows;
 
 use std::net::SocketAddr;

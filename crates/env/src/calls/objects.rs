@@ -18,6 +18,8 @@ pub const OBJECTS_MAX: usize = 256;
 pub const TIPS_MAX: usize = 64;
 /// Predecessors in one answer at most.
 pub const PREVIOUS_MAX: usize = 1024;
+/// Redirects of one peer for one object at most: one a place.
+pub const REDIRECTS_MAX: usize = version::OVERFLOWS_MAX as usize + 1;
 /// Names in one list at most.
 pub const NAMES_MAX: usize = 1024;
 /// Bytes of the records of one answer that may have more than one: the last is left out that would take it over this.
@@ -94,7 +96,7 @@ pub struct FoundVersion {
 pub struct GetPrevious {
     /// Of which version.
     pub version: VersionAt,
-    /// How many, 1 to [`PREVIOUS_MAX`].
+    /// How many at most, 1 to [`PREVIOUS_MAX`]; the version itself does not count.
     pub most: u32,
     /// As in [`GetVersions`].
     pub reader: Option<Bytes>,
@@ -130,7 +132,7 @@ pub struct ObjectTips {
     pub tips: Vec<FoundVersion>,
     /// Whether there are more than were sent.
     pub more: bool,
-    /// The peer's redirects for this object.
+    /// The peer's redirects for this object, at most [`REDIRECTS_MAX`].
     pub redirects: Vec<Bytes>,
 }
 
@@ -150,7 +152,7 @@ pub struct GetHeads {
 /// A branch as a peer knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct HeadsAnswer {
-    /// Heads, tips first; those that they supersede as far as the peer keeps them.
+    /// Heads, tips first; those that they supersede as far as the peer keeps them. At most [`version::head::RECORDS_MAX`].
     pub heads: Vec<Record>,
     /// The owner's newest list of devices.
     pub devices: Option<Record>,
@@ -243,7 +245,7 @@ pub struct WatchRequest {
 /// What a watcher is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// A version or head that is new here, or one of those that there were at the start.
+    /// A version, head or list of devices that is new here, or one of those that there were at the start.
     Record {
         /// It, and for a version who wrote it.
         found: FoundVersion,

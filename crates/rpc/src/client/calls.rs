@@ -5,17 +5,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use document::Record;
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     BATCH_BYTES_MAX, BATCH_MAX, CallError, Calls, Endpoint, Events, FindRequest, FindResponse,
-    IntroduceRequest, IntroduceResponse, PutResponse, StoreOutcome, SubscribeEvent,
-    SubscribeRequest, VerifyRequest, VerifyResponse,
+    IntroduceRequest, IntroduceResponse, PutResponse, StoreOutcome, SubscribeRequest,
+    VerifyRequest, VerifyResponse,
 };
-use futures::StreamExt;
-use tonic::{Request, Streaming};
+use tonic::Request;
 
-use super::pool::Lease;
-use super::{Client, caught, corrupt, opened};
-use crate::limits::{RECORD_BYTES_MAX, STREAM_SILENCE_MAX};
+use super::{Client, corrupt, opened};
+use crate::convert::Wrong;
+use crate::convert::objects::{check_answer, check_request, check_watch};
+use crate::limits::RECORD_BYTES_MAX;
 use crate::proto;
 
 /// From here on a record goes over the connections for records.
@@ -49,6 +50,21 @@ fn check_found(to: &Endpoint, asked: &FindRequest, found: &FindResponse) -> Resu
 
 fn check_answers(to: &Endpoint, asked: usize, answered: usize) -> Result<(), CallError> {
     if asked == answered { Ok(()) } else { Err(corrupt(to, "not one answer a request")) }
+}
+
+/// A request that is not sent because the far side would refuse it.
+fn refused(wrong: &Wrong) -> CallError {
+    CallError::Invalid { reason: wrong.0.to_owned() }
+}
+
+/// Whether records go or come: they have connections of their own.
+fn is_large(request: &ObjectsRequest) -> bool {
+    match request {
+        ObjectsRequest::Put(put) => {
+            put.records.iter().map(|record| record.bytes.len()).sum::<usize>() >= LARGE_BYTES
+        }
+        _ => true,
+    }
 }
 
 #[async_trait]
@@ -228,41 +244,42 @@ impl Calls for Client {
         limit: Duration,
     ) -> Result<Events, CallError> {
         let ask = |attempt: super::Attempt| {
-            // No deadline in the headers: it would bound the whole stream.
             let request = Request::new(request.clone().into());
             let mut client = attempt.generated();
             async move { client.subscribe(request).await }
         };
-        let (stream, lease) = self.call(to, false, limit, ask).await?;
-        let first = Following { to: to.clone(), env: self.env.clone(), stream, _lease: lease };
-        Ok(futures::stream::unfold(Some(first), Following::next).boxed())
+        self.follow(to, limit, ask).await
     }
-}
 
-/// A subscription under way; its connection counts as in use.
-struct Following {
-    to: Endpoint,
-    env: env::Env,
-    stream: Streaming<proto::SubscribeEvent>,
-    _lease: Lease,
-}
-
-impl Following {
-    /// The next event; an error is the last.
-    async fn next(
-        state: Option<Self>,
-    ) -> Option<(Result<SubscribeEvent, CallError>, Option<Self>)> {
-        let mut this = state?;
-        let limit = STREAM_SILENCE_MAX;
-        let next = caught(this.stream.message(), &this.to, limit);
-        let event = match this.env.within(limit, next).await {
-            Ok(Ok(event)) => opened(&this.to, event?),
-            Ok(Err((error, _))) => Err(error),
-            Err(_) => Err(CallError::TimedOut { address: this.to.address.clone(), limit }),
+    async fn objects(
+        &self,
+        to: &Endpoint,
+        request: ObjectsRequest,
+        limit: Duration,
+    ) -> Result<ObjectsAnswer, CallError> {
+        check_request(&request).map_err(|wrong| refused(&wrong))?;
+        let ask = |attempt: super::Attempt| {
+            let message: proto::ObjectsRequest = request.clone().into();
+            attempt.ask(message)
         };
-        match event {
-            Ok(event) => Some((Ok(event), Some(this))),
-            Err(error) => Some((Err(error), None)),
-        }
+        let answer = self.call(to, is_large(&request), limit, ask).await?.0;
+        let answer = answer.open(&to.address).map_err(|wrong| corrupt(to, wrong.0))?;
+        check_answer(&request, &answer).map_err(|wrong| corrupt(to, wrong.0))?;
+        Ok(answer)
+    }
+
+    async fn watch(
+        &self,
+        to: &Endpoint,
+        request: WatchRequest,
+        limit: Duration,
+    ) -> Result<WatchEvents, CallError> {
+        check_watch(&request).map_err(|wrong| refused(&wrong))?;
+        let ask = |attempt: super::Attempt| {
+            let request = Request::new(request.clone().into());
+            let mut client = attempt.generated();
+            async move { client.watch(request).await }
+        };
+        self.follow(to, limit, ask).await
     }
 }

@@ -50,6 +50,7 @@ asks! {
     "FindBatch": FindBatchRequest -> FindBatchResponse,
     "VerifyBatch": VerifyBatchRequest -> VerifyBatchResponse,
     "StoreBatch": StoreBatchRequest -> StoreBatchResponse,
+    "Objects": ObjectsRequest -> ObjectsResponse,
 }
 
 /// The deadline as its header: up to eight digits and a unit.

@@ -215,6 +215,11 @@ impl From<SubscribeEvent> for proto::SubscribeEvent {
     }
 }
 
+/// What an item of several failed with; `address` is the peer's.
+pub(super) fn failed(failure: &proto::Failure, address: &str) -> Result<CallError, Wrong> {
+    status::from_failure(failure, address).ok_or(Wrong("a failure of no known code"))
+}
+
 /// The three answers of batches and streams have one shape: a response or a failure.
 macro_rules! item {
     ($answer:ident, $module:ident, $plain:ty) => {
@@ -235,9 +240,7 @@ macro_rules! item {
                 use proto::$module::Result as Wire;
                 match self.result.ok_or(Wrong("neither response nor failure"))? {
                     Wire::Response(response) => Ok(Ok(response.open()?)),
-                    Wire::Failure(failure) => status::from_failure(&failure, address)
-                        .map(Err)
-                        .ok_or(Wrong("a failure of no known code")),
+                    Wire::Failure(failure) => Ok(Err(failed(&failure, address)?)),
                 }
             }
         }

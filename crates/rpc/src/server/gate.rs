@@ -144,10 +144,10 @@ fn allowed(path: &str) -> Allowed {
     let method = path.strip_prefix(LIBRARIAN).unwrap_or_default();
     let message_bytes_max = match method {
         "Store" | "Put" | "StoreStream" => RECORD_MESSAGE_BYTES_MAX,
-        "StoreBatch" => BATCH_MESSAGE_BYTES_MAX,
+        "StoreBatch" | "Objects" => BATCH_MESSAGE_BYTES_MAX,
         _ => SMALL_MESSAGE_BYTES_MAX,
     };
-    let streams = ["Subscribe", "FindStream", "VerifyStream", "StoreStream"];
+    let streams = ["Subscribe", "Watch", "FindStream", "VerifyStream", "StoreStream"];
     Allowed { message_bytes_max, unary: path.starts_with(LIBRARIAN) && !streams.contains(&method) }
 }
 

@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::connection::Peer;
 use super::members::Members;
 use super::streams;
+use crate::convert::objects::Asked;
 use crate::convert::{Open, Wrong};
 use crate::limits::RECONNECT_HEADER;
 use crate::proto;
@@ -163,6 +164,29 @@ impl Librarian for Handlers {
         let (caller, request) = opened(request)?;
         let events =
             self.service.subscribe(caller, request).await.map_err(|error| to_status(&error))?;
+        Ok(Response::new(streams::events(events, self.stop.clone()).boxed()))
+    }
+
+    async fn objects(
+        &self,
+        request: Request<proto::ObjectsRequest>,
+    ) -> Result<Response<proto::ObjectsResponse>, Status> {
+        let (caller, request) = opened(request)?;
+        let asked = Asked::of(&request);
+        let answer = self.service.objects(caller, request).await;
+        let answer = answer.and_then(|answer| asked.fit(answer));
+        closed(answer)
+    }
+
+    type WatchStream = Answers<proto::WatchEvent>;
+
+    async fn watch(
+        &self,
+        request: Request<proto::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let (caller, request) = opened(request)?;
+        let events =
+            self.service.watch(caller, request).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(streams::events(events, self.stop.clone()).boxed()))
     }
 

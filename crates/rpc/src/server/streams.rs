@@ -3,7 +3,8 @@
 
 use std::panic::AssertUnwindSafe;
 
-use env::calls::{CallError, Caller, Events};
+use env::calls::{CallError, Caller};
+use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -12,7 +13,6 @@ use super::gate::deadline_of;
 use super::handlers::{Handlers, caller};
 use super::metered::Messages;
 use crate::limits::{STREAM_CONCURRENCY, STREAM_SILENCE_MAX};
-use crate::proto;
 use crate::status::to_status;
 
 /// Why a stream ends when the server does.
@@ -33,7 +33,7 @@ impl Handlers {
         &self,
         request: Request<Streaming<M>>,
         handle: H,
-    ) -> Result<Response<futures::stream::BoxStream<'static, Result<A, Status>>>, Status>
+    ) -> Result<Response<BoxStream<'static, Result<A, Status>>>, Status>
     where
         M: Send + 'static,
         T: Send + 'static,
@@ -98,11 +98,15 @@ async fn next<M>(
     }
 }
 
-/// A subscription's events on the wire, until its end or the server's.
-pub(super) fn events(
-    events: Events,
+/// Events on the wire, of a subscription or a watch, until their end or the server's.
+pub(super) fn events<T, M>(
+    events: BoxStream<'static, Result<T, CallError>>,
     stop: CancellationToken,
-) -> impl Stream<Item = Result<proto::SubscribeEvent, Status>> + Send + 'static {
+) -> impl Stream<Item = Result<M, Status>> + Send + 'static
+where
+    T: 'static,
+    M: From<T> + Send + 'static,
+{
     let events = AssertUnwindSafe(events).catch_unwind().map(|event| match event {
         Ok(Ok(event)) => Ok(event.into()),
         Ok(Err(error)) => Err(to_status(&error)),

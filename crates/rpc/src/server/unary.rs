@@ -29,6 +29,7 @@ pub(super) enum Unary {
     FindBatch,
     VerifyBatch,
     StoreBatch,
+    Objects,
 }
 
 /// The method of a request, where it has one message and no encoding but protobuf's own.
@@ -47,6 +48,7 @@ pub(super) fn method<B>(request: &Request<B>) -> Option<Unary> {
         "FindBatch" => Unary::FindBatch,
         "VerifyBatch" => Unary::VerifyBatch,
         "StoreBatch" => Unary::StoreBatch,
+        "Objects" => Unary::Objects,
         _ => return None,
     })
 }
@@ -76,6 +78,7 @@ pub(super) async fn answer(
         Unary::FindBatch => by!(find_batch),
         Unary::VerifyBatch => by!(verify_batch),
         Unary::StoreBatch => by!(store_batch),
+        Unary::Objects => by!(objects),
     }
 }
 

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{Place, PublicKey, RecordId, Suite};
 use document::{Kind, Record};
+use env::calls::objects::*;
 use env::calls::*;
 use futures::StreamExt;
 
@@ -40,6 +41,18 @@ pub(crate) struct Memory {
     pub(crate) introductions: Mutex<Vec<Credential>>,
     pub(crate) known: Mutex<HashSet<PublicKey>>,
     pub(crate) asked: Mutex<Vec<RecordId>>,
+    pub(crate) objects: Mutex<Script>,
+}
+
+/// What calls about objects asked, and what they are answered.
+#[derive(Default)]
+pub(crate) struct Script {
+    pub(crate) requests: Vec<ObjectsRequest>,
+    pub(crate) answer: Option<Result<ObjectsAnswer, CallError>>,
+    pub(crate) watches: Vec<WatchRequest>,
+    pub(crate) events: Vec<Result<WatchEvent, CallError>>,
+    /// Whether watches stay open after their events.
+    pub(crate) goes_on: bool,
 }
 
 pub(crate) fn closest() -> Vec<Bytes> {
@@ -148,6 +161,26 @@ impl Service for Memory {
             FindResponse::Found(record) => Ok(record),
             FindResponse::Closest(_) => Err(CallError::NotFound),
         }
+    }
+
+    async fn objects(
+        &self,
+        _: Caller,
+        request: ObjectsRequest,
+    ) -> Result<ObjectsAnswer, CallError> {
+        let mut script = self.objects.lock().unwrap();
+        script.requests.push(request);
+        script.answer.clone().unwrap_or(Err(CallError::NotFound))
+    }
+
+    async fn watch(&self, _: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {
+        let mut script = self.objects.lock().unwrap();
+        script.watches.push(request);
+        let events = futures::stream::iter(std::mem::take(&mut script.events));
+        if script.goes_on {
+            return Ok(events.chain(futures::stream::pending()).boxed());
+        }
+        Ok(events.boxed())
     }
 
     async fn subscribe(&self, _: Caller, request: SubscribeRequest) -> Result<Events, CallError> {
