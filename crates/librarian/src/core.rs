@@ -16,6 +16,7 @@ use crate::admission::Admission;
 use crate::announcer::Announcer;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
+use crate::objects::ObjectShelf;
 use crate::options::{Limits, Rhythm};
 use crate::publications::Publications;
 use crate::quota::Quotas;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) overlay: Arc<dyn Overlay>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) shelf: Arc<Shelf>,
+    pub(crate) objects: Arc<ObjectShelf>,
     pub(crate) publications: Arc<Publications>,
     pub(crate) announcer: Arc<Announcer>,
     pub(crate) standings: Standings,

@@ -22,6 +22,9 @@ pub enum LibrarianError {
     /// The store or the publication log.
     #[error("the peer's storage failed")]
     Store(#[from] StoreError),
+    /// What the store has of versioned objects.
+    #[error("the peer's versioned objects cannot be read")]
+    Objects(#[from] objects::ObjectsError),
     /// The overlay.
     #[error("the overlay failed")]
     Overlay(#[from] OverlayError),
@@ -45,6 +48,7 @@ impl Classified for LibrarianError {
             Self::Certificate(source) => source.class(),
             Self::OtherKey { .. } => Class::Denied,
             Self::Store(source) => source.class(),
+            Self::Objects(source) => source.class(),
             Self::Overlay(source) => source.class(),
             Self::Listen { .. } => Class::Unavailable,
             Self::NotLoopback(_) => Class::Invalid,

@@ -59,6 +59,7 @@ mod limiter;
 mod metrics;
 mod neighbours;
 mod news;
+mod objects;
 mod options;
 mod page;
 mod publications;
@@ -78,7 +79,7 @@ mod upkeep;
 
 pub use error::LibrarianError;
 pub use librarian::{Librarian, Prepared};
-pub use options::{LibrarianOptions, Limits, Rhythm};
+pub use options::{LibrarianOptions, Limits, ObjectsSettings, Rhythm};
 pub use page::{MetricsPage, serve_metrics};
 pub use rates::{Rate, Rates, TierRates};
 pub use standing::Standing;

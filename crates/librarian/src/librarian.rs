@@ -18,6 +18,7 @@ use env::calls::{Calls, Credential, PEERS_MAX, Service};
 use env::{Env, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use objects::{Objects, ObjectsOptions};
 use overlay::{Members, News, Overlay};
 use store::{Journal, RecordStore};
 use tokio::sync::Notify;
@@ -30,6 +31,7 @@ use crate::core::Core;
 use crate::error::LibrarianError;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
+use crate::objects::{ObjectShelf, Parts};
 use crate::options::LibrarianOptions;
 use crate::publications::{Outlets, Publications};
 use crate::quota::Quotas;
@@ -83,7 +85,7 @@ impl Prepared {
     /// Starts the peer. It serves as soon as this returns; joining goes on behind.
     ///
     /// # Errors
-    /// Where the publication log cannot be read.
+    /// Where the publication log, or what the store has of versioned objects, cannot be read.
     pub async fn start(
         self,
         store: Arc<dyn RecordStore>,
@@ -105,6 +107,17 @@ impl Prepared {
             Arc::clone(&metrics),
             options.read_only,
         );
+        let objects = ObjectShelf::open(Parts {
+            env: env.clone(),
+            network: options.genesis.network(),
+            secret: options.secret.clone(),
+            options: ObjectsOptions { suite, cache_bytes_max: options.objects.cache_bytes_max },
+            region_bytes: options.objects.region_bytes,
+            store: Arc::clone(&store),
+            shelf: Arc::clone(&shelf),
+            metrics: Arc::clone(&metrics),
+        });
+        let objects = objects.await?;
         let own: Arc<dyn walk::LocalStore> = Arc::new(OwnShelf(Arc::clone(&shelf)));
         let walking = WalkOptions {
             own: Some(own),
@@ -135,6 +148,7 @@ impl Prepared {
             overlay,
             journal,
             shelf,
+            objects,
             publications,
             announcer,
             metrics,
@@ -271,6 +285,11 @@ impl Librarian {
     /// Its publication log.
     pub fn journal(&self) -> &Arc<Journal> {
         &self.core.journal
+    }
+
+    /// Its versioned objects: for a door in the same process, which writes them without a call.
+    pub fn objects(&self) -> &Arc<Objects> {
+        &self.core.objects.objects
     }
 
     /// What vouches for it now.

@@ -205,9 +205,15 @@ impl Wait {
 fn endpoint(method: Method, rates: &Rates) -> (usize, &Rate) {
     match method {
         Method::Introduce => (0, &rates.introduce),
-        Method::Find | Method::FindBatch => (1, &rates.find),
+        Method::Find
+        | Method::FindBatch
+        | Method::ObjectsGet
+        | Method::ObjectsPrevious
+        | Method::ObjectsTips
+        | Method::ObjectsHeads
+        | Method::ObjectsList => (1, &rates.find),
         Method::Verify | Method::VerifyBatch => (2, &rates.verify),
-        Method::Store | Method::StoreBatch | Method::Tell => (3, &rates.store),
+        Method::Store | Method::StoreBatch | Method::Tell | Method::ObjectsPut => (3, &rates.store),
         Method::Put => (4, &rates.put),
         Method::Get => (5, &rates.get),
         Method::Subscribe => (6, &rates.subscribe),

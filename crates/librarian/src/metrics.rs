@@ -5,6 +5,7 @@
 //! key, an id or an address, since a page of metrics is read by more people than a log.
 //! `docs/operating/metrics.md` lists every name, and a test holds the two together.
 
+mod objects;
 mod upkeep;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+pub(crate) use self::objects::{ObjectCounts, ObjectLevels};
 pub(crate) use self::upkeep::UpkeepCounts;
 
 /// The smallest bucket of the latency histograms: 0.1 ms; each next one is twice as wide.
@@ -39,6 +41,12 @@ pub(crate) enum Method {
     Get,
     Tell,
     Subscribe,
+    ObjectsPut,
+    ObjectsGet,
+    ObjectsPrevious,
+    ObjectsTips,
+    ObjectsHeads,
+    ObjectsList,
 }
 
 /// How a call ended.
@@ -192,6 +200,7 @@ pub(crate) struct Levels {
     pub(crate) roster: u64,
     pub(crate) organisations: usize,
     pub(crate) roster_conflicts: u64,
+    pub(crate) objects: ObjectLevels,
 }
 
 /// Everything a peer counts.
@@ -211,6 +220,8 @@ pub(crate) struct Metrics {
     gauges: Gauges,
     /// What scrub and compaction did.
     pub(crate) upkeep: UpkeepCounts,
+    /// What happened to versioned objects.
+    pub(crate) objects: ObjectCounts,
 }
 
 #[derive(Default)]
@@ -260,7 +271,9 @@ impl Metrics {
             health: Family::default(),
             gauges: Gauges::default(),
             upkeep: UpkeepCounts::default(),
+            objects: ObjectCounts::default(),
         };
+        metrics.objects.register(&mut metrics.registry);
         metrics.upkeep.register(&mut metrics.registry);
         metrics.register_counted();
         metrics.register_levels();
@@ -389,6 +402,7 @@ impl Metrics {
     fn set(&self, levels: &Levels) {
         let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.objects.set(&levels.objects);
         let gauges = &self.gauges;
         gauges.uptime.set(whole(levels.uptime.as_secs()));
         gauges.records.set(whole(levels.store.records));
@@ -435,6 +449,7 @@ mod tests {
         metrics.sent(Method::Find, 20);
         metrics.published(Source::Stored);
         metrics.dropped(Dropped::Rate);
+        metrics.objects.put(&Ok(env::calls::objects::PutOutcome::NoObject));
         metrics.encode(&Levels { healthy: 8, ..Levels::default() })
     }
 

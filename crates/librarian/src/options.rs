@@ -38,6 +38,8 @@ pub struct LibrarianOptions {
     pub rhythm: Rhythm,
     /// How the store is looked after while it serves; not at all unless it is said.
     pub upkeep: Option<UpkeepOptions>,
+    /// How versioned objects are kept.
+    pub objects: ObjectsSettings,
 }
 
 impl LibrarianOptions {
@@ -56,6 +58,7 @@ impl LibrarianOptions {
             limits: Limits::default(),
             rhythm: Rhythm::default(),
             upkeep: None,
+            objects: ObjectsSettings::default(),
         }
     }
 }
@@ -71,7 +74,24 @@ impl fmt::Debug for LibrarianOptions {
             .field("limits", &self.limits)
             .field("rhythm", &self.rhythm)
             .field("upkeep", &self.upkeep)
+            .field("objects", &self.objects)
             .finish_non_exhaustive()
+    }
+}
+
+/// How a peer keeps versioned objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectsSettings {
+    /// Versions kept in memory, in bytes.
+    pub cache_bytes_max: u64,
+    /// Bytes of an object's versions that are kept at one of its places, where its policy does not say: a writer
+    /// goes on at the object's next place then.
+    pub region_bytes: u64,
+}
+
+impl Default for ObjectsSettings {
+    fn default() -> Self {
+        Self { cache_bytes_max: 64 << 20, region_bytes: 1 << 30 }
     }
 }
 

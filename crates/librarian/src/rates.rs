@@ -42,17 +42,17 @@ impl Rate {
 pub struct Rates {
     /// `Introduce`, counted by what the caller proves with it.
     pub introduce: Rate,
-    /// `Find`.
+    /// `Find`, and what is read of versioned objects.
     pub find: Rate,
     /// `Verify`.
     pub verify: Rate,
-    /// `Store`.
+    /// `Store`, and what is put of versioned objects.
     pub store: Rate,
     /// `Put`.
     pub put: Rate,
     /// `Get`.
     pub get: Rate,
-    /// `Subscribe`.
+    /// `Subscribe` and `Watch`.
     pub subscribe: Rate,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | caller | may call |
 //! |---|---|
-//! | stranger | `Introduce`, `Find` |
+//! | stranger | `Introduce`, `Find`, and reads of versioned objects (public ones) |
 //! | client | all but `Put`, `Get` and `Tell` |
 //! | peer | all but `Put` and `Get` |
 //! | client of the own organisation, with tier own | all but `Tell` |
@@ -14,6 +14,7 @@
 //! whatever its content is. How often a caller may ask goes by its tier (`rates`); an introduction is
 //! counted by what it proves, so that strangers cannot crowd out those who show something.
 
+mod objects;
 mod read;
 mod write;
 
@@ -24,6 +25,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{CertificateError, Class, Classified, PeerId, PublicKey, Taught, Tier};
 use document::Record;
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest};
 use env::calls::{
     CallError, Caller, Credential, Events, FindRequest, FindResponse, IntroduceRequest,
     IntroduceResponse, PEERS_MAX, PutResponse, Service, StoreOutcome, SubscribeRequest,
@@ -129,6 +131,15 @@ fn allow(method: Method, standing: &Standing, core: &Core) -> Result<(), CallErr
     let denied = |reason: &str| Err(CallError::Denied { reason: reason.to_owned() });
     match (method, standing) {
         (Method::Introduce | Method::Find, _) => Ok(()),
+        // Of these, what is public.
+        (
+            Method::ObjectsGet
+            | Method::ObjectsPrevious
+            | Method::ObjectsTips
+            | Method::ObjectsHeads
+            | Method::ObjectsList,
+            _,
+        ) => Ok(()),
         (_, Standing::Stranger) => denied(
             "introduce yourself first, with a valid pass or announcement; an organisation of the \
              network signs passes for its clients",
@@ -221,6 +232,15 @@ impl Service for Endpoints {
     async fn tell(&self, caller: Caller, envelopes: Vec<Bytes>) -> Result<(), CallError> {
         let work = async { spread::given(&self.0, &envelopes) };
         self.answer(Method::Tell, caller, Load::ONE, work).await
+    }
+
+    async fn objects(
+        &self,
+        caller: Caller,
+        request: ObjectsRequest,
+    ) -> Result<ObjectsAnswer, CallError> {
+        let (method, load) = objects::asks(&request);
+        self.answer(method, caller, load, self.objects_answer(caller, request)).await
     }
 
     async fn subscribe(

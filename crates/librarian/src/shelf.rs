@@ -112,6 +112,17 @@ impl Shelf {
         None
     }
 
+    /// Whether writes are to be tried. A full or failed disk says so itself.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    pub(crate) fn check_writes(&self) -> Result<(), CallError> {
+        if self.read_only.load(Ordering::Relaxed) {
+            return Err(CallError::ReadOnly { reason: "it is set to read-only".to_owned() });
+        }
+        Ok(())
+    }
+
     /// Stores records; one outcome each, in order, when all that could be stored are durable.
     ///
     /// Those that do not prove themselves are refused one by one; the others are stored all or none.
@@ -121,9 +132,8 @@ impl Shelf {
         records: Vec<Record>,
     ) -> Vec<Result<StoreOutcome, CallError>> {
         let count = records.len();
-        if self.read_only.load(Ordering::Relaxed) {
-            let reason = "it is set to read-only".to_owned();
-            return vec![Err(CallError::ReadOnly { reason }); count];
+        if let Err(error) = self.check_writes() {
+            return vec![Err(error); count];
         }
         let mut proven = self.prove(records).await;
         fragments::refuse_stray(self, &mut proven).await;
@@ -244,7 +254,7 @@ impl Shelf {
         if bytes < LARGE_BYTES { all() } else { self.env.cpu(all).await }
     }
 
-    fn refused(&self, error: StoreError) -> CallError {
+    pub(crate) fn refused(&self, error: StoreError) -> CallError {
         match error {
             StoreError::Full => {
                 if !self.full.swap(true, Ordering::Relaxed) {
@@ -273,7 +283,7 @@ pub(crate) fn refusal(error: &StoreError) -> CallError {
     }
 }
 
-fn closed() -> CallError {
+pub(crate) fn closed() -> CallError {
     CallError::Busy { retry_after: RETRY_AFTER_CLOSED }
 }
 

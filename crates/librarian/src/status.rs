@@ -215,6 +215,7 @@ impl Core {
             roster: self.directory.roster().number(),
             organisations: self.directory.roster().organisations().len(),
             roster_conflicts: self.directory.roster_conflict().1,
+            objects: self.objects.levels(),
         }
     }
 }

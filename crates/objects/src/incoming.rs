@@ -44,7 +44,7 @@ pub struct Incoming {
 
 /// What was new in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct Written {
     /// Of what stands beside versions, in its order.
     pub beside: Vec<bool>,
     /// Of the versions, in their order.
@@ -69,6 +69,11 @@ impl Incoming {
     pub fn add(&mut self, record: Record) -> usize {
         self.beside.push(record);
         self.beside.len() - 1
+    }
+
+    /// What stands beside versions, in its order.
+    pub fn beside(&self) -> impl Iterator<Item = &Record> {
+        self.beside.iter()
     }
 
     /// Whether there is nothing to write.
@@ -187,8 +192,8 @@ impl Incoming {
     pub async fn commit(
         self,
         durability: Option<Durability>,
-        stored: impl FnOnce(&Stored),
-    ) -> Result<Stored, ObjectsError> {
+        stored: impl FnOnce(&Written),
+    ) -> Result<Written, ObjectsError> {
         let Self { objects, beside, versions, .. } = self;
         let count = beside.len();
         let mut kept: Vec<Kept> =
@@ -196,13 +201,13 @@ impl Incoming {
         let forms = versions.iter();
         kept.extend(forms.map(|one| Kept { record: one.record.clone(), form: one.form.clone() }));
         if kept.is_empty() {
-            stored(&Stored::default());
-            return Ok(Stored::default());
+            stored(&Written::default());
+            return Ok(Written::default());
         }
         let mut written = Writing::begin(&objects, &versions);
         let mut new = objects.store.put_kept(kept, durability).await?;
         let fresh = std::mem::take(&mut written.fresh);
-        let done = Stored { versions: new.split_off(count.min(new.len())), beside: new };
+        let done = Written { versions: new.split_off(count.min(new.len())), beside: new };
         stored(&done);
         let mut told = Vec::new();
         for ((one, fresh), new) in versions.iter().zip(fresh).zip(&done.versions) {

@@ -35,5 +35,5 @@ mod regions;
 pub use batch::{Batch, NewVersion};
 pub use error::ObjectsError;
 pub use history::Merged;
-pub use incoming::Incoming;
+pub use incoming::{Incoming, Written};
 pub use objects::{Event, Objects, ObjectsOptions, Stats, Stored};

@@ -285,6 +285,16 @@ impl Attested {
     }
 }
 
+/// The versions that the record of an attestation names, in either form; none where the bytes are of another. Neither key nor
+/// signature is looked at: it is for whoever makes an index of a million that were verified before.
+pub fn named(bytes: &[u8]) -> impl Iterator<Item = RecordId> + '_ {
+    let one = bytes.strip_prefix(PREFIX_OF_ONE).and_then(|rest| rest.get(SIGNED_BYTES + 4..));
+    let one = one.and_then(|rest| rest.first_chunk::<32>());
+    let batch = bytes.strip_prefix(PREFIX).and_then(|rest| rest.get(SIGNED_BYTES..));
+    let batch = batch.map_or(&[][..], |hashes| hashes.as_chunks::<32>().0);
+    one.into_iter().chain(batch).map(|h| RecordId::new(*h))
+}
+
 /// An attestation in either form, as a record holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyAttestation {

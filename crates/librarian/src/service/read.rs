@@ -132,7 +132,7 @@ impl Endpoints {
     }
 
     /// Counts record bytes that are answered, for the operator and against the caller's day.
-    fn sent(&self, caller: Caller, method: Method, bytes: usize) {
+    pub(super) fn sent(&self, caller: Caller, method: Method, bytes: usize) {
         self.0.metrics.sent(method, bytes);
         let asked = self.asked(method, &self.0.standing(&caller.key), Load::NONE);
         let now = self.0.env.clock.elapsed();

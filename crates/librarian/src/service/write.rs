@@ -83,7 +83,12 @@ impl Endpoints {
     }
 
     /// Charges the caller's quota; its quota, which is 0 where it has none.
-    fn charge(&self, caller: Caller, method: Method, bytes: usize) -> Result<u64, CallError> {
+    pub(super) fn charge(
+        &self,
+        caller: Caller,
+        method: Method,
+        bytes: usize,
+    ) -> Result<u64, CallError> {
         let standing = self.0.standing(&caller.key);
         let Standing::Client { quota, tier, .. } = standing else { return Ok(0) };
         let charged = self.0.quotas.charge(&caller.key, quota, bytes as u64);

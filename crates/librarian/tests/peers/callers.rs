@@ -306,7 +306,7 @@ fn revoked_clients_and_peers_are_denied_at_once_everywhere_and_after_a_restart()
         let (kept, known) = (town.peers[1].revocations(), town.peers[1].known_peers());
         assert_eq!(kept, [signed]);
         town.peers[1].stop().await.unwrap();
-        let store = town.stores[1].clone();
+        let store = Arc::new(store::MemoryStore::new());
         let restarted = town.start(1, store, |options| {
             options.revocations = kept;
             options.known_peers = known;

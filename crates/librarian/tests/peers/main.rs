@@ -6,6 +6,7 @@ mod callers;
 mod endings;
 mod joining;
 mod news;
+mod objects;
 mod records;
 mod rosters;
 mod stripes;

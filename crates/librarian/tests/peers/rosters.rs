@@ -90,7 +90,7 @@ fn whoever_left_is_a_stranger_at_once_everywhere_and_after_a_restart() {
         let (kept, known) = (town.peers[1].rosters(), town.peers[1].known_peers());
         assert_eq!(kept, [roster]);
         town.peers[1].stop().await.unwrap();
-        let restarted = town.start(1, town.stores[1].clone(), |options| {
+        let restarted = town.start(1, Arc::new(store::MemoryStore::new()), |options| {
             options.rosters = kept;
             options.known_peers = known;
             options.bootstrap.clear();
@@ -211,7 +211,7 @@ fn whoever_was_down_for_many_rosters_has_them_all_soon_after_its_start() {
             town.peers[number % 5].learn_roster(&signed).unwrap();
             env.clock.sleep(Duration::from_millis(500)).await;
         }
-        let restarted = town.start(5, town.stores[5].clone(), |_| {}).await;
+        let restarted = town.start(5, Arc::new(store::MemoryStore::new()), |_| {}).await;
         town.peers[5] = restarted;
         env.clock.sleep(Duration::from_secs(5)).await;
         assert_eq!(numbers(&town), [40; 6]);

@@ -112,6 +112,17 @@ impl Town {
         peer
     }
 
+    /// Stops a peer and starts it again over what its store has.
+    pub(crate) async fn restart(&mut self, number: usize) {
+        let (before, store) = (&self.stores[number].inner, MemoryStore::new());
+        for id in before.ids(&RecordId::new([0; 32]), usize::MAX) {
+            store.put(vec![before.get(&id).await.unwrap().unwrap()]).await.unwrap();
+        }
+        self.peers[number].stop().await.unwrap();
+        self.stores[number] = Arc::new(Shop::new(Arc::new(store)));
+        self.peers[number] = self.start(number, self.stores[number].clone(), |_| {}).await;
+    }
+
     pub(crate) fn at(&self, number: usize) -> Endpoint {
         let member = &self.community.members[number];
         Endpoint { peer: Some(member.peer), address: member.address.clone() }

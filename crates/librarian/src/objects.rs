@@ -1,0 +1,181 @@
+//! A peer's versioned objects: what callers put and read, checked as `docs/adr/0007-versioned-objects.md` says, section *Wire*.
+//!
+//! `objects` keeps versions and knows the tips; who may write and read, and that a version is attested, is looked after
+//! here. A peer believes nobody: all that counts is a record that proves itself, in the request or on its own disk.
+//!
+//! ```text
+//! put       prove -> objects, policies, devices -> versions (attested? may write? room? bases?) -> attestations -> one write
+//! get, tips, list     who reads? -> proven versions, each with an attestation
+//! previous            the same, and from other holders where the history goes on there
+//! watch               commits -> feed of numbered events -> each watcher
+//! ```
+//!
+//! Invariants:
+//! 1. A version that came from others is served, and a tip, only when an attestation by somebody who might write it is as
+//!    durable as it is: both are in one write, the attestation first.
+//! 2. A policy or list of devices never rolls back: it counts in memory from the moment it is taken, before it is durable.
+//! 3. Whoever may not read an object cannot tell whether it exists.
+//!
+//! Memory, all of it made again from the store at the start: policies ([`version::policy::POLICIES_BYTES_MAX`], and their
+//! records' ids), heads and devices (`heads`), attestations (about 60 bytes one, and a byte and a half a version of a
+//! large batch), names of objects as they are asked for.
+
+mod attestations;
+mod names;
+mod permissions;
+mod policies;
+mod previous;
+mod proving;
+mod put;
+mod reads;
+mod regions;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::{NetworkId, PeerId, SecretKey, Suite};
+use document::Kind;
+use env::Env;
+use env::calls::CallError;
+use objects::{Objects, ObjectsError, ObjectsOptions};
+use store::{RecordStore, StoreError};
+use tokio::sync::Semaphore;
+
+use crate::metrics::{Metrics, ObjectLevels};
+use crate::shelf::{Shelf, one_line};
+
+use self::attestations::Attestations;
+use self::names::Names;
+use self::permissions::Claims;
+pub(crate) use self::permissions::Reader;
+use self::policies::KnownPolicies;
+use self::regions::Redirects;
+
+/// The versioned objects of one peer.
+pub(crate) struct ObjectShelf {
+    env: Env,
+    suite: Suite,
+    network: NetworkId,
+    own: PeerId,
+    /// Signs receipts and redirects.
+    secret: SecretKey,
+    /// Bytes of an object at one place, where its policy says none.
+    region_bytes: u64,
+    pub(crate) objects: Arc<Objects>,
+    store: Arc<dyn RecordStore>,
+    shelf: Arc<Shelf>,
+    policies: KnownPolicies,
+    attestations: Attestations,
+    names: Names,
+    claims: Claims,
+    redirects: Redirects,
+    /// Lets few lists be made at once.
+    lists: Semaphore,
+    metrics: Arc<Metrics>,
+}
+
+/// What a peer's objects are made of.
+pub(crate) struct Parts {
+    pub(crate) env: Env,
+    pub(crate) network: NetworkId,
+    pub(crate) secret: SecretKey,
+    pub(crate) options: ObjectsOptions,
+    pub(crate) region_bytes: u64,
+    pub(crate) store: Arc<dyn RecordStore>,
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl ObjectShelf {
+    /// Reads what the store has of objects.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub(crate) async fn open(parts: Parts) -> Result<Arc<Self>, ObjectsError> {
+        let env = parts.env.clone();
+        env.blocking(move || Self::read(parts)).await
+    }
+
+    fn read(parts: Parts) -> Result<Arc<Self>, ObjectsError> {
+        let Parts { env, network, secret, options, region_bytes, store, shelf, metrics } = parts;
+        let suite = options.suite;
+        let objects = Objects::open(Arc::clone(&store), options)?;
+        let policies = KnownPolicies::new(suite, network);
+        let attestations = Attestations::new(suite);
+        let mut strange = 0_usize;
+        store.each_of(&[Kind::Policy, Kind::Attestation], &mut |part| {
+            let known = match part.kind {
+                Kind::Attestation => attestations.met(part.id, part.payload),
+                _ => policies.met(part.id, &Bytes::copy_from_slice(part.payload)),
+            };
+            strange += usize::from(!known);
+        })?;
+        if strange > 0 {
+            tracing::warn!(strange, "records of objects in the store are altered or unknown");
+        }
+        Ok(Arc::new(Self {
+            lists: reads::lists(),
+            own: PeerId::new(secret.public()),
+            claims: Claims::new(network),
+            names: Names::default(),
+            redirects: Redirects::default(),
+            env,
+            suite,
+            network,
+            secret,
+            region_bytes,
+            objects,
+            store,
+            shelf,
+            policies,
+            attestations,
+            metrics,
+        }))
+    }
+
+    /// The state now, for the metrics.
+    pub(crate) fn levels(&self) -> ObjectLevels {
+        let stats = self.objects.stats();
+        ObjectLevels {
+            objects: stats.objects,
+            cached_bytes: stats.cached_bytes,
+            awaited: stats.awaited,
+            policies: self.policies.len(),
+            attestations: self.attestations.len(),
+        }
+    }
+
+    /// An error of the engine as a caller is told.
+    fn refused(&self, error: ObjectsError) -> CallError {
+        match error {
+            ObjectsError::Store(StoreError::Damaged { id, .. }) => {
+                self.metrics.damaged_read();
+                CallError::Corrupt {
+                    address: self.own.to_string(),
+                    reason: format!("record {id} is damaged on this peer's disk; ask another"),
+                }
+            }
+            ObjectsError::Store(error) => self.shelf.refused(error),
+            ObjectsError::Altered { id, .. } => {
+                self.metrics.objects.altered.inc();
+                tracing::error!(version = %id, "a version was altered on disk and is not served");
+                let reason = format!("version {id} was altered on this peer's disk; ask another");
+                CallError::Corrupt { address: self.own.to_string(), reason }
+            }
+            ObjectsError::Awaited => {
+                CallError::Busy { retry_after: std::time::Duration::from_secs(10) }
+            }
+            error => CallError::Invalid { reason: one_line(&error) },
+        }
+    }
+}
+
+/// A caller that may not do this.
+fn denied(reason: impl Into<String>) -> CallError {
+    CallError::Denied { reason: reason.into() }
+}
+
+/// A request, or a record, that is over a bound or makes no sense.
+fn invalid(reason: impl Into<String>) -> CallError {
+    CallError::Invalid { reason: reason.into() }
+}

@@ -1,0 +1,302 @@
+//! Which attestation names a version, and what is sent of it.
+//!
+//! Attestations are read from the store; in memory is what finds them. One of few versions has an entry for each of them, by eight bytes
+//! of its hash. One of many, as a door signs a second's writes with, has a filter of [`BITS_EACH`] bits a version: a look
+//! asks all filters, and reads the batch where one says that it may be there. So a million versions of a door cost
+//! little over a megabyte.
+//!
+//! A batch that was read stays in memory with its tree, of which paths are made, by a budget.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use crypto::{RecordId, Suite};
+use document::Kind;
+use env::calls::CallError;
+use store::StoreError;
+use version::attestation::named;
+use version::merkle::Tree;
+use version::{AnyAttestation, ObjectRecord};
+
+use super::ObjectShelf;
+
+/// From so many versions on an attestation has a filter.
+const MANY: usize = 64;
+/// Bits of a filter for each version, and how many of them one sets: one look in a hundred is in vain.
+const BITS_EACH: usize = 10;
+const PROBES: u64 = 6;
+/// Attestations of one version that are looked at.
+const LOOKED_AT_MAX: usize = 16;
+/// Bytes of batches and their trees in memory.
+const OPENED_BYTES_MAX: usize = 32 << 20;
+/// From so many versions on a batch is hashed on a CPU thread.
+const HEAVY: usize = 512;
+
+/// What finds attestations.
+pub(super) struct Attestations {
+    index: Mutex<Index>,
+    opened: Mutex<VecDeque<(RecordId, Arc<Opened>)>>,
+    suite: Suite,
+}
+
+#[derive(Default)]
+struct Index {
+    rows: Vec<RecordId>,
+    /// The first bytes of a version's hash, and the row of one that names it.
+    few: BTreeSet<(u64, u32)>,
+    many: Vec<(u32, Filter)>,
+}
+
+/// Says of every version of a batch that it may be there, and of few others.
+struct Filter {
+    bits: Box<[u64]>,
+}
+
+/// An attestation that was read.
+pub(super) struct Opened {
+    pub(super) attestation: AnyAttestation,
+    record: Bytes,
+    tree: OnceLock<Option<Tree>>,
+}
+
+fn word(h: &RecordId, at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&h.as_bytes()[at..at + 8]);
+    u64::from_be_bytes(word)
+}
+
+impl Filter {
+    fn new(hs: &[RecordId]) -> Self {
+        let mut filter = Self { bits: vec![0; (hs.len() * BITS_EACH).div_ceil(64)].into() };
+        for h in hs {
+            for bit in filter.places(h) {
+                filter.bits[bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        filter
+    }
+
+    /// A hash is as random as any.
+    fn places(&self, h: &RecordId) -> impl Iterator<Item = usize> + use<> {
+        let (first, step, bits) = (word(h, 8), word(h, 16) | 1, self.bits.len() as u64 * 64);
+        (0..PROBES).map(move |n| (first.wrapping_add(step.wrapping_mul(n)) % bits) as usize)
+    }
+
+    fn may_contain(&self, h: &RecordId) -> bool {
+        self.places(h).all(|bit| self.bits[bit / 64] & (1 << (bit % 64)) != 0)
+    }
+}
+
+impl Index {
+    fn add(&mut self, id: RecordId, hs: &[RecordId]) {
+        let Ok(row) = u32::try_from(self.rows.len()) else { return };
+        self.rows.push(id);
+        if hs.len() >= MANY {
+            self.many.push((row, Filter::new(hs)));
+        } else {
+            self.few.extend(hs.iter().map(|h| (word(h, 0), row)));
+        }
+    }
+
+    /// Attestations that may name a version, the newest batches first.
+    fn of(&self, h: &RecordId) -> Vec<RecordId> {
+        let first = word(h, 0);
+        let few = self.few.range((first, 0)..=(first, u32::MAX)).map(|(_, row)| row);
+        let many = self.many.iter().rev().filter(|(_, filter)| filter.may_contain(h));
+        let rows = few.chain(many.map(|(row, _)| row)).take(LOOKED_AT_MAX);
+        rows.filter_map(|row| self.rows.get(*row as usize)).copied().collect()
+    }
+}
+
+impl Attestations {
+    pub(super) fn new(suite: Suite) -> Self {
+        Self { index: Mutex::default(), opened: Mutex::default(), suite }
+    }
+
+    /// Nothing that can panic half-way through a change runs under the lock.
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self) -> MutexGuard<'_, VecDeque<(RecordId, Arc<Opened>)>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one as the store has it; whether it is one.
+    pub(super) fn met(&self, id: RecordId, bytes: &[u8]) -> bool {
+        let hs: Vec<RecordId> = named(bytes).collect();
+        if hs.is_empty() {
+            return false;
+        }
+        self.index().add(id, &hs);
+        true
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.index().rows.len()
+    }
+
+    fn remembered(&self, id: &RecordId) -> Option<Arc<Opened>> {
+        let mut opened = self.opened();
+        let at = opened.iter().position(|(known, _)| known == id)?;
+        let found = opened.remove(at)?;
+        opened.push_front(found.clone());
+        Some(found.1)
+    }
+
+    fn remember(&self, id: RecordId, one: &Arc<Opened>) {
+        let mut opened = self.opened();
+        opened.push_front((id, Arc::clone(one)));
+        // Its tree is twice as long as its hashes.
+        let mut bytes = 0;
+        opened.retain(|(_, one)| {
+            bytes += one.record.len() * 3;
+            bytes <= OPENED_BYTES_MAX
+        });
+    }
+}
+
+impl Opened {
+    fn read(suite: Suite, id: &RecordId, record: Bytes) -> Option<Self> {
+        if suite.id(&record) != *id {
+            return None;
+        }
+        let attestation = AnyAttestation::decode(&record).ok()?;
+        Some(Self { attestation, record, tree: OnceLock::new() })
+    }
+
+    /// What is sent with one version: of a batch, its part with the path.
+    fn of_one(&self, suite: Suite, h: &RecordId) -> Option<Bytes> {
+        let AnyAttestation::Batch(batch) = &self.attestation else {
+            return Some(self.record.clone());
+        };
+        if batch.attester.count == 1 {
+            return Some(self.record.clone());
+        }
+        let index = batch.hs().position(|one| one == *h)?;
+        let tree = self.tree.get_or_init(|| batch.paths(suite)).as_ref()?;
+        Some(batch.of_one(tree, index)?.record(suite).bytes)
+    }
+}
+
+impl ObjectShelf {
+    /// An attestation that is here; `None` where it is not, or is not what it was.
+    async fn opened(&self, id: &RecordId) -> Result<Option<Arc<Opened>>, CallError> {
+        if let Some(opened) = self.attestations.remembered(id) {
+            return Ok(Some(opened));
+        }
+        let record = match self.store.get(id).await {
+            Ok(record) => record.filter(|record| record.kind == Kind::Attestation),
+            Err(StoreError::Damaged { .. }) => None,
+            Err(error) => return Err(self.shelf.refused(error)),
+        };
+        let Some(record) = record else { return Ok(None) };
+        let (suite, id) = (self.attestations.suite, *id);
+        let large = record.bytes.len() > HEAVY * 32;
+        let read = move || Opened::read(suite, &id, record.bytes);
+        let Some(opened) = (if large { self.env.cpu(read).await } else { read() }) else {
+            self.metrics.objects.altered.inc();
+            tracing::error!(attestation = %id, "an attestation was altered on disk");
+            return Ok(None);
+        };
+        let opened = Arc::new(opened);
+        if opened.attestation.attester().count > 1 {
+            self.attestations.remember(id, &opened);
+        }
+        Ok(Some(opened))
+    }
+
+    /// The attestations here that name a version.
+    pub(super) async fn attested(&self, h: &RecordId) -> Result<Vec<Arc<Opened>>, CallError> {
+        let candidates = self.attestations.index().of(h);
+        let mut found = Vec::new();
+        for id in candidates {
+            if let Some(opened) = self.opened(&id).await?
+                && opened.attestation.names(h)
+            {
+                found.push(opened);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is sent with a version: an attestation by somebody who may write now, before others; `None` where there is none.
+    pub(super) async fn attestation(
+        &self,
+        h: &RecordId,
+        object: Option<&ObjectRecord>,
+    ) -> Result<Option<Bytes>, CallError> {
+        let mut found = self.attested(h).await?;
+        let may_write = |opened: &Arc<Opened>| {
+            let author = opened.attestation.attester().author;
+            object.is_none_or(|object| self.policies.with(object, |p| p.may_write(author.key())))
+        };
+        found.sort_by_key(|opened| !may_write(opened));
+        let Some(first) = found.into_iter().next() else { return Ok(None) };
+        let (suite, h) = (self.suite, *h);
+        let heavy = first.attestation.attester().count as usize > HEAVY;
+        let make = move || first.of_one(suite, &h);
+        Ok(if heavy { self.env.cpu(make).await } else { make() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::{NetworkId, SecretKey};
+    use version::BatchAttester;
+
+    use super::*;
+
+    const SUITE: Suite = Suite::Holdfast1;
+
+    fn hs(first: usize, count: usize) -> Vec<RecordId> {
+        (first..first + count).map(|number| SUITE.id(&number.to_be_bytes())).collect()
+    }
+
+    #[test]
+    fn few_and_many_are_found_and_others_seldom() {
+        let attestations = Attestations::new(SUITE);
+        let author = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
+        let mut ids = Vec::new();
+        for (first, count) in [(0, 1), (1, 5), (100, 5_000), (6_000, 200)] {
+            let mut batch = BatchAttester::new(SUITE, NetworkId::new([9; 32]), 0);
+            for h in &hs(first, count) {
+                batch.add(h).expect("room");
+            }
+            let record = batch.finish(SUITE, &author).expect("versions");
+            assert!(attestations.met(record.id, &record.bytes));
+            ids.push(record.id);
+            for h in hs(first, count) {
+                assert!(attestations.index().of(&h).contains(&record.id));
+            }
+            let opened = Opened::read(SUITE, &record.id, record.bytes).expect("its own bytes");
+            let one = opened.of_one(SUITE, &hs(first, count)[count - 1]).expect("one of them");
+            let one = AnyAttestation::decode(&one).expect("an attestation");
+            one.verify(SUITE).expect("signed");
+            assert!(one.names(&hs(first, count)[count - 1]));
+        }
+        assert!(!attestations.met(ids[0], b"holdfast attest v1"));
+        let vain: usize = hs(10_000, 2_000).iter().map(|h| attestations.index().of(h).len()).sum();
+        assert!(vain < 200, "{vain} of 2,000 in vain");
+    }
+
+    #[test]
+    fn what_was_read_keeps_within_its_budget() {
+        let attestations = Attestations::new(SUITE);
+        let author = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
+        for number in 0..40 {
+            let mut batch = BatchAttester::new(SUITE, NetworkId::new([9; 32]), 0);
+            for h in &hs(number * 40_000, 10_000) {
+                batch.add(h).expect("room");
+            }
+            let record = batch.finish(SUITE, &author).expect("versions");
+            let opened = Opened::read(SUITE, &record.id, record.bytes).expect("its own bytes");
+            attestations.remember(record.id, &Arc::new(opened));
+            assert!(attestations.remembered(&record.id).is_some());
+        }
+        let bytes: usize = attestations.opened().iter().map(|(_, one)| one.record.len() * 3).sum();
+        assert!((OPENED_BYTES_MAX / 2..=OPENED_BYTES_MAX).contains(&bytes), "{bytes}");
+    }
+}

@@ -1,0 +1,80 @@
+//! `Objects`: puts and reads of versioned objects.
+
+use document::Record;
+use env::calls::objects::{
+    ObjectsAnswer, ObjectsRequest, PutObjects, PutObjectsAnswer, PutOutcome,
+};
+use env::calls::{CallError, Caller};
+
+use super::{Endpoints, Load};
+use crate::metrics::Method;
+use crate::objects::Reader;
+
+/// Which endpoint a request is counted as, and how much it asks for.
+pub(super) fn asks(request: &ObjectsRequest) -> (Method, Load) {
+    match request {
+        ObjectsRequest::Put(put) => (Method::ObjectsPut, Load::records(&put.records)),
+        ObjectsRequest::Get(get) => (Method::ObjectsGet, Load::requests(get.versions.len())),
+        ObjectsRequest::Previous(_) => (Method::ObjectsPrevious, Load::ONE),
+        ObjectsRequest::Tips(tips) => (Method::ObjectsTips, Load::requests(tips.objects.len())),
+        ObjectsRequest::Heads(_) => (Method::ObjectsHeads, Load::ONE),
+        _ => (Method::ObjectsList, Load::ONE),
+    }
+}
+
+impl Endpoints {
+    pub(super) async fn objects_answer(
+        &self,
+        caller: Caller,
+        request: ObjectsRequest,
+    ) -> Result<ObjectsAnswer, CallError> {
+        let objects = &self.0.objects;
+        let reader = |claim: &Option<bytes::Bytes>| -> Result<Reader, CallError> {
+            objects.reader(&caller.key, &self.0.standing(&caller.key), claim.as_ref())
+        };
+        let bytes_of = |records: &[Record]| records.iter().map(|one| one.bytes.len()).sum();
+        Ok(match request {
+            ObjectsRequest::Put(put) => ObjectsAnswer::Put(self.objects_put(caller, put).await?),
+            ObjectsRequest::Get(get) => {
+                let (found, bytes) = objects.get(reader(&get.reader)?, get).await?;
+                self.sent(caller, Method::ObjectsGet, bytes);
+                ObjectsAnswer::Get(found)
+            }
+            ObjectsRequest::Previous(previous) => {
+                let found = objects.previous(reader(&previous.reader)?, previous).await?;
+                self.sent(caller, Method::ObjectsPrevious, bytes_of(&found.records));
+                ObjectsAnswer::Previous(found)
+            }
+            ObjectsRequest::Tips(tips) => {
+                let (found, bytes) = objects.tips(reader(&tips.reader)?, tips).await?;
+                self.sent(caller, Method::ObjectsTips, bytes);
+                ObjectsAnswer::Tips(found)
+            }
+            ObjectsRequest::List(list) => {
+                let found = objects.list(reader(&list.reader)?, list).await?;
+                self.sent(caller, Method::ObjectsList, bytes_of(&found));
+                ObjectsAnswer::List(found)
+            }
+            _ => return Err(super::invalid("this peer does not know such a request")),
+        })
+    }
+
+    async fn objects_put(
+        &self,
+        caller: Caller,
+        put: PutObjects,
+    ) -> Result<PutObjectsAnswer, CallError> {
+        let sizes: Vec<usize> = put.records.iter().map(|record| record.bytes.len()).collect();
+        let charged = self.charge(caller, Method::ObjectsPut, sizes.iter().sum())?;
+        let answer = self.0.objects.put(put).await;
+        let outcomes = answer.as_ref().map(|answer| &answer.outcomes[..]).unwrap_or_default();
+        let stored = |at: usize| matches!(outcomes.get(at), Some(Ok(PutOutcome::Stored)));
+        let (mut taken, mut back) = (0, 0);
+        for (at, size) in sizes.iter().enumerate() {
+            if stored(at) { taken += size } else { back += size }
+        }
+        self.0.quotas.give_back(&caller.key, charged, back as u64);
+        self.0.metrics.received(Method::ObjectsPut, taken);
+        answer
+    }
+}

@@ -1,0 +1,6 @@
+//! Versioned objects at librarians: what is taken, what is served, and to whom.
+
+mod forged;
+mod pen;
+mod puts;
+mod reads;

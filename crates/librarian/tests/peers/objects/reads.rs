@@ -1,0 +1,169 @@
+//! What is answered: bounds, what a disk altered, and what plain calls do not get.
+
+use std::sync::Arc;
+
+use crypto::Tier;
+use document::Record;
+use env::calls::objects::{ListObjects, ObjectsAnswer, ObjectsRequest, PREVIOUS_MAX, TIPS_MAX};
+use env::calls::{CallError, FindRequest, FindResponse, VerifyRequest, VerifyResponse};
+use store::{MemoryStore, RecordStore};
+use version::Policy;
+
+use super::pen::{Caller, Made, Pen, SUITE};
+use crate::town::{LIMIT, Town};
+
+async fn caller(town: &Town) -> Caller {
+    Caller::new(town.client(0, Tier::Own).await, town.at(0))
+}
+
+fn open(pen: &Pen) -> Policy {
+    Policy { open: true, public: true, ..pen.policy(1) }
+}
+
+#[test]
+fn tips_and_histories_have_bounds() {
+    testkit::time::run(1, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        let root = pen.write(&[], "root");
+        let records = vec![pen.record(), pen.sign(&open(&pen)), root.record.clone()];
+        client.must_put([records, vec![pen.attest(&root, 1)]].concat()).await;
+        let tips: Vec<Made> =
+            (0..=TIPS_MAX).map(|number| pen.write(&[&root], &format!("tip {number}"))).collect();
+        let all = tips.iter().flat_map(|tip| [tip.record.clone(), pen.attest(tip, 1)]).collect();
+        client.must_put(all).await;
+        let told = client.tips(&pen).await.unwrap();
+        assert_eq!((told.tips.len(), told.more), (TIPS_MAX, true));
+        for most in [0, PREVIOUS_MAX as u32 + 1] {
+            let refused = client.previous(pen.at(&root), most).await;
+            assert!(matches!(refused, Err(CallError::Invalid { .. })), "{refused:?}");
+        }
+        for versions in [vec![], vec![pen.at(&root); 1_025]] {
+            let refused = client.get_all(versions).await;
+            assert!(matches!(refused, Err(CallError::Invalid { .. })), "{refused:?}");
+        }
+        // Eight of a megabyte fit into an answer, and no more; of a history too.
+        let large = "x".repeat((1 << 20) - 1_000);
+        let mut base = root.clone();
+        let mut chain = Vec::new();
+        for number in 0..10 {
+            let made = pen.write(&[&base], &format!("{number}{large}"));
+            client.must_put(vec![made.record.clone(), pen.attest(&made, 1)]).await;
+            chain.push(pen.at(&made));
+            base = made;
+        }
+        let found = client.get_all(chain).await.unwrap();
+        let busy = |one: &Result<_, _>| matches!(one, Err(CallError::Busy { .. }));
+        assert_eq!(found.iter().filter(|one| busy(one)).count(), 2);
+        let found = client.previous(pen.at(&base), 100).await.unwrap();
+        assert_eq!(found.records.len(), 8);
+        let last = version::Version::decode(&found.records[7].bytes).unwrap();
+        assert_eq!(found.missing, last.bases.first());
+    });
+}
+
+#[test]
+fn an_owners_names_are_listed_to_those_who_may_read_them() {
+    testkit::time::run(2, |env| async move {
+        let town = Town::new(&env, 2, 2).await;
+        let client = caller(&town).await;
+        for name in ["b", "a/2", "a/1", "a/3", "c"] {
+            let pen = Pen::new(&town, 1, name);
+            let public = name != "a/2";
+            client.must_put(vec![pen.record(), pen.sign(&Policy { public, ..open(&pen) })]).await;
+        }
+        let owner = Pen::new(&town, 1, "a").owner.public();
+        let list = async |who: &Caller, prefix: &str, after: &str, most| {
+            let (prefix, after) = (prefix.to_owned().into(), after.to_owned().into());
+            let list = ListObjects { owner, prefix, after, most, reader: None };
+            match who.ask(ObjectsRequest::List(list)).await.unwrap() {
+                ObjectsAnswer::List(records) => records
+                    .iter()
+                    .map(|record| version::ObjectRecord::decode(&record.bytes).unwrap().name)
+                    .collect::<Vec<_>>(),
+                answer => panic!("{answer:?}"),
+            }
+        };
+        assert_eq!(list(&client, "a/", "", 9).await, ["a/1", "a/3"]);
+        let peer = Caller::new(town.peer_calls(1), town.at(0));
+        assert_eq!(list(&peer, "a/", "", 2).await, ["a/1", "a/2"]);
+        assert_eq!(list(&peer, "a/", "a/2", 2).await, ["a/3"]);
+        assert_eq!(list(&client, "", "a/3", 9).await, ["b", "c"]);
+    });
+}
+
+#[test]
+fn what_was_altered_on_the_disk_is_not_served() {
+    testkit::time::run(3, |env| async move {
+        let mut town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        let root = pen.write(&[], "root");
+        let records = vec![pen.record(), pen.sign(&open(&pen)), root.record.clone()];
+        let attestation = pen.attest(&root, 1);
+        client.must_put([records.clone(), vec![attestation.clone()]].concat()).await;
+        town.peers[0].stop().await.unwrap();
+        // Somebody who can write the disk alters one record, and makes its checksum anew.
+        let altered = async |town: &Town, which: &Record, bytes: Vec<u8>| {
+            let store = Arc::new(MemoryStore::new());
+            for record in records.iter().chain([&attestation]) {
+                let mut record = record.clone();
+                if record.id == which.id {
+                    record.bytes = bytes.clone().into();
+                }
+                store.put(vec![record]).await.unwrap();
+            }
+            let peer = town.start(0, store, |options| options.objects.cache_bytes_max = 0).await;
+            (caller(town).await, peer)
+        };
+        let other = pen.write(&[], "rust").record.bytes.to_vec();
+        let (client, peer) = altered(&town, &root.record, other).await;
+        let refused = client.get(&pen, &root).await;
+        assert!(matches!(refused, Err(CallError::Corrupt { .. })), "{refused:?}");
+        assert!(peer.metrics().contains("holdfast_objects_altered_total 1"));
+        peer.stop().await.unwrap();
+        // An attestation with another author is none; the version is not told as attested.
+        let thief = testkit::network::key("thief", 0);
+        let forged = pen.attest_by(&thief, &root, 1).bytes.to_vec();
+        let (client, peer) = altered(&town, &attestation, forged).await;
+        assert_eq!(client.get(&pen, &root).await.unwrap().unwrap().attestation, None);
+        peer.stop().await.unwrap();
+        // An object's record with another owner is no record, and so a client is told nothing.
+        let mut stolen = version::ObjectRecord::decode(&pen.record().bytes).unwrap();
+        stolen.owner = thief.public();
+        let stolen = stolen.encode().unwrap().to_vec();
+        let (client, peer) = altered(&town, &pen.record(), stolen).await;
+        assert!(matches!(client.get(&pen, &root).await, Err(CallError::Denied { .. })));
+        peer.stop().await.unwrap();
+        // A policy that is not what its id says does not count.
+        let closed = pen.sign(&Policy { public: false, ..open(&pen) }).bytes.to_vec();
+        let (client, peer) = altered(&town, &pen.sign(&open(&pen)), closed).await;
+        assert!(matches!(client.get(&pen, &root).await, Err(CallError::Denied { .. })));
+        town.peers[0] = peer;
+    });
+}
+
+#[test]
+fn plain_calls_tell_nothing_of_objects() {
+    testkit::time::run(4, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        let root = pen.write(&[], "root");
+        let all =
+            vec![pen.record(), pen.sign(&open(&pen)), root.record.clone(), pen.attest(&root, 1)];
+        client.must_put(all.clone()).await;
+        for record in all {
+            let (id, place) = (record.id, record.place);
+            let found = client.calls.find(&town.at(0), FindRequest { id, place }, LIMIT).await;
+            assert!(matches!(found, Ok(FindResponse::Closest(_))), "{found:?}");
+            let verify = VerifyRequest { id, place, mac_key: [1; 32] };
+            let proof = client.calls.verify(&town.at(0), verify, LIMIT).await;
+            assert!(matches!(proof, Ok(VerifyResponse::Closest(_))), "{proof:?}");
+            let stored = client.calls.store(&town.at(0), record, LIMIT).await;
+            assert!(matches!(stored, Err(CallError::Invalid { .. })), "{stored:?}");
+        }
+        assert_eq!(SUITE, town.community.genesis.suite);
+    });
+}
