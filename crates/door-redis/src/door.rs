@@ -10,7 +10,7 @@ use crate::batch::{Batch, Event, Failure, Undo};
 use crate::counters::Counters;
 use crate::error::Refusal;
 use crate::fail::{Fail, KEY_TOO_LONG, TOO_LONG, TOO_MANY_KEYS, WRONG_TYPE};
-use crate::keyspace::{Keyspace, Put, Tip};
+use crate::keyspace::{Keyspace, Made, Put, Tip};
 use crate::options::{Compress, Options};
 use crate::session::{Client, Watcher};
 use crate::slots::{Content, Slots, State};
@@ -43,13 +43,13 @@ struct Loaded {
 
 /// What a key is to be.
 #[derive(Debug)]
-pub(crate) enum New {
+pub(crate) enum New<'a> {
     /// Deleted.
     Gone,
     /// A string.
-    Text(Bytes),
+    Text(&'a [u8]),
     /// A hash of these encoded fields.
-    Hash(Bytes),
+    Hash(&'a [u8]),
     /// A sorted set without members.
     Sorted,
 }
@@ -225,35 +225,47 @@ impl Door {
     }
 
     /// Writes a key's next version.
-    pub(crate) fn write(&mut self, index: u32, new: New, expires: u64) -> Result<VersionId, Fail> {
+    pub(crate) fn write(
+        &mut self,
+        index: u32,
+        new: New<'_>,
+        expires: u64,
+    ) -> Result<VersionId, Fail> {
         let tip = self.slots.slot(index).state.tip;
-        let (kind, value, content, compress) = match new {
-            New::Gone => (ValueKind::Tombstone, Bytes::new(), Content::Absent, false),
+        let (id, content) = match new {
+            New::Gone => {
+                let made = self.put(index, tip.as_slice(), ValueKind::Tombstone, &[], false)?;
+                (made.id, Content::Absent)
+            }
             New::Text(bytes) => {
                 if bytes.len() > TEXT_BYTES_MAX {
                     return Err(TOO_LONG);
                 }
                 let compress = self.options.compress == Compress::All;
-                let value = value::text(&bytes, expires);
-                (ValueKind::Bytes, value, Content::Text(Some(bytes)), compress)
+                let value = value::text(bytes, expires);
+                let made = self.put(index, tip.as_slice(), ValueKind::Bytes, &value, compress)?;
+                // The value is kept once: the string is its end.
+                let text = made.value.slice(made.value.len() - bytes.len()..);
+                (made.id, Content::Text(Some(text)))
             }
             New::Hash(fields) => {
-                let value = value::hash(&fields, expires);
+                let value = value::hash(fields, expires);
                 if value.len() > VALUE_BYTES_MAX {
                     return Err(Fail::Say("ERR a hash has at most 2 MiB here with all its fields"));
                 }
                 let compress = self.options.compress != Compress::Never;
-                // The value is kept once: the fields in the cache are its end.
-                let fields = value.slice(value.len() - fields.len()..);
-                (ValueKind::Bytes, value, Content::Hash(Some(fields)), compress)
+                let made = self.put(index, tip.as_slice(), ValueKind::Bytes, &value, compress)?;
+                let fields = made.value.slice(made.value.len() - fields.len()..);
+                (made.id, Content::Hash(Some(fields)))
             }
             New::Sorted => {
                 let generation = tip.map_or(0, |tip| tip.l + 1);
                 let content = Content::Sorted(Box::new(Sorted::new(generation)));
-                (ValueKind::Bytes, value::sorted(generation, expires), content, false)
+                let value = value::sorted(generation, expires);
+                let made = self.put(index, tip.as_slice(), ValueKind::Bytes, &value, false)?;
+                (made.id, content)
             }
         };
-        let id = self.put(index, tip.as_slice(), kind, value, compress)?;
         if matches!(content, Content::Absent) {
             self.batch.absent.push(index);
         }
@@ -272,7 +284,7 @@ impl Door {
         let state = &self.slots.slot(index).state;
         let tip = state.tip;
         let value = match &state.content {
-            Content::Text(Some(bytes)) => value::text(bytes, expires),
+            Content::Text(Some(bytes)) => value::text(bytes, expires).into_owned(),
             Content::Hash(Some(fields)) => value::hash(fields, expires),
             Content::Sorted(sorted) => value::sorted(sorted.generation, expires),
             _ => return Err(WRONG_TYPE),
@@ -281,7 +293,7 @@ impl Door {
             return Err(TOO_LONG);
         }
         let compress = self.options.compress != Compress::Never;
-        let id = self.put(index, tip.as_slice(), ValueKind::Bytes, value, compress)?;
+        let id = self.put(index, tip.as_slice(), ValueKind::Bytes, &value, compress)?.id;
         let (tip, expires, stamp) = self.slots.retouch(index, Some(id), expires, self.stamp);
         self.batch.undo.push(Undo::Head { index, tip, expires, stamp });
         Ok(())
@@ -293,9 +305,9 @@ impl Door {
         index: u32,
         bases: &[VersionId],
         kind: ValueKind,
-        value: Bytes,
+        value: &[u8],
         compress: bool,
-    ) -> Result<VersionId, Fail> {
+    ) -> Result<Made, Fail> {
         let slot = self.slots.slot(index);
         let name = bases.is_empty().then(|| {
             key_name(&mut self.name, &slot.key);
@@ -303,15 +315,15 @@ impl Door {
         });
         self.batch.bytes += value.len();
         let put = Put { object: &slot.object, name, bases, kind, value, compress };
-        let id = self.keyspace.put(put)?;
+        let made = self.keyspace.put(put)?;
         self.touched = true;
         self.stamp += 1;
         self.counters.versions += 1;
         if !self.watchers.is_empty() {
             let key = Bytes::copy_from_slice(&slot.key);
-            self.batch.events.push(Event { key, member: None, id });
+            self.batch.events.push(Event { key, member: None, id: made.id });
         }
-        Ok(id)
+        Ok(made)
     }
 
     /// Gives a member a score, or removes it.
@@ -335,13 +347,13 @@ impl Door {
             }
         };
         let (kind, value) = match score {
-            Some(score) => (ValueKind::Bytes, Bytes::copy_from_slice(&score.to_be_bytes())),
-            None => (ValueKind::Tombstone, Bytes::new()),
+            Some(score) => (ValueKind::Bytes, &score.to_be_bytes()[..]),
+            None => (ValueKind::Tombstone, &[][..]),
         };
         let name = tip.is_none().then_some(&self.name[..]);
         let bases = tip.as_slice();
         let put = Put { object: &object, name, bases, kind, value, compress: false };
-        let id = self.keyspace.put(put)?;
+        let id = self.keyspace.put(put)?.id;
         self.batch.bytes += 8;
         self.counters.versions += 1;
         self.touched = true;

@@ -4,7 +4,7 @@
 //! is whose objects they are, which tip counts, and which versions others made. The door's thread is
 //! none of the runtime's, so it may wait for the engine where that reads or writes.
 
-use std::collections::HashSet;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
@@ -18,7 +18,7 @@ use version::merge::{self, Merged, Value};
 use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId};
 
 use crate::error::Refusal;
-use crate::keyspace::{Keyspace, Put, Stored, Tip};
+use crate::keyspace::{Keyspace, Made, Put, Stored, Tip};
 
 /// What the names of the door's objects begin with.
 const FAMILY: &[u8] = b"redis/";
@@ -72,8 +72,8 @@ pub struct Engine {
     /// The versions of the batch, in the order in which they were made.
     made: Vec<RecordId>,
     news: Receiver<Arc<Vec<Event>>>,
-    /// Versions of ours that are among the news.
-    own: HashSet<RecordId>,
+    /// What was told of our commits, and is among the news.
+    own: VecDeque<Arc<Vec<Event>>>,
     attest: Option<SyncSender<Vec<RecordId>>>,
 }
 
@@ -97,7 +97,7 @@ impl Engine {
             durability,
             merges: Merges::new(),
             made: Vec::new(),
-            own: HashSet::new(),
+            own: VecDeque::new(),
             attest: None,
         }
     }
@@ -169,15 +169,26 @@ impl Keyspace for Engine {
         Ok((object, self.tip(&object)))
     }
 
-    fn put(&mut self, put: Put<'_>) -> Result<VersionId, Refusal> {
+    fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal> {
         let bases = match put.bases {
             [] => Bases::NONE,
             [base] => Bases::one(base.h),
             [a, b, ..] => Bases::two(a.h, b.h).map_err(refuse)?,
         };
         let Put { object, kind, value, compress, .. } = put;
-        let new = NewVersion { object: *object, bases, kind, value, compress };
-        let id = block_on(self.batch.put(new)).map_err(refuse)?;
+        let now = match compress {
+            false => self.batch.put_now(object, bases, kind, value).map_err(refuse)?,
+            true => None,
+        };
+        let (id, value) = match now {
+            Some(made) => made,
+            None => {
+                let value = Bytes::copy_from_slice(value);
+                let new =
+                    NewVersion { object: *object, bases, kind, value: value.clone(), compress };
+                (block_on(self.batch.put(new)).map_err(refuse)?, value)
+            }
+        };
         if let Some(name) = put.name {
             let name = Bytes::copy_from_slice(name);
             let record = ObjectRecord { network: self.network, owner: self.owner, name };
@@ -190,7 +201,7 @@ impl Keyspace for Engine {
         if self.batch.versions() > self.made.len() {
             self.made.push(id.h);
         }
-        Ok(id)
+        Ok(Made { id, value })
     }
 
     fn pending(&self) -> usize {
@@ -203,18 +214,21 @@ impl Keyspace for Engine {
     }
 
     fn commit(&mut self) -> Result<(), Refusal> {
+        let versions = self.made.len();
         let batch = std::mem::replace(&mut self.batch, self.objects.batch());
-        let done = block_on(batch.commit(self.durability));
-        let made = std::mem::take(&mut self.made);
-        if done.is_ok() {
-            self.own.extend(&made);
-            if let Some(attest) = &self.attest
-                && let Err(TrySendError::Full(lost)) = attest.try_send(made)
-            {
-                tracing::warn!(versions = lost.len(), "attesting is behind: not attested");
-            }
+        self.batch.reserve(versions);
+        let done = batch.commit_here(self.durability);
+        let made = std::mem::replace(&mut self.made, Vec::with_capacity(versions));
+        let told = done.map_err(refuse)?;
+        if !told.is_empty() {
+            self.own.push_back(told);
         }
-        done.map_err(refuse)
+        if let Some(attest) = &self.attest
+            && let Err(TrySendError::Full(lost)) = attest.try_send(made)
+        {
+            tracing::warn!(versions = lost.len(), "attesting is behind: not attested");
+        }
+        Ok(())
     }
 
     fn get(&mut self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, Refusal> {
@@ -271,7 +285,13 @@ impl Keyspace for Engine {
         loop {
             match self.news.try_recv() {
                 Ok(events) => {
-                    for (object, id) in events.iter().filter(|(_, id)| !self.own.contains(&id.h)) {
+                    // Ours come in their order, between those of others.
+                    let ours = self.own.iter().position(|own| Arc::ptr_eq(own, &events));
+                    if let Some(at) = ours {
+                        self.own.drain(..=at);
+                        continue;
+                    }
+                    for (object, id) in events.iter() {
                         if let (Some(name), Some(tip)) = (self.name(object), self.tip(object)) {
                             tracing::debug!(%object, %id, "another writer made a version");
                             each(&name, *object, tip);
@@ -284,6 +304,7 @@ impl Keyspace for Engine {
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
         }
+        // All of ours were told before: what is left was lost with a gap.
         self.own.clear();
         Ok(())
     }

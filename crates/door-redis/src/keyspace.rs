@@ -32,9 +32,18 @@ pub struct Put<'a> {
     /// What its value is.
     pub kind: ValueKind,
     /// The value, at most 2 MiB.
-    pub value: Bytes,
+    pub value: &'a [u8],
     /// Whether to keep it as a difference to an ancestor.
     pub compress: bool,
+}
+
+/// A version that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its id.
+    pub id: VersionId,
+    /// Its value, where the engine keeps it.
+    pub value: Bytes,
 }
 
 /// A version as it is read.
@@ -65,13 +74,13 @@ pub trait Keyspace: Send {
     /// Where the index cannot be read.
     fn open(&mut self, name: &[u8]) -> Result<(ObjectKey, Option<Tip>), Refusal>;
 
-    /// Makes a version: its id at once, so that the next may build on it. Nothing is kept before
+    /// Makes a version: its id at once, so that the next may build on it, and its value. Nothing is kept before
     /// [`Keyspace::commit`].
     ///
     /// # Errors
     /// Where the version would be none (its base is not there, its value is too large), or the
     /// batch would be too large. Nothing of it is then pending.
-    fn put(&mut self, put: Put<'_>) -> Result<VersionId, Refusal>;
+    fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal>;
 
     /// Puts since the last commit.
     fn pending(&self) -> usize;

@@ -46,7 +46,7 @@ mod value;
 pub use counters::Metrics;
 pub use engine::{Engine, EngineError};
 pub use error::{DoorError, Refusal};
-pub use keyspace::{Keyspace, Put, Stored, Tip};
+pub use keyspace::{Keyspace, Made, Put, Stored, Tip};
 pub use options::{Compress, Limits, Options};
 pub use table::page;
 

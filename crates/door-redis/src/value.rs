@@ -9,7 +9,9 @@
 //!
 //! Most values are strings that do not begin with 0: those are the caller's bytes, not copied.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use std::borrow::Cow;
+
+use bytes::{BufMut, Bytes};
 
 use version::ValueKind;
 
@@ -68,37 +70,37 @@ fn content(bytes: &Bytes) -> Value {
 }
 
 /// The bytes of a string's version.
-pub(crate) fn text(bytes: &Bytes, expires: u64) -> Bytes {
+pub(crate) fn text(bytes: &[u8], expires: u64) -> Cow<'_, [u8]> {
     let marked = bytes.first() == Some(&0);
     if expires == NEVER && !marked {
-        return bytes.clone();
+        return Cow::Borrowed(bytes);
     }
     let mut into = head(expires, bytes.len());
     if marked {
         into.put_slice(&[0, b's']);
     }
     into.put_slice(bytes);
-    into.freeze()
+    Cow::Owned(into)
 }
 
 /// The bytes of a hash's version.
-pub(crate) fn hash(fields: &[u8], expires: u64) -> Bytes {
+pub(crate) fn hash(fields: &[u8], expires: u64) -> Vec<u8> {
     let mut into = head(expires, fields.len());
     into.put_slice(&[0, b'h']);
     into.put_slice(fields);
-    into.freeze()
+    into
 }
 
 /// The bytes of a sorted set's version.
-pub(crate) fn sorted(generation: u64, expires: u64) -> Bytes {
+pub(crate) fn sorted(generation: u64, expires: u64) -> Vec<u8> {
     let mut into = head(expires, 8);
     into.put_slice(&[0, b'z']);
     into.put_u64(generation);
-    into.freeze()
+    into
 }
 
-fn head(expires: u64, rest: usize) -> BytesMut {
-    let mut into = BytesMut::with_capacity(HEAD_BYTES + rest);
+fn head(expires: u64, rest: usize) -> Vec<u8> {
+    let mut into = Vec::with_capacity(HEAD_BYTES + rest);
     if expires != NEVER {
         into.put_slice(&[0, b'e']);
         into.put_u64(expires);
@@ -118,12 +120,10 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let plain = Bytes::from_static(b"ab");
-        assert_eq!(text(&plain, NEVER), "ab");
-        assert_eq!(text(&plain, 1), &b"\0e\0\0\0\0\0\0\0\x01ab"[..]);
-        let zero = Bytes::from_static(b"\0x");
-        assert_eq!(text(&zero, NEVER), &b"\0s\0x"[..]);
-        assert_eq!(text(&zero, 258), &b"\0e\0\0\0\0\0\0\x01\x02\0s\0x"[..]);
+        assert_eq!(text(b"ab", NEVER), &b"ab"[..]);
+        assert_eq!(text(b"ab", 1), &b"\0e\0\0\0\0\0\0\0\x01ab"[..]);
+        assert_eq!(text(b"\0x", NEVER), &b"\0s\0x"[..]);
+        assert_eq!(text(b"\0x", 258), &b"\0e\0\0\0\0\0\0\x01\x02\0s\0x"[..]);
         assert_eq!(hash(b"\0\0\0\x01f\0\0\0\0", NEVER), &b"\0h\0\0\0\x01f\0\0\0\0"[..]);
         assert_eq!(sorted(7, NEVER), &b"\0z\0\0\0\0\0\0\0\x07"[..]);
         assert_eq!(sorted(7, 1), &b"\0e\0\0\0\0\0\0\0\x01\0z\0\0\0\0\0\0\0\x07"[..]);
@@ -134,13 +134,14 @@ mod tests {
         for expires in [NEVER, 0, 1_700_000_000_000] {
             for bytes in [&b""[..], b"x", b"\0", b"\0s", b"\0h", b"\0e12345678", b"\0z12345678"] {
                 let bytes = Bytes::from(bytes);
-                let decoded = decode(ValueKind::Bytes, &text(&bytes, expires));
+                let decoded =
+                    decode(ValueKind::Bytes, &Bytes::from(text(&bytes, expires).into_owned()));
                 assert_eq!(decoded, (Value::Text(bytes), expires));
             }
             let fields = Bytes::from_static(b"\0\0\0\x01f\0\0\0\0");
-            let decoded = decode(ValueKind::Bytes, &hash(&fields, expires));
+            let decoded = decode(ValueKind::Bytes, &Bytes::from(hash(&fields, expires)));
             assert_eq!(decoded, (Value::Hash(fields), expires));
-            let decoded = decode(ValueKind::Bytes, &sorted(9, expires));
+            let decoded = decode(ValueKind::Bytes, &Bytes::from(sorted(9, expires)));
             assert_eq!(decoded, (Value::Sorted(9), expires));
         }
     }

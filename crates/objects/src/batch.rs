@@ -4,6 +4,7 @@
 //! it before [`Batch::commit`] is done.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -39,6 +40,26 @@ struct Made {
     tip: Tip,
     /// Where it stands in the list of records.
     at: usize,
+    /// Nobody can have had it before: see [`Kept::new`].
+    new: bool,
+    /// Whether a later version of the batch stands on it: then it is no tip, and nobody reads it soon.
+    succeeded: bool,
+}
+
+/// How a version's bases stand.
+struct Standing {
+    l: u64,
+    new: bool,
+    /// Of the first base.
+    first: Option<Tip>,
+}
+
+impl Standing {
+    fn of(bases: [Option<(Tip, bool)>; version::BASES_MAX]) -> Result<Self, ObjectsError> {
+        let l = depth(bases.iter().flatten().map(|(tip, _)| tip.id.l))?;
+        let new = bases.iter().flatten().any(|(_, new)| *new);
+        Ok(Self { l, new, first: bases[0].map(|(tip, _)| tip) })
+    }
 }
 
 /// Writes that are made durable together. Dropped without [`Batch::commit`] nothing of it was done.
@@ -46,14 +67,22 @@ struct Made {
 pub struct Batch {
     objects: Arc<Objects>,
     kept: Vec<Kept>,
-    made: HashMap<RecordId, Made, RandomState>,
     /// In the order in which they were made.
-    order: Vec<RecordId>,
+    made: Vec<Made>,
+    /// Their places in `made`.
+    places: HashMap<RecordId, u32, RandomState>,
 }
 
 impl Batch {
     pub(crate) fn new(objects: Arc<Objects>) -> Self {
-        Self { objects, kept: Vec::new(), made: HashMap::default(), order: Vec::new() }
+        Self { objects, kept: Vec::new(), made: Vec::new(), places: HashMap::default() }
+    }
+
+    /// Makes room for so many versions, so that lists do not grow step by step.
+    pub fn reserve(&mut self, versions: usize) {
+        self.kept.reserve(versions);
+        self.made.reserve(versions);
+        self.places.reserve(versions);
     }
 
     /// How many records it has.
@@ -68,21 +97,32 @@ impl Batch {
 
     /// How many versions it has.
     pub fn versions(&self) -> usize {
-        self.order.len()
+        self.made.len()
     }
 
     /// Forgets the newest versions until `versions` are left, and what was added behind those.
     pub fn truncate(&mut self, versions: usize) {
-        let Some(first) = self.order.get(versions).and_then(|h| self.made.get(h)) else { return };
+        let Some(first) = self.made.get(versions) else { return };
         self.kept.truncate(first.at);
-        for h in self.order.drain(versions..) {
-            self.made.remove(&h);
+        for made in self.made.drain(versions..) {
+            self.places.remove(&made.tip.id.h);
+        }
+        // What stood on others may be gone.
+        for made in &mut self.made {
+            made.succeeded = false;
+        }
+        for at in 0..self.made.len() {
+            for base in self.made[at].bases.iter() {
+                if let Some(base) = self.places.get(&base) {
+                    self.made[*base as usize].succeeded = true;
+                }
+            }
         }
     }
 
     /// Adds a record that stands beside versions: an attestation, a policy. The caller has proven it.
     pub fn add(&mut self, record: Record) {
-        self.kept.push(Kept { record, form: None });
+        self.kept.push(Kept { record, form: None, new: false });
     }
 
     /// Adds an object's record, which tells whose the object is and its name.
@@ -102,66 +142,110 @@ impl Batch {
     /// [`ObjectsError::NoBase`], [`ObjectsError::OtherObject`], [`ObjectsError::Version`] where the value is too long,
     /// [`ObjectsError::Store`] where a base cannot be read. Nothing was added then.
     pub async fn put(&mut self, new: NewVersion) -> Result<VersionId, ObjectsError> {
-        new.kind.check(new.value.len())?;
-        let mut anchor = None;
-        let mut hint = Hint::FIRST;
-        let mut depths = [None; version::BASES_MAX];
-        for (base, at) in new.bases.iter().zip(&mut depths) {
-            let tip = self.known(&new.object, base).await?;
-            *at = Some(tip.id.l);
-            if anchor.is_none() {
-                (anchor, hint) = (Some(tip.anchor), tip.id.n);
-            }
+        let NewVersion { object, bases, kind, ref value, compress } = new;
+        kind.check(value.len())?;
+        let mut standing = [None; version::BASES_MAX];
+        for (base, at) in bases.iter().zip(&mut standing) {
+            let known = match self.known(&object, &base)? {
+                Some(known) => Some(known),
+                None => self.objects.stand(&object, &base).await?.map(|tip| (tip, false)),
+            };
+            *at = Some(known.ok_or(ObjectsError::NoBase { object, base })?);
         }
-        let l = depth(depths.into_iter().flatten())?;
-        let view =
-            View { object: new.object, bases: new.bases, l, kind: new.kind, value: &new.value };
+        let standing = Standing::of(standing)?;
+        let view = View { object, bases, l: standing.l, kind, value };
         let bytes = view.encode();
-        let suite = self.objects.suite;
-        let h = suite.id(&bytes);
-        let id = VersionId { h, l, n: hint };
-        if self.made.contains_key(&h) {
-            return Ok(id);
-        }
-        let form = match anchor {
-            Some(anchor) if new.compress => self.form(&bytes, &anchor).await?,
+        let form = match standing.first {
+            Some(first) if compress => self.form(&bytes, &first.anchor).await?,
             _ => None,
         };
-        let anchor = anchor.filter(|_| form.is_some()).unwrap_or(h);
-        let place = place(suite, &new.object, &hint);
-        let record = Record { kind: Kind::Version, id: h, place, bytes };
-        let made = Made {
-            object: new.object,
-            bases: new.bases,
-            tip: Tip { id, kind: new.kind, anchor },
-            at: self.kept.len(),
-        };
-        self.kept.push(Kept { record, form });
-        self.made.insert(h, made);
-        self.order.push(h);
-        Ok(id)
+        Ok(self.push(&view, &standing, bytes, form).0)
     }
 
-    /// A base: made in this batch, a tip, or in the store.
-    async fn known(&self, object: &ObjectKey, base: RecordId) -> Result<Tip, ObjectsError> {
-        if let Some(made) = self.made.get(&base) {
+    /// Makes a version that is kept plain, at once: gives its id and its value, which shares the record's bytes. `None`
+    /// where a base is neither of this batch nor a tip, and would have to be read: then [`Batch::put`] does it.
+    ///
+    /// # Errors
+    /// As [`Batch::put`]. Nothing was added then.
+    pub fn put_now(
+        &mut self,
+        object: &ObjectKey,
+        bases: Bases,
+        kind: ValueKind,
+        value: &[u8],
+    ) -> Result<Option<(VersionId, Bytes)>, ObjectsError> {
+        kind.check(value.len())?;
+        let mut standing = [None; version::BASES_MAX];
+        for (base, at) in bases.iter().zip(&mut standing) {
+            let Some(known) = self.known(object, &base)? else { return Ok(None) };
+            *at = Some(known);
+        }
+        let standing = Standing::of(standing)?;
+        let view = View { object: *object, bases, l: standing.l, kind, value };
+        let bytes = view.encode();
+        let (id, bytes) = self.push(&view, &standing, bytes, None);
+        Ok(Some((id, bytes.slice(bytes.len() - value.len()..))))
+    }
+
+    /// Adds a version, unless it is there already; gives its id and its bytes.
+    fn push(
+        &mut self,
+        view: &View<'_>,
+        standing: &Standing,
+        bytes: Bytes,
+        form: Option<Bytes>,
+    ) -> (VersionId, Bytes) {
+        let suite = self.objects.suite;
+        let h = suite.id(&bytes);
+        let n = standing.first.map_or(Hint::FIRST, |first| first.id.n);
+        let id = VersionId { h, l: view.l, n };
+        let number = self.made.len() as u32;
+        match self.places.entry(h) {
+            Entry::Occupied(_) => return (id, bytes),
+            Entry::Vacant(entry) => entry.insert(number),
+        };
+        for base in view.bases.iter() {
+            if let Some(base) = self.places.get(&base) {
+                self.made[*base as usize].succeeded = true;
+            }
+        }
+        let place = match standing.first {
+            Some(first) => first.place,
+            None => place(suite, &view.object, &n),
+        };
+        let anchor = standing.first.filter(|_| form.is_some()).map_or(h, |first| first.anchor);
+        let record = Record { kind: Kind::Version, id: h, place, bytes: bytes.clone() };
+        self.made.push(Made {
+            object: view.object,
+            bases: view.bases,
+            tip: Tip { id, kind: view.kind, anchor, place },
+            at: self.kept.len(),
+            new: standing.new,
+            succeeded: false,
+        });
+        self.kept.push(Kept { record, form, new: standing.new });
+        (id, bytes)
+    }
+
+    /// A base that is made in this batch or a tip, and whether what stands on it must be new: nothing in the store stands on
+    /// a tip, nor on what is new itself.
+    fn known(
+        &self,
+        object: &ObjectKey,
+        base: &RecordId,
+    ) -> Result<Option<(Tip, bool)>, ObjectsError> {
+        if let Some(made) = self.places.get(base).and_then(|at| self.made.get(*at as usize)) {
             if made.object != *object {
-                return Err(ObjectsError::OtherObject { object: *object, id: base });
+                return Err(ObjectsError::OtherObject { object: *object, id: *base });
             }
-            return Ok(made.tip);
+            return Ok(Some((made.tip, made.new)));
         }
-        match self.objects.index.tip(object, &base) {
-            Some(tip) => Ok(tip),
-            None => {
-                let tip = self.objects.stand(object, &base).await?;
-                tip.ok_or(ObjectsError::NoBase { object: *object, base })
-            }
-        }
+        Ok(self.objects.index.tip(object, base).map(|tip| (tip, true)))
     }
 
     /// The form of a version against its anchor, where there is one that is worth it.
     async fn form(&self, bytes: &Bytes, anchor: &RecordId) -> Result<Option<Bytes>, ObjectsError> {
-        let base = match self.made.get(anchor) {
+        let base = match self.places.get(anchor).and_then(|at| self.made.get(*at as usize)) {
             Some(made) => Some(self.kept[made.at].record.bytes.clone()),
             None => self.objects.bytes_of(anchor).await?,
         };
@@ -176,29 +260,60 @@ impl Batch {
     /// # Errors
     /// [`ObjectsError::Store`]; nothing of it is told to anybody then, and any part of it may be in the store
     /// after a power cut.
-    pub async fn commit(self, durability: Option<Durability>) -> Result<(), ObjectsError> {
+    pub async fn commit(mut self, durability: Option<Durability>) -> Result<(), ObjectsError> {
         if self.kept.is_empty() {
             return Ok(());
         }
-        let objects = self.objects;
-        // A record shares its bytes: what the cache takes costs no copy.
-        let records: Vec<Record> = self.kept.iter().map(|kept| kept.record.clone()).collect();
-        let new = objects.store.put_kept(self.kept, durability).await?;
-        let mut events = Vec::with_capacity(self.order.len());
-        for h in &self.order {
-            let Some(made) = self.made.get(h) else { continue };
-            if !new.get(made.at).copied().unwrap_or(false) {
+        let (kept, tips) = self.take();
+        let new = self.objects.store.put_kept(kept, durability).await?;
+        self.done(tips, &new);
+        Ok(())
+    }
+
+    /// As [`Batch::commit`], done by the calling thread, which waits: see [`store::RecordStore::put_here`]. Gives what
+    /// watchers are told, so that a watcher knows its own.
+    ///
+    /// # Errors
+    /// As [`Batch::commit`].
+    pub fn commit_here(
+        mut self,
+        durability: Option<Durability>,
+    ) -> Result<Arc<Vec<Event>>, ObjectsError> {
+        if self.kept.is_empty() {
+            return Ok(Arc::default());
+        }
+        let (kept, tips) = self.take();
+        let new = self.objects.store.put_here(kept, durability)?;
+        Ok(self.done(tips, &new))
+    }
+
+    /// What is written, and of that the versions that are tips afterwards: the cache takes them, which costs no copy.
+    fn take(&mut self) -> (Vec<Kept>, Vec<Record>) {
+        let kept = std::mem::take(&mut self.kept);
+        let tips = self.made.iter().filter(|made| !made.succeeded);
+        let tips = tips.filter_map(|made| kept.get(made.at).map(|kept| kept.record.clone()));
+        let tips = tips.collect();
+        (kept, tips)
+    }
+
+    /// All is in the store; `new` says what was not there before.
+    fn done(self, tips: Vec<Record>, new: &[bool]) -> Arc<Told> {
+        let Self { objects, made, .. } = self;
+        let mut tips = tips.into_iter();
+        let mut events = Vec::with_capacity(made.len());
+        for one in &made {
+            let record = if one.succeeded { None } else { tips.next() };
+            if !new.get(one.at).copied().unwrap_or(false) {
                 continue;
             }
-            let bases: Vec<RecordId> = made.bases.iter().collect();
-            objects.index.succeed(&made.object, &bases, made.tip);
-            if let Some(record) = records.get(made.at) {
-                objects.cache.add(record.clone());
+            let tip = Some(one.tip).filter(|_| !one.succeeded);
+            objects.index.succeed(&one.object, one.bases.iter(), tip);
+            if let Some(record) = record {
+                objects.cache.add(record);
             }
-            events.push((made.object, made.tip.id));
+            events.push((one.object, one.tip.id));
         }
-        objects.tell(events);
-        Ok(())
+        objects.tell(events)
     }
 }
 

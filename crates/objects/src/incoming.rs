@@ -107,7 +107,7 @@ impl Incoming {
             _ => None,
         };
         let anchor = anchor.filter(|_| form.is_some()).unwrap_or(id.h);
-        let tip = Tip { id, kind: version.kind, anchor };
+        let tip = Tip { id, kind: version.kind, anchor, place: record.place };
         let at = self.versions.len();
         self.places.insert(id.h, at);
         self.versions.push(Arrival { object, bases: version.bases, tip, record, form });
@@ -197,9 +197,13 @@ impl Incoming {
         let Self { objects, beside, versions, .. } = self;
         let count = beside.len();
         let mut kept: Vec<Kept> =
-            beside.into_iter().map(|record| Kept { record, form: None }).collect();
+            beside.into_iter().map(|record| Kept { record, form: None, new: false }).collect();
         let forms = versions.iter();
-        kept.extend(forms.map(|one| Kept { record: one.record.clone(), form: one.form.clone() }));
+        kept.extend(forms.map(|one| Kept {
+            record: one.record.clone(),
+            form: one.form.clone(),
+            new: false,
+        }));
         if kept.is_empty() {
             stored(&Written::default());
             return Ok(Written::default());

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crypto::RecordId;
+use crypto::{Place, RecordId};
 use foldhash::fast::RandomState;
 use version::{Hint, ObjectKey, ValueKind, VersionId};
 
@@ -18,6 +18,8 @@ pub(crate) struct Tip {
     /// What forms of its successors are made against: itself where it is kept plain, else what its own form is made
     /// against.
     pub anchor: RecordId,
+    /// Where it lives, as its hint says: a hash that its successors, which live there too, need not make again.
+    pub place: Place,
 }
 
 /// One object. Nearly all have one tip and live at one place, which is kept without an allocation.
@@ -111,13 +113,21 @@ impl Index {
     }
 
     /// A version is in the store: it takes the place of its bases.
-    pub(crate) fn succeed(&self, object: &ObjectKey, bases: &[RecordId], tip: Tip) {
+    /// Without a tip it was succeeded itself meanwhile.
+    pub(crate) fn succeed(
+        &self,
+        object: &ObjectKey,
+        bases: impl Iterator<Item = RecordId>,
+        tip: Option<Tip>,
+    ) {
         let mut part = self.part(object);
         let object = part.entry(*object).or_default();
         for base in bases {
-            object.take(base);
+            object.take(&base);
         }
-        object.push(tip);
+        if let Some(tip) = tip {
+            object.push(tip);
+        }
     }
 
     /// A version came from elsewhere and is in the store: it takes the place of those of its bases that are tips, and is one
@@ -222,7 +232,7 @@ mod tests {
     fn tip(number: u8) -> Tip {
         let h = RecordId::new([number; 32]);
         let id = VersionId { h, l: u64::from(number), n: Hint::default() };
-        Tip { id, kind: ValueKind::Bytes, anchor: h }
+        Tip { id, kind: ValueKind::Bytes, anchor: h, place: Place::from(h) }
     }
 
     proptest! {

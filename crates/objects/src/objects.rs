@@ -9,7 +9,7 @@ use document::{Kind, Record};
 use store::{Part, RecordStore};
 use tokio::sync::broadcast;
 use version::{
-    Codecs, Form, Hint, ObjectKey, ObjectRecord, ValueKind, Version, VersionId, View, places,
+    Codecs, Form, Hint, ObjectKey, ObjectRecord, ValueKind, Version, VersionId, View, place, places,
 };
 
 use crate::ObjectsError;
@@ -161,7 +161,8 @@ impl Objects {
     ) -> Result<Option<Tip>, ObjectsError> {
         let Some(stored) = self.get(object, h).await? else { return Ok(None) };
         let anchor = self.store.form_base(h)?.unwrap_or(*h);
-        Ok(Some(Tip { id: stored.id, kind: stored.version.kind, anchor }))
+        let place = place(self.suite, object, &stored.id.n);
+        Ok(Some(Tip { id: stored.id, kind: stored.version.kind, anchor, place }))
     }
 
     /// The versions of an object that have no successor here, the one that counts first: see [`Objects::newest`].
@@ -218,10 +219,12 @@ impl Objects {
         self.news.subscribe()
     }
 
-    pub(crate) fn tell(&self, events: Told) {
+    pub(crate) fn tell(&self, events: Told) -> Arc<Told> {
+        let events = Arc::new(events);
         if self.news.receiver_count() > 0 && !events.is_empty() {
-            let _ = self.news.send(Arc::new(events));
+            let _ = self.news.send(events.clone());
         }
+        events
     }
 
     /// What there is.
@@ -253,7 +256,7 @@ fn met(suite: Suite, part: &Part<'_>) -> Option<(ObjectKey, Vec<RecordId>, Tip, 
         (view.object, view.bases, view.l, view.kind, part.id, part.payload.len())
     };
     let n = places(suite, object).find(|(_, place)| *place == part.place)?.0;
-    let tip = Tip { id: VersionId { h: part.id, l, n }, kind, anchor };
+    let tip = Tip { id: VersionId { h: part.id, l, n }, kind, anchor, place: part.place };
     Some((object, bases.iter().collect(), tip, bytes as u64))
 }
 

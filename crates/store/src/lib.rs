@@ -263,6 +263,9 @@ pub struct Kept {
     /// never removes its base before it. Where the base is not in the store, or is a form itself, the record
     /// is kept plain.
     pub form: Option<Bytes>,
+    /// Whoever hands it over knows that it is not here, and nobody need look: a version made on a tip, whose id nobody
+    /// had before. Where it is here all the same it is written twice and counted once.
+    pub new: bool,
 }
 
 /// What is kept of one record.
@@ -301,6 +304,19 @@ pub trait RecordStore: Send + Sync + 'static {
     /// When writes are answered where their caller asks for nothing else.
     fn durability(&self) -> Durability {
         Durability::Memory
+    }
+    /// As [`RecordStore::put_kept`], done by the calling thread, which waits: for a thread of its own that has nothing
+    /// else to do, and whose small writes take less than the way to another thread and back. A thread of a runtime
+    /// must not call it.
+    ///
+    /// # Errors
+    /// As [`RecordStore::put_kept`].
+    fn put_here(
+        &self,
+        kept: Vec<Kept>,
+        durability: Option<Durability>,
+    ) -> Result<Vec<bool>, StoreError> {
+        futures::executor::block_on(self.put_kept(kept, durability))
     }
     /// The base of the form that this record is kept as; `None` where it is plain, or not here. It may read the record.
     fn form_base(&self, _id: &RecordId) -> Result<Option<RecordId>, StoreError> {

@@ -10,7 +10,8 @@
 //! 1. The worker is moved, not locked: it is in the queue or in one running turn, and no lock is
 //!    held while it works.
 //! 2. Batches are made of whole requests, in the order in which they were submitted.
-//! 3. What waits is bounded by [`WAITING_KIB_MAX`]: submitters wait for room before they queue.
+//! 3. What waits is bounded by [`WAITING_KIB_MAX`]: submitters wait for room before they queue. A thread that does its
+//!    request itself ([`Line::submit_here`]) finds the worker at rest or queues that one request and blocks.
 //! 4. Where the worker panics, its requests and all later ones are dropped, which their callers see
 //!    as "closed".
 
@@ -53,7 +54,8 @@ struct State<W: Worker> {
 
 struct Waiting<R> {
     request: R,
-    _room: OwnedSemaphorePermit,
+    /// `None` of a request whose caller blocks until it is done.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// The line takes no more requests.
@@ -86,10 +88,40 @@ impl<W: Worker> Line<W> {
             if state.closed {
                 return Err(LineClosed);
             }
-            state.waiting.push_back(Waiting { request, _room: room });
+            state.waiting.push_back(Waiting { request, _room: Some(room) });
             state.worker.take()
         };
         if let Some(worker) = worker {
+            let line = self.clone();
+            self.tasks.blocking(Box::new(move || line.turns(worker)));
+        }
+        Ok(())
+    }
+
+    /// Does a request on the calling thread where the worker is at rest, else queues it, without waiting for room: who
+    /// blocks for the answer has one request at a time. What others queue meanwhile is done on a thread of theirs.
+    pub(crate) fn submit_here(self: &Arc<Self>, request: W::Request) -> Result<(), LineClosed> {
+        let mut worker = {
+            let mut state = self.lock();
+            if state.closed {
+                return Err(LineClosed);
+            }
+            match state.worker.take() {
+                Some(worker) => worker,
+                None => {
+                    state.waiting.push_back(Waiting { request, _room: None });
+                    return Ok(());
+                }
+            }
+        };
+        let guard = LostWorker(self);
+        worker.work(vec![request]);
+        std::mem::forget(guard);
+        let mut state = self.lock();
+        if state.waiting.is_empty() {
+            state.worker = Some(worker);
+        } else {
+            drop(state);
             let line = self.clone();
             self.tasks.blocking(Box::new(move || line.turns(worker)));
         }
@@ -191,6 +223,34 @@ mod tests {
         assert_eq!(batches.iter().sum::<usize>(), 100);
         assert!(batches.len() <= 30, "one at a time: {batches:?}");
         assert!(batches.iter().all(|len| *len <= 10));
+    }
+
+    #[test]
+    fn a_thread_does_its_own_request_and_meets_those_of_others() {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let env = runtime.block_on(async { Env::real() });
+        let (line, batches) = line(&env);
+        let here = |number| {
+            let (answer, mut answered) = oneshot::channel();
+            line.submit_here(Add { number, answer }).expect("open");
+            answered.try_recv().ok().unwrap_or_else(|| answered.blocking_recv().expect("answered"))
+        };
+        assert_eq!(here(1), 2);
+        assert_eq!(batches.lock().expect("unpoisoned").as_slice(), [1], "by this thread");
+        let others = line.clone();
+        let beside = runtime.spawn(async move {
+            futures::future::join_all((100..200).map(|i| add(&others, i, 1))).await
+        });
+        for number in 20..60 {
+            assert_eq!(here(number), number + 1);
+        }
+        let beside = runtime.block_on(beside).expect("done");
+        assert_eq!(beside, (100..200).map(|i| Some(i + 1)).collect::<Vec<_>>());
+        assert_eq!(batches.lock().expect("unpoisoned").iter().sum::<usize>(), 141);
+        assert_eq!(runtime.block_on(add(&line, 5, 1)), Some(6), "the worker is back");
+        line.close();
+        let (answer, _answered) = oneshot::channel();
+        assert!(line.submit_here(Add { number: 1, answer }).is_err());
     }
 
     #[tokio::test]

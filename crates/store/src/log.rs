@@ -45,7 +45,8 @@ use document::{Kind, Record};
 use env::Env;
 use env::disk::{Disk, Lock};
 use futures::FutureExt;
-use tokio::sync::oneshot;
+use futures::executor::block_on;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use version::Codecs;
 
 use self::asked::Asked;
@@ -184,9 +185,10 @@ impl Shared {
             return;
         }
         let weak = Arc::downgrade(shared);
-        let sleep = shared.env.clock.sleep(SYNC_DELAY);
+        let clock = shared.env.clock.clone();
         let sync = async move {
-            sleep.await;
+            // Made in here: who writes may be on a thread of no runtime.
+            clock.sleep(SYNC_DELAY).await;
             let Some(shared) = weak.upgrade() else { return };
             // What is written from now on asks for another sync.
             shared.sync_due.store(false, Ordering::SeqCst);
@@ -268,6 +270,20 @@ fn record_in(id: &RecordId, location: &Location, frame: Vec<u8>) -> Option<Recor
         && crc32c::crc32c(payload) == payload_crc;
     let bytes = intact.then(|| Bytes::from(frame).slice(location.header_len()..))?;
     Some(Record { kind, id: *id, place, bytes })
+}
+
+/// What is written of a record: its own bytes or a form.
+struct Payload {
+    record: Record,
+    form: bool,
+    new: bool,
+}
+
+impl Payload {
+    fn checked(self) -> Checked {
+        let Self { record, form, new } = self;
+        Checked { crc: crc32c::crc32c(&record.bytes), record, form, new }
+    }
 }
 
 impl LogStore {
@@ -409,11 +425,15 @@ impl LogStore {
     }
 
     /// What of these records is written: forms of those whose base is there, plain.
-    fn payloads(&self, kept: Vec<Kept>) -> Vec<(Record, bool)> {
+    fn payloads(&self, kept: Vec<Kept>) -> Vec<Payload> {
+        if kept.iter().all(|kept| kept.form.is_none()) {
+            let plain = |Kept { record, new, .. }| Payload { record, form: false, new };
+            return kept.into_iter().map(plain).collect();
+        }
         let mut plain = HashSet::new();
         let mut out = Vec::with_capacity(kept.len());
         let index = self.shared.index();
-        for Kept { mut record, form } in kept {
+        for Kept { mut record, form, new } in kept {
             let stands = |base: RecordId| {
                 plain.contains(&base)
                     || index.get(&base).is_some_and(|base| !base.form && !base.damaged)
@@ -424,14 +444,14 @@ impl LogStore {
                 Some(form) => record.bytes = form,
                 None => drop(plain.insert(record.id)),
             }
-            out.push((record, is_form));
+            out.push(Payload { record, form: is_form, new });
         }
         out
     }
 
     async fn write(
         &self,
-        records: Vec<(Record, bool)>,
+        records: Vec<Payload>,
         durability: Option<Durability>,
     ) -> Result<Vec<bool>, StoreError> {
         let durability = durability.unwrap_or(self.shared.durability);
@@ -440,15 +460,9 @@ impl LogStore {
         self.ask(bytes, |answer| Request::Put { records, durability, answer }).await
     }
 
-    async fn checksum(&self, records: Vec<(Record, bool)>) -> Vec<Checked> {
-        let bytes: usize = records.iter().map(|(record, _)| record.bytes.len()).sum();
-        let checksum = move || {
-            let with_crc = |(record, form): (Record, bool)| {
-                let crc = crc32c::crc32c(&record.bytes);
-                Checked { record, crc, form }
-            };
-            records.into_iter().map(with_crc).collect()
-        };
+    async fn checksum(&self, records: Vec<Payload>) -> Vec<Checked> {
+        let bytes: usize = records.iter().map(|payload| payload.record.bytes.len()).sum();
+        let checksum = move || records.into_iter().map(Payload::checked).collect();
         if bytes <= SMALL_BYTES_MAX { checksum() } else { self.shared.env.cpu(checksum).await }
     }
 
@@ -472,7 +486,8 @@ impl RecordStore for LogStore {
             return Err(StoreError::Poisoned);
         }
         self.read_those_there(&records).await;
-        self.write(records.into_iter().map(|record| (record, false)).collect(), None).await
+        let plain = |record| Payload { record, form: false, new: false };
+        self.write(records.into_iter().map(plain).collect(), None).await
     }
 
     async fn put_kept(
@@ -485,7 +500,7 @@ impl RecordStore for LogStore {
         if self.shared.poisoned.load(Ordering::SeqCst) {
             return Err(StoreError::Poisoned);
         }
-        for kept in &kept {
+        for kept in kept.iter().filter(|kept| !kept.new) {
             self.read_if_there(&kept.record.id).await;
         }
         self.write(self.payloads(kept), durability).await
@@ -493,6 +508,31 @@ impl RecordStore for LogStore {
 
     fn durability(&self) -> Durability {
         self.shared.durability
+    }
+
+    fn put_here(
+        &self,
+        kept: Vec<Kept>,
+        durability: Option<Durability>,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.check_open()?;
+        check_put_of(kept.iter().map(|kept| kept.record.bytes.len()))?;
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
+        }
+        for kept in kept.iter().filter(|kept| !kept.new) {
+            block_on(self.read_if_there(&kept.record.id));
+        }
+        let records = self.payloads(kept).into_iter().map(Payload::checked).collect();
+        let durability = durability.unwrap_or(self.shared.durability);
+        let (answer, mut answered) = oneshot::channel();
+        let request = Request::Put { records, durability, answer };
+        self.line.submit_here(request).map_err(|_| StoreError::Closed)?;
+        match answered.try_recv() {
+            Ok(answer) => answer,
+            Err(TryRecvError::Empty) => block_on(answered).unwrap_or(Err(StoreError::Closed)),
+            Err(TryRecvError::Closed) => Err(StoreError::Closed),
+        }
     }
 
     fn form_base(&self, id: &RecordId) -> Result<Option<RecordId>, StoreError> {

@@ -54,7 +54,7 @@ fn kept(records: &[Record]) -> Vec<Kept> {
     let form = |record: &Record| form(record, root);
     let kept = |(at, record): (usize, &Record)| {
         let form = (at > 0).then(|| form(record).expect("it is worth it"));
-        Kept { record: record.clone(), form }
+        Kept { record: record.clone(), form, new: false }
     };
     records.iter().enumerate().map(kept).collect()
 }
@@ -109,7 +109,7 @@ fn without_its_base_a_version_is_kept_plain() {
         let mut next = chain(4);
         let last = next.pop().unwrap();
         let form = form(&last, &records[2]);
-        store.put_kept(vec![Kept { record: last.clone(), form }], None).await.unwrap();
+        store.put_kept(vec![Kept { record: last.clone(), form, new: false }], None).await.unwrap();
         assert_eq!(store.form_base(&last.id).unwrap(), None);
         holds(&store, &[last]).await;
     });
@@ -245,4 +245,48 @@ fn a_failed_sync_ends_the_writes_of_a_store_that_syncs_every_second() {
         assert!(matches!(refused, Err(StoreError::Poisoned)), "{refused:?}");
         holds(&store, &records[..10]).await;
     });
+}
+
+/// A thread that waits anyhow does its writes itself: they are as good as those that are handed over.
+#[test]
+fn a_thread_writes_by_itself_beside_others() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let disk = FaultyDisk::new(1);
+    let records = chain(60);
+    let others: Vec<Record> = (0..200).map(|n| testkit::store::record(n, 300)).collect();
+    let store = {
+        let _guard = runtime.enter();
+        open(&disk, &Env::real())
+    };
+    let beside = store.clone();
+    let wanted = others.clone();
+    let writer = runtime.spawn(async move {
+        for one in wanted {
+            assert_eq!(beside.put(vec![one]).await.unwrap(), [true]);
+        }
+    });
+    let mut known = kept(&records);
+    known.iter_mut().skip(1).for_each(|kept| kept.new = true);
+    for (at, part) in known.chunks(6).enumerate() {
+        let durability = [Durability::EverySecond, Durability::Group][at % 2];
+        assert_eq!(store.put_here(part.to_vec(), Some(durability)).unwrap(), [true; 6]);
+    }
+    runtime.block_on(writer).unwrap();
+    let bytes = store.stats().bytes;
+    // Who says new of what is there has it written twice and counted once.
+    assert_eq!(store.put_here(known[3..5].to_vec(), None).unwrap(), [true; 2]);
+    known[3].new = false;
+    assert_eq!(store.put_here(known[3..4].to_vec(), None).unwrap(), [false]);
+    assert_eq!((store.stats().records, store.stats().bytes), (260, bytes));
+    let all: Vec<Record> = records.iter().chain(&others).cloned().collect();
+    runtime.block_on(async {
+        holds(&store, &all).await;
+        store.close().await.unwrap();
+    });
+    assert!(matches!(store.put_here(known, None), Err(StoreError::Closed)));
+    let again = disk.crash();
+    let _guard = runtime.enter();
+    let store = open(&again, &Env::real());
+    runtime.block_on(holds(&store, &all));
+    assert_eq!((store.stats().records, store.stats().bytes), (260, bytes));
 }

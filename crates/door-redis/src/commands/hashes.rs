@@ -29,7 +29,7 @@ fn write(
     if fields.len() > VALUE_BYTES_MAX {
         return Err(Fail::Say("ERR a hash has at most 2 MiB here with all its fields"));
     }
-    door.write(index, New::Hash(fields), expires)?;
+    door.write(index, New::Hash(&fields), expires)?;
     Ok(new)
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn hdel(door: &mut Door, call: &mut Call<'_>) -> Done {
         if left.is_empty() {
             door.write(index, New::Gone, NEVER)?;
         } else {
-            door.write(index, New::Hash(left), expires)?;
+            door.write(index, New::Hash(&left), expires)?;
         }
     }
     call.out.count(removed);

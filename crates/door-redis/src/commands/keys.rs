@@ -86,13 +86,13 @@ fn rename_to(door: &mut Door, from: u32, key: &[u8]) -> Done {
             door.text(&old_key)?;
             let bytes = door.bytes(from).clone();
             let to = door.slot_for(key)?;
-            door.write(to, New::Text(bytes), expires)?;
+            door.write(to, New::Text(&bytes), expires)?;
         }
         Content::Hash(_) => {
             door.hash(&old_key)?;
             let fields = door.bytes(from).clone();
             let to = door.slot_for(key)?;
-            door.write(to, New::Hash(fields), expires)?;
+            door.write(to, New::Hash(&fields), expires)?;
         }
         Content::Sorted(sorted) => {
             if sorted.len() > RENAME_MEMBERS_MAX {

@@ -75,7 +75,7 @@ pub(crate) fn set(door: &mut Door, call: &mut Call<'_>) -> Done {
     let key = call.arg(1);
     if call.len() == 3 {
         let index = door.slot_for(key)?;
-        door.write(index, New::Text(call.args.bytes(2)), NEVER)?;
+        door.write(index, New::Text(call.arg(2)), NEVER)?;
         call.out.ok();
         return Ok(());
     }
@@ -96,7 +96,7 @@ pub(crate) fn set(door: &mut Door, call: &mut Call<'_>) -> Done {
     let kept = found.filter(|_| choices.keep).map(|index| door.slots.slot(index).state.expires);
     let expires = choices.expires.or(kept).unwrap_or(NEVER);
     let index = door.slot_for(key)?;
-    door.write(index, New::Text(call.args.bytes(2)), expires)?;
+    door.write(index, New::Text(call.arg(2)), expires)?;
     if !choices.get {
         call.out.ok();
     }
@@ -108,7 +108,7 @@ pub(crate) fn setnx(door: &mut Door, call: &mut Call<'_>) -> Done {
     let free = door.lookup(call.arg(1))?.is_none();
     if free {
         let index = door.slot_for(call.arg(1))?;
-        door.write(index, New::Text(call.args.bytes(2)), NEVER)?;
+        door.write(index, New::Text(call.arg(2)), NEVER)?;
     }
     call.out.integer(i64::from(free));
     Ok(())
@@ -127,7 +127,7 @@ pub(crate) fn psetex(door: &mut Door, call: &mut Call<'_>) -> Done {
 fn ending(door: &mut Door, call: &mut Call<'_>, unit: expiry::Unit, name: &str) -> Done {
     let expires = unit.end(door.now, call.integer(2)?, name)?;
     let index = door.slot_for(call.arg(1))?;
-    door.write(index, New::Text(call.args.bytes(3)), expires)?;
+    door.write(index, New::Text(call.arg(3)), expires)?;
     call.out.ok();
     Ok(())
 }
@@ -136,7 +136,7 @@ fn ending(door: &mut Door, call: &mut Call<'_>, unit: expiry::Unit, name: &str) 
 pub(crate) fn getset(door: &mut Door, call: &mut Call<'_>) -> Done {
     get(door, call)?;
     let index = door.slot_for(call.arg(1))?;
-    door.write(index, New::Text(call.args.bytes(2)), NEVER)?;
+    door.write(index, New::Text(call.arg(2)), NEVER)?;
     Ok(())
 }
 
@@ -196,7 +196,7 @@ fn pairs(call: &Call<'_>, name: &'static str) -> Done {
 fn write_pairs(door: &mut Door, call: &Call<'_>) -> Done {
     for at in (1..call.len()).step_by(2) {
         let index = door.slot_for(call.arg(at))?;
-        door.write(index, New::Text(call.args.bytes(at + 1)), NEVER)?;
+        door.write(index, New::Text(call.arg(at + 1)), NEVER)?;
     }
     Ok(())
 }
@@ -229,7 +229,7 @@ pub(crate) fn change(door: &mut Door, call: &Call<'_>, found: Option<u32>, new: 
         Some(index) => (index, door.slots.slot(index).state.expires),
         None => (door.slot_for(call.arg(1))?, NEVER),
     };
-    door.write(index, New::Text(new), expires)?;
+    door.write(index, New::Text(&new), expires)?;
     Ok(())
 }
 

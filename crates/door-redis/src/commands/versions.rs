@@ -71,7 +71,7 @@ fn make(
         return Err(TOO_LONG);
     }
     let bytes = value::text(&value, NEVER);
-    let id = door.put(index, bases, ValueKind::Bytes, bytes, compress)?;
+    let id = door.put(index, bases, ValueKind::Bytes, &bytes, compress)?.id;
     let tip = door.slots.slot(index).state.tip;
     if tip.is_none_or(|tip| (id.l, id.h) > (tip.l, tip.h)) {
         let undo: Undo = door.adopt(index, id, Value::Text(value), NEVER);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{Class, Classified, RecordId};
-use door_redis::{Keyspace, Put, Refusal, Stored, Tip};
+use door_redis::{Keyspace, Made, Put, Refusal, Stored, Tip};
 use version::{Bases, Hint, ObjectKey, ValueKind, VersionId};
 
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ impl Keyspace for Memory {
         Ok((object, log.tip(&object)))
     }
 
-    fn put(&mut self, put: Put<'_>) -> Result<VersionId, Refusal> {
+    fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal> {
         let log = self.log.lock().unwrap();
         let known = |base: &VersionId| {
             log.versions.get(put.object).is_some_and(|all| all.contains_key(&base.h))
@@ -134,10 +134,10 @@ impl Keyspace for Memory {
         assert!(put.value.len() <= 2 << 20, "the door checks that");
         assert!(put.name.is_none_or(|name| name.len() <= 1024), "the door checks that");
         assert!(put.name.is_some() || log.names.contains_key(put.object) || !put.bases.is_empty());
-        let stored = make(put.object, put.bases, put.kind, put.value);
-        let id = stored.id;
+        let stored = make(put.object, put.bases, put.kind, Bytes::copy_from_slice(put.value));
+        let made = Made { id: stored.id, value: stored.value.clone() };
         self.pending.push((*put.object, put.name.map(<[u8]>::to_vec), stored));
-        Ok(id)
+        Ok(made)
     }
 
     fn pending(&self) -> usize {

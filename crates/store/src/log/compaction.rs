@@ -220,7 +220,7 @@ fn read_step(
 impl Moved {
     fn record(record: Record, from: Location) -> Self {
         let crc = crc32c::crc32c(&record.bytes);
-        Self::Record { record: Checked { record, crc, form: from.form }, from }
+        Self::Record { record: Checked { record, crc, form: from.form, new: false }, from }
     }
 }
 

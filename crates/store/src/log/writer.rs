@@ -51,6 +51,8 @@ pub(crate) struct Checked {
     /// The payload's CRC-32C.
     pub crc: u32,
     pub form: bool,
+    /// Nobody need look whether it is there.
+    pub new: bool,
 }
 
 /// A frame that compaction found in a segment.
@@ -152,6 +154,8 @@ pub(super) struct Plan {
     changes: HashMap<RecordId, bool>,
     bytes: u64,
     answers: Vec<Answer>,
+    /// Whether one request is all there is: then nobody else of the batch can mean its records.
+    alone: bool,
 }
 
 /// A frame to write; its payload is the record's own bytes.
@@ -311,7 +315,7 @@ impl Writer {
     fn plan(&self, batch: Vec<Request>) -> Plan {
         let free = self.shared.disk.free_bytes().unwrap_or(u64::MAX);
         let room = free.saturating_sub(self.shared.reserve_free_bytes);
-        let mut plan = Plan::default();
+        let mut plan = Plan { alone: batch.len() == 1, ..Plan::default() };
         let index = self.shared.index();
         for request in batch {
             match request {
@@ -492,7 +496,7 @@ impl Plan {
     }
 
     fn record(&mut self, checked: Checked) {
-        let Checked { record, crc: payload_crc, form } = checked;
+        let Checked { record, crc: payload_crc, form, .. } = checked;
         let length = u32::try_from(record.bytes.len()).expect("`check_put` bounds records");
         let (kind, place) = (record.kind, record.place);
         let content = Content::Record { kind, place, length, payload_crc, form };
@@ -509,7 +513,13 @@ impl Plan {
         let (frames_before, bytes_before) = (self.frames.len(), self.bytes);
         let mut before = Vec::new();
         let mut new = Vec::with_capacity(records.len());
+        self.frames.reserve(records.len());
         for checked in records {
+            if checked.new && self.alone {
+                new.push(true);
+                self.record(checked);
+                continue;
+            }
             let id = checked.record.id;
             let there = self.changes.get(&id).copied().unwrap_or_else(|| is_there(&id));
             new.push(!there);
