@@ -34,6 +34,7 @@ mod info;
 mod job;
 mod journal;
 pub mod media;
+pub mod objects;
 mod progress;
 mod put;
 mod put_file;

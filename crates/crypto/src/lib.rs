@@ -8,6 +8,7 @@
 pub mod canonical;
 pub mod certificate;
 mod class;
+mod content;
 mod eek;
 pub mod genesis;
 mod ids;
@@ -22,6 +23,7 @@ mod suite;
 
 pub use certificate::{Announcement, CertificateError, Pass, PeerCertificate, PeerState, Tier};
 pub use class::{Class, Classified};
+pub use content::{ContentKey, OwnerKeys, VALUE_SEAL_BYTES};
 pub use eek::{EEK_BYTES, Eek};
 pub use genesis::{Genesis, GenesisError, GenesisProfile, Organisation};
 pub use ids::{

@@ -33,6 +33,7 @@ mod publication;
 mod record;
 mod seal;
 pub mod stripe;
+pub mod value;
 mod wire;
 
 pub use bloom::Bloom;

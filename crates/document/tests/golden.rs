@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, SecretKey, Suite};
+use crypto::{AuthorKey, Eek, NetworkId, OwnerKeys, ReaderKey, SecretKey, Suite};
 use document::{
     Bloom, ContentInfo, Document, EntryOpener, EntrySealer, Finished, Layout, ParityBuffer,
     Publication, Record, SchemaArtifact, SealedContent, Stripe, envelope, offline, prove,
@@ -233,4 +233,15 @@ fn an_entry_with_a_compressed_page_of_an_earlier_build_opens() {
 #[test]
 fn the_examples_of_the_documentation_are_these_bytes() {
     testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "documents.md");
+}
+
+#[test]
+fn sealed_names_and_values_are_these() {
+    let keys = OwnerKeys::new(&secret(1), &NETWORK);
+    golden("sealed-name", &keys.name(SUITE, b"report"));
+    let key = keys.content(&[7; 32]);
+    let sealed = document::value::seal(SUITE, &key, 0, b"The light is on.\n").unwrap();
+    golden("sealed-value", &sealed);
+    let opened = document::value::open(SUITE, &key, 0, &sealed).unwrap();
+    assert_eq!(opened[..], b"The light is on.\n"[..]);
 }

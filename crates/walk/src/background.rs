@@ -14,6 +14,7 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::objects::Putting;
 use crate::storing::Storing;
 use crate::stripe::StripeStoring;
 
@@ -45,6 +46,7 @@ impl Reached {
 }
 
 /// The copies of a record that were not durable yet when its writer was answered. Dropping it does not stop them.
+#[derive(Clone)]
 pub struct Rest {
     env: Env,
     reached: watch::Receiver<Reached>,
@@ -82,6 +84,8 @@ pub(crate) enum Unfinished {
     Copies(Storing),
     /// Fragments of a stripe.
     Stripe(StripeStoring),
+    /// Copies of an object's records.
+    Objects(Box<Putting>),
 }
 
 impl Unfinished {
@@ -89,6 +93,7 @@ impl Unfinished {
         match self {
             Self::Copies(storing) => storing.redundancy.copies,
             Self::Stripe(storing) => storing.wanted(),
+            Self::Objects(putting) => putting.parcel.redundancy.copies,
         }
     }
 
@@ -96,6 +101,7 @@ impl Unfinished {
         match self {
             Self::Copies(storing) => &storing.holders,
             Self::Stripe(storing) => storing.holders(),
+            Self::Objects(putting) => &putting.holders,
         }
     }
 
@@ -103,6 +109,7 @@ impl Unfinished {
         match self {
             Self::Copies(storing) => storing.record.bytes.len(),
             Self::Stripe(storing) => storing.bytes(),
+            Self::Objects(putting) => putting.parcel.bytes(),
         }
     }
 
@@ -110,6 +117,7 @@ impl Unfinished {
         match self {
             Self::Copies(storing) => storing.complete(on_holder).await,
             Self::Stripe(storing) => storing.complete(on_holder).await,
+            Self::Objects(putting) => putting.complete(on_holder).await,
         }
     }
 }

@@ -60,6 +60,11 @@ impl Candidates {
         self
     }
 
+    /// Leaves those away where a copy is not likely: nobody asks the whole rank for what may not be there yet.
+    pub(crate) fn near_alone(&mut self) {
+        self.left.retain(|(near, _)| *near);
+    }
+
     /// Takes all peers out of it.
     pub(crate) fn take(&mut self) -> Self {
         Self { left: std::mem::take(&mut self.left), ..*self }

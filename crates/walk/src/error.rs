@@ -72,6 +72,11 @@ pub enum WalkError {
     /// A stripe cannot be stored where a librarian walks for this program.
     #[error("a librarian stores records for a thin client, not stripes: put by copies")]
     StripeThrough,
+    /// Versions where a librarian walks for this program.
+    #[error(
+        "a librarian that walks for this program keeps no versioned objects for it: connect to the peers themselves"
+    )]
+    ObjectsThrough,
     /// Somebody answered with the record, but never with bytes that prove themselves.
     #[error("record {id} was answered with wrong bytes only, by {} peers", from.len())]
     Corrupt {
@@ -121,7 +126,7 @@ impl Classified for WalkError {
             Self::Corrupt { .. } => Class::Corrupt,
             Self::Denied { .. } => Class::Denied,
             Self::Busy { .. } | Self::Full { .. } => Class::Busy,
-            Self::Refused { .. } | Self::StripeThrough => Class::Invalid,
+            Self::Refused { .. } | Self::StripeThrough | Self::ObjectsThrough => Class::Invalid,
         }
     }
 }

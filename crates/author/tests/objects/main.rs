@@ -1,0 +1,8 @@
+//! Versioned objects and signed heads, as their users see them, over peers that are well, down, full and lying.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod keeper;
+mod lies;
+mod places;
+mod stage;
+mod versions;

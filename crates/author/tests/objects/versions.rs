@@ -1,0 +1,285 @@
+//! Writing versions, and reading them and their history again.
+
+use std::time::Duration;
+
+use author::objects::{
+    Access, Copies, MergeOutcome, ObjectsError, PolicyOptions, Value, ValueKind, WriteOptions,
+};
+use crypto::{Class, Classified, Suite};
+use testkit::network::Fault;
+use testkit::time::run;
+use version::merge::ThreeWayText;
+
+use crate::stage::{Stage, place};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn open() -> PolicyOptions {
+    PolicyOptions { open: true, public: true, ..PolicyOptions::default() }
+}
+
+fn write() -> WriteOptions {
+    WriteOptions::default()
+}
+
+#[test]
+fn what_was_put_is_got_again_by_its_owner_anywhere() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env);
+        for options in [PolicyOptions::default(), open()] {
+            let ada = stage.user("ada");
+            let name = if options.open { b"open" as &[u8] } else { b"sealed" };
+            let object = ada.create(name, options.clone()).await.unwrap();
+            let one = object.put(None, "one", write()).await.unwrap();
+            let two = object.put(Some(&one.id), "two", write()).await.unwrap();
+            assert_eq!((two.id.l, two.wanted), (1, 3));
+            let reached = two.rest.clone().wait(LONG).await;
+            assert!(reached.is_full() && stage.copies(&two.id.h) == 3);
+            let gone = object.put(Some(&two.id), Value::Tombstone, write()).await.unwrap();
+
+            // From another machine, with the keyring alone.
+            let again = stage.user("ada").open(ada.public_key(), name).await.unwrap();
+            assert_eq!(again.is_sealed(), !options.open);
+            assert_eq!(again.get(&two.id).await.unwrap(), Value::from("two"));
+            assert_eq!(again.get(&gone.id).await.unwrap(), Value::Tombstone);
+            let tips = again.tips().await.unwrap();
+            assert!(tips.is_enough && !tips.more && tips.exists);
+            let ids: Vec<_> = tips.tips.iter().map(|tip| tip.id).collect();
+            assert_eq!((ids, tips.tips[0].kind), (vec![gone.id], ValueKind::Tombstone));
+            assert_eq!(tips.tips[0].author, ada.public_key());
+            let before = again.previous(&gone.id, 10).await.unwrap();
+            assert_eq!(before.iter().map(|past| past.id).collect::<Vec<_>>(), [two.id, one.id]);
+            assert_eq!(again.open_value(&before[1]).unwrap(), Value::from("one"));
+            let log = again.log(&[gone.id], 2).await.unwrap();
+            assert_eq!(log.iter().map(|past| past.id).collect::<Vec<_>>(), [gone.id, two.id]);
+        }
+    });
+}
+
+#[test]
+fn the_same_value_is_the_same_version_and_no_peer_sees_it() {
+    run(2, |env| async move {
+        let stage = Stage::new(&env);
+        let secret = "meet me at the harbour".repeat(3);
+        let object = stage.user("ada").create(b"diary", PolicyOptions::default()).await.unwrap();
+        let first = object.put(None, &secret[..], write()).await.unwrap();
+        let again = stage.user("ada").sealed(b"diary").unwrap();
+        let second = again.put(None, &secret[..], write()).await.unwrap();
+        assert_eq!(first.id, second.id);
+        // On another base, and in another object, it is another one.
+        let later = object.put(Some(&first.id), &secret[..], write()).await.unwrap();
+        let other = stage.user("ada").create(b"letters", PolicyOptions::default()).await.unwrap();
+        let elsewhere = other.put(None, &secret[..], write()).await.unwrap();
+        assert_ne!(later.id.h, first.id.h);
+        let mut values = Vec::new();
+        for keeper in &stage.keepers {
+            let state = keeper.state.lock().unwrap();
+            for (h, (record, version)) in &state.versions {
+                let text = String::from_utf8_lossy(&record.bytes).into_owned();
+                assert!(!text.contains("harbour"));
+                values.push((*h, version.value.clone()));
+            }
+            for record in state.objects.values() {
+                assert!(!String::from_utf8_lossy(&record.bytes).contains("diary"));
+            }
+        }
+        let value = |h| values.iter().find(|(of, _)| *of == h).unwrap().1.clone();
+        assert_eq!(value(first.id.h), value(later.id.h), "equal in one object, as it is said");
+        assert_ne!(value(first.id.h), value(elsewhere.id.h));
+        assert_eq!(object.get(&later.id).await.unwrap(), Value::from(&secret[..]));
+    });
+}
+
+#[test]
+fn w_of_n_are_enough_and_fewer_are_not() {
+    run(3, |env| async move {
+        let stage = Stage::of(&env, 3);
+        let ada = stage.user("ada");
+        let copies = Some(Copies { copies: 3, acknowledged: 2 });
+        let object = ada.create(b"a", PolicyOptions { copies, ..open() }).await.unwrap();
+        let rank = stage.rank(&ada, &place(&object));
+        stage.set(rank[0], Fault::Down);
+        let written = object.put(None, "one", write()).await.unwrap();
+        assert_eq!((written.acked, written.wanted), (2, 3));
+        assert_eq!(object.get(&written.id).await.unwrap(), Value::from("one"));
+        stage.set(rank[1], Fault::Hang);
+        let refused = object.put(Some(&written.id), "two", write()).await.unwrap_err();
+        assert!(matches!(refused, ObjectsError::NotStored(_)), "{refused}");
+        assert_eq!(refused.class(), Class::Unavailable);
+        // Again when they are back: the same version.
+        stage.network.heal();
+        env.clock.sleep(LONG).await;
+        let again = object.put(Some(&written.id), "two", write()).await.unwrap();
+        assert_eq!(again.id.l, 1);
+        assert!(stage.copies(&again.id.h) >= 2);
+    });
+}
+
+#[test]
+fn not_here_yet_is_not_unavailable() {
+    run(4, |env| async move {
+        let stage = Stage::new(&env);
+        let object = stage.user("ada").create(b"a", open()).await.unwrap();
+        let written = object.put(None, "one", write()).await.unwrap();
+        let never = author::objects::VersionId { h: Suite::Holdfast1.id(b"nothing"), ..written.id };
+        let error = object.get(&never).await.unwrap_err();
+        assert!(matches!(error, ObjectsError::NotYet { .. }), "{error}");
+        for number in 0..9 {
+            stage.set(number, Fault::Down);
+        }
+        let fresh = stage.user("ada").plain(object.owner(), b"a").unwrap();
+        let error = fresh.get(&written.id).await.unwrap_err();
+        assert!(matches!(error, ObjectsError::Unavailable { .. }), "{error}");
+        assert_eq!(error.class(), Class::Unavailable);
+        // What was proven once needs nobody.
+        assert_eq!(object.get(&written.id).await.unwrap(), Value::from("one"));
+    });
+}
+
+#[test]
+fn two_branches_are_found_and_merged() {
+    run(5, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let object = ada.create(b"text", PolicyOptions::default()).await.unwrap();
+        let root = object.put(None, "a\nb\nc\n", write()).await.unwrap();
+        let rank = stage.rank(&ada, &place(&object));
+        // Cut in two: each side reaches some of the holders, and goes on to others.
+        let (left, right) = (&rank[..1], &rank[1..3]);
+        left.iter().for_each(|number| stage.set(*number, Fault::Down));
+        let here = stage.user("ada").sealed(b"text").unwrap();
+        let one = here.put(Some(&root.id), "A\nb\nc\n", write()).await.unwrap();
+        stage.network.heal();
+        right.iter().for_each(|number| stage.set(*number, Fault::Down));
+        let there = stage.user("ada").sealed(b"text").unwrap();
+        let other = there.put(Some(&root.id), "a\nb\nC\n", write()).await.unwrap();
+        stage.network.heal();
+        let healed = stage.user("ada").sealed(b"text").unwrap();
+        let tips = healed.tips_everywhere().await.unwrap();
+        let mut found: Vec<_> = tips.tips.iter().map(|tip| tip.id.h).collect();
+        let mut wanted = vec![one.id.h, other.id.h];
+        found.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+        let [first, second] = [tips.tips[0].id, tips.tips[1].id];
+        let outcome = healed.merge_with(&first, &second, &ThreeWayText, write()).await.unwrap();
+        let MergeOutcome::Merged(merged) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(healed.get(&merged.id).await.unwrap(), Value::from("A\nb\nC\n"));
+        let tips = healed.tips_everywhere().await.unwrap();
+        assert_eq!(tips.tips.iter().map(|tip| tip.id.h).collect::<Vec<_>>(), [merged.id.h]);
+        // Its history is both, and of a merge the two bases come before.
+        let before = healed.previous(&merged.id, 5).await.unwrap();
+        assert_eq!(before.iter().map(|past| past.id.h).collect::<Vec<_>>(), [first.h, second.h]);
+        assert_eq!(healed.log(&[merged.id], 10).await.unwrap().len(), 4);
+        let again = healed.merge_with(&first, &merged.id, &ThreeWayText, write()).await.unwrap();
+        assert!(matches!(again, MergeOutcome::Already(id) if id.h == merged.id.h));
+        let clash = healed.put(Some(&root.id), "x\nb\nc\n", write()).await.unwrap();
+        let outcome = healed.merge_with(&one.id, &clash.id, &ThreeWayText, write()).await.unwrap();
+        assert!(matches!(outcome, MergeOutcome::Conflict(_)));
+    });
+}
+
+#[test]
+fn a_batch_is_signed_for_once_and_its_ids_are_known_at_once() {
+    run(6, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let objects = [
+            ada.create(b"a", open()).await.unwrap(),
+            ada.create(b"b", PolicyOptions::default()).await.unwrap(),
+        ];
+        let options = WriteOptions { receipt: true, ..write() };
+        let mut batch = ada.batch(options);
+        let mut ids = Vec::new();
+        for object in &objects {
+            let mut base = None;
+            for number in 0..20 {
+                let value = format!("value {number}");
+                let id = batch.put(object, base.as_ref(), &value[..]).await.unwrap();
+                base = Some(id);
+                ids.push(id);
+            }
+        }
+        assert_eq!(batch.len(), 40);
+        let written = batch.send().await.unwrap();
+        for (written, id) in written.into_iter().zip(&ids) {
+            let written = written.unwrap();
+            assert_eq!(written.id, *id);
+            assert!(written.receipts.len() >= 2);
+            for receipt in &written.receipts {
+                let received = receipt.of(Suite::Holdfast1, &id.h).unwrap();
+                received.verify(Suite::Holdfast1).unwrap();
+                assert!(written.holders.contains(&received.receipt.peer));
+            }
+        }
+        let past = objects[1].previous(&ids[39], 100).await.unwrap();
+        assert_eq!(past.len(), 19);
+        assert_eq!(objects[1].open_value(&past[18]).unwrap(), Value::from("value 0"));
+        assert_eq!(objects[0].tips().await.unwrap().tips[0].id, ids[19]);
+    });
+}
+
+#[test]
+fn writers_and_readers_are_whom_the_owner_lists() {
+    run(7, |env| async move {
+        let stage = Stage::new(&env);
+        let (ada, bob, eve) = (stage.user("ada"), stage.user("bob"), stage.user("eve"));
+        let object = ada.create(b"shared", PolicyOptions::default()).await.unwrap();
+        let root = object.put(None, "ada's", write()).await.unwrap();
+        let access = Access::decode(&object.access().unwrap().encode()).unwrap();
+        let bobs = bob.with_access(&access).unwrap();
+        let denied = bobs.get(&root.id).await.unwrap_err();
+        assert_eq!(denied.class(), Class::Denied, "{denied}");
+        let readers = vec![bob.public_key()];
+        let options = PolicyOptions { readers, ..PolicyOptions::default() };
+        assert_eq!(object.set_policy(options).await.unwrap().version, 2);
+        assert_eq!(bobs.get(&root.id).await.unwrap(), Value::from("ada's"));
+        let denied = bobs.put(Some(&root.id), "bob's", write()).await.unwrap_err();
+        assert_eq!(denied.class(), Class::Denied, "{denied}");
+        let writers = vec![bob.public_key()];
+        let options = PolicyOptions { writers, ..PolicyOptions::default() };
+        assert_eq!(object.set_policy(options.clone()).await.unwrap().version, 3);
+        let bobs = stage.user("bob").with_access(&access).unwrap();
+        let written = bobs.put(Some(&root.id), "bob's", write()).await.unwrap();
+        assert_eq!(object.get(&written.id).await.unwrap(), Value::from("bob's"));
+        let tips = object.tips().await.unwrap();
+        assert_eq!(tips.tips[0].author, bob.public_key());
+        let denied = eve.with_access(&access).unwrap().get(&root.id).await.unwrap_err();
+        assert_eq!(denied.class(), Class::Denied, "{denied}");
+        assert!(matches!(bobs.set_policy(options).await, Err(ObjectsError::NotOwner(_))));
+        // Who was taken out writes no more, and what they wrote is no tip.
+        object.set_policy(PolicyOptions::default()).await.unwrap();
+        let tips = stage.user("ada").sealed(b"shared").unwrap().tips().await.unwrap();
+        assert!(tips.tips.is_empty());
+        assert_eq!(tips.unlisted[0].id, written.id);
+    });
+}
+
+#[test]
+fn an_object_is_what_its_owner_said_and_nothing_goes_out_in_the_clear_by_mistake() {
+    run(8, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let sealed = ada.create(b"a", PolicyOptions::default()).await.unwrap();
+        ada.create(b"a", PolicyOptions::default()).await.unwrap();
+        let public = PolicyOptions { public: true, ..PolicyOptions::default() };
+        let exists = stage.user("ada").create(b"a", public.clone()).await.unwrap_err();
+        assert!(matches!(exists, ObjectsError::Exists(_)), "{exists}");
+        assert!(matches!(sealed.set_policy(open()).await, Err(ObjectsError::NotOpen(_))));
+        // An open object that its owner never said to be open.
+        let plain = ada.plain(ada.public_key(), b"never").unwrap();
+        let refused = plain.put(None, "in the clear", write()).await.unwrap_err();
+        assert!(matches!(refused, ObjectsError::NotOpen(_)), "{refused}");
+        let nothing = ada.open(ada.public_key(), b"never").await.unwrap_err();
+        assert!(matches!(nothing, ObjectsError::NoObject(_)), "{nothing}");
+        // A family says it for all names that begin so; none has to be created.
+        let family = ada.set_family_policy(b"redis/", open()).await.unwrap();
+        assert_eq!(family.version, 1);
+        let member = stage.user("ada").plain(ada.public_key(), b"redis/k").unwrap();
+        let written = member.put(None, "v", write()).await.unwrap();
+        assert_eq!(member.get(&written.id).await.unwrap(), Value::from("v"));
+        let other = stage.user("ada").plain(ada.public_key(), b"redit").unwrap();
+        assert!(matches!(other.put(None, "v", write()).await, Err(ObjectsError::NotOpen(_))));
+        assert_eq!(ada.set_family_policy(b"redis/", open()).await.unwrap().version, 2);
+    });
+}
