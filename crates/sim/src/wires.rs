@@ -17,13 +17,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use document::{Kind, Record};
 use env::Env;
-use env::calls::objects::{ObjectsAnswer, ObjectsRequest};
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Calls, Credential, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
     IntroduceResponse, PutResponse, StoreOutcome, SubscribeEvent, SubscribeRequest, VerifyRequest,
     VerifyResponse,
 };
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 
 use crate::chance::Chance;
@@ -313,6 +314,41 @@ impl Line {
         Ok(())
     }
 
+    /// A stream of events, until the callee dies or an event does not reach the caller. `seen` is told of each that does.
+    fn following<T: Send + 'static>(
+        &self,
+        to: &Endpoint,
+        events: BoxStream<'static, Result<T, CallError>>,
+        seen: fn(&History, &T),
+    ) -> Result<BoxStream<'static, Result<T, CallError>>, CallError> {
+        let Some((callee, process)) = self.wires.process_at(&to.address) else {
+            return Err(unreachable(to, "nobody is there"));
+        };
+        let (wires, party, to) = (Arc::clone(&self.wires), self.party, to.clone());
+        // `None` once the stream broke: it then ends.
+        let state = Some((events, wires, process));
+        let stream = futures::stream::unfold(state, move |state| {
+            let to = to.clone();
+            async move {
+                let (mut events, wires, process) = state?;
+                match process.gate(events.next()).await {
+                    None => Some((Err(unreachable(&to, "connection reset")), None)),
+                    Some(None) => None,
+                    Some(Some(_)) if !wires.reaches(callee, party) => {
+                        Some((Err(unreachable(&to, "connection lost")), None))
+                    }
+                    Some(Some(event)) => {
+                        if let Ok(event) = &event {
+                            seen(&wires.history, event);
+                        }
+                        Some((event, Some((events, wires, process))))
+                    }
+                }
+            }
+        });
+        Ok(stream.boxed())
+    }
+
     /// A call as it arrives the second time.
     fn again<M: Send + 'static>(
         &self,
@@ -522,31 +558,25 @@ impl Calls for Line {
     ) -> Result<Events, CallError> {
         let call = self.inner.subscribe(to, request, limit);
         let events = self.carry(to, limit, "subscribe", call, None, |_, _| {}).await?;
-        let Some((callee, process)) = self.wires.process_at(&to.address) else {
-            return Err(unreachable(to, "nobody is there"));
-        };
-        let (wires, party, to) = (Arc::clone(&self.wires), self.party, to.clone());
-        // `None` once the stream broke: it then ends.
-        let state = Some((events, wires, process));
-        let stream = futures::stream::unfold(state, move |state| {
-            let to = to.clone();
-            async move {
-                let (mut events, wires, process) = state?;
-                match process.gate(events.next()).await {
-                    None => Some((Err(unreachable(&to, "connection reset")), None)),
-                    Some(None) => None,
-                    Some(Some(_)) if !wires.reaches(callee, party) => {
-                        Some((Err(unreachable(&to, "connection lost")), None))
-                    }
-                    Some(Some(event)) => {
-                        if let Ok(SubscribeEvent::Publication { publication, .. }) = &event {
-                            wires.history.on_wire("publication", publication);
-                        }
-                        Some((event, Some((events, wires, process))))
-                    }
-                }
+        self.following(to, events, |history, event| {
+            if let SubscribeEvent::Publication { publication, .. } = event {
+                history.on_wire("publication", publication);
             }
-        });
-        Ok(stream.boxed())
+        })
+    }
+
+    async fn watch(
+        &self,
+        to: &Endpoint,
+        request: WatchRequest,
+        limit: Duration,
+    ) -> Result<WatchEvents, CallError> {
+        let call = self.inner.watch(to, request, limit);
+        let events = self.carry(to, limit, "watch", call, None, |_, _| {}).await?;
+        // What is in a version of an open object is for everybody to see.
+        self.following(to, events, |_, _| {})
     }
 }
+
+#[cfg(test)]
+mod tests;

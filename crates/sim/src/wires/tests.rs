@@ -1,0 +1,56 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use env::calls::objects::WatchEvent;
+use testkit::network::DirectNetwork;
+
+use super::*;
+use crate::search::Needle;
+
+const ADDRESS: &str = "peer:1";
+
+/// A line of party 1 to party 0, who tells of a gap again and again, and 0's process.
+fn watched() -> (Arc<Wires>, Arc<Process>, BoxStream<'static, Result<WatchEvent, CallError>>) {
+    let env = Env::real();
+    let history = History::new(Arc::clone(&env.clock), Needle::new(1), false);
+    let wires = Wires::new(env.clone(), 1, history);
+    let process = Arc::new(Process::default());
+    wires.serve(0, ADDRESS, Arc::clone(&process));
+    let key = crypto::SecretKey::from_bytes(&[1; 32]).unwrap().public();
+    let inner = DirectNetwork::new(env).calls(key);
+    let credential = Arc::new(|| Credential::None);
+    let line = Line { wires: Arc::clone(&wires), party: 1, run: 1, inner, credential };
+    let gaps = futures::stream::repeat_with(|| Ok(WatchEvent::Gap)).boxed();
+    let to = Endpoint { peer: None, address: ADDRESS.to_owned() };
+    let told = line.following(&to, gaps, |history, _| history.tally("seen")).unwrap();
+    let nobody = Endpoint { peer: None, address: "nobody:1".to_owned() };
+    let nothing = futures::stream::empty::<Result<WatchEvent, CallError>>().boxed();
+    assert!(line.following(&nobody, nothing, |_, _| {}).is_err());
+    (wires, process, told)
+}
+
+async fn ends(told: &mut BoxStream<'static, Result<WatchEvent, CallError>>, why: &str) {
+    let end = told.next().await;
+    let Some(Err(CallError::Unreachable { reason, .. })) = &end else { panic!("{end:?}") };
+    assert_eq!(reason, why);
+    assert_eq!(told.next().await, None, "an error is the last");
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_an_error_when_its_callee_dies() {
+    let (wires, process, mut told) = watched();
+    for _ in 0..3 {
+        assert_eq!(told.next().await, Some(Ok(WatchEvent::Gap)));
+    }
+    assert_eq!(wires.history.lock().tallies["seen"], 3);
+    process.kill();
+    ends(&mut told, "connection reset").await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_an_error_when_an_event_does_not_arrive() {
+    let (wires, _process, mut told) = watched();
+    assert_eq!(told.next().await, Some(Ok(WatchEvent::Gap)));
+    wires.cut_off(BTreeSet::from([1]));
+    ends(&mut told, "connection lost").await;
+    assert_eq!(wires.history.lock().tallies["seen"], 1, "what is lost is not seen");
+}
