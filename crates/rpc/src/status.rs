@@ -203,4 +203,4 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,6 +5,7 @@ mod flips;
 mod golden;
 mod handshake;
 mod hostile_callers;
+mod hostile_objects;
 mod hostile_peers;
 mod memory;
 mod objects;

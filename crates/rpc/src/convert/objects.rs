@@ -193,3 +193,6 @@ fn check_prefix(prefix: &Bytes) -> Result<(), Wrong> {
 fn check_kind(record: &Record, kind: Kind, what: &'static str) -> Result<(), Wrong> {
     if record.kind == kind { Ok(()) } else { Err(Wrong(what)) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@ use super::*;
 const HERE: &str = "192.0.2.1:7000";
 
 /// Every variant, with parts that would be lost if the table dropped one.
-fn every_error() -> Vec<CallError> {
+pub(crate) fn every_error() -> Vec<CallError> {
     let (address, reason) = ("192.0.2.9:1".to_owned(), "because".to_owned());
     let limit = Duration::from_millis(1234);
     vec![

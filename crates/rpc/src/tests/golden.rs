@@ -4,10 +4,14 @@
 use bytes::Bytes;
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record};
+use env::calls::objects::*;
 use env::calls::*;
 use prost::Message;
+use version::claim::{READER_BYTES, REDIRECT_BYTES};
+use version::{Durability, Hint, ObjectKey};
 
 use super::secret;
+use crate::convert::objects::Asked;
 use crate::proto;
 
 fn check(message: &(impl Message + std::fmt::Debug), expected: &str) {
@@ -70,6 +74,123 @@ fn introductions_and_subscriptions_have_their_bytes() {
     let known = SubscribeRequest { known: Some(Bytes::from_static(b"k")), ..subscribe };
     check(&proto::SubscribeRequest::from(known), &format!("0a01661a27{cursor}20012a016b"));
     check(&proto::SubscribeRequest::from(SubscribeRequest::default()), "1a00");
+}
+
+#[test]
+fn requests_about_objects_have_their_bytes() {
+    let owner = secret(3).public();
+    let object = ObjectKey::new([0xaa; 32]);
+    let (aa, bb, cc) = ("aa".repeat(32), "bb".repeat(32), "cc".repeat(16));
+    let claim = Bytes::from(vec![0xee; READER_BYTES]);
+    // 155 is 9b 01 as a varint.
+    let reader = format!("9b01{}", "ee".repeat(READER_BYTES));
+    let go = |request, expected: &str| check(&proto::ObjectsRequest::from(request), expected);
+    let record = Record {
+        kind: Kind::Version,
+        id: RecordId::new([0xbb; 32]),
+        place: Place::new([0xaa; 32]),
+        bytes: Bytes::from_static(b"v"),
+    };
+    let one = format!("0a490806 1220{bb} 1a20{aa} 220176").replace(' ', "");
+    let put = PutObjects { records: vec![record], ..PutObjects::default() };
+    go(ObjectsRequest::Put(put.clone()), &format!("0a4b{one}"));
+    // The durability of memory is not that of the peer's setting.
+    let durability = Some(Durability::Memory);
+    let put = PutObjects { compress: true, durability, receipt: true, ..put };
+    go(ObjectsRequest::Put(put), &format!("0a51{one}100118002001"));
+
+    let version = VersionAt { object, h: RecordId::new([0xbb; 32]), n: Hint::FIRST };
+    let on = VersionAt { n: Hint::new([0xcc; 16]), ..version };
+    let first = format!("0a20{aa}1220{bb}");
+    let get = GetVersions { versions: vec![version, on], attested: true, reader: None };
+    let get_bytes = format!("0a44{first}0a56{first}1a10{cc}1001");
+    go(ObjectsRequest::Get(get), &format!("12a001{get_bytes}"));
+    let previous = GetPrevious { version, most: 1, reader: Some(claim.clone()) };
+    go(ObjectsRequest::Previous(previous), &format!("1ae6010a44{first}10011a{reader}"));
+    let tips = GetTips { objects: vec![object], reader: None };
+    go(ObjectsRequest::Tips(tips), &format!("22220a20{aa}"));
+    let branch = Bytes::from_static(b"main");
+    let heads = GetHeads { owner, object, branch: branch.clone(), reader: None };
+    let heads_bytes = format!("0a21{owner}1220{aa}1a046d61696e");
+    go(ObjectsRequest::Heads(heads), &format!("2a4b{heads_bytes}"));
+    let (prefix, after) = (Bytes::from_static(b"p"), Bytes::from_static(b"pa"));
+    let list = ListObjects { owner, prefix: prefix.clone(), after, most: 300, reader: None };
+    go(ObjectsRequest::List(list), &format!("322d0a21{owner}1201701a02706120ac02"));
+
+    let peer = PeerId::new(secret(1).public());
+    let from = Some(WatchCursor { peer, run: 1, next: 2 });
+    let go = |what, from, expected: &str| {
+        let request = WatchRequest { what, from, reader: None };
+        check(&proto::WatchRequest::from(request), expected);
+    };
+    let cursor = format!("0a21{peer}10011802");
+    go(Watched::Objects(vec![object]), from, &format!("0a220a20{aa}2227{cursor}"));
+    go(Watched::Family(owner, prefix), None, &format!("12260a21{owner}120170"));
+    go(Watched::Branch(owner, object, branch), None, &format!("1a4b{heads_bytes}"));
+}
+
+#[test]
+fn answers_about_objects_have_their_bytes() {
+    let (aa, bb) = ("aa".repeat(32), "bb".repeat(32));
+    let record = |kind| Record {
+        kind,
+        id: RecordId::new([0xbb; 32]),
+        place: Place::new([0xaa; 32]),
+        bytes: Bytes::from_static(b"v"),
+    };
+    let wire = |kind: u8| format!("08{kind:02x}1220{bb}1a20{aa}220176");
+    let go = |answer, asked: Asked, expected: &str| {
+        check(&asked.fit(answer).unwrap(), expected);
+    };
+    let redirect = Bytes::from(vec![0xdd; REDIRECT_BYTES]);
+    let redirected = format!("dd01{}", "dd".repeat(REDIRECT_BYTES));
+    let outcomes = vec![
+        Ok(PutOutcome::Stored),
+        Ok(PutOutcome::Present),
+        Ok(PutOutcome::NoObject),
+        Ok(PutOutcome::Redirect(redirect.clone())),
+        Err(CallError::Full),
+    ];
+    let answer = PutObjectsAnswer { outcomes, receipt: Some(Bytes::from_static(b"r")) };
+    let put = format!("0a0208010a0208020a0208030ae00112{redirected}0a041a020807120172");
+    go(ObjectsAnswer::Put(answer), Asked::Put(5), &format!("0af801{put}"));
+
+    let attestation = Some(Bytes::from_static(b"a"));
+    let found = FoundVersion { record: record(Kind::Version), attestation };
+    let version = format!("0a49{}120161", wire(6));
+    let get = vec![Ok(Some(found.clone())), Ok(None), Err(CallError::NotFound)];
+    let answers = format!("0a500a4e{version}0a0212000a041a020809");
+    go(ObjectsAnswer::Get(get), Asked::Get(3), &format!("125c{answers}"));
+    let missing = Some(RecordId::new([0xbb; 32]));
+    let previous = PreviousAnswer { records: vec![record(Kind::Version)], missing };
+    let history = format!("0a49{}1220{bb}", wire(6));
+    go(ObjectsAnswer::Previous(previous), Asked::Previous(1), &format!("1a6d{history}"));
+    let tips = ObjectTips {
+        object: Some(record(Kind::Object)),
+        policy: Some(record(Kind::Policy)),
+        tips: vec![found.clone()],
+        more: true,
+        redirects: vec![redirect],
+    };
+    let one = format!("0a49{}1249{}1a4e{version}20012a{redirected}", wire(7), wire(8));
+    let tips = ObjectsAnswer::Tips(vec![Ok(tips)]);
+    go(tips, Asked::Tips(1), &format!("22ce030acb030ac803{one}"));
+    let devices = Some(record(Kind::Devices));
+    let heads = HeadsAnswer { heads: vec![record(Kind::Head)], devices };
+    let branch = format!("0a49{}1249{}", wire(10), wire(11));
+    go(ObjectsAnswer::Heads(heads), Asked::Heads, &format!("2a9601{branch}"));
+    let list = ObjectsAnswer::List(vec![record(Kind::Object)]);
+    go(list, Asked::List(1), &format!("324b0a49{}", wire(7)));
+
+    let peer = PeerId::new(secret(1).public());
+    let at = WatchCursor { peer, run: 1, next: 2 };
+    let cursor = format!("0a21{peer}10011802");
+    let go = |event, expected: &str| check(&proto::WatchEvent::from(event), expected);
+    let told = format!("0a790a4e{version}1227{cursor}");
+    go(WatchEvent::Record { found: found.clone(), cursor: Some(at) }, &told);
+    go(WatchEvent::Record { found, cursor: None }, &format!("0a500a4e{version}"));
+    go(WatchEvent::Gap, "1200");
+    go(WatchEvent::CaughtUp(at), &format!("1a27{cursor}"));
 }
 
 /// The token was made by another implementation (Python's `cryptography`, deterministic ECDSA).

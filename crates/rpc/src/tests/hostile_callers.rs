@@ -17,14 +17,17 @@ use super::*;
 use crate::client::connection::Connection;
 use crate::proto;
 
-const METHODS: [&str; 13] = [
+const METHODS: [&str; 16] = [
     "Introduce",
     "Find",
     "Verify",
     "Store",
     "Get",
     "Put",
+    "Tell",
     "Subscribe",
+    "Objects",
+    "Watch",
     "FindBatch",
     "VerifyBatch",
     "StoreBatch",
@@ -162,7 +165,13 @@ async fn truncated_and_oversized_messages_end_the_call_alone() {
     let peer = Running::start(limits);
     let (channel, _open) = channel(&peer).await;
     // Over the limit of the method: refused by its prefix, before the bytes.
-    for (method, len) in [("Store", 3 << 20), ("StoreBatch", 9 << 20), ("Find", 300 << 10)] {
+    for (method, len) in [
+        ("Store", 3 << 20),
+        ("StoreBatch", 9 << 20),
+        ("Objects", 9 << 20),
+        ("Find", 300 << 10),
+        ("Watch", 300 << 10),
+    ] {
         let body = Frames(vec![framed(len, &[0; 64])], true);
         let status = status(send(&channel, method, body).await).await;
         assert_eq!(status.code(), Code::InvalidArgument, "{method} {status:?}");

@@ -97,7 +97,9 @@ async fn noise_is_no_answer() {
 }
 
 /// A peer whose TLS is right and who answers each call with this.
-async fn answering(answer: impl Fn() -> Response<Body> + Clone + Send + 'static) -> SocketAddr {
+pub(crate) async fn answering(
+    answer: impl Fn() -> Response<Body> + Clone + Send + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let tls = TlsAcceptor::from(Arc::new(identity(1, 1).listening().unwrap()));
@@ -124,7 +126,7 @@ async fn answering(answer: impl Fn() -> Response<Body> + Clone + Send + 'static)
 }
 
 /// A response with one message that says it has `len` bytes, and a good end.
-fn message(len: usize, bytes: &[u8]) -> Response<Body> {
+pub(crate) fn message(len: usize, bytes: &[u8]) -> Response<Body> {
     let prefix = u32::try_from(len).unwrap().to_be_bytes();
     let whole = [&[0][..], &prefix, bytes].concat();
     let mut trailers = HeaderMap::new();

@@ -9,6 +9,7 @@ use version::claim::{READER_BYTES, REDIRECT_BYTES};
 use version::{Durability, Hint, ObjectKey};
 
 use super::*;
+use crate::status::tests::every_error;
 
 /// A record of this kind: what is in it is nobody's business here.
 pub(crate) fn record(kind: Kind, seed: u8, len: usize) -> Record {
@@ -37,34 +38,15 @@ fn redirect() -> Bytes {
     vec![5; REDIRECT_BYTES].into()
 }
 
-/// Every error that travels, with its parts.
-fn errors() -> Vec<CallError> {
-    let (address, reason) = ("somewhere:1".to_owned(), "for this reason".to_owned());
-    vec![
-        CallError::Unreachable { address: address.clone(), reason: reason.clone() },
-        CallError::WrongPeer { address: address.clone(), reason: reason.clone() },
-        CallError::TimedOut { address: address.clone(), limit: Duration::from_millis(5) },
-        CallError::Invalid { reason: reason.clone() },
-        CallError::Denied { reason: reason.clone() },
-        CallError::Busy { retry_after: Duration::from_millis(7) },
-        CallError::Full,
-        CallError::ReadOnly { reason: reason.clone() },
-        CallError::NotFound,
-        CallError::TooFewPeers { reached: 1, wanted: 2 },
-        CallError::Corrupt { address, reason: reason.clone() },
-        CallError::Internal { reason },
-    ]
-}
-
 fn failed<T>(all: Vec<T>) -> Vec<Result<T, CallError>> {
-    all.into_iter().map(Ok).chain(errors().into_iter().map(Err)).collect()
+    all.into_iter().map(Ok).chain(every_error().into_iter().map(Err)).collect()
 }
 
 /// One request of each kind and an answer of its name that has every part, and some that have none.
 pub(crate) fn exchanges() -> Vec<(ObjectsRequest, ObjectsAnswer)> {
     let owner = secret(3).public();
     let object = ObjectKey::new([7; 32]);
-    let count = errors().len() as u8;
+    let count = every_error().len() as u8;
     let outcomes = vec![
         PutOutcome::Stored,
         PutOutcome::Present,
@@ -164,7 +146,7 @@ async fn every_request_about_objects_arrives_and_its_answer_comes_back() {
         let arrived = peer.service.objects.lock().unwrap().requests.pop();
         assert_eq!(arrived, Some(request));
     }
-    for error in errors() {
+    for error in every_error() {
         peer.service.objects.lock().unwrap().answer = Some(Err(error.clone()));
         let (request, _) = exchanges().pop().unwrap();
         assert_eq!(client.objects(&to, request, LIMIT).await, Err(error));

@@ -81,6 +81,14 @@ async fn a_caller_without_a_certificate_does_what_others_do() {
         assert_eq!(client.introduce(&to, introduce, LIMIT).await.unwrap().roster, 7);
         let events = client.subscribe(&to, SubscribeRequest::default(), LIMIT).await.unwrap();
         assert_eq!(events.count().await, 3);
+        for (request, answer) in super::objects::exchanges() {
+            peer.service.objects.lock().unwrap().answer = Some(Ok(answer.clone()));
+            assert_eq!(client.objects(&to, request, LIMIT).await, Ok(answer));
+        }
+        peer.service.objects.lock().unwrap().events =
+            vec![Ok(env::calls::objects::WatchEvent::Gap); 2];
+        let watched = client.watch(&to, super::watching::watches().remove(0), LIMIT).await.unwrap();
+        assert_eq!(watched.count().await, 2);
         // A call that fails has its typed error.
         let absent = client.get(&to, of(RecordId::new([1; 32])), LIMIT).await;
         assert_eq!(absent, Err(CallError::NotFound));

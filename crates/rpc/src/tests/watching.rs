@@ -5,11 +5,35 @@ use crypto::PeerId;
 use document::Kind;
 use env::calls::objects::*;
 use env::calls::*;
-use futures::StreamExt;
+use env::{Clock, SystemClock};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use version::ObjectKey;
 
 use super::objects::{claim, found, record};
 use super::*;
+use crate::limits::STREAM_SILENCE_MAX;
+
+/// A clock for which the longest silence of a stream is short.
+#[derive(Default)]
+struct Impatient(SystemClock);
+
+impl Clock for Impatient {
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        match duration {
+            STREAM_SILENCE_MAX => tokio::time::sleep(Duration::from_millis(50)).boxed(),
+            other => self.0.sleep(other),
+        }
+    }
+}
 
 fn cursor(next: u64) -> WatchCursor {
     WatchCursor { peer: PeerId::new(secret(1).public()), run: u64::MAX, next }
@@ -130,4 +154,17 @@ async fn watches_end_with_the_server() {
     peer.stop().await;
     assert!(matches!(told.next().await, Some(Err(CallError::Unreachable { .. }))));
     assert!(told.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_of_which_nothing_comes_for_a_minute_is_over() {
+    let peer = Running::start(ServerLimits::default());
+    peer.service.objects.lock().unwrap().goes_on = true;
+    let env = Env { clock: Arc::new(Impatient::default()), ..Env::real() };
+    let limits = ClientLimits::default();
+    let client = Client::new(identity(2, 1), Arc::new(|| Credential::None), env, limits);
+    let told = client.watch(&peer.endpoint(), watches().remove(0), LIMIT).await.unwrap();
+    let told: Vec<_> = told.collect().await;
+    let (address, limit) = (peer.address.to_string(), STREAM_SILENCE_MAX);
+    assert_eq!(told, [Err(CallError::TimedOut { address, limit })]);
 }
