@@ -28,6 +28,7 @@ mod content;
 mod error;
 mod file;
 mod get;
+pub mod heads;
 mod home;
 mod inbox;
 mod info;

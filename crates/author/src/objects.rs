@@ -23,7 +23,8 @@
 //! *Sealed* objects are the default: peers see neither name nor value (ADR 7, *Sealed values*). Of *open* ones they see both, and
 //! may merge and compress them.
 //!
-//! A put never blocks and never aborts: two on one base are two branches, and [`Object::tips`] finds both.
+//! A put never blocks and never aborts: two on one base are two branches, and [`Object::tips`] finds both. Which of them is meant is
+//! what [`crate::heads`] say.
 
 mod access;
 mod batch;
@@ -61,6 +62,7 @@ pub use list::{LISTED_MAX, Listed};
 pub use merging::MergeOutcome;
 pub use object::Object;
 pub use reading::{Got, LOG_MAX, Past};
+pub(crate) use reading::{judged, liars, silent};
 pub use sending::Written;
 pub use tips::{Tip, Tips};
 pub use value::{INLINE_VALUE_BYTES_MAX, Value};
@@ -159,7 +161,7 @@ impl Objects {
         self.inner.author.walker()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         self.inner.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

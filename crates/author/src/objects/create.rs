@@ -177,7 +177,18 @@ impl Objects {
         redundancy: Redundancy,
         records: Vec<Record>,
     ) -> Result<Delivered, ObjectsError> {
-        let (with, object) = (Vec::new(), Vec::new());
+        self.send_with(place, redundancy, Vec::new(), records).await
+    }
+
+    /// Sends records to the holders of a place, with others in front that need not be taken.
+    pub(crate) async fn send_with(
+        &self,
+        place: crypto::Place,
+        redundancy: Redundancy,
+        with: Vec<Record>,
+        records: Vec<Record>,
+    ) -> Result<Delivered, ObjectsError> {
+        let object = Vec::new();
         let parcel = Parcel { place, redundancy, records, with, object };
         let sent = self.walker().put_objects(vec![parcel], PutTerms::default()).await;
         let sent = sent.into_iter().next().ok_or(walk::WalkError::NoPeers { tried: Vec::new() });
@@ -252,7 +263,11 @@ impl Object {
         if self.objects.known().of(&self.key).asked {
             return Ok(());
         }
-        let exists = self.tips().await?.exists;
+        let exists = match self.tips().await {
+            Ok(tips) => tips.exists,
+            Err(ObjectsError::Denied { .. }) if !self.is_sealed() => false,
+            Err(error) => return Err(error),
+        };
         if !exists && !self.is_sealed() {
             // Peers say nothing of objects that they do not know, also not which family's policy would count.
             self.introduce().await?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crypto::{Class, Classified, PeerId, RecordId};
+use crypto::{Class, Classified, PeerId, PublicKey, RecordId};
 use document::DocumentError;
 use env::calls::CallError;
 use version::merge::Conflict;
@@ -97,6 +97,9 @@ pub enum ObjectsError {
     /// Only the owner's key can do this.
     #[error("only the owner of object {0} can do this")]
     NotOwner(ObjectKey),
+    /// This key signs no heads of that owner: it is neither the owner's nor in the newest list of devices that is known.
+    #[error("{0} is no device that may write these heads: its owner has to delegate it")]
+    NotADevice(PublicKey),
     /// Versions, or other records of objects, were not stored at enough holders. Sending the same again makes the same versions.
     #[error("not stored at enough peers")]
     NotStored(#[source] WalkError),
@@ -144,7 +147,7 @@ impl Classified for ObjectsError {
             Self::NotYet { .. } | Self::NoObject(_) => Class::NotFound,
             Self::Unavailable { .. } => Class::Unavailable,
             Self::Corrupt { .. } | Self::Sealed { .. } => Class::Corrupt,
-            Self::Denied { .. } | Self::NotOwner(_) => Class::Denied,
+            Self::Denied { .. } | Self::NotOwner(_) | Self::NotADevice(_) => Class::Denied,
             Self::Exists(_) | Self::Conflict(_) => Class::Conflict,
             Self::NotOpen(_) | Self::NotSealed(_) | Self::BatchFull { .. } => Class::Invalid,
             Self::Unsealable(_) | Self::Access => Class::Invalid,

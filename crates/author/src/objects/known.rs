@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use crypto::{NetworkId, PublicKey, Suite};
 use document::Record;
 use version::policy::{For, Taken};
-use version::{ObjectKey, ObjectRecord, Policies, Policy, VersionError};
+use version::{DeviceList, ObjectKey, ObjectRecord, Policies, Policy, VersionError};
 
 /// Objects that are remembered.
 pub(crate) const OBJECTS_KNOWN_MAX: usize = 65_536;
+
+/// Owners whose lists of devices are remembered.
+pub(crate) const OWNERS_KNOWN_MAX: usize = 4_096;
 
 /// What is known of one object.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,12 +32,14 @@ pub(crate) struct Known {
     /// The records of those that count, to be sent along.
     records: BTreeMap<(PublicKey, For), Record>,
     objects: BTreeMap<ObjectKey, KnownObject>,
+    devices: BTreeMap<PublicKey, (DeviceList, Record)>,
 }
 
 impl Known {
     pub(crate) fn new(suite: Suite, network: NetworkId) -> Self {
         let policies = Policies::new(suite, network);
-        Self { policies, records: BTreeMap::new(), objects: BTreeMap::new() }
+        let (records, objects, devices) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { policies, records, objects, devices }
     }
 
     /// Takes a policy whose record was proven.
@@ -54,6 +59,22 @@ impl Known {
     pub(crate) fn record(&self, object: &ObjectRecord) -> Option<&Record> {
         let policy = self.policies.of(object)?;
         self.records.get(&(policy.owner, policy.for_what.clone()))
+    }
+
+    /// Takes a list of devices that was proven, where it takes the place of the one that is known.
+    pub(crate) fn take_devices(&mut self, list: DeviceList, record: Record) {
+        let known = self.devices.get(&list.owner).map(|(known, _)| known);
+        if list.follows(known).is_ok_and(|taken| taken == Taken::New) {
+            if self.devices.len() >= OWNERS_KNOWN_MAX && !self.devices.contains_key(&list.owner) {
+                self.devices.clear();
+            }
+            self.devices.insert(list.owner, (list, record));
+        }
+    }
+
+    /// The newest list of an owner's devices.
+    pub(crate) fn devices_of(&self, owner: &PublicKey) -> Option<&(DeviceList, Record)> {
+        self.devices.get(owner)
     }
 
     pub(crate) fn of(&self, object: &ObjectKey) -> KnownObject {

@@ -82,6 +82,11 @@ impl Object {
         self.key
     }
 
+    /// The user who addresses it.
+    pub const fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
     /// Whose it is.
     pub fn owner(&self) -> PublicKey {
         self.record.owner

@@ -287,6 +287,7 @@ impl Object {
                 request: ask(hint),
                 bytes,
                 judge: judge.clone(),
+                may_all: self.is_own(),
             };
             match self.objects.walker().first_answer(&question).await {
                 Ok((answer, from, errors)) => {
@@ -324,8 +325,23 @@ pub(crate) fn liars(errors: &[(PeerId, CallError)]) -> impl Iterator<Item = Peer
     lied.map(|(peer, _)| *peer)
 }
 
+/// What is to be said where nobody answered but so.
+pub(crate) fn silent(subject: Subject, errors: Vec<(PeerId, CallError)>) -> ObjectsError {
+    let from: Vec<PeerId> = liars(&errors).collect();
+    if !from.is_empty() {
+        return ObjectsError::Corrupt { subject, from };
+    }
+    match denied(&errors) {
+        Some(reason) => ObjectsError::Denied { subject, reason },
+        None => {
+            let unreachable = errors.len();
+            ObjectsError::Unavailable { subject, asked: 0, unreachable, errors }
+        }
+    }
+}
+
 /// What one of them said, where all of them refuse.
-pub(crate) fn denied(errors: &[(PeerId, CallError)]) -> Option<String> {
+fn denied(errors: &[(PeerId, CallError)]) -> Option<String> {
     let reasons = errors.iter().map(|(_, error)| match error {
         CallError::Denied { reason } => Some(reason),
         _ => None,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crypto::{NetworkId, PeerId, PublicKey, RecordId, Suite};
 use document::{Kind, Record};
+use env::calls::CallError;
 use env::calls::objects::{FoundVersion, GetTips, ObjectTips, ObjectsAnswer, ObjectsRequest};
 use version::policy::{For, Taken};
 use version::{
@@ -21,7 +22,7 @@ use version::{
 use walk::objects::{Answers, Judge, Judged, Question};
 
 use super::chain;
-use super::reading::{denied, judged, liars};
+use super::reading::{judged, liars, silent};
 use super::{Object, ObjectsError, Subject};
 
 /// Bytes of an answer, about.
@@ -63,8 +64,9 @@ pub struct Tips {
 }
 
 /// What one peer proved.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Told {
+    denied: Option<String>,
     knows: bool,
     policy: Option<(Policy, Record)>,
     tips: Vec<(chain::Proven, PublicKey)>,
@@ -96,19 +98,20 @@ impl Object {
     async fn tips_of(&self, wide: bool) -> Result<Tips, ObjectsError> {
         let mut tips = Tips { is_enough: true, ..Tips::default() };
         let mut found: BTreeMap<RecordId, (Tip, Version)> = BTreeMap::new();
-        let mut number = 0;
+        let (mut number, mut denied) = (0, None);
         loop {
             let hint = self.hint(number);
             let answers = self.ask_tips(&hint, wide).await?;
             tips.refused.extend(liars(&answers.errors));
             if answers.answers.is_empty() && number == 0 {
-                return Err(self.silent(answers));
+                return Err(silent(Subject::Object(self.key), answers.errors));
             }
             tips.is_enough &= answers.is_enough;
             let mut redirecting = BTreeSet::new();
             for (peer, told) in answers.answers {
                 tips.answered.push(peer);
                 let Some(told) = told else { continue };
+                denied = told.denied.or(denied);
                 tips.exists |= told.knows;
                 tips.more |= told.more;
                 self.take_policy(&peer, told.policy);
@@ -128,7 +131,10 @@ impl Object {
             }
             number += 1;
         }
-        self.objects.known().at(self.key).asked |= tips.is_enough;
+        if let Some(reason) = denied.filter(|_| !tips.exists && !self.is_own()) {
+            return Err(ObjectsError::Denied { subject: Subject::Object(self.key), reason });
+        }
+        self.objects.known().at(self.key).asked |= tips.is_enough && tips.exists;
         for peers in [&mut tips.answered, &mut tips.refused] {
             peers.sort_unstable();
             peers.dedup();
@@ -141,6 +147,10 @@ impl Object {
         let judge: Judge<Told> = Arc::new(move |peer, answer| match answer {
             ObjectsAnswer::Tips(mut answers) if answers.len() == 1 => match answers.remove(0) {
                 Ok(tips) => judged(told(suite, &key, &record, peer, tips)),
+                // It knows no such object, or who asks may not read it: that is one answer.
+                Err(CallError::Denied { reason }) => {
+                    Judged::Here(Told { denied: Some(reason), ..Told::default() })
+                }
                 Err(error) => Judged::Failed(error),
             },
             _ => Judged::Lie("it answers something else than tips".to_owned()),
@@ -155,21 +165,9 @@ impl Object {
             }),
             bytes: TIPS_BYTES,
             judge,
+            may_all: false,
         };
         self.objects.walker().answers(&question, wide).await.map_err(ObjectsError::Walk)
-    }
-
-    fn silent(&self, answers: Answers<Told>) -> ObjectsError {
-        let subject = Subject::Object(self.key);
-        let from: Vec<PeerId> = liars(&answers.errors).collect();
-        if !from.is_empty() {
-            return ObjectsError::Corrupt { subject, from };
-        }
-        let errors = answers.errors;
-        if let Some(reason) = denied(&errors) {
-            return ObjectsError::Denied { subject, reason };
-        }
-        ObjectsError::Unavailable { subject, asked: 0, unreachable: errors.len(), errors }
     }
 
     /// Takes a policy that a peer has: a lower one than is known shows that the peer lags.
@@ -250,7 +248,7 @@ fn told(
         redirects.push(redirect);
     }
     let knows = policy.is_some() || !proven.is_empty();
-    Ok(Told { knows, policy, tips: proven, more: tips.more, redirects })
+    Ok(Told { denied: None, knows, policy, tips: proven, more: tips.more, redirects })
 }
 
 /// The policy in a record, which must be about this object.

@@ -36,6 +36,8 @@ pub struct Question<T> {
     pub bytes: usize,
     /// Proves an answer.
     pub judge: Judge<T>,
+    /// Whether *denied* means that there is nothing: who may read all there is is denied only what a peer does not know.
+    pub may_all: bool,
 }
 
 /// Nobody asked had it, or not enough answered.
@@ -200,7 +202,13 @@ impl<'a, T: Send + 'static> Asking<'a, T> {
             };
             let (core, judge) = (self.core.clone(), self.question.judge.clone());
             let request = self.question.request.clone();
-            let call = async move { core.judged_at(&peer, request, judge, size, limit).await };
+            let may_all = self.question.may_all;
+            let call = async move {
+                match core.judged_at(&peer, request, judge, size, limit).await {
+                    Err(CallError::Denied { .. }) if may_all => Ok(None),
+                    answer => answer,
+                }
+            };
             self.race.start(peer, limit, call);
             if standing == Standing::Trial {
                 self.race.replace(&peer);
