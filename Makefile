@@ -6,6 +6,7 @@
 #   make shows-network  what the first network must show, in full
 #   make shows-ground   what the ground made sure must show, in full; LINES="2 4" for some of it
 #   make shows-stripes  what stripes must show, in full; LINES as above
+#   make shows-objects  what versioned objects must show, as far as it is there; LINES as above; wants redis-server
 #   make bench-transfer a large file in and out, beside MinIO, Kubo and Tahoe-LAFS (installs them: minutes, once)
 #
 # Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
@@ -18,7 +19,7 @@ export CARGO_INCREMENTAL ?= 0
 CARGO ?= cargo
 LOCKED := --locked
 
-.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground shows-stripes bench-transfer
+.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground shows-stripes shows-objects bench-transfer
 
 build:
 	$(CARGO) build $(LOCKED) --package hold
@@ -58,3 +59,6 @@ shows-ground:
 
 shows-stripes:
 	LINES_ONLY="$(LINES)" tests/shows-stripes
+
+shows-objects:
+	LINES_ONLY="$(LINES)" tests/shows-objects

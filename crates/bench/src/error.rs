@@ -85,6 +85,12 @@ pub enum BenchError {
     /// A stripe could not be coded.
     #[error("a stripe could not be coded")]
     Code(#[from] erasure::ErasureError),
+    /// Versions could not be written or read.
+    #[error("versions could not be written or read")]
+    Objects(#[from] objects::ObjectsError),
+    /// A store of versions could not be opened or closed.
+    #[error("a store could not be opened or closed")]
+    Store(#[from] store::StoreError),
     /// An author could not be set up.
     #[error("an author could not be set up")]
     Author(#[from] author::AuthorError),
@@ -123,6 +129,8 @@ impl Classified for BenchError {
             Self::Wrong(_) => Class::Corrupt,
             Self::Call(error) => error.class(),
             Self::Author(error) => error.class(),
+            Self::Objects(error) => error.class(),
+            Self::Store(error) => error.class(),
             Self::Rpc(_) | Self::Interrupted | Self::Io { .. } | Self::Program { .. } => Class::Bug,
             Self::Answer { .. } | Self::Document(_) | Self::Code(_) | Self::Tls(_) => Class::Bug,
             Self::Certificate(_) | Self::Json(_) => Class::Bug,

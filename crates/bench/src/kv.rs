@@ -5,6 +5,7 @@
 //! | [`KvRedis`] | | `redis-benchmark`, SET and GET |
 //! | [`KvYcsb`] | 6, 13 | reads and updates of YCSB's zipfian keys: rate and latency by number of clients |
 //! | [`KvScan`] | 7 | a version's predecessors in one request, and key by key of a Redis |
+//! | [`KvDelta`] | 15 | versions kept whole or as differences: rate and bytes on the disk; without a Redis |
 //!
 //! Whatever is compared runs in the same experiment on the same cores, in turns, and both sides keep
 //! what they are told as durably: an fsync a second, where nothing else is said. The door is a process of the
@@ -13,6 +14,7 @@
 //! Differences to the paper: it had twenty machines and clients on machines of their own, and its
 //! system kept everything in memory and signed nothing.
 
+mod delta;
 mod draws;
 mod drive;
 mod resp;
@@ -21,6 +23,7 @@ mod side;
 mod tool;
 mod ycsb;
 
+pub use delta::KvDelta;
 pub use scan::KvScan;
 pub use tool::KvRedis;
 pub use ycsb::KvYcsb;

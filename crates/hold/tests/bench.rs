@@ -207,6 +207,21 @@ fn scans_of_predecessors_are_told_beside_gets_one_after_the_other() {
 }
 
 #[test]
+fn versions_kept_small_are_told_beside_those_kept_whole() {
+    let report = quick(&["kv", "delta"], "kv-delta");
+    assert_eq!(report["runs"].as_array().unwrap().len(), 3 * 3, "workloads, ancestors");
+    let bytes = bar(&report, "2000 versions of 1000 B, the same tenth changed: bytes");
+    let bytes = bytes["value"].as_f64().unwrap();
+    let ratio = |name: &str| report["ratios"][name].as_f64().unwrap();
+    // Of few versions the files' own bytes are a part, so the promise is for many.
+    assert!(bytes < 0.6, "{report}");
+    assert!(ratio("same_tenth_random_ancestor_bytes_to_plain") > bytes);
+    assert!(ratio("moving_tenth_nearest_ancestor_bytes_to_plain") > bytes);
+    assert!(ratio("random_nearest_ancestor_bytes_to_plain") > 0.9, "nothing to find");
+    assert!(bar(&report, "the same tenth changed: rate")["value"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn without_a_redis_it_says_what_to_install() {
     for part in ["redis", "ycsb", "scan"] {
         let mut command = hold(["bench", "kv", part, "--quick"]);
@@ -232,6 +247,8 @@ fn what_cannot_be_measured_is_refused() {
         ["kv", "ycsb", "--seconds", "0"],
         ["kv", "scan", "--keys", "0"],
         ["kv", "scan", "--value", "10"],
+        ["kv", "delta", "--versions", "0"],
+        ["kv", "delta", "--chain", "0"],
     ] {
         run(hold(["bench"]).args(args)).expect_error(2);
     }

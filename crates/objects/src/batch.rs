@@ -71,11 +71,14 @@ pub struct Batch {
     made: Vec<Made>,
     /// Their places in `made`.
     places: HashMap<RecordId, u32, RandomState>,
+    /// What the next form is made against, where somebody chose.
+    against: Option<RecordId>,
 }
 
 impl Batch {
     pub(crate) fn new(objects: Arc<Objects>) -> Self {
-        Self { objects, kept: Vec::new(), made: Vec::new(), places: HashMap::default() }
+        let (kept, made, places) = (Vec::new(), Vec::new(), HashMap::default());
+        Self { objects, kept, made, places, against: None }
     }
 
     /// Makes room for so many versions, so that lists do not grow step by step.
@@ -136,13 +139,30 @@ impl Batch {
         Ok(key)
     }
 
+    /// Chooses what the form of the next version is made against, in the stead of its nearest plain ancestor. Where this is a
+    /// form itself, or is not here, that version stays plain: no form stands on a form. It is for experiments, which compare
+    /// choices.
+    pub fn against(&mut self, ancestor: RecordId) {
+        self.against = Some(ancestor);
+    }
+
+    /// Whether a version is kept plain, in this batch or in the store.
+    fn is_plain(&self, h: &RecordId) -> Result<bool, ObjectsError> {
+        if let Some(made) = self.places.get(h).and_then(|at| self.made.get(*at as usize)) {
+            return Ok(self.kept.get(made.at).is_some_and(|kept| kept.form.is_none()));
+        }
+        let store = &self.objects.store;
+        Ok(store.contains(h) && store.form_base(h)?.is_none())
+    }
+
     /// Makes a version. It waits only where a base is no tip and not in memory.
     ///
     /// # Errors
     /// [`ObjectsError::NoBase`], [`ObjectsError::OtherObject`], [`ObjectsError::Version`] where the value is too long,
     /// [`ObjectsError::Store`] where a base cannot be read. Nothing was added then.
     pub async fn put(&mut self, new: NewVersion) -> Result<VersionId, ObjectsError> {
-        let NewVersion { object, bases, kind, ref value, compress } = new;
+        let NewVersion { object, bases, kind, ref value, mut compress } = new;
+        let chosen = self.against.take();
         kind.check(value.len())?;
         let mut standing = [None; version::BASES_MAX];
         for (base, at) in bases.iter().zip(&mut standing) {
@@ -152,7 +172,11 @@ impl Batch {
             };
             *at = Some(known.ok_or(ObjectsError::NoBase { object, base })?);
         }
-        let standing = Standing::of(standing)?;
+        let mut standing = Standing::of(standing)?;
+        if let (Some(chosen), Some(first)) = (chosen, &mut standing.first) {
+            first.anchor = chosen;
+            compress &= self.is_plain(&chosen)?;
+        }
         let view = View { object, bases, l: standing.l, kind, value };
         let bytes = view.encode();
         let form = match standing.first {

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod attesting;
 mod batch;
 mod cache;
 mod error;
@@ -32,6 +33,7 @@ mod objects;
 mod proven;
 mod regions;
 
+pub use attesting::Attesting;
 pub use batch::{Batch, NewVersion};
 pub use error::ObjectsError;
 pub use history::Merged;

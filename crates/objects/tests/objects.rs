@@ -53,6 +53,43 @@ async fn put(
     Ok(id)
 }
 
+/// A form may be made against any version that is plain, and never against a form.
+#[test]
+fn a_form_is_against_the_version_that_was_chosen() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = store(&disk, &env);
+        let objects = Objects::open(store.clone(), ObjectsOptions::default()).unwrap();
+        let (key, mut ids) = (object(1), Vec::new());
+        let value = |number: u8| [vec![number; 50], (0..=255).cycle().take(900).collect()].concat();
+        // Which ancestor is chosen for each: none, plain ones, a form, one that is nowhere.
+        let chosen = [None, None, Some(0), Some(2), Some(3), None, Some(9)];
+        for (number, chosen) in chosen.into_iter().enumerate() {
+            let bases: Vec<VersionId> = ids.last().copied().into_iter().collect();
+            let mut batch = objects.batch();
+            if let Some(chosen) = chosen {
+                let nowhere = RecordId::new([chosen as u8; 32]);
+                batch.against(ids.get(chosen).map_or(nowhere, |id: &VersionId| id.h));
+            }
+            let mut new = new(key, &bases, &value(number as u8));
+            new.compress = number != 1;
+            ids.push(batch.put(new).await.unwrap());
+            batch.commit(None).await.unwrap();
+        }
+        let base = |number: usize| store.form_base(&ids[number].h).unwrap();
+        assert_eq!([base(0), base(1)], [None, None], "a root, and one that was not to be small");
+        assert_eq!(base(2), Some(ids[0].h), "chosen, though 1 is nearer and plain");
+        assert_eq!(base(3), None, "2 is a form");
+        assert_eq!(base(4), Some(ids[3].h));
+        assert_eq!(base(5), Some(ids[3].h), "4's, since nobody chose any more");
+        assert_eq!(base(6), None, "what is nowhere is no base");
+        for (number, id) in ids.iter().enumerate() {
+            let stored = objects.get(&key, &id.h).await.unwrap().unwrap();
+            assert_eq!(stored.version.value, value(number as u8), "{number}");
+        }
+    });
+}
+
 #[test]
 fn two_puts_on_one_base_are_two_branches_and_a_merge_joins_them() {
     run(1, |env| async move {

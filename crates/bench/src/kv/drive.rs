@@ -289,6 +289,7 @@ mod tests {
         std::thread::spawn(move || {
             for _ in 0..clients {
                 let (mut stream, _) = listener.accept().unwrap();
+                stream.set_nodelay(true).unwrap();
                 std::thread::spawn(move || {
                     let mut request = [0; 25];
                     while stream.read_exact(&mut request).is_ok() {

@@ -1,6 +1,5 @@
 //! `hold serve`: doors that speak what people's tools speak.
 
-mod attesting;
 mod redis;
 
 use clap::Subcommand;

@@ -1,6 +1,6 @@
 //! `hold bench kv`: the experiments on versions, each a verb of its own.
 
-use bench::{BenchError, KvRedis, KvScan, KvYcsb, Report};
+use bench::{BenchError, KvDelta, KvRedis, KvScan, KvYcsb, Report};
 use clap::{Args, Subcommand};
 
 /// `hold bench kv`.
@@ -19,6 +19,8 @@ enum Part {
     Ycsb(YcsbArgs),
     /// A version's predecessors in one request, and key after key of a Redis
     Scan(ScanArgs),
+    /// Versions kept whole, and as differences to an ancestor: rate, and bytes on the disk
+    Delta(DeltaArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -69,6 +71,25 @@ struct ScanArgs {
     rounds: usize,
 }
 
+#[derive(Clone, Debug, Args)]
+struct DeltaArgs {
+    /// Versions
+    #[arg(long, value_name = "N", default_value_t = 1_600_000)]
+    versions: u64,
+    /// Versions of an object
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    chain: u64,
+    /// The size of a value
+    #[arg(long, value_name = "BYTES", default_value = "1000", value_parser = bench::parse_size)]
+    value: u64,
+    /// How often whole ones and differences have their turn; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+    /// Of the values
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
 impl KvArgs {
     pub(super) fn run(self, bench: &bench::Bench) -> Result<Report, BenchError> {
         match self.part {
@@ -78,6 +99,9 @@ impl KvArgs {
             }
             Part::Scan(ScanArgs { keys, value, scans, rounds }) => {
                 KvScan { keys, value, scans, rounds }.run(bench)
+            }
+            Part::Delta(DeltaArgs { versions, chain, value, rounds, seed }) => {
+                KvDelta { versions, chain, value, rounds, seed }.run(bench)
             }
         }
     }

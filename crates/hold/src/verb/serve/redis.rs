@@ -10,14 +10,13 @@ use clap::{Args, ValueEnum};
 use crypto::{NetworkId, SecretKey, Suite};
 use door_redis::{Compress, Engine, Options};
 use env::Env;
-use objects::{Objects, ObjectsOptions};
+use objects::{Attesting, Objects, ObjectsOptions};
 use serde::Serialize;
 use store::Durability;
 use version::Policy;
 use version::policy::{Copies, For};
 use zeroize::Zeroizing;
 
-use super::attesting::Attesting;
 use crate::cli::Session;
 use crate::client::{blocking, open_home};
 use crate::error::HoldError;
@@ -152,7 +151,9 @@ impl Redis {
             author: owner,
             policy_version: POLICY_VERSION,
         };
-        let (attest, attested) = attesting.start()?;
+        let starting = attesting.start();
+        let (attest, attested) =
+            starting.map_err(HoldError::io("start", "a thread that attests"))?;
         let (key, durability) = (owned.key.public(), self.durability.into());
         let engine = Engine::new(objects, suite, network, key, Some(durability)).attested(attest);
         let clock = env.clock.clone();

@@ -1,9 +1,10 @@
-//! Signs the versions that a door made: many with one signature.
+//! Signs versions that were made here: many with one signature.
 //!
 //! A signature takes 30 us, a version a few, so versions are attested up to a second after they are in the log, or when there are as many as
 //! one attestation takes. What a killed process had not attested yet is not: its versions are whole, and who wrote them, nobody
 //! can tell.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -11,11 +12,10 @@ use std::time::{Duration, Instant};
 
 use crypto::{NetworkId, RecordId, SecretKey, Suite};
 use futures::executor::block_on;
-use objects::{Objects, ObjectsError};
 use store::Durability;
 use version::BatchAttester;
 
-use crate::error::HoldError;
+use crate::{Objects, ObjectsError};
 
 /// Commits that wait to be attested at most.
 const WAITING_MAX: usize = 4096;
@@ -23,17 +23,17 @@ const WAITING_MAX: usize = 4096;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Under which key, and where to.
-pub(super) struct Attesting {
+pub struct Attesting {
     /// The objects whose versions they are.
-    pub(super) objects: Arc<Objects>,
+    pub objects: Arc<Objects>,
     /// The network's suite.
-    pub(super) suite: Suite,
+    pub suite: Suite,
     /// The network.
-    pub(super) network: NetworkId,
+    pub network: NetworkId,
     /// The author.
-    pub(super) author: SecretKey,
+    pub author: SecretKey,
     /// The version of the policy that it writes under.
-    pub(super) policy_version: u64,
+    pub policy_version: u64,
 }
 
 impl Attesting {
@@ -41,11 +41,11 @@ impl Attesting {
     ///
     /// # Errors
     /// Where the system gives no thread.
-    pub(super) fn start(self) -> Result<(SyncSender<Vec<RecordId>>, JoinHandle<()>), HoldError> {
+    pub fn start(self) -> io::Result<(SyncSender<Vec<RecordId>>, JoinHandle<()>)> {
         let (send, receive) = sync_channel(WAITING_MAX);
         let thread = std::thread::Builder::new().name("attest".to_owned());
         let thread = thread.spawn(move || self.run(&receive));
-        Ok((send, thread.map_err(HoldError::io("start", "a thread that attests"))?))
+        Ok((send, thread?))
     }
 
     fn begin(&self) -> BatchAttester {
