@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`KvRedis`] | | `redis-benchmark`, SET and GET |
 //! | [`KvYcsb`] | 6, 13 | reads and updates of YCSB's zipfian keys: rate and latency by number of clients |
+//! | [`KvCopies`] | 14 | what waiting for more copies costs, at four peers |
 //! | [`KvScan`] | 7 | a version's predecessors in one request, and key by key of a Redis |
 //! | [`KvDelta`] | 15 | versions kept whole or as differences: rate and bytes on the disk; without a Redis |
 //!
@@ -14,6 +15,7 @@
 //! Differences to the paper: it had twenty machines and clients on machines of their own, and its
 //! system kept everything in memory and signed nothing.
 
+mod copies;
 mod delta;
 mod draws;
 mod drive;
@@ -23,6 +25,7 @@ mod side;
 mod tool;
 mod ycsb;
 
+pub use copies::KvCopies;
 pub use delta::KvDelta;
 pub use scan::KvScan;
 pub use tool::KvRedis;

@@ -40,7 +40,7 @@ use std::path::PathBuf;
 pub use community::PEERS_MAX;
 pub use error::BenchError;
 pub use folder::Folder;
-pub use kv::{KvDelta, KvRedis, KvScan, KvYcsb};
+pub use kv::{KvCopies, KvDelta, KvRedis, KvScan, KvYcsb};
 pub use libri::Libri;
 pub use limit::Limit;
 pub use memory::Memory;

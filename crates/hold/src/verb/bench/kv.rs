@@ -1,6 +1,6 @@
 //! `hold bench kv`: the experiments on versions, each a verb of its own.
 
-use bench::{BenchError, KvDelta, KvRedis, KvScan, KvYcsb, Report};
+use bench::{BenchError, KvCopies, KvDelta, KvRedis, KvScan, KvYcsb, Report};
 use clap::{Args, Subcommand};
 
 /// `hold bench kv`.
@@ -21,6 +21,8 @@ enum Part {
     Scan(ScanArgs),
     /// Versions kept whole, and as differences to an ancestor: rate, and bytes on the disk
     Delta(DeltaArgs),
+    /// Signed puts over the network that wait for 1, 2 and 3 of 3 copies, at four peers
+    Copies(CopiesArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -90,12 +92,31 @@ struct DeltaArgs {
     seed: u64,
 }
 
+#[derive(Clone, Debug, Args)]
+struct CopiesArgs {
+    /// The size of a value
+    #[arg(long, value_name = "BYTES", default_value = "1KiB", value_parser = bench::parse_size)]
+    value: u64,
+    /// Versions that are put one after the other
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    alone: usize,
+    /// Versions that are put together
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    together: usize,
+    /// How often each has its turn; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+}
+
 impl KvArgs {
     pub(super) fn run(self, bench: &bench::Bench) -> Result<Report, BenchError> {
         match self.part {
             Part::Redis(RedisArgs { requests, rounds }) => KvRedis { requests, rounds }.run(bench),
             Part::Ycsb(YcsbArgs { clients, values, keys, seconds, rounds, seed }) => {
                 KvYcsb { clients, values, keys, seconds, rounds, seed }.run(bench)
+            }
+            Part::Copies(CopiesArgs { value, alone, together, rounds }) => {
+                KvCopies { value, alone, together, rounds }.run(bench)
             }
             Part::Scan(ScanArgs { keys, value, scans, rounds }) => {
                 KvScan { keys, value, scans, rounds }.run(bench)
