@@ -105,6 +105,9 @@ pub(crate) enum Verb {
     Share(verb::share::Share),
     /// List what others shared with this user
     Inbox(verb::inbox::Inbox),
+    /// Versioned objects: values with a history, branches and merges
+    #[command(subcommand)]
+    Object(verb::object::ObjectVerb),
     /// Open a door for tools that speak another protocol
     #[command(subcommand)]
     Serve(verb::serve::Serve),
@@ -190,6 +193,7 @@ impl Verb {
             Self::Check(verb) => session.stoppable(verb.run(session)).await,
             Self::Share(verb) => session.stoppable(verb.run(session)).await,
             Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
+            Self::Object(verb) => session.stoppable(verb.run(session)).await,
             Self::Serve(verb) => verb.run(session).await,
             Self::Document(verb) => session.stoppable(verb.run(session)).await,
             Self::Doctor => session.stoppable(verb::doctor::run(session)).await,

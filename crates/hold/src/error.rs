@@ -189,6 +189,21 @@ pub(crate) enum HoldError {
     /// Versioned objects.
     #[error(transparent)]
     Objects(#[from] objects::ObjectsError),
+    /// Versioned objects, as a client reaches them.
+    #[error(transparent)]
+    ObjectsOf(#[from] author::objects::ObjectsError),
+    /// An object is at several versions, and a verb needs one.
+    #[error("the object is at {0} versions: which is meant?")]
+    Branches(usize),
+    /// An object is at no version.
+    #[error("the object has no version yet")]
+    NoVersion,
+    /// What an object is at was written by keys that its policy does not list.
+    #[error("{0} versions are the newest, and by writers that the policy does not list any more")]
+    Unlisted(usize),
+    /// A version without a value.
+    #[error("version {0} has no value: the object was deleted there")]
+    Deleted(String),
     /// A door.
     #[error(transparent)]
     Door(#[from] door_redis::DoorError),
@@ -273,6 +288,10 @@ impl HoldError {
             Self::Store(store::StoreError::Io { source, .. }) => io_exit(source),
             Self::Store(source) => source.class().into(),
             Self::Objects(source) => source.class().into(),
+            Self::ObjectsOf(author::objects::ObjectsError::Author(source)) => author_exit(source),
+            Self::ObjectsOf(source) => source.class().into(),
+            Self::Branches(_) | Self::Unlisted(_) => Exit::Conflict,
+            Self::NoVersion | Self::Deleted(_) => Exit::NotFound,
             Self::Door(source) => source.class().into(),
             Self::Overlay(source) => source.class().into(),
             Self::Demo { .. } => Exit::Failed,
@@ -288,6 +307,16 @@ impl HoldError {
         let hint = match self {
             Self::Missing { hint, .. } => hint,
             Self::Author(source) => author_hint(source)?,
+            Self::ObjectsOf(author::objects::ObjectsError::Author(source)) => author_hint(source)?,
+            Self::ObjectsOf(source) => objects_hint(source)?,
+            Self::Branches(_) => {
+                "hold object tips lists them; name one with --base, or hold object merge"
+            }
+            Self::Unlisted(_) => {
+                "hold object tips lists them; put a version on one with --base to keep it, or list its writer again"
+            }
+            Self::NoVersion => "hold object put makes the first",
+            Self::Deleted(_) => "hold object log shows what was there before",
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
             Self::Page { .. } => "was it killed? hold peer run --dir D",
             Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",
@@ -376,6 +405,25 @@ fn roster_hint(error: &crypto::RosterError) -> Option<&'static str> {
              then propose the change again"
         }
         Error::Signer(_) => "only organisations that the roster before lists sign the next one",
+        _ => return None,
+    })
+}
+
+/// The command that helps with an object.
+fn objects_hint(error: &author::objects::ObjectsError) -> Option<&'static str> {
+    use author::objects::ObjectsError as Error;
+    Some(match error {
+        Error::NoObject(_) => "hold object create NAME, or look at owner and name",
+        Error::Exists(_) => "hold object policy OBJECT shows it, --set says it anew",
+        Error::Denied { .. } => "its owner lists readers and writers: hold object policy",
+        Error::Conflict(_) => "hold object merge with a value of yours",
+        Error::Full(_) => "hold object policy OBJECT --set --region BYTES",
+        Error::NotYet { .. } | Error::Unavailable { .. } | Error::NotStored(_) => {
+            "hold doctor --via HOST:PORT"
+        }
+        Error::Walk(walk::WalkError::ObjectsThrough) => {
+            "without --thin: objects need their holders"
+        }
         _ => return None,
     })
 }

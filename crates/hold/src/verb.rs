@@ -12,6 +12,7 @@ pub(crate) mod info;
 pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod network;
+pub(crate) mod object;
 pub(crate) mod org;
 pub(crate) mod peer;
 pub(crate) mod put;

@@ -73,6 +73,9 @@ pub(crate) struct Show {
     /// The key of this client's connections instead: what `hold org pass` signs for
     #[arg(long, conflicts_with = "qr")]
     client: bool,
+    /// The key that owns this user's objects instead: what others list in their policies
+    #[arg(long, conflicts_with_all = ["qr", "client"])]
+    owner: bool,
 }
 
 /// `hold keys export`.
@@ -118,6 +121,8 @@ struct Listed {
     reader_keys: Vec<String>,
     /// The key of this client's connections.
     client_key: String,
+    /// The key that owns this user's objects, and under which others list it in their policies.
+    owner_key: String,
 }
 
 impl fmt::Display for Listed {
@@ -133,6 +138,8 @@ struct Shown {
     reader_key: String,
     /// The key of this client's connections.
     client_key: String,
+    /// The key that owns this user's objects.
+    owner_key: String,
     #[serde(skip)]
     text: String,
 }
@@ -222,6 +229,7 @@ async fn list(session: &Session) -> Result<Exit, HoldError> {
     session.out.result(&Listed {
         reader_keys: home.readers().iter().map(ToString::to_string).collect(),
         client_key: home.keyring().client_key().to_string(),
+        owner_key: home.keyring().owner().public().to_string(),
     })?;
     Ok(Exit::Done)
 }
@@ -231,14 +239,20 @@ impl Show {
         let home = client::open_home(session).await?;
         let reader_key = first_reader(&home);
         let client_key = home.keyring().client_key().to_string();
-        let mut text = if self.client { client_key.clone() } else { reader_key.clone() };
+        let owner_key = home.keyring().owner().public().to_string();
+        let shown = match (self.client, self.owner) {
+            (true, _) => &client_key,
+            (_, true) => &owner_key,
+            _ => &reader_key,
+        };
+        let mut text = shown.clone();
         if self.qr
             && let Ok(code) = qrcode::QrCode::new(reader_key.as_bytes())
         {
             let picture = code.render::<qrcode::render::unicode::Dense1x2>().build();
             text = format!("{reader_key}\n{}", readable(&picture));
         }
-        session.out.result(&Shown { reader_key, client_key, text })?;
+        session.out.result(&Shown { reader_key, client_key, owner_key, text })?;
         Ok(Exit::Done)
     }
 }

@@ -1,0 +1,122 @@
+//! `hold object`: versioned objects from the command line.
+
+mod access;
+mod create;
+mod history;
+mod lines;
+mod merge;
+mod policy;
+mod read;
+mod tips;
+mod write;
+
+use std::path::PathBuf;
+
+use author::objects::{Access, Object, Objects, ObjectsOptions, VersionId};
+use clap::{Args, Subcommand};
+use crypto::{ClientKey, PublicKey};
+
+use crate::cli::Session;
+use crate::connect;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::files;
+
+/// What to do with objects.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ObjectVerb {
+    /// Make an object, and say who may read and write it
+    Create(create::Create),
+    /// Put a version on what the object is at, or on another version; prints the new one
+    Put(write::Put),
+    /// Get the value of a version
+    Get(read::Get),
+    /// List the versions that a version was made of, nearest first
+    Prev(history::Prev),
+    /// List versions from the tips, or from one version, backwards and through merges
+    Log(history::Log),
+    /// Merge two versions: with a value of yours, or by a function
+    Merge(merge::Merge),
+    /// List the versions that have no successor
+    Tips(tips::TipsVerb),
+    /// Show who may read and write an object, or say it anew
+    Policy(policy::PolicyVerb),
+    /// Print what others need to open a sealed object, beside a line in its policy: a secret
+    Access(access::AccessVerb),
+}
+
+impl ObjectVerb {
+    /// Runs it.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        match self {
+            Self::Create(verb) => verb.run(session).await,
+            Self::Put(verb) => verb.run(session).await,
+            Self::Get(verb) => verb.run(session).await,
+            Self::Prev(verb) => verb.run(session).await,
+            Self::Log(verb) => verb.run(session).await,
+            Self::Merge(verb) => verb.run(session).await,
+            Self::Tips(verb) => verb.run(session).await,
+            Self::Policy(verb) => verb.run(session).await,
+            Self::Access(verb) => verb.run(session).await,
+        }
+    }
+}
+
+/// Which object.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// NAME, as this user called it; OWNER:NAME, somebody's open object (OWNER a key of 66 hex digits); or @FILE, with what
+    /// `hold object access` printed
+    #[arg(value_name = "OBJECT")]
+    object: String,
+}
+
+/// What is in an @FILE.
+const ACCESS_TEXT: &str = "what `hold object access` printed";
+
+impl Which {
+    /// The object, which exists, where its owner or a peer says so.
+    pub(crate) async fn open(&self, objects: &Objects) -> Result<Object, HoldError> {
+        if let Some(path) = self.object.strip_prefix('@') {
+            let path = PathBuf::from(path);
+            let text = files::read_small(&path)?;
+            let not = || HoldError::NotA { what: ACCESS_TEXT, path: path.clone() };
+            let bytes = hex::decode(text.trim_ascii()).map_err(|_| not())?;
+            let access = Access::decode(&bytes).map_err(|_| not())?;
+            return Ok(objects.with_access(&access)?);
+        }
+        let (owner, name) = named(objects, &self.object)?;
+        Ok(objects.open(owner, name.as_bytes()).await?)
+    }
+}
+
+/// Owner and name of what a user wrote.
+fn named<'a>(objects: &Objects, text: &'a str) -> Result<(PublicKey, &'a str), HoldError> {
+    if let Some((owner, name)) = text.split_once(':')
+        && owner.len() == 66
+        && owner.bytes().all(|byte| byte.is_ascii_hexdigit())
+    {
+        let key = |text: &str| text.parse().map(|key: ClientKey| *key.key());
+        let owner = key(owner).map_err(HoldError::parse("the key of an owner", owner))?;
+        return Ok((owner, name));
+    }
+    Ok((objects.public_key(), text))
+}
+
+/// This user's objects.
+pub(crate) async fn objects(session: &Session) -> Result<Objects, HoldError> {
+    let author = connect::author(session).await?;
+    Ok(Objects::new(&author, ObjectsOptions::default()))
+}
+
+/// A version as it is written everywhere: `h:l:n`.
+pub(crate) fn version(text: &str) -> Result<VersionId, String> {
+    let wrong = |error| format!("{text:?} is no version (h:l:n, as put and log print it): {error}");
+    text.parse::<VersionId>().map_err(wrong)
+}
+
+/// A key that a policy names.
+pub(crate) fn key(text: &str) -> Result<PublicKey, String> {
+    let parsed = text.parse().map(|key: ClientKey| *key.key());
+    parsed.map_err(|_| format!("{text:?} is no key (66 hex digits)"))
+}

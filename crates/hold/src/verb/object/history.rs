@@ -1,0 +1,143 @@
+//! `hold object prev` and `hold object log`.
+
+use std::fmt;
+
+use author::objects::{LOG_MAX, Object, Past, ValueKind, VersionId};
+use clap::{ArgAction, Args};
+use serde::Serialize;
+
+use super::Which;
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+
+/// `hold object prev`.
+#[derive(Debug, Args)]
+pub(crate) struct Prev {
+    #[command(flatten)]
+    which: Which,
+    /// Of this version [default: the tip that counts]
+    #[arg(id = "of", value_name = "VERSION", value_parser = super::version)]
+    of: Option<VersionId>,
+    /// How many at most; it ends behind a root, and behind a merge
+    #[arg(long, short = 'm', value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    most: u32,
+    /// Tell their values too
+    #[arg(long, action = ArgAction::SetTrue)]
+    values: bool,
+}
+
+/// `hold object log`.
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    #[command(flatten)]
+    which: Which,
+    /// From this version on [default: from all tips]
+    #[arg(id = "of", value_name = "VERSION", value_parser = super::version)]
+    of: Vec<VersionId>,
+    /// How many at most
+    #[arg(long, short = 'm', value_name = "M", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    most: u32,
+    /// Tell their values too
+    #[arg(long, action = ArgAction::SetTrue)]
+    values: bool,
+}
+
+/// `hold object prev` and `log`: one line a version.
+#[derive(Serialize)]
+struct PastText {
+    /// The version, h:l:n.
+    version: String,
+    /// The h of the versions that it was made of, hex.
+    bases: Vec<String>,
+    /// What its value is: bytes, entry, tombstone or commit.
+    kind: &'static str,
+    /// Length of the value; of a sealed one that does not open here, as it lies there.
+    bytes: usize,
+    /// The value, where it was asked for and is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// The value, hex, where it was asked for and is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+}
+
+impl fmt::Display for PastText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  {}  {} bytes", self.version, self.kind, self.bytes)?;
+        match (&self.value, &self.value_hex) {
+            (Some(text), _) => write!(f, "  {}", text.escape_debug()),
+            (None, Some(hex)) => write!(f, "  0x{hex}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// A kind's name.
+pub(super) const fn kind(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Bytes => "bytes",
+        ValueKind::Entry => "entry",
+        ValueKind::Tombstone => "tombstone",
+        ValueKind::Commit => "commit",
+    }
+}
+
+fn text(object: &Object, past: &Past, values: bool) -> Result<PastText, HoldError> {
+    let value = object.open_value(past)?;
+    let bytes = value.bytes();
+    let (mut told, mut hexed) = (None, None);
+    if let (true, Some(bytes)) = (values, bytes) {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => told = Some(text.to_owned()),
+            Err(_) => hexed = Some(hex::encode(bytes)),
+        }
+    }
+    Ok(PastText {
+        version: past.id.to_string(),
+        bases: past.version.bases.iter().map(|base| base.to_string()).collect(),
+        kind: kind(past.version.kind),
+        bytes: bytes.map_or(past.version.value.len(), <[u8]>::len),
+        value: told,
+        value_hex: hexed,
+    })
+}
+
+fn tell(
+    session: &Session,
+    object: &Object,
+    past: &[Past],
+    values: bool,
+) -> Result<Exit, HoldError> {
+    past.iter().try_for_each(|one| session.out.result(&text(object, one, values)?))?;
+    Ok(Exit::Done)
+}
+
+impl Prev {
+    /// Runs it.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let objects = super::objects(session).await?;
+        let object = self.which.open(&objects).await?;
+        let version = match self.of {
+            Some(version) => version,
+            None => super::tips::counting(session, &object).await?,
+        };
+        let past = object.previous(&version, self.most as usize).await?;
+        tell(session, &object, &past, self.values)
+    }
+}
+
+impl Log {
+    /// Runs it.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let objects = super::objects(session).await?;
+        let object = self.which.open(&objects).await?;
+        let from = match &self.of[..] {
+            [] => object.tips().await?.tips.iter().map(|tip| tip.id).collect(),
+            named => named.to_vec(),
+        };
+        let most = (self.most as usize).min(LOG_MAX);
+        let past = object.log(&from, most).await?;
+        tell(session, &object, &past, self.values)
+    }
+}

@@ -1,0 +1,321 @@
+//! Versioned objects on separate processes: every verb, branches on both sides of a partition, killed holders, altered disks,
+//! and who may do what.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "system/harness.rs"]
+mod harness;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use harness::{Home, Network, Outcome, full, run, signal};
+use serde_json::Value;
+
+/// A user of objects, and the peers that it asks.
+struct User<'a> {
+    home: &'a Home,
+    via: String,
+}
+
+impl User<'_> {
+    fn object(&self, args: &[&str]) -> Outcome {
+        run(&mut self.home.hold([&["object"], args, &["--json", "--via", &self.via]].concat()))
+    }
+
+    /// The lines of a result.
+    #[track_caller]
+    fn lines(&self, args: &[&str]) -> Vec<Value> {
+        let text = self.object(args).expect(0).text();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[track_caller]
+    fn put(&self, args: &[&str]) -> String {
+        let put = self.object(&[&["put"], args].concat());
+        assert!(matches!(put.code, Some(0 | 3)), "{put:?}");
+        put.json()["version"].as_str().unwrap().to_owned()
+    }
+
+    /// The value of an object, or of a version of it.
+    #[track_caller]
+    fn get(&self, args: &[&str]) -> String {
+        let got =
+            run(&mut self.home.hold([&["object", "get"], args, &["--via", &self.via]].concat()));
+        got.expect(0).text()
+    }
+
+    #[track_caller]
+    fn versions(&self, args: &[&str]) -> Vec<String> {
+        let lines = self.lines(args);
+        lines.iter().map(|line| line["version"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn owner(&self) -> String {
+        let listed = run(&mut self.home.hold(["keys", "list", "--json"])).expect(0).json();
+        listed["owner_key"].as_str().unwrap().to_owned()
+    }
+}
+
+fn user<'a>(network: &Network, home: &'a Home) -> User<'a> {
+    User { home, via: network.everybody() }
+}
+
+#[test]
+fn a_user_makes_versions_reads_their_history_and_merges_branches() {
+    let network = Network::running(4, &[]);
+    let home = network.home("owner", 0);
+    let owner = user(&network, &home);
+    let made = owner.object(&["create", "notes"]).expect(0).json();
+    assert_eq!(
+        (made["sealed"].as_bool(), made["object"].as_str().unwrap().len()),
+        (Some(true), 64)
+    );
+    owner.object(&["get", "notes"]).expect_error(10);
+    let first = owner.put(&["notes", "--value", "bread"]);
+    let second = owner.put(&["notes", "--value", "bread, milk"]);
+    assert_eq!(owner.get(&["notes"]), "bread, milk");
+    assert_eq!(owner.get(&["notes", &first]), "bread");
+    assert_eq!(owner.versions(&["prev", "notes"]), [first.as_str()]);
+    // The same value on the same base is the same version, whoever sends it again.
+    assert_eq!(owner.put(&["notes", "--value", "bread, milk", "--base", &first]), second);
+    let branch = owner.put(&["notes", "--value", "bread, eggs", "--base", &first]);
+    let tips = owner.versions(&["tips", "notes"]);
+    assert_eq!(tips.len(), 2);
+    assert!(tips.contains(&second) && tips.contains(&branch));
+    owner.object(&["put", "notes", "--value", "which?"]).expect_error(14);
+    let merged = owner.object(&["merge", "notes", "--value", "bread, milk, eggs"]).expect(0).json();
+    let merged = merged["version"].as_str().unwrap().to_owned();
+    assert_eq!(owner.versions(&["tips", "notes"]), [merged.as_str()]);
+    let log = owner.lines(&["log", "notes", "--values"]);
+    assert_eq!(log.len(), 4);
+    assert_eq!(log[0]["version"], merged.as_str());
+    assert_eq!(log[0]["bases"].as_array().unwrap().len(), 2);
+    assert_eq!((&log[3]["version"], &log[3]["value"]), (&first.as_str().into(), &"bread".into()));
+    assert_eq!(owner.versions(&["prev", "notes", "-m", "9"]).len(), 2, "a merge ends it");
+    // Deleted, and what was there before stays.
+    owner.put(&["notes", "--delete"]);
+    owner.object(&["get", "notes"]).expect_error(10);
+    assert_eq!(owner.get(&["notes", &merged]), "bread, milk, eggs");
+
+    // A function of the two and what they have in common.
+    owner.object(&["create", "counter", "--open"]).expect(0);
+    let root = owner.put(&["counter", "--value", "10", "--compress"]);
+    owner.put(&["counter", "--value", "15", "--base", &root]);
+    owner.put(&["counter", "--value", "7", "--base", &root]);
+    owner.object(&["merge", "counter", "--function", "aggregate-sum"]).expect(0);
+    assert_eq!(owner.get(&["counter"]), "12");
+    owner.object(&["merge", "counter", "--function", "no-such"]).expect_error(2);
+    owner.object(&["get", "nothing-of-that-name"]).expect_error(10);
+    owner.object(&["get", "notes", "zz:1:00"]).expect_error(2);
+    // Many at once, each told; with receipts of the peers.
+    let receipts = owner.object(&["put", "counter", "--value", "13", "--receipt"]).expect(0).json();
+    assert!(receipts["receipts"].as_array().unwrap().len() >= 2, "{receipts}");
+    let lines = network.folder.path().join("lines");
+    fs::write(&lines, (0..500).map(|n| format!("{n}\n")).collect::<String>()).unwrap();
+    let told = owner.versions(&["put", "counter", "--lines", "-f", lines.to_str().unwrap()]);
+    assert_eq!(told.len(), 500);
+    assert_eq!(owner.get(&["counter"]), "499");
+    assert_eq!(owner.versions(&["prev", "counter", "-m", "1000"]).len(), 501);
+    // Everything is there after all processes were killed at once.
+    let mut network = network;
+    network.peers.iter_mut().for_each(harness::Peer::kill);
+    network.start_all();
+    let owner = user(&network, &home);
+    assert_eq!(owner.get(&["counter"]), "499");
+    assert_eq!(owner.versions(&["tips", "counter"]), [told.last().unwrap().as_str()]);
+    assert_eq!(owner.lines(&["log", "notes"]).len(), 5);
+}
+
+#[test]
+fn only_those_read_and_write_whom_the_owner_lists() {
+    let network = Network::running(3, &[]);
+    let (home, friends, strangers) =
+        (network.home("owner", 0), network.home("friend", 1), network.home("other", 2));
+    let (owner, friend) = (user(&network, &home), user(&network, &friends));
+    let other = user(&network, &strangers);
+    owner.object(&["create", "diary"]).expect(0);
+    owner.object(&["create", "board", "--open"]).expect(0);
+    owner.put(&["diary", "--value", "a secret"]);
+    let root = owner.put(&["board", "--value", "hello"]);
+    let board = format!("{}:board", owner.owner());
+    // Not listed: the same answer whether or not it exists.
+    friend.object(&["get", &board]).expect_error(13);
+    friend.object(&["get", &format!("{}:none", owner.owner())]).expect_error(13);
+    let key = friend.owner();
+    owner.object(&["policy", "board", "--set", "--open", "--reader", &key]).expect(0);
+    assert_eq!(friend.get(&[&board]), "hello");
+    friend.object(&["put", &board, "--value", "mine", "--base", &root]).expect_error(13);
+    owner.object(&["policy", "board", "--set", "--open", "--writer", &key]).expect(0);
+    friend.put(&[&board, "--value", "from a friend"]);
+    assert_eq!(owner.get(&["board"]), "from a friend");
+    owner.put(&["board", "--value", "from us both"]);
+    other.object(&["get", &board]).expect_error(13);
+    // Taken off the list, by a policy of a higher number: what is not to be lost with its writer is built on before.
+    let policy = owner.object(&["policy", "board", "--set", "--open", "--public"]).expect(0).json();
+    assert_eq!(policy["version"], 4);
+    friend.object(&["put", &board, "--value", "again"]).expect_error(13);
+    assert_eq!(other.get(&[&board]), "from us both");
+    // A sealed one needs a line in the policy, and the key.
+    let access = network.folder.path().join("access");
+    let told =
+        run(&mut owner.home.hold(["object", "access", "diary", "--via", &owner.via])).expect(0);
+    fs::write(&access, told.text()).unwrap();
+    let access = format!("@{}", access.display());
+    friend.object(&["get", &access]).expect_error(13);
+    owner.object(&["policy", "diary", "--set", "--reader", &key]).expect(0);
+    assert_eq!(friend.get(&[&access]), "a secret");
+    // No peer has seen name or value.
+    for peer in &network.peers {
+        for file in files_below(&peer.dir) {
+            let bytes = fs::read(&file).unwrap();
+            for secret in [&b"a secret"[..], b"diary"] {
+                let found = bytes.windows(secret.len()).any(|part| part == secret);
+                assert!(!found, "{} holds it", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_branch_made_on_both_sides_of_a_partition_is_found_and_merged() {
+    let mut network = Network::running(4, &[]);
+    let home = network.home("owner", 0);
+    let owner = user(&network, &home);
+    owner.object(&["create", "both", "--open", "--copies", "3/1"]).expect(0);
+    let root = owner.put(&["both", "--value", "a\nb\nc\n"]);
+    network.acquainted();
+    // Each side sees two of the four peers: the others do not answer.
+    let mut made = Vec::new();
+    for (side, value) in [([0, 1], "a1\nb\nc\n"), ([2, 3], "a\nb\nc2\n")] {
+        let cut: Vec<i32> =
+            (0..4).filter(|at| !side.contains(at)).map(|at| network.peers[at].pid()).collect();
+        cut.iter().for_each(|pid| signal(*pid, "STOP"));
+        let via = side.map(|at| network.peers[at].address.clone()).join(",");
+        let writer = User { home: &home, via };
+        made.push(writer.put(&["both", "--value", value, "--base", &root]));
+        cut.iter().for_each(|pid| signal(*pid, "CONT"));
+    }
+    let tips = owner.versions(&["tips", "both", "--wide"]);
+    assert_eq!(tips.len(), 2, "{tips:?} of {made:?}");
+    assert!(made.iter().all(|version| tips.iter().any(|tip| tip[..64] == version[..64])));
+    let args = ["merge", "both", "--function", "three-way-text", &tips[0], &tips[1]];
+    owner.object(&args).expect(0);
+    assert_eq!(owner.get(&["both"]), "a1\nb\nc2");
+    assert_eq!(owner.versions(&["tips", "both", "--wide"]).len(), 1);
+    network.peers.iter_mut().for_each(harness::Peer::kill);
+}
+
+#[test]
+fn no_acknowledged_version_is_lost_when_holders_are_killed() {
+    let mut network = Network::running(4, &[]);
+    let home = network.home("owner", 0);
+    let via = network.everybody();
+    let owner = User { home: &home, via: via.clone() };
+    owner.object(&["create", "load", "--open", "--copies", "3/2"]).expect(0);
+    let count = if full() { 20_000 } else { 2_000 };
+    let args =
+        ["object", "put", "load", "--lines", "--durability", "group", "--json", "--via", &via];
+    let mut put = home.hold(args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = put.stdin.take().unwrap();
+    let feed = std::thread::spawn(move || {
+        for number in 0..count {
+            if writeln!(input, "value {number} of many").is_err() {
+                return;
+            }
+        }
+    });
+    let mut lines = BufReader::new(put.stdout.take().unwrap()).lines();
+    let mut told: Vec<String> = Vec::new();
+    let mut victim = 0;
+    for line in lines.by_ref() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        told.push(line["version"].as_str().unwrap().to_owned());
+        // W - 1 of them, one after the other, each back before the next goes.
+        if told.len() * 5 / count > victim {
+            network.peers[victim % 4].kill();
+            network.peers[victim % 4].start();
+            victim += 1;
+        }
+    }
+    feed.join().unwrap();
+    let ended = put.wait().unwrap();
+    assert!(matches!(ended.code(), Some(0 | 3)), "{ended:?}");
+    assert_eq!(told.len(), count);
+    let before = told.len();
+    // And all at once.
+    network.peers.iter_mut().for_each(harness::Peer::kill);
+    network.start_all();
+    let tips = owner.versions(&["tips", "load"]);
+    assert_eq!(tips[0][..64], told[count - 1][..64]);
+    let mut history: Vec<String> = Vec::new();
+    let mut from = told[count - 1].clone();
+    while history.len() + 1 < count {
+        let more = owner.versions(&["prev", "load", &from, "-m", "4096"]);
+        assert!(!more.is_empty(), "after {} versions", history.len());
+        from.clone_from(more.last().unwrap());
+        history.extend(more);
+    }
+    let lost =
+        told.iter().rev().skip(1).zip(&history).filter(|(told, found)| told[..64] != found[..64]);
+    let after = history.len() + 1 - lost.count();
+    println!("acknowledged {before}, found {after}; {victim} kills of one holder, one of all");
+    assert_eq!(before, after);
+}
+
+#[test]
+fn what_a_disk_altered_is_not_believed() {
+    let mut network = Network::running(3, &[]);
+    let home = network.home("owner", 0);
+    let owner = user(&network, &home);
+    owner.object(&["create", "fact", "--open", "--copies", "3/3"]).expect(0);
+    let marker = "the marker that is looked for on disks";
+    let first = owner.put(&["fact", "--value", marker]);
+    let second = owner.put(&["fact", "--value", "what came after"]);
+    network.peers.iter_mut().for_each(harness::Peer::kill);
+    // One of three: another holder's copy is taken.
+    alter(&network.peers[0].dir, marker.as_bytes());
+    network.start_all();
+    assert_eq!(owner.get(&["fact", &first]), marker);
+    assert_eq!(owner.versions(&["prev", "fact", &second]), [first.as_str()]);
+    // All of them: refused, and said so.
+    network.peers.iter_mut().for_each(harness::Peer::kill);
+    alter(&network.peers[1].dir, marker.as_bytes());
+    alter(&network.peers[2].dir, marker.as_bytes());
+    network.start_all();
+    let refused = owner.object(&["get", "fact", &first]);
+    assert!(matches!(refused.code, Some(10 | 15 | 16)), "{refused:?}");
+    assert!(refused.stderr.contains("error"), "{refused:?}");
+    assert_eq!(owner.get(&["fact"]), "what came after", "the others are as good as before");
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for item in fs::read_dir(folder).unwrap() {
+            let path = item.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+/// Flips a bit in the middle of each place where the bytes stand in a folder's files.
+fn alter(folder: &Path, what: &[u8]) {
+    let mut altered = 0;
+    for file in files_below(folder) {
+        let mut bytes = fs::read(&file).unwrap();
+        let places: Vec<usize> = (0..bytes.len().saturating_sub(what.len()))
+            .filter(|at| bytes[*at..].starts_with(what))
+            .collect();
+        for at in &places {
+            bytes[at + what.len() / 2] ^= 1;
+        }
+        if !places.is_empty() {
+            altered += places.len();
+            fs::write(&file, bytes).unwrap();
+        }
+    }
+    assert!(altered > 0, "it is nowhere in {}", folder.display());
+}
