@@ -22,8 +22,10 @@ use version::BatchAttester;
 const ROUNDS: usize = 3;
 const VALUE_BYTES: &str = "1024";
 const CALLERS: &str = "50";
-/// Different keys.
-const KEYS: &str = "100000";
+/// Different keys: what redis-benchmark does by itself, and many.
+const KEYS: [&str; 2] = ["1", "100000"];
+/// Requests at once on a connection, and how many in all.
+const PIPELINES: [(&str, &str); 2] = [("1", "100000"), ("16", "600000")];
 /// How long a version waits for others to be signed with it.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -39,7 +41,9 @@ fn open(dir: &Path, runtime: &tokio::runtime::Runtime) -> Handle {
     let (attest, made) = std::sync::mpsc::sync_channel(4096);
     let keeper = objects.clone();
     std::thread::spawn(move || attest_all(&keeper, &made));
-    let engine = Engine::new(objects, Suite::default(), network, owner, None).attested(attest);
+    let engine =
+        Engine::new(objects, Suite::default(), network, owner, Some(Durability::EverySecond))
+            .attested(attest);
     let options = Options { listen: ([127, 0, 0, 1], 0).into(), ..Options::default() };
     door_redis::open(options, Box::new(engine), env.clock.clone()).unwrap()
 }
@@ -96,10 +100,10 @@ fn redis(dir: &Path) -> Option<(Redis, u16)> {
 }
 
 /// Requests a second.
-fn measure(port: u16, test: &str, pipeline: &str, requests: &str) -> f64 {
+fn measure(port: u16, test: &str, pipeline: &str, requests: &str, keys: &str) -> f64 {
     let done = Command::new("redis-benchmark")
         .args(["-p", &port.to_string(), "-t", test, "-P", pipeline, "-n", requests])
-        .args(["-d", VALUE_BYTES, "-c", CALLERS, "-r", KEYS, "--csv"])
+        .args(["-d", VALUE_BYTES, "-c", CALLERS, "-r", keys, "--csv"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&done.stdout);
@@ -131,19 +135,21 @@ fn main() {
         return;
     };
     println!(
-        "{:>8} {:>9} {:>12} {:>12} {:>7}",
-        "command", "pipeline", "door/s", "redis/s", "ratio"
+        "{:>7} {:>8} {:>9} {:>12} {:>12} {:>7}",
+        "keys", "command", "pipeline", "door/s", "redis/s", "ratio"
     );
-    for (pipeline, requests) in [("1", "100000"), ("16", "600000")] {
+    for (keys, (pipeline, requests)) in
+        KEYS.into_iter().flat_map(|keys| PIPELINES.map(|pipeline| (keys, pipeline)))
+    {
         for test in ["set", "get"] {
             let (mut ours, mut other) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
-                ours.push(measure(door.address().port(), test, pipeline, requests));
-                other.push(measure(theirs, test, pipeline, requests));
+                ours.push(measure(door.address().port(), test, pipeline, requests, keys));
+                other.push(measure(theirs, test, pipeline, requests, keys));
             }
             let (ours, other) = (median(ours), median(other));
             let ratio = ours / other;
-            println!("{test:>8} {pipeline:>9} {ours:>12.0} {other:>12.0} {ratio:>7.2}");
+            println!("{keys:>7} {test:>8} {pipeline:>9} {ours:>12.0} {other:>12.0} {ratio:>7.2}");
         }
     }
     door.close();

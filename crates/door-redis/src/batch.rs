@@ -21,8 +21,6 @@ use version::{ObjectKey, VersionId};
 /// Versions of a batch after which it is committed within the turn. The engine takes 65,536 records
 /// at once; one command may make the rest.
 const BATCH_PUTS: usize = 8_192;
-/// The same for bytes of values; the engine takes 64 MiB.
-const BATCH_BYTES: usize = 8 << 20;
 
 /// What a change is undone with.
 #[derive(Debug)]
@@ -132,7 +130,8 @@ impl Door {
 
     /// Commits a batch that is large enough on its own.
     pub(crate) fn commit_large(&mut self) {
-        if self.keyspace.pending() >= BATCH_PUTS || self.batch.bytes >= BATCH_BYTES {
+        if self.keyspace.pending() >= BATCH_PUTS || self.batch.bytes >= self.keyspace.batch_bytes()
+        {
             self.commit();
         }
     }

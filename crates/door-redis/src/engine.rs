@@ -18,10 +18,15 @@ use version::merge::{self, Merged, Value};
 use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId};
 
 use crate::error::Refusal;
-use crate::keyspace::{Keyspace, Made, Put, Stored, Tip};
+use crate::keyspace::{BATCH_BYTES, Keyspace, Made, Put, Stored, Tip};
 
 /// What the names of the door's objects begin with.
 const FAMILY: &[u8] = b"redis/";
+
+/// Bytes of values of one commit that waits for no fsync: with their copies and headers they fit the processor's second cache.
+const UNSYNCED_BATCH_BYTES: usize = 128 << 10;
+/// Versions that wait for whoever signs them, which it is woken for; at rest it gets what there is.
+const UNSENT_MAX: usize = 2_048;
 
 /// Why the engine did not do what the door asked.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +80,10 @@ pub struct Engine {
     /// What was told of our commits, and is among the news.
     own: VecDeque<Arc<Vec<Event>>>,
     attest: Option<SyncSender<Vec<RecordId>>>,
+    /// Versions in the log that were not sent there yet.
+    unsent: Vec<RecordId>,
+    /// Whether a commit was since the last turn.
+    busy: bool,
 }
 
 impl Engine {
@@ -99,19 +108,30 @@ impl Engine {
             made: Vec::new(),
             own: VecDeque::new(),
             attest: None,
+            unsent: Vec::new(),
+            busy: false,
         }
     }
 
     /// The same, and what reaches the log goes to `attest`, for whoever signs it. What it has no room for is not attested.
     #[must_use]
-    pub fn attested(self, attest: SyncSender<Vec<RecordId>>) -> Self {
-        Self { attest: Some(attest), ..self }
+    pub fn attested(mut self, attest: SyncSender<Vec<RecordId>>) -> Self {
+        self.attest = Some(attest);
+        self
+    }
+
+    /// The same, whose writes are answered when they are as durable as this.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
     }
 
     /// The same with an application's own merge functions.
     #[must_use]
-    pub fn merges(self, merges: Merges) -> Self {
-        Self { merges, ..self }
+    pub fn merges(mut self, merges: Merges) -> Self {
+        self.merges = merges;
+        self
     }
 
     /// The tip that counts.
@@ -128,11 +148,30 @@ impl Engine {
         }
     }
 
+    /// Hands what is in the log to whoever signs it.
+    fn send(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        let made = std::mem::take(&mut self.unsent);
+        if let Some(attest) = &self.attest
+            && let Err(TrySendError::Full(lost)) = attest.try_send(made)
+        {
+            tracing::warn!(versions = lost.len(), "attesting is behind: not attested");
+        }
+    }
+
     /// The name of an object of ours, or none.
     fn name(&self, object: &ObjectKey) -> Option<Bytes> {
         let record = block_on(self.objects.record_of(object)).ok()??;
         let ours = record.owner == self.owner && record.network == self.network;
         Some(record.name).filter(|name| ours && name.starts_with(FAMILY))
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.send();
     }
 }
 
@@ -218,17 +257,32 @@ impl Keyspace for Engine {
         let batch = std::mem::replace(&mut self.batch, self.objects.batch());
         self.batch.reserve(versions);
         let done = batch.commit_here(self.durability);
-        let made = std::mem::replace(&mut self.made, Vec::with_capacity(versions));
-        let told = done.map_err(refuse)?;
+        let told = match done {
+            Ok(told) => told,
+            Err(error) => {
+                self.made.clear();
+                return Err(refuse(error));
+            }
+        };
         if !told.is_empty() {
             self.own.push_back(told);
         }
-        if let Some(attest) = &self.attest
-            && let Err(TrySendError::Full(lost)) = attest.try_send(made)
-        {
-            tracing::warn!(versions = lost.len(), "attesting is behind: not attested");
+        if self.attest.is_some() {
+            self.unsent.append(&mut self.made);
+            self.busy = true;
+            if self.unsent.len() >= UNSENT_MAX {
+                self.send();
+            }
         }
+        self.made.clear();
         Ok(())
+    }
+
+    fn batch_bytes(&self) -> usize {
+        match self.durability {
+            Some(Durability::EverySecond | Durability::Memory) => UNSYNCED_BATCH_BYTES,
+            _ => BATCH_BYTES,
+        }
     }
 
     fn get(&mut self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, Refusal> {
@@ -303,6 +357,9 @@ impl Keyspace for Engine {
                 }
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
+        }
+        if !std::mem::replace(&mut self.busy, false) {
+            self.send();
         }
         // All of ours were told before: what is left was lost with a gap.
         self.own.clear();

@@ -11,6 +11,9 @@ use crypto::RecordId;
 use crate::error::Refusal;
 use version::{Bases, ObjectKey, ValueKind, VersionId};
 
+/// Bytes of values of one commit, unless the engine says otherwise; the store takes 64 MiB.
+pub(crate) const BATCH_BYTES: usize = 8 << 20;
+
 /// An object's tip that counts: the greatest l, of those the greatest h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tip {
@@ -84,6 +87,12 @@ pub trait Keyspace: Send {
 
     /// Puts since the last commit.
     fn pending(&self) -> usize;
+
+    /// Bytes of values after which a turn's writes are committed on the way. Who waits for a disk wants few commits, who does
+    /// not wants what it writes to be in the processor's cache still.
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
+    }
 
     /// Forgets the newest puts until `to` are pending.
     fn abandon(&mut self, to: usize);

@@ -14,6 +14,7 @@ use foldhash::fast::RandomState;
 use store::{Durability, Kept};
 use version::{Bases, Hint, ObjectKey, ObjectRecord, ValueKind, VersionId, View, depth, place};
 
+use crate::buffers::Buffer;
 use crate::index::Tip;
 use crate::objects::Event;
 use crate::{Objects, ObjectsError};
@@ -206,7 +207,9 @@ impl Batch {
         }
         let standing = Standing::of(standing)?;
         let view = View { object: *object, bases, l: standing.l, kind, value };
-        let bytes = view.encode();
+        let mut buffer = Buffer::of(view.encoded_len());
+        view.encode_into(&mut buffer.0);
+        let bytes = Bytes::from_owner(buffer);
         let (id, bytes) = self.push(&view, &standing, bytes, None);
         Ok(Some((id, bytes.slice(bytes.len() - value.len()..))))
     }

@@ -24,6 +24,7 @@
 mod arrivals;
 mod attesting;
 mod batch;
+mod buffers;
 mod cache;
 mod error;
 mod history;

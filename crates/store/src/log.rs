@@ -17,7 +17,7 @@
 //! 2. What was acknowledged under `group` or `always` is on the disk.
 //! 3. No lock is held while anything is read or written.
 //!
-//! Limits: about 70 bytes of memory a record (`index`), at most [`crate::line::WAITING_KIB_MAX`]
+//! Limits: 55 to 110 bytes of memory a record (`index`), at most [`crate::line::WAITING_KIB_MAX`]
 //! KiB waiting to be written and one batch being written, 64 open files. The space of removed
 //! records is given back by [`LogStore::compact`].
 
@@ -28,6 +28,7 @@ mod index;
 mod index_file;
 mod recovery;
 pub(crate) mod scrub;
+mod sealed;
 mod segment;
 mod walk;
 mod writer;
@@ -54,6 +55,7 @@ use self::frame::{Content, Header};
 use self::index::{Index, Location};
 pub use self::recovery::Recovery;
 pub(crate) use self::recovery::take_lock;
+use self::sealed::Sealed;
 pub(crate) use self::segment::{CreateError, create, log_number};
 use self::segment::{OpenFiles, log_name};
 use self::writer::{Checked, Request, Writer};
@@ -136,6 +138,7 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// Whether a sync is due within [`SYNC_DELAY`].
     sync_due: AtomicBool,
+    sealed: Sealed,
     lock: Mutex<Option<Lock>>,
 }
 
@@ -149,10 +152,13 @@ impl Shared {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Syncs the last segment: those before it were synced when it was begun.
+    /// Syncs the last segment, and before it those that it was begun behind.
     fn sync_last(&self) {
         if self.closed.load(Ordering::SeqCst) || self.poisoned.load(Ordering::SeqCst) {
             // Closing syncs.
+            return;
+        }
+        if self.finish_sealed().is_err() {
             return;
         }
         let Some((number, _)) = self.index().segments().next_back().map(|(n, e)| (n, *e)) else {
@@ -357,6 +363,7 @@ impl LogStore {
             poisoned: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             sync_due: AtomicBool::new(false),
+            sealed: Sealed::default(),
             lock: Mutex::new(Some(opened.lock)),
         });
         let writer = Writer::new(shared.clone(), opened.active, opened.next);

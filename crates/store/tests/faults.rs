@@ -8,7 +8,7 @@ use std::time::Duration;
 use document::Record;
 use env::Env;
 use env::disk::Disk;
-use store::{Durability, LogOptions, LogStore, RecordStore, StoreError};
+use store::{Durability, Kept, LogOptions, LogStore, RecordStore, StoreError};
 use testkit::disk::FaultyDisk;
 use testkit::store::record;
 use testkit::time::run;
@@ -268,5 +268,98 @@ fn without_or_with_foreign_index_files_everything_is_found() {
         assert!(!store.contains(&gone.id));
         store.close().await.unwrap();
         assert_eq!(open(&disk, &env).recovery(), store::Recovery::default());
+    });
+}
+
+fn kept(record: &Record) -> Vec<Kept> {
+    vec![Kept { record: record.clone(), form: None, new: true }]
+}
+
+/// Full segments are finished beside the writes, but whoever waits for the disk has all that was written before.
+#[test]
+fn who_waits_has_the_full_segments_before_it_on_the_disk() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _guard = runtime.enter();
+    let env = Env::real();
+    for seed in 0..20 {
+        let disk = FaultyDisk::new(seed);
+        let everysec = options(Durability::EverySecond);
+        let store = LogStore::open(Arc::new(disk.clone()), env.clone(), everysec).unwrap();
+        let records = some(0..60, 900);
+        let (last, first) = records.split_last().unwrap();
+        for record in first {
+            assert_eq!(store.put_here(kept(record), None).unwrap(), [true]);
+        }
+        store.put_here(kept(last), Some(Durability::Group)).unwrap();
+        let store = open(&disk.crash(), &env);
+        // Index files alone are made again: they are not synced.
+        let found = store.recovery();
+        assert_eq!((found.cut_bytes, found.gaps, found.damaged_frames), (0, 0, 0));
+        runtime.block_on(async {
+            for wanted in &records {
+                assert_eq!(store.get(&wanted.id).await.unwrap().as_ref(), Some(wanted));
+            }
+        });
+    }
+}
+
+#[test]
+fn what_a_power_cut_took_of_a_full_segment_is_not_served_and_can_be_put_again() {
+    let mut lost = 0;
+    for seed in 0..30 {
+        lost += run(seed, move |env| async move {
+            let disk = FaultyDisk::new(seed);
+            disk.lose_syncs(100);
+            let everysec = options(Durability::EverySecond);
+            let store = LogStore::open(Arc::new(disk.clone()), env.clone(), everysec).unwrap();
+            let records = some(0..40, 900);
+            for record in &records {
+                store.put_kept(kept(record), None).await.unwrap();
+            }
+            let disk = disk.crash();
+            let Ok(store) =
+                LogStore::open(Arc::new(disk.clone()), env.clone(), options(Durability::Group))
+            else {
+                return 0;
+            };
+            let mut lost = 0;
+            for wanted in &records {
+                match store.get(&wanted.id).await {
+                    Ok(Some(found)) => assert_eq!(&found, wanted),
+                    Ok(None) | Err(StoreError::Damaged { .. }) => lost += 1,
+                    Err(error) => panic!("{error}"),
+                }
+                store.put(vec![wanted.clone()]).await.unwrap();
+            }
+            let store = open(&disk.crash(), &env);
+            for wanted in &records {
+                assert_eq!(store.get(&wanted.id).await.unwrap().as_ref(), Some(wanted));
+            }
+            lost
+        });
+    }
+    assert!(lost > 0, "no power cut took anything");
+}
+
+#[test]
+fn a_failed_sync_of_a_full_segment_ends_writing() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let everysec = options(Durability::EverySecond);
+        let store = LogStore::open(Arc::new(disk.clone()), env.clone(), everysec).unwrap();
+        let records = some(0..20, 900);
+        store.put_kept(kept(&records[0]), None).await.unwrap();
+        disk.fail_syncs(1);
+        let mut written = 1;
+        let refused = loop {
+            match store.put_kept(kept(&records[written]), None).await {
+                Ok(_) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, StoreError::Poisoned), "{refused}");
+        assert!(written < 6, "the segment is full after four");
+        assert!(store.put_kept(kept(&records[19]), None).await.is_err());
+        assert_eq!(store.get(&records[0].id).await.unwrap().as_ref(), Some(&records[0]));
     });
 }

@@ -30,6 +30,10 @@ fn owner() -> PublicKey {
 
 impl Machine {
     fn new(disk: FaultyDisk) -> Self {
+        Self::with(disk, |engine| engine)
+    }
+
+    fn with(disk: FaultyDisk, change: impl FnOnce(Engine) -> Engine) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -41,7 +45,7 @@ impl Machine {
         let store = LogStore::open(Arc::new(disk.clone()), env.clone(), log).unwrap();
         let objects = Objects::open(store.clone(), ObjectsOptions::default()).unwrap();
         let suite = Suite::default();
-        let engine = Engine::new(objects.clone(), suite, NETWORK, owner(), None);
+        let engine = change(Engine::new(objects.clone(), suite, NETWORK, owner(), None));
         let door = door_redis::open(options(), Box::new(engine), env.clock.clone()).unwrap();
         drop(guard);
         Self { runtime, disk, objects, store, door }
@@ -156,4 +160,36 @@ fn merges_and_other_writers() {
     assert_eq!(caller.say("GET k"), "theirs");
     assert_eq!(caller.say("SET k ours"), "OK");
     assert_eq!(machine.objects.tips(&object).len(), 1);
+}
+
+/// Where nobody waits for the disk a turn is committed in parts: what was answered is there, what was refused is not.
+#[test]
+fn of_a_turn_in_parts_each_part_is_kept_or_refused() {
+    let (attest, made) = std::sync::mpsc::sync_channel(4096);
+    let machine = Machine::with(FaultyDisk::new(4), |engine| {
+        engine.durability(store::Durability::EverySecond).attested(attest)
+    });
+    let mut caller = machine.caller();
+    machine.disk.set_capacity(machine.disk.used_bytes() + 600_000);
+    let value = vec![1; 10_000];
+    let requests: Vec<Vec<u8>> = (0..100)
+        .map(|n| crate::client::request(&[b"SET", format!("k{}", n % 60).as_bytes(), &value[n..]]))
+        .collect();
+    caller.send(&requests.concat());
+    let answers: Vec<String> = (0..100).map(|_| caller.answer().text()).collect();
+    let kept = answers.iter().filter(|answer| *answer == "OK").count();
+    assert!((20..60).contains(&kept), "{kept}");
+    assert!(answers.iter().all(|answer| answer == "OK" || answer.starts_with("MISCONF")));
+    for key in 0..60 {
+        let last = (0..100).filter(|n| n % 60 == key && answers[*n] == "OK").max();
+        let length = last.map_or(0, |n| 10_000 - n);
+        assert_eq!(caller.say(&format!("STRLEN k{key}")), length.to_string(), "k{key}");
+    }
+    machine.disk.set_capacity(u64::MAX);
+    assert_eq!(caller.say("SET k0 again"), "OK");
+    machine.door.close();
+    // Whoever signs them gets each once, the last when the door is closed.
+    let made: Vec<crypto::RecordId> = made.iter().flatten().collect();
+    let different: std::collections::BTreeSet<_> = made.iter().collect();
+    assert_eq!((made.len(), different.len()), (kept + 1, kept + 1));
 }

@@ -1,14 +1,15 @@
-//! Where each live record is: an ordered map in memory.
+//! Where each live record is: a table in memory.
 //!
-//! A record costs 48 bytes in the map's leaves, about 70 with their slack: a million records are 70
-//! MB, a thousand are 70 KB. The map is a row of small ones, by the first bits of the ids, so that with
-//! millions of small records a look takes two or three steps and not six. It is guarded by one lock that is
-//! never held while anything is read or written.
+//! A record costs 48 bytes in a table, 55 to 110 with the table's slack. It is a row of small tables, by the first bits of the ids, in the order of the
+//! ids: so one that grows is soon done, and who wants ids in order sorts one table at a time, which few
+//! do. A search tree took a sixth of the time of a small write, tables take half of that. It is guarded
+//! by one lock that is never held while anything is read or written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crypto::RecordId;
 use document::Kind;
+use foldhash::fast::RandomState;
 
 use super::frame::{Content, HEADER_BYTES, HEADER_BYTES_MAX, Header, Marker};
 
@@ -65,65 +66,76 @@ pub(crate) struct Extent {
     pub removals: u64,
 }
 
-/// The first bits of an id that choose its map.
+/// The first bits of an id that choose its table.
 const CHOICE_BITS: u32 = 10;
 
-/// The records' locations by id, in order.
+type Table = HashMap<RecordId, Location, RandomState>;
+
+/// The records' locations by id.
 #[derive(Debug)]
 struct Records {
-    maps: Vec<BTreeMap<RecordId, Location>>,
+    tables: Vec<Table>,
     len: usize,
 }
 
 impl Default for Records {
     fn default() -> Self {
-        Self { maps: vec![BTreeMap::new(); 1 << CHOICE_BITS], len: 0 }
+        Self { tables: vec![Table::default(); 1 << CHOICE_BITS], len: 0 }
     }
 }
 
-/// Which map an id is in: the maps are in the order of the ids.
+/// Which table an id is in: the tables are in the order of the ids.
 fn choice(id: &RecordId) -> usize {
     let [first, second, ..] = id.as_bytes();
     usize::from(u16::from_be_bytes([*first, *second]) >> (u16::BITS - CHOICE_BITS))
 }
 
 impl Records {
-    fn map(&self, id: &RecordId) -> &BTreeMap<RecordId, Location> {
-        &self.maps[choice(id)]
+    fn table(&self, id: &RecordId) -> &Table {
+        &self.tables[choice(id)]
     }
 
-    fn map_mut(&mut self, id: &RecordId) -> &mut BTreeMap<RecordId, Location> {
-        &mut self.maps[choice(id)]
+    fn table_mut(&mut self, id: &RecordId) -> &mut Table {
+        &mut self.tables[choice(id)]
     }
 
     fn get(&self, id: &RecordId) -> Option<&Location> {
-        self.map(id).get(id)
+        self.table(id).get(id)
     }
 
     fn get_mut(&mut self, id: &RecordId) -> Option<&mut Location> {
-        self.map_mut(id).get_mut(id)
+        self.table_mut(id).get_mut(id)
     }
 
     fn insert(&mut self, id: RecordId, location: Location) -> Option<Location> {
-        let before = self.map_mut(&id).insert(id, location);
+        let before = self.table_mut(&id).insert(id, location);
         self.len += usize::from(before.is_none());
         before
     }
 
     fn remove(&mut self, id: &RecordId) -> Option<Location> {
-        let before = self.map_mut(id).remove(id);
+        let before = self.table_mut(id).remove(id);
         self.len -= usize::from(before.is_some());
         before
     }
 
     fn iter(&self) -> impl Iterator<Item = (&RecordId, &Location)> {
-        self.maps.iter().flatten()
+        self.tables.iter().flatten()
     }
 
-    /// In ascending order, from an id on.
-    fn from(&self, id: &RecordId) -> impl Iterator<Item = (&RecordId, &Location)> {
-        let behind = self.maps.get(choice(id) + 1..).unwrap_or_default();
-        self.map(id).range(id..).chain(behind.iter().flatten())
+    /// The first `limit` ids from one on, in ascending order.
+    fn from(&self, id: &RecordId, limit: usize) -> Vec<RecordId> {
+        let mut ids: Vec<RecordId> = Vec::new();
+        for table in &self.tables[choice(id)..] {
+            let sorted = ids.len();
+            if sorted >= limit {
+                break;
+            }
+            ids.extend(table.keys().filter(|key| *key >= id));
+            ids[sorted..].sort_unstable();
+        }
+        ids.truncate(limit);
+        ids
     }
 
     fn len(&self) -> usize {
@@ -222,7 +234,9 @@ impl Index {
                 && ranges.iter().any(|(from, to)| (*from..*to).contains(&offset))
         };
         let found = self.records.iter().filter(|(_, location)| hit(location));
-        found.map(|(id, location)| (*id, *location)).collect()
+        let mut found: Vec<_> = found.map(|(id, location)| (*id, *location)).collect();
+        found.sort_unstable_by_key(|(id, _)| *id);
+        found
     }
 
     /// The good live records of these kinds, in the order of the log. It looks at every record.
@@ -248,7 +262,7 @@ impl Index {
     }
 
     pub(crate) fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
-        self.records.from(from).take(limit).map(|(id, _)| *id).collect()
+        self.records.from(from, limit)
     }
 
     pub(crate) fn records(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! Opening a store: every segment into the index, the torn tail of the last one cut.
 //!
 //! Sealed segments are read through their index files, which are written anew where they do not
-//! fit. Of the last segment every payload is read and checked, since a crash may have left any part
-//! of its last writes. Only there something is cut: what lies behind its last intact frame was
+//! fit. Of a segment without one, and of the last, every payload is read and checked, since a crash may have left any part
+//! of its last writes. Only in the last something is cut: what lies behind its last intact frame was
 //! never acknowledged (or has rotted, which looks the same). Everything else that is damaged stays
 //! where it is, is reported and not served.
 //!
@@ -107,10 +107,14 @@ impl Opened {
             (None, Some(marker)) => {
                 self.recovery.rebuilt_indexes += 1;
                 let segment = Segment { number, file, len, marker };
-                match rebuild(disk, &segment, family.suite_number()) {
-                    Some(index) => index,
-                    None => return self.read_frames(&segment, false).map(drop),
+                // It may have been sealed and not yet synced: what a power cut took of it is not
+                // served, nor cut, as others may have it.
+                self.read_frames(&segment, true, false)?;
+                segment.file.sync().map_err(io_error("sync", &name))?;
+                if let Some(index) = rebuild(disk, &segment, family.suite_number()) {
+                    self.file_bytes += index.file_bytes;
                 }
+                return Ok(());
             }
             (None, None) => {
                 self.unreadable(&name);
@@ -155,7 +159,7 @@ impl Opened {
             return Ok(());
         };
         let mut segment = Segment { number, file, len, marker };
-        let end = self.read_frames(&segment, true)?;
+        let end = self.read_frames(&segment, true, true)?;
         if end < len {
             self.recovery.cut_bytes += len - end;
             tracing::warn!(file = name, at = end, bytes = len - end, "cut an unfinished write");
@@ -185,8 +189,13 @@ impl Opened {
     }
 
     /// Takes in the frames of a segment, and returns where its last intact one ends. Where
-    /// `payloads` are read, the tail behind that is not counted as damage: it is about to be cut.
-    fn read_frames(&mut self, segment: &Segment, payloads: bool) -> Result<u64, StoreError> {
+    /// the tail behind that is `cut`, it is not counted as damage.
+    fn read_frames(
+        &mut self,
+        segment: &Segment,
+        payloads: bool,
+        cut: bool,
+    ) -> Result<u64, StoreError> {
         let name = log_name(segment.number);
         // Damage counts once something intact follows it.
         let mut pending = Vec::new();
@@ -206,7 +215,7 @@ impl Opened {
             }
         })
         .map_err(io_error("read", &name))?;
-        if !payloads {
+        if !cut {
             self.damaged(segment.number, &mut pending);
         }
         Ok(end)

@@ -31,10 +31,10 @@ use crypto::RecordId;
 use document::Record;
 use tokio::sync::oneshot;
 
+use super::Shared;
 use super::frame::{Content, HEADER_BYTES, Header};
 use super::index::Location;
 use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, log_name};
-use super::{Shared, index_file};
 use crate::header::{FILE_HEADER_BYTES, FileHeader};
 use crate::line::Worker;
 use crate::{Durability, StoreError, io_error, is_full};
@@ -265,7 +265,7 @@ impl Writer {
             }
             return;
         }
-        let written = self.roll(plan.bytes).and_then(|()| self.append(&plan));
+        let written = self.roll(plan.bytes, synced).and_then(|()| self.append(&plan));
         let start = match written {
             Ok(start) => start,
             Err(error) => {
@@ -296,7 +296,7 @@ impl Writer {
 
     /// Writes a plan that nobody else waits for.
     pub(super) fn write_moved(&mut self, plan: &Plan) -> Result<(), StoreError> {
-        self.roll(plan.bytes)?;
+        self.roll(plan.bytes, true)?;
         let start = self.append(plan)?;
         self.dirty = true;
         if self.shared.durability.syncs_before_answer() {
@@ -337,18 +337,25 @@ impl Writer {
     }
 
     /// Seals the active segment where a batch of `bytes` would make it too long, and makes sure
-    /// that there is one.
-    fn roll(&mut self, bytes: u64) -> Result<(), StoreError> {
+    /// that there is one. Where nobody waits for an fsync the full one's is done beside the writes.
+    fn roll(&mut self, bytes: u64, synced: bool) -> Result<(), StoreError> {
         let full = |segment: &Segment| {
             segment.len > FILE_HEADER_BYTES && segment.len + bytes > self.shared.segment_bytes_max
         };
         if self.active.as_ref().is_some_and(full) {
-            self.sync()?;
+            let beside = !synced && !self.shared.poisoned.load(Ordering::SeqCst);
+            match self.active.take() {
+                Some(segment) if beside => self.active = Shared::seal(&self.shared, segment),
+                segment => self.active = segment,
+            }
+            if self.active.is_some() {
+                self.sync()?;
+            }
             if let Some(segment) = self.active.take() {
-                match index_file::write(&*self.shared.disk, &segment, self.shared.suite_number()) {
-                    Ok(len) => drop(self.shared.file_bytes.fetch_add(len, Ordering::SeqCst)),
-                    Err(error) => tracing::warn!(%error, "cannot write a segment's index"),
-                }
+                self.shared.write_index(&segment);
+            }
+            if self.shared.poisoned.load(Ordering::SeqCst) {
+                return Err(StoreError::Poisoned);
             }
         }
         if self.active.is_none() {
@@ -434,6 +441,7 @@ impl Writer {
         if self.shared.poisoned.load(Ordering::SeqCst) {
             return Err(StoreError::Poisoned);
         }
+        self.shared.finish_sealed()?;
         let Some(active) = self.active.as_ref().filter(|_| self.dirty) else { return Ok(()) };
         match active.file.sync() {
             Ok(()) => {
