@@ -47,8 +47,6 @@ pub(crate) struct Running {
     pub(crate) address: String,
     /// Where its metrics are, `HOST:PORT`.
     pub(crate) metrics: SocketAddr,
-    /// Its records, and its part of versioned objects.
-    pub(crate) store: Arc<LogStore>,
     /// Bytes of the store, its directory's key and so on stay locked while this lives.
     _lock: std::fs::File,
     client: Arc<Client>,
@@ -83,7 +81,7 @@ impl Running {
         let client =
             Client::new(identity, prepared.credential(), env.clone(), ClientLimits::default());
         let overlay = start_overlay(&dir, &prepared, env).await?;
-        let librarian = prepared.start(store.clone(), journal, overlay, client.clone()).await?;
+        let librarian = prepared.start(store, journal, overlay, client.clone()).await?;
 
         let stop = CancellationToken::new();
         let serving = tokio::spawn(server.serve(librarian.service(), env.clone(), stop.clone()));
@@ -110,7 +108,6 @@ impl Running {
             librarian,
             address,
             metrics,
-            store,
             _lock: lock,
             client,
             dir: dir.path,

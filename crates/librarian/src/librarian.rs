@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{Announcement, CertificateError, ClientKey, PeerId, PeerState, RosterError, Taught};
+use document::Record;
 use env::calls::{Calls, Credential, PEERS_MAX, Service};
 use env::{Env, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use objects::{Objects, ObjectsOptions};
+use objects::{Objects, ObjectsError, ObjectsOptions};
 use overlay::{Members, News, Overlay};
-use store::{Journal, RecordStore};
+use store::{Durability, Journal, RecordStore};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use walk::{Directory, WalkOptions, Walker};
@@ -290,6 +291,19 @@ impl Librarian {
     /// Its versioned objects: for a door in the same process, which writes them without a call.
     pub fn objects(&self) -> &Arc<Objects> {
         &self.core.objects.objects
+    }
+
+    /// Keeps a policy, or an attestation of versions, that a door in this process signed beside what it wrote; it counts when it
+    /// is durable.
+    ///
+    /// # Errors
+    /// Where the store does not take it.
+    pub async fn keep_word(
+        &self,
+        record: Record,
+        durability: Durability,
+    ) -> Result<(), ObjectsError> {
+        self.core.objects.keep(record, durability).await
     }
 
     /// What vouches for it now.

@@ -216,7 +216,7 @@ fn endpoint(method: Method, rates: &Rates) -> (usize, &Rate) {
         Method::Store | Method::StoreBatch | Method::Tell | Method::ObjectsPut => (3, &rates.store),
         Method::Put => (4, &rates.put),
         Method::Get => (5, &rates.get),
-        Method::Subscribe => (6, &rates.subscribe),
+        Method::Subscribe | Method::Watch => (6, &rates.subscribe),
     }
 }
 

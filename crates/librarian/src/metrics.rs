@@ -47,6 +47,7 @@ pub(crate) enum Method {
     ObjectsTips,
     ObjectsHeads,
     ObjectsList,
+    Watch,
 }
 
 /// How a call ended.

@@ -21,7 +21,10 @@
 //! large batch), names of objects as they are asked for.
 
 mod attestations;
+mod feed;
+mod heads;
 mod names;
+mod own;
 mod permissions;
 mod policies;
 mod previous;
@@ -29,6 +32,7 @@ mod proving;
 mod put;
 mod reads;
 mod regions;
+mod watch;
 
 use std::sync::Arc;
 
@@ -45,11 +49,14 @@ use crate::metrics::{Metrics, ObjectLevels};
 use crate::shelf::{Shelf, one_line};
 
 use self::attestations::Attestations;
+use self::feed::Feed;
+use self::heads::Heads;
 use self::names::Names;
 use self::permissions::Claims;
 pub(crate) use self::permissions::Reader;
 use self::policies::KnownPolicies;
 use self::regions::Redirects;
+pub(crate) use self::watch::Surroundings;
 
 /// The versioned objects of one peer.
 pub(crate) struct ObjectShelf {
@@ -66,6 +73,8 @@ pub(crate) struct ObjectShelf {
     shelf: Arc<Shelf>,
     policies: KnownPolicies,
     attestations: Attestations,
+    heads: Heads,
+    feed: Feed,
     names: Names,
     claims: Claims,
     redirects: Redirects,
@@ -102,21 +111,29 @@ impl ObjectShelf {
         let objects = Objects::open(Arc::clone(&store), options)?;
         let policies = KnownPolicies::new(suite, network);
         let attestations = Attestations::new(suite);
+        let heads = Heads::new(suite);
+        let kinds = [Kind::Policy, Kind::Attestation, Kind::Head, Kind::Devices];
         let mut strange = 0_usize;
-        store.each_of(&[Kind::Policy, Kind::Attestation], &mut |part| {
+        store.each_of(&kinds, &mut |part| {
             let known = match part.kind {
                 Kind::Attestation => attestations.met(part.id, part.payload),
-                _ => policies.met(part.id, &Bytes::copy_from_slice(part.payload)),
+                Kind::Policy => policies.met(part.id, &Bytes::copy_from_slice(part.payload)),
+                kind => {
+                    let bytes = Bytes::copy_from_slice(part.payload);
+                    heads.met(part.id, &bytes, kind == Kind::Head)
+                }
             };
             strange += usize::from(!known);
         })?;
         if strange > 0 {
             tracing::warn!(strange, "records of objects in the store are altered or unknown");
         }
-        Ok(Arc::new(Self {
+        let shelf = Arc::new(Self {
             lists: reads::lists(),
             own: PeerId::new(secret.public()),
             claims: Claims::new(network),
+            feed: Feed::new(),
+            heads,
             names: Names::default(),
             redirects: Redirects::default(),
             env,
@@ -130,7 +147,14 @@ impl ObjectShelf {
             policies,
             attestations,
             metrics,
-        }))
+        });
+        let told = Arc::downgrade(&shelf);
+        shelf.objects.on_beside(move |record| {
+            if let Some(shelf) = told.upgrade() {
+                shelf.stored(record.kind, record.id, &record.bytes);
+            }
+        });
+        Ok(shelf)
     }
 
     /// The state now, for the metrics.
@@ -142,6 +166,7 @@ impl ObjectShelf {
             awaited: stats.awaited,
             policies: self.policies.len(),
             attestations: self.attestations.len(),
+            heads: self.heads.len(),
         }
     }
 

@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{CertificateError, Class, Classified, PeerId, PublicKey, Taught, Tier};
 use document::Record;
-use env::calls::objects::{ObjectsAnswer, ObjectsRequest};
+use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Caller, Credential, Events, FindRequest, FindResponse, IntroduceRequest,
     IntroduceResponse, PEERS_MAX, PutResponse, Service, StoreOutcome, SubscribeRequest,
@@ -241,6 +241,10 @@ impl Service for Endpoints {
     ) -> Result<ObjectsAnswer, CallError> {
         let (method, load) = objects::asks(&request);
         self.answer(method, caller, load, self.objects_answer(caller, request)).await
+    }
+
+    async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {
+        self.answer(Method::Watch, caller, Load::ONE, self.objects_watched(caller, request)).await
     }
 
     async fn subscribe(

@@ -84,8 +84,10 @@ impl Attesting {
         let Some(record) = batch.finish(self.suite, &self.author) else { return };
         let kept: Result<(), ObjectsError> = block_on(async {
             let mut batch = self.objects.batch();
-            batch.add(record);
-            batch.commit(Some(Durability::EverySecond)).await
+            batch.add(record.clone());
+            batch.commit(Some(Durability::EverySecond)).await?;
+            self.objects.tell_beside(&record);
+            Ok(())
         });
         if let Err(error) = kept {
             tracing::warn!(%error, versions, "versions are not attested");

@@ -1,7 +1,7 @@
 //! All objects of a store: opening, reading, watching.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use crypto::{PublicKey, RecordId, Suite};
@@ -48,6 +48,8 @@ pub struct Stored {
 /// A version that is new here.
 pub type Event = (ObjectKey, VersionId);
 
+type Beside = Box<dyn Fn(&Record) + Send + Sync>;
+
 /// What there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -70,6 +72,8 @@ pub struct Objects {
     pub(crate) cache: Cache,
     pub(crate) codecs: Codecs,
     news: broadcast::Sender<Arc<Told>>,
+    /// Who is told of records beside versions.
+    beside: OnceLock<Beside>,
     unknown: AtomicU64,
 }
 
@@ -101,6 +105,7 @@ impl Objects {
             cache: Cache::new(options.cache_bytes_max),
             codecs: Codecs::new(),
             news: broadcast::Sender::new(WATCHED_MAX),
+            beside: OnceLock::new(),
             unknown: AtomicU64::new(unknown),
         }))
     }
@@ -225,6 +230,17 @@ impl Objects {
             let _ = self.news.send(events.clone());
         }
         events
+    }
+
+    /// Who is told of attestations that are made here ([`crate::Attesting`]), once they are in the store. The first who says so is.
+    pub fn on_beside(&self, told: impl Fn(&Record) + Send + Sync + 'static) {
+        let _ = self.beside.set(Box::new(told));
+    }
+
+    pub(crate) fn tell_beside(&self, record: &Record) {
+        if let Some(told) = self.beside.get() {
+            told(record);
+        }
     }
 
     /// What there is.

@@ -32,6 +32,7 @@ pub(crate) struct ObjectLevels {
     pub(crate) awaited: u64,
     pub(crate) policies: usize,
     pub(crate) attestations: usize,
+    pub(crate) heads: usize,
 }
 
 /// Counts since the peer's start.
@@ -47,6 +48,7 @@ pub(crate) struct ObjectCounts {
     awaited: Gauge,
     policies: Gauge,
     attestations: Gauge,
+    heads: Gauge,
 }
 
 impl ObjectCounts {
@@ -63,6 +65,7 @@ impl ObjectCounts {
             ("objects_awaited", "Versions that others here stand on, not here", &self.awaited),
             ("objects_policies", "Policies known", &self.policies),
             ("objects_attestations", "Attestations held", &self.attestations),
+            ("objects_heads", "Signed heads held", &self.heads),
         ] {
             registry.register(name, help, gauge.clone());
         }
@@ -88,5 +91,6 @@ impl ObjectCounts {
         self.awaited.set(whole(levels.awaited));
         self.policies.set(whole(levels.policies as u64));
         self.attestations.set(whole(levels.attestations as u64));
+        self.heads.set(whole(levels.heads as u64));
     }
 }

@@ -133,6 +133,11 @@ impl Attestations {
         true
     }
 
+    /// Whether one may name a version.
+    pub(super) fn may_name(&self, h: &RecordId) -> bool {
+        !self.index().of(h).is_empty()
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.index().rows.len()

@@ -18,9 +18,11 @@ use version::merkle::Tree;
 use version::policy::Policy;
 use version::receipt::Terms;
 use version::{
-    AnyAttestation, Hint, ObjectKey, ObjectRecord, Proven, Receipt, Version, VersionError, places,
+    AnyAttestation, DeviceList, Head, Hint, ObjectKey, ObjectRecord, Proven, Receipt, Version,
+    VersionError, places,
 };
 
+use super::feed::News;
 use super::proving::{Given, refusal};
 use super::{ObjectShelf, denied, invalid};
 use crate::shelf::closed;
@@ -187,15 +189,19 @@ impl<'a> Putting<'a> {
         }
     }
 
-    /// Policies: they count from here on, also where the write fails. That is the stricter side.
+    /// Policies and lists of devices: they count from here on, also where the write fails, which is the stricter side. Heads
+    /// count behind the write.
     fn words(&mut self) {
         for at in 0..self.given.len() {
             let Some(Given { record, proven, .. }) = &self.given[at] else { continue };
             let taken = match proven {
                 Proven::Policy(policy) => self.shelf.take_policy(policy, record.id),
-                Proven::Head(_) | Proven::Devices(_) => {
-                    Err(invalid("this peer keeps no signed heads"))
-                }
+                Proven::Devices(list) => self
+                    .shelf
+                    .heads
+                    .take_devices((**list).clone(), record.id)
+                    .map_err(|error| refusal(&error)),
+                Proven::Head(_) => self.shelf.heads.check(),
                 _ => continue,
             };
             let record = record.clone();
@@ -378,11 +384,13 @@ impl<'a> Putting<'a> {
         let beside: Vec<Record> = incoming.beside().cloned().collect();
         let stored = |done: &objects::Written| {
             let new = beside.iter().zip(&done.beside).filter(|(_, new)| **new);
-            for (record, _) in new.filter(|(record, _)| record.kind == Kind::Attestation) {
-                shelf.attestations.met(record.id, &record.bytes);
-            }
+            new.for_each(|(record, _)| shelf.stored(record.kind, record.id, &record.bytes));
         };
         let done = incoming.commit(durability, stored).await;
+        if let Ok(done) = &done {
+            let new = beside.iter().zip(&done.beside).filter(|(_, new)| **new);
+            shelf.words_stored(new.map(|(record, _)| record)).await;
+        }
         for (slot, (object, n, bytes)) in reserved {
             let new = done.as_ref().is_ok_and(|done| done.versions.get(slot) == Some(&true));
             if !new {
@@ -411,6 +419,31 @@ impl<'a> Putting<'a> {
 }
 
 impl ObjectShelf {
+    /// Heads and lists of devices are in the store: they count, and watchers are told.
+    async fn words_stored(&self, records: impl Iterator<Item = &Record>) {
+        let mut dropped = Vec::new();
+        for Record { kind, id, bytes, .. } in records {
+            match kind {
+                Kind::Head => {
+                    let Ok(head) = Head::verify(bytes) else { continue };
+                    let branch: Arc<str> = head.branch.branch.as_str().into();
+                    let Ok(object) = head.branch.object(self.suite) else { continue };
+                    match self.heads.take(*id, head) {
+                        Ok(others) => dropped.extend(others),
+                        Err(error) => tracing::warn!(%error, "a branch has too many tips"),
+                    }
+                    self.feed.word(News::Head(object, branch, *id));
+                }
+                Kind::Devices => {
+                    let Ok(list) = DeviceList::verify(bytes) else { continue };
+                    self.feed.word(News::Devices(list.owner, *id));
+                }
+                _ => {}
+            }
+        }
+        self.forget(dropped).await;
+    }
+
     fn take_policy(&self, policy: &Policy, id: RecordId) -> Result<(), CallError> {
         let taken = self.policies.take(policy.clone(), id);
         taken.map(drop).map_err(|error: VersionError| refusal(&error))

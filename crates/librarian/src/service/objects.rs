@@ -2,13 +2,14 @@
 
 use document::Record;
 use env::calls::objects::{
-    ObjectsAnswer, ObjectsRequest, PutObjects, PutObjectsAnswer, PutOutcome,
+    ObjectsAnswer, ObjectsRequest, PutObjects, PutObjectsAnswer, PutOutcome, WatchEvents,
+    WatchRequest,
 };
 use env::calls::{CallError, Caller};
 
 use super::{Endpoints, Load};
 use crate::metrics::Method;
-use crate::objects::Reader;
+use crate::objects::{Reader, Surroundings};
 
 /// Which endpoint a request is counted as, and how much it asks for.
 pub(super) fn asks(request: &ObjectsRequest) -> (Method, Load) {
@@ -50,6 +51,11 @@ impl Endpoints {
                 self.sent(caller, Method::ObjectsTips, bytes);
                 ObjectsAnswer::Tips(found)
             }
+            ObjectsRequest::Heads(heads) => {
+                let found = objects.heads(reader(&heads.reader)?, heads).await?;
+                self.sent(caller, Method::ObjectsHeads, bytes_of(&found.heads));
+                ObjectsAnswer::Heads(found)
+            }
             ObjectsRequest::List(list) => {
                 let found = objects.list(reader(&list.reader)?, list).await?;
                 self.sent(caller, Method::ObjectsList, bytes_of(&found));
@@ -57,6 +63,22 @@ impl Endpoints {
             }
             _ => return Err(super::invalid("this peer does not know such a request")),
         })
+    }
+
+    pub(super) async fn objects_watched(
+        &self,
+        caller: Caller,
+        request: WatchRequest,
+    ) -> Result<WatchEvents, CallError> {
+        let core = &self.0;
+        let standing = core.standing(&caller.key);
+        let reader = core.objects.reader(&caller.key, &standing, request.reader.as_ref())?;
+        let around = Surroundings {
+            heartbeat: core.rhythm.heartbeat,
+            stop: core.stop.clone(),
+            seat: core.seats.take(&caller.key, core.env.clock.elapsed())?,
+        };
+        core.objects.watch(reader, request, around).await
     }
 
     async fn objects_put(

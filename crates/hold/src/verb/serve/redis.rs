@@ -3,14 +3,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use crypto::{NetworkId, SecretKey, Suite};
 use door_redis::{Compress, Engine, Options};
 use env::Env;
-use objects::{Attesting, Objects, ObjectsOptions};
+use librarian::Librarian;
+use objects::Attesting;
 use serde::Serialize;
 use store::Durability;
 use version::Policy;
@@ -139,11 +139,9 @@ impl Redis {
         let env = Env::real();
         let mut running = Running::start(dir, &env).await?;
 
-        let store = running.store.clone();
-        let objects_options = ObjectsOptions { suite, ..ObjectsOptions::default() };
-        let objects = blocking(move || Ok(Objects::open(store, objects_options)?)).await?;
+        let objects = running.librarian.objects().clone();
         let owned = Owned { network, suite, key: owner.clone() };
-        keep_policy(&objects, &owned).await?;
+        keep_policy(&running.librarian, &owned).await?;
         let attesting = Attesting {
             objects: objects.clone(),
             suite,
@@ -222,7 +220,7 @@ struct Owned {
 }
 
 /// The owner's word on the door's keys: open, one copy, here.
-async fn keep_policy(objects: &Arc<Objects>, owner: &Owned) -> Result<(), HoldError> {
+async fn keep_policy(librarian: &Librarian, owner: &Owned) -> Result<(), HoldError> {
     let policy = Policy {
         for_what: For::Family(Bytes::from_static(FAMILY)),
         version: POLICY_VERSION,
@@ -230,8 +228,6 @@ async fn keep_policy(objects: &Arc<Objects>, owner: &Owned) -> Result<(), HoldEr
         copies: Some(Copies { copies: 1, acknowledged: 1 }),
         ..Policy::implied(owner.network, owner.key.public())
     };
-    let mut batch = objects.batch();
-    batch.add(policy.sign(owner.suite, &owner.key).map_err(objects::ObjectsError::from)?);
-    batch.commit(Some(Durability::Group)).await?;
-    Ok(())
+    let policy = policy.sign(owner.suite, &owner.key).map_err(objects::ObjectsError::from)?;
+    Ok(librarian.keep_word(policy, Durability::Group).await?)
 }
