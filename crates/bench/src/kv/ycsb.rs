@@ -35,8 +35,10 @@ const VALUE_BYTES_MAX: u64 = 512 << 10;
 const KEYS_MAX: u64 = 10_000_000;
 /// All values of one size together have at most so many bytes, so that all sides hold them in memory.
 const LOADED_BYTES_MAX: u64 = 256 << 20;
-/// What a side may write in a second, for the room that is asked for.
-const WRITTEN_A_SECOND: f64 = 500e6;
+/// What a side may write in a second, for the room that is asked for: updates, what is kept beside a value, and all bytes.
+const UPDATES_A_SECOND: f64 = 200e3;
+const BESIDE_BYTES: f64 = 300.0;
+const WRITTEN_A_SECOND: f64 = 300e6;
 const ROUNDS_MAX: usize = 20;
 const QUICK_CLIENTS_MAX: usize = 4;
 const QUICK_VALUES_MAX: u64 = 1024;
@@ -160,8 +162,10 @@ impl KvYcsb {
         let this = self.checked(bench)?;
         let version = side::version(bench)?;
         let turns = (this.clients.len() * DEPTHS.len() * this.rounds) as f64;
-        let written = turns * this.seconds * 2.0 * WRITTEN_A_SECOND / 2.0;
-        Folder::check_room(bench.dir.as_deref(), written as u64)?;
+        // Each size's folders are gone before the next one's are made, and two of three sides write.
+        let largest = this.values.iter().max().map_or(0.0, |value| *value as f64 + BESIDE_BYTES);
+        let written = (largest * UPDATES_A_SECOND).min(WRITTEN_A_SECOND) * 2.0;
+        Folder::check_room(bench.dir.as_deref(), (turns * this.seconds * written) as u64)?;
         let mut pool = vec![0; POOL_BYTES];
         Seeded::new(this.seed).fill(&mut pool);
         let mut points = Vec::new();
