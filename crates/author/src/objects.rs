@@ -41,6 +41,7 @@ mod reading;
 mod sending;
 mod tips;
 mod value;
+mod watch;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,7 @@ pub(crate) use reading::{judged, liars, silent};
 pub use sending::Written;
 pub use tips::{Tip, Tips};
 pub use value::{INLINE_VALUE_BYTES_MAX, Value};
+pub use watch::{Watch, WatchPoint, WatchTold};
 
 use crate::author::Author;
 use cache::Cache;

@@ -130,6 +130,9 @@ pub enum ObjectsError {
     /// Bytes that are no access to an object.
     #[error("these bytes are no access to an object of this network")]
     Access,
+    /// Bytes that are no point of a watch.
+    #[error("these bytes are no point where a watch of objects ended")]
+    WatchPoint,
     /// A record of an object that cannot be, or does not hold.
     #[error("this is no record of a versioned object")]
     Version(#[from] VersionError),
@@ -150,7 +153,7 @@ impl Classified for ObjectsError {
             Self::Denied { .. } | Self::NotOwner(_) | Self::NotADevice(_) => Class::Denied,
             Self::Exists(_) | Self::Conflict(_) => Class::Conflict,
             Self::NotOpen(_) | Self::NotSealed(_) | Self::BatchFull { .. } => Class::Invalid,
-            Self::Unsealable(_) | Self::Access => Class::Invalid,
+            Self::Unsealable(_) | Self::Access | Self::WatchPoint => Class::Invalid,
             Self::Full(_) => Class::Busy,
             Self::NotStored(source) | Self::Walk(source) => source.class(),
             Self::Version(source) => source.class(),

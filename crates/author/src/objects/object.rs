@@ -62,6 +62,13 @@ impl Objects {
         let (record, content) = (Arc::new(access.record.clone()), Some(access.content.clone()));
         Ok(Object { objects: self.clone(), record, key, content })
     }
+
+    /// The object with this record, whose id its key is: sealed where this user is the owner and can open it.
+    pub(crate) fn with_record(&self, record: ObjectRecord, key: ObjectKey) -> Object {
+        let own = record.owner == self.public_key();
+        let content = own.then(|| self.names().content(key.as_bytes()));
+        Object { objects: self.clone(), record: Arc::new(record), key, content }
+    }
 }
 
 /// Whether an object can be called so, before the name is hidden behind a MAC.
@@ -77,6 +84,14 @@ fn version_name(name: &[u8]) -> Result<(), VersionError> {
 }
 
 impl Object {
+    /// The same, as open where its policy says that it is.
+    pub(crate) fn into_policy_kind(self) -> Self {
+        match self.counting_policy().open {
+            true => Self { content: None, ..self },
+            false => self,
+        }
+    }
+
     /// Its key: what peers know it by.
     pub const fn key(&self) -> ObjectKey {
         self.key

@@ -105,6 +105,13 @@ impl Keeper {
         self.state.lock().unwrap().versions.contains_key(h)
     }
 
+    /// Forgets what watchers were told before now, as a restart does.
+    pub(crate) fn forget_events(&self) {
+        self.events.send_modify(|log| {
+            *log = Log { run: log.run + 1, first: 0, records: Vec::new() };
+        });
+    }
+
     fn hint_of(&self, object: &ObjectKey, record: &Record) -> Hint {
         let places = version::places(self.suite, *object);
         places.into_iter().find(|(_, place)| *place == record.place).map(|(n, _)| n).unwrap()

@@ -7,3 +7,4 @@ mod lies;
 mod places;
 mod stage;
 mod versions;
+mod watches;

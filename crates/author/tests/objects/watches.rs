@@ -1,0 +1,118 @@
+//! Watching: each version once, after what it was made of, over restarts of holders and of the watcher.
+
+use std::time::Duration;
+
+use author::objects::{
+    Object, PolicyOptions, VersionId, Watch, WatchPoint, WatchTold, WriteOptions,
+};
+use env::Env;
+use futures::StreamExt;
+use testkit::network::Fault;
+use testkit::time::run;
+
+use crate::stage::Stage;
+
+fn open() -> PolicyOptions {
+    PolicyOptions { open: true, public: true, ..PolicyOptions::default() }
+}
+
+async fn put(object: &Object, base: Option<&VersionId>, value: &str) -> VersionId {
+    object.put(base, value, WriteOptions::default()).await.unwrap().id
+}
+
+/// The versions that are told within so much time, and whether a gap or *caught up* was.
+async fn told(env: &Env, watch: &mut Watch, seconds: u64) -> (Vec<VersionId>, usize, usize) {
+    let (mut ids, mut gaps, mut caught) = (Vec::new(), 0, 0);
+    while let Ok(Some(event)) = env.within(Duration::from_secs(seconds), watch.next()).await {
+        match event {
+            WatchTold::Version { past, .. } => ids.push(past.id),
+            WatchTold::Gap { .. } => gaps += 1,
+            WatchTold::CaughtUp => caught += 1,
+        }
+    }
+    (ids, gaps, caught)
+}
+
+#[test]
+fn each_version_is_told_once_and_a_resumed_watch_misses_none() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let object = ada.create(b"feed", open()).await.unwrap();
+        let one = put(&object, None, "one").await;
+        let bobs = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = bobs.watch(None).await.unwrap();
+        assert_eq!(told(&env, &mut watch, 5).await, (vec![one], 0, 1));
+        let two = put(&object, Some(&one), "two").await;
+        let three = put(&object, Some(&two), "three").await;
+        assert_eq!(told(&env, &mut watch, 5).await, (vec![two, three], 0, 0));
+        let point = WatchPoint::decode(&watch.point().encode()).unwrap();
+        drop(watch);
+        let four = put(&object, Some(&three), "four").await;
+        let branch = put(&object, Some(&one), "branch").await;
+        let again = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = again.watch(Some(point)).await.unwrap();
+        let (mut ids, gaps, caught) = told(&env, &mut watch, 5).await;
+        ids.sort_unstable();
+        let mut wanted = vec![four, branch];
+        wanted.sort_unstable();
+        assert_eq!((ids, gaps, caught), (wanted, 0, 1));
+    });
+}
+
+#[test]
+fn what_happened_while_holders_forgot_is_walked_back_to() {
+    run(2, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let object = ada.create(b"feed", open()).await.unwrap();
+        let mut last = put(&object, None, "0").await;
+        let bobs = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = bobs.watch(None).await.unwrap();
+        assert_eq!(told(&env, &mut watch, 5).await.0, [last]);
+        let point = watch.point().clone();
+        drop(watch);
+        let mut wanted = Vec::new();
+        for number in 1..20 {
+            last = put(&object, Some(&last), &number.to_string()).await;
+            wanted.push(last);
+        }
+        // Their numbers begin anew: they tell their tips alone.
+        stage.keepers.iter().for_each(|keeper| keeper.forget_events());
+        let again = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = again.watch(Some(point)).await.unwrap();
+        let (ids, gaps, _) = told(&env, &mut watch, 5).await;
+        assert_eq!((ids, gaps), (wanted, 0), "all of them, in the order in which they were made");
+        // While it watches, too: the streams end, and go on.
+        stage.keepers.iter().for_each(|keeper| keeper.forget_events());
+        let next = put(&object, Some(&last), "next").await;
+        assert_eq!(told(&env, &mut watch, 30).await.0, [next]);
+    });
+}
+
+#[test]
+fn a_watch_goes_on_over_holders_that_fail_and_a_family_is_watched_whole() {
+    run(3, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        ada.set_family_policy(b"kv/", open()).await.unwrap();
+        let bob = stage.user("bob");
+        let mut watch = bob.watch_family(ada.public_key(), b"kv/", None);
+        assert_eq!(told(&env, &mut watch, 5).await.2, 1);
+        let mut wanted = Vec::new();
+        for number in 0..6 {
+            if number == 3 {
+                stage.set(0, Fault::Down);
+                stage.set(1, Fault::Down);
+            }
+            let member = ada.plain(ada.public_key(), format!("kv/{number}").as_bytes()).unwrap();
+            wanted.push(put(&member, None, "v").await);
+        }
+        let other = ada.create(b"other", open()).await.unwrap();
+        put(&other, None, "not of the family").await;
+        let (mut ids, gaps, _) = told(&env, &mut watch, 30).await;
+        ids.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!((ids, gaps), (wanted, 0));
+    });
+}
