@@ -31,6 +31,9 @@ pub(crate) enum Malformed {
         /// What is taken.
         max: usize,
     },
+    /// Lists of more than any message has, or groups.
+    #[error("a message of over {} parts, or with groups", crate::framing::PARTS_MAX)]
+    Parts,
     /// It ended early.
     #[error("the stream ended in a message")]
     Short,

@@ -8,7 +8,9 @@
 //!
 //! Invariants: at most one message a body; none compressed; nothing is kept for a message longer
 //! than allowed. Small messages are copied once, into a buffer of their own size, so that 200 bytes
-//! kept for a day do not keep a whole frame.
+//! kept for a day do not keep a whole frame. Parts of a message are counted before it is decoded (`fields`).
+
+mod fields;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,6 +22,8 @@ use prost::Message;
 use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Status};
 
+pub(crate) use self::fields::PARTS_MAX;
+use self::fields::{In, Lists};
 use crate::codec::{Malformed, malformed};
 use crate::proto;
 
@@ -79,6 +83,48 @@ impl Outgoing for proto::FindResponse {
             result => Err(Self { result }),
         }
     }
+}
+
+/// A message that comes in.
+pub(crate) trait Incoming: Message + Default {
+    /// Which of its fields have lists in them.
+    const LISTS: Lists = &[];
+}
+
+macro_rules! incoming {
+    ($($message:ident $(: $($tag:literal)*)?),* $(,)?) => { $(impl Incoming for proto::$message {
+        $(const LISTS: Lists = &[$(($tag, In(&[]))),*];)?
+    })* };
+}
+
+incoming!(IntroduceRequest, FindRequest, VerifyRequest, StoreRequest, GetRequest, PutRequest);
+incoming!(TellRequest, FindBatchRequest, VerifyBatchRequest, StoreBatchRequest);
+// Records to put, versions, and keys of objects.
+incoming!(ObjectsRequest: 1 2 4);
+incoming!(IntroduceResponse, StoreResponse, GetResponse, PutResponse, TellResponse);
+incoming!(StoreBatchResponse, FindResponse: 2, VerifyResponse: 2);
+
+/// Closest peers, in answers that are in a batch.
+const ANSWERS: Lists = &[(1, In(&[(1, In(&[(2, In(&[]))]))]))];
+
+impl Incoming for proto::FindBatchResponse {
+    const LISTS: Lists = ANSWERS;
+}
+
+impl Incoming for proto::VerifyBatchResponse {
+    const LISTS: Lists = ANSWERS;
+}
+
+impl Incoming for proto::ObjectsResponse {
+    /// Only tips have lists in the parts of their list.
+    const LISTS: Lists = &[
+        (1, In(&[])),
+        (2, In(&[])),
+        (3, In(&[])),
+        (4, In(&[(1, In(&[(1, In(&[]))]))])),
+        (5, In(&[])),
+        (6, In(&[])),
+    ];
 }
 
 /// The length in the prefix: bounds are checked where messages are made and where they are read.
@@ -183,7 +229,7 @@ impl http_body::Body for Framed {
 }
 
 /// Bytes in the parts they arrived in.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Parts {
     parts: VecDeque<Bytes>,
     len: usize,
@@ -245,13 +291,13 @@ impl Buf for Parts {
 ///
 /// # Errors
 /// What the body ends with, and [`Malformed`] for a message that is over `bytes_max`, compressed,
-/// cut short, not protobuf, or not alone.
+/// cut short, not protobuf, of too many parts, or not alone.
 pub(crate) async fn read<M, B>(
     body: &mut B,
     bytes_max: usize,
 ) -> Result<(Option<M>, Option<HeaderMap>), Status>
 where
-    M: Message + Default,
+    M: Incoming,
     B: http_body::Body<Data = Bytes, Error = Status> + Unpin,
 {
     let mut parts = Parts::default();
@@ -285,6 +331,8 @@ where
     match expected {
         None if parts.len == 0 => Ok((None, trailers)),
         Some(len) if len == parts.len => {
+            // Parts share their bytes: a clone is a list of where they are.
+            fields::check(&mut parts.clone(), M::LISTS).map_err(malformed)?;
             let decoded = if len <= COPIED_BYTES {
                 M::decode(Bytes::copy_from_slice(&parts.copy_to_bytes(len)))
             } else {

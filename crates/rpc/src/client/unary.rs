@@ -6,7 +6,6 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use prost::Message;
 use tonic::body::Body;
 use tonic::codegen::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
 use tonic::codegen::http::uri::PathAndQuery;
@@ -15,7 +14,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Response, Status};
 
 use crate::codec::{Malformed, malformed};
-use crate::framing::{self, Framed, Outgoing};
+use crate::framing::{self, Framed, Incoming, Outgoing};
 use crate::limits::BATCH_MESSAGE_BYTES_MAX;
 use crate::proto;
 use crate::signing::Line;
@@ -27,7 +26,7 @@ pub(super) trait Asks: Outgoing + Send + 'static {
     /// The method's path.
     const PATH: &'static str;
     /// What it is answered with.
-    type Answer: Message + Default + Send;
+    type Answer: Incoming + Send;
 }
 
 macro_rules! asks {

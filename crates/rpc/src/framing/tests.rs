@@ -20,7 +20,7 @@ impl http_body::Body for Frames {
     }
 }
 
-fn read_frames<M: Message + Default>(frames: Vec<Bytes>, max: usize) -> Result<Option<M>, Status> {
+fn read_frames<M: Incoming>(frames: Vec<Bytes>, max: usize) -> Result<Option<M>, Status> {
     let mut body = Frames(frames.into_iter().map(Frame::data).collect());
     futures::executor::block_on(read(&mut body, max)).map(|(message, _)| message)
 }
@@ -198,4 +198,92 @@ fn parts_are_read_over_their_borders() {
     assert_eq!(parts.copy_to_bytes(1), "g");
     assert_eq!(parts.copy_to_bytes(0), "");
     assert!(!parts.has_remaining());
+}
+
+/// A field of this tag around these bytes.
+fn field(tag: u8, inside: &[u8]) -> Vec<u8> {
+    let mut all = vec![tag << 3 | 2];
+    prost::encoding::encode_varint(inside.len() as u64, &mut all);
+    all.extend_from_slice(inside);
+    all
+}
+
+/// Whether such a message is refused before it is decoded.
+fn is_counted_out<M: Incoming>(message: &[u8]) -> bool {
+    let mut framed = vec![0];
+    framed.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
+    framed.extend_from_slice(message);
+    // In frames, as it comes: a field may lie over their border.
+    let frames = framed.chunks(1000).map(Bytes::copy_from_slice).collect();
+    match read_frames::<M>(frames, 9 << 20) {
+        Ok(_) => false,
+        Err(status) => {
+            assert_eq!(status.code(), Code::InvalidArgument);
+            status.message().contains("parts")
+        }
+    }
+}
+
+#[test]
+fn a_message_of_too_many_parts_is_not_decoded() {
+    let many = |tag: u8, count: usize| [tag << 3 | 2, 0].repeat(count);
+    let over = PARTS_MAX + 1;
+    assert!(!is_counted_out::<proto::StoreBatchRequest>(&many(1, PARTS_MAX)));
+    assert!(is_counted_out::<proto::StoreBatchRequest>(&many(1, over)));
+    assert!(is_counted_out::<proto::FindBatchRequest>(&many(1, over)));
+    assert!(is_counted_out::<proto::VerifyBatchRequest>(&many(1, over)));
+    assert!(is_counted_out::<proto::TellRequest>(&many(1, over)));
+    assert!(is_counted_out::<proto::IntroduceResponse>(&many(2, over)));
+    // Lists that are in other parts, and those of parts that come twice, which are one.
+    for (part, list) in [(1, 1), (2, 1), (4, 1)] {
+        let inside = many(list, over);
+        assert!(is_counted_out::<proto::ObjectsRequest>(&field(part, &inside)), "{part}");
+        let half = field(part, &many(list, over / 2));
+        assert!(!is_counted_out::<proto::ObjectsRequest>(&half), "{part}");
+        let twice = [half.clone(), half].concat();
+        assert!(is_counted_out::<proto::ObjectsRequest>(&twice), "{part}");
+    }
+    for part in 1..=6 {
+        let answer = field(part, &many(1, over));
+        assert!(is_counted_out::<proto::ObjectsResponse>(&answer), "{part}");
+    }
+    for list in [3, 5] {
+        let tips = field(4, &field(1, &field(1, &many(list, over))));
+        assert!(is_counted_out::<proto::ObjectsResponse>(&tips), "{list}");
+    }
+    let closest = field(2, &many(1, over));
+    assert!(is_counted_out::<proto::FindResponse>(&closest));
+    assert!(is_counted_out::<proto::VerifyResponse>(&closest));
+    let batch = field(1, &field(1, &closest));
+    assert!(is_counted_out::<proto::FindBatchResponse>(&batch));
+    assert!(is_counted_out::<proto::VerifyBatchResponse>(&batch));
+}
+
+#[test]
+fn bytes_in_a_message_are_not_taken_for_its_parts() {
+    // A version's value may be anything, a message of many parts too.
+    let bytes = Bytes::from([8, 0].repeat(1 << 20));
+    let record = proto::Record { bytes, ..record(1) };
+    let put = proto::PutObjects { records: vec![record], ..proto::PutObjects::default() };
+    let request = Some(proto::objects_request::Request::Put(put));
+    let sent = proto::ObjectsRequest { request };
+    let read: proto::ObjectsRequest =
+        read_frames(vec![plain(&sent).into()], 9 << 20).unwrap().unwrap();
+    assert_eq!(read, sent);
+}
+
+#[test]
+fn what_hides_behind_a_group_or_no_protobuf_is_not_decoded() {
+    let many = [0x0a, 0].repeat(PARTS_MAX + 1);
+    // A group, its end, and a varint that never ends, which the decoder refuses itself.
+    for first in [&[0x7b_u8, 0x7c][..], &[0x7c]] {
+        assert!(is_counted_out::<proto::StoreBatchRequest>(&[first, &many].concat()));
+    }
+    let garbage = [&[0xff; 12][..], &many].concat();
+    assert!(!is_counted_out::<proto::StoreBatchRequest>(&garbage));
+    let framed = [&[0, 0, 2, 0, 14][..], &garbage].concat();
+    assert!(read_frames::<proto::StoreBatchRequest>(vec![framed.into()], 9 << 20).is_err());
+    // A part that says that it is longer than what it is in.
+    let long = field(1, &[0x0a, 100]);
+    assert!(!is_counted_out::<proto::ObjectsRequest>(&long));
 }

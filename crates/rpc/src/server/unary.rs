@@ -4,7 +4,6 @@
 //! and its router is made for any number of services. What it does for streams, and for a method
 //! or an encoding that is not known, it does still.
 
-use prost::Message;
 use tonic::body::Body;
 use tonic::codegen::http::header::{CONTENT_TYPE, HeaderValue};
 use tonic::codegen::http::{Request, Response};
@@ -14,7 +13,7 @@ use tonic::{Extensions, Status};
 use super::gate::LIBRARIAN;
 use super::handlers::Handlers;
 use crate::codec::{Malformed, malformed};
-use crate::framing::{self, Framed, Outgoing};
+use crate::framing::{self, Framed, Incoming, Outgoing};
 use crate::proto::librarian_server::Librarian;
 
 /// A method with one message each way.
@@ -83,7 +82,7 @@ pub(super) async fn answer(
 }
 
 /// The request with its message in place of its body.
-async fn opened<M: Message + Default>(
+async fn opened<M: Incoming>(
     request: Request<Body>,
     bytes_max: usize,
 ) -> Result<tonic::Request<M>, Status> {
