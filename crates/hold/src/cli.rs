@@ -108,6 +108,9 @@ pub(crate) enum Verb {
     /// Versioned objects: values with a history, branches and merges
     #[command(subcommand)]
     Object(verb::object::ObjectVerb),
+    /// Which version a branch of an object is at, as its owner's devices say
+    #[command(subcommand)]
+    Head(verb::head::HeadVerb),
     /// Open a door for tools that speak another protocol
     #[command(subcommand)]
     Serve(verb::serve::Serve),
@@ -194,6 +197,7 @@ impl Verb {
             Self::Share(verb) => session.stoppable(verb.run(session)).await,
             Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
             Self::Object(verb) => session.stoppable(verb.run(session)).await,
+            Self::Head(verb) => session.stoppable(verb.run(session)).await,
             Self::Serve(verb) => verb.run(session).await,
             Self::Document(verb) => session.stoppable(verb.run(session)).await,
             Self::Doctor => session.stoppable(verb::doctor::run(session)).await,

@@ -201,6 +201,12 @@ pub(crate) enum HoldError {
     /// What an object is at was written by keys that its policy does not list.
     #[error("{0} versions are the newest, and by writers that the policy does not list any more")]
     Unlisted(usize),
+    /// A branch that no head is known of.
+    #[error("branch {0:?} has no head yet")]
+    NoHead(String),
+    /// A branch that is at other heads than was expected.
+    #[error("branch {0:?} is at other heads than expected: somebody moved it on")]
+    Moved(String),
     /// A version without a value.
     #[error("version {0} has no value: the object was deleted there")]
     Deleted(String),
@@ -290,8 +296,8 @@ impl HoldError {
             Self::Objects(source) => source.class().into(),
             Self::ObjectsOf(author::objects::ObjectsError::Author(source)) => author_exit(source),
             Self::ObjectsOf(source) => source.class().into(),
-            Self::Branches(_) | Self::Unlisted(_) => Exit::Conflict,
-            Self::NoVersion | Self::Deleted(_) => Exit::NotFound,
+            Self::Branches(_) | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
+            Self::NoVersion | Self::NoHead(_) | Self::Deleted(_) => Exit::NotFound,
             Self::Door(source) => source.class().into(),
             Self::Overlay(source) => source.class().into(),
             Self::Demo { .. } => Exit::Failed,
@@ -315,6 +321,8 @@ impl HoldError {
             Self::Unlisted(_) => {
                 "hold object tips lists them; put a version on one with --base to keep it, or list its writer again"
             }
+            Self::NoHead(_) => "hold head update makes the first",
+            Self::Moved(_) => "hold head read, and decide anew",
             Self::NoVersion => "hold object put makes the first",
             Self::Deleted(_) => "hold object log shows what was there before",
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",

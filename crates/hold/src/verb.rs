@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod document;
 pub(crate) mod get;
+pub(crate) mod head;
 pub(crate) mod inbox;
 pub(crate) mod info;
 pub(crate) mod keys;

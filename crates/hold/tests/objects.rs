@@ -265,6 +265,62 @@ fn no_acknowledged_version_is_lost_when_holders_are_killed() {
 }
 
 #[test]
+fn two_devices_write_one_head_and_the_merge_takes_the_place_of_both() {
+    let network = Network::running(4, &[]);
+    let (home, laptops) = (network.home("owner", 0), network.home("laptop", 0));
+    let (owner, laptop) = (user(&network, &home), user(&network, &laptops));
+    let head = |user: &User<'_>, args: &[&str]| {
+        run(&mut user.home.hold([&["head"], args, &["--json", "--via", &user.via]].concat()))
+    };
+    let heads = |user: &User<'_>, args: &[&str]| -> Vec<Value> {
+        let text = head(user, args).expect(0).text();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    owner.object(&["create", "plan", "--open"]).expect(0);
+    head(&owner, &["read", "plan"]).expect_error(10);
+    let root = owner.put(&["plan", "--value", "a\nb\nc\n"]);
+    let first = heads(&owner, &["update", "plan", &root]);
+    let plan = format!("{}:plan", owner.owner());
+    // No device yet: refused, for versions and for heads.
+    let device = laptop.owner();
+    laptop.object(&["put", &plan, "--value", "x", "--base", &root]).expect_error(13);
+    owner.object(&["policy", "plan", "--set", "--open", "--writer", &device]).expect(0);
+    head(&laptop, &["update", &plan, &root]).expect_error(13);
+    head(&owner, &["device", "plan", "--add", &device]).expect(0);
+    // Both at once: each saw the first head alone.
+    let theirs = laptop.put(&[&plan, "--value", "a\nb\nc2\n", "--base", &root]);
+    let ours = owner.put(&["plan", "--value", "a1\nb\nc\n", "--base", &root]);
+    let seen = first[0]["head"].as_str().unwrap();
+    let branch = ["--branch", "both"];
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| head(&owner, &[&["update", "plan", &ours], &branch[..]].concat()));
+        let other =
+            scope.spawn(|| head(&laptop, &[&["update", &plan, &theirs], &branch[..]].concat()));
+        one.join().unwrap().expect(0);
+        other.join().unwrap().expect(0);
+    });
+    let both = heads(&owner, &[&["read", "plan"], &branch[..]].concat());
+    assert!((1..=2).contains(&both.len()), "{both:?}");
+    if both.len() == 2 {
+        let merged = heads(&owner, &[&["merge", "plan"], &branch[..]].concat());
+        assert_eq!(merged.len(), 1);
+        let read = heads(&laptop, &[&["read", &plan], &branch[..]].concat());
+        assert_eq!(read, merged);
+        let version = merged[0]["version"].as_str().unwrap();
+        assert_eq!(owner.get(&["plan", version]), "a1\nb\nc2");
+    }
+    // Whoever expects what was is told that it moved on.
+    heads(&owner, &["update", "plan", &ours, "--expected", seen]);
+    head(&laptop, &["update", &plan, &theirs, "--expected", seen]).expect_error(14);
+    // A revoked device's head counts no more.
+    let late = heads(&laptop, &["update", &plan, &theirs, "--branch", "late"]);
+    assert_eq!(heads(&owner, &["read", "plan", "--branch", "late"]), late);
+    head(&owner, &["device", "plan", "--revoke", &device]).expect(0);
+    head(&owner, &["read", "plan", "--branch", "late"]).expect_error(10);
+    head(&laptop, &["update", &plan, &theirs]).expect_error(13);
+}
+
+#[test]
 fn what_a_disk_altered_is_not_believed() {
     let mut network = Network::running(3, &[]);
     let home = network.home("owner", 0);

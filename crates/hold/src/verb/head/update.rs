@@ -1,0 +1,43 @@
+//! `hold head update`.
+
+use author::objects::VersionId;
+use clap::Args;
+use crypto::RecordId;
+
+use super::{Of, told};
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::verb::object;
+
+/// `hold head update`.
+#[derive(Debug, Args)]
+pub(crate) struct Update {
+    #[command(flatten)]
+    of: Of,
+    /// What it is at from now on
+    #[arg(id = "to", value_name = "VERSION", value_parser = object::version)]
+    to: VersionId,
+    /// Only where the branch is at these heads, as `hold head read` tells them [default: whatever it is at]
+    #[arg(long, value_name = "HEAD,...", value_delimiter = ',')]
+    expected: Vec<RecordId>,
+}
+
+impl Update {
+    /// Runs it: 14 where the branch is at other heads than expected.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let objects = object::objects(session).await?;
+        let object = self.of.which.open(&objects).await?;
+        let heads = objects.heads();
+        let state = heads.read(&object, &self.of.branch).await?;
+        if !self.expected.is_empty() {
+            let mut expected = self.expected;
+            expected.sort_unstable();
+            expected.dedup();
+            if !state.tips.iter().map(|tip| tip.id).eq(expected) {
+                return Err(HoldError::Moved(self.of.branch));
+            }
+        }
+        told(session, &heads.update(&state, &self.to).await?)
+    }
+}
