@@ -148,3 +148,52 @@ fn a_network_cut_in_two_has_two_branches_and_heals_to_one() {
         assert!(sides.iter().all(|side| [first.h, second.h].contains(&side.h)));
     });
 }
+
+#[test]
+fn heads_of_two_devices_and_a_watch_are_served() {
+    run(5, |env| async move {
+        let town = Town::new(&env, 5).await;
+        let (ada, phone) = (town.user("ada").await, town.user("phone").await);
+        let writers = vec![phone.public_key()];
+        let options = PolicyOptions { writers, ..open() };
+        let notes = ada.create(b"notes", options).await.unwrap();
+        let watcher = town.user("bob").await.plain(ada.public_key(), b"notes").unwrap();
+        let mut watch = watcher.watch(None).await.unwrap();
+        let root = notes.put(None, "root ", WriteOptions::default()).await.unwrap().id;
+        let heads = ada.heads();
+        let new = heads.read(&notes, "main").await.unwrap();
+        heads.update(&new, &root).await.unwrap();
+        heads.delegate(None, phone.public_key()).await.unwrap();
+        let theirs = phone.plain(ada.public_key(), b"notes").unwrap();
+        let (here, there) = (
+            heads.read(&notes, "main").await.unwrap(),
+            phone.heads().read(&theirs, "main").await.unwrap(),
+        );
+        assert_eq!(there.tips[0].version, root);
+        let options = WriteOptions::default();
+        let one = notes.put(Some(&root), "root one ", options).await.unwrap().id;
+        let other = theirs.put(Some(&root), "root other ", options).await.unwrap().id;
+        heads.update(&here, &one).await.unwrap();
+        phone.heads().update(&there, &other).await.unwrap();
+        let both = heads.read(&notes, "main").await.unwrap();
+        assert_eq!(both.tips.len(), 2);
+        let merged = heads.reconcile(&both, &Append, options).await.unwrap();
+        let author::heads::Reconciled::One(merged) = merged else { panic!("{merged:?}") };
+        let read = phone.heads().read(&theirs, "main").await.unwrap();
+        assert_eq!(read.tips, merged.tips);
+        heads.revoke(read.devices.as_ref(), phone.public_key()).await.unwrap();
+        let read = town.user("bob").await.heads().read(&watcher, "main").await.unwrap();
+        assert_eq!(read.devices.unwrap().devices, []);
+        let mut told = std::collections::BTreeSet::new();
+        while let Ok(Some(event)) = env.within(LONG, futures::StreamExt::next(&mut watch)).await {
+            if let author::objects::WatchTold::Version { past, .. } = event {
+                assert!(told.insert(past.id.h), "each once");
+            }
+            if told.len() == 4 {
+                break;
+            }
+        }
+        assert!([root, one, other].iter().all(|id| told.contains(&id.h)));
+        assert_eq!(told.len(), 4);
+    });
+}
