@@ -21,6 +21,7 @@
 //! large batch), names of objects as they are asked for.
 
 mod attestations;
+mod elsewhere;
 mod feed;
 mod heads;
 mod names;
@@ -49,6 +50,8 @@ use crate::metrics::{Metrics, ObjectLevels};
 use crate::shelf::{Shelf, one_line};
 
 use self::attestations::Attestations;
+pub(crate) use self::elsewhere::Elsewhere;
+use self::elsewhere::Fetched;
 use self::feed::Feed;
 use self::heads::Heads;
 use self::names::Names;
@@ -74,6 +77,7 @@ pub(crate) struct ObjectShelf {
     policies: KnownPolicies,
     attestations: Attestations,
     heads: Heads,
+    fetched: Fetched,
     feed: Feed,
     names: Names,
     claims: Claims,
@@ -133,6 +137,7 @@ impl ObjectShelf {
             own: PeerId::new(secret.public()),
             claims: Claims::new(network),
             feed: Feed::new(),
+            fetched: Fetched::default(),
             heads,
             names: Names::default(),
             redirects: Redirects::default(),

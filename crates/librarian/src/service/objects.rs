@@ -9,7 +9,7 @@ use env::calls::{CallError, Caller};
 
 use super::{Endpoints, Load};
 use crate::metrics::Method;
-use crate::objects::{Reader, Surroundings};
+use crate::objects::{Elsewhere, Reader, Surroundings};
 
 /// Which endpoint a request is counted as, and how much it asks for.
 pub(super) fn asks(request: &ObjectsRequest) -> (Method, Load) {
@@ -42,7 +42,10 @@ impl Endpoints {
                 ObjectsAnswer::Get(found)
             }
             ObjectsRequest::Previous(previous) => {
-                let found = objects.previous(reader(&previous.reader)?, previous).await?;
+                let (calls, directory) = (self.0.calls.clone(), self.0.directory.clone());
+                let elsewhere = Elsewhere::new(calls, directory, self.0.env.clock.elapsed());
+                let reader = reader(&previous.reader)?;
+                let found = objects.previous(reader, previous, elsewhere).await?;
                 self.sent(caller, Method::ObjectsPrevious, bytes_of(&found.records));
                 ObjectsAnswer::Previous(found)
             }

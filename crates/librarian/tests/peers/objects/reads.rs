@@ -64,6 +64,42 @@ fn tips_and_histories_have_bounds() {
 }
 
 #[test]
+fn a_history_goes_on_at_other_holders_for_clients() {
+    testkit::time::run(5, |env| async move {
+        let town = Town::new(&env, 3, 3).await;
+        let (here, there) = (caller(&town).await, caller(&town).await);
+        let there = Caller { to: town.at(1), ..there };
+        let pen = Pen::new(&town, 1, "report");
+        let mut chain = vec![pen.write(&[], "root")];
+        for number in 0..5 {
+            let last = chain.last().unwrap();
+            chain.push(pen.write(&[last], &format!("put {number}")));
+        }
+        let kept = |made: &Made| vec![made.record.clone(), pen.attest(made, 1)];
+        for (who, part) in [(&there, &chain[..4]), (&here, &chain[4..])] {
+            who.must_put(vec![pen.record(), pen.sign(&open(&pen))]).await;
+            who.must_put(part.iter().flat_map(kept).collect()).await;
+        }
+        let at = pen.at(&chain[5]);
+        let hs = |records: &[Record]| records.iter().map(|one| one.id).collect::<Vec<_>>();
+        let mut whole: Vec<_> = chain.iter().map(Made::h).collect();
+        whole.reverse();
+        let found = here.previous(at, 9).await.unwrap();
+        assert_eq!((hs(&found.records), found.missing), (whole.clone(), None));
+        let found = here.previous(at, 3).await.unwrap();
+        assert_eq!(hs(&found.records), whole[..4]);
+        assert_eq!(here.get(&pen, &chain[0]).await, Ok(None), "fetched, and not kept");
+        // A peer is told what is here, so that no question goes round; nor is one that lies believed.
+        let peer = Caller::new(town.peer_calls(2), town.at(0));
+        let found = peer.previous(at, 9).await.unwrap();
+        assert_eq!((hs(&found.records), found.missing), (whole[..2].to_vec(), Some(whole[2])));
+        town.network.set(&town.community.peer(1), testkit::network::Fault::Hang);
+        let found = here.previous(at, 9).await.unwrap();
+        assert_eq!((found.records.len(), found.missing), (4, Some(whole[4])), "two are in memory");
+    });
+}
+
+#[test]
 fn an_owners_names_are_listed_to_those_who_may_read_them() {
     testkit::time::run(2, |env| async move {
         let town = Town::new(&env, 2, 2).await;
