@@ -118,6 +118,15 @@ fn a_user_makes_versions_reads_their_history_and_merges_branches() {
     assert_eq!(told.len(), 500);
     assert_eq!(owner.get(&["counter"]), "499");
     assert_eq!(owner.versions(&["prev", "counter", "-m", "1000"]).len(), 501);
+    // Watched: what there is, then what is new; and from where it ended, what came meanwhile.
+    let point = network.folder.path().join("point");
+    let point = ["--resume", point.to_str().unwrap()];
+    let watched = owner.versions(&[&["watch", "notes", "--once"], &point[..]].concat());
+    assert_eq!(watched.len(), 1);
+    let (fourth, fifth) =
+        (owner.put(&["notes", "--value", "butter"]), owner.put(&["notes", "--value", "cheese"]));
+    let watched = owner.versions(&[&["watch", "notes", "--once"], &point[..]].concat());
+    assert!(watched.ends_with(&[fourth, fifth]), "{watched:?}");
     // Everything is there after all processes were killed at once.
     let mut network = network;
     network.peers.iter_mut().for_each(harness::Peer::kill);
@@ -125,7 +134,7 @@ fn a_user_makes_versions_reads_their_history_and_merges_branches() {
     let owner = user(&network, &home);
     assert_eq!(owner.get(&["counter"]), "499");
     assert_eq!(owner.versions(&["tips", "counter"]), [told.last().unwrap().as_str()]);
-    assert_eq!(owner.lines(&["log", "notes"]).len(), 5);
+    assert_eq!(owner.lines(&["log", "notes"]).len(), 7);
 }
 
 #[test]

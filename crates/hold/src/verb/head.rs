@@ -4,6 +4,7 @@ mod device;
 mod merge;
 mod read;
 mod update;
+mod watch;
 
 use std::fmt;
 
@@ -23,6 +24,8 @@ pub(crate) enum HeadVerb {
     Read(read::Read),
     /// Say that a branch is at a version from now on
     Update(update::Update),
+    /// Show what a branch is at, and again whenever it moved, until Ctrl-C
+    Watch(watch::Watch),
     /// Merge the versions of several heads, and say that the branch is at what comes out
     Merge(merge::Merge),
     /// Show the owner's devices, add one, or revoke one
@@ -35,6 +38,7 @@ impl HeadVerb {
         match self {
             Self::Read(verb) => verb.run(session).await,
             Self::Update(verb) => verb.run(session).await,
+            Self::Watch(verb) => verb.run(session).await,
             Self::Merge(verb) => verb.run(session).await,
             Self::Device(verb) => verb.run(session).await,
         }

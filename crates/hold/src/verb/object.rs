@@ -8,6 +8,7 @@ mod merge;
 mod policy;
 mod read;
 mod tips;
+mod watch;
 mod write;
 
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ pub(crate) enum ObjectVerb {
     Merge(merge::Merge),
     /// List the versions that have no successor
     Tips(tips::TipsVerb),
+    /// Tell what there is, and then each new version, until Ctrl-C
+    Watch(watch::WatchVerb),
     /// Show who may read and write an object, or say it anew
     Policy(policy::PolicyVerb),
     /// Print what others need to open a sealed object, beside a line in its policy: a secret
@@ -56,6 +59,7 @@ impl ObjectVerb {
             Self::Log(verb) => verb.run(session).await,
             Self::Merge(verb) => verb.run(session).await,
             Self::Tips(verb) => verb.run(session).await,
+            Self::Watch(verb) => verb.run(session).await,
             Self::Policy(verb) => verb.run(session).await,
             Self::Access(verb) => verb.run(session).await,
         }

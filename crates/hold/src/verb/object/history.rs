@@ -45,7 +45,7 @@ pub(crate) struct Log {
 
 /// `hold object prev` and `log`: one line a version.
 #[derive(Serialize)]
-struct PastText {
+pub(super) struct PastText {
     /// The version, h:l:n.
     version: String,
     /// The h of the versions that it was made of, hex.
@@ -83,7 +83,8 @@ pub(super) const fn kind(kind: ValueKind) -> &'static str {
     }
 }
 
-fn text(object: &Object, past: &Past, values: bool) -> Result<PastText, HoldError> {
+/// A version, told.
+pub(super) fn text(object: &Object, past: &Past, values: bool) -> Result<PastText, HoldError> {
     let value = object.open_value(past)?;
     let bytes = value.bytes();
     let (mut told, mut hexed) = (None, None);
