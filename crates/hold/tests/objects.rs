@@ -226,7 +226,7 @@ fn no_acknowledged_version_is_lost_when_holders_are_killed() {
     let count = if full() { 20_000 } else { 2_000 };
     let args =
         ["object", "put", "load", "--lines", "--durability", "group", "--json", "--via", &via];
-    let mut put = home.hold(args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut put = home.hold(args).stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let mut input = put.stdin.take().unwrap();
     let feed = std::thread::spawn(move || {
         for number in 0..count {

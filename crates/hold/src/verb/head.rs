@@ -55,7 +55,7 @@ struct Of {
     branch: String,
 }
 
-/// `hold head read`, `update` and `merge`: one line a head.
+/// `hold head read`, `hold head watch`, `hold head update` and `hold head merge`: one line a head.
 #[derive(Serialize)]
 struct HeadText {
     /// Its record's id, hex: what --expected takes.

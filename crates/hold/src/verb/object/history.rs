@@ -43,7 +43,7 @@ pub(crate) struct Log {
     values: bool,
 }
 
-/// `hold object prev` and `log`: one line a version.
+/// `hold object prev` and `hold object log`: one line a version.
 #[derive(Serialize)]
 pub(super) struct PastText {
     /// The version, h:l:n.

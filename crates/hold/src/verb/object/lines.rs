@@ -6,8 +6,13 @@
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use author::objects::{INLINE_VALUE_BYTES_MAX, Object, Objects, VersionId, WriteOptions};
+use author::objects::{
+    INLINE_VALUE_BYTES_MAX, Object, Objects, ObjectsError, VersionId, WriteOptions, Written,
+};
+use bytes::Bytes;
+use crypto::{Class, Classified};
 use tokio::sync::mpsc;
 
 use super::write;
@@ -20,8 +25,16 @@ const AHEAD: usize = 256;
 /// Bytes of one batch, about.
 const BATCH_BYTES: usize = 2 << 20;
 
+/// How long a batch is sent again where too few holders can be reached: one that was killed is back by then.
+const AGAIN_FOR: Duration = Duration::from_secs(60);
+/// How long it waits between.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Lines as they are read.
+type Lines = mpsc::Receiver<Result<Vec<u8>, HoldError>>;
+
 /// Reads lines on a thread of its own, without their ends, until the input ends or nobody wants more.
-fn read(path: PathBuf) -> mpsc::Receiver<Result<Vec<u8>, HoldError>> {
+fn read(path: PathBuf) -> Lines {
     let (send, receive) = mpsc::channel(AHEAD);
     tokio::task::spawn_blocking(move || {
         let each = |line| send.blocking_send(line).is_ok();
@@ -64,6 +77,46 @@ fn read_all(
     }
 }
 
+/// What has come by now, as values of one batch; an error behind them is told when they are stored.
+fn gather(first: Vec<u8>, lines: &mut Lines) -> (Vec<Bytes>, Option<HoldError>) {
+    let (mut values, mut bytes) = (vec![Bytes::from(first)], 0);
+    while values.len() < AHEAD && bytes < BATCH_BYTES {
+        match lines.try_recv() {
+            Ok(Ok(next)) => {
+                bytes += next.len();
+                values.push(next.into());
+            }
+            Ok(Err(error)) => return (values, Some(error)),
+            Err(_) => break,
+        }
+    }
+    (values, None)
+}
+
+/// Sends one batch. Where too few holders can be reached it is sent again for a while: the same values make the same
+/// versions, so nothing is there twice.
+async fn send(
+    (objects, object): (&Objects, &Object),
+    values: &[Bytes],
+    base: Option<VersionId>,
+    options: WriteOptions,
+) -> Result<Vec<Result<Written, ObjectsError>>, HoldError> {
+    let started = Instant::now();
+    loop {
+        let (mut batch, mut base) = (objects.batch(options), base);
+        for value in values {
+            base = Some(batch.put(object, base.as_ref(), value.clone()).await?);
+        }
+        let away = |error: &ObjectsError| error.class() == Class::Unavailable;
+        match batch.send().await {
+            Ok(sent) if !sent.iter().any(|one| one.as_ref().is_err_and(away)) => return Ok(sent),
+            Err(error) if !away(&error) => return Err(error.into()),
+            outcome if started.elapsed() > AGAIN_FOR => return Ok(outcome?),
+            _ => tokio::time::sleep(AGAIN_AFTER).await,
+        }
+    }
+}
+
 /// Puts them all.
 pub(super) async fn put(
     session: &Session,
@@ -73,38 +126,25 @@ pub(super) async fn put(
     options: WriteOptions,
 ) -> Result<Exit, HoldError> {
     let mut lines = read(path);
-    let mut rests = Vec::new();
+    // All of a batch share the copies that are on their way.
+    let mut last: Option<Written> = None;
+    let mut exit = Exit::Done;
     while let Some(first) = lines.recv().await {
-        let mut batch = objects.batch(options);
-        let (mut line, mut bytes, mut ended) = (Some(first?), 0, None);
-        while let Some(value) = line.take() {
-            bytes += value.len();
-            base = Some(batch.put(object, base.as_ref(), value).await?);
-            if batch.len() < AHEAD && bytes < BATCH_BYTES {
-                match lines.try_recv() {
-                    Ok(Ok(next)) => line = Some(next),
-                    Ok(Err(error)) => ended = Some(error),
-                    Err(_) => {}
-                }
-            }
-        }
-        for written in batch.send().await? {
+        let (values, ended) = gather(first?, &mut lines);
+        for written in send((objects, object), &values, base, options).await? {
             let written = written?;
             base = Some(written.id);
             write::tell(session, &written, written.acked)?;
-            // All of a batch share the copies that are on their way.
-            rests.truncate(1);
-            rests.push((written.rest, written.wanted));
+            last = Some(written);
         }
         if let Some(error) = ended {
             return Err(error);
         }
     }
-    let mut exit = Exit::Done;
-    for (mut rest, wanted) in rests {
-        if rest.wait(walk::WALK_LIMIT).await.acked < wanted {
-            exit = Exit::Partly;
-        }
+    if let Some(mut last) = last
+        && last.rest.wait(walk::WALK_LIMIT).await.acked < last.wanted
+    {
+        exit = Exit::Partly;
     }
     Ok(exit)
 }

@@ -65,7 +65,7 @@ impl PolicyArgs {
     }
 }
 
-/// A policy, told.
+/// `hold object policy`: what the owner says.
 #[derive(Serialize)]
 pub(super) struct PolicyText {
     /// Its number: peers take no lower one.

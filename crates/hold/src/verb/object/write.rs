@@ -137,7 +137,7 @@ struct ReceiptText {
     receipt: String,
 }
 
-/// `hold object put` and `merge`: the new version.
+/// `hold object put` and `hold object merge`: the new version.
 #[derive(Serialize)]
 pub(super) struct WrittenText {
     /// The version, h:l:n.
