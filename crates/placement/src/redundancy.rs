@@ -56,7 +56,8 @@ pub fn redundancy(
         | Kind::Policy
         | Kind::Attestation
         | Kind::Head
-        | Kind::Devices => table(peers).max(pages),
+        | Kind::Devices
+        | Kind::Lease => table(peers).max(pages),
     };
     let copies = wanted.min(u32::try_from(peers.max(1)).unwrap_or(u32::MAX));
     // Every row of the table acknowledges at N/2 + 1 (of one or two copies that is all of them).

@@ -10,6 +10,11 @@
 //! Precision: [`LOG2_FRACTION_BITS`] bits behind the point; the error is below 2^-56 and never
 //! turns two draws around (the function is monotone). Two draws nearer than that tie, and the key
 //! decides.
+//!
+//! The repeated squaring costs more than the hash, and nearly no comparison needs its last bits. So a
+//! score carries a *near* logarithm from a table, whose error is bounded, and two scores whose near
+//! products differ by more than the errors can make are in that order; only the others are computed
+//! to the last bit. The order is the same either way, and a test compares the two.
 
 use std::cmp::Ordering;
 
@@ -26,25 +31,62 @@ pub fn point(peer: &PeerId) -> [u8; 32] {
     Suite::Libri1.hash(peer.as_bytes())
 }
 
-/// A score, as the fraction `weight / log`. `log` may be 0: the greatest score there is.
+/// Bits of a mantissa that choose the row of [`NEAR`].
+const NEAR_BITS: u32 = 10;
+
+/// How far a near logarithm may be from the exact one, in units of 2^-57. A chord of log2 over 2^-10
+/// lies at most 2^-20 / 8 / ln 2 = 2^-22.47 under it, which is 2^34.53 units; rounding adds a few.
+const NEAR_ERROR: u64 = 1 << 35;
+
+/// log2(1 + i / 2^10) for i from 0 to 2^10, in units of 2^-57.
+static NEAR: [u64; (1 << NEAR_BITS) + 1] = near_rows();
+
+const fn near_rows() -> [u64; (1 << NEAR_BITS) + 1] {
+    let mut rows = [0; (1 << NEAR_BITS) + 1];
+    let mut row = 0;
+    while row < 1 << NEAR_BITS {
+        rows[row] = fraction((1 << 63) + ((row as u64) << (63 - NEAR_BITS)));
+        row += 1;
+    }
+    rows[row] = 1 << LOG2_FRACTION_BITS;
+    rows
+}
+
+/// A score, as the fraction `weight / log`, where log is that of the draw. It may be 0: the greatest score there is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Score {
     weight: u64,
-    log: u64,
+    draw: u64,
+    /// The logarithm but for [`NEAR_ERROR`].
+    near: u64,
 }
 
 impl Score {
     pub(crate) fn new(point: &[u8; 32], place: &Place, weight: u64) -> Self {
-        Self { weight, log: negative_log2(draw(point, place)) }
+        Self::of(weight, draw(point, place))
+    }
+
+    fn of(weight: u64, draw: u64) -> Self {
+        Self { weight, draw, near: near_negative_log2(draw) }
     }
 
     /// Whether this score is less than, equal to, or greater than the other.
     ///
-    /// A total order as long as weights are not 0: all scores with `log` 0 are equal and above the
+    /// A total order as long as weights are not 0: all scores with logarithm 0 are equal and above the
     /// rest.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
-        let ours = u128::from(self.weight) * u128::from(other.log);
-        let theirs = u128::from(other.weight) * u128::from(self.log);
+        let ours = u128::from(self.weight) * u128::from(other.near);
+        let theirs = u128::from(other.weight) * u128::from(self.near);
+        let weights = u128::from(self.weight) + u128::from(other.weight);
+        if ours.abs_diff(theirs) > weights * u128::from(NEAR_ERROR) {
+            return ours.cmp(&theirs);
+        }
+        self.compare_exactly(other)
+    }
+
+    fn compare_exactly(&self, other: &Self) -> Ordering {
+        let ours = u128::from(self.weight) * u128::from(negative_log2(other.draw));
+        let theirs = u128::from(other.weight) * u128::from(negative_log2(self.draw));
         ours.cmp(&theirs)
     }
 }
@@ -72,17 +114,35 @@ fn draw(point: &[u8; 32], place: &Place) -> u64 {
 fn negative_log2(draw: u64) -> u64 {
     let Some(x) = draw.checked_add(1) else { return 0 };
     let exponent = x.ilog2();
-    // The mantissa with 63 bits behind the point: the top bit is the one before it.
-    let mut mantissa = x << (63 - exponent);
-    let mut fraction = 0_u64;
-    for _ in 0..LOG2_FRACTION_BITS {
-        let square = u128::from(mantissa) * u128::from(mantissa);
+    let fraction = fraction(x << (63 - exponent));
+    (1 << 63) - ((u64::from(exponent) << LOG2_FRACTION_BITS) | fraction)
+}
+
+/// log2 of a mantissa in units of 2^-57. It has 63 bits behind the point: the top bit is the one before it.
+const fn fraction(mut mantissa: u64) -> u64 {
+    let (mut fraction, mut bits) = (0_u64, 0);
+    while bits < LOG2_FRACTION_BITS {
+        let square = mantissa as u128 * mantissa as u128;
         let bit = (square >> 127) as u64;
         // 126 bits behind the point: drop 63 of them, and one more where the square is 2 or over.
         mantissa = (square >> (63 + bit)) as u64;
         fraction = (fraction << 1) | bit;
+        bits += 1;
     }
-    (1 << 63) - ((u64::from(exponent) << LOG2_FRACTION_BITS) | fraction)
+    fraction
+}
+
+/// [`negative_log2`] but for [`NEAR_ERROR`]: on the chord between two rows of the table.
+fn near_negative_log2(draw: u64) -> u64 {
+    const REST_BITS: u32 = 63 - NEAR_BITS;
+    let Some(x) = draw.checked_add(1) else { return 0 };
+    let exponent = x.ilog2();
+    let behind = (x << (63 - exponent)) & ((1 << 63) - 1);
+    let row = (behind >> REST_BITS) as usize;
+    let rest = behind & ((1 << REST_BITS) - 1);
+    let step = (u128::from(NEAR[row + 1] - NEAR[row]) * u128::from(rest)) >> REST_BITS;
+    // The step is less than a row's difference, so it fits.
+    (1 << 63) - ((u64::from(exponent) << LOG2_FRACTION_BITS) + NEAR[row] + step as u64)
 }
 
 #[cfg(test)]
@@ -116,7 +176,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_table_is_near_on_its_rows_between_them_and_at_the_ends() {
+        let rows = (0..1_u64 << (NEAR_BITS + 1)).map(|half| (1 << 63) + (half << (62 - NEAR_BITS)));
+        let draws = rows.flat_map(|x| [x - 1, x, x + 1]).flat_map(|x| [x - 1, (x >> 40) - 1]);
+        for draw in draws.chain([0, 1, 2, u64::MAX - 1, u64::MAX]) {
+            let error = near_negative_log2(draw).abs_diff(negative_log2(draw));
+            assert!(error < NEAR_ERROR, "{draw}: {error}");
+        }
+    }
+
     proptest! {
+        /// Draws that differ in one bit, and weights that do, are as near to each other as can be.
+        #[test]
+        fn the_order_is_that_of_the_exact_logarithms(
+            draw: u64, other: u64, bit in 0_u32..64, weight in 1_u64.., grown in 0_u32..65,
+        ) {
+            let near = weight.saturating_add(1_u64.checked_shl(grown).unwrap_or(0));
+            let (a, b) = (Score::of(weight, draw), Score::of(near, draw ^ 1 << bit));
+            prop_assert_eq!(a.compare(&b), a.compare_exactly(&b));
+            let c = Score::of(weight, other);
+            prop_assert_eq!(a.compare(&c), a.compare_exactly(&c));
+            let error = near_negative_log2(draw >> bit).abs_diff(negative_log2(draw >> bit));
+            prop_assert!(error < NEAR_ERROR);
+        }
+
         #[test]
         fn a_greater_draw_never_has_a_greater_logarithm(draw: u64, shift in 0_u32..64, step: u64) {
             let low = draw >> shift;
@@ -136,11 +220,11 @@ mod tests {
         #[test]
         fn comparing_is_antisymmetric(
             weight in 1_u64..,
-            log in 0..=1_u64 << 63,
+            log: u64,
             other: u64,
         ) {
-            let a = Score { weight, log };
-            let b = Score { weight: other.max(1), log: log ^ (other >> 1) };
+            let a = Score::of(weight, log);
+            let b = Score::of(other.max(1), log ^ (other >> 1));
             prop_assert_eq!(a.compare(&b), b.compare(&a).reverse());
             prop_assert_eq!(a.compare(&a), Ordering::Equal);
         }

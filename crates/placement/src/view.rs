@@ -33,13 +33,17 @@ pub struct View {
     /// The point of the candidate at the same index.
     points: Vec<[u8; 32]>,
     /// Indexes of the candidates of each organisation.
-    organisations: Vec<Vec<usize>>,
+    organisations: Vec<Vec<u32>>,
+    /// The number of the candidate's organisation, at the same index.
+    organisation_of: Vec<u32>,
 }
 
 /// A candidate (by index) with its score for one place.
 #[derive(Clone, Copy)]
 struct Ranked {
-    index: usize,
+    /// How many of its organisation come before it.
+    round: u32,
+    index: u32,
     score: Score,
 }
 
@@ -53,20 +57,27 @@ impl Ranked {
 impl View {
     /// The view of these candidates. Their order does not matter; of two with the same key the
     /// lesser by (organisation, weight) stays, and a weight of 0 counts as 1.
+    ///
+    /// # Panics
+    /// With 2^32 candidates or more, which no memory holds.
     pub fn new(roster: u64, mut candidates: Vec<Candidate>) -> Self {
         for candidate in &mut candidates {
             candidate.weight = candidate.weight.max(1);
         }
         candidates.sort_unstable();
         candidates.dedup_by_key(|candidate| candidate.peer);
+        assert!(u32::try_from(candidates.len()).is_ok(), "fewer than 2^32 peers");
         let points = candidates.iter().map(|candidate| score::point(&candidate.peer)).collect();
-        let mut by_organisation: Vec<usize> = (0..candidates.len()).collect();
-        by_organisation.sort_by_key(|&index| candidates[index].organisation);
-        let organisations = by_organisation
-            .chunk_by(|&a, &b| candidates[a].organisation == candidates[b].organisation)
-            .map(<[usize]>::to_vec)
-            .collect();
-        Self { roster, candidates, points, organisations }
+        let of = |index: u32| candidates[index as usize].organisation;
+        let mut by_organisation: Vec<u32> = (0..candidates.len() as u32).collect();
+        by_organisation.sort_by_key(|&index| of(index));
+        let organisations: Vec<Vec<u32>> =
+            by_organisation.chunk_by(|&a, &b| of(a) == of(b)).map(<[u32]>::to_vec).collect();
+        let mut organisation_of = vec![0; candidates.len()];
+        for (number, members) in organisations.iter().enumerate() {
+            members.iter().for_each(|&index| organisation_of[index as usize] = number as u32);
+        }
+        Self { roster, candidates, points, organisations, organisation_of }
     }
 
     /// How many peers it has.
@@ -100,30 +111,48 @@ impl View {
     }
 
     /// The first `n` of the rank (all of it where there are fewer).
+    pub fn holders(&self, place: &Place, n: usize) -> Vec<PeerId> {
+        let first = self.first(place, n);
+        first.into_iter().map(|ranked| self.candidates[ranked.index as usize].peer).collect()
+    }
+
+    /// The first `n` of the rank, as indexes.
+    pub(crate) fn first_indexes(
+        &self,
+        place: &Place,
+        n: usize,
+    ) -> impl Iterator<Item = usize> + use<> {
+        self.first(place, n).into_iter().map(|ranked| ranked.index as usize)
+    }
+
+    /// The first `n` of the rank.
     ///
     /// Every peer's draw is needed, but only those of each organisation that can be among the n are
-    /// sorted.
-    pub fn holders(&self, place: &Place, n: usize) -> Vec<PeerId> {
+    /// sorted. One allocation: a million records ask for this.
+    fn first(&self, place: &Place, n: usize) -> Vec<Ranked> {
         let n = n.min(self.len());
         let rounds = self.rounds(n);
-        let mut chosen: Vec<(usize, Ranked)> = Vec::with_capacity(n + self.organisations.len());
+        let mut ranked: Vec<Ranked> = Vec::with_capacity(self.len());
         for members in &self.organisations {
-            let mut ranked: Vec<Ranked> = members.iter().map(|&i| self.score(i, place)).collect();
-            if rounds < ranked.len() {
-                ranked.select_nth_unstable_by(rounds, Ranked::order);
-                ranked.truncate(rounds);
+            let start = ranked.len();
+            ranked.extend(members.iter().map(|&index| self.score(index, place)));
+            if rounds < members.len() {
+                if rounds > 0 {
+                    ranked[start..].select_nth_unstable_by(rounds - 1, Ranked::order);
+                }
+                ranked.truncate(start + rounds);
             }
-            ranked.sort_unstable_by(Ranked::order);
-            chosen.extend(ranked.into_iter().enumerate());
+            ranked[start..].sort_unstable_by(Ranked::order);
+            (0..).zip(&mut ranked[start..]).for_each(|(round, ranked)| ranked.round = round);
         }
-        chosen.sort_unstable_by(|(round, a), (other, b)| round.cmp(other).then(a.order(b)));
-        chosen.truncate(n);
-        chosen.into_iter().map(|(_, ranked)| self.candidates[ranked.index].peer).collect()
+        ranked.sort_unstable_by(|a, b| a.round.cmp(&b.round).then_with(|| a.order(b)));
+        ranked.truncate(n);
+        ranked
     }
 
     /// Where in the rank a peer stands, 0 being the best; `None` where the view does not have it.
     pub fn rank_of(&self, place: &Place, peer: &PeerId) -> Option<usize> {
-        self.candidates.binary_search_by_key(peer, |candidate| candidate.peer).ok()?;
+        self.position(peer)?;
         self.rank(place).iter().position(|found| found == peer)
     }
 
@@ -140,8 +169,19 @@ impl View {
         enough
     }
 
-    fn score(&self, index: usize, place: &Place) -> Ranked {
-        let weight = self.candidates[index].weight;
-        Ranked { index, score: Score::new(&self.points[index], place, weight) }
+    fn score(&self, index: u32, place: &Place) -> Ranked {
+        let at = index as usize;
+        let score = Score::new(&self.points[at], place, self.candidates[at].weight);
+        Ranked { round: 0, index, score }
+    }
+
+    /// The index of a peer among the candidates.
+    pub(crate) fn position(&self, peer: &PeerId) -> Option<usize> {
+        self.candidates.binary_search_by_key(peer, |candidate| candidate.peer).ok()
+    }
+
+    /// The number of the organisation of the candidate with this index, below [`View::organisations`].
+    pub(crate) fn organisation_at(&self, index: usize) -> usize {
+        self.organisation_of[index] as usize
     }
 }
