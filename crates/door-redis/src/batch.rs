@@ -5,6 +5,9 @@
 //! Where that fails, what the slots were is put back from the newest change to the oldest. A single
 //! command that fails half way is taken back in the same manner, up to its own begin.
 //!
+//! A large turn is written in parts, each while the commands behind it are executed. What those
+//! change stands on a part that may yet fail: then both are taken back.
+//!
 //! Invariants: nothing is sent before its batch is committed; after a failed commit each slot is
 //! what it was after the last one that did not fail.
 
@@ -13,6 +16,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use crate::door::Door;
+use crate::error::Refusal;
 use crate::fail;
 use crate::slots::State;
 use crate::sorted::Member;
@@ -58,6 +62,16 @@ pub(crate) struct Batch {
     pub bytes: usize,
     /// Counts the batches.
     pub number: u32,
+}
+
+/// A batch that is being written.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub number: u32,
+    /// The number of the last write before it.
+    pub start: u64,
+    undo: Vec<Undo>,
+    events: Vec<Event>,
 }
 
 /// A place in the batch to go back to.
@@ -123,50 +137,135 @@ impl Door {
         }
     }
 
+    /// Notes that the command read or wrote a slot that was last written as this number.
+    pub(crate) fn lean_on(&mut self, stamp: u64) {
+        self.touched |= stamp > self.batch.start;
+        self.leans |= self.flight.as_ref().is_some_and(|flight| stamp > flight.start);
+    }
+
+    /// Notes that the command's answer is about all keys.
+    pub(crate) fn lean_on_all(&mut self) {
+        self.touched |= self.has_writes();
+        self.leans |= self.flight.is_some();
+    }
+
+    /// The batch, not yet written, that the answer of the last command depends on.
+    pub(crate) fn depends(&self) -> Option<u32> {
+        match (self.touched, &self.flight) {
+            (true, _) => Some(self.batch.number),
+            (false, Some(flight)) if self.leans => Some(flight.number),
+            _ => None,
+        }
+    }
+
     /// Whether something waits to be committed.
     pub(crate) fn has_writes(&self) -> bool {
         !self.batch.undo.is_empty() || self.keyspace.pending() > 0
     }
 
-    /// Commits a batch that is large enough on its own.
+    /// Begins to write a batch that is large enough on its own.
     pub(crate) fn commit_large(&mut self) {
-        if self.keyspace.pending() >= BATCH_PUTS || self.batch.bytes >= self.keyspace.batch_bytes()
-        {
-            self.commit();
+        let large = self.keyspace.pending() >= BATCH_PUTS
+            || self.batch.bytes >= self.keyspace.batch_bytes();
+        if large && self.land() {
+            self.begin();
         }
+    }
+
+    fn begin(&mut self) {
+        self.counters.commits += 1;
+        let begun = self.keyspace.begin();
+        let (undo, events) =
+            (std::mem::take(&mut self.batch.undo), std::mem::take(&mut self.batch.events));
+        let (number, start) = (self.batch.number, self.batch.start);
+        let flight = Flight { number, start, undo, events };
+        match begun {
+            Ok(true) => self.flight = Some(flight),
+            Ok(false) => self.kept(flight),
+            Err(refusal) => self.lost(flight, &refusal),
+        }
+        self.next_batch();
+    }
+
+    /// Waits for what is being written; whether that worked. Where not, it and what came behind it are
+    /// taken back.
+    pub(crate) fn land(&mut self) -> bool {
+        let Some(flight) = self.flight.take() else { return true };
+        match self.keyspace.land() {
+            Ok(()) => {
+                self.kept(flight);
+                true
+            }
+            Err(refusal) => {
+                self.keyspace.abandon(0);
+                self.undo_to(0);
+                self.batch.events.clear();
+                let text = fail::failed(&refusal);
+                self.failures.push(Failure { number: self.batch.number, text });
+                self.lost(flight, &refusal);
+                self.next_batch();
+                false
+            }
+        }
+    }
+
+    fn kept(&mut self, mut flight: Flight) {
+        self.told.append(&mut flight.events);
+        self.failed_at = None;
+        self.landings += 1;
+    }
+
+    /// A batch was not written, and all that came behind it was taken back already.
+    fn lost(&mut self, flight: Flight, refusal: &Refusal) {
+        tracing::error!(error = %refusal, "the door's writes were not kept");
+        self.counters.failed_commits += 1;
+        self.failed_at = Some(self.now);
+        self.batch.undo = flight.undo;
+        self.undo_to(0);
+        let text = fail::failed(refusal);
+        self.failures.push(Failure { number: flight.number, text });
+        self.landings += 1;
+    }
+
+    fn next_batch(&mut self) {
+        self.batch.start = self.stamp;
+        self.batch.number = self.batch.number.wrapping_add(1);
+        self.batch.bytes = 0;
+    }
+
+    /// Whether a batch is neither written nor lost.
+    pub(crate) fn is_open(&self, number: u32) -> bool {
+        number == self.batch.number
+            || self.flight.as_ref().is_some_and(|flight| flight.number == number)
     }
 
     /// Commits all writes since the last commit; whether that worked. Where not, the slots are what
     /// they were, and `failures` says what to answer.
     pub(crate) fn commit(&mut self) -> bool {
-        let mut good = true;
+        let mut good = self.land();
         if self.has_writes() {
             self.counters.commits += 1;
             match self.keyspace.commit() {
                 Ok(()) => {
                     self.batch.undo.clear();
                     self.told.append(&mut self.batch.events);
+                    self.failed_at = None;
                 }
                 Err(refusal) => {
-                    tracing::error!(error = %refusal, "the door's writes were not kept");
-                    self.counters.failed_commits += 1;
-                    self.failed_at = Some(self.now);
-                    self.undo_to(0);
                     self.batch.events.clear();
-                    let text = fail::failed(&refusal);
-                    self.failures.push(Failure { number: self.batch.number, text });
+                    let undo = std::mem::take(&mut self.batch.undo);
+                    let (number, start) = (self.batch.number, self.batch.start);
+                    self.lost(Flight { number, start, undo, events: Vec::new() }, &refusal);
                     good = false;
                 }
             }
-            self.failed_at = self.failed_at.filter(|_| !good);
         }
+        // Only now: a slot whose key is on its way out may be looked up until then.
         while let Some(index) = self.batch.absent.pop() {
             self.slots.forget(index);
         }
         self.batch.removed.clear();
-        self.batch.start = self.stamp;
-        self.batch.number = self.batch.number.wrapping_add(1);
-        self.batch.bytes = 0;
+        self.next_batch();
         good
     }
 }

@@ -5,6 +5,8 @@
 //!      ^                                                                        |
 //!      '---- send to each with one call <- tell watchers <- commit with one write
 //! ```
+//! Of a large turn parts are written while the rest is executed, and those whose answers are decided are sent them
+//! meanwhile, so that they have something to do too.
 //!
 //! A connection that has more than one turn's share to do stands in the list for the next turn, so
 //! none is kept from its turn by a neighbour's pipeline. One that does not read its answers is not
@@ -199,7 +201,12 @@ impl Circle {
         self.door.take_over();
         let ready = std::mem::take(&mut self.ready);
         let limits = self.door.options.limits;
+        let mut landings = self.door.landings;
         for index in ready {
+            if landings != self.door.landings {
+                landings = self.door.landings;
+                self.send_decided(now);
+            }
             let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
                 continue;
             };
@@ -271,7 +278,27 @@ impl Circle {
         }
     }
 
+    /// Sends to the first of those with something to send, as long as their answers are decided.
+    fn send_decided(&mut self, now: u64) {
+        let is_decided = |index: &&usize| {
+            let connection = self.connections.get(**index).and_then(Option::as_ref);
+            connection.is_none_or(|connection| connection.is_decided(&self.door))
+        };
+        let decided = self.sending.iter().take_while(is_decided).count();
+        let later = self.sending.split_off(decided);
+        self.send_all(now);
+        self.sending.extend(later);
+    }
+
     fn send(&mut self, now: u64) {
+        self.send_all(now);
+        // Each once: what waits is looked at in every turn.
+        self.sending.sort_unstable();
+        self.sending.dedup();
+        self.door.failures.clear();
+    }
+
+    fn send_all(&mut self, now: u64) {
         let sending = std::mem::take(&mut self.sending);
         let limits = self.door.options.limits;
         for index in sending {
@@ -297,10 +324,6 @@ impl Circle {
                 }
             }
         }
-        // Each once: what waits is looked at in every turn.
-        self.sending.sort_unstable();
-        self.sending.dedup();
-        self.door.failures.clear();
     }
 
     /// Cuts off who takes nothing.

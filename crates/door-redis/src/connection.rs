@@ -31,8 +31,7 @@ const DEAF_READS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     place: Place,
-    batch: u32,
-    touched: bool,
+    batch: Option<u32>,
 }
 
 /// What a connection is after it was served.
@@ -196,8 +195,8 @@ impl Connection {
             return;
         }
         let place = self.output.place();
-        let touched = door.execute(&mut self.session, args, &mut self.output);
-        self.marks.push(Mark { place, batch: door.batch.number, touched });
+        let batch = door.execute(&mut self.session, args, &mut self.output);
+        self.marks.push(Mark { place, batch });
         door.commit_large();
     }
 
@@ -210,11 +209,17 @@ impl Connection {
         self.session.closing = true;
     }
 
+    /// Whether all is decided that its answers depend on.
+    pub(crate) fn is_decided(&self, door: &Door) -> bool {
+        let open = |mark: &Mark| mark.batch.is_some_and(|batch| door.is_open(batch));
+        !self.marks.iter().rev().any(open)
+    }
+
     /// Replaces the answers that depend on batches that were not kept, and forgets where answers
-    /// are: the turn is over.
+    /// are: all of those batches are written or lost.
     pub(crate) fn settle(&mut self, failures: &[Failure]) {
         let failure = |mark: &Mark| {
-            failures.iter().find(|failure| mark.touched && failure.number == mark.batch)
+            mark.batch.and_then(|batch| failures.iter().find(|failure| failure.number == batch))
         };
         let first = self.marks.iter().position(|mark| failure(mark).is_some());
         if let Some(first) = first {

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-use crate::batch::{Batch, Event, Failure, Undo};
+use crate::batch::{Batch, Event, Failure, Flight, Undo};
 use crate::counters::Counters;
 use crate::error::Refusal;
-use crate::fail::{Fail, KEY_TOO_LONG, TOO_LONG, TOO_MANY_KEYS, WRONG_TYPE};
+use crate::fail::{Fail, KEY_TOO_LONG, NOT_KEPT, TOO_LONG, TOO_MANY_KEYS, WRONG_TYPE};
 use crate::keyspace::{Keyspace, Made, Put, Tip};
 use crate::options::{Compress, Options};
 use crate::session::{Client, Watcher};
@@ -68,6 +68,12 @@ pub(crate) struct Door {
     pub(crate) stamp: u64,
     /// Whether the command read or wrote what this batch has changed.
     pub(crate) touched: bool,
+    /// Whether it read or wrote what the batch that is being written has changed.
+    pub(crate) leans: bool,
+    /// The batch that is being written.
+    pub(crate) flight: Option<Flight>,
+    /// How many such batches there were.
+    pub(crate) landings: u64,
     /// Batches of this turn that were not kept.
     pub(crate) failures: Vec<Failure>,
     /// Since when commits fail.
@@ -109,6 +115,9 @@ impl Door {
             now,
             stamp: 0,
             touched: false,
+            leans: false,
+            flight: None,
+            landings: 0,
             failures: Vec::new(),
             failed_at: None,
             told: Vec::new(),
@@ -140,8 +149,9 @@ impl Door {
     /// The same slot, if its key is there now; what it is, is then known.
     pub(crate) fn see(&mut self, index: u32) -> Result<Option<u32>, Fail> {
         let state = &self.slots.slot(index).state;
-        self.touched |= state.stamp > self.batch.start;
-        if matches!(state.content, Content::Unknown) {
+        let is_unknown = matches!(state.content, Content::Unknown);
+        self.lean_on(state.stamp);
+        if is_unknown {
             self.resolve(index)?;
         }
         let state = &self.slots.slot(index).state;
@@ -205,8 +215,9 @@ impl Door {
         let hash = self.slots.hash(key);
         if let Some(index) = self.slots.find(hash, key) {
             let state = &self.slots.slot(index).state;
-            self.touched |= state.stamp > self.batch.start;
-            if matches!(state.content, Content::Unknown) && !self.members.is_empty() {
+            let is_unknown = matches!(state.content, Content::Unknown);
+            self.lean_on(state.stamp);
+            if is_unknown && !self.members.is_empty() {
                 self.resolve(index)?;
             }
             self.slots.touch(index);
@@ -386,6 +397,10 @@ impl Door {
     }
 
     fn version_of(&mut self, index: u32) -> Result<(Value, u64), Fail> {
+        // It may be one that is being written.
+        if !self.land() {
+            return Err(NOT_KEPT);
+        }
         let slot = self.slots.slot(index);
         let Some(tip) = slot.state.tip else { return Ok((Value::Gone, NEVER)) };
         self.counters.reads += 1;

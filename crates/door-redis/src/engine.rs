@@ -19,6 +19,7 @@ use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, V
 
 use crate::error::Refusal;
 use crate::keyspace::{BATCH_BYTES, Keyspace, Made, Put, Stored, Tip};
+use crate::writer::Writer;
 
 /// What the names of the door's objects begin with.
 const FAMILY: &[u8] = b"redis/";
@@ -76,6 +77,10 @@ pub struct Engine {
     batch: Batch,
     /// The versions of the batch, in the order in which they were made.
     made: Vec<RecordId>,
+    /// Writes batches beside the door's work; started with the first.
+    writer: Option<Writer>,
+    /// The versions of the batch that it is writing.
+    flying: Vec<RecordId>,
     news: Receiver<Arc<Vec<Event>>>,
     /// What was told of our commits, and is among the news.
     own: VecDeque<Arc<Vec<Event>>>,
@@ -106,6 +111,8 @@ impl Engine {
             durability,
             merges: Merges::new(),
             made: Vec::new(),
+            writer: None,
+            flying: Vec::new(),
             own: VecDeque::new(),
             attest: None,
             unsent: Vec::new(),
@@ -138,6 +145,20 @@ impl Engine {
     fn tip(&self, object: &ObjectKey) -> Option<Tip> {
         let (id, kind) = self.objects.newest(object)?;
         Some(Tip { id, kind: Some(kind) })
+    }
+
+    /// A batch is in the log: whoever signs gets its versions, some at a time.
+    fn written(&mut self, told: Arc<Vec<Event>>, mut made: Vec<RecordId>) {
+        if !told.is_empty() {
+            self.own.push_back(told);
+        }
+        if self.attest.is_some() {
+            self.unsent.append(&mut made);
+            self.busy = true;
+            if self.unsent.len() >= UNSENT_MAX {
+                self.send();
+            }
+        }
     }
 
     fn fetch(&self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, ObjectsError> {
@@ -256,26 +277,46 @@ impl Keyspace for Engine {
         let versions = self.made.len();
         let batch = std::mem::replace(&mut self.batch, self.objects.batch());
         self.batch.reserve(versions);
-        let done = batch.commit_here(self.durability);
-        let told = match done {
-            Ok(told) => told,
+        let made = std::mem::take(&mut self.made);
+        let told = batch.commit_here(self.durability).map_err(refuse)?;
+        self.written(told, made);
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<bool, Refusal> {
+        if self.writer.is_none() {
+            match Writer::start(self.durability) {
+                Ok(writer) => self.writer = Some(writer),
+                Err(error) => {
+                    tracing::warn!(%error, "there is no thread to write beside");
+                    return self.commit().map(|()| false);
+                }
+            }
+        }
+        let Some(writer) = &self.writer else { return self.commit().map(|()| false) };
+        let batch = std::mem::replace(&mut self.batch, self.objects.batch());
+        let (flight, next) = batch.begin();
+        self.batch = next;
+        self.flying = std::mem::take(&mut self.made);
+        writer.begin(flight);
+        Ok(true)
+    }
+
+    fn land(&mut self) -> Result<(), Refusal> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let done = writer.land();
+        self.batch.landed(done.is_ok());
+        let made = std::mem::take(&mut self.flying);
+        match done {
+            Ok(told) => {
+                self.written(told, made);
+                Ok(())
+            }
             Err(error) => {
                 self.made.clear();
-                return Err(refuse(error));
-            }
-        };
-        if !told.is_empty() {
-            self.own.push_back(told);
-        }
-        if self.attest.is_some() {
-            self.unsent.append(&mut self.made);
-            self.busy = true;
-            if self.unsent.len() >= UNSENT_MAX {
-                self.send();
+                Err(refuse(error))
             }
         }
-        self.made.clear();
-        Ok(())
     }
 
     fn batch_bytes(&self) -> usize {

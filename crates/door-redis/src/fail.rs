@@ -59,6 +59,9 @@ impl From<Refusal> for Fail {
     }
 }
 
+/// What a command is answered that first needed the writes before it, which failed.
+pub(crate) const NOT_KEPT: Fail = Fail::Say("MISCONF the writes before this command were not kept");
+
 /// What the commands of a batch are answered whose commit failed.
 pub(crate) fn failed(refusal: &Refusal) -> String {
     format!(

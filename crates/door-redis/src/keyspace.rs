@@ -2,8 +2,8 @@
 //!
 //! It is a trait so that the door says in one place what it builds on, and so that its tests can
 //! make commits fail. One thread calls it, the door's own, and each call may take that thread's
-//! time: writes are gathered and reach the log together in [`Keyspace::commit`], reads come from
-//! the engine's cache or one read of its log.
+//! time: writes are gathered and reach the log together in [`Keyspace::commit`], or beside the door's work between
+//! [`Keyspace::begin`] and [`Keyspace::land`]; reads come from the engine's cache or one read of its log.
 
 use bytes::Bytes;
 use crypto::RecordId;
@@ -102,6 +102,24 @@ pub trait Keyspace: Send {
     /// # Errors
     /// Where it could not: then nothing is kept of any of it, and nothing is pending.
     fn commit(&mut self) -> Result<(), Refusal>;
+
+    /// Begins to write all that is pending, while the next versions are made, which may stand on these; whether it is still
+    /// to be waited for. Until [`Keyspace::land`] was called nothing else is begun or committed, and what is on its way
+    /// is not read.
+    ///
+    /// # Errors
+    /// As [`Keyspace::commit`].
+    fn begin(&mut self) -> Result<bool, Refusal> {
+        self.commit().map(|()| false)
+    }
+
+    /// Waits for what was begun.
+    ///
+    /// # Errors
+    /// Where it could not be written: then nothing is kept of it, nor of what was put since, which may stand on it.
+    fn land(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     /// A committed version, or none where it is not here.
     ///

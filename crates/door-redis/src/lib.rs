@@ -42,6 +42,7 @@ mod slots;
 mod sorted;
 mod table;
 mod value;
+mod writer;
 
 pub use counters::Metrics;
 pub use engine::{Engine, EngineError};

@@ -13,14 +13,14 @@ const REPEATED_BYTES: usize = 128;
 const WRITE_ARGUMENTS_MAX: usize = 50_000;
 
 impl Door {
-    /// Executes one request. Whether its answer depends on the batch that is not committed yet.
+    /// Executes one request; the batch, not yet written, that its answer depends on.
     pub(crate) fn execute(
         &mut self,
         session: &mut Session,
         args: Arguments<'_>,
         out: &mut Output,
-    ) -> bool {
-        self.touched = false;
+    ) -> Option<u32> {
+        (self.touched, self.leans) = (false, false);
         self.counters.commands += 1;
         match self.allowed(session, &args, out) {
             Ok(command) => {
@@ -39,7 +39,7 @@ impl Door {
                 out.error(&fail.text());
             }
         }
-        self.touched
+        self.depends()
     }
 
     /// Executes a command that is allowed; what it wrote is taken back if it fails.

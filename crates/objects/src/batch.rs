@@ -2,6 +2,9 @@
 //!
 //! A version may stand on one made earlier in the same batch. Its id is there as soon as it is made; nobody else is told of
 //! it before [`Batch::commit`] is done.
+//!
+//! [`Batch::begin`] hands a batch to another thread, which writes it, and begins the next, whose versions may stand on those
+//! that are being written.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,6 +18,7 @@ use store::{Durability, Kept};
 use version::{Bases, Hint, ObjectKey, ObjectRecord, ValueKind, VersionId, View, depth, place};
 
 use crate::buffers::Buffer;
+use crate::flight::Flight;
 use crate::index::Tip;
 use crate::objects::Event;
 use crate::{Objects, ObjectsError};
@@ -35,16 +39,59 @@ pub struct NewVersion {
 }
 
 /// A version of this batch.
-struct Made {
+pub(crate) struct Made {
     object: ObjectKey,
     bases: Bases,
-    tip: Tip,
+    pub(crate) tip: Tip,
     /// Where it stands in the list of records.
     at: usize,
     /// Nobody can have had it before: see [`Kept::new`].
     new: bool,
     /// Whether a later version of the batch stands on it: then it is no tip, and nobody reads it soon.
     succeeded: bool,
+}
+
+/// The versions of a batch.
+#[derive(Default)]
+pub(crate) struct Versions {
+    /// In the order in which they were made.
+    made: Vec<Made>,
+    /// Their places in `made`.
+    places: HashMap<RecordId, u32, RandomState>,
+}
+
+impl Versions {
+    fn get(&self, h: &RecordId) -> Option<&Made> {
+        self.places.get(h).and_then(|at| self.made.get(*at as usize))
+    }
+
+    /// Later versions of the batch stand on these.
+    fn succeed(&mut self, bases: &Bases) {
+        for base in bases.iter() {
+            if let Some(base) = self.places.get(&base) {
+                self.made[*base as usize].succeeded = true;
+            }
+        }
+    }
+
+    /// All is in the store; `new` says what was not there before, `tips` are the records of its tips.
+    pub(crate) fn done(&self, objects: &Objects, tips: Vec<Record>, new: &[bool]) -> Arc<Told> {
+        let mut tips = tips.into_iter();
+        let mut events = Vec::with_capacity(self.made.len());
+        for one in &self.made {
+            let record = if one.succeeded { None } else { tips.next() };
+            if !new.get(one.at).copied().unwrap_or(false) {
+                continue;
+            }
+            let tip = Some(one.tip).filter(|_| !one.succeeded);
+            objects.index.succeed(&one.object, one.bases.iter(), tip);
+            if let Some(record) = record {
+                objects.cache.add(record);
+            }
+            events.push((one.object, one.tip.id));
+        }
+        objects.tell(events)
+    }
 }
 
 /// How a version's bases stand.
@@ -68,25 +115,29 @@ impl Standing {
 pub struct Batch {
     objects: Arc<Objects>,
     kept: Vec<Kept>,
-    /// In the order in which they were made.
-    made: Vec<Made>,
-    /// Their places in `made`.
-    places: HashMap<RecordId, u32, RandomState>,
+    versions: Versions,
+    /// Those of the batch before, while that is being written.
+    before: Option<Arc<Versions>>,
     /// What the next form is made against, where somebody chose.
     against: Option<RecordId>,
 }
 
 impl Batch {
     pub(crate) fn new(objects: Arc<Objects>) -> Self {
-        let (kept, made, places) = (Vec::new(), Vec::new(), HashMap::default());
-        Self { objects, kept, made, places, against: None }
+        Self {
+            objects,
+            kept: Vec::new(),
+            versions: Versions::default(),
+            before: None,
+            against: None,
+        }
     }
 
     /// Makes room for so many versions, so that lists do not grow step by step.
     pub fn reserve(&mut self, versions: usize) {
         self.kept.reserve(versions);
-        self.made.reserve(versions);
-        self.places.reserve(versions);
+        self.versions.made.reserve(versions);
+        self.versions.places.reserve(versions);
     }
 
     /// How many records it has.
@@ -101,26 +152,24 @@ impl Batch {
 
     /// How many versions it has.
     pub fn versions(&self) -> usize {
-        self.made.len()
+        self.versions.made.len()
     }
 
     /// Forgets the newest versions until `versions` are left, and what was added behind those.
     pub fn truncate(&mut self, versions: usize) {
-        let Some(first) = self.made.get(versions) else { return };
+        let Versions { made, places } = &mut self.versions;
+        let Some(first) = made.get(versions) else { return };
         self.kept.truncate(first.at);
-        for made in self.made.drain(versions..) {
-            self.places.remove(&made.tip.id.h);
+        for made in made.drain(versions..) {
+            places.remove(&made.tip.id.h);
         }
         // What stood on others may be gone.
-        for made in &mut self.made {
+        for made in made {
             made.succeeded = false;
         }
-        for at in 0..self.made.len() {
-            for base in self.made[at].bases.iter() {
-                if let Some(base) = self.places.get(&base) {
-                    self.made[*base as usize].succeeded = true;
-                }
-            }
+        for at in 0..self.versions.made.len() {
+            let bases = self.versions.made[at].bases;
+            self.versions.succeed(&bases);
         }
     }
 
@@ -149,7 +198,7 @@ impl Batch {
 
     /// Whether a version is kept plain, in this batch or in the store.
     fn is_plain(&self, h: &RecordId) -> Result<bool, ObjectsError> {
-        if let Some(made) = self.places.get(h).and_then(|at| self.made.get(*at as usize)) {
+        if let Some(made) = self.versions.get(h) {
             return Ok(self.kept.get(made.at).is_some_and(|kept| kept.form.is_none()));
         }
         let store = &self.objects.store;
@@ -226,23 +275,19 @@ impl Batch {
         let h = suite.id(&bytes);
         let n = standing.first.map_or(Hint::FIRST, |first| first.id.n);
         let id = VersionId { h, l: view.l, n };
-        let number = self.made.len() as u32;
-        match self.places.entry(h) {
+        let number = self.versions.made.len() as u32;
+        match self.versions.places.entry(h) {
             Entry::Occupied(_) => return (id, bytes),
             Entry::Vacant(entry) => entry.insert(number),
         };
-        for base in view.bases.iter() {
-            if let Some(base) = self.places.get(&base) {
-                self.made[*base as usize].succeeded = true;
-            }
-        }
+        self.versions.succeed(&view.bases);
         let place = match standing.first {
             Some(first) => first.place,
             None => place(suite, &view.object, &n),
         };
         let anchor = standing.first.filter(|_| form.is_some()).map_or(h, |first| first.anchor);
         let record = Record { kind: Kind::Version, id: h, place, bytes: bytes.clone() };
-        self.made.push(Made {
+        self.versions.made.push(Made {
             object: view.object,
             bases: view.bases,
             tip: Tip { id, kind: view.kind, anchor, place },
@@ -254,14 +299,15 @@ impl Batch {
         (id, bytes)
     }
 
-    /// A base that is made in this batch or a tip, and whether what stands on it must be new: nothing in the store stands on
+    /// A base that is made in this batch or the one before, or a tip, and whether what stands on it must be new: nothing in the store stands on
     /// a tip, nor on what is new itself.
     fn known(
         &self,
         object: &ObjectKey,
         base: &RecordId,
     ) -> Result<Option<(Tip, bool)>, ObjectsError> {
-        if let Some(made) = self.places.get(base).and_then(|at| self.made.get(*at as usize)) {
+        let before = || self.before.as_ref().and_then(|before| before.get(base));
+        if let Some(made) = self.versions.get(base).or_else(before) {
             if made.object != *object {
                 return Err(ObjectsError::OtherObject { object: *object, id: *base });
             }
@@ -272,7 +318,7 @@ impl Batch {
 
     /// The form of a version against its anchor, where there is one that is worth it.
     async fn form(&self, bytes: &Bytes, anchor: &RecordId) -> Result<Option<Bytes>, ObjectsError> {
-        let base = match self.places.get(anchor).and_then(|at| self.made.get(*at as usize)) {
+        let base = match self.versions.get(anchor) {
             Some(made) => Some(self.kept[made.at].record.bytes.clone()),
             None => self.objects.bytes_of(anchor).await?,
         };
@@ -293,7 +339,7 @@ impl Batch {
         }
         let (kept, tips) = self.take();
         let new = self.objects.store.put_kept(kept, durability).await?;
-        self.done(tips, &new);
+        self.versions.done(&self.objects, tips, &new);
         Ok(())
     }
 
@@ -311,36 +357,37 @@ impl Batch {
         }
         let (kept, tips) = self.take();
         let new = self.objects.store.put_here(kept, durability)?;
-        Ok(self.done(tips, &new))
+        Ok(self.versions.done(&self.objects, tips, &new))
+    }
+
+    /// Hands all of it to be written elsewhere, and begins the next batch, whose versions may stand on these: for a thread
+    /// that goes on while another writes. [`Batch::landed`] tells the next batch what became of it. Of two such batches the
+    /// first is written before the second is.
+    pub fn begin(mut self) -> (Flight, Self) {
+        let mut next = Self::new(self.objects.clone());
+        next.reserve(self.versions.made.len());
+        let (kept, tips) = self.take();
+        let versions = Arc::new(self.versions);
+        next.before = Some(versions.clone());
+        (Flight::new(self.objects, kept, tips, versions), next)
+    }
+
+    /// The batch before is written, or it failed: then what stands on it cannot be, and all of this one is forgotten.
+    pub fn landed(&mut self, written: bool) {
+        self.before = None;
+        if !written {
+            self.kept.clear();
+            self.versions = Versions::default();
+        }
     }
 
     /// What is written, and of that the versions that are tips afterwards: the cache takes them, which costs no copy.
     fn take(&mut self) -> (Vec<Kept>, Vec<Record>) {
         let kept = std::mem::take(&mut self.kept);
-        let tips = self.made.iter().filter(|made| !made.succeeded);
+        let tips = self.versions.made.iter().filter(|made| !made.succeeded);
         let tips = tips.filter_map(|made| kept.get(made.at).map(|kept| kept.record.clone()));
         let tips = tips.collect();
         (kept, tips)
-    }
-
-    /// All is in the store; `new` says what was not there before.
-    fn done(self, tips: Vec<Record>, new: &[bool]) -> Arc<Told> {
-        let Self { objects, made, .. } = self;
-        let mut tips = tips.into_iter();
-        let mut events = Vec::with_capacity(made.len());
-        for one in &made {
-            let record = if one.succeeded { None } else { tips.next() };
-            if !new.get(one.at).copied().unwrap_or(false) {
-                continue;
-            }
-            let tip = Some(one.tip).filter(|_| !one.succeeded);
-            objects.index.succeed(&one.object, one.bases.iter(), tip);
-            if let Some(record) = record {
-                objects.cache.add(record);
-            }
-            events.push((one.object, one.tip.id));
-        }
-        objects.tell(events)
     }
 }
 

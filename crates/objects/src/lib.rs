@@ -6,6 +6,7 @@
 //! ```text
 //! Batch::put    base known? -> l, bytes, h (one pass)  -> form against the nearest plain ancestor
 //! Batch::commit one write of all  -> tips, cache, watchers
+//! Batch::begin  the same by another thread, while the next batch is made
 //! get           cache, else the store
 //! Incoming      versions that somebody else made: checked against those of their bases that are here
 //! ```
@@ -27,6 +28,7 @@ mod batch;
 mod buffers;
 mod cache;
 mod error;
+mod flight;
 mod history;
 mod incoming;
 mod index;
@@ -37,6 +39,7 @@ mod regions;
 pub use attesting::Attesting;
 pub use batch::{Batch, NewVersion};
 pub use error::ObjectsError;
+pub use flight::Flight;
 pub use history::Merged;
 pub use incoming::{Incoming, Written};
 pub use objects::{Event, Objects, ObjectsOptions, Stats, Stored};

@@ -181,6 +181,47 @@ fn a_batch_is_made_at_once_and_written_whole_or_not() {
 }
 
 #[test]
+fn a_batch_stands_on_one_that_is_being_written_and_falls_with_it() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let k = object(1);
+        let now = |batch: &mut objects::Batch, base: Option<VersionId>, value: &[u8]| {
+            let bases = base.map_or(Bases::NONE, |base| Bases::one(base.h));
+            batch.put_now(&k, bases, ValueKind::Bytes, value).unwrap().unwrap().0
+        };
+        let mut batch = objects.batch();
+        let first = now(&mut batch, None, b"first");
+        let (flight, mut batch) = batch.begin();
+        let second = now(&mut batch, Some(first), b"second");
+        assert_eq!((second.l, objects.tips(&k)), (1, vec![]));
+        assert_eq!(flight.write(None).unwrap()[..], [(k, first)]);
+        batch.landed(true);
+        assert_eq!(objects.tips(&k), [first], "the other is not written");
+        let (flight, mut batch) = batch.begin();
+        let third = now(&mut batch, Some(second), b"third");
+        flight.write(None).unwrap();
+        batch.landed(true);
+        batch.commit(None).await.unwrap();
+        assert_eq!(objects.tips(&k), [third]);
+        // The disk is full: what is being written fails, and what stands on it is forgotten.
+        disk.set_capacity(disk.used_bytes() + 100);
+        let mut batch = objects.batch();
+        let lost = now(&mut batch, Some(third), &[7; 1000]);
+        let (flight, mut batch) = batch.begin();
+        now(&mut batch, Some(lost), b"on it");
+        assert!(matches!(flight.write(None), Err(ObjectsError::Store(_))));
+        batch.landed(false);
+        assert!(batch.is_empty() && batch.versions() == 0);
+        assert!(batch.put_now(&k, Bases::one(lost.h), ValueKind::Bytes, b"x").unwrap().is_none());
+        disk.set_capacity(u64::MAX);
+        now(&mut batch, Some(third), b"fourth");
+        batch.commit(None).await.unwrap();
+        assert_eq!((objects.tips(&k).len(), objects.tips(&k)[0].l), (1, 3));
+    });
+}
+
+#[test]
 fn an_owners_objects_are_listed_by_name() {
     run(1, |env| async move {
         let disk = FaultyDisk::new(1);

@@ -63,7 +63,7 @@ fn cursor(call: &Call<'_>, at: usize) -> Result<u64, Fail> {
 pub(crate) fn scan(door: &mut Door, call: &mut Call<'_>) -> Done {
     let cursor = cursor(call, 1)?;
     let choices = Choices::read(call, 2, true)?;
-    door.touched |= door.has_writes();
+    door.lean_on_all();
     let end = door.slots.end();
     let mut index = u32::try_from(cursor).unwrap_or(end);
     let last = index.saturating_add(choices.count.min(COUNT_MAX) as u32).min(end);
@@ -95,7 +95,7 @@ fn is(door: &mut Door, index: u32, choices: &Choices<'_>) -> Result<bool, Fail> 
 
 /// KEYS.
 pub(crate) fn keys(door: &mut Door, call: &mut Call<'_>) -> Done {
-    door.touched |= door.has_writes();
+    door.lean_on_all();
     let pattern = call.arg(1);
     let mut found = Vec::new();
     for index in 0..door.slots.end() {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::door::Door;
-use crate::fail::{Done, Fail};
+use crate::fail::{Done, Fail, NOT_KEPT};
 use crate::session::{Call, Transaction, WATCHED_MAX};
 use crate::slots::Content;
 
@@ -33,11 +33,15 @@ pub(crate) fn exec(door: &mut Door, call: &mut Call<'_>) -> Done {
         return Err(Fail::Say("ERR EXEC without MULTI"));
     };
     let watched = std::mem::take(&mut call.session.watched);
+    // What is being written may fail and take with it what came behind it: not half of a transaction.
+    if !door.land() {
+        return Err(NOT_KEPT);
+    }
     if transaction.broken {
         return Err(Fail::Say("EXECABORT Transaction discarded because of previous errors."));
     }
     if watched.iter().any(|(key, stamp)| current(door, key) != *stamp) {
-        door.touched |= door.has_writes();
+        door.lean_on_all();
         call.out.null_array();
         return Ok(());
     }

@@ -12,7 +12,7 @@ use crypto::RecordId;
 use crate::batch::Undo;
 use crate::commands::strings::type_name;
 use crate::door::Door;
-use crate::fail::{Done, Fail, SYNTAX, TOO_LONG};
+use crate::fail::{Done, Fail, NOT_KEPT, SYNTAX, TOO_LONG};
 use crate::fields;
 use crate::keyspace::Stored;
 use crate::reply::Output;
@@ -42,10 +42,10 @@ fn version(text: &[u8]) -> Result<VersionId, Fail> {
 
 /// The key's object, with all that was written in the log.
 fn settled(door: &mut Door, key: &[u8]) -> Result<(u32, ObjectKey), Fail> {
-    door.touched |= door.has_writes();
+    door.lean_on_all();
     if !door.commit() {
-        // Whoever reads the answer learns it from the failed batch.
-        return Err(Fail::Say("MISCONF the writes before this command were not kept"));
+        // Why, whoever wrote is told.
+        return Err(NOT_KEPT);
     }
     let index = door.slot_for(key)?;
     Ok((index, door.slots.slot(index).object))

@@ -38,6 +38,8 @@ pub struct Objects {
     pub gets: u64,
     /// So many commits fail from now on.
     pub failing: u64,
+    /// After so many that do not.
+    pub good: u64,
     pub changed: Vec<ObjectKey>,
 }
 
@@ -96,12 +98,39 @@ fn make(object: &ObjectKey, bases: &[VersionId], kind: ValueKind, value: Bytes) 
 #[derive(Clone, Default)]
 pub struct Memory {
     pub log: Arc<Mutex<Objects>>,
-    pending: Vec<(ObjectKey, Option<Vec<u8>>, Stored)>,
+    /// Bytes of values after which a turn is written in parts, where not 0.
+    pub part_bytes: usize,
+    pending: Vec<Pending>,
+    flying: Option<Vec<Pending>>,
 }
 
+type Pending = (ObjectKey, Option<Vec<u8>>, Stored);
+
 impl Memory {
+    /// One whose turns are written in parts of so many bytes of values.
+    pub fn parted(part_bytes: usize) -> Self {
+        Self { part_bytes, ..Self::default() }
+    }
+
     pub fn log(&self) -> MutexGuard<'_, Objects> {
         self.log.lock().unwrap()
+    }
+
+    fn write(&self, pending: Vec<Pending>) -> Result<(), Refusal> {
+        let mut log = self.log();
+        if log.failing > 0 && log.good == 0 {
+            log.failing -= 1;
+            return Err(Refusal::new(EngineError::Full));
+        }
+        log.good = log.good.saturating_sub(1);
+        log.commits += 1;
+        for (object, name, stored) in pending {
+            if let Some(name) = name {
+                log.names.insert(object, name);
+            }
+            log.versions.entry(object).or_default().insert(stored.id.h, stored);
+        }
+        Ok(())
     }
 }
 
@@ -126,14 +155,24 @@ impl Keyspace for Memory {
         let log = self.log.lock().unwrap();
         let known = |base: &VersionId| {
             log.versions.get(put.object).is_some_and(|all| all.contains_key(&base.h))
-                || self.pending.iter().any(|(o, _, s)| o == put.object && s.id == *base)
+                || self
+                    .pending
+                    .iter()
+                    .chain(self.flying.iter().flatten())
+                    .any(|(o, _, s)| o == put.object && s.id == *base)
         };
         if !put.bases.iter().all(known) {
             return Err(Refusal::new(EngineError::NoBase));
         }
         assert!(put.value.len() <= 2 << 20, "the door checks that");
         assert!(put.name.is_none_or(|name| name.len() <= 1024), "the door checks that");
-        assert!(put.name.is_some() || log.names.contains_key(put.object) || !put.bases.is_empty());
+        let flies = self.flying.iter().flatten().any(|(o, ..)| o == put.object);
+        assert!(
+            put.name.is_some()
+                || flies
+                || log.names.contains_key(put.object)
+                || !put.bases.is_empty()
+        );
         let stored = make(put.object, put.bases, put.kind, Bytes::copy_from_slice(put.value));
         let made = Made { id: stored.id, value: stored.value.clone() };
         self.pending.push((*put.object, put.name.map(<[u8]>::to_vec), stored));
@@ -149,23 +188,32 @@ impl Keyspace for Memory {
     }
 
     fn commit(&mut self) -> Result<(), Refusal> {
+        assert!(self.flying.is_none(), "the door waits for what flies");
         let pending = std::mem::take(&mut self.pending);
-        let mut log = self.log.lock().unwrap();
-        if log.failing > 0 {
-            log.failing -= 1;
-            return Err(Refusal::new(EngineError::Full));
+        self.write(pending)
+    }
+
+    fn batch_bytes(&self) -> usize {
+        if self.part_bytes == 0 { 8 << 20 } else { self.part_bytes }
+    }
+
+    fn begin(&mut self) -> Result<bool, Refusal> {
+        assert!(self.flying.is_none(), "the door waits for what flies");
+        self.flying = Some(std::mem::take(&mut self.pending));
+        Ok(true)
+    }
+
+    fn land(&mut self) -> Result<(), Refusal> {
+        let flying = self.flying.take().expect("something flies");
+        let done = self.write(flying);
+        if done.is_err() {
+            self.pending.clear();
         }
-        log.commits += 1;
-        for (object, name, stored) in pending {
-            if let Some(name) = name {
-                log.names.insert(object, name);
-            }
-            log.versions.entry(object).or_default().insert(stored.id.h, stored);
-        }
-        Ok(())
+        done
     }
 
     fn get(&mut self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, Refusal> {
+        assert!(self.flying.is_none(), "what flies cannot be read");
         let mut log = self.log();
         log.gets += 1;
         Ok(log.versions.get(object).and_then(|all| all.get(h)).cloned())

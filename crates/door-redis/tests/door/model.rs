@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crate::client::Opened;
+use crate::client::{Opened, options};
+use crate::memory::{Calendar, Memory};
 
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
@@ -253,8 +254,10 @@ proptest! {
     #[test]
     fn random_commands_are_answered_as_the_model_does(
         steps in prop::collection::vec(step(), 1..120),
+        part_bytes in prop_oneof![Just(0_usize), 1_usize..40],
     ) {
-        let mut opened = Opened::new();
+        let memory = Memory::parted(part_bytes);
+        let mut opened = Opened::over(options(), memory, Calendar::new());
         let mut caller = opened.caller();
         let mut model = Model { now: 1_800_000_000_000, ..Model::default() };
         let mut failing = false;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::client::{Answer, Opened, options, request};
+use crate::memory::{Calendar, Memory};
 
 #[test]
 fn a_pipeline_is_answered_in_order_and_committed_together() {
@@ -87,6 +88,85 @@ fn a_failed_commit_takes_back_all_of_its_turn() {
         &opened,
         &[("MGET a b gone new", "[3 1 1 nil]"), ("ZRANGE z 0 -1 WITHSCORES", "[m 1 n 9]")],
     );
+}
+
+/// A large turn is written in parts while it is executed: one that fails takes with it what stands on it, and no more.
+#[test]
+fn a_part_that_fails_takes_with_it_what_stands_on_it() {
+    for good in 0..9 {
+        let memory = Memory::parted(40);
+        let opened = Opened::over(options(), memory, Calendar::new());
+        let mut caller = opened.caller();
+        caller.pipeline(&["SET a 1", "HSET h f 1", "ZADD z 1 m 2 n", "SET gone 1"]);
+        {
+            let mut log = opened.memory.log();
+            (log.failing, log.good) = (1, good);
+        }
+        let lines: Vec<String> = (0..40)
+            .flat_map(|n| {
+                [
+                    format!("SET a {n}........................."),
+                    "GET a".to_owned(),
+                    format!("SET b{n} ........................."),
+                    "PING".to_owned(),
+                    "DEL gone".to_owned(),
+                    format!("SET gone {n}"),
+                    format!("ZADD z {n} m"),
+                    "ZREM z n".to_owned(),
+                    "ZADD z 2 n".to_owned(),
+                    format!("HSET h f {n}"),
+                ]
+            })
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let answers = caller.pipeline(&lines);
+        // Counters are those of the last whole turn.
+        caller.say("PING");
+        let lost = |answer: &String| answer.starts_with("MISCONF");
+        assert_eq!(opened.metric("failed_commits"), 1, "{good}");
+        // What was lost is in a row, but for what depends on nothing.
+        let first = answers.iter().position(lost).expect("some are lost");
+        let last = answers.iter().rposition(lost).expect("some are lost");
+        for (at, answer) in answers.iter().enumerate() {
+            let within = (first..=last).contains(&at) && at % 10 != 3;
+            assert_eq!(lost(answer), within, "{good}: {at} {answer}");
+        }
+        // What is there is what was answered last, also after the keys were loaded again.
+        let last_of = |which: usize, within: &dyn Fn(usize) -> String, before: &str| {
+            let kept = (0..40).rfind(|n| !lost(&answers[n * 10 + which]));
+            kept.map_or_else(|| before.to_owned(), within)
+        };
+        let a = last_of(0, &|n| format!("{n}........................."), "1");
+        let gone = last_of(5, &|n| n.to_string(), "1");
+        let m = last_of(6, &|n| n.to_string(), "1");
+        let f = last_of(9, &|n| n.to_string(), "1");
+        let z = "ZSCORE z m";
+        let after = [("GET a", &*a), ("GET gone", &*gone), (z, &*m), ("HGET h f", &*f)];
+        crate::strings::script(&opened, &after);
+        crate::strings::script(&opened, &[("ZSCORE z n", "2")]);
+        let opened = opened.again();
+        crate::strings::script(&opened, &after);
+        crate::strings::script(&opened, &[("ZSCORE z n", "2")]);
+        for n in 0..40 {
+            let there = if lost(&answers[n * 10 + 2]) { "0" } else { "1" };
+            assert_eq!(opened.caller().say(&format!("EXISTS b{n}")), there);
+        }
+    }
+}
+
+#[test]
+fn of_a_transaction_behind_a_part_that_fails_nothing_is_done() {
+    let memory = Memory::parted(10);
+    let opened = Opened::over(options(), memory, Calendar::new());
+    let mut caller = opened.caller();
+    caller.say("SET l before");
+    opened.memory.log().failing = 1;
+    let answers =
+        caller.pipeline(&["SET k 0123456789", "MULTI", "SET k 1", "SET l 1", "EXEC", "GET l"]);
+    assert!(answers[0].starts_with("MISCONF"), "{answers:?}");
+    assert!(answers[4].starts_with("MISCONF"), "{answers:?}");
+    assert_eq!(answers[5], "before");
+    assert_eq!(caller.say("MGET k l"), "[nil before]");
 }
 
 #[test]
