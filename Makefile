@@ -7,6 +7,7 @@
 #   make shows-ground   what the ground made sure must show, in full; LINES="2 4" for some of it
 #   make shows-stripes  what stripes must show, in full; LINES as above
 #   make shows-objects  what versioned objects must show, as far as it is there; LINES as above; wants redis-server
+#   make shows-repair   what repair must show, as far as it is there; LINES as above
 #   make bench-transfer a large file in and out, beside MinIO, Kubo and Tahoe-LAFS (installs them: minutes, once)
 #
 # Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
@@ -19,7 +20,7 @@ export CARGO_INCREMENTAL ?= 0
 CARGO ?= cargo
 LOCKED := --locked
 
-.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground shows-stripes shows-objects bench-transfer
+.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground shows-stripes shows-objects shows-repair bench-transfer
 
 build:
 	$(CARGO) build $(LOCKED) --package hold
@@ -62,3 +63,6 @@ shows-stripes:
 
 shows-objects:
 	LINES_ONLY="$(LINES)" tests/shows-objects
+
+shows-repair:
+	LINES_ONLY="$(LINES)" tests/shows-repair

@@ -12,6 +12,7 @@ use walk::{Found, WalkError, Walker};
 use crate::error::{AuthorError, Part};
 use crate::home::Home;
 use crate::job::Job;
+use crate::paying::Payer;
 use crate::types::AuthorOptions;
 use crate::window::Window;
 
@@ -25,6 +26,7 @@ pub struct Author {
     suite: Suite,
     network: NetworkId,
     window: Window,
+    payer: Option<Payer>,
 }
 
 /// An envelope that one of this user's keys opened.
@@ -43,10 +45,21 @@ impl Author {
         walker: Arc<Walker>,
         options: &AuthorOptions,
     ) -> Arc<Self> {
+        Self::paying(env, home, walker, options, None)
+    }
+
+    /// As [`Author::new`], with who pays for what is put: its records go with leases then.
+    pub fn paying(
+        env: Env,
+        home: Arc<Home>,
+        walker: Arc<Walker>,
+        options: &AuthorOptions,
+        payer: Option<Payer>,
+    ) -> Arc<Self> {
         let genesis = walker.directory().genesis();
         let (suite, network) = (genesis.suite, genesis.network());
         let window = Window::new(options.window_bytes);
-        Arc::new(Self { env, home, walker, suite, network, window })
+        Arc::new(Self { env, home, walker, suite, network, window, payer })
     }
 
     /// The 64 published reader keys, in order: what others share to.
@@ -62,6 +75,11 @@ impl Author {
     /// How it reaches the network.
     pub fn walker(&self) -> &Arc<Walker> {
         &self.walker
+    }
+
+    /// Who signs its leases.
+    pub(crate) fn payer(&self) -> Option<&Payer> {
+        self.payer.as_ref()
     }
 
     /// Bytes in flight right now, and the most there ever were, in puts and gets together.

@@ -57,6 +57,12 @@ pub enum AuthorError {
     /// Every counter was issued.
     #[error("the keyring has issued every key it can; make a new one")]
     Exhausted,
+    /// Nobody vouches for this user, so nobody pays.
+    #[error("no pass: an organisation of the network must vouch for this user to pay for contents")]
+    NoPass,
+    /// A lease could not be signed: the pass is none, or the time nobody takes.
+    #[error("a lease could not be signed")]
+    Lease(#[source] crypto::lease::LeaseError),
     /// None of this user's keys opens the envelope.
     #[error("{address} is not sealed to any key of this keyring")]
     NotForUs {
@@ -188,8 +194,9 @@ impl Classified for AuthorError {
         match self {
             Self::NoKeyring(_) => Class::NotFound,
             Self::KeyringExists(_) => Class::Conflict,
-            Self::WrongPassphrase | Self::NotForUs { .. } => Class::Denied,
+            Self::WrongPassphrase | Self::NotForUs { .. } | Self::NoPass => Class::Denied,
             Self::Keyring(source) => source.class(),
+            Self::Lease(source) => source.class(),
             Self::NotAnAddress { .. }
             | Self::Empty
             | Self::TooManyReaders(_)

@@ -3,6 +3,8 @@
 //! ```text
 //! keyring   the seed under the passphrase (`crypto::keyring::file`), written once, never overwritten
 //! issued    rows of issued counters (`issued`), appended and synced before a counter is used
+//! paid      which contents are paid for, and until when (`paid`)
+//! forgotten rows of counters whose keys open nothing any more (`paid`)
 //! lock      locked by whoever appends to `issued`
 //! ```
 //! All are readable by their owner alone; a folder that is created is too. Every function blocks (files, scrypt, key
@@ -16,15 +18,17 @@
 
 mod files;
 mod issued;
+mod paid;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crypto::keyring::file;
-use crypto::{Keyring, KeyringError, KeyringFile, ReaderKey, SecretKey};
+use crypto::keyring::paid::PAID_SALT_BYTES;
+use crypto::{Keyring, KeyringError, KeyringFile, ReaderKey, RecordId, SecretKey};
 use env::Entropy;
 use zeroize::Zeroizing;
 
@@ -176,7 +180,12 @@ impl Home {
     /// # Errors
     /// [`AuthorError::Locked`], [`AuthorError::Io`].
     pub fn find_counter(&self, reader: &ReaderKey) -> Result<Option<u64>, AuthorError> {
-        let (found, candidates) = self.locked(|issued, home| issued.find(reader, &home.keyring))?;
+        let (found, candidates) = self.locked(|issued, home| {
+            if paid::is_forgotten(&home.dir, &home.keyring, reader)? {
+                return Ok((None, Default::default()));
+            }
+            issued.find(reader, &home.keyring)
+        })?;
         if found.is_some() {
             return Ok(found);
         }
@@ -196,9 +205,54 @@ impl Home {
     /// [`AuthorError::Locked`], [`AuthorError::Io`], [`AuthorError::Exhausted`].
     pub fn recovered(&self, counters: &BTreeSet<u64>, next: u64) -> Result<(), AuthorError> {
         self.locked(|issued, home| {
-            issued.remember_all(counters, &home.keyring)?;
+            let forgotten = paid::forgotten(&home.dir, &home.keyring)?;
+            let counters = counters.difference(&forgotten).copied().collect();
+            issued.remember_all(&counters, &home.keyring)?;
             issued.start_at(next, &home.keyring)
         })
+    }
+
+    /// Forgets the counter of a self-addressed reader key: from now on nothing sealed to it is opened here, and its row is
+    /// gone from the disk. Whoever has the seed can derive the key all the same. Whether it was this user's.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn forget_counter(&self, reader: &ReaderKey) -> Result<bool, AuthorError> {
+        let Some(counter) = self.find_counter(reader)? else { return Ok(false) };
+        self.locked(|issued, home| {
+            paid::forget(&home.dir, &home.keyring, counter)?;
+            issued.erase(counter, &home.keyring)?;
+            Ok(true)
+        })
+    }
+
+    /// Counters that were forgotten.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn forgotten(&self) -> Result<BTreeSet<u64>, AuthorError> {
+        self.locked(|_, home| paid::forgotten(&home.dir, &home.keyring))
+    }
+
+    /// Notes until when a content is paid for, Unix seconds; 0 where it is not any more.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn note_paid(
+        &self,
+        salt: &[u8; PAID_SALT_BYTES],
+        address: &RecordId,
+        until: u64,
+    ) -> Result<(), AuthorError> {
+        self.locked(|_, home| paid::note(&home.dir, &home.keyring, salt, address, until))
+    }
+
+    /// Every content that this home paid for, and until when, Unix seconds.
+    ///
+    /// # Errors
+    /// [`AuthorError::Locked`], [`AuthorError::Io`].
+    pub fn paid(&self) -> Result<BTreeMap<RecordId, u64>, AuthorError> {
+        self.locked(|_, home| paid::all(&home.dir, &home.keyring))
     }
 
     fn with(dir: &Path, keyring: Keyring) -> Self {

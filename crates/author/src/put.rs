@@ -39,6 +39,7 @@ use zeroize::Zeroizing;
 use crate::author::{Author, Issued};
 use crate::error::{AuthorError, Part};
 use crate::journal::{Header, Journal, Noted};
+use crate::paying::{for_place, record_leaf};
 use crate::progress::Progress;
 use crate::spread::{Outgoing, Spread};
 use crate::types::{PutOptions, PutReport, READERS_MAX, SharedTo};
@@ -166,7 +167,9 @@ impl Author {
         let mut issued = issued.into_iter();
         let own = issued.next().ok_or(AuthorError::Stopped)?;
         let mut sealer = EntrySealer::new(self.suite(), eek.clone(), own.key());
-        let mut spread = Spread::new(self, Arc::clone(progress)).noting(journal.cloned());
+        let mut spread = Spread::new(self, Arc::clone(progress))
+            .noting(journal.cloned())
+            .paying(options.lease_seconds);
         // What was resolved has one.
         let profile = options.profile.ok_or(AuthorError::Stopped)?;
         let (shape, pages) = (self.shape(options)?, self.redundancy(profile, Kind::Page));
@@ -177,15 +180,13 @@ impl Author {
 
         let finished = self.finish(sealer, sealed, options, created).await?;
         let entry = finished.entry.id;
-        let page = finished.page.map(|record| Outgoing::record(Part::Page(0), record, pages));
+        let page = finished.page.map(|record| (Part::Page(0), record, pages));
         // A list is worth 65,536 stripes or pages: as dear as the entry.
         let entries = self.redundancy(profile, Kind::Entry);
         let copies = if shape.is_some() { entries } else { pages };
         let lists = finished.lists.into_iter().zip(0..);
-        let lists =
-            lists.map(|(record, number)| Outgoing::record(Part::List(number), record, copies));
-        spread.all(page.into_iter().chain(lists)).await?;
-        spread.all([Outgoing::record(Part::Entry, finished.entry, entries)]).await?;
+        let lists = lists.map(|(record, number)| (Part::List(number), record, copies));
+        let first: Vec<_> = page.into_iter().chain(lists).collect();
 
         let own_reader = ReaderKey::new(self.own_reader(&own).await?);
         let mut to = vec![(own, own_reader)];
@@ -196,11 +197,28 @@ impl Author {
             .collect();
         let addresses: Vec<_> = envelopes.iter().map(|envelope| envelope.id).collect();
         let copies = self.redundancy(profile, Kind::Envelope);
-        let envelopes =
-            envelopes.into_iter().map(|one| Outgoing::record(Part::Envelope, one, copies));
-        spread.all(envelopes).await?;
+        let envelopes: Vec<_> =
+            envelopes.into_iter().map(|one| (Part::Envelope, one, copies)).collect();
+        let entry_out = vec![(Part::Entry, finished.entry, entries)];
+        // All of these together are paid by one lease, signed before the first of them goes out.
+        let groups = [first, entry_out, envelopes];
+        let all = || groups.iter().flatten();
+        let leaves: Vec<_> = all().map(|(_, record, _)| record_leaf(record)).collect();
+        let holders = all().map(|(_, _, copies)| copies.copies).max().unwrap_or(1);
+        let lease = self.lease(&leaves, holders, options.lease_seconds)?;
+        let until = lease.as_ref().and_then(|lease| crypto::lease::until(&lease.lease));
+        for group in groups {
+            let outgoing = group.into_iter().map(|(part, record, copies)| {
+                let paid = for_place(lease.as_ref(), &record.place);
+                Outgoing::record(part, record, copies).paid(paid)
+            });
+            spread.all(outgoing).await?;
+        }
 
         let tally = spread.settle(FULL_WAIT).await?;
+        if let Some(until) = until {
+            self.note_paid(addresses[0], until).await?;
+        }
         let shared = options.readers.iter().copied().zip(addresses[1..].iter());
         let elapsed = self.env().clock.elapsed().saturating_sub(since);
         Ok(PutReport {
@@ -214,6 +232,7 @@ impl Author {
             wanted: tally.wanted,
             full: tally.is_full(),
             profile,
+            until,
             seconds: elapsed.as_secs_f64(),
             envelopes: shared.map(|(reader, &address)| SharedTo { reader, address }).collect(),
         })

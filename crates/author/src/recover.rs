@@ -114,11 +114,13 @@ impl Author {
         told: u64,
         mut each: impl FnMut(Recovered) + Send,
     ) -> Result<RecoverReport, AuthorError> {
-        let logged = self.used(told).await?;
+        let mut logged = self.used(told).await?;
         let highest = logged.hits.last_key_value().map_or(0, |(counter, _)| counter + 1 + GAP);
         let counters: BTreeSet<u64> = logged.hits.keys().copied().collect();
         self.at_home(move |home| home.recovered(&counters, highest.max(told))).await?;
-        let next = self.at_home(|home| home.next_counter()).await?;
+        let (next, forgotten) =
+            self.at_home(|home| Ok((home.next_counter()?, home.forgotten()?))).await?;
+        logged.hits.retain(|counter, _| !forgotten.contains(counter));
         let mut report = RecoverReport { next, complete: !logged.gap, ..RecoverReport::default() };
 
         let own = self.own_of(logged).await?;

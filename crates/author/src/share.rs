@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crypto::lease::Shown;
 use crypto::{Class, Classified, ReaderKey, RecordId};
 use document::{Kind, Record};
 
 use crate::author::{Author, Issued, Opened};
 use crate::error::{AuthorError, Part};
+use crate::paying::{for_place, record_leaf};
 use crate::progress::NoProgress;
 use crate::spread::{Outgoing, Spread};
 
@@ -86,7 +88,10 @@ impl Author {
             let issued = self.issue(part.len()).await?;
             let records = self.envelopes(&opened, issued, part).await?;
             let before = report.shared;
-            for (reader, outcome) in part.iter().zip(self.stored(records).await) {
+            let leaves: Vec<_> = records.iter().map(record_leaf).collect();
+            let holders = self.walker().redundancy(Kind::Envelope).copies;
+            let lease = self.lease(&leaves, holders, None)?;
+            for (reader, outcome) in part.iter().zip(self.stored(records, lease).await) {
                 report.shared += usize::from(outcome.is_ok());
                 report.failed += usize::from(outcome.is_err());
                 each(Shared { reader: *reader, outcome });
@@ -118,7 +123,11 @@ impl Author {
     }
 
     /// Stores envelopes; one outcome each, in their order.
-    async fn stored(&self, records: Vec<Record>) -> Vec<Result<RecordId, AuthorError>> {
+    async fn stored(
+        &self,
+        records: Vec<Record>,
+        lease: Option<Shown>,
+    ) -> Vec<Result<RecordId, AuthorError>> {
         let mut outcomes: Vec<Option<Result<RecordId, AuthorError>>> = Vec::new();
         outcomes.resize_with(records.len(), || None);
         let mut again = AGAIN_AFTER.into_iter();
@@ -126,8 +135,13 @@ impl Author {
             let open: Vec<usize> =
                 (0..records.len()).filter(|at| retried(&outcomes[*at])).collect();
             let copies = self.walker().redundancy(Kind::Envelope);
-            let sent = open.iter().map(|at| (records[*at].clone(), copies)).collect();
-            for (at, stored) in open.into_iter().zip(self.walker().store_batch(sent).await) {
+            let sent = open.iter().map(|at| {
+                let record = records[*at].clone();
+                let paid = for_place(lease.as_ref(), &record.place);
+                (record, paid, copies)
+            });
+            let sent = self.walker().store_batch_leased(sent.collect()).await;
+            for (at, stored) in open.into_iter().zip(sent) {
                 let part = Part::Envelope;
                 let stored = stored.map(|_| records[at].id);
                 outcomes[at] = Some(stored.map_err(|source| AuthorError::Store { part, source }));

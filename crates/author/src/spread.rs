@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crypto::lease::{Leaf, Shown};
 use document::{Record, Striped};
 use env::Env;
 use futures::stream::FuturesUnordered;
@@ -26,6 +27,7 @@ use crate::author::Author;
 use crate::error::{AuthorError, Part};
 use crate::job::Job;
 use crate::journal::Journal;
+use crate::paying::{record_leaf, stripe_leaf};
 use crate::progress::Progress;
 use crate::window::Lease;
 pub(crate) use tally::Tally;
@@ -67,17 +69,25 @@ impl Load {
         }
     }
 
-    async fn store(self, walker: &Walker) -> Result<Acknowledged, WalkError> {
+    /// What it is paid by where nothing else pays for it.
+    fn leaf(&self) -> (Leaf, u32) {
+        match self {
+            Self::Record(record, redundancy) => (record_leaf(record), redundancy.copies),
+            Self::Stripe(stripe, _) => (stripe_leaf(stripe), self.count()),
+        }
+    }
+
+    async fn store(self, walker: &Walker, leases: Vec<Shown>) -> Result<Acknowledged, WalkError> {
         match self {
             Self::Record(record, redundancy) => {
-                let stored = walker.store(record, redundancy).await?;
+                let stored = walker.store_leased(record, leases, redundancy).await?;
                 let walk::Stored { acked, wanted, rest, .. } = stored;
                 Ok(Acknowledged { acked, wanted, rest })
             }
             Self::Stripe(Striped { header, fragments, .. }, threshold) => {
                 let records = StripeRecords { header, fragments, threshold };
                 let walk::StoredStripe { acked, wanted, rest, .. } =
-                    walker.store_stripe(records).await?;
+                    walker.store_stripe_leased(records, leases).await?;
                 Ok(Acknowledged { acked, wanted, rest })
             }
         }
@@ -91,12 +101,20 @@ pub(crate) struct Outgoing {
     /// The pages that the journal knows it by; none where it does not.
     pub(crate) pages: Range<u32>,
     pub(crate) lease: Option<Arc<Lease>>,
+    /// What it is paid by; where there is none, a lease of its own is signed.
+    pub(crate) paid: Vec<Shown>,
 }
 
 impl Outgoing {
     /// A record without a lease, which no journal knows: there are few of them, or they are small.
     pub(crate) fn record(part: Part, record: Record, redundancy: Redundancy) -> Self {
-        Self { part, load: Load::Record(record, redundancy), pages: 0..0, lease: None }
+        let load = Load::Record(record, redundancy);
+        Self { part, load, pages: 0..0, lease: None, paid: Vec::new() }
+    }
+
+    /// The same, paid by this.
+    pub(crate) fn paid(self, paid: Vec<Shown>) -> Self {
+        Self { paid, ..self }
     }
 }
 
@@ -132,6 +150,7 @@ pub(crate) struct Spread<'a> {
     /// Those in `resting`, as they were at their acknowledgement, by number: how far they came.
     partial: BTreeMap<u64, (Weight, u32, u32)>,
     done: Tally,
+    lease_seconds: Option<u64>,
 }
 
 impl<'a> Spread<'a> {
@@ -145,12 +164,19 @@ impl<'a> Spread<'a> {
             resting: FuturesUnordered::new(),
             partial: BTreeMap::new(),
             done: Tally::NOTHING,
+            lease_seconds: None,
         }
     }
 
     /// Notes in this journal how far pages come.
     pub(crate) fn noting(mut self, journal: Option<Arc<Journal>>) -> Self {
         self.journal = journal;
+        self
+    }
+
+    /// Pays for so long, in seconds.
+    pub(crate) fn paying(mut self, seconds: Option<u64>) -> Self {
+        self.lease_seconds = seconds;
         self
     }
 
@@ -178,7 +204,8 @@ impl<'a> Spread<'a> {
 
     /// Sends a record or a stripe to its holders.
     pub(crate) fn start(&mut self, outgoing: Outgoing) {
-        let Outgoing { part, load, pages, lease } = outgoing;
+        let Outgoing { part, load, pages, lease, paid } = outgoing;
+        let paid = self.payment(&load, paid);
         let number = self.next;
         self.next += 1;
         let walker = Arc::clone(self.author.walker());
@@ -188,7 +215,10 @@ impl<'a> Spread<'a> {
         let noting = self.noting_of(pages.clone());
         let work = async move {
             progress.sent(count, weight.of(count));
-            let stored = load.store(&walker).await;
+            let stored = match paid {
+                Ok(paid) => load.store(&walker, paid).await,
+                Err(error) => return Sent { number, weight, pages, stored: Err(error), lease },
+            };
             let mut stored = stored.map_err(|source| AuthorError::Store { part, source });
             if let Ok(Acknowledged { acked, wanted, .. }) = stored {
                 progress.acked(acked, weight.of(acked));
@@ -201,6 +231,16 @@ impl<'a> Spread<'a> {
             Sent { number, weight, pages, stored, lease }
         };
         self.sending.push(Job::task(self.author.env(), work));
+    }
+
+    /// What a load is paid by: as it says, or by a lease of its own.
+    fn payment(&self, load: &Load, paid: Vec<Shown>) -> Result<Vec<Shown>, AuthorError> {
+        if !paid.is_empty() {
+            return Ok(paid);
+        }
+        let (leaf, holders) = load.leaf();
+        let lease = self.author.lease(&[leaf], holders, self.lease_seconds)?;
+        Ok(lease.into_iter().collect())
     }
 
     fn noting_of(&self, pages: Range<u32>) -> Noting {

@@ -47,6 +47,8 @@ pub struct PutOptions {
     pub data_dictionary: Option<SchemaArtifact>,
     /// How it is kept, in copies or in stripes; by the network's genesis, or the number of peers known, where absent.
     pub profile: Option<Profile>,
+    /// How long it is paid for, in seconds; as the author's payer says where absent.
+    pub lease_seconds: Option<u64>,
 }
 
 /// What a put reached.
@@ -72,6 +74,8 @@ pub struct PutReport {
     pub full: bool,
     /// How the content is kept. What lies in its entry has the entry's copies.
     pub profile: Profile,
+    /// Until when it is paid for, Unix seconds; `None` where nobody pays for this user.
+    pub until: Option<u64>,
     /// How long it took, in seconds, the wait for the last copies included.
     pub seconds: f64,
     /// The envelopes to other readers, in the order they were asked for.

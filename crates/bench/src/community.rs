@@ -48,6 +48,21 @@ pub(crate) struct Kind {
     pub(crate) profile: Option<Profile>,
 }
 
+/// How a network differs from the usual one.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    /// Organisations, whose peers take turns.
+    pub(crate) organisations: usize,
+    /// What stands at the end of every `peer.toml`.
+    pub(crate) settings: String,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { organisations: ORGANISATIONS, settings: String::new() }
+    }
+}
+
 /// One peer process.
 pub(crate) struct Peer {
     pub(crate) address: String,
@@ -66,28 +81,39 @@ pub(crate) struct Community {
     pub(crate) program: Program,
     /// In front of the last peer, where one is.
     relay: Option<Relay>,
+    shape: Shape,
     stop: Stop,
 }
 
 impl Community {
     /// Makes a network and waits until its peers know each other.
     pub(crate) fn start(bench: &Bench, kind: Kind) -> Result<Self, BenchError> {
-        Self::make(bench, kind, None)
+        Self::make(bench, kind, Shape::default(), None)
     }
 
     /// The same, with a relay that everybody reaches the last peer through.
     pub(crate) fn behind_relay(bench: &Bench, kind: Kind) -> Result<Self, BenchError> {
-        Self::make(bench, kind, kind.peers.checked_sub(1))
+        Self::make(bench, kind, Shape::default(), kind.peers.checked_sub(1))
     }
 
-    fn make(bench: &Bench, kind: Kind, relayed: Option<usize>) -> Result<Self, BenchError> {
+    /// A network of another shape.
+    pub(crate) fn shaped(bench: &Bench, kind: Kind, shape: Shape) -> Result<Self, BenchError> {
+        Self::make(bench, kind, shape, None)
+    }
+
+    fn make(
+        bench: &Bench,
+        kind: Kind,
+        shape: Shape,
+        relayed: Option<usize>,
+    ) -> Result<Self, BenchError> {
         if !(1..=PEERS_MAX).contains(&kind.peers) {
             return Err(BenchError::Argument { name: "--peers", reason: "from 1 to 64" });
         }
         let program = Program::new(&bench.program);
         let folder = Folder::new(bench.dir.as_deref())?;
         let (stop, relay) = (bench.stop.clone(), None);
-        let mut this = Self { peers: Vec::new(), folder, program, relay, stop };
+        let mut this = Self { peers: Vec::new(), folder, program, relay, shape, stop };
         this.create(kind)?;
         let mut ports = Ports::new();
         let mut waiting = Vec::new();
@@ -113,7 +139,7 @@ impl Community {
     }
 
     fn create(&self, kind: Kind) -> Result<(), BenchError> {
-        let orgs: Vec<PathBuf> = (0..ORGANISATIONS).map(|org| self.org(org)).collect();
+        let orgs: Vec<PathBuf> = (0..self.shape.organisations).map(|org| self.org(org)).collect();
         for org in &orgs {
             self.program.ask(
                 ["org".as_ref(), "init".as_ref(), "--dir".as_ref(), org.as_os_str()],
@@ -137,7 +163,7 @@ impl Community {
         first: Option<&str>,
     ) -> Result<Starting, BenchError> {
         let dir = self.folder.path().join(format!("peer{number}"));
-        let organisation = number % ORGANISATIONS;
+        let organisation = number % self.shape.organisations;
         let text = |path: &Path| path.display().to_string();
         let mut args = ["peer", "init", "--dir"].map(str::to_owned).to_vec();
         args.extend([text(&dir), "--network".to_owned(), text(&self.network())]);
@@ -152,6 +178,10 @@ impl Community {
             args.extend(["--bootstrap".to_owned(), first.to_owned()]);
         }
         self.program.ask(args, &self.stop)?;
+        let config = dir.join("peer.toml");
+        let text = fs::read_to_string(&config).map_err(BenchError::io("read", &config))?;
+        fs::write(&config, text + &self.shape.settings)
+            .map_err(BenchError::io("write", &config))?;
         let log = dir.with_extension("log");
         let log = fs::File::create(&log).map_err(BenchError::io("write", &log))?;
         let mut command = self.program.command(["peer", "run", "--json", "--dir"]);
@@ -177,6 +207,11 @@ impl Community {
     /// Kills the last so many peers; the others stay.
     pub(crate) fn kill_last(&mut self, count: usize) {
         self.peers.truncate(self.peers.len().saturating_sub(count));
+    }
+
+    /// Kills all peers of some organisations; the others stay.
+    pub(crate) fn kill_organisations(&mut self, gone: impl Fn(usize) -> bool) {
+        self.peers.retain(|peer| !gone(peer.organisation));
     }
 
     /// From now on what the peer behind the relay answers is so late.

@@ -15,6 +15,7 @@
 
 mod chart;
 mod community;
+mod durability;
 mod error;
 mod folder;
 mod kv;
@@ -28,7 +29,9 @@ mod ports;
 mod process;
 mod program;
 mod relay;
+mod repair;
 mod report;
+mod scale;
 mod seeded;
 mod size;
 mod slow;
@@ -38,6 +41,7 @@ mod transfer;
 use std::path::PathBuf;
 
 pub use community::PEERS_MAX;
+pub use durability::{Assumed, Durability};
 pub use error::BenchError;
 pub use folder::Folder;
 pub use kv::{KvCopies, KvDelta, KvRedis, KvScan, KvYcsb};
@@ -47,7 +51,9 @@ pub use memory::Memory;
 pub use overload::Overload;
 pub use placement::Profile;
 pub use ports::Ports;
+pub use repair::Repair;
 pub use report::{Bar, Machine, Report};
+pub use scale::{SCALE_PEERS_MAX, Scale};
 pub use size::{parse as parse_size, text as size_text};
 pub use slow::Slow;
 pub use stop::Stop;

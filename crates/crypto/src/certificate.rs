@@ -321,6 +321,27 @@ impl Pass {
         let signer = OrgId::from_slice(&wire.organisation)?;
         let (network, listed) = check_network(roster, &wire.network, &signer, now)?;
         signer.key().verify(PASS_DOMAIN, &network, &signed.body, &signed.signature)?;
+        check_time(wire.from, wire.until, now)?;
+        let mut pass = Self::of(&wire)?;
+        (pass.organisation, pass.until) = (listed.organisation, pass.until.min(listed.until));
+        Ok(pass)
+    }
+
+    /// From when a pass is valid, Unix seconds, as its bytes say; unchecked. `None` for bytes that are no pass.
+    pub fn starts(bytes: &Bytes) -> Option<u64> {
+        open::<PassWire>(bytes).ok().map(|(_, wire)| wire.from)
+    }
+
+    /// What a pass says whose signature was checked when it was written to this machine's own disk.
+    ///
+    /// # Errors
+    /// [`CertificateError`] where it is no pass at all.
+    pub(crate) fn trusted(bytes: &Bytes) -> Result<Self, CertificateError> {
+        let (_, wire) = open::<PassWire>(bytes)?;
+        Self::of(&wire)
+    }
+
+    fn of(wire: &PassWire) -> Result<Self, CertificateError> {
         let tier = match wire.tier {
             1 => Tier::Known,
             2 => Tier::Own,
@@ -329,14 +350,13 @@ impl Pass {
         if wire.until.saturating_sub(wire.from) > PASS_SECONDS_MAX {
             return Err(CertificateError::Field("length of validity"));
         }
-        check_time(wire.from, wire.until, now)?;
         Ok(Self {
             client: ClientKey::from_slice(&wire.client)?,
-            organisation: listed.organisation,
+            organisation: OrgId::from_slice(&wire.organisation)?,
             tier,
             quota: wire.quota,
             from: wire.from,
-            until: wire.until.min(listed.until),
+            until: wire.until,
         })
     }
 }
@@ -352,6 +372,8 @@ pub enum PeerState {
     Stopped,
     /// It left for good: it has no rank any more.
     Left,
+    /// It leaves: it serves reads, takes nothing, and hands over what it holds.
+    Leaving,
 }
 
 /// A peer's word for itself: its certificate, where libp2p reaches it, and what it is doing.
@@ -394,6 +416,7 @@ impl Announcement {
                 PeerState::ReadOnly => 2,
                 PeerState::Stopped => 3,
                 PeerState::Left => 4,
+                PeerState::Leaving => 5,
             },
         };
         sign(key, ANNOUNCEMENT_DOMAIN, network, wire.encode_to_vec())
@@ -418,6 +441,7 @@ impl Announcement {
             2 => PeerState::ReadOnly,
             3 => PeerState::Stopped,
             4 => PeerState::Left,
+            5 => PeerState::Leaving,
             _ => return Err(CertificateError::Field("state")),
         };
         if wire.sequence > now.saturating_add(CLOCK_SKEW_S).saturating_mul(1000) {

@@ -94,6 +94,11 @@ hash_id! {
     NetworkId
 }
 
+hash_id! {
+    /// The id of a lease: the hash of its signed body.
+    LeaseId
+}
+
 impl NetworkId {
     /// No network: the id that offline tools bind to when no network is named.
     pub const NONE: Self = Self::new([0; 32]);

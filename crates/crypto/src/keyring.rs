@@ -18,6 +18,7 @@
 pub mod file;
 pub mod issued;
 pub mod journal;
+pub mod paid;
 mod words;
 
 use std::fmt;

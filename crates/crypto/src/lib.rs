@@ -16,6 +16,7 @@ pub mod jwt;
 mod kek;
 pub mod keyring;
 mod keys;
+pub mod lease;
 pub mod revocation;
 pub mod roster;
 pub mod seal;
@@ -27,7 +28,8 @@ pub use content::{ContentKey, OwnerKeys, VALUE_SEAL_BYTES};
 pub use eek::{EEK_BYTES, Eek};
 pub use genesis::{Genesis, GenesisError, GenesisProfile, Organisation};
 pub use ids::{
-    AuthorKey, ClientKey, NetworkId, OrgId, ParseIdError, PeerId, Place, ReaderKey, RecordId,
+    AuthorKey, ClientKey, LeaseId, NetworkId, OrgId, ParseIdError, PeerId, Place, ReaderKey,
+    RecordId,
 };
 pub use kek::{EEK_CIPHERTEXT_BYTES, Kek, KekContext};
 pub use keyring::file::KeyringFile;

@@ -95,7 +95,14 @@ fn flipped(bytes: &Bytes, bit: usize) -> Bytes {
 fn good_ones_are_taken() {
     assert_eq!(verified(&certificate()).unwrap(), certificate());
     assert_eq!(verified_pass(&pass()).unwrap(), pass());
-    for state in [PeerState::Serving, PeerState::ReadOnly, PeerState::Stopped, PeerState::Left] {
+    let states = [
+        PeerState::Serving,
+        PeerState::ReadOnly,
+        PeerState::Stopped,
+        PeerState::Left,
+        PeerState::Leaving,
+    ];
+    for state in states {
         let announcement = Announcement { state, ..announcement() };
         assert_eq!(verified_announcement(&announcement).unwrap(), announcement);
     }

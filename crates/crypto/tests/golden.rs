@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use crypto::{
     Announcement, AuthorKey, ClientKey, Eek, Genesis, GenesisProfile, Kek, KekContext, Keyring,
-    KeyringFile, NetworkId, OrgId, Organisation, Pass, PeerCertificate, PeerId, PeerState, Purpose,
-    ReaderKey, RecordId, SecretKey, Suite, Tier,
+    KeyringFile, NetworkId, OrgId, Organisation, Pass, PeerCertificate, PeerId, PeerState, Place,
+    Purpose, ReaderKey, RecordId, SecretKey, Suite, Tier, lease,
 };
 
 const NOW: u64 = 1_700_000_000;
@@ -93,6 +93,42 @@ fn a_certificate_a_pass_and_an_announcement() {
     let bytes = announcement.sign(&secret(5), &network);
     golden("announcement", &bytes);
     assert_eq!(Announcement::verify(&bytes, &genesis, NOW).unwrap(), announcement);
+}
+
+#[test]
+fn a_lease_and_a_forget() {
+    let (genesis, network) = (genesis(), genesis().network());
+    let client = ClientKey::new(secret(6).public());
+    let pass = Pass {
+        client,
+        organisation: OrgId::new(secret(3).public()),
+        tier: Tier::Own,
+        quota: 0,
+        from: NOW,
+        until: NOW + 86_400,
+    };
+    let pass = pass.sign(&secret(3), &network);
+    let leaf = |byte, bytes| lease::Leaf { place: Place::new([byte; 32]), bytes };
+    let leaves = [leaf(1, 1_000), leaf(2, 211), leaf(3, 211)];
+    let until = NOW + 365 * 86_400;
+    let terms = lease::Terms { redundancy: 5, from: NOW, until };
+    let shown = lease::sign(&leaves, terms, &pass, &secret(6), &network).unwrap();
+    golden("lease", &shown.lease);
+    golden("lease-shown", &shown.encode());
+    let checked = lease::Checked::verify(&shown.lease, &shown.pass, &genesis).unwrap();
+    golden("lease-id", checked.id.as_bytes());
+    let forget = lease::Forget { lease: checked.id, client, until, at: NOW + 60 };
+    let forget = forget.sign(&secret(6), &network);
+    golden("forget", &forget);
+    let leaves = shown.leaves.iter().cloned().zip([false, true]).collect();
+    let holding = lease::Holding { lease: shown.lease, pass: lease::pass_id(&pass), leaves };
+    let buried = lease::Kept::Buried { forget, heard_ms: NOW * 1000, until };
+    let all = [lease::Kept::Pass(pass), lease::Kept::Holding(holding), buried];
+    for (kept, name) in all.into_iter().zip(["kept-pass", "kept-holding", "kept-forget"]) {
+        let bytes = kept.encode();
+        golden(name, &bytes);
+        assert_eq!(lease::Kept::decode(&bytes).unwrap(), kept);
+    }
 }
 
 #[test]

@@ -43,6 +43,14 @@ pub enum DocumentError {
     /// The bytes are another record's.
     #[error("the bytes are not those of record {0}")]
     Id(RecordId),
+    /// What somebody sent as proof of a record's chunk proves nothing.
+    #[error("the proof of a chunk of record {id} {what}")]
+    Proof {
+        /// The record.
+        id: RecordId,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// A record of another kind than was claimed or asked for.
     #[error("record {id} is not a {wanted}", wanted = .wanted.name())]
     OtherKind {
@@ -179,6 +187,7 @@ impl Classified for DocumentError {
             Self::Read(_) | Self::Write(_) => Class::Unavailable,
             Self::Compress(_) | Self::Code(_) => Class::Bug,
             Self::Id(_)
+            | Self::Proof { .. }
             | Self::PageIndex { .. }
             | Self::StripePages { .. }
             | Self::Chunk { .. }

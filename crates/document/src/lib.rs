@@ -7,7 +7,7 @@
 //! A writer cuts content ([`ContentCutter`], [`Layout`]), seals chunks in parallel ([`EntrySealer`],
 //! [`PageTicket`]), feeds [`ContentMacs`] in order, finishes the entry and seals its key to readers
 //! ([`envelope::seal`]). A reader goes back: [`envelope::open`], [`EntryOpener`], [`ContentAssembler`].
-//! [`stripe`] makes pages and parity to a stripe. [`offline`] does either in one call. Whoever gets a record from elsewhere calls [`prove`] first.
+//! [`stripe`] makes pages and parity to a stripe. [`offline`] does either in one call. Whoever gets a record from elsewhere calls [`prove`] first. Whether somebody else has one, a [`proof`] tells.
 #![forbid(unsafe_code)]
 
 pub mod bloom;
@@ -29,6 +29,7 @@ pub mod page;
 mod parity;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+pub mod proof;
 mod publication;
 mod record;
 mod seal;

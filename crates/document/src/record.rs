@@ -35,11 +35,13 @@ pub enum Kind {
     Head = 10,
     /// The devices that may write an owner's heads.
     Devices = 11,
+    /// What a peer keeps of leases beside the records. It lives at the peer alone: nobody finds or stores one.
+    Lease = 12,
 }
 
 impl Kind {
     /// Every kind this release stores.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Envelope,
         Self::Entry,
         Self::Page,
@@ -51,6 +53,7 @@ impl Kind {
         Self::Attestation,
         Self::Head,
         Self::Devices,
+        Self::Lease,
     ];
 
     /// The kind with this number.
@@ -77,6 +80,7 @@ impl Kind {
             Self::Attestation => "attestation",
             Self::Head => "head",
             Self::Devices => "devices",
+            Self::Lease => "lease",
         }
     }
 
@@ -90,7 +94,8 @@ impl Kind {
             | Self::Policy
             | Self::Attestation
             | Self::Head
-            | Self::Devices => false,
+            | Self::Devices
+            | Self::Lease => false,
         }
     }
 }

@@ -484,16 +484,16 @@ fn a_record_is_proven_by_id_kind_and_place() {
     }
 }
 
-/// A record that is called a version (or an object, a policy, an attestation) is refused here whatever its bytes are.
+/// A record that is called a version (or an object, a policy, an attestation, a lease) is refused here whatever its bytes are.
 #[test]
-fn what_versioned_objects_are_made_of_is_no_document() {
+fn what_versioned_objects_and_leases_are_made_of_is_no_document() {
     for suite in Suite::ALL {
         let bytes = Bytes::from(field(3, &page_fields().concat()));
         let (page, _) = Record::from_bytes(suite, bytes).unwrap();
         let others: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| !kind.is_document()).collect();
         assert_eq!(
             others.iter().map(|kind| kind.number()).collect::<Vec<_>>(),
-            [6, 7, 8, 9, 10, 11]
+            [6, 7, 8, 9, 10, 11, 12]
         );
         for kind in others {
             let refused = prove(suite, &Record { kind, ..page.clone() });

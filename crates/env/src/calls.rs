@@ -13,8 +13,13 @@ use crypto::{Class, Classified, PeerId, Place, PublicKey, RecordId};
 use document::Record;
 use futures::stream::BoxStream;
 
+pub mod keep;
+pub mod leases;
 pub mod objects;
 
+use crypto::lease::Shown;
+use keep::{KeepAnswer, KeepRequest};
+use leases::{LeaseAnswer, LeaseRequest};
 use objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 
 /// Records, or requests, in one batch call at most.
@@ -399,6 +404,43 @@ pub trait Calls: Send + Sync {
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError>;
 
+    /// As [`Calls::store_batch`], with the leases that the records are paid by: each leaf for the place of one of them. Where
+    /// leases are not known they are kept without.
+    async fn store_leased(
+        &self,
+        to: &Endpoint,
+        records: Vec<Record>,
+        leases: Vec<Shown>,
+        limit: Duration,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        let _ = leases;
+        self.store_batch(to, records, limit).await
+    }
+
+    /// As [`Calls::put`], with the leases that the record is paid by.
+    async fn put_leased(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        leases: Vec<Shown>,
+        wait: Duration,
+        limit: Duration,
+    ) -> Result<PutResponse, CallError> {
+        let _ = leases;
+        self.put(to, record, wait, limit).await
+    }
+
+    /// Ask about leases. The answer is of the request's name.
+    async fn lease(
+        &self,
+        to: &Endpoint,
+        request: LeaseRequest,
+        limit: Duration,
+    ) -> Result<LeaseAnswer, CallError> {
+        let _ = (to, request, limit);
+        Err(no_leases())
+    }
+
     /// Let the librarian store a record at its holders. Once enough copies are durable for an
     /// answer it may wait so long for all of them, [`PUT_WAIT_MAX`] at most.
     async fn put(
@@ -440,6 +482,18 @@ pub trait Calls: Send + Sync {
         Err(no_objects())
     }
 
+    /// Ask a peer what the network needs to stay whole. The answer is of the request's name, and what is in it is not yet
+    /// proven.
+    async fn keep(
+        &self,
+        to: &Endpoint,
+        request: KeepRequest,
+        limit: Duration,
+    ) -> Result<KeepAnswer, CallError> {
+        let _ = (to, request, limit);
+        Err(no_keeping())
+    }
+
     /// Watch versioned objects. `limit` and heartbeats as in [`Calls::subscribe`].
     async fn watch(
         &self,
@@ -460,6 +514,14 @@ pub trait Calls: Send + Sync {
         request: SubscribeRequest,
         limit: Duration,
     ) -> Result<Events, CallError>;
+}
+
+fn no_leases() -> CallError {
+    CallError::Denied { reason: "there are no leases here".to_owned() }
+}
+
+fn no_keeping() -> CallError {
+    CallError::Denied { reason: "nothing is compared or mended here".to_owned() }
 }
 
 fn no_objects() -> CallError {
@@ -511,6 +573,32 @@ pub trait Service: Send + Sync + 'static {
         caller: Caller,
         records: Vec<Record>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError>;
+    /// See [`Calls::store_leased`].
+    async fn store_leased(
+        &self,
+        caller: Caller,
+        records: Vec<Record>,
+        leases: Vec<Shown>,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        let _ = leases;
+        self.store_batch(caller, records).await
+    }
+    /// See [`Calls::put_leased`].
+    async fn put_leased(
+        &self,
+        caller: Caller,
+        record: Record,
+        leases: Vec<Shown>,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError> {
+        let _ = leases;
+        self.put(caller, record, wait).await
+    }
+    /// See [`Calls::lease`].
+    async fn lease(&self, caller: Caller, request: LeaseRequest) -> Result<LeaseAnswer, CallError> {
+        let _ = (caller, request);
+        Err(no_leases())
+    }
     /// See [`Calls::put`].
     async fn put(
         &self,
@@ -533,6 +621,11 @@ pub trait Service: Send + Sync + 'static {
     ) -> Result<ObjectsAnswer, CallError> {
         let _ = (caller, request);
         Err(no_objects())
+    }
+    /// See [`Calls::keep`].
+    async fn keep(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
+        let _ = (caller, request);
+        Err(no_keeping())
     }
     /// See [`Calls::watch`].
     async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {

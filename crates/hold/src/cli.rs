@@ -103,6 +103,10 @@ pub(crate) enum Verb {
     Check(verb::check::Check),
     /// Share what is at an address with another reader; prints the address that reader opens
     Share(verb::share::Share),
+    /// Pay for a content for longer
+    Renew(verb::renew::Renew),
+    /// Pay for a content no more: its holders drop it, and the key that opened it is forgotten here
+    Forget(verb::forget::ForgetVerb),
     /// List what others shared with this user
     Inbox(verb::inbox::Inbox),
     /// Versioned objects: values with a history, branches and merges
@@ -195,6 +199,8 @@ impl Verb {
             Self::Info(verb) => session.stoppable(verb.run(session)).await,
             Self::Check(verb) => session.stoppable(verb.run(session)).await,
             Self::Share(verb) => session.stoppable(verb.run(session)).await,
+            Self::Renew(verb) => session.stoppable(verb.run(session)).await,
+            Self::Forget(verb) => session.stoppable(verb.run(session)).await,
             Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
             Self::Object(verb) => session.stoppable(verb.run(session)).await,
             Self::Head(verb) => session.stoppable(verb.run(session)).await,

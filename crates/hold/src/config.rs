@@ -39,6 +39,8 @@ settings! {
         /// The file that the keyring's passphrase is in. `--passphrase-file`, `HOLD_PASSPHRASE_FILE`
         /// and `HOLD_PASSPHRASE` come before it.
         passphrase_file: Option<PathBuf> = Kind::Path, Absent("none: it is asked for");
+        /// How many days what is put is paid for, where `--for` says nothing else.
+        lease_days: Option<u64> = Kind::Whole { from: 1, to: 3660, words: "a whole number of days, 1 to 3660" }, Absent("365");
     }
 }
 
@@ -57,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) org: Option<PathBuf>,
     /// The file the passphrase is in.
     pub(crate) passphrase_file: Option<PathBuf>,
+    /// How long what is put is paid for, in seconds.
+    pub(crate) lease_s: u64,
 }
 
 /// The flags that settings come from.
@@ -95,6 +99,7 @@ impl Config {
                 let near = std::env::var_os("HOLD_PASSPHRASE").is_some();
                 file.passphrase_file.filter(|_| !near)
             }),
+            lease_s: file.lease_days.map_or(author::LEASE_SECONDS, |days| days * 24 * 3600),
             thin: flags.thin || file.thin,
             home,
             via,

@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use author::{Author, AuthorOptions, Home};
+use author::{Author, AuthorOptions, Home, Payer};
 use crypto::{Class, Classified, NetworkId, SecretKey};
 use env::calls::Credential;
 use env::{Env, Task};
@@ -154,7 +154,9 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
         env.tasks.spawn(Box::pin(shown.follow(config.clone(), client, &walker, left.clone())));
     let unvouched = stranger_over(directory, through(config), env.clone())?;
     let current = walker.keep_current(Some(unvouched));
-    let author = Author::new(env, Arc::new(home), walker, &AuthorOptions::default());
+    let payer = Payer { secret: home.keyring().client(), seconds: config.lease_s };
+    let options = AuthorOptions::default();
+    let author = Author::paying(env, Arc::new(home), walker, &options, Some(payer));
     Ok(User { author, _joining: joining, _current: current, _keeping: keeping, left })
 }
 

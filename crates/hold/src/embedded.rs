@@ -130,6 +130,11 @@ impl Embedded {
         Ok(())
     }
 
+    /// What the peers run on.
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
     /// The peers that run.
     pub(crate) fn running(&self) -> impl Iterator<Item = &Running> {
         self.peers.iter().filter_map(|slot| slot.running.as_ref())
@@ -167,7 +172,10 @@ impl Embedded {
         let org = self.dir.join(format!("org{}", org % ORGANISATIONS));
         let (org, passphrase_file) = (Some(org), Some(secret.clone()));
         let network = Some(dir.join("network"));
-        config::write_file(&dir, &FileConfig { via, thin: false, network, org, passphrase_file })?;
+        config::write_file(
+            &dir,
+            &FileConfig { via, network, org, passphrase_file, ..FileConfig::default() },
+        )?;
         let config = Config::load(config::Flags { home: Some(dir.clone()), ..Default::default() })?;
         let passphrase = files::read_small(&secret)?;
         let home = client::blocking(move || {

@@ -258,6 +258,32 @@ pub(crate) fn change_config(dir: &Path, values: &toml::Table) -> Result<(), Hold
     files::replace(&path, text.as_bytes(), Access::Public)
 }
 
+/// The file that says that a peer handed over everything and left, in its directory.
+const LEFT: &str = "left";
+
+/// Whether a peer has left.
+pub(crate) fn has_left(dir: &Path) -> bool {
+    dir.join(LEFT).exists()
+}
+
+/// Notes that a peer has left, or that it is one again.
+///
+/// # Errors
+/// Where the file cannot be written or removed.
+pub(crate) fn note_left(dir: &Path, left: bool) -> Result<(), HoldError> {
+    let path = dir.join(LEFT);
+    if left {
+        let text = format!("handed over everything and left, Unix time {}\n", now_s());
+        return files::replace(&path, text.as_bytes(), Access::Public);
+    }
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(HoldError::io("remove", &path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The addresses a peer advertises for a listener: the listener itself, unless it is a wildcard.
 ///
 /// # Errors

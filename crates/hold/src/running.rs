@@ -77,7 +77,7 @@ impl Running {
         let page = MetricsPage::bind(metrics_address(&dir)?).await?;
         let (store, journal) = open_storage(&dir, env).await?;
 
-        let prepared = Librarian::prepare(options(&dir), env.clone())?;
+        let prepared = Librarian::prepare(options(&dir)?, env.clone())?;
         let client =
             Client::new(identity, prepared.credential(), env.clone(), ClientLimits::default());
         let overlay = start_overlay(&dir, &prepared, env).await?;
@@ -177,7 +177,7 @@ fn bind_signed(dir: &PeerDir, identity: &Arc<Identity>) -> Result<Option<SignedS
     Ok(Some(SignedServer::bind(listen, options, ServerLimits::default())?))
 }
 
-fn options(dir: &PeerDir) -> LibrarianOptions {
+fn options(dir: &PeerDir) -> Result<LibrarianOptions, HoldError> {
     let genesis = dir.network.genesis().clone();
     let mut options =
         LibrarianOptions::new(dir.key.clone(), genesis, dir.certificate_bytes.clone());
@@ -187,9 +187,11 @@ fn options(dir: &PeerDir) -> LibrarianOptions {
     options.limits = dir.config.limits.limits();
     options.read_only = dir.config.read_only;
     options.upkeep = Some(dir.config.upkeep.options());
+    options.keeping = dir.config.repair.options();
+    options.leases = dir.config.leases.settings()?;
     options.rosters = dir.network.rosters();
     options.revocations = watch::revocations(&dir.path);
-    options
+    Ok(options)
 }
 
 fn metrics_address(dir: &PeerDir) -> Result<SocketAddr, HoldError> {

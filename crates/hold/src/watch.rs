@@ -102,7 +102,12 @@ pub(crate) async fn watch_all(librarian: Arc<Librarian>, dir: PathBuf, stop: Can
 
 async fn take(librarian: &Librarian, dir: &Path) {
     match peerdir::read_config(dir) {
-        Ok(config) => librarian.set_read_only(config.read_only).await,
+        Ok(config) => {
+            librarian.set_read_only(config.read_only).await;
+            if config.leaving {
+                librarian.leave();
+            }
+        }
         Err(error) => tracing::warn!(%error, "the settings are not valid and change nothing"),
     }
     match NetworkFile::read(&dir.join("network")) {

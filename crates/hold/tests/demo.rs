@@ -5,7 +5,8 @@
 mod harness;
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -41,14 +42,20 @@ fn an_embedded_network_serves_until_it_is_stopped_and_again() {
     let file = folder.path().join("file");
     random_file(&file, 3 << 20, 1);
     let mut address = None;
-    for _ in 0..2 {
-        let mut up = hold(["up", "--json", "--peers", "4", "--dir"]);
+    for round in 1..=2 {
+        let mut up = hold(["up", "--json", "--peers", "4", "--redis", "--dir"]);
         let mut up = up.arg(&dir).stderr(Stdio::inherit()).spawn().unwrap();
         let mut lines = BufReader::new(up.stdout.take().unwrap()).lines();
         let ready: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         assert_eq!(ready["ready"], true);
         assert_eq!(ready["librarians"].as_array().unwrap().len(), 4);
         assert!(ready["metrics"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{ready}");
+        // The door has the keys of the round before.
+        let mut redis = TcpStream::connect(ready["redis"].as_str().unwrap()).unwrap();
+        redis.write_all(b"INCR rounds\r\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(redis).read_line(&mut answer).unwrap();
+        assert_eq!(answer, format!(":{round}\r\n"));
         // The home inside is ready: its settings name the librarians.
         let home = ready["home"].as_str().unwrap();
         let plain = |args: &[&str]| {
@@ -150,6 +157,8 @@ fn the_help_is_the_one_that_was_agreed() {
         "info",
         "check",
         "share",
+        "renew",
+        "forget",
         "inbox",
         "document",
         "document seal",

@@ -7,13 +7,15 @@ use crypto::{Genesis, OrgId, PeerId, PeerState, PublicKey};
 use env::Env;
 use env::calls::Calls;
 use overlay::{News, Overlay};
-use store::Journal;
+use store::{Journal, RecordStore};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use walk::{Directory, Walker};
 
 use crate::admission::Admission;
 use crate::announcer::Announcer;
+use crate::keeping::Keeping;
+use crate::leases::Leases;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::objects::ObjectShelf;
@@ -41,8 +43,12 @@ pub(crate) struct Core {
     pub(crate) calls: Arc<dyn Calls>,
     pub(crate) overlay: Arc<dyn Overlay>,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) store: Arc<dyn RecordStore>,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) objects: Arc<ObjectShelf>,
+    /// What keeps the network whole; `None` where this peer does nothing for it.
+    pub(crate) keeping: Option<Arc<Keeping>>,
+    pub(crate) leases: Arc<Leases>,
     pub(crate) publications: Arc<Publications>,
     pub(crate) announcer: Arc<Announcer>,
     pub(crate) standings: Standings,
@@ -85,6 +91,9 @@ impl Core {
 
     /// What this peer says it does.
     pub(crate) fn state(&self) -> PeerState {
+        if let Some(keeping) = self.keeping.as_ref().filter(|keeping| keeping.is_leaving()) {
+            return if keeping.has_left() { PeerState::Left } else { PeerState::Leaving };
+        }
         match self.shelf.refuses_writes() {
             None => PeerState::Serving,
             Some(_) => PeerState::ReadOnly,

@@ -113,6 +113,7 @@ pub(crate) async fn lives_at(
         | Kind::Policy
         | Kind::Attestation
         | Kind::Head
-        | Kind::Devices => Ok(false),
+        | Kind::Devices
+        | Kind::Lease => Ok(false),
     }
 }

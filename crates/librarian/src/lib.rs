@@ -45,7 +45,7 @@
 //! `service/write`, `shelf` (does it prove itself? then durable), `fragments` (is the stripe's header here?), `publications` (of an envelope: logged), `spread`
 //! (told to others), and at the others `news` and `publications`; `catch_up` finds what was not heard,
 //! and `subscription` shows the log to those who follow it. `upkeep` reads the disk again, mends what
-//! it finds, and gives back space.
+//! it finds, and gives back space; `keeping` looks after what other peers lost.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -54,6 +54,8 @@ mod catch_up;
 mod core;
 mod error;
 mod fragments;
+mod keeping;
+mod leases;
 mod librarian;
 mod limiter;
 mod metrics;
@@ -78,10 +80,15 @@ mod subscription;
 mod upkeep;
 
 pub use error::LibrarianError;
+pub use keeping::{AuditStatus, KeepingOptions, RepairStatus};
+pub use leases::LeaseSettings;
 pub use librarian::{Librarian, Prepared};
 pub use options::{LibrarianOptions, Limits, ObjectsSettings, Rhythm};
 pub use page::{MetricsPage, serve_metrics};
 pub use rates::{Rate, Rates, TierRates};
 pub use standing::Standing;
-pub use status::{LogStatus, OrganisationStatus, PeersStatus, Status, StoreStatus, UpkeepStatus};
+pub use status::{
+    LeasesStatus, LogStatus, OrganisationStatus, PayerStatus, PeersStatus, Status, StoreStatus,
+    UpkeepStatus,
+};
 pub use upkeep::UpkeepOptions;

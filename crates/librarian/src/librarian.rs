@@ -30,6 +30,8 @@ use crate::admission::Admission;
 use crate::announcer::Announcer;
 use crate::core::Core;
 use crate::error::LibrarianError;
+use crate::keeping::{self, Fresh, Keeping, Observed, RepairStatus};
+use crate::leases::Leases;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::objects::{ObjectShelf, Parts};
@@ -41,7 +43,7 @@ use crate::service::Endpoints;
 use crate::shelf::{OwnShelf, Shelf};
 use crate::standing::Standings;
 use crate::status::Status;
-use crate::{catch_up, neighbours, news, rosters, spread, upkeep};
+use crate::{catch_up, leases, neighbours, news, rosters, spread, upkeep};
 
 /// How long a stopping peer waits for copies that it is making for somebody (`Put`).
 const WALKS_DRAIN: Duration = Duration::from_secs(5);
@@ -58,6 +60,8 @@ pub struct Prepared {
     env: Env,
     directory: Arc<Directory>,
     announcer: Arc<Announcer>,
+    /// When the peer was last known to run, Unix milliseconds; 0 where it is not known.
+    last_run_ms: u64,
 }
 
 impl Prepared {
@@ -94,17 +98,27 @@ impl Prepared {
         overlay: Arc<dyn Overlay>,
         calls: Arc<dyn Calls>,
     ) -> Result<Arc<Librarian>, LibrarianError> {
-        let Self { options, env, directory, announcer } = self;
+        let Self { options, env, directory, announcer, last_run_ms } = self;
         let suite = options.genesis.suite;
         let metrics = Arc::new(Metrics::new());
         let opening =
             Publications::open(env.clone(), suite, Arc::clone(&journal), Arc::clone(&metrics));
         let (publications, outlets) = opening.await?;
+        // All that writes does it through what tells the inventory.
+        let fresh = Arc::new(Fresh::default());
+        let store: Arc<dyn RecordStore> = match options.keeping {
+            Some(_) => Arc::new(Observed::new(store, Arc::clone(&fresh))),
+            None => store,
+        };
+        let leases =
+            Leases::open(env.clone(), Arc::clone(&store), Arc::clone(&directory), options.leases);
+        let leases = leases.await?;
         let shelf = Shelf::new(
             env.clone(),
             suite,
             Arc::clone(&store),
             Arc::clone(&publications),
+            Arc::clone(&leases),
             Arc::clone(&metrics),
             options.read_only,
         );
@@ -148,13 +162,16 @@ impl Prepared {
             calls,
             overlay,
             journal,
+            store: Arc::clone(&store),
+            keeping: options.keeping.map(|keeping| Keeping::new(keeping, fresh)),
             shelf,
             objects,
+            leases,
             publications,
             announcer,
             metrics,
         });
-        let tasks = start_tasks(&core, outlets, options.upkeep);
+        let tasks = start_tasks(&core, outlets, options.upkeep, last_run_ms);
         tracing::info!(
             peer = %core.own,
             organisation = %core.organisation,
@@ -177,6 +194,7 @@ fn start_tasks(
     core: &Arc<Core>,
     outlets: Outlets,
     kept: Option<upkeep::UpkeepOptions>,
+    last_run_ms: u64,
 ) -> Option<Running> {
     let spawn = |work: BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let changes = core.directory.changes();
@@ -198,7 +216,10 @@ fn start_tasks(
         spawn(neighbours::check_all(Arc::clone(core)).boxed()),
         spawn(neighbours::announce_all(Arc::clone(core)).boxed()),
         spawn(catch_up::catch_up_all(Arc::clone(core)).boxed()),
+        spawn(leases::sweep_all(Arc::clone(core)).boxed()),
+        spawn(leases::hear_all(Arc::clone(core), last_run_ms).boxed()),
     ]);
+    neighbourly.extend(keeping::start(core));
     Some(Running { neighbourly, log: vec![spawn(log.boxed()), spawn(spreading.boxed())] })
 }
 
@@ -245,7 +266,8 @@ impl Librarian {
             let _ = directory.learn(announcement);
         }
         directory.learn(&announcer.bytes())?;
-        Ok(Prepared { options, env, directory, announcer: Arc::new(announcer) })
+        let announcer = Arc::new(announcer);
+        Ok(Prepared { options, env, directory, announcer, last_run_ms: after })
     }
 
     /// [`Librarian::prepare`] and [`Prepared::start`] in one, where nothing needs what is between.
@@ -311,6 +333,11 @@ impl Librarian {
         self.core.announcer.credential()
     }
 
+    /// What it does to keep the network whole; `None` where it does nothing for it.
+    pub fn repair(&self) -> Option<RepairStatus> {
+        self.core.keeping.as_ref().map(|keeping| keeping.status(&self.core))
+    }
+
     /// Its state, for people and scripts.
     pub fn status(&self) -> Status {
         self.core.status()
@@ -337,10 +364,28 @@ impl Librarian {
     /// Serves reads alone, or writes again, and announces it. Writes in progress end as they would.
     pub async fn set_read_only(&self, read_only: bool) {
         let core = &self.core;
-        if core.shelf.set_read_only(read_only) && self.is_serving() {
+        let leaving = core.keeping.as_ref().is_some_and(|keeping| keeping.is_leaving());
+        if core.shelf.set_read_only(read_only || leaving) && self.is_serving() {
             tracing::info!(read_only, "the setting of read-only mode changed");
             core.announce(core.state()).await;
         }
+    }
+
+    /// Takes nothing any more, hands over what it holds, and announces then that it left; whether it begins so. It needs
+    /// [`LibrarianOptions::keeping`]: without it nothing can be handed over.
+    pub fn leave(&self) -> bool {
+        let Some(keeping) = &self.core.keeping else { return false };
+        if keeping.is_leaving() {
+            return false;
+        }
+        self.core.shelf.set_read_only(true);
+        keeping.leave();
+        true
+    }
+
+    /// Whether everything was handed over since [`Librarian::leave`].
+    pub fn has_left(&self) -> bool {
+        self.core.keeping.as_ref().is_some_and(|keeping| keeping.has_left())
     }
 
     /// Takes a signed revocation and tells the others; whether it was news.
@@ -396,7 +441,8 @@ impl Librarian {
         // Background work first: it would announce this peer as serving again.
         core.stop.cancel();
         end(&core.env, running.neighbourly).await;
-        core.announce(PeerState::Stopped).await;
+        let left = core.keeping.as_ref().is_some_and(|keeping| keeping.has_left());
+        core.announce(if left { PeerState::Left } else { PeerState::Stopped }).await;
         neighbours::say_farewell(core).await;
         if core.env.within(core.rhythm.drain, core.admission.idle()).await.is_err() {
             let (calls, _) = core.admission.in_progress();

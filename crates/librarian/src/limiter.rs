@@ -211,8 +211,9 @@ fn endpoint(method: Method, rates: &Rates) -> (usize, &Rate) {
         | Method::ObjectsPrevious
         | Method::ObjectsTips
         | Method::ObjectsHeads
-        | Method::ObjectsList => (1, &rates.find),
-        Method::Verify | Method::VerifyBatch => (2, &rates.verify),
+        | Method::ObjectsList
+        | Method::Lease => (1, &rates.find),
+        Method::Verify | Method::VerifyBatch | Method::Keep => (2, &rates.verify),
         Method::Store | Method::StoreBatch | Method::Tell | Method::ObjectsPut => (3, &rates.store),
         Method::Put => (4, &rates.put),
         Method::Get => (5, &rates.get),

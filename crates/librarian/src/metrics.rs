@@ -5,6 +5,9 @@
 //! key, an id or an address, since a page of metrics is read by more people than a log.
 //! `docs/operating/metrics.md` lists every name, and a test holds the two together.
 
+mod audit;
+mod keeping;
+mod leases;
 mod objects;
 mod upkeep;
 
@@ -19,6 +22,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+pub(crate) use self::audit::AuditCounts;
+pub(crate) use self::keeping::KeepingCounts;
+pub(crate) use self::leases::{LeaseCounts, LeaseLevels};
 pub(crate) use self::objects::{ObjectCounts, ObjectLevels};
 pub(crate) use self::upkeep::UpkeepCounts;
 
@@ -47,7 +53,9 @@ pub(crate) enum Method {
     ObjectsTips,
     ObjectsHeads,
     ObjectsList,
+    Keep,
     Watch,
+    Lease,
 }
 
 /// How a call ended.
@@ -202,6 +210,7 @@ pub(crate) struct Levels {
     pub(crate) organisations: usize,
     pub(crate) roster_conflicts: u64,
     pub(crate) objects: ObjectLevels,
+    pub(crate) leases: LeaseLevels,
 }
 
 /// Everything a peer counts.
@@ -221,8 +230,13 @@ pub(crate) struct Metrics {
     gauges: Gauges,
     /// What scrub and compaction did.
     pub(crate) upkeep: UpkeepCounts,
+    /// What comparing and mending did.
+    pub(crate) keeping: KeepingCounts,
+    pub(crate) audit: AuditCounts,
     /// What happened to versioned objects.
     pub(crate) objects: ObjectCounts,
+    /// What happened to leases.
+    pub(crate) leases: LeaseCounts,
 }
 
 #[derive(Default)]
@@ -272,10 +286,16 @@ impl Metrics {
             health: Family::default(),
             gauges: Gauges::default(),
             upkeep: UpkeepCounts::default(),
+            keeping: KeepingCounts::default(),
+            audit: AuditCounts::default(),
             objects: ObjectCounts::default(),
+            leases: LeaseCounts::default(),
         };
         metrics.objects.register(&mut metrics.registry);
+        metrics.leases.register(&mut metrics.registry);
         metrics.upkeep.register(&mut metrics.registry);
+        metrics.keeping.register(&mut metrics.registry);
+        metrics.audit.register(&mut metrics.registry);
         metrics.register_counted();
         metrics.register_levels();
         metrics
@@ -404,6 +424,7 @@ impl Metrics {
         let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.objects.set(&levels.objects);
+        self.leases.set(&levels.leases);
         let gauges = &self.gauges;
         gauges.uptime.set(whole(levels.uptime.as_secs()));
         gauges.records.set(whole(levels.store.records));

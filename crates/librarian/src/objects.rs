@@ -24,6 +24,7 @@ mod attestations;
 mod elsewhere;
 mod feed;
 mod heads;
+mod kept;
 mod names;
 mod own;
 mod permissions;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::{ClientKey, Genesis, SecretKey};
 
+use crate::keeping::KeepingOptions;
+use crate::leases::LeaseSettings;
 use crate::rates::TierRates;
 use crate::upkeep::UpkeepOptions;
 
@@ -40,6 +42,10 @@ pub struct LibrarianOptions {
     pub upkeep: Option<UpkeepOptions>,
     /// How versioned objects are kept.
     pub objects: ObjectsSettings,
+    /// How the peer keeps the network whole; not at all unless it is said.
+    pub keeping: Option<KeepingOptions>,
+    /// What is asked of leases.
+    pub leases: LeaseSettings,
 }
 
 impl LibrarianOptions {
@@ -59,6 +65,8 @@ impl LibrarianOptions {
             rhythm: Rhythm::default(),
             upkeep: None,
             objects: ObjectsSettings::default(),
+            keeping: None,
+            leases: LeaseSettings::default(),
         }
     }
 }
@@ -75,6 +83,8 @@ impl fmt::Debug for LibrarianOptions {
             .field("rhythm", &self.rhythm)
             .field("upkeep", &self.upkeep)
             .field("objects", &self.objects)
+            .field("keeping", &self.keeping)
+            .field("leases", &self.leases)
             .finish_non_exhaustive()
     }
 }

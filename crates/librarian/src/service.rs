@@ -3,9 +3,9 @@
 //! | caller | may call |
 //! |---|---|
 //! | stranger | `Introduce`, `Find`, and reads of versioned objects (public ones) |
-//! | client | all but `Put`, `Get` and `Tell` |
+//! | client | all but `Put`, `Get`, `Tell`, `Keep`, and words that ended leases |
 //! | peer | all but `Put` and `Get` |
-//! | client of the own organisation, with tier own | all but `Tell` |
+//! | client of the own organisation, with tier own | all but `Tell`, and of `Keep` to look alone |
 //!
 //! `Put` and `Get` fan out, so they spend this peer's network on somebody's behalf: they are for the
 //! organisation's own clients unless [`crate::Limits::open_fan_out`] says otherwise.
@@ -14,6 +14,7 @@
 //! whatever its content is. How often a caller may ask goes by its tier (`rates`); an introduction is
 //! counted by what it proves, so that strangers cannot crowd out those who show something.
 
+mod leases;
 mod objects;
 mod read;
 mod write;
@@ -23,8 +24,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use crypto::lease::Shown;
 use crypto::{CertificateError, Class, Classified, PeerId, PublicKey, Taught, Tier};
 use document::Record;
+use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Caller, Credential, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -144,7 +148,9 @@ fn allow(method: Method, standing: &Standing, core: &Core) -> Result<(), CallErr
             "introduce yourself first, with a valid pass or announcement; an organisation of the \
              network signs passes for its clients",
         ),
-        (Method::Tell, Standing::Peer(..)) => Ok(()),
+        (Method::Tell | Method::Keep, Standing::Peer(..)) => Ok(()),
+        (Method::Keep, Standing::Client { tier: Tier::Own, .. }) => Ok(()),
+        (Method::Keep, _) => denied("peers alone compare and mend what they keep"),
         (Method::Tell, _) => denied("peers alone give others news to tell"),
         (Method::Put | Method::Get, Standing::Client { tier: Tier::Own, .. }) => Ok(()),
         (Method::Put | Method::Get, Standing::Client { .. }) if core.limits.open_fan_out => Ok(()),
@@ -212,7 +218,42 @@ impl Service for Endpoints {
         records: Vec<Record>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         let load = Load::records(&records);
-        self.answer(Method::StoreBatch, caller, load, self.stored_all(caller, records)).await
+        let work = self.store_all_leased(caller, records, Vec::new());
+        self.answer(Method::StoreBatch, caller, load, work).await
+    }
+
+    async fn store_leased(
+        &self,
+        caller: Caller,
+        records: Vec<Record>,
+        leases: Vec<Shown>,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        let load = Load::records(&records);
+        let work = self.store_all_leased(caller, records, leases);
+        self.answer(Method::StoreBatch, caller, load, work).await
+    }
+
+    async fn put_leased(
+        &self,
+        caller: Caller,
+        record: Record,
+        leases: Vec<Shown>,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError> {
+        let load = Load::records(std::slice::from_ref(&record));
+        let work = self.put_out_leased(caller, record, leases, wait);
+        self.answer(Method::Put, caller, load, work).await
+    }
+
+    async fn lease(&self, caller: Caller, request: LeaseRequest) -> Result<LeaseAnswer, CallError> {
+        if matches!(request, LeaseRequest::Tombstones { .. })
+            && !matches!(self.0.standing(&caller.key), Standing::Peer(..))
+        {
+            let reason = "peers alone are told which leases were ended".to_owned();
+            return Err(CallError::Denied { reason });
+        }
+        let load = leases::load(&request);
+        self.answer(Method::Lease, caller, load, self.lease_answer(caller, request)).await
     }
 
     async fn put(
@@ -222,7 +263,8 @@ impl Service for Endpoints {
         wait: Duration,
     ) -> Result<PutResponse, CallError> {
         let load = Load::records(std::slice::from_ref(&record));
-        self.answer(Method::Put, caller, load, self.put_out(caller, record, wait)).await
+        let work = self.put_out_leased(caller, record, Vec::new(), wait);
+        self.answer(Method::Put, caller, load, work).await
     }
 
     async fn get(&self, caller: Caller, request: FindRequest) -> Result<Record, CallError> {
@@ -243,6 +285,11 @@ impl Service for Endpoints {
         self.answer(method, caller, load, self.objects_answer(caller, request)).await
     }
 
+    async fn keep(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
+        let load = Load::requests(requests_of(&request));
+        self.answer(Method::Keep, caller, load, self.kept(caller, request)).await
+    }
+
     async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {
         self.answer(Method::Watch, caller, Load::ONE, self.objects_watched(caller, request)).await
     }
@@ -256,7 +303,33 @@ impl Service for Endpoints {
     }
 }
 
+/// How many requests one about what is kept counts as: those that read records, each record.
+fn requests_of(request: &KeepRequest) -> usize {
+    match request {
+        KeepRequest::Fetch(records) => records.len(),
+        KeepRequest::Prove(asks) => asks.len(),
+        _ => 1,
+    }
+}
+
 impl Endpoints {
+    /// A peer asks about what both keep; a client of the own organisation may ask that it be looked at.
+    async fn kept(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
+        let core = &self.0;
+        let Some(keeping) = &core.keeping else {
+            return Err(CallError::Denied {
+                reason: "this peer is set to compare and mend nothing".to_owned(),
+            });
+        };
+        let is_peer = matches!(core.standing(&caller.key), Standing::Peer(..));
+        if !is_peer && !matches!(request, KeepRequest::Look(_)) {
+            return Err(CallError::Denied {
+                reason: "peers alone compare and mend what they keep".to_owned(),
+            });
+        }
+        keeping.answer(core, PeerId::new(caller.key), request).await
+    }
+
     async fn introduced(
         &self,
         caller: Caller,

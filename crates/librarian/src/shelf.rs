@@ -11,14 +11,17 @@
 //! 3. A record that the disk damaged is as good as not held: it is counted, logged, and asked for
 //!    elsewhere.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use crypto::lease::Shown;
 use crypto::{Place, RecordId, Suite};
 use document::{Document, Kind, Publication, Record, Stripe};
 use env::Env;
+use env::calls::leases::PlaceLeases;
 use env::calls::{CallError, StoreOutcome};
 use futures::FutureExt;
 use store::{RecordStore, StoreError, Upkeep};
@@ -26,6 +29,7 @@ use tokio::sync::oneshot;
 use walk::LocalStore;
 
 use crate::fragments;
+use crate::leases::{By, Covered, Leases};
 use crate::metrics::Metrics;
 use crate::publications::{Entry, Publications};
 
@@ -33,6 +37,8 @@ use crate::publications::{Entry, Publications};
 const LARGE_BYTES: usize = 64 * 1024;
 /// When to try again a peer that closes its store.
 const RETRY_AFTER_CLOSED: Duration = Duration::from_secs(5);
+/// When to try again to store what is being dropped.
+const RETRY_AFTER_DROPPED: Duration = Duration::from_millis(100);
 /// A full disk counts as mended when a part of what the store's files take is free again, so that
 /// the peer does not announce itself full and not full by turns; between these bounds.
 const FREE_AGAIN_PART: u64 = 16;
@@ -45,6 +51,7 @@ pub(crate) struct Shelf {
     suite: Suite,
     store: Arc<dyn RecordStore>,
     publications: Arc<Publications>,
+    leases: Arc<Leases>,
     metrics: Arc<Metrics>,
     read_only: AtomicBool,
     full: AtomicBool,
@@ -56,16 +63,20 @@ impl Shelf {
         suite: Suite,
         store: Arc<dyn RecordStore>,
         publications: Arc<Publications>,
+        leases: Arc<Leases>,
         metrics: Arc<Metrics>,
         read_only: bool,
     ) -> Arc<Self> {
         let (read_only, full) = (AtomicBool::new(read_only), AtomicBool::new(false));
-        Arc::new(Self { env, suite, store, publications, metrics, read_only, full })
+        Arc::new(Self { env, suite, store, publications, leases, metrics, read_only, full })
     }
 
-    /// What is in the store.
+    /// What is in the store, but for what it keeps of leases.
     pub(crate) fn stats(&self) -> store::Stats {
-        self.store.stats()
+        let stats = self.store.stats();
+        let (records, bytes) = self.leases.own();
+        let records = stats.records.saturating_sub(records);
+        store::Stats { records, bytes: stats.bytes.saturating_sub(bytes), ..stats }
     }
 
     /// Bytes of the store's files that no live record needs.
@@ -86,6 +97,38 @@ impl Shelf {
     /// Writes a proven record again that is damaged here. It was told when it was stored.
     pub(crate) async fn mend(&self, record: Record) -> Result<(), StoreError> {
         self.store.put(vec![record]).await.map(drop)
+    }
+
+    /// Whether a record is here, by the index alone.
+    pub(crate) fn holds(&self, id: &RecordId) -> bool {
+        self.store.contains(id)
+    }
+
+    /// Stores a copy that was fetched from another holder, if it proves itself. It was told when it was first stored.
+    ///
+    /// # Errors
+    /// As [`Shelf::put`].
+    pub(crate) async fn restore(
+        &self,
+        record: Record,
+        said: Option<PlaceLeases>,
+    ) -> Result<(), CallError> {
+        self.check_writes()?;
+        let covered = match said {
+            Some(said) if said.unleased || !said.leases.is_empty() => {
+                self.leases.passed_on(&record, said)
+            }
+            _ => (!self.leases.was_dropped(&record.place)).then(Covered::default),
+        };
+        let Some(covered) = covered else {
+            let reason = "nobody pays for it any more".to_owned();
+            return Err(CallError::Denied { reason });
+        };
+        let proven = self.proven(record).await?;
+        if fragments::is_fragment(&proven) {
+            return Err(CallError::Invalid { reason: "a fragment is no copy".to_owned() });
+        }
+        self.write(vec![proven], &covered).await.map(drop)
     }
 
     /// Takes writes, or takes none any more; whether that is a change.
@@ -130,6 +173,7 @@ impl Shelf {
     pub(crate) async fn put(
         self: &Arc<Self>,
         records: Vec<Record>,
+        covered: Covered,
     ) -> Vec<Result<StoreOutcome, CallError>> {
         let count = records.len();
         if let Err(error) = self.check_writes() {
@@ -139,16 +183,16 @@ impl Shelf {
         fragments::refuse_stray(self, &mut proven).await;
         let told =
             |one: &Result<Proven, _>| one.as_ref().is_ok_and(|proven| proven.publication.is_some());
-        if !proven.iter().any(told) {
-            return self.put_proven(proven).await;
+        if !proven.iter().any(told) && covered.is_empty() {
+            return self.put_proven(proven, covered).await;
         }
-        // A dropped caller must not leave an envelope without its publication, so the two writes
-        // are a task of their own. Their number is bounded by the calls admitted and by the store's
+        // A dropped caller must not leave an envelope without its publication, nor a lease on the disk that
+        // is in no account, so such writes are a task of their own. Their number is bounded by the calls admitted and by the store's
         // and the log's queues.
         let (answer, answered) = oneshot::channel();
         let shelf = Arc::clone(self);
         let work = async move {
-            let _ = answer.send(shelf.put_proven(proven).await);
+            let _ = answer.send(shelf.put_proven(proven, covered).await);
         };
         self.env.tasks.spawn(work.boxed()).detach();
         match answered.await {
@@ -160,6 +204,7 @@ impl Shelf {
     async fn put_proven(
         &self,
         proven: Vec<Result<Proven, CallError>>,
+        covered: Covered,
     ) -> Vec<Result<StoreOutcome, CallError>> {
         let mut outcomes = Vec::with_capacity(proven.len());
         let (mut records, mut publications) = (Vec::new(), Vec::new());
@@ -178,7 +223,7 @@ impl Shelf {
         if records.is_empty() {
             return outcomes;
         }
-        let stored = match self.store.put(records).await.map_err(|error| self.refused(error)) {
+        let stored = match self.write(records, &covered).await {
             Ok(stored) => self.publications.log(publications).await.map(|()| stored),
             Err(error) => Err(error),
         };
@@ -192,6 +237,26 @@ impl Shelf {
             Err(error) => good.for_each(|outcome| *outcome = Err(error.clone())),
         }
         outcomes
+    }
+
+    /// Writes records with what they are paid by, all or none.
+    async fn write(&self, records: Vec<Record>, covered: &Covered) -> Result<Vec<bool>, CallError> {
+        if records.iter().any(|record| self.leases.is_dropping(&record.place)) {
+            return Err(CallError::Busy { retry_after: RETRY_AFTER_DROPPED });
+        }
+        let places: BTreeSet<Place> = match covered.is_empty() {
+            true => BTreeSet::new(),
+            false => records.iter().map(|record| record.place).collect(),
+        };
+        let admission = self.leases.admit(covered, |place| places.contains(place))?;
+        // What pays comes first: of a write that a power cut tore nothing stays that nobody pays for.
+        let mut all = admission.records.clone();
+        let paying = all.len();
+        all.extend(records);
+        let mut stored = self.store.put(all).await.map_err(|error| self.refused(error))?;
+        let new = stored.split_off(paying.min(stored.len()));
+        admission.committed(&stored);
+        Ok(new)
     }
 
     /// The record, if it is held whole. Those of versioned objects are not served here: who may read one, its object's
@@ -329,7 +394,12 @@ pub(crate) struct OwnShelf(pub(crate) Arc<Shelf>);
 #[async_trait]
 impl LocalStore for OwnShelf {
     async fn store(&self, record: Record) -> Result<(), CallError> {
-        let outcome = self.0.put(vec![record]).await.pop();
+        self.store_leased(record, Vec::new()).await
+    }
+
+    async fn store_leased(&self, record: Record, leases: Vec<Shown>) -> Result<(), CallError> {
+        let covered = self.0.leases.check(leases, std::slice::from_ref(&record), By::Peer)?;
+        let outcome = self.0.put(vec![record], covered).await.pop();
         outcome.unwrap_or_else(|| Err(closed())).map(drop)
     }
 

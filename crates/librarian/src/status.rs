@@ -7,7 +7,8 @@ use serde::Serialize;
 use walk::Health;
 
 use crate::core::Core;
-use crate::metrics::Levels;
+use crate::keeping::RepairStatus;
+use crate::metrics::{LeaseLevels, Levels};
 
 /// What a peer tells about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +25,7 @@ pub struct Status {
     pub roster: u64,
     /// Organisations it lists.
     pub organisations: usize,
-    /// `serving`, `read-only`, or `draining`.
+    /// `serving`, `read-only`, `leaving`, `left`, or `draining`.
     pub state: &'static str,
     /// Why it takes no writes, where it does not.
     pub read_only: Option<&'static str>,
@@ -32,10 +33,15 @@ pub struct Status {
     pub uptime_s: u64,
     /// What it stores.
     pub store: StoreStatus,
+    /// Who pays for it.
+    pub leases: LeasesStatus,
     /// Other peers it knows.
     pub peers: PeersStatus,
     /// Its publication log.
     pub publications: LogStatus,
+    /// What is done to keep the network whole; absent where the peer does nothing for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair: Option<RepairStatus>,
     /// Calls being answered.
     pub calls: usize,
     /// When its certificate expires, Unix seconds.
@@ -63,6 +69,28 @@ pub struct StoreStatus {
     pub poisoned: bool,
     /// What scrub and compaction did since the start.
     pub upkeep: UpkeepStatus,
+}
+
+/// Who pays for what is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeasesStatus {
+    /// Leases that run.
+    pub leases: usize,
+    /// Places that they pay for: copies and stripes.
+    pub places: usize,
+    /// Words that ended leases and are kept.
+    pub ended: usize,
+    /// By organisation, its key in hex: what it pays for here.
+    pub by_organisation: BTreeMap<String, PayerStatus>,
+}
+
+/// What an organisation pays for here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PayerStatus {
+    /// Bytes.
+    pub bytes: u64,
+    /// Bytes that it may have, where that is set.
+    pub quota: Option<u64>,
 }
 
 /// What scrub and compaction did since the peer's start.
@@ -136,6 +164,8 @@ impl Core {
         let state = match (self.admission.is_draining(), self.state()) {
             (true, _) => "draining",
             (false, PeerState::Serving) => "serving",
+            (false, PeerState::Leaving) => "leaving",
+            (false, PeerState::Left) => "left",
             (false, _) => "read-only",
         };
         Status {
@@ -159,6 +189,7 @@ impl Core {
                 poisoned: stats.poisoned,
                 upkeep: self.metrics.upkeep.status(),
             },
+            leases: self.leases_status(),
             peers: self.peers_status(),
             publications: LogStatus {
                 start: self.journal.start(),
@@ -166,9 +197,26 @@ impl Core {
                 poisoned: self.journal.is_poisoned(),
                 subscribers: self.seats.taken(),
             },
+            repair: self.keeping.as_ref().map(|keeping| keeping.status(self)),
             calls: self.admission.in_progress().0,
             certificate_until: self.announcer.announcement().certificate.until,
         }
+    }
+
+    fn leases_status(&self) -> LeasesStatus {
+        let (leases, places, ended) = self.leases.counts();
+        let payer = |(organisation, bytes): (crypto::OrgId, u64)| {
+            let quota = self.leases.quota_of(&organisation);
+            (organisation.to_string(), PayerStatus { bytes, quota })
+        };
+        let by_organisation = self.leases.accounts().into_iter().map(payer).collect();
+        LeasesStatus { leases, places, ended, by_organisation }
+    }
+
+    fn lease_levels(&self) -> LeaseLevels {
+        let (leases, places, tombstones) = self.leases.counts();
+        let bytes = self.leases.accounts().iter().map(|(_, bytes)| bytes).sum();
+        LeaseLevels { leases, places, bytes, tombstones }
     }
 
     fn peers_status(&self) -> PeersStatus {
@@ -216,6 +264,7 @@ impl Core {
             organisations: self.directory.roster().organisations().len(),
             roster_conflicts: self.directory.roster_conflict().1,
             objects: self.objects.levels(),
+            leases: self.lease_levels(),
         }
     }
 }

@@ -4,8 +4,11 @@
 //! that is wrong is named, so that whoever writes a client sees which.
 
 mod answers;
+pub(crate) mod keep;
+pub(crate) mod leases;
 pub(crate) mod objects;
 mod requests;
+mod room;
 mod watch;
 
 use crypto::{Place, RecordId};

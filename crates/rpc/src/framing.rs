@@ -54,11 +54,13 @@ macro_rules! outgoing {
 outgoing!(record: StoreRequest, GetResponse);
 outgoing!(IntroduceRequest, FindRequest, VerifyRequest, GetRequest, FindBatchRequest);
 outgoing!(VerifyBatchRequest, TellRequest, ObjectsRequest, ObjectsResponse);
+outgoing!(KeepRequest, KeepResponse);
+outgoing!(LeaseRequest, LeaseResponse);
 outgoing!(IntroduceResponse, VerifyResponse, StoreResponse, PutResponse, FindBatchResponse);
 outgoing!(VerifyBatchResponse, StoreBatchResponse, TellResponse);
 
 impl Outgoing for proto::StoreBatchRequest {
-    /// A fragment behind its stripe's header travels like a record alone.
+    /// A fragment behind its stripe's header travels like a record alone, and leases before both.
     fn into_record(mut self) -> Result<(Self, proto::Record), Self> {
         match self.records.pop() {
             Some(last) => Ok((self, last)),
@@ -70,7 +72,9 @@ impl Outgoing for proto::StoreBatchRequest {
 impl Outgoing for proto::PutRequest {
     fn into_record(self) -> Result<(Self, proto::Record), Self> {
         match self {
-            Self { record: Some(record), wait_ms: 0 } => Ok((Self::default(), record)),
+            Self { record: Some(record), wait_ms: 0, leases } if leases.is_empty() => {
+                Ok((Self::default(), record))
+            }
             other => Err(other),
         }
     }
@@ -101,6 +105,7 @@ incoming!(IntroduceRequest, FindRequest, VerifyRequest, StoreRequest, GetRequest
 incoming!(TellRequest, FindBatchRequest, VerifyBatchRequest, StoreBatchRequest);
 // Records to put, versions, and keys of objects.
 incoming!(ObjectsRequest: 1 2 4);
+incoming!(LeaseRequest: 1 2 3);
 incoming!(IntroduceResponse, StoreResponse, GetResponse, PutResponse, TellResponse);
 incoming!(StoreBatchResponse, FindResponse: 2, VerifyResponse: 2);
 
@@ -115,6 +120,11 @@ impl Incoming for proto::VerifyBatchResponse {
     const LISTS: Lists = ANSWERS;
 }
 
+impl Incoming for proto::LeaseResponse {
+    const LISTS: Lists =
+        &[(1, In(&[(1, In(&[]))])), (2, In(&[(1, In(&[]))])), (3, In(&[])), (4, In(&[]))];
+}
+
 impl Incoming for proto::ObjectsResponse {
     /// Only tips have lists in the parts of their list.
     const LISTS: Lists = &[
@@ -125,6 +135,20 @@ impl Incoming for proto::ObjectsResponse {
         (5, In(&[])),
         (6, In(&[])),
     ];
+}
+
+/// Ranges, and what is in their lists.
+const LISTED: In = In(&[(1, In(&[]))]);
+
+impl Incoming for proto::KeepRequest {
+    /// Lists, settled stripes and what moved of them, records to fetch, chunks to prove.
+    const LISTS: Lists = &[(2, LISTED), (4, LISTED), (5, In(&[])), (7, In(&[]))];
+}
+
+impl Incoming for proto::KeepResponse {
+    /// Lists, claims, companions of what was fetched, proofs.
+    const LISTS: Lists =
+        &[(2, LISTED), (3, In(&[])), (5, In(&[(1, In(&[(1, In(&[]))]))])), (7, In(&[]))];
 }
 
 /// The length in the prefix: bounds are checked where messages are made and where they are read.

@@ -42,9 +42,11 @@ pub(crate) const RECONNECT_HEADER: &str = "holdfast-reconnect";
 pub const RECORD_BYTES_MAX: usize = (2 << 20) + 1024;
 /// A message with one record.
 pub const RECORD_MESSAGE_BYTES_MAX: usize = (2 << 20) + (16 << 10);
-/// A message with a batch of records: 8 MiB of them and 256 bytes for what is around each.
+/// A message with a batch of records: 8 MiB of them, 256 bytes for what is around each, and their leases.
 pub const BATCH_MESSAGE_BYTES_MAX: usize =
-    env::calls::BATCH_BYTES_MAX + 256 * env::calls::BATCH_MAX;
+    env::calls::BATCH_BYTES_MAX + 256 * env::calls::BATCH_MAX + LEASES_BYTES_MAX;
+/// Leases that come with records.
+const LEASES_BYTES_MAX: usize = 768 << 10;
 /// A request without records.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 256 << 10;
 /// An encoded Bloom filter of a subscription.

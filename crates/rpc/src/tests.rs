@@ -3,10 +3,13 @@
 
 mod flips;
 mod golden;
+mod golden_keeping;
 mod handshake;
 mod hostile_callers;
+mod hostile_keepers;
 mod hostile_objects;
 mod hostile_peers;
+mod keeping;
 mod memory;
 mod objects;
 mod other_sockets;

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{Place, RecordId};
 use document::{Kind, Record};
+use env::calls::keep::{KeepAnswer, KeepRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Caller, Events, FindRequest, FindResponse, IntroduceRequest, IntroduceResponse,
@@ -275,6 +276,10 @@ impl Service for Liar {
         request: ObjectsRequest,
     ) -> Result<ObjectsAnswer, CallError> {
         self.inner.objects(caller, request).await
+    }
+
+    async fn keep(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
+        self.inner.keep(caller, request).await
     }
 
     async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {

@@ -15,8 +15,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use crypto::lease::Shown;
 use document::{Kind, Record};
 use env::Env;
+use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Calls, Credential, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -504,6 +507,56 @@ impl Calls for Line {
         answer
     }
 
+    async fn store_leased(
+        &self,
+        to: &Endpoint,
+        records: Vec<Record>,
+        leases: Vec<Shown>,
+        limit: Duration,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        records.iter().for_each(|record| self.sent(record));
+        let sent = records.clone();
+        let message = (sent.clone(), leases.clone());
+        let again = self.again(to, limit, message, |inner, to, limit, (records, leases)| {
+            async move { drop(inner.store_leased(&to, records, leases, limit).await) }.boxed()
+        });
+        let call = self.inner.store_leased(to, records, leases, limit);
+        let are_ok = |answers: &Vec<Result<StoreOutcome, CallError>>| {
+            answers.iter().map(Result::is_ok).collect::<Vec<bool>>()
+        };
+        let answered = |peer, answers: &_| self.stored(peer, &sent, &are_ok(answers));
+        let answer = self.carry(to, limit, "store_leased", call, again, answered).await;
+        let outcomes = answer.as_ref().map_or(vec![false; sent.len()], are_ok);
+        self.told(to, &sent, &outcomes);
+        answer
+    }
+
+    async fn put_leased(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        leases: Vec<Shown>,
+        wait: Duration,
+        limit: Duration,
+    ) -> Result<PutResponse, CallError> {
+        self.sent(&record);
+        let call = self.inner.put_leased(to, record, leases, wait, limit);
+        self.carry(to, limit, "put_leased", call, None, |_, _| {}).await
+    }
+
+    async fn lease(
+        &self,
+        to: &Endpoint,
+        request: LeaseRequest,
+        limit: Duration,
+    ) -> Result<LeaseAnswer, CallError> {
+        let again = self.again(to, limit, request.clone(), |inner, to, limit, request| {
+            async move { drop(inner.lease(&to, request, limit).await) }.boxed()
+        });
+        let call = self.inner.lease(to, request, limit);
+        self.carry(to, limit, "lease", call, again, |_, _| {}).await
+    }
+
     async fn put(
         &self,
         to: &Endpoint,
@@ -548,6 +601,19 @@ impl Calls for Line {
         });
         let call = self.inner.objects(to, request, limit);
         self.carry(to, limit, "objects", call, again, |_, _| {}).await
+    }
+
+    async fn keep(
+        &self,
+        to: &Endpoint,
+        request: KeepRequest,
+        limit: Duration,
+    ) -> Result<KeepAnswer, CallError> {
+        let again = self.again(to, limit, request.clone(), |inner, to, limit, request| {
+            async move { drop(inner.keep(&to, request, limit).await) }.boxed()
+        });
+        let call = self.inner.keep(to, request, limit);
+        self.carry(to, limit, "keep", call, again, |_, _| {}).await
     }
 
     async fn subscribe(

@@ -283,6 +283,17 @@ pub struct Part<'a> {
     pub is_form: bool,
 }
 
+/// Where one record lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The record.
+    pub id: RecordId,
+    /// What it is.
+    pub kind: Kind,
+    /// Where it lives.
+    pub place: Place,
+}
+
 /// Stores immutable records by id. Callers prove records before they put them.
 #[async_trait]
 pub trait RecordStore: Send + Sync + 'static {
@@ -333,6 +344,16 @@ pub trait RecordStore: Send + Sync + 'static {
     async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError>;
     /// Up to `limit` ids in ascending order, from `from` on (inclusive).
     fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId>;
+    /// What and where up to `limit` records are, in ascending order from `from` on (inclusive). Those whose place was lost
+    /// with them are left out.
+    async fn list(&self, from: &RecordId, limit: usize) -> Result<Vec<Placed>, StoreError> {
+        let mut all = Vec::new();
+        for id in self.ids(from, limit) {
+            let Ok(Some(record)) = self.get(&id).await else { continue };
+            all.push(Placed { id, kind: record.kind, place: record.place });
+        }
+        Ok(all)
+    }
     /// What is in it.
     fn stats(&self) -> Stats;
     /// What it needs done to it while it serves, where it needs something.

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use crypto::{RecordId, Suite};
+use crypto::{Place, RecordId, Suite};
 use document::{Kind, Record};
 use env::Env;
 use env::disk::{Disk, Lock};
@@ -51,7 +51,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use version::Codecs;
 
 use self::asked::Asked;
-use self::frame::{Content, Header};
+use self::frame::{Content, HEADER_BYTES_MAX, Header};
 use self::index::{Index, Location};
 pub use self::recovery::Recovery;
 pub(crate) use self::recovery::take_lock;
@@ -62,8 +62,8 @@ use self::writer::{Checked, Request, Writer};
 use crate::header::Family;
 use crate::line::Line;
 use crate::{
-    Durability, Kept, PUT_RECORDS_MAX, Part, RecordStore, Stats, StoreError, Upkeep, check_put,
-    check_put_of, form, io_error,
+    Durability, Kept, PUT_RECORDS_MAX, Part, Placed, RecordStore, Stats, StoreError, Upkeep,
+    check_put, check_put_of, form, io_error,
 };
 
 /// The smallest and the largest length a segment can be set to, in bytes.
@@ -143,6 +143,22 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Where a record lives; `None` where that was lost with it. The header of its frame may be whole where the payload
+    /// is not.
+    pub(crate) fn place_of(&self, id: &RecordId, location: &Location) -> Option<Place> {
+        if !location.placed {
+            return Some(Place::from(*id));
+        }
+        let mut header = [0; HEADER_BYTES_MAX];
+        let file = self.files.get(location.segment).ok()?;
+        file.read_at(location.offset.into(), &mut header).ok()?;
+        let header = Header::decode_unmarked(&header).filter(|found| found.id == *id)?;
+        match header.content {
+            Content::Record { place, .. } => Some(place),
+            Content::Removal => None,
+        }
+    }
+
     // No code that can panic half-way through a change runs under the lock.
     pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
@@ -572,6 +588,21 @@ impl RecordStore for LogStore {
 
     fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
         self.shared.index().ids(from, limit)
+    }
+
+    async fn list(&self, from: &RecordId, limit: usize) -> Result<Vec<Placed>, StoreError> {
+        self.check_open()?;
+        let (shared, from) = (self.shared.clone(), *from);
+        let found = move || {
+            let ids = shared.index().ids(&from, limit);
+            let placed = ids.into_iter().filter_map(|id| {
+                let location = shared.index().get(&id)?;
+                let place = shared.place_of(&id, &location)?;
+                Some(Placed { id, kind: location.kind, place })
+            });
+            placed.collect()
+        };
+        Ok(self.shared.env.blocking(found).await)
     }
 
     fn stats(&self) -> Stats {

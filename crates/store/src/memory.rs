@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use crypto::{Place, RecordId};
 use document::{Kind, Record};
 
-use crate::{Part, RecordStore, Stats, StoreError, check_put};
+use crate::{Part, Placed, RecordStore, Stats, StoreError, check_put};
 
 /// A [`RecordStore`] without a disk.
 #[derive(Debug, Default)]
@@ -96,6 +96,17 @@ impl RecordStore for MemoryStore {
 
     fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
         self.read().records.range(from..).take(limit).map(|(id, _)| *id).collect()
+    }
+
+    async fn list(&self, from: &RecordId, limit: usize) -> Result<Vec<Placed>, StoreError> {
+        let state = self.open()?;
+        let found = state.records.range(from..).take(limit);
+        let placed = |(id, record): (&RecordId, &Record)| Placed {
+            id: *id,
+            kind: record.kind,
+            place: record.place,
+        };
+        Ok(found.map(placed).collect())
     }
 
     fn stats(&self) -> Stats {

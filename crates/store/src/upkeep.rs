@@ -6,7 +6,6 @@
 use async_trait::async_trait;
 use crypto::{Place, RecordId};
 
-use crate::log::frame::{Content, HEADER_BYTES_MAX, Header};
 use crate::{
     Compaction, CompactionOptions, LogStore, RecordStore, ScrubCursor, ScrubStep, StoreError,
 };
@@ -37,6 +36,14 @@ pub trait Upkeep: Send + Sync {
         options: CompactionOptions,
         done: &mut Compaction,
     ) -> Result<(), StoreError>;
+    /// See [`LogStore::erase`]. Counted as [`Upkeep::compact`] is.
+    async fn erase(
+        &self,
+        options: CompactionOptions,
+        done: &mut Compaction,
+    ) -> Result<(), StoreError> {
+        self.compact(options, done).await
+    }
     /// Bytes of the files that no live record needs.
     fn dead_bytes(&self) -> u64;
 }
@@ -57,18 +64,7 @@ impl Upkeep for LogStore {
         let with_places = move || {
             let place = |id: &RecordId| {
                 let location = shared.index().get(id)?;
-                if !location.placed {
-                    return Some(Place::from(*id));
-                }
-                // The header may be whole where the payload is not.
-                let mut header = [0; HEADER_BYTES_MAX];
-                let file = shared.files.get(location.segment).ok()?;
-                file.read_at(location.offset.into(), &mut header).ok()?;
-                let header = Header::decode_unmarked(&header).filter(|found| found.id == *id)?;
-                match header.content {
-                    Content::Record { place, .. } => Some(place),
-                    Content::Removal => None,
-                }
+                shared.place_of(id, &location)
             };
             ids.into_iter().map(|id| Damaged { id, place: place(&id) }).collect()
         };
@@ -81,6 +77,14 @@ impl Upkeep for LogStore {
         done: &mut Compaction,
     ) -> Result<(), StoreError> {
         self.compact_counting(options, done).await
+    }
+
+    async fn erase(
+        &self,
+        options: CompactionOptions,
+        done: &mut Compaction,
+    ) -> Result<(), StoreError> {
+        self.erase_counting(options, done).await
     }
 
     fn dead_bytes(&self) -> u64 {

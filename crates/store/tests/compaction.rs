@@ -178,3 +178,40 @@ fn nothing_is_moved_into_the_reserve_but_what_is_dead_goes() {
         holds(&store, &kept).await;
     });
 }
+
+/// Whether any file has this record's bytes.
+fn on_disk(disk: &FaultyDisk, record: &Record) -> bool {
+    let names = Disk::list(disk).unwrap();
+    let files = names.iter().filter_map(|name| disk.bytes(name));
+    files.into_iter().any(|bytes| bytes.windows(record.bytes.len()).any(|at| at == record.bytes))
+}
+
+#[test]
+fn erasing_takes_the_bytes_of_every_removed_record_off_the_disk_also_out_of_the_last_file() {
+    run(11, |env| async move {
+        let disk = FaultyDisk::new(11);
+        let store = open(&disk, &env);
+        let records = some(0..40);
+        put_each(&store, &records).await;
+        // One of each file is far too little for compaction, and the last one is in the file that is written to.
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            records.into_iter().enumerate().partition(|(at, _)| at % 8 == 7);
+        let plain = |some: Vec<(usize, Record)>| some.into_iter().map(|(_, one)| one).collect();
+        let (gone, kept): (Vec<Record>, Vec<Record>) = (plain(gone), plain(kept));
+        store.remove(gone.iter().map(|record| record.id).collect()).await.unwrap();
+        store.compact(FAST).await.unwrap();
+        assert!(gone.iter().any(|record| on_disk(&disk, record)), "compaction alone left some");
+        let done = store.erase(FAST).await.unwrap();
+        assert!(done.segments > 0 && done.blocked == 0, "{done:?}");
+        for record in &gone {
+            assert!(!on_disk(&disk, record), "{} is on the disk still", record.id);
+        }
+        holds(&store, &kept).await;
+        let again = store.erase(FAST).await.unwrap();
+        assert_eq!(again.moved_bytes, 0, "it ends: {again:?}");
+        for disk in [disk.copy(), disk.crash()] {
+            holds(&open(&disk, &env), &kept).await;
+            assert!(gone.iter().all(|record| !on_disk(&disk, record)));
+        }
+    });
+}

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crypto::lease::Shown;
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record};
 use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest, FindResponse};
@@ -56,8 +57,19 @@ impl Walker {
         &self,
         records: Vec<(Record, Redundancy)>,
     ) -> Vec<Result<Stored, WalkError>> {
+        let bare = records.into_iter().map(|(record, copies)| (record, Vec::new(), copies));
+        self.store_batch_leased(bare.collect()).await
+    }
+
+    /// As [`Walker::store_batch`], with the leases that each record is paid by: each with the leaf of its place alone.
+    pub async fn store_batch_leased(
+        &self,
+        records: Vec<(Record, Vec<Shown>, Redundancy)>,
+    ) -> Vec<Result<Stored, WalkError>> {
         if self.is_thin() {
-            let stored = records.into_iter().map(|(record, copies)| self.store(record, copies));
+            let stored = records
+                .into_iter()
+                .map(|(record, leases, copies)| self.store_leased(record, leases, copies));
             return futures::stream::iter(stored).buffered(THROUGH_MAX).collect().await;
         }
         let mut outcomes = Vec::with_capacity(records.len());
@@ -71,16 +83,16 @@ impl Walker {
 
     async fn store_some(
         &self,
-        records: Vec<(Record, Redundancy)>,
+        records: Vec<(Record, Vec<Shown>, Redundancy)>,
     ) -> Vec<Result<Stored, WalkError>> {
         let view = self.core.directory.view();
         if view.is_empty() {
             let none = || Err(WalkError::NoPeers { tried: Vec::new() });
             return records.iter().map(|_| none()).collect();
         }
-        let walks = records
-            .into_iter()
-            .map(|(record, redundancy)| Storing::new(self.core.clone(), &view, record, redundancy));
+        let walks = records.into_iter().map(|(record, leases, redundancy)| {
+            Storing::new(self.core.clone(), &view, record, leases, redundancy)
+        });
         let mut walks: Vec<Storing> = walks.collect();
         let mut by_peer: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
         for (at, walk) in walks.iter_mut().enumerate() {
@@ -90,8 +102,9 @@ impl Walker {
         }
         for (peer, members) in by_peer {
             for group in bounded_groups(&walks, &members) {
-                let records = group.iter().map(|at| walks[*at].record.clone()).collect();
-                let answers = store_call(&self.core, peer, records);
+                let records =
+                    group.iter().map(|at| (walks[*at].record.clone(), walks[*at].leases.clone()));
+                let answers = store_call(&self.core, peer, records.collect());
                 for (index, at) in group.into_iter().enumerate() {
                     let answers = answers.clone();
                     walks[at]
@@ -184,18 +197,31 @@ fn bounded_groups(walks: &[Storing], members: &[usize]) -> Vec<Vec<usize>> {
     groups
 }
 
-fn store_call(core: &Arc<Core>, peer: PeerId, records: Vec<Record>) -> SharedCall<()> {
+fn store_call(
+    core: &Arc<Core>,
+    peer: PeerId,
+    records: Vec<(Record, Arc<Vec<Shown>>)>,
+) -> SharedCall<()> {
     let core = core.clone();
     let call = async move {
         if let Some(own) = core.local(&peer) {
-            let stored = records.into_iter().map(|record| own.store(record));
+            let stored = records
+                .into_iter()
+                .map(|(record, leases)| own.store_leased(record, leases.to_vec()));
             return Arc::new(Ok(join_all(stored).await));
         }
+        let leases = joined(records.iter().flat_map(|(_, leases)| leases.iter()));
+        let records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
         let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
         let (limit, count) = (limit(bytes), records.len());
         let answer = called(&core, peer, limit, count, |to| {
             let core = core.clone();
-            async move { core.calls.store_batch(&to, records, limit).await }
+            async move {
+                if leases.is_empty() {
+                    return core.calls.store_batch(&to, records, limit).await;
+                }
+                core.calls.store_leased(&to, records, leases, limit).await
+            }
         });
         let outcomes = answer.await.map(|outcomes| {
             outcomes.into_iter().map(|outcome| outcome.map(drop)).collect::<Vec<_>>()
@@ -206,6 +232,22 @@ fn store_call(core: &Arc<Core>, peer: PeerId, records: Vec<Record>) -> SharedCal
         Arc::new(outcomes)
     };
     call.boxed().shared()
+}
+
+/// Each lease once, with the leaves of all records that it pays for.
+fn joined<'a>(leases: impl Iterator<Item = &'a Shown>) -> Vec<Shown> {
+    let mut joined: BTreeMap<&[u8], Shown> = BTreeMap::new();
+    for shown in leases {
+        match joined.get_mut(&shown.lease[..]) {
+            None => drop(joined.insert(&shown.lease, shown.clone())),
+            Some(known) => {
+                let new = shown.leaves.iter().filter(|leaf| !known.leaves.contains(leaf));
+                let new: Vec<_> = new.cloned().collect();
+                known.leaves.extend(new);
+            }
+        }
+    }
+    joined.into_values().collect()
 }
 
 fn find_call(

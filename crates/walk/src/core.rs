@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use crypto::lease::Shown;
 use crypto::{PeerId, RecordId};
 use document::{Kind, Record};
 use env::Env;
@@ -36,6 +37,11 @@ const CLOSER_MAX: usize = 16;
 pub trait LocalStore: Send + Sync + 'static {
     /// Stores a record durably.
     async fn store(&self, record: Record) -> Result<(), CallError>;
+    /// As [`LocalStore::store`], with the leases that the record is paid by.
+    async fn store_leased(&self, record: Record, leases: Vec<Shown>) -> Result<(), CallError> {
+        let _ = leases;
+        self.store(record).await
+    }
     /// The record, if it is there.
     async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError>;
 }
@@ -86,7 +92,8 @@ impl Wanted {
                 | Kind::Object
                 | Kind::Policy
                 | Kind::Head
-                | Kind::Devices,
+                | Kind::Devices
+                | Kind::Lease,
             ) => Size::Small,
             Some(Kind::Page | Kind::Parity | Kind::Version | Kind::Attestation) | None => {
                 Size::Large
@@ -170,25 +177,49 @@ impl Core {
     }
 
     /// Stores a record at one peer; a busy one is waited for once.
-    pub(crate) async fn store_at(&self, peer: PeerId, record: Record) -> Result<(), CallError> {
+    pub(crate) async fn store_at(
+        &self,
+        peer: PeerId,
+        record: Record,
+        leases: Arc<Vec<Shown>>,
+    ) -> Result<(), CallError> {
         if let Some(own) = self.local(&peer) {
-            return own.store(record).await;
+            return own.store_leased(record, leases.to_vec()).await;
         }
-        match self.store_once(&peer, record.clone()).await {
+        match self.store_once(&peer, record.clone(), &leases).await {
             Err(CallError::Busy { retry_after }) => {
                 self.env.clock.sleep(retry_after.min(BUSY_WAIT_MAX)).await;
-                self.store_once(&peer, record).await
+                self.store_once(&peer, record, &leases).await
             }
             answer => answer,
         }
     }
 
-    async fn store_once(&self, peer: &PeerId, record: Record) -> Result<(), CallError> {
+    async fn store_once(
+        &self,
+        peer: &PeerId,
+        record: Record,
+        leases: &[Shown],
+    ) -> Result<(), CallError> {
         let to = self.endpoint(peer)?;
         let size = Size::of(record.bytes.len());
         let limit = limit(record.bytes.len());
         let since = self.env.clock.elapsed();
-        let answer = self.bounded(&to, limit, self.calls.store(&to, record, limit)).await;
+        if leases.is_empty() {
+            let answer = self.bounded(&to, limit, self.calls.store(&to, record, limit)).await;
+            self.note(peer, size, since, &answer);
+            return answer.map(drop);
+        }
+        let call = self.calls.store_leased(&to, vec![record], leases.to_vec(), limit);
+        let answer = self.bounded(&to, limit, call).await.and_then(|mut outcomes| {
+            match (outcomes.pop(), outcomes.is_empty()) {
+                (Some(outcome), true) => outcome,
+                _ => Err(CallError::Corrupt {
+                    address: to.address.clone(),
+                    reason: "it did not answer for one record".to_owned(),
+                }),
+            }
+        });
         self.note(peer, size, since, &answer);
         answer.map(drop)
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::PeerId;
+use crypto::lease::Shown;
 use document::Record;
 use env::calls::CallError;
 use placement::{Redundancy, View};
@@ -32,6 +33,8 @@ pub const EXTRA_MAX: usize = 4;
 pub(crate) struct Storing {
     core: Arc<Core>,
     pub(crate) record: Record,
+    /// What pays for it.
+    pub(crate) leases: Arc<Vec<Shown>>,
     pub(crate) redundancy: Redundancy,
     candidates: Candidates,
     race: Race<Result<(), CallError>>,
@@ -45,14 +48,16 @@ impl Storing {
         core: Arc<Core>,
         view: &View,
         record: Record,
+        leases: Vec<Shown>,
         redundancy: Redundancy,
     ) -> Self {
+        let leases = Arc::new(leases);
         let size = Size::of(record.bytes.len());
         let candidates = Candidates::to_write(view, &record.place, size);
         let race = Race::new(core.clone(), size);
         let until = core.env.clock.elapsed() + WALK_LIMIT;
         let (holders, errors) = (Vec::new(), Vec::new());
-        Self { core, record, redundancy, candidates, race, holders, errors, until }
+        Self { core, record, leases, redundancy, candidates, race, holders, errors, until }
     }
 
     /// Copies that are durable.
@@ -91,8 +96,9 @@ impl Storing {
     fn fill(&mut self) {
         for peer in self.choose() {
             let (core, record) = (self.core.clone(), self.record.clone());
+            let leases = self.leases.clone();
             let limit = limit(record.bytes.len());
-            self.race.start(peer, limit, async move { core.store_at(peer, record).await });
+            self.race.start(peer, limit, async move { core.store_at(peer, record, leases).await });
         }
     }
 

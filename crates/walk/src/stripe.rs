@@ -20,6 +20,7 @@ mod survey;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crypto::lease::Shown;
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record, Stripe};
 use env::calls::CallError;
@@ -143,6 +144,18 @@ impl Walker {
     /// [`WalkError`] where fewer than `threshold` fragments became durable; [`WalkError::NoPeers`] where nobody is known;
     /// [`WalkError::StripeThrough`] where a librarian walks for this program.
     pub async fn store_stripe(&self, stripe: StripeRecords) -> Result<StoredStripe, WalkError> {
+        self.store_stripe_leased(stripe, Vec::new()).await
+    }
+
+    /// As [`Walker::store_stripe`], with the leases that it is paid by: each with the leaf of its place alone.
+    ///
+    /// # Errors
+    /// As [`Walker::store_stripe`].
+    pub async fn store_stripe_leased(
+        &self,
+        stripe: StripeRecords,
+        leases: Vec<Shown>,
+    ) -> Result<StoredStripe, WalkError> {
         if self.is_thin() {
             return Err(WalkError::StripeThrough);
         }
@@ -150,7 +163,7 @@ impl Walker {
         if view.is_empty() {
             return Err(WalkError::NoPeers { tried: Vec::new() });
         }
-        let mut storing = StripeStoring::new(self.core.clone(), &view, stripe);
+        let mut storing = StripeStoring::new(self.core.clone(), &view, stripe, leases);
         storing.acknowledged().await?;
         let wanted = storing.wanted();
         let rest = self.background.finish(Unfinished::Stripe(storing)).await;

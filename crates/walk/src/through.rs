@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::PeerId;
+use crypto::lease::Shown;
 use document::Record;
 use env::calls::{CallError, Endpoint, PutResponse};
 
@@ -117,12 +118,14 @@ impl Core {
         &self,
         through: &Through,
         record: Record,
+        leases: Vec<Shown>,
     ) -> Result<Stored, WalkError> {
         let bytes = record.bytes.len();
         let put = |to: Endpoint, limit: Duration| {
-            let record = record.clone();
+            let (record, leases) = (record.clone(), leases.clone());
             async move {
-                let call = self.calls.put(&to, record, FULL_WAIT, limit + FULL_WAIT);
+                let limit_all = limit + FULL_WAIT;
+                let call = self.calls.put_leased(&to, record, leases, FULL_WAIT, limit_all);
                 let PutResponse { acked, wanted } =
                     self.bounded(&to, limit + FULL_WAIT, call).await?;
                 if acked == 0 || wanted == 0 {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crypto::lease::Shown;
 use crypto::{PeerId, Place, RecordId};
 use document::{Document, Kind, Record};
 use env::Env;
@@ -96,6 +97,11 @@ impl Walker {
         *self.core.credential.lock().unwrap_or_else(PoisonError::into_inner) = credential;
     }
 
+    /// What vouches for this program now.
+    pub fn credential(&self) -> Credential {
+        self.core.credential()
+    }
+
     /// The copies that this program sends of a record of this kind, in the network as it is known now: one where a
     /// librarian walks for it.
     pub fn redundancy(&self, kind: Kind) -> Redundancy {
@@ -115,14 +121,27 @@ impl Walker {
     /// # Errors
     /// [`WalkError`] where fewer than W copies became durable.
     pub async fn store(&self, record: Record, redundancy: Redundancy) -> Result<Stored, WalkError> {
+        self.store_leased(record, Vec::new(), redundancy).await
+    }
+
+    /// As [`Walker::store`], with the leases that the record is paid by: each with the leaf of its place alone.
+    ///
+    /// # Errors
+    /// As [`Walker::store`].
+    pub async fn store_leased(
+        &self,
+        record: Record,
+        leases: Vec<Shown>,
+        redundancy: Redundancy,
+    ) -> Result<Stored, WalkError> {
         if let Some(through) = &self.core.through {
-            return self.core.store_through(through, record).await;
+            return self.core.store_through(through, record, leases).await;
         }
         let view = self.core.directory.view();
         if view.is_empty() {
             return Err(WalkError::NoPeers { tried: Vec::new() });
         }
-        let storing = Storing::new(self.core.clone(), &view, record, redundancy);
+        let storing = Storing::new(self.core.clone(), &view, record, leases, redundancy);
         self.finish(storing).await
     }
 

@@ -149,6 +149,34 @@ impl Issued {
         Ok((None, [(next..next.saturating_add(GAP)).collect(), below.collect()]))
     }
 
+    /// Takes the rows of a counter off the disk. No counter that was issued is issued again for that: what is written over
+    /// them checks as no row, and each such one may have been used.
+    pub(super) fn erase(&mut self, counter: u64, keyring: &Keyring) -> Result<(), AuthorError> {
+        let before = self.next(keyring)?;
+        let (mut number, mut found) = (0, Vec::new());
+        self.read(0, |row| {
+            if keyring.read_issued_row(row).is_ok_and(|(_, of)| of == counter) {
+                found.push(number);
+            }
+            number += 1;
+        })?;
+        let file = self.open()?;
+        let erased = || {
+            for row in &found {
+                file.write_all_at(&[0; ROW_BYTES], row * ROW_BYTES as u64)?;
+            }
+            file.sync_data()
+        };
+        erased().map_err(files::failed("write", &self.path()))?;
+        // What was read stays read: the next counter is above it in this program, and in others by what is written now.
+        let mut others = Self::new(&self.dir);
+        if others.next(keyring)? < before {
+            self.append(before - 1..before, keyring)
+        } else {
+            Ok(())
+        }
+    }
+
     fn append(
         &mut self,
         counters: impl IntoIterator<Item = u64>,

@@ -110,6 +110,7 @@ impl Passing {
             load: Load::Record(record, way.pages),
             pages: index..index + 1,
             lease: Some(lease),
+            paid: Vec::new(),
         };
         Coded { outgoing, reached: noted.and_then(|noted| noted.reached), page_bytes }
     }
@@ -144,6 +145,7 @@ fn stripe(
         load: Load::Stripe(striped, threshold),
         pages,
         lease: Some(lease),
+        paid: Vec::new(),
     };
     let reached = reached.and_then(|reached| reached.first().copied());
     Ok((id, Coded { outgoing, reached, page_bytes }))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use author::objects::{Objects, ObjectsOptions};
-use author::{Author, AuthorOptions, Home};
+use author::{Author, AuthorOptions, Home, LEASE_SECONDS, Payer};
 use crypto::{ClientKey, Tier};
 use env::Env;
 use env::calls::{Credential, Endpoint, IntroduceRequest};
@@ -73,6 +73,15 @@ impl Town {
 
     /// A user with a pass; the same one again, with nothing remembered, for the same name.
     pub(crate) async fn user(&self, name: &str) -> Objects {
+        Objects::new(&self.author(name, 0, false).await, ObjectsOptions::default())
+    }
+
+    /// A user of an organisation whose records are paid for.
+    pub(crate) async fn payer(&self, name: &str, organisation: usize) -> Arc<Author> {
+        self.author(name, organisation, true).await
+    }
+
+    pub(crate) async fn author(&self, name: &str, organisation: usize, pays: bool) -> Arc<Author> {
         let dir = self.folder.path().join(name);
         let home = match Home::exists(&dir) {
             true => Home::open(&dir, b"words"),
@@ -81,7 +90,7 @@ impl Town {
         let home = Arc::new(home.unwrap());
         let client: ClientKey = home.keyring().client_key();
         let calls = self.network.calls(*client.key());
-        let pass = self.community.pass(client, 0, Tier::Own, &self.env);
+        let pass = self.community.pass(client, organisation, Tier::Own, &self.env);
         for member in &self.community.members {
             let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
             let request = IntroduceRequest::new(Credential::Client(pass.clone()), 0);
@@ -90,9 +99,12 @@ impl Town {
         }
         let directory = Directory::new(self.community.genesis.clone(), self.env.clone(), None);
         directory.learn_from(&self.community.known());
-        let walker = Walker::new(self.env.clone(), calls, directory, WalkOptions::default());
-        let author = Author::new(self.env.clone(), home, walker, &AuthorOptions::default());
-        Objects::new(&author, ObjectsOptions::default())
+        let credential = Credential::Client(pass);
+        let options = WalkOptions { credential, ..WalkOptions::default() };
+        let walker = Walker::new(self.env.clone(), calls, directory, options);
+        let secret = home.keyring().client();
+        let payer = pays.then_some(Payer { secret, seconds: LEASE_SECONDS });
+        Author::paying(self.env.clone(), home, walker, &AuthorOptions::default(), payer)
     }
 
     /// Cuts these peers off, or lets them back.

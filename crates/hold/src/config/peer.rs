@@ -3,6 +3,8 @@
 use super::settings::{Default::*, Key, Kind, settings};
 use super::{ADDRESSES_MAX, BOOTSTRAP_MAX};
 use crate::limits::LimitsConfig;
+use crate::paying::LeasesConfig;
+use crate::repair::RepairConfig;
 use crate::upkeep::UpkeepConfig;
 
 /// The file's name in the peer's directory.
@@ -40,6 +42,12 @@ settings! {
         limits: LimitsConfig = Kind::Limits, Absent("the rates below");
         /// How the peer reads its own disk again and gives back the space of removed records.
         upkeep: UpkeepConfig = Kind::Upkeep, Absent("the paces below");
+        /// How the peer compares what it holds with other peers, and mends what they lost.
+        repair: RepairConfig = Kind::Repair, Absent("the paces below");
+        /// Hand over what the peer holds, leave the network, and end: `hold peer leave` sets it.
+        leaving: bool = Kind::Switch, Value("false");
+        /// Who may store how much here, and what happens to what nobody pays for any more.
+        leases: LeasesConfig = Kind::Leases, Absent("the settings below");
     }
 }
 
@@ -75,7 +83,9 @@ impl PeerConfig {
 fn example(key: &Key) -> String {
     match key.kind {
         Kind::Limits => "[limits.known]\n# store = { per_second = 500 }".to_owned(),
+        Kind::Repair => "[repair]\n# absent_after_s = 180".to_owned(),
         Kind::Upkeep => "[upkeep]\n# scrub_bytes_s = 1048576".to_owned(),
+        Kind::Leases => "[leases]\n# quota = 1099511627776".to_owned(),
         _ => format!("{} = \"127.0.0.1:4101\"", key.name),
     }
 }
@@ -127,6 +137,8 @@ mod tests {
                 config.read_only = true;
                 config.limits = toml::Table::clone(&limits).try_into().unwrap();
                 config.upkeep = toml::from_str("scrub_bytes_s = 5").unwrap();
+                config.repair = toml::from_str("settle_s = 5").unwrap();
+                config.leases = toml::from_str("quota = 5\n[quotas]\nab = 6").unwrap();
             }
             let text = config.text().unwrap();
             let read: PeerConfig =

@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use super::split_address;
 use crate::error::HoldError;
 use crate::limits;
+use crate::paying::LeasesConfig;
+use crate::repair::RepairConfig;
 use crate::upkeep::UpkeepConfig;
 
 /// What a key's value is.
@@ -43,6 +45,12 @@ pub(crate) enum Kind {
     Limits,
     /// The table of scrub and compaction.
     Upkeep,
+    /// A table of paces of repair.
+    Repair,
+    /// The table of leases.
+    Leases,
+    /// A table of bytes by organisation.
+    Quotas,
 }
 
 /// What counts where a file does not have the key.
@@ -148,6 +156,9 @@ impl Kind {
             Self::Switch => "true or false",
             Self::Whole { words, .. } => words,
             Self::Upkeep => "a table [upkeep]",
+            Self::Repair => "a table [repair]",
+            Self::Leases => "a table [leases]",
+            Self::Quotas => "a table [leases.quotas] with `KEY = BYTES`",
             Self::Limits => "tables [limits.TIER] with `ENDPOINT = { BOUND = NUMBER }`",
         }
     }
@@ -169,7 +180,10 @@ impl Kind {
                 .as_integer()
                 .and_then(|number| u64::try_from(number).ok())
                 .is_some_and(|number| (from..=to).contains(&number)),
-            Self::Limits | Self::Upkeep => value.is_table(),
+            Self::Limits | Self::Upkeep | Self::Repair | Self::Leases => value.is_table(),
+            Self::Quotas => value.as_table().is_some_and(|table| {
+                table.values().all(|bytes| bytes.as_integer().is_some_and(|bytes| bytes > 0))
+            }),
         }
     }
 }
@@ -209,6 +223,8 @@ fn check(around: &str, table: &toml::Table, keys: &[Key]) -> Result<(), SettingE
         match (key.kind, value.as_table()) {
             (Kind::Limits, Some(tables)) => limits::check(name, tables)?,
             (Kind::Upkeep, Some(table)) => check("upkeep.", table, UpkeepConfig::KEYS)?,
+            (Kind::Repair, Some(table)) => check("repair.", table, RepairConfig::KEYS)?,
+            (Kind::Leases, Some(table)) => check("leases.", table, LeasesConfig::KEYS)?,
             _ => {}
         }
     }

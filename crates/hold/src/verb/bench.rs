@@ -9,7 +9,8 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use bench::{
-    BenchError, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Report, Slow, Stop, Transfer,
+    Assumed, BenchError, Durability, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Repair,
+    Report, SCALE_PEERS_MAX, Scale, Slow, Stop, Transfer,
 };
 use clap::{Args, Subcommand};
 use kv::KvArgs;
@@ -50,8 +51,14 @@ enum Experiment {
     Overload(OverloadArgs),
     /// One holder a hundred times slower than the others, and what readers see of it
     Slow(SlowArgs),
+    /// Whole organisations die, and what the others do to mend it
+    Repair(RepairArgs),
     /// Versions beside a Redis from the PATH, and what they take on the disk
     Kv(KvArgs),
+    /// What moves and what mending costs in networks of up to 100,000 peers, by the planner alone
+    Scale(ScaleArgs),
+    /// How often data is lost: computed for each profile, and simulated where it can be seen
+    Durability(DurabilityArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -163,6 +170,39 @@ struct SlowArgs {
     rounds: usize,
 }
 
+#[derive(Clone, Debug, Args)]
+struct RepairArgs {
+    /// Peer processes
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = peers)]
+    peers: usize,
+    /// Organisations that they belong to
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    organisations: usize,
+    /// Of those, killed
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    lost: usize,
+    /// Seconds without an answer after which the network does without a peer
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    absent_after: u64,
+}
+
+#[derive(Clone, Debug, Args)]
+struct ScaleArgs {
+    /// Peers of the largest network
+    #[arg(long, value_name = "N", default_value_t = SCALE_PEERS_MAX)]
+    peers: usize,
+}
+
+#[derive(Clone, Debug, Args)]
+struct DurabilityArgs {
+    /// How often a peer is lost in a year, with all that it holds and for good
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    failures: f64,
+    /// How much each peer holds
+    #[arg(long, value_name = "BYTES", default_value = "1TiB", value_parser = bench::parse_size)]
+    held: u64,
+}
+
 fn peers(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=PEERS_MAX).contains(number));
     number.ok_or_else(|| format!("{text:?} is not a number from 1 to {PEERS_MAX}"))
@@ -207,6 +247,13 @@ impl Experiment {
                 Overload { peers, seconds, seed }.run(bench)
             }
             Self::Kv(args) => args.run(bench),
+            Self::Repair(RepairArgs { peers, organisations, lost, absent_after }) => {
+                Repair { peers, organisations, lost, absent_after_s: absent_after }.run(bench)
+            }
+            Self::Scale(ScaleArgs { peers }) => Scale { peers }.run(bench),
+            Self::Durability(DurabilityArgs { failures, held }) => {
+                Durability { assumed: Assumed { failures, held } }.run(bench)
+            }
             Self::Slow(SlowArgs { peers, profile, gets, rounds }) => {
                 let profile = profile.unwrap_or_else(|| Profile::by_peers(peers));
                 Slow { peers, profile, gets, rounds }.run(bench)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use author::{Fragment, Holder, Info, SchemaArtifact};
+use author::{Fragment, Holder, Info, Payment, SchemaArtifact};
 use clap::Args;
 use crypto::Roster;
 use serde::Serialize;
@@ -43,6 +43,17 @@ struct Row {
     healthy: bool,
 }
 
+/// A lease of a content.
+#[derive(Serialize)]
+struct LeaseRow {
+    /// Whether this user signed it.
+    own: bool,
+    /// Who pays: the organisation's name, or its key where the roster does not list it.
+    organisation: String,
+    /// When it ends, Unix seconds.
+    until: u64,
+}
+
 /// `hold info`: what a content is, and each record of it at each holder.
 #[derive(Serialize)]
 struct InfoResult {
@@ -74,6 +85,12 @@ struct InfoResult {
     untold: u64,
     /// Each record at each of its holders.
     fragments: Vec<Row>,
+    /// Who pays for its envelope and entry, and until when: each lease that a holder keeps.
+    leases: Vec<LeaseRow>,
+    /// Until when all of that is paid for, Unix seconds; none where a record of it has no lease.
+    paid_until: Option<u64>,
+    /// Whether a holder keeps a record of it without a lease.
+    unleased: bool,
     /// Holders were not asked.
     #[serde(skip)]
     thin: bool,
@@ -97,7 +114,13 @@ impl Row {
 }
 
 impl InfoResult {
-    fn new(info: &Info, roster: &Roster, thin: bool) -> Self {
+    fn new(info: &Info, payment: &Payment, roster: &Roster, thin: bool) -> Self {
+        let leases = payment.leases.iter().map(|paid| {
+            let listed = roster.organisation(&paid.organisation);
+            let organisation = listed.map(|organisation| organisation.name.clone());
+            let organisation = organisation.unwrap_or_else(|| paid.organisation.to_string());
+            LeaseRow { own: paid.own, organisation, until: paid.until }
+        });
         let rows = info.fragments.iter().flat_map(|fragment| {
             fragment.holders.iter().map(|holder| Row::new(fragment, holder, roster))
         });
@@ -118,6 +141,9 @@ impl InfoResult {
             stripes: info.stripes,
             untold: info.untold,
             fragments: rows.collect(),
+            leases: leases.collect(),
+            paid_until: payment.until,
+            unleased: payment.unleased,
             thin,
         }
     }
@@ -143,6 +169,17 @@ impl fmt::Display for InfoResult {
         }
         writeln!(f, "created  {} (Unix seconds)", self.created)?;
         write!(f, "entry    {}", self.entry)?;
+        for lease in &self.leases {
+            let LeaseRow { own, organisation, until } = lease;
+            let by = if *own { ", by you" } else { "" };
+            write!(f, "\npaid     until {until} (Unix seconds) by {organisation}{by}")?;
+        }
+        if self.unleased {
+            write!(
+                f,
+                "\npaid     not at all for some of it: it was stored without a lease, and stays"
+            )?;
+        }
         if self.thin {
             write!(f, "\nholders  not asked (--thin)")?;
         }
@@ -176,7 +213,12 @@ impl InfoVerb {
         let author = connect::author(session).await?;
         let info = author.info(address).await?;
         let roster = author.walker().directory().roster();
-        session.out.result(&InfoResult::new(&info, &roster, author.walker().is_thin()))?;
+        let thin = author.walker().is_thin();
+        let payment = match thin {
+            true => Payment::default(),
+            false => author.payment(address).await?,
+        };
+        session.out.result(&InfoResult::new(&info, &payment, &roster, thin))?;
         Ok(Exit::Done)
     }
 }

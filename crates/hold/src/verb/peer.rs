@@ -1,5 +1,6 @@
 //! `hold peer`: one librarian, as an operator runs it.
 
+mod leave;
 mod own;
 mod request;
 mod restore;
@@ -34,6 +35,8 @@ pub(crate) enum Peer {
     Run(run::Run),
     /// Change a setting; a peer that runs takes it within a second
     Set(set::Set),
+    /// Hand over all that a peer holds, and leave the network
+    Leave(leave::Leave),
     /// Copy a peer's directory, also while it runs
     Snapshot(snapshot::Snapshot),
     /// Make a peer's directory of a snapshot, or check one
@@ -101,6 +104,7 @@ impl Peer {
             Self::Request(args) => args.run(session),
             Self::Run(args) => args.run(session).await,
             Self::Set(args) => args.run(session),
+            Self::Leave(args) => args.run(session).await,
             Self::Snapshot(args) => args.run(session).await,
             Self::Restore(args) => args.run(session).await,
             Self::Status(args) => session.stoppable(args.run(session)).await,

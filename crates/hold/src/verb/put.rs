@@ -21,6 +21,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::Plain;
 use crate::progress::Bar;
+use crate::span::Span;
 use crate::{address, connect, pipes};
 
 /// Files of a folder that are put at once: a small one waits for its three calls, one after the other. What they hold in
@@ -56,6 +57,9 @@ pub(crate) struct Put {
     /// or copies:N [default: the network's, or by the number of its peers]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
+    /// How long it is paid for: a number and s, m, h, d, w or y [default: a year]
+    #[arg(long = "for", value_name = "TIME")]
+    span: Option<Span>,
     /// A folder as one content: a tar of its files and folders, with one address (hold get --unpack)
     #[arg(long)]
     pack: bool,
@@ -105,6 +109,8 @@ struct PutResult {
     sent: u64,
     /// What an interrupted put had stored before; zeros where there was none.
     resumed: ResumedResult,
+    /// Until when it is paid for, Unix seconds; none where nobody vouches for this user.
+    until: Option<u64>,
     /// How long it took.
     seconds: f64,
     /// One a reader of `--to`.
@@ -149,6 +155,7 @@ impl PutResult {
             full: report.full,
             sent: report.sent,
             resumed: ResumedResult { bytes, pages },
+            until: report.until,
             seconds: report.seconds,
             envelopes: envelopes.collect(),
             name,
@@ -204,6 +211,7 @@ impl Put {
             schema: self.schema.clone(),
             data_dictionary: self.data_dictionary.clone(),
             profile: self.profile,
+            lease_seconds: self.span.map(|Span(seconds)| seconds),
             ..PutOptions::default()
         }
     }

@@ -1,10 +1,14 @@
 //! `hold up`: an embedded network on this machine, with a home that is ready to use.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use author::Home;
 use clap::Args;
+use door_redis::Options;
 use serde::Serialize;
+use store::Durability;
 
 use crate::cli::Session;
 use crate::embedded::{Embedded, PEERS_MAX, TemporaryFolder};
@@ -12,6 +16,8 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::logging;
 use crate::out::PathText;
+use crate::redis_door::{Owned, RedisDoor};
+use crate::running::Running;
 
 /// `hold up`.
 #[derive(Debug, Args)]
@@ -22,6 +28,9 @@ pub(crate) struct Up {
     /// Keep it here for the next time [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "D")]
     dir: Option<PathBuf>,
+    /// Open a door for Redis's clients on the first peer, here (loopback only) [default: a free port]
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    redis: Option<SocketAddr>,
 }
 
 /// `hold up`: one line when all serve.
@@ -33,6 +42,9 @@ struct Ready {
     librarians: Vec<String>,
     /// The first one's page of metrics, a URL.
     metrics: String,
+    /// Where Redis's clients connect, with `--redis`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis: Option<String>,
     /// A home that is ready to use, for HOLD_HOME.
     home: PathText,
     /// The network's id.
@@ -48,6 +60,12 @@ impl fmt::Display for Ready {
             self.librarians.join(",")
         )?;
         writeln!(f, "metrics: {}", self.metrics)?;
+        if let Some(redis) = &self.redis {
+            writeln!(
+                f,
+                "Redis's clients connect to {redis}; its values are open to the first peer"
+            )?;
+        }
         write!(f, "try: HOLD_HOME={} hold put FILE", self.home)
     }
 }
@@ -63,21 +81,46 @@ impl Up {
         let kept = self.dir.as_deref().or(temporary.as_ref().map(TemporaryFolder::path));
         let dir = kept.unwrap_or(std::path::Path::new("."));
         let mut network = Embedded::start(dir, usize::from(self.peers)).await?;
-        let served = serve(session, &network).await;
+        let served = serve(session, &network, self.redis).await;
         let stopped = network.stop_all().await;
         drop(temporary);
         served.and(stopped).map(|()| Exit::Done)
     }
 }
 
-async fn serve(session: &Session, network: &Embedded) -> Result<(), HoldError> {
+async fn serve(
+    session: &Session,
+    network: &Embedded,
+    redis: Option<SocketAddr>,
+) -> Result<(), HoldError> {
+    let mut door = None;
+    let served = serve_with(session, network, redis, &mut door).await;
+    // Before the librarian whose store it writes.
+    let closed = match door {
+        Some(door) => door.close().await,
+        None => Ok(()),
+    };
+    served.and(closed)
+}
+
+/// Opens what is asked for, tells of it, and waits for a signal; a door that it opened is left in `door`.
+async fn serve_with(
+    session: &Session,
+    network: &Embedded,
+    redis: Option<SocketAddr>,
+    door: &mut Option<RedisDoor>,
+) -> Result<(), HoldError> {
     let ready = async {
-        let (config, _) = network.home("home", 0).await?;
+        let (config, home) = network.home("home", 0).await?;
+        if let (Some(listen), Some(peer)) = (redis, network.running().next()) {
+            *door = Some(open_door(network, peer, &home, listen).await?);
+        }
         let metrics = network.running().next().map(|peer| peer.metrics.to_string());
         session.out.result(&Ready {
             ready: true,
             librarians: network.addresses(),
             metrics: format!("http://{}/metrics", metrics.unwrap_or_default()),
+            redis: door.as_ref().map(|door| door.address().to_string()),
             home: config.home.into(),
             network: network.network.genesis().network().to_string(),
         })
@@ -89,4 +132,19 @@ async fn serve(session: &Session, network: &Embedded) -> Result<(), HoldError> {
     session.stop.cancelled().await;
     session.out.note("stopping");
     Ok(())
+}
+
+/// The door on one peer's librarian, whose keys belong to the network's home.
+async fn open_door(
+    network: &Embedded,
+    peer: &Running,
+    home: &Home,
+    listen: SocketAddr,
+) -> Result<RedisDoor, HoldError> {
+    let genesis = network.network.genesis();
+    let key = home.keyring().owner();
+    let owned = Owned { network: genesis.network(), suite: genesis.suite, key };
+    let options = Options { listen, ..Options::default() };
+    let env = network.env();
+    RedisDoor::open(&peer.librarian, env, owned, Durability::EverySecond, options).await
 }

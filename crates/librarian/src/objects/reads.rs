@@ -173,7 +173,10 @@ impl ObjectShelf {
     }
 
     /// The record of the policy that counts, where the owner said something.
-    async fn policy_of(&self, named: &ObjectRecord) -> Result<Option<Record>, CallError> {
+    pub(super) async fn policy_of(
+        &self,
+        named: &ObjectRecord,
+    ) -> Result<Option<Record>, CallError> {
         let Some(id) = self.policies.record_of(named) else { return Ok(None) };
         let found = self.store.get(&id).await;
         let found = found.map_err(|error| self.refused(error.into()))?;

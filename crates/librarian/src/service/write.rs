@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crypto::lease::Shown;
 use document::Record;
 use env::calls::{
     BATCH_BYTES_MAX, BATCH_MAX, CallError, Caller, PUT_WAIT_MAX, PutResponse, StoreOutcome,
@@ -10,6 +11,7 @@ use walk::{Stored, WalkError};
 
 use super::{Endpoints, invalid};
 use crate::fragments;
+use crate::leases::Covered;
 use crate::metrics::{Bound, Method};
 use crate::shelf;
 use crate::standing::Standing;
@@ -21,8 +23,9 @@ impl Endpoints {
         record: Record,
     ) -> Result<StoreOutcome, CallError> {
         let bytes = record.bytes.len();
+        let covered = self.covered(caller, std::slice::from_ref(&record), Vec::new())?;
         let charged = self.charge(caller, Method::Store, bytes)?;
-        let mut outcomes = self.0.shelf.put(vec![record]).await;
+        let mut outcomes = self.0.shelf.put(vec![record], covered).await;
         self.give_back(caller, charged, &outcomes, &[bytes]);
         let outcome = outcomes
             .pop()
@@ -35,6 +38,7 @@ impl Endpoints {
         &self,
         caller: Caller,
         records: Vec<Record>,
+        covered: Covered,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         if records.len() > BATCH_MAX {
             return Err(invalid(format!("a batch has at most {BATCH_MAX} records")));
@@ -45,7 +49,7 @@ impl Endpoints {
             return Err(invalid(format!("a batch has at most {BATCH_BYTES_MAX} bytes of records")));
         }
         let charged = self.charge(caller, Method::StoreBatch, bytes)?;
-        let outcomes = self.0.shelf.put(records).await;
+        let outcomes = self.0.shelf.put(records, covered).await;
         self.give_back(caller, charged, &outcomes, &sizes);
         let taken = outcomes.iter().zip(&sizes).filter(|(outcome, _)| outcome.is_ok());
         self.0.metrics.received(Method::StoreBatch, taken.map(|(_, size)| size).sum());
@@ -58,6 +62,7 @@ impl Endpoints {
         &self,
         caller: Caller,
         record: Record,
+        leases: Vec<Shown>,
         wait: Duration,
     ) -> Result<PutResponse, CallError> {
         let (kind, bytes) = (record.kind, record.bytes.len());
@@ -72,10 +77,11 @@ impl Endpoints {
         let record = self.0.shelf.proven(record).await?;
         let redundancy = self.0.walker.redundancy(kind);
         let quota = self.charge(caller, Method::Put, bytes)?;
-        let stored = self.0.walker.store(record, redundancy).await.map_err(|error| {
-            self.0.quotas.give_back(&caller.key, quota, bytes as u64);
-            walk_refusal(error)
-        })?;
+        let stored =
+            self.0.walker.store_leased(record, leases, redundancy).await.map_err(|error| {
+                self.0.quotas.give_back(&caller.key, quota, bytes as u64);
+                walk_refusal(error)
+            })?;
         self.0.metrics.received(Method::Put, bytes);
         let Stored { wanted, mut rest, .. } = stored;
         let acked = rest.wait(wait.min(PUT_WAIT_MAX)).await.acked;

@@ -2,12 +2,15 @@
 //! other, and what is left after faults, stops and restarts.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod audit;
 mod callers;
 mod endings;
 mod joining;
+mod leases;
 mod news;
 mod objects;
 mod records;
+mod repair;
 mod rosters;
 mod stripes;
 mod subscribers;

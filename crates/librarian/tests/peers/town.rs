@@ -74,6 +74,11 @@ impl Town {
         number
     }
 
+    /// Drops a record of a peer behind its back.
+    pub(crate) async fn lose(&self, number: usize, id: &RecordId) {
+        self.stores[number].inner.remove(vec![*id]).await.unwrap();
+    }
+
     /// Starts a peer over this store; its log is kept in the town's folder.
     pub(crate) async fn start(
         &self,
@@ -114,13 +119,43 @@ impl Town {
 
     /// Stops a peer and starts it again over what its store has.
     pub(crate) async fn restart(&mut self, number: usize) {
-        let (before, store) = (&self.stores[number].inner, MemoryStore::new());
-        for id in before.ids(&RecordId::new([0; 32]), usize::MAX) {
-            store.put(vec![before.get(&id).await.unwrap().unwrap()]).await.unwrap();
+        self.restart_with(number, |_| {}).await;
+    }
+
+    pub(crate) async fn restart_with(
+        &mut self,
+        number: usize,
+        change: impl FnOnce(&mut LibrarianOptions),
+    ) {
+        let records = self.take_down(number).await;
+        self.bring_back_with(number, records, change).await;
+    }
+
+    /// Stops a peer; what its store has.
+    pub(crate) async fn take_down(&mut self, number: usize) -> Vec<Record> {
+        let (store, mut records) = (&self.stores[number].inner, Vec::new());
+        for id in store.ids(&RecordId::new([0; 32]), usize::MAX) {
+            records.push(store.get(&id).await.unwrap().unwrap());
         }
         self.peers[number].stop().await.unwrap();
+        records
+    }
+
+    /// Starts a peer that was taken down, with these records.
+    pub(crate) async fn bring_back(&mut self, number: usize, records: Vec<Record>) {
+        self.bring_back_with(number, records, |_| {}).await;
+    }
+
+    async fn bring_back_with(
+        &mut self,
+        number: usize,
+        records: Vec<Record>,
+        change: impl FnOnce(&mut LibrarianOptions),
+    ) {
+        let store = MemoryStore::new();
+        store.put(records).await.unwrap();
         self.stores[number] = Arc::new(Shop::new(Arc::new(store)));
-        self.peers[number] = self.start(number, self.stores[number].clone(), |_| {}).await;
+        self.peers[number] = self.start(number, self.stores[number].clone(), change).await;
     }
 
     pub(crate) fn at(&self, number: usize) -> Endpoint {

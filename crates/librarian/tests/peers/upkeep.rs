@@ -191,7 +191,7 @@ fn metric(town: &Town, name: &str) -> i64 {
 
 #[test]
 fn scrub_reads_everything_within_its_budget_and_rests_between_passes() {
-    testkit::time::run(1, |env| async move {
+    testkit::time::run(4, |env| async move {
         const RATE: u64 = 20_000;
         let records: Vec<_> = (0..40).map(distinct).collect();
         let (town, store) = lone(&env, &FaultyDisk::new(1), &records, options(RATE, 0)).await;

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use crypto::lease::Shown;
 use document::Record;
+use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     BATCH_BYTES_MAX, BATCH_MAX, CallError, Calls, Endpoint, Events, FindRequest, FindResponse,
@@ -14,8 +17,9 @@ use env::calls::{
 use tonic::Request;
 
 use super::{Client, corrupt, opened};
-use crate::convert::Wrong;
+use crate::convert::leases::{check_answer as check_leases, close_shown};
 use crate::convert::objects::{check_answer, check_request, check_watch};
+use crate::convert::{Wrong, keep};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::proto;
 
@@ -173,15 +177,26 @@ impl Calls for Client {
         records: Vec<Record>,
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        self.store_leased(to, records, Vec::new(), limit).await
+    }
+
+    async fn store_leased(
+        &self,
+        to: &Endpoint,
+        records: Vec<Record>,
+        leases: Vec<Shown>,
+        limit: Duration,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         check_batch(records.len())?;
         records.iter().try_for_each(check_record)?;
         if records.iter().map(|record| record.bytes.len()).sum::<usize>() > BATCH_BYTES_MAX {
             let reason = "over 8 MiB of records in one batch".to_owned();
             return Err(CallError::Invalid { reason });
         }
+        let leases = close_shown(&leases);
         let ask = |attempt: super::Attempt| {
             let records = records.iter().map(|record| record.clone().into()).collect();
-            attempt.ask(proto::StoreBatchRequest { records })
+            attempt.ask(proto::StoreBatchRequest { records, leases: leases.clone() })
         };
         let answers = self.call(to, true, limit, ask).await?.0.answers;
         check_answers(to, records.len(), answers.len())?;
@@ -198,11 +213,23 @@ impl Calls for Client {
         wait: Duration,
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
+        self.put_leased(to, record, Vec::new(), wait, limit).await
+    }
+
+    async fn put_leased(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        leases: Vec<Shown>,
+        wait: Duration,
+        limit: Duration,
+    ) -> Result<PutResponse, CallError> {
         check_record(&record)?;
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        let leases = close_shown(&leases);
         let ask = |attempt: super::Attempt| {
-            let message = proto::PutRequest { record: Some(record.clone().into()), wait_ms };
-            attempt.ask(message)
+            let (record, leases) = (Some(record.clone().into()), leases.clone());
+            attempt.ask(proto::PutRequest { record, wait_ms, leases })
         };
         let large = record.bytes.len() >= LARGE_BYTES;
         opened(to, self.call(to, large, limit, ask).await?.0)
@@ -265,6 +292,40 @@ impl Calls for Client {
         let answer = self.call(to, is_large(&request), limit, ask).await?.0;
         let answer = answer.open(&to.address).map_err(|wrong| corrupt(to, wrong.0))?;
         check_answer(&request, &answer).map_err(|wrong| corrupt(to, wrong.0))?;
+        Ok(answer)
+    }
+
+    async fn keep(
+        &self,
+        to: &Endpoint,
+        request: KeepRequest,
+        limit: Duration,
+    ) -> Result<KeepAnswer, CallError> {
+        keep::check_request(&request).map_err(|wrong| refused(&wrong))?;
+        let asked = keep::Asked::of(&request);
+        let ask = |attempt: super::Attempt| {
+            let message: proto::KeepRequest = request.clone().into();
+            attempt.ask(message)
+        };
+        // What is asked within a deadline does not wait behind records.
+        let large = matches!(request, KeepRequest::Fetch(_));
+        let answer: KeepAnswer = opened(to, self.call(to, large, limit, ask).await?.0)?;
+        asked.check(&answer).map_err(|wrong| corrupt(to, wrong.0))?;
+        Ok(answer)
+    }
+
+    async fn lease(
+        &self,
+        to: &Endpoint,
+        request: LeaseRequest,
+        limit: Duration,
+    ) -> Result<LeaseAnswer, CallError> {
+        let ask = |attempt: super::Attempt| {
+            let message: proto::LeaseRequest = request.clone().into();
+            attempt.ask(message)
+        };
+        let answer: LeaseAnswer = opened(to, self.call(to, false, limit, ask).await?.0)?;
+        check_leases(&request, &answer).map_err(|wrong| corrupt(to, wrong.0))?;
         Ok(answer)
     }
 

@@ -50,6 +50,8 @@ asks! {
     "VerifyBatch": VerifyBatchRequest -> VerifyBatchResponse,
     "StoreBatch": StoreBatchRequest -> StoreBatchResponse,
     "Objects": ObjectsRequest -> ObjectsResponse,
+    "Keep": KeepRequest -> KeepResponse,
+    "Lease": LeaseRequest -> LeaseResponse,
 }
 
 /// The deadline as its header: up to eight digits and a unit.

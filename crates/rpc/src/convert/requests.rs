@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use crypto::certificate::SIGNED_BYTES_MAX;
+use crypto::lease::Shown;
 use crypto::roster::ROSTER_BYTES_MAX;
 use document::Record;
 use env::calls::{
@@ -9,6 +10,7 @@ use env::calls::{
     SubscribeRequest, TELL_BYTES_MAX, TELL_MAX, VerifyRequest,
 };
 
+use super::leases::open_shown;
 use super::{Open, Wrong, array32, copied, id_and_place, place_bytes};
 use crate::limits::FILTER_BYTES_MAX;
 use crate::proto;
@@ -139,13 +141,14 @@ impl Open<Vec<VerifyRequest>> for proto::VerifyBatchRequest {
     }
 }
 
-impl Open<Vec<Record>> for proto::StoreBatchRequest {
-    fn open(self) -> Result<Vec<Record>, Wrong> {
+impl Open<(Vec<Record>, Vec<Shown>)> for proto::StoreBatchRequest {
+    fn open(self) -> Result<(Vec<Record>, Vec<Shown>), Wrong> {
         check_batch(self.records.len())?;
         if self.records.iter().map(|record| record.bytes.len()).sum::<usize>() > BATCH_BYTES_MAX {
             return Err(Wrong("over 8 MiB of records in one batch"));
         }
-        self.records.into_iter().map(Open::open).collect()
+        let leases = open_shown(&self.leases)?;
+        Ok((self.records.into_iter().map(Open::open).collect::<Result<_, _>>()?, leases))
     }
 }
 

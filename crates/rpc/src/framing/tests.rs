@@ -70,7 +70,11 @@ fn what_goes_out_is_grpc_whatever_its_size() {
         let record = record(len);
         same_as_plain(proto::StoreRequest { record: Some(record.clone()) });
         for wait_ms in [0, 5000] {
-            same_as_plain(proto::PutRequest { record: Some(record.clone()), wait_ms });
+            same_as_plain(proto::PutRequest {
+                record: Some(record.clone()),
+                wait_ms,
+                leases: Vec::new(),
+            });
         }
         same_as_plain(proto::GetResponse { record: Some(record.clone()) });
         let result = Some(proto::find_response::Result::Record(record));
@@ -82,11 +86,11 @@ fn what_goes_out_is_grpc_whatever_its_size() {
     let closest = proto::Closest { announcements: vec![vec![7; 300].into(); 100] };
     let result = Some(proto::find_response::Result::Closest(closest));
     same_as_plain(proto::FindResponse { result });
-    same_as_plain(proto::StoreBatchRequest { records: vec![record(5000); 9] });
-    same_as_plain(proto::StoreBatchRequest { records: Vec::new() });
+    same_as_plain(proto::StoreBatchRequest { records: vec![record(5000); 9], leases: Vec::new() });
+    same_as_plain(proto::StoreBatchRequest { records: Vec::new(), leases: Vec::new() });
     for (header, fragment) in [(0, 0), (1_700, 1 << 20), (100_000, 20_000), (APART_BYTES, 5)] {
         let records = vec![record(header), record(fragment)];
-        same_as_plain(proto::StoreBatchRequest { records });
+        same_as_plain(proto::StoreBatchRequest { records, leases: Vec::new() });
     }
     same_as_plain(proto::StoreResponse { outcome: 2 });
 }
@@ -110,7 +114,7 @@ fn a_large_record_is_copied_neither_out_nor_in() {
 #[test]
 fn a_fragment_behind_its_header_is_copied_neither_out_nor_in() {
     let records = vec![record(1_700), record(1 << 20)];
-    let message = proto::StoreBatchRequest { records: records.clone() };
+    let message = proto::StoreBatchRequest { records: records.clone(), leases: Vec::new() };
     let (data, _) = sent(Framed::request(message));
     let read: proto::StoreBatchRequest = read_frames(data, 3 << 20).unwrap().unwrap();
     assert_eq!(read.records, records);
@@ -250,6 +254,25 @@ fn a_message_of_too_many_parts_is_not_decoded() {
     for list in [3, 5] {
         let tips = field(4, &field(1, &field(1, &many(list, over))));
         assert!(is_counted_out::<proto::ObjectsResponse>(&tips), "{list}");
+    }
+    // Lists and settled stripes, and what is in them; records to fetch, chunks to prove.
+    for part in [2, 4, 5, 7] {
+        let inside = field(part, &many(1, over));
+        assert!(is_counted_out::<proto::KeepRequest>(&inside), "{part}");
+    }
+    for (part, list) in [(2, 2), (2, 3), (4, 2)] {
+        let inside = field(part, &field(1, &many(list, over)));
+        assert!(is_counted_out::<proto::KeepRequest>(&inside), "{part} {list}");
+    }
+    for part in [2, 3, 5, 7] {
+        let answer = field(part, &many(1, over));
+        assert!(is_counted_out::<proto::KeepResponse>(&answer), "{part}");
+    }
+    let found = field(5, &field(1, &field(1, &many(2, over))));
+    assert!(is_counted_out::<proto::KeepResponse>(&found));
+    for list in [2, 3] {
+        let lists = field(2, &field(1, &many(list, over)));
+        assert!(is_counted_out::<proto::KeepResponse>(&lists), "{list}");
     }
     let closest = field(2, &many(1, over));
     assert!(is_counted_out::<proto::FindResponse>(&closest));

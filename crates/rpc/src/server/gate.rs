@@ -144,7 +144,7 @@ fn allowed(path: &str) -> Allowed {
     let method = path.strip_prefix(LIBRARIAN).unwrap_or_default();
     let message_bytes_max = match method {
         "Store" | "Put" | "StoreStream" => RECORD_MESSAGE_BYTES_MAX,
-        "StoreBatch" | "Objects" => BATCH_MESSAGE_BYTES_MAX,
+        "StoreBatch" | "Objects" | "Lease" => BATCH_MESSAGE_BYTES_MAX,
         _ => SMALL_MESSAGE_BYTES_MAX,
     };
     let streams = ["Subscribe", "Watch", "FindStream", "VerifyStream", "StoreStream"];

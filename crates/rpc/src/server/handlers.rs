@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crypto::lease::Shown;
+use document::Record;
 use env::Env;
 use env::calls::{
     BATCH_BYTES_MAX, CallError, Caller, Credential, FindResponse, IntroduceRequest, PUT_WAIT_MAX,
@@ -17,8 +19,8 @@ use tonic::{Request, Response, Status, Streaming};
 use super::connection::Peer;
 use super::members::Members;
 use super::streams;
-use crate::convert::objects::Asked;
-use crate::convert::{Open, Wrong};
+use crate::convert::leases::open_shown;
+use crate::convert::{Open, Wrong, keep, objects};
 use crate::limits::RECONNECT_HEADER;
 use crate::proto;
 use crate::proto::librarian_server::Librarian;
@@ -142,8 +144,14 @@ impl Librarian for Handlers {
         request: Request<proto::PutRequest>,
     ) -> Result<Response<proto::PutResponse>, Status> {
         let wait = Duration::from_millis(request.get_ref().wait_ms.into());
+        let wait = wait.min(PUT_WAIT_MAX);
+        let invalid = |wrong| to_status(&invalid(wrong));
+        let leases = open_shown(&request.get_ref().leases).map_err(invalid)?;
         let (caller, record) = opened(request.map(|request| request.record))?;
-        closed(self.service.put(caller, record, wait.min(PUT_WAIT_MAX)).await)
+        if leases.is_empty() {
+            return closed(self.service.put(caller, record, wait).await);
+        }
+        closed(self.service.put_leased(caller, record, leases, wait).await)
     }
 
     async fn tell(
@@ -172,10 +180,29 @@ impl Librarian for Handlers {
         request: Request<proto::ObjectsRequest>,
     ) -> Result<Response<proto::ObjectsResponse>, Status> {
         let (caller, request) = opened(request)?;
-        let asked = Asked::of(&request);
+        let asked = objects::Asked::of(&request);
         let answer = self.service.objects(caller, request).await;
         let answer = answer.and_then(|answer| asked.fit(answer));
         closed(answer)
+    }
+
+    async fn keep(
+        &self,
+        request: Request<proto::KeepRequest>,
+    ) -> Result<Response<proto::KeepResponse>, Status> {
+        let (caller, request) = opened(request)?;
+        let asked = keep::Asked::of(&request);
+        let answer = self.service.keep(caller, request).await;
+        let answer = answer.and_then(|answer| asked.fit(answer));
+        closed(answer)
+    }
+
+    async fn lease(
+        &self,
+        request: Request<proto::LeaseRequest>,
+    ) -> Result<Response<proto::LeaseResponse>, Status> {
+        let (caller, request) = opened(request)?;
+        closed(self.service.lease(caller, request).await)
     }
 
     type WatchStream = Answers<proto::WatchEvent>;
@@ -226,9 +253,12 @@ impl Librarian for Handlers {
         &self,
         request: Request<proto::StoreBatchRequest>,
     ) -> Result<Response<proto::StoreBatchResponse>, Status> {
-        let (caller, records) = opened(request)?;
+        let (caller, (records, leases)): (_, (Vec<Record>, Vec<Shown>)) = opened(request)?;
         let asked = records.len();
-        let outcomes = self.service.store_batch(caller, records).await;
+        let outcomes = match leases.is_empty() {
+            true => self.service.store_batch(caller, records).await,
+            false => self.service.store_leased(caller, records, leases).await,
+        };
         let outcomes = paired(asked, outcomes.map_err(|error| to_status(&error))?)?;
         let answers = outcomes.into_iter().map(Into::into).collect();
         Ok(Response::new(proto::StoreBatchResponse { answers }))

@@ -29,6 +29,8 @@ pub(super) enum Unary {
     VerifyBatch,
     StoreBatch,
     Objects,
+    Keep,
+    Lease,
 }
 
 /// The method of a request, where it has one message and no encoding but protobuf's own.
@@ -48,6 +50,8 @@ pub(super) fn method<B>(request: &Request<B>) -> Option<Unary> {
         "VerifyBatch" => Unary::VerifyBatch,
         "StoreBatch" => Unary::StoreBatch,
         "Objects" => Unary::Objects,
+        "Keep" => Unary::Keep,
+        "Lease" => Unary::Lease,
         _ => return None,
     })
 }
@@ -78,6 +82,8 @@ pub(super) async fn answer(
         Unary::VerifyBatch => by!(verify_batch),
         Unary::StoreBatch => by!(store_batch),
         Unary::Objects => by!(objects),
+        Unary::Keep => by!(keep),
+        Unary::Lease => by!(lease),
     }
 }
 

@@ -14,7 +14,7 @@ use super::secret;
 use crate::convert::objects::Asked;
 use crate::proto;
 
-fn check(message: &(impl Message + std::fmt::Debug), expected: &str) {
+pub(super) fn check(message: &(impl Message + std::fmt::Debug), expected: &str) {
     assert_eq!(hex::encode(message.encode_to_vec()), expected, "{message:?}");
 }
 
@@ -37,11 +37,13 @@ fn requests_have_their_bytes() {
     check(&proto::VerifyRequest::from(verify), &format!("0a20{aa}1220{bb}1a20{cc}"));
     let store = proto::StoreRequest { record: Some(record.clone().into()) };
     check(&store, &format!("0a4e{wire}"));
-    let put = proto::PutRequest { record: Some(home.clone().into()), wait_ms: 0 };
+    let put =
+        proto::PutRequest { record: Some(home.clone().into()), wait_ms: 0, leases: Vec::new() };
     check(&put, &format!("0a2c{wire_home}"));
     let waiting = proto::PutRequest { wait_ms: 5000, ..put };
     check(&waiting, &format!("0a2c{wire_home}108827"));
-    let batch = proto::StoreBatchRequest { records: vec![home.into(), record.into()] };
+    let batch =
+        proto::StoreBatchRequest { records: vec![home.into(), record.into()], leases: Vec::new() };
     check(&batch, &format!("0a2c{wire_home}0a4e{wire}"));
     let batch = proto::FindBatchRequest { requests: vec![at_home.into()] };
     check(&batch, &format!("0a220a20{aa}"));

@@ -17,7 +17,7 @@ use super::*;
 use crate::client::connection::Connection;
 use crate::proto;
 
-const METHODS: [&str; 16] = [
+const METHODS: [&str; 17] = [
     "Introduce",
     "Find",
     "Verify",
@@ -27,6 +27,7 @@ const METHODS: [&str; 16] = [
     "Tell",
     "Subscribe",
     "Objects",
+    "Keep",
     "Watch",
     "FindBatch",
     "VerifyBatch",
@@ -129,7 +130,11 @@ async fn well_formed_messages_with_wrong_fields_are_invalid() {
     let invalid = |status: Status| assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     for record in stores {
         invalid(wire.store(proto::StoreRequest { record: record.clone() }).await.unwrap_err());
-        invalid(wire.put(proto::PutRequest { record, wait_ms: 0 }).await.unwrap_err());
+        invalid(
+            wire.put(proto::PutRequest { record, wait_ms: 0, leases: Vec::new() })
+                .await
+                .unwrap_err(),
+        );
     }
     let find = |len, place| proto::FindRequest { id: bytes(len), place: bytes(place) };
     for (id, place) in [(0, 0), (31, 0), (33, 32), (32, 1)] {
@@ -143,7 +148,11 @@ async fn well_formed_messages_with_wrong_fields_are_invalid() {
         let requests = vec![find(32, 0); count];
         invalid(wire.find_batch(proto::FindBatchRequest { requests }).await.unwrap_err());
         let records = vec![good.clone(); count];
-        invalid(wire.store_batch(proto::StoreBatchRequest { records }).await.unwrap_err());
+        invalid(
+            wire.store_batch(proto::StoreBatchRequest { records, leases: Vec::new() })
+                .await
+                .unwrap_err(),
+        );
     }
     let credential = Some(proto::introduce_request::Credential::Peer(bytes(16 * 1024 + 1)));
     invalid(
@@ -170,6 +179,7 @@ async fn truncated_and_oversized_messages_end_the_call_alone() {
         ("StoreBatch", 9 << 20),
         ("Objects", 9 << 20),
         ("Find", 300 << 10),
+        ("Keep", 300 << 10),
         ("Watch", 300 << 10),
     ] {
         let body = Frames(vec![framed(len, &[0; 64])], true);

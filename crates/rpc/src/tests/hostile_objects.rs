@@ -254,7 +254,7 @@ async fn a_caller_with_wrong_fields_is_told_which() {
         ("no known request", None),
         ("durability", put(good.clone(), Some(4))),
         ("durability", put(good.clone(), Some(256))),
-        ("kind", put(proto::Record { kind: 12, ..good.clone() }, None)),
+        ("kind", put(proto::Record { kind: 99, ..good.clone() }, None)),
         ("id", put(proto::Record { id: bytes(31), ..good }, None)),
         ("key", get(at(31, 32, 0))),
         ("h of a version", get(at(32, 33, 0))),

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::{Place, PublicKey, RecordId, Suite};
 use document::{Kind, Record};
+use env::calls::keep::*;
 use env::calls::objects::*;
 use env::calls::*;
 use futures::StreamExt;
@@ -42,6 +43,14 @@ pub(crate) struct Memory {
     pub(crate) known: Mutex<HashSet<PublicKey>>,
     pub(crate) asked: Mutex<Vec<RecordId>>,
     pub(crate) objects: Mutex<Script>,
+    pub(crate) keeping: Mutex<Keeping>,
+}
+
+/// What calls that keep the network asked, and what they are answered.
+#[derive(Default)]
+pub(crate) struct Keeping {
+    pub(crate) requests: Vec<KeepRequest>,
+    pub(crate) answer: Option<Result<KeepAnswer, CallError>>,
 }
 
 /// What calls about objects asked, and what they are answered.
@@ -171,6 +180,12 @@ impl Service for Memory {
         let mut script = self.objects.lock().unwrap();
         script.requests.push(request);
         script.answer.clone().unwrap_or(Err(CallError::NotFound))
+    }
+
+    async fn keep(&self, _: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
+        let mut keeping = self.keeping.lock().unwrap();
+        keeping.requests.push(request);
+        keeping.answer.clone().unwrap_or(Err(CallError::NotFound))
     }
 
     async fn watch(&self, _: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {

@@ -112,6 +112,28 @@ impl LogStore {
         Ok(())
     }
 
+    /// Lets the bytes of every record that was removed until now leave the files: ends the segment that is written to,
+    /// where something in it is dead, and compacts each that has any dead byte. The pace is that of `options`.
+    ///
+    /// # Errors
+    /// As [`LogStore::compact`].
+    pub async fn erase(&self, options: CompactionOptions) -> Result<Compaction, StoreError> {
+        let mut done = Compaction::default();
+        self.erase_counting(options, &mut done).await?;
+        Ok(done)
+    }
+
+    /// [`LogStore::erase`] that adds what it did to `done`, also where it fails or is dropped.
+    pub(crate) async fn erase_counting(
+        &self,
+        options: CompactionOptions,
+        done: &mut Compaction,
+    ) -> Result<(), StoreError> {
+        self.check_open()?;
+        self.ask(0, |answer| Request::End { answer }).await?;
+        self.compact_counting(CompactionOptions { dead_percent: 0, ..options }, done).await
+    }
+
     /// Writes again what counts in a segment, a step at a time.
     async fn move_live(
         &self,
@@ -245,6 +267,18 @@ impl Writer {
         }
         self.write_moved(&plan)?;
         Ok(bytes)
+    }
+
+    /// Ends the active segment where something in it is dead, so that it can be compacted.
+    pub(super) fn end_active(&mut self) -> Result<(), StoreError> {
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
+        }
+        let some_dead = |(_, extent): (u32, &Extent)| {
+            extent.live < extent.len.saturating_sub(FILE_HEADER_BYTES)
+        };
+        let dead = self.shared.index().segments().next_back().is_some_and(some_dead);
+        if dead { self.roll(self.shared.segment_bytes_max, true) } else { Ok(()) }
     }
 
     /// Removes a segment in which nothing is alive, and returns its bytes; `None` where something

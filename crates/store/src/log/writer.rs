@@ -92,6 +92,10 @@ pub(crate) enum Request {
         segment: u32,
         answer: oneshot::Sender<Result<Option<u64>, StoreError>>,
     },
+    /// End the active segment where something in it is dead.
+    End {
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// Make durable what was written, and let go of the disk.
     Close {
         answer: oneshot::Sender<Result<(), StoreError>>,
@@ -111,7 +115,9 @@ impl Request {
     fn refuse(self, error: StoreError) {
         match self {
             Self::Put { answer, .. } => drop(answer.send(Err(error))),
-            Self::Remove { answer, .. } | Self::Close { answer } => drop(answer.send(Err(error))),
+            Self::Remove { answer, .. } | Self::Close { answer } | Self::End { answer } => {
+                drop(answer.send(Err(error)));
+            }
             Self::Move { answer, .. } => drop(answer.send(Err(error))),
             Self::Drop { answer, .. } => drop(answer.send(Err(error))),
         }
@@ -214,6 +220,7 @@ impl Worker for Writer {
             Some(Request::Move { frames, answer }) => {
                 let _ = answer.send(self.move_frames(frames));
             }
+            Some(Request::End { answer }) => drop(answer.send(self.end_active())),
             Some(Request::Drop { segment, answer }) => {
                 let _ = answer.send(self.drop_segment(segment));
             }
@@ -330,7 +337,10 @@ impl Writer {
                     plan.answers.push(Answer::Remove(answer));
                 }
                 // They make batches of their own (`batch_len`).
-                Request::Move { .. } | Request::Drop { .. } | Request::Close { .. } => {}
+                Request::Move { .. }
+                | Request::Drop { .. }
+                | Request::End { .. }
+                | Request::Close { .. } => {}
             }
         }
         plan
@@ -338,7 +348,7 @@ impl Writer {
 
     /// Seals the active segment where a batch of `bytes` would make it too long, and makes sure
     /// that there is one. Where nobody waits for an fsync the full one's is done beside the writes.
-    fn roll(&mut self, bytes: u64, synced: bool) -> Result<(), StoreError> {
+    pub(super) fn roll(&mut self, bytes: u64, synced: bool) -> Result<(), StoreError> {
         let full = |segment: &Segment| {
             segment.len > FILE_HEADER_BYTES && segment.len + bytes > self.shared.segment_bytes_max
         };

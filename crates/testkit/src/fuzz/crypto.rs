@@ -4,8 +4,8 @@ use bytes::Bytes;
 use crypto::keyring::issued::ROW_BYTES;
 use crypto::{
     Announcement, Change, ClientKey, Genesis, GenesisProfile, Keyring, KeyringFile, OrgId,
-    Organisation, Pass, PeerCertificate, PeerId, PeerState, PublicKey, Purpose, Roster, Rosters,
-    SecretKey, SignedRoster, Suite, Taught, Tier, jwt,
+    Organisation, Pass, PeerCertificate, PeerId, PeerState, Place, PublicKey, Purpose, Roster,
+    Rosters, SecretKey, SignedRoster, Suite, Taught, Tier, jwt, lease,
 };
 
 use super::Target;
@@ -23,6 +23,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "keyring-words", run: run_keyring_words, seeds: || vec![words()] },
     Target { name: "issued-row", run: run_issued_row, seeds: || vec![issued_row().to_vec()] },
     Target { name: "signed-roster", run: run_signed_roster, seeds: || vec![signed_roster()] },
+    Target { name: "lease", run: run_lease, seeds: || vec![lease(), kept()] },
+    Target { name: "forget", run: run_forget, seeds: || vec![forget()] },
     Target { name: "request-token", run: run_request_token, seeds: || vec![token()] },
 ];
 
@@ -75,6 +77,36 @@ fn pass() -> Vec<u8> {
         until: NOW + 60,
     };
     pass.sign(&secret(1), &genesis().network()).to_vec()
+}
+
+const LEAVES: [lease::Leaf; 3] = [
+    lease::Leaf { place: Place::new([1; 32]), bytes: 1000 },
+    lease::Leaf { place: Place::new([2; 32]), bytes: 211 },
+    lease::Leaf { place: Place::new([3; 32]), bytes: 1 << 40 },
+];
+const UNTIL: u64 = NOW + 365 * 86_400;
+
+fn lease() -> Vec<u8> {
+    let terms = lease::Terms { redundancy: 5, from: NOW, until: UNTIL };
+    let pass = pass().into();
+    let shown = lease::sign(&LEAVES, terms, &pass, &secret(4), &genesis().network());
+    shown.expect("good terms").encode().to_vec()
+}
+
+fn kept() -> Vec<u8> {
+    let shown = lease::Shown::decode(&lease().into()).expect("our own");
+    let pass = lease::pass_id(&shown.pass);
+    let leaves = shown.leaves.into_iter().map(|leaf| (leaf, true)).collect();
+    let holding = lease::Holding { lease: shown.lease, pass, leaves };
+    lease::Kept::Holding(holding).encode().to_vec()
+}
+
+fn forget() -> Vec<u8> {
+    let shown = lease::Shown::decode(&lease().into()).expect("our own");
+    let lease = lease::id(&shown.lease).expect("our own");
+    let client = ClientKey::new(secret(4).public());
+    let forget = lease::Forget { lease, client, until: UNTIL, at: NOW };
+    forget.sign(&secret(4), &genesis().network()).to_vec()
 }
 
 fn announcement() -> Vec<u8> {
@@ -163,6 +195,30 @@ fn run_signed_roster(data: &[u8]) {
     let mut rosters = Rosters::new(std::sync::Arc::new(genesis()));
     if rosters.learn(&data).is_ok_and(|taught| taught == Taught::Newer) {
         assert!(SignedRoster::verify(&data, &first).is_ok(), "learnt and not signed");
+    }
+}
+
+fn run_lease(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(kept) = lease::Kept::decode(&data) {
+        assert_eq!(lease::Kept::decode(&kept.encode()).expect("its own"), kept);
+    }
+    let Ok(shown) = lease::Shown::decode(&data) else { return };
+    assert_eq!(shown.encode(), data);
+    let leaf = shown.leaves[0].clone();
+    assert_eq!(lease::ShownLeaf::decode(&leaf.encode()).expect("its own"), leaf);
+    if let Ok(checked) = lease::Checked::verify(&shown.lease, &shown.pass, &genesis()) {
+        for leaf in &shown.leaves {
+            let real = checked.leaf(leaf).is_ok();
+            assert!(!real || LEAVES.contains(&leaf.leaf), "a forged leaf");
+        }
+    }
+}
+
+fn run_forget(data: &[u8]) {
+    let network = genesis().network();
+    if let Ok(signed) = lease::SignedForget::verify(Bytes::copy_from_slice(data), &network) {
+        assert_eq!(signed.forget.sign(&secret(4), &network), data);
     }
 }
 

@@ -1,7 +1,9 @@
-//! Decoders of `document`: documents, sealed metadata, publications, filters, and what is under the seal.
+//! Decoders of `document`: documents, sealed metadata, publications, filters, and what is under the seal; and proofs
+//! of chunks.
 
 use bytes::Bytes;
 use crypto::{AuthorKey, Eek, NetworkId, Place, ReaderKey, SecretKey, Suite};
+use document::proof::{ChunkProof, prove_chunk, verify_chunk};
 use document::{
     Bloom, CompressionCodec, ContentInfo, Document, DocumentError, Entry, EntryContent,
     EntryMetadata, EntryOpener, EntrySealer, LibriCompressor, LibriDecompressor, Page,
@@ -19,6 +21,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "chunk", run: run_chunk, seeds: chunks },
     Target { name: "list-page", run: run_list_page, seeds: || vec![vec![7; 64]] },
     Target { name: "libri-stream", run: run_libri_stream, seeds: libri_streams },
+    Target { name: "chunk-proof", run: run_chunk_proof, seeds: chunk_proofs },
 ];
 
 fn secret(byte: u8) -> SecretKey {
@@ -231,4 +234,46 @@ fn run_libri_stream(data: &[u8]) {
             assert_eq!(length, SIZE);
         }
     }
+}
+
+/// Where in the bytes of a case the record begins: before it are the number of the chunk, and which bit of the proof is flipped.
+const PROVEN_AT: usize = 8;
+
+fn chunk_proofs() -> Vec<Vec<u8>> {
+    let head = [[3, 0, 0, 0], [9, 0, 0, 0]].concat();
+    let record = |len: usize| (0..len).map(|i| i as u8).collect::<Vec<_>>();
+    [1, 1024, 1025, 5_000].map(|len| [head.clone(), record(len)].concat()).to_vec()
+}
+
+/// A chunk of any bytes is proven; with any bit of its proof flipped it is not; and any bytes are a proof or an error.
+fn run_chunk_proof(data: &[u8]) {
+    let Some((head, bytes)) = data.split_at_checked(PROVEN_AT) else { return };
+    let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+    let (chunk, flipped) = (number(0), number(4) as usize);
+    let id = Suite::Holdfast1.id(bytes);
+    let Some(proof) = prove_chunk(bytes, chunk) else { return };
+    verify_chunk(&id, chunk, &proof).expect("its own proof");
+    let parts = [&proof.chunk, &proof.path, &proof.last, &proof.last_path];
+    let mut all = parts.map(|part| part.to_vec());
+    let total: usize = all.iter().map(Vec::len).sum();
+    let mut at = flipped / 8 % total;
+    for part in &mut all {
+        if at < part.len() {
+            part[at] ^= 1 << (flipped % 8);
+            break;
+        }
+        at -= part.len();
+    }
+    let [chunk_bytes, path, last, last_path] = all.map(Bytes::from);
+    let changed = ChunkProof { length: proof.length, chunk: chunk_bytes, path, last, last_path };
+    assert!(verify_chunk(&id, chunk, &changed).is_err(), "a changed proof");
+    let longer = ChunkProof { length: proof.length ^ (1 << (flipped % 32)), ..proof };
+    assert!(verify_chunk(&id, chunk, &longer).is_err(), "a length that is another's");
+    // Cut anywhere, the bytes as a proof of their own.
+    let (one, other) = bytes.split_at(flipped % (bytes.len() + 1));
+    let part = Bytes::copy_from_slice;
+    let (path, last_path) = (part(one), part(other));
+    let made_up =
+        ChunkProof { length: chunk, chunk: part(other), path, last: part(one), last_path };
+    assert!(verify_chunk(&id, flipped as u32, &made_up).is_err() || bytes.len() <= 1024);
 }

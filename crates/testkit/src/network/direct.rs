@@ -6,7 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::PublicKey;
+use crypto::lease::Shown;
 use document::Record;
+use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Caller, Calls, Endpoint, Events, FindRequest, FindResponse, IntroduceRequest,
@@ -206,6 +209,53 @@ impl Calls for DirectCalls {
         self.reach(to, limit, true, count, work).await
     }
 
+    async fn store_leased(
+        &self,
+        to: &Endpoint,
+        records: Vec<Record>,
+        leases: Vec<Shown>,
+        limit: Duration,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        let caller = self.caller;
+        let count: fn(&mut Counts) = |counts| counts.store_batch += 1;
+        let work = |service: Arc<dyn Service>, fault| async move {
+            match fault {
+                Fault::Forget => Ok(records.iter().map(|_| Ok(StoreOutcome::Stored)).collect()),
+                _ => service.store_leased(caller, records, leases).await,
+            }
+        };
+        self.reach(to, limit, true, count, work).await
+    }
+
+    async fn put_leased(
+        &self,
+        to: &Endpoint,
+        record: Record,
+        leases: Vec<Shown>,
+        wait: Duration,
+        limit: Duration,
+    ) -> Result<PutResponse, CallError> {
+        let caller = self.caller;
+        let count: fn(&mut Counts) = |counts| counts.put_get += 1;
+        let work = |service: Arc<dyn Service>, _| async move {
+            service.put_leased(caller, record, leases, wait).await
+        };
+        self.reach(to, limit, true, count, work).await
+    }
+
+    async fn lease(
+        &self,
+        to: &Endpoint,
+        request: LeaseRequest,
+        limit: Duration,
+    ) -> Result<LeaseAnswer, CallError> {
+        let caller = self.caller;
+        let count: fn(&mut Counts) = |counts| counts.lease += 1;
+        let work =
+            |service: Arc<dyn Service>, _| async move { service.lease(caller, request).await };
+        self.reach(to, limit, false, count, work).await
+    }
+
     async fn put(
         &self,
         to: &Endpoint,
@@ -263,6 +313,19 @@ impl Calls for DirectCalls {
         let work =
             |service: Arc<dyn Service>, _| async move { service.objects(caller, request).await };
         self.reach(to, limit, write, count, work).await
+    }
+
+    async fn keep(
+        &self,
+        to: &Endpoint,
+        request: KeepRequest,
+        limit: Duration,
+    ) -> Result<KeepAnswer, CallError> {
+        let caller = self.caller;
+        let count: fn(&mut Counts) = |counts| counts.keep += 1;
+        let work =
+            |service: Arc<dyn Service>, _| async move { service.keep(caller, request).await };
+        self.reach(to, limit, false, count, work).await
     }
 
     async fn watch(

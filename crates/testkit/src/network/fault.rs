@@ -55,6 +55,10 @@ pub struct Counts {
     pub subscribe: u64,
     /// `Objects`.
     pub objects: u64,
+    /// Requests about what both should hold.
+    pub keep: u64,
+    /// Of leases.
+    pub lease: u64,
     /// `Watch`.
     pub watch: u64,
     /// Calls running now.
@@ -68,7 +72,7 @@ impl Counts {
     pub fn total(&self) -> u64 {
         let reads = self.find + self.find_batch + self.verify;
         let writes = self.store + self.store_batch;
-        let objects = self.objects + self.watch;
+        let objects = self.objects + self.keep + self.watch;
         self.introduce + reads + writes + self.put_get + self.subscribe + objects
     }
 }

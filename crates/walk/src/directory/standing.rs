@@ -45,11 +45,13 @@ impl Directory {
         let Some(known) = inner.peers.get(peer) else { return Standing::Gone };
         match known.announcement.state {
             PeerState::Left => return Standing::Gone,
-            PeerState::Stopped | PeerState::ReadOnly if write => return Standing::Gone,
+            PeerState::Stopped | PeerState::ReadOnly | PeerState::Leaving if write => {
+                return Standing::Gone;
+            }
             // Dead for a minute as well: it is not dialled more often than others that are.
             PeerState::Stopped if known.outcomes.is_away(now) => return Standing::Away,
             PeerState::Stopped => return Standing::Stopped,
-            PeerState::Serving | PeerState::ReadOnly => {}
+            PeerState::Serving | PeerState::ReadOnly | PeerState::Leaving => {}
         }
         if write && known.outcomes.refuses_writes(now) {
             return Standing::Waiting;

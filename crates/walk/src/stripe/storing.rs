@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::PeerId;
+use crypto::lease::Shown;
 use document::Record;
 use env::calls::CallError;
 use placement::{SPARES, View};
@@ -35,6 +36,7 @@ use crate::race::{Event, Race};
 pub(crate) struct StripeStoring {
     core: Arc<Core>,
     header: Record,
+    leases: Arc<Vec<Shown>>,
     /// Those that are not durable yet.
     fragments: Vec<Option<Record>>,
     threshold: u32,
@@ -60,7 +62,12 @@ pub(crate) struct StripeStoring {
 }
 
 impl StripeStoring {
-    pub(crate) fn new(core: Arc<Core>, view: &View, stripe: StripeRecords) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        view: &View,
+        stripe: StripeRecords,
+        leases: Vec<Shown>,
+    ) -> Self {
         let StripeRecords { header, fragments, threshold } = stripe;
         let count = fragments.len();
         let mut own = view.holders(&header.place, ASKED_MAX.max(count + SPARES));
@@ -72,6 +79,7 @@ impl StripeStoring {
             until: core.env.clock.elapsed() + WALK_LIMIT,
             core,
             header,
+            leases: Arc::new(leases),
             fragments: fragments.into_iter().map(Some).collect(),
             threshold: threshold.min(u32::try_from(count).unwrap_or(u32::MAX)),
             size,
@@ -251,8 +259,9 @@ impl StripeStoring {
         self.unwell.retain(|unwell| *unwell != peer);
         self.carried.insert(peer, index);
         let (core, header) = (self.core.clone(), self.header.clone());
+        let leases = self.leases.clone();
         let limit = limit(header.bytes.len() + fragment.bytes.len());
-        let call = async move { core.store_fragment(peer, header, fragment).await };
+        let call = async move { core.store_fragment(peer, header, fragment, &leases).await };
         self.race.start(peer, limit, call);
     }
 
@@ -275,15 +284,16 @@ impl Core {
         peer: PeerId,
         header: Record,
         fragment: Record,
+        leases: &[Shown],
     ) -> Result<(), CallError> {
         if let Some(own) = self.local(&peer) {
-            own.store(header).await?;
-            return own.store(fragment).await;
+            own.store_leased(header, leases.to_vec()).await?;
+            return own.store_leased(fragment, leases.to_vec()).await;
         }
-        match self.store_fragment_once(&peer, header.clone(), fragment.clone()).await {
+        match self.store_fragment_once(&peer, header.clone(), fragment.clone(), leases).await {
             Err(CallError::Busy { retry_after }) => {
                 self.env.clock.sleep(retry_after.min(BUSY_WAIT_MAX)).await;
-                self.store_fragment_once(&peer, header, fragment).await
+                self.store_fragment_once(&peer, header, fragment, leases).await
             }
             answer => answer,
         }
@@ -294,12 +304,19 @@ impl Core {
         peer: &PeerId,
         header: Record,
         fragment: Record,
+        leases: &[Shown],
     ) -> Result<(), CallError> {
         let to = self.endpoint(peer)?;
         let bytes = header.bytes.len() + fragment.bytes.len();
         let (size, limit) = (Size::of(fragment.bytes.len()), limit(bytes));
         let since = self.env.clock.elapsed();
-        let call = self.calls.store_batch(&to, vec![header, fragment], limit);
+        let records = vec![header, fragment];
+        let call = async {
+            if leases.is_empty() {
+                return self.calls.store_batch(&to, records, limit).await;
+            }
+            self.calls.store_leased(&to, records, leases.to_vec(), limit).await
+        };
         let answer = self.bounded(&to, limit, call).await.and_then(|outcomes| {
             // One answer a record, in order: the fragment counts only with its header.
             if outcomes.len() == 2 {

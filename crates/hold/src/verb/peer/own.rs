@@ -19,7 +19,7 @@ struct OwnStatus {
     metrics: String,
     /// Its public key.
     peer: String,
-    /// serving, read-only or draining.
+    /// serving, read-only, leaving, left or draining.
     state: String,
     /// Why it takes no writes, where it does not.
     read_only: Option<String>,
@@ -29,6 +29,12 @@ struct OwnStatus {
     store: OwnStore,
     /// What scrub and compaction did since its start.
     upkeep: OwnUpkeep,
+    /// What it does to keep the network whole.
+    repair: OwnRepair,
+    /// Leases that run here.
+    leases: u64,
+    /// What each organisation pays for here.
+    payers: Vec<OwnPayer>,
     /// Other peers whose last call was answered, or that were not called yet.
     peers_healthy: u64,
     /// Other peers whose last call failed.
@@ -43,6 +49,17 @@ struct OwnStatus {
     log_poisoned: bool,
     /// When its certificate ends, Unix seconds.
     certificate_until: u64,
+}
+
+/// An organisation that pays for records of a peer.
+#[derive(Serialize)]
+struct OwnPayer {
+    /// Its key.
+    organisation: String,
+    /// Bytes.
+    bytes: u64,
+    /// Bytes that it may have, where that is set.
+    quota: Option<u64>,
 }
 
 /// What a peer stores.
@@ -91,6 +108,149 @@ struct OwnUpkeep {
     compaction_moved_bytes: u64,
 }
 
+/// What a peer does to keep the network whole.
+#[derive(Serialize)]
+struct OwnRepair {
+    /// Whether it does anything for it.
+    on: bool,
+    /// Peers that the network does without now.
+    absent: Vec<String>,
+    /// Copies that should be here and are not yet.
+    copies_lacking: u64,
+    /// Stripes known here to lack fragments.
+    stripes_due: u64,
+    /// Of those, stripes that nobody can read now.
+    stripes_unreadable: u64,
+    /// Fragments that they lack.
+    fragments_missing: u64,
+    /// Stripes being mended by this peer now.
+    mending: u64,
+    /// Copies fetched since its start.
+    copies_fetched: u64,
+    /// Fragments made again since its start.
+    fragments_made: u64,
+    /// Own fragments handed to another holder since its start.
+    fragments_moved: u64,
+    /// Records dropped since its start that others hold.
+    dropped: u64,
+    /// Bytes fetched to mend since its start.
+    fetched_bytes: u64,
+    /// Bytes sent to mend since its start.
+    sent_bytes: u64,
+    /// Bytes a second that mending may move.
+    bytes_s: u64,
+    /// Whether it leaves.
+    leaving: bool,
+    /// Of a peer that leaves: records not handed over yet.
+    left_to_hand_over: u64,
+    /// Whether nothing is known here to lack.
+    settled: bool,
+    /// What each other peer proved of what it should hold.
+    audits: Vec<OwnAudit>,
+}
+
+/// What another peer proved to this one of what it should hold.
+#[derive(Serialize)]
+struct OwnAudit {
+    /// Its key.
+    peer: String,
+    /// Items proven since this peer's start.
+    proven: u64,
+    /// Items that were not.
+    failed: u64,
+    /// How many of its last 64 items there were.
+    last: u64,
+    /// Of those, how many failed.
+    last_failed: u64,
+    /// The 95th percentile of its last answers, milliseconds.
+    usual_ms: u64,
+    /// Whether this peer says that it is faulty.
+    faulty: bool,
+}
+
+impl OwnAudit {
+    fn all(page: &Page) -> Vec<Self> {
+        let all = page.0.pointer("/repair/audits").and_then(Value::as_array);
+        let one = |value: &Value| {
+            let number = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+            Some(Self {
+                peer: value.get("peer")?.as_str()?.to_owned(),
+                proven: number("proven"),
+                failed: number("failed"),
+                last: number("last"),
+                last_failed: number("last_failed"),
+                usual_ms: number("usual_ms"),
+                faulty: value.get("faulty").and_then(Value::as_bool).unwrap_or(false),
+            })
+        };
+        all.into_iter().flatten().filter_map(one).collect()
+    }
+}
+
+impl OwnRepair {
+    fn new(page: &Page) -> Self {
+        let number = |name: &str| page.number(&format!("/repair/{name}"));
+        let absent = page.0.pointer("/repair/absent").and_then(Value::as_array);
+        let absent = absent.into_iter().flatten().filter_map(Value::as_str);
+        Self {
+            on: page.0.pointer("/repair").is_some_and(Value::is_object),
+            absent: absent.map(str::to_owned).collect(),
+            copies_lacking: number("copies_lacking"),
+            stripes_due: number("stripes_due"),
+            stripes_unreadable: number("stripes_unreadable"),
+            fragments_missing: number("fragments_missing"),
+            mending: number("mending"),
+            copies_fetched: number("copies_fetched"),
+            fragments_made: number("fragments_made"),
+            fragments_moved: number("fragments_moved"),
+            dropped: number("dropped"),
+            fetched_bytes: number("fetched_bytes"),
+            sent_bytes: number("sent_bytes"),
+            bytes_s: number("bytes_s"),
+            leaving: page.is("/repair/leaving"),
+            left_to_hand_over: number("left_to_hand_over"),
+            settled: page.is("/repair/settled"),
+            audits: OwnAudit::all(page),
+        }
+    }
+}
+
+impl fmt::Display for OwnRepair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.on {
+            return f.write_str("repair: off");
+        }
+        let absent = self.absent.len();
+        if self.settled && absent == 0 {
+            f.write_str("repair: nothing lacks that is known here")?;
+        } else {
+            let Self { copies_lacking, stripes_due, fragments_missing, mending, .. } = self;
+            write!(f, "repair: {absent} peers absent, {copies_lacking} copies lack here")?;
+            write!(f, ", {stripes_due} stripes lack {fragments_missing} fragments")?;
+            write!(f, ", {mending} being mended, {} bytes a second at most", self.bytes_s)?;
+        }
+        if self.stripes_unreadable > 0 {
+            write!(f, "\nUNREADABLE now: {} stripes", self.stripes_unreadable)?;
+        }
+        let Self { copies_fetched, fragments_made, fragments_moved, dropped, .. } = self;
+        write!(f, "\nmended: {copies_fetched} copies fetched, {fragments_made} fragments made")?;
+        write!(f, ", {fragments_moved} moved, {dropped} records dropped that others hold")?;
+        let asked = self.audits.iter().filter(|audit| audit.last > 0).count();
+        write!(f, "\naudits: {asked} peers were asked to prove what they hold")?;
+        for OwnAudit { peer, last, last_failed, faulty, .. } in &self.audits {
+            if *faulty {
+                write!(f, "\nFAULTY: {peer} failed {last_failed} of its last {last} items")?;
+            } else if *last_failed > 0 {
+                write!(f, "\naudit: {peer} failed {last_failed} of its last {last} items")?;
+            }
+        }
+        if self.leaving {
+            write!(f, "\nleaves: {} records to be handed over", self.left_to_hand_over)?;
+        }
+        Ok(())
+    }
+}
+
 /// A page's `/status`: what is not there, as an older peer may leave it, counts as nothing.
 struct Page(Value);
 
@@ -101,6 +261,16 @@ impl Page {
 
     fn text(&self, at: &str) -> Option<String> {
         self.0.pointer(at).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn payers(&self) -> Vec<OwnPayer> {
+        let of = self.0.pointer("/leases/by_organisation").and_then(Value::as_object);
+        let payer = |(organisation, payer): (&String, &Value)| OwnPayer {
+            organisation: organisation.clone(),
+            bytes: payer["bytes"].as_u64().unwrap_or(0),
+            quota: payer["quota"].as_u64(),
+        };
+        of.into_iter().flatten().map(payer).collect()
     }
 
     fn is(&self, at: &str) -> bool {
@@ -140,6 +310,9 @@ impl OwnStatus {
                 compaction_freed_bytes: upkeep("compaction_freed_bytes"),
                 compaction_moved_bytes: upkeep("compaction_moved_bytes"),
             },
+            repair: OwnRepair::new(page),
+            leases: page.number("/leases/leases"),
+            payers: page.payers(),
             peers_healthy: page.number("/peers/healthy"),
             peers_suspect: page.number("/peers/suspect"),
             peers_away: page.number("/peers/away"),
@@ -173,6 +346,13 @@ impl fmt::Display for OwnStatus {
         write!(f, "\ndamage: {damaged} records now, {found} found by scrub, {mended} mended")?;
         let (freed, moved) = (upkeep.compaction_freed_bytes, upkeep.compaction_moved_bytes);
         write!(f, "\ncompaction: {freed} bytes given back, {moved} written again")?;
+        write!(f, "\n{}", self.repair)?;
+        for OwnPayer { organisation, bytes, quota } in &self.payers {
+            write!(f, "\npaid: {bytes} bytes by {organisation}")?;
+            if let Some(quota) = quota {
+                write!(f, " of {quota}")?;
+            }
+        }
         let Self { peers_healthy, peers_suspect, peers_away, .. } = self;
         write!(f, "\npeers: {peers_healthy} healthy, {peers_suspect} suspect, {peers_away} away")?;
         write!(f, "\nroster: {}, {} organisations", self.roster, self.organisations)?;

@@ -108,6 +108,7 @@ impl Line {
             PeerState::ReadOnly => ("read-only", true),
             PeerState::Stopped => ("stopped", false),
             PeerState::Left => ("left", false),
+            PeerState::Leaving => ("leaving", true),
         };
         let health = match last_good_ms {
             _ if !up => "away",

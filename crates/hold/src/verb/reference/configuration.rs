@@ -8,6 +8,8 @@ use super::{Cell, MADE};
 use crate::config::settings::{Default, Key};
 use crate::config::{FileConfig, PeerConfig};
 use crate::limits;
+use crate::paying::LeasesConfig;
+use crate::repair::RepairConfig;
 use crate::upkeep::UpkeepConfig;
 
 /// The page.
@@ -31,6 +33,19 @@ pub(super) fn page() -> String {
         It counts from the peer's next start.\n",
     );
     keys(&mut page, UpkeepConfig::KEYS);
+    page.push_str(
+        "\n### `[repair]`\n\n\
+        ```toml\n[repair]\nabsent_after_s = 600\nbytes_s = 16777216\n```\n\n\
+        It counts from the peer's next start.\n",
+    );
+    keys(&mut page, RepairConfig::KEYS);
+    page.push_str(
+        "\n### `[leases]`\n\n\
+        ```toml\n[leases]\nquota = 1099511627776\nerase_within_s = 604800\n\n\
+        [leases.quotas]\n02c6... = 5497558138880\n```\n\n\
+        It counts from the peer's next start.\n",
+    );
+    keys(&mut page, LeasesConfig::KEYS);
     page
 }
 

@@ -4,31 +4,21 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use crypto::{NetworkId, SecretKey, Suite};
-use door_redis::{Compress, Engine, Options};
+use door_redis::{Compress, Options};
 use env::Env;
-use librarian::Librarian;
-use objects::Attesting;
 use serde::Serialize;
 use store::Durability;
-use version::Policy;
-use version::policy::{Copies, For};
 use zeroize::Zeroizing;
 
 use crate::cli::Session;
-use crate::client::{blocking, open_home};
+use crate::client::open_home;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::peerdir::{self, PeerDir};
+use crate::redis_door::{Owned, RedisDoor};
 use crate::running::Running;
 use crate::{files, logging};
-
-/// The version of the family's policy: it says nothing yet that could change.
-const POLICY_VERSION: u64 = 1;
-/// All keys of the door.
-const FAMILY: &[u8] = b"redis/";
 
 /// `hold serve redis`.
 #[derive(Debug, Args)]
@@ -139,24 +129,10 @@ impl Redis {
         let env = Env::real();
         let mut running = Running::start(dir, &env).await?;
 
-        let objects = running.librarian.objects().clone();
         let owned = Owned { network, suite, key: owner.clone() };
-        keep_policy(&running.librarian, &owned).await?;
-        let attesting = Attesting {
-            objects: objects.clone(),
-            suite,
-            network,
-            author: owner,
-            policy_version: POLICY_VERSION,
-        };
-        let starting = attesting.start();
-        let (attest, attested) =
-            starting.map_err(HoldError::io("start", "a thread that attests"))?;
-        let (key, durability) = (owned.key.public(), self.durability.into());
-        let engine = Engine::new(objects, suite, network, key, Some(durability)).attested(attest);
-        let clock = env.clock.clone();
-        let door = blocking(move || Ok(door_redis::open(options, Box::new(engine), clock)?)).await;
-        let door = match door {
+        let durability = self.durability.into();
+        let opening = RedisDoor::open(&running.librarian, &env, owned, durability, options);
+        let door = match opening.await {
             Ok(door) => door,
             Err(error) => {
                 running.stop().await?;
@@ -169,7 +145,7 @@ impl Redis {
             address: running.address.clone(),
             peer: running.librarian.peer().to_string(),
             metrics: running.metrics.to_string(),
-            owner: key.to_string(),
+            owner: owner.public().to_string(),
         });
         let failed = tokio::select! {
             failed = running.failed() => failed,
@@ -177,12 +153,7 @@ impl Redis {
         };
         session.out.note("stopping");
         // The door first, so that what it answered is attested and in the store when that closes.
-        blocking(move || {
-            door.close();
-            drop(attested.join());
-            Ok(())
-        })
-        .await?;
+        door.close().await?;
         running.stop().await?;
         told.and(failed).map(|()| Exit::Done)
     }
@@ -210,24 +181,4 @@ impl Redis {
             ..Options::default()
         })
     }
-}
-
-/// Whose objects they are.
-struct Owned {
-    network: NetworkId,
-    suite: Suite,
-    key: SecretKey,
-}
-
-/// The owner's word on the door's keys: open, one copy, here.
-async fn keep_policy(librarian: &Librarian, owner: &Owned) -> Result<(), HoldError> {
-    let policy = Policy {
-        for_what: For::Family(Bytes::from_static(FAMILY)),
-        version: POLICY_VERSION,
-        open: true,
-        copies: Some(Copies { copies: 1, acknowledged: 1 }),
-        ..Policy::implied(owner.network, owner.key.public())
-    };
-    let policy = policy.sign(owner.suite, &owner.key).map_err(objects::ObjectsError::from)?;
-    Ok(librarian.keep_word(policy, Durability::Group).await?)
 }

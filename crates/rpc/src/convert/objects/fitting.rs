@@ -8,21 +8,16 @@ use bytes::Bytes;
 use document::Record;
 use env::calls::CallError;
 use env::calls::objects::{
-    ANSWER_BYTES_MAX, FoundVersion, HeadsAnswer, ObjectTips, ObjectsAnswer, ObjectsRequest,
-    PreviousAnswer, REDIRECTS_MAX, TIPS_MAX,
+    FoundVersion, HeadsAnswer, ObjectTips, ObjectsAnswer, ObjectsRequest, PreviousAnswer,
+    REDIRECTS_MAX, TIPS_MAX,
 };
 use prost::Message;
 use version::head::RECORDS_MAX;
 
 use crate::convert::copied;
-use crate::limits::BATCH_MESSAGE_BYTES_MAX;
+use crate::convert::room::Room;
 use crate::proto;
 use crate::proto::objects_response::Answer as Wire;
-
-/// The tag and the length of an item, and of what it is in.
-const AROUND_BYTES: usize = 16;
-/// An item that says *busy*.
-const BUSY_BYTES: usize = 32;
 
 /// What of a request its answer must fit; the request itself is the service's by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,46 +31,17 @@ pub(crate) enum Asked {
     Other,
 }
 
-/// What is left of an answer's bounds.
-struct Room {
-    /// Of records and attestations.
-    records: usize,
-    /// Of the message.
-    message: usize,
-}
-
-impl Room {
-    /// Of an answer in which so many items are, whatever they say.
-    fn new(items: usize) -> Self {
-        let message = BATCH_MESSAGE_BYTES_MAX.saturating_sub((1 + items) * BUSY_BYTES);
-        Self { records: ANSWER_BYTES_MAX, message }
-    }
-
-    /// Takes so many bytes of records, in so many of the message, where they are there.
-    fn take(&mut self, records: usize, encoded: usize) -> bool {
-        let left = self.records.checked_sub(records);
-        let message = self.message.checked_sub(encoded + AROUND_BYTES);
-        let (Some(left), Some(message)) = (left, message) else { return false };
-        (self.records, self.message) = (left, message);
-        true
-    }
-
-    fn record(&mut self, record: &proto::Record) -> bool {
-        self.take(record.bytes.len(), record.encoded_len())
-    }
-
-    /// As many as fit from the front, and the first that did not.
-    fn fitting(&mut self, all: Vec<Record>) -> (Vec<proto::Record>, Option<proto::Record>) {
-        let mut fit = Vec::with_capacity(all.len());
-        for record in all {
-            let record = record.into();
-            if !self.record(&record) {
-                return (fit, Some(record));
-            }
-            fit.push(record);
+/// As many as fit from the front, and the first that did not.
+fn fitting(all: Vec<Record>, room: &mut Room) -> (Vec<proto::Record>, Option<proto::Record>) {
+    let mut fit = Vec::with_capacity(all.len());
+    for record in all {
+        let record = record.into();
+        if !room.record(&record) {
+            return (fit, Some(record));
         }
-        (fit, None)
+        fit.push(record);
     }
+    (fit, None)
 }
 
 fn busy() -> CallError {
@@ -116,7 +82,7 @@ impl Asked {
             (Self::Heads, ObjectsAnswer::Heads(answer)) => Wire::Heads(heads(answer)),
             (Self::List(most), ObjectsAnswer::List(mut objects)) => {
                 objects.truncate(most);
-                let (objects, _) = Room::new(0).fitting(objects);
+                let (objects, _) = fitting(objects, &mut Room::new(0));
                 Wire::List(proto::ListObjectsAnswer { objects })
             }
             (asked, answer) => return Err(defect(asked, &answer)),
@@ -156,7 +122,7 @@ fn versions(answers: Vec<Result<Option<FoundVersion>, CallError>>) -> proto::Get
 fn previous(mut answer: PreviousAnswer, most: usize) -> proto::PreviousAnswer {
     let missing = answer.missing.map(|id| copied(id.as_bytes())).unwrap_or_default();
     answer.records.truncate(most.saturating_add(1));
-    let (records, left_out) = Room::new(0).fitting(answer.records);
+    let (records, left_out) = fitting(answer.records, &mut Room::new(0));
     proto::PreviousAnswer { records, missing: left_out.map_or(missing, |record| record.id) }
 }
 
@@ -204,6 +170,6 @@ fn heads(mut answer: HeadsAnswer) -> proto::HeadsAnswer {
     let mut room = Room::new(0);
     let devices = answer.devices.map(proto::Record::from).filter(|one| room.record(one));
     answer.heads.truncate(RECORDS_MAX);
-    let (heads, _) = room.fitting(answer.heads);
+    let (heads, _) = fitting(answer.heads, &mut room);
     proto::HeadsAnswer { heads, devices }
 }

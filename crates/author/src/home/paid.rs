@@ -1,0 +1,100 @@
+//! Which contents are paid for, and which counters were forgotten.
+//!
+//! ```text
+//! paid        rows of `crypto::keyring::paid`: an address and until when; the last row of an address counts, 0 is *not any more*
+//! forgotten   rows of `crypto::keyring::issued`: counters whose keys open nothing any more
+//! ```
+//! Both are appended to. `paid` is a help to renew all at once and is not synced: after a power cut a content may be missing
+//! in it, which can be renewed by its address. `forgotten` is synced before the counter's row is taken out of `issued`.
+//!
+//! All functions are called with the home's lock held.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crypto::keyring::issued::ROW_BYTES;
+use crypto::keyring::paid::{PAID_ROW_BYTES, PAID_SALT_BYTES};
+use crypto::{Keyring, Purpose, ReaderKey, RecordId};
+
+use super::files;
+use crate::error::AuthorError;
+
+const PAID: &str = "paid";
+const FORGOTTEN: &str = "forgotten";
+/// Rows of either that are read: a million contents are 64 MB.
+const ROWS_MAX: usize = 4 << 20;
+
+/// Notes until when a content is paid for, Unix seconds; 0 where it is not any more.
+pub(super) fn note(
+    dir: &Path,
+    keyring: &Keyring,
+    salt: &[u8; PAID_SALT_BYTES],
+    address: &RecordId,
+    until: u64,
+) -> Result<(), AuthorError> {
+    append(&dir.join(PAID), &keyring.paid_row(salt, address, until), false)
+}
+
+/// Every content that is paid for, and until when, Unix seconds.
+pub(super) fn all(dir: &Path, keyring: &Keyring) -> Result<BTreeMap<RecordId, u64>, AuthorError> {
+    let mut paid = BTreeMap::new();
+    for row in rows(&dir.join(PAID), PAID_ROW_BYTES)?.chunks_exact(PAID_ROW_BYTES) {
+        // One that does not check is lost: its content can be renewed by its address.
+        match keyring.read_paid_row(row) {
+            Ok((address, 0)) => drop(paid.remove(&address)),
+            Ok((address, until)) => drop(paid.insert(address, until)),
+            Err(_) => {}
+        }
+    }
+    Ok(paid)
+}
+
+/// Notes durably that the keys of a counter open nothing any more.
+pub(super) fn forget(dir: &Path, keyring: &Keyring, counter: u64) -> Result<(), AuthorError> {
+    let key = keyring.own_reader(counter).public();
+    append(&dir.join(FORGOTTEN), &keyring.issued_row(Purpose::OwnReader, counter, &key), true)
+}
+
+/// Whether the key of a forgotten counter.
+pub(super) fn is_forgotten(
+    dir: &Path,
+    keyring: &Keyring,
+    reader: &ReaderKey,
+) -> Result<bool, AuthorError> {
+    let tag = keyring.issued_tag(Purpose::OwnReader, reader.key());
+    let rows = rows(&dir.join(FORGOTTEN), ROW_BYTES)?;
+    Ok(rows.chunks_exact(ROW_BYTES).any(|row| row.starts_with(&tag)))
+}
+
+/// Every forgotten counter.
+pub(super) fn forgotten(dir: &Path, keyring: &Keyring) -> Result<BTreeSet<u64>, AuthorError> {
+    let rows = rows(&dir.join(FORGOTTEN), ROW_BYTES)?;
+    let counter = |row: &[u8]| keyring.read_issued_row(row).ok().map(|(_, counter)| counter);
+    Ok(rows.chunks_exact(ROW_BYTES).filter_map(counter).collect())
+}
+
+fn rows(path: &Path, row_bytes: usize) -> Result<Vec<u8>, AuthorError> {
+    match files::read(path, ROWS_MAX * row_bytes) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(files::failed("read", path)),
+    }
+}
+
+/// Appends a row behind the last whole one.
+fn append(path: &Path, row: &[u8], durably: bool) -> Result<(), AuthorError> {
+    let written = (|| {
+        let mut file = files::private().create(true).truncate(false).open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len - len % row.len() as u64))?;
+        file.write_all(row)?;
+        if durably {
+            file.sync_all()?;
+            let dir = path.parent().unwrap_or(Path::new("."));
+            fs::File::open(dir)?.sync_all()?;
+        }
+        Ok(())
+    })();
+    written.map_err(files::failed("write", path))
+}

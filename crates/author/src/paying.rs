@@ -1,0 +1,83 @@
+//! Leases of what this user puts: one signature for all that goes out together.
+//!
+//! ```text
+//! a stripe                          one lease: its place covers the header and every fragment
+//! a page kept as copies             one lease
+//! entry, lists, envelopes           one lease for all of them
+//! the envelopes of a share          one lease for each 256
+//! ```
+//! So a small put signs once, and a large one once for 16 MiB. Whoever has no pass pays for nothing: its records go without,
+//! and holders that demand a lease refuse them.
+
+use std::fmt;
+
+use crypto::certificate::CLOCK_SKEW_S;
+use crypto::lease::{self, LEASE_SECONDS_MAX, Leaf, Shown, Terms};
+use crypto::{Pass, SecretKey};
+use document::{Record, Striped};
+use env::calls::Credential;
+
+use crate::author::Author;
+use crate::error::AuthorError;
+
+/// How long leases last where nothing else is said, in seconds: a year.
+pub const LEASE_SECONDS: u64 = 365 * 24 * 3600;
+
+/// Who signs this user's leases, and for how long.
+#[derive(Clone)]
+pub struct Payer {
+    /// The key of the pass that the walker shows.
+    pub secret: SecretKey,
+    /// How long a lease lasts, in seconds, where a put says nothing else.
+    pub seconds: u64,
+}
+
+impl fmt::Debug for Payer {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Payer").field("seconds", &self.seconds).finish_non_exhaustive()
+    }
+}
+
+/// What one holder keeps of a stripe at most, in bytes: its header and the longest fragment.
+pub(crate) fn stripe_leaf(stripe: &Striped) -> Leaf {
+    let longest = stripe.fragments.iter().map(|fragment| fragment.bytes.len()).max();
+    let bytes = stripe.header.bytes.len() + longest.unwrap_or_default();
+    Leaf { place: stripe.header.place, bytes: bytes as u64 }
+}
+
+/// What one holder keeps of a record.
+pub(crate) fn record_leaf(record: &Record) -> Leaf {
+    Leaf { place: record.place, bytes: record.bytes.len() as u64 }
+}
+
+impl Author {
+    /// A lease over these leaves, kept by so many holders each, with all of them shown; `None` where nobody pays for this
+    /// user.
+    ///
+    /// # Errors
+    /// [`AuthorError::Lease`] for a pass that is none, or a time that nobody takes.
+    pub(crate) fn lease(
+        &self,
+        leaves: &[Leaf],
+        holders: u32,
+        seconds: Option<u64>,
+    ) -> Result<Option<Shown>, AuthorError> {
+        let (Some(payer), Credential::Client(pass)) = (self.payer(), self.walker().credential())
+        else {
+            return Ok(None);
+        };
+        let now = self.env().clock.unix_s();
+        // The organisation's clock may be ahead of this one by what is allowed.
+        let from = Pass::starts(&pass).map_or(now, |from| from.clamp(now, now + CLOCK_SKEW_S));
+        let seconds = seconds.unwrap_or(payer.seconds).clamp(1, LEASE_SECONDS_MAX);
+        let terms = Terms { redundancy: holders.clamp(1, 256), from, until: from + seconds };
+        let signed = lease::sign(leaves, terms, &pass, &payer.secret, &self.network());
+        signed.map(Some).map_err(AuthorError::Lease)
+    }
+}
+
+/// Of a lease with all its leaves, what goes to the holders of one place.
+pub(crate) fn for_place(lease: Option<&Shown>, place: &crypto::Place) -> Vec<Shown> {
+    lease.and_then(|lease| lease.of(|other| other == place)).into_iter().collect()
+}

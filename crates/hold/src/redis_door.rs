@@ -1,0 +1,105 @@
+//! The door for Redis's clients on a librarian of this process: whose keys, who signs them, and how it ends.
+//!
+//! `hold serve redis` and `hold up --redis` open the same door. It is closed before its librarian is stopped, so that
+//! what it answered is attested and in the store when that closes.
+
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use crypto::{NetworkId, SecretKey, Suite};
+use door_redis::{Engine, Handle, Options};
+use env::Env;
+use librarian::Librarian;
+use objects::Attesting;
+use store::Durability;
+use version::Policy;
+use version::policy::{Copies, For};
+
+use crate::client::blocking;
+use crate::error::HoldError;
+
+/// The version of the family's policy: it says nothing yet that could change.
+const POLICY_VERSION: u64 = 1;
+/// All keys of the door.
+const FAMILY: &[u8] = b"redis/";
+
+/// Whose objects the keys are.
+pub(crate) struct Owned {
+    /// The network's id.
+    pub(crate) network: NetworkId,
+    /// Its suite.
+    pub(crate) suite: Suite,
+    /// The owner's key.
+    pub(crate) key: SecretKey,
+}
+
+/// An open door.
+pub(crate) struct RedisDoor {
+    handle: Handle,
+    attested: JoinHandle<()>,
+}
+
+impl RedisDoor {
+    /// Opens it over a librarian's own store; writes are answered when they are as durable as asked.
+    ///
+    /// # Errors
+    /// Where the policy cannot be kept, the keys cannot be loaded, or the address cannot be listened on.
+    pub(crate) async fn open(
+        librarian: &Librarian,
+        env: &Env,
+        owned: Owned,
+        durability: Durability,
+        options: Options,
+    ) -> Result<Self, HoldError> {
+        keep_policy(librarian, &owned).await?;
+        let Owned { network, suite, key } = owned;
+        let objects = librarian.objects().clone();
+        let owner = key.public();
+        let attesting = Attesting {
+            objects: objects.clone(),
+            suite,
+            network,
+            author: key,
+            policy_version: POLICY_VERSION,
+        };
+        let starting = attesting.start();
+        let (attest, attested) =
+            starting.map_err(HoldError::io("start", "a thread that attests"))?;
+        let engine = Engine::new(objects, suite, network, owner, Some(durability)).attested(attest);
+        let clock = env.clock.clone();
+        let open = move || Ok(door_redis::open(options, Box::new(engine), clock)?);
+        Ok(Self { handle: blocking(open).await?, attested })
+    }
+
+    /// Where its clients connect.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.handle.address()
+    }
+
+    /// Answers what came, attests it, and ends.
+    ///
+    /// # Errors
+    /// None of the door's own.
+    pub(crate) async fn close(self) -> Result<(), HoldError> {
+        blocking(move || {
+            self.handle.close();
+            drop(self.attested.join());
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The owner's word on the door's keys: open, one copy, here.
+async fn keep_policy(librarian: &Librarian, owner: &Owned) -> Result<(), HoldError> {
+    let policy = Policy {
+        for_what: For::Family(Bytes::from_static(FAMILY)),
+        version: POLICY_VERSION,
+        open: true,
+        copies: Some(Copies { copies: 1, acknowledged: 1 }),
+        ..Policy::implied(owner.network, owner.key.public())
+    };
+    let policy = policy.sign(owner.suite, &owner.key).map_err(objects::ObjectsError::from)?;
+    Ok(librarian.keep_word(policy, Durability::Group).await?)
+}

@@ -1,0 +1,108 @@
+//! `hold peer leave`: a peer hands over what it holds, and leaves the network.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::out::PathText;
+use crate::page::Told;
+use crate::peerdir;
+
+/// How often it is looked how far the peer is.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// `hold peer leave`.
+#[derive(Debug, Args)]
+pub(crate) struct Leave {
+    /// The peer's directory
+    #[arg(long, value_name = "D")]
+    dir: PathBuf,
+    /// Write the wish down and do not wait until all is handed over
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// `hold peer leave`: how far the peer is.
+#[derive(Serialize)]
+struct LeaveResult {
+    /// The peer's directory.
+    dir: PathText,
+    /// Whether it has handed over everything, and left.
+    left: bool,
+    /// Records that it had not handed over when it was last looked.
+    to_hand_over: Option<u64>,
+}
+
+impl fmt::Display for LeaveResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.left, self.to_hand_over) {
+            (true, _) => f.write_str("left: everything it held is at other peers"),
+            (false, Some(left)) => write!(f, "leaves: {left} records are to be handed over"),
+            (false, None) => f.write_str("leaves: as soon as it runs"),
+        }
+    }
+}
+
+impl Leave {
+    /// Sets the wish, which the running peer takes within about a second, and waits for its end.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let config = peerdir::read_config(&self.dir)?;
+        if config.repair.off {
+            let what = "this peer is set to mend nothing ([repair] off = true in peer.toml), so it cannot hand over \
+                        what it holds: set it to false and start the peer again";
+            return Err(HoldError::argument("peer leave", what));
+        }
+        let values = [("leaving".to_owned(), true.into())];
+        peerdir::change_config(&self.dir, &toml::Table::from_iter(values))?;
+        let dir = self.dir.as_path();
+        let mut seen = Seen::default();
+        if !self.no_wait {
+            seen.wait(session, dir).await;
+        }
+        let Seen { ran, said_left, to_hand_over } = seen;
+        // A peer that ended between two looks noted it in its directory.
+        let left = said_left || (ran && peerdir::has_left(dir));
+        session.out.result(&LeaveResult { dir: dir.into(), left, to_hand_over })?;
+        Ok(if left || self.no_wait { Exit::Done } else { Exit::Partly })
+    }
+}
+
+/// What was seen of a peer that leaves.
+#[derive(Default)]
+struct Seen {
+    ran: bool,
+    said_left: bool,
+    to_hand_over: Option<u64>,
+}
+
+impl Seen {
+    /// Looks until the peer has left, does not run, or the user ends it.
+    async fn wait(&mut self, session: &Session, dir: &std::path::Path) {
+        loop {
+            let page = match Told::read(dir) {
+                Ok(told) => told.status().await.ok(),
+                Err(_) => None,
+            };
+            let Some(page) = page else { return };
+            self.ran = true;
+            let begun = page.pointer("/repair/leaving").and_then(Value::as_bool) == Some(true);
+            let left = page.pointer("/repair/left_to_hand_over").and_then(Value::as_u64);
+            self.to_hand_over = left.filter(|_| begun);
+            if page.pointer("/state").and_then(Value::as_str) == Some("left") {
+                self.said_left = true;
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = session.stop.cancelled() => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `hold renew`: contents paid for longer.
+
+use std::fmt;
+
+use author::Renewed;
+use clap::Args;
+use crypto::RecordId;
+use serde::Serialize;
+
+use crate::cli::Session;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::span::Span;
+use crate::{address, connect};
+
+/// Peers that are named where they did not answer, at most.
+const NAMED_MAX: usize = 16;
+
+/// `hold renew`.
+#[derive(Debug, Args)]
+pub(crate) struct Renew {
+    /// What `put`, `share` or `inbox` printed
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    address: Option<String>,
+    /// Every content that was put with this home
+    #[arg(long)]
+    all: bool,
+    /// For how long from now: a number and s, m, h, d, w or y [default: a year]
+    #[arg(long = "for", value_name = "TIME")]
+    span: Option<Span>,
+}
+
+/// `hold renew`: a line each content.
+#[derive(Serialize)]
+struct RenewResult {
+    /// The content.
+    address: String,
+    /// Until when it is paid for, Unix seconds; none where nothing was renewed.
+    until: Option<u64>,
+    /// Its records and stripes.
+    places: u64,
+    /// Those that no holder took a lease for.
+    untaken: u64,
+    /// Records at holders that took one.
+    taken: u64,
+    /// Peers that should hold some of it and did not answer.
+    unreached: Vec<String>,
+    /// Why nothing, or not everything, was renewed.
+    error: Option<String>,
+}
+
+impl RenewResult {
+    fn new(address: &RecordId, renewed: Result<Renewed, HoldError>) -> Self {
+        let address = address::text(address);
+        match renewed {
+            Ok(renewed) => Self {
+                address,
+                until: (renewed.taken > 0).then_some(renewed.until),
+                places: renewed.places,
+                untaken: renewed.untaken,
+                taken: renewed.taken,
+                unreached: renewed.unreached.iter().map(ToString::to_string).collect(),
+                error: renewed.refused.map(|error| error.to_string()),
+            },
+            Err(error) => Self {
+                address,
+                until: None,
+                places: 0,
+                untaken: 0,
+                taken: 0,
+                unreached: Vec::new(),
+                error: Some(error.to_string()),
+            },
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.until.is_some() && self.untaken == 0 && self.error.is_none()
+    }
+}
+
+impl fmt::Display for RenewResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)?;
+        match self.until {
+            Some(until) => write!(f, "  until {until} (Unix seconds)")?,
+            None => write!(f, "  not renewed")?,
+        }
+        if self.untaken > 0 {
+            write!(f, ", but for {} of its {} records and stripes", self.untaken, self.places)?;
+        }
+        for peer in self.unreached.iter().take(NAMED_MAX) {
+            write!(f, "\nnot reached  {peer}")?;
+        }
+        match &self.error {
+            Some(error) => write!(f, "\nrefused      {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Renew {
+    /// Runs it.
+    pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let author = connect::author(session).await?;
+        let seconds = self.span.map(|Span(seconds)| seconds);
+        if let Some(address) = &self.address {
+            let address = address::parse(address)?;
+            let renewed = author.renew(address, seconds).await?;
+            let result = RenewResult::new(&address, Ok(renewed));
+            session.out.result(&result)?;
+            return Ok(if result.is_whole() { Exit::Done } else { Exit::Partly });
+        }
+        let mut exit = Exit::Done;
+        for address in author.paid().await?.into_keys() {
+            let renewed = author.renew(address, seconds).await;
+            let result = RenewResult::new(&address, renewed.map_err(HoldError::from));
+            session.out.result(&result)?;
+            if !result.is_whole() {
+                exit = Exit::Partly;
+            }
+        }
+        Ok(exit)
+    }
+}

@@ -1,0 +1,471 @@
+//! Keeping the network whole: what both should hold is compared with other peers, what lacks is fetched or made, and what is
+//! too much is dropped. `docs/adr/0008-repair-and-audit.md` says what and why.
+//!
+//! ```text
+//!   observed -> inventory (what is here, by place)       present (who is absent, by words)
+//!                   |                                        |
+//!                   +----------- epoch (who should hold) ----+
+//!                   |
+//!   compare (sums, then lists, with one peer after the other)
+//!      |                            |
+//!   pull (copies that lack here)   mend (claim, survey, fetch k, make, hand out)
+//! ```
+//! `answers` is the other side of all of it. What is in work is in memory alone: after a crash the same comparisons find it again.
+//!
+//! Invariants:
+//! 1. No word, list or map is believed where bytes could be lost by it: a copy is dropped only when the others proved
+//!    theirs, a stripe is mended by what its holders say when it is claimed.
+//! 2. What is fetched or made is proven before it is stored or sent, as every record is.
+//! 3. One lock at a time, never over a wait.
+
+mod account;
+mod answers;
+mod ask;
+mod audit;
+mod budget;
+mod claims;
+mod compare;
+mod epoch;
+mod inventory;
+mod leave;
+mod make;
+mod map;
+mod mend;
+mod observed;
+mod present;
+mod prove;
+mod pull;
+mod surplus;
+mod work;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crypto::{PeerId, PeerState, Place, RecordId};
+use document::{Kind, Stripe};
+use env::Task;
+use env::calls::keep::Words;
+use futures::FutureExt;
+use store::{Placed, StoreError};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::core::Core;
+use audit::Audits;
+use budget::Budget;
+use claims::Claims;
+use epoch::{Absent, Epoch};
+use inventory::Inventory;
+use map::StripeMap;
+use observed::{Change, is_counted};
+pub(crate) use observed::{Fresh, Observed};
+use present::Present;
+use work::Work;
+
+/// Records listed at a time when the inventory is made.
+const LIST_STEP: usize = 4096;
+/// Rounds for which another's words count.
+const WORDS_ROUNDS: u32 = 3;
+
+/// How a peer keeps the network whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepingOptions {
+    /// How often it compares with one other peer, in turn.
+    pub compare: Duration,
+    /// How long a peer does not answer until the network does without it.
+    pub absent_after: Duration,
+    /// How long something lacks until it is mended: puts are under way, and a claim goes first to who ranks first.
+    pub settle: Duration,
+    /// Bytes a second that mending may move, sent and fetched together.
+    pub bytes_s: u64,
+    /// How long the same peers are there until what is too much is dropped.
+    pub surplus_after: Duration,
+    /// How often it asks one other peer, in turn, to prove what both should hold.
+    pub audit: Duration,
+}
+
+impl Default for KeepingOptions {
+    fn default() -> Self {
+        Self {
+            compare: Duration::from_secs(10),
+            absent_after: Duration::from_secs(180),
+            settle: Duration::from_secs(15),
+            bytes_s: 64 << 20,
+            surplus_after: Duration::from_secs(600),
+            audit: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What one peer does to keep the network whole.
+pub(crate) struct Keeping {
+    options: KeepingOptions,
+    fresh: Arc<Fresh>,
+    /// `None` until the store was read, and while this peer is alone.
+    inventory: Mutex<Option<Inventory>>,
+    present: Mutex<Present>,
+    claims: Mutex<Claims>,
+    work: Mutex<Work>,
+    budget: Budget,
+    audits: Mutex<Audits>,
+    /// Of challenges that are answered at once.
+    proving: Semaphore,
+    wake: Notify,
+    /// Whether this peer hands over what it holds and leaves.
+    leaving: AtomicBool,
+    /// Notified when it begins.
+    leaves: Notify,
+    /// Whether all was handed over.
+    left: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change under these locks is complete in itself, so what a panic elsewhere left is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is being done, for people and scripts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RepairStatus {
+    /// Peers that the network does without now, hex.
+    pub absent: Vec<String>,
+    /// Of other peers, those that this one says it cannot reach.
+    pub unreachable: usize,
+    /// Of other peers, those that fail what they are asked to prove.
+    pub faulty: usize,
+    /// Copies that should be here and are not yet.
+    pub copies_lacking: usize,
+    /// Stripes known here to lack fragments.
+    pub stripes_due: usize,
+    /// Of those, stripes that nobody can read now.
+    pub stripes_unreadable: usize,
+    /// Fragments that they lack.
+    pub fragments_missing: usize,
+    /// Stripes being mended by this peer.
+    pub mending: usize,
+    /// Bytes a second that mending may move.
+    pub bytes_s: u64,
+    /// Copies fetched since the start.
+    pub copies_fetched: u64,
+    /// Fragments made since the start.
+    pub fragments_made: u64,
+    /// Fragments moved since the start.
+    pub fragments_moved: u64,
+    /// Bytes fetched since the start.
+    pub fetched_bytes: u64,
+    /// Bytes sent since the start.
+    pub sent_bytes: u64,
+    /// Surplus records dropped since the start.
+    pub dropped: u64,
+    /// What each other peer proved of what it should hold, by its key.
+    pub audits: Vec<AuditStatus>,
+    /// Whether this peer hands over what it holds.
+    pub leaving: bool,
+    /// Of a peer that leaves: what is not handed over yet, as of its last look.
+    pub left_to_hand_over: u64,
+    /// Whether nothing is known here to lack. After peers came or went it takes a comparison with each other peer to know.
+    pub settled: bool,
+}
+
+/// What one peer proved of what it should hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct AuditStatus {
+    /// Its key, hex.
+    pub peer: String,
+    /// Items proven since the start.
+    pub proven: u64,
+    /// Items that were not, since the start.
+    pub failed: u64,
+    /// Of the last 64 items asked for, how many there were.
+    pub last: u32,
+    /// Of those, how many failed.
+    pub last_failed: u32,
+    /// The 95th percentile of its last answers, milliseconds.
+    pub usual_ms: u64,
+    /// Whether this peer says that it is faulty.
+    pub faulty: bool,
+}
+
+/// Starts what keeps the network whole.
+pub(crate) fn start(core: &Arc<Core>) -> Vec<Task> {
+    let Some(keeping) = &core.keeping else { return Vec::new() };
+    let with = || (Arc::clone(core), Arc::clone(keeping));
+    let spawn = |work: futures::future::BoxFuture<'static, ()>| core.env.tasks.spawn(work);
+    let ((a, b), (c, d), (e, f)) = (with(), with(), with());
+    let ((g, h), (i, j), (k, l)) = (with(), with(), with());
+    vec![
+        spawn(compare::compare_all(a, b).boxed()),
+        spawn(pull::pull_all(c, d).boxed()),
+        spawn(mend::mend_all(e, f).boxed()),
+        spawn(surplus::drop_all(g, h).boxed()),
+        spawn(leave::leave_all(i, j).boxed()),
+        spawn(audit::audit_all(k, l).boxed()),
+    ]
+}
+
+impl Keeping {
+    pub(crate) fn new(options: KeepingOptions, fresh: Arc<Fresh>) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            fresh,
+            inventory: Mutex::default(),
+            present: Mutex::default(),
+            claims: Mutex::default(),
+            work: Mutex::default(),
+            budget: Budget::new(options.bytes_s),
+            audits: Mutex::default(),
+            proving: Semaphore::new(prove::PROVEN_AT_ONCE),
+            wake: Notify::new(),
+            leaving: AtomicBool::new(false),
+            leaves: Notify::new(),
+            left: AtomicBool::new(false),
+        })
+    }
+
+    /// How long others' words count.
+    fn words_for(&self, peers: usize) -> Duration {
+        let round = self.options.compare * u32::try_from(peers.max(1)).unwrap_or(u32::MAX);
+        round * WORDS_ROUNDS
+    }
+
+    /// The epoch now; `None` while nothing is compared.
+    fn epoch(&self) -> Option<Arc<Epoch>> {
+        locked(&self.inventory).as_ref().map(|inventory| Arc::clone(inventory.epoch()))
+    }
+
+    fn own_words(&self) -> Words {
+        locked(&self.present).own()
+    }
+
+    /// Brings epoch and inventory up to now; whether all are to be compared with, since the epoch or the own words changed.
+    /// `None` where this peer is alone.
+    async fn refresh(&self, core: &Core) -> Result<Option<bool>, StoreError> {
+        let view = core.directory.view();
+        if view.len() < 2 {
+            self.fresh.leave();
+            *locked(&self.inventory) = None;
+            return Ok(None);
+        }
+        let (who, words) = self.who(core, &view);
+        let changes = self.fresh.take();
+        let known = locked(&self.inventory).is_some();
+        let Some(changes) = changes.filter(|_| known) else {
+            let epoch = Arc::new(Epoch::new(Arc::clone(&core.genesis), view, who));
+            let inventory = self.read(core, epoch).await?;
+            *locked(&self.inventory) = Some(inventory);
+            self.look_at_all(core).await;
+            return Ok(Some(true));
+        };
+        self.take(core, changes).await;
+        let current = self.epoch().is_some_and(|epoch| epoch.is_of(&view, &who));
+        if current {
+            // What this peer says of others is told to all when it is new: nobody else may have seen it yet.
+            return Ok(Some(words));
+        }
+        let epoch = Arc::new(Epoch::new(Arc::clone(&core.genesis), view, who));
+        // Nobody else takes it away: this is the one task that changes epochs.
+        let Some(mut inventory) = locked(&self.inventory).take() else { return Ok(Some(true)) };
+        let turned = core.env.cpu(move || {
+            inventory.turn(epoch);
+            inventory
+        });
+        let turned = turned.await;
+        *locked(&self.inventory) = Some(turned);
+        self.look_at_all(core).await;
+        Ok(Some(true))
+    }
+
+    /// Who is absent now, by all words, and whether the own ones are others than before.
+    fn who(&self, core: &Core, view: &placement::View) -> (Absent, bool) {
+        let (peers, now) = (core.directory.peers(), core.env.clock.elapsed());
+        let leaving = peers.iter().filter(|status| status.state == PeerState::Leaving);
+        let leaving: BTreeSet<PeerId> = leaving.map(|status| status.peer).collect();
+        let mut present = locked(&self.present);
+        let changed = present.look(&peers, &core.own, now, self.options.absent_after);
+        (present.absent(view, &core.own, leaving, now, self.words_for(view.len())), changed)
+    }
+
+    /// Reads the store.
+    async fn read(&self, core: &Core, epoch: Arc<Epoch>) -> Result<Inventory, StoreError> {
+        self.fresh.listen();
+        let mut inventory = Inventory::new(core.own, epoch);
+        let mut from = RecordId::new([0; 32]);
+        loop {
+            let listed = core.store.list(&from, LIST_STEP).await?;
+            let ids = core.store.ids(&from, LIST_STEP);
+            let changes: Vec<Change> = listed.into_iter().map(Change::Stored).collect();
+            let headers = headers(core, &changes).await;
+            inventory = core
+                .env
+                .cpu(move || {
+                    apply(&mut inventory, changes, &headers);
+                    inventory
+                })
+                .await;
+            match ids.last().and_then(next) {
+                Some(after) if ids.len() == LIST_STEP => from = after,
+                _ => return Ok(inventory),
+            }
+        }
+    }
+
+    /// Takes what changed in the store.
+    async fn take(&self, core: &Core, changes: Vec<Change>) {
+        if changes.is_empty() {
+            return;
+        }
+        let headers = headers(core, &changes).await;
+        let mut inventory = locked(&self.inventory);
+        let Some(inventory) = inventory.as_mut() else { return };
+        apply(inventory, changes, &headers);
+    }
+
+    /// Looks at every stripe for what it lacks.
+    async fn look_at_all(&self, core: &Core) {
+        let ids: Vec<RecordId> = {
+            let inventory = locked(&self.inventory);
+            inventory.as_ref().map_or_else(Vec::new, |all| all.stripes.keys().copied().collect())
+        };
+        for some in ids.chunks(LIST_STEP) {
+            self.look_at(core, some);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Looks at stripes for what they lack.
+    fn look_at(&self, core: &Core, stripes: &[RecordId]) {
+        let now = core.env.clock.elapsed();
+        let mut states = Vec::with_capacity(stripes.len());
+        {
+            let inventory = locked(&self.inventory);
+            let Some(inventory) = inventory.as_ref() else { return };
+            for id in stripes {
+                states.push((*id, mend::lacks(inventory, id, &core.own)));
+            }
+        }
+        let mut work = locked(&self.work);
+        let mut any = false;
+        for (id, state) in states {
+            any |= state.is_some();
+            work.stripe(id, state, now);
+        }
+        drop(work);
+        if any {
+            self.wake.notify_one();
+        }
+    }
+
+    /// What each other peer proved, by its key.
+    fn audits(&self) -> Vec<AuditStatus> {
+        let audits = locked(&self.audits);
+        let mut all: Vec<AuditStatus> = audits
+            .all()
+            .map(|(peer, account)| {
+                let (last, last_failed) = account.last();
+                AuditStatus {
+                    peer: peer.to_string(),
+                    proven: account.proven,
+                    failed: account.failed,
+                    last,
+                    last_failed,
+                    usual_ms: u64::try_from(account.usual().as_millis()).unwrap_or(u64::MAX),
+                    faulty: account.is_faulty(),
+                }
+            })
+            .collect();
+        all.sort_by(|one, other| one.peer.cmp(&other.peer));
+        all
+    }
+
+    /// What is being done.
+    pub(crate) fn status(&self, core: &Core) -> RepairStatus {
+        let mut status = RepairStatus { bytes_s: self.budget.bytes_s(), ..RepairStatus::default() };
+        if let Some(epoch) = self.epoch() {
+            status.absent = epoch.absent.iter().map(ToString::to_string).collect();
+        }
+        let words = self.own_words();
+        (status.unreachable, status.faulty) = (words.absent.len(), words.faulty.len());
+        {
+            let work = locked(&self.work);
+            status.copies_lacking = work.lacking.len();
+            status.stripes_due = work.due.len();
+            status.stripes_unreadable = work.due.values().filter(|due| due.spare < 0).count();
+            status.fragments_missing = work.due.values().map(|due| due.missing).sum();
+            status.mending = work.mending;
+        }
+        status.audits = self.audits();
+        let counts = &core.metrics.keeping;
+        status.copies_fetched = counts.copies.get();
+        status.fragments_made = counts.made.get();
+        status.fragments_moved = counts.moved.get();
+        status.fetched_bytes = counts.fetched_bytes.get();
+        status.sent_bytes = counts.sent_bytes.get();
+        status.dropped = counts.dropped.get();
+        status.leaving = self.is_leaving();
+        status.left_to_hand_over = u64::try_from(counts.to_hand_over.get()).unwrap_or(0);
+        status.settled = status.copies_lacking == 0 && status.stripes_due == 0;
+        status
+    }
+}
+
+/// The headers of the stripes of which fragments are among the changes.
+async fn headers(core: &Core, changes: &[Change]) -> Vec<(RecordId, Stripe)> {
+    let mut stripes = BTreeSet::new();
+    for change in changes {
+        if let Change::Stored(placed) = change
+            && is_fragment(placed)
+        {
+            stripes.insert(RecordId::new(*placed.place.as_bytes()));
+        }
+    }
+    let mut headers = Vec::with_capacity(stripes.len());
+    for id in stripes {
+        // A fragment whose header is damaged here is not counted until that is mended.
+        if let Ok(Some(stripe)) = core.shelf.stripe(&id).await {
+            headers.push((id, stripe));
+        }
+    }
+    headers
+}
+
+fn is_fragment(placed: &Placed) -> bool {
+    matches!(placed.kind, Kind::Page | Kind::Parity) && placed.place != Place::from(placed.id)
+}
+
+/// Counts changes. What was dropped and is not found was never counted.
+fn apply(inventory: &mut Inventory, changes: Vec<Change>, headers: &[(RecordId, Stripe)]) {
+    for change in changes {
+        match change {
+            Change::Stored(placed) if is_fragment(&placed) => {
+                let stripe = RecordId::new(*placed.place.as_bytes());
+                let found = headers.binary_search_by_key(&stripe, |(id, _)| *id);
+                let header = found.ok().and_then(|at| headers.get(at)).map(|(_, header)| header);
+                let index = header.and_then(|header| header.index_of(&placed.id));
+                let (Some(header), Some(index)) = (header, index) else { continue };
+                let Ok(index) = u8::try_from(index) else { continue };
+                inventory.add_fragment(placed.id, stripe, index, |epoch, names| {
+                    StripeMap::by_rank(&stripe, header, epoch, names)
+                });
+            }
+            Change::Stored(placed) if is_counted(placed.kind) => inventory.add_copy(placed),
+            Change::Stored(_) => {}
+            Change::Dropped(id) => {
+                let _ = inventory.drop_copy(&id) || inventory.drop_fragment(&id);
+            }
+        }
+    }
+}
+
+/// The id behind this one.
+fn next(id: &RecordId) -> Option<RecordId> {
+    let mut bytes = *id.as_bytes();
+    for byte in bytes.iter_mut().rev() {
+        let (more, over) = byte.overflowing_add(1);
+        *byte = more;
+        if !over {
+            return Some(RecordId::new(bytes));
+        }
+    }
+    None
+}

@@ -1,0 +1,266 @@
+//! What other peers ask about what they and this one keep.
+
+use crypto::{PeerId, RecordId};
+use document::{Kind, Record};
+use env::calls::keep::{
+    CLAIMS_MAX, COMPANIONS_MAX, COMPARE_BITS_MAX, ClaimAnswer, Compare, CompareAnswer, FETCH_MAX,
+    FetchAnswer, FetchAt, HAVE_MAX, ITEMS_MAX, KeepAnswer, KeepRequest, LISTS_BITS_MAX, LOOK_MAX,
+    Listed, RANGES_MAX, Range, SUMS, SettledStripe, WORDS_MAX,
+};
+use env::calls::{BATCH_BYTES_MAX, CallError};
+
+use super::{Keeping, locked};
+use crate::core::Core;
+
+fn invalid(reason: impl Into<String>) -> CallError {
+    CallError::Invalid { reason: reason.into() }
+}
+
+fn check(what: &str, count: usize, max: usize) -> Result<(), CallError> {
+    if count > max {
+        return Err(invalid(format!("{count} {what}; at most {max}")));
+    }
+    Ok(())
+}
+
+fn check_range(range: Range, bits_max: u8) -> Result<(), CallError> {
+    let Range { prefix, bits } = range;
+    if bits > bits_max || bits % 8 != 0 {
+        return Err(invalid(format!(
+            "a range of {bits} bits; a multiple of 8, at most {bits_max}"
+        )));
+    }
+    if u64::from(prefix) >> bits != 0 {
+        return Err(invalid(format!("the prefix of a range is longer than its {bits} bits")));
+    }
+    Ok(())
+}
+
+impl Keeping {
+    /// Answers another peer.
+    pub(crate) async fn answer(
+        &self,
+        core: &Core,
+        caller: PeerId,
+        request: KeepRequest,
+    ) -> Result<KeepAnswer, CallError> {
+        match request {
+            KeepRequest::Compare(compare) => {
+                self.compared(core, caller, compare).map(KeepAnswer::Compare)
+            }
+            KeepRequest::Lists(theirs) => self.lists(core, caller, &theirs).map(KeepAnswer::Lists),
+            KeepRequest::Claim(stripes) => {
+                self.claims_of(core, caller, &stripes).map(KeepAnswer::Claim)
+            }
+            KeepRequest::Settled(stripes) => {
+                self.ended(core, caller, &stripes)?;
+                Ok(KeepAnswer::Settled)
+            }
+            KeepRequest::Fetch(records) => {
+                self.fetched(core, caller, records).await.map(KeepAnswer::Fetch)
+            }
+            KeepRequest::Have(ids) => {
+                check("records", ids.len(), HAVE_MAX)?;
+                Ok(KeepAnswer::Have(ids.iter().map(|id| core.shelf.holds(id)).collect()))
+            }
+            KeepRequest::Prove(asks) => {
+                self.proven(core, caller, asks).await.map(KeepAnswer::Prove)
+            }
+            KeepRequest::Look(places) => {
+                check("places", places.len(), LOOK_MAX)?;
+                let stripes: Vec<RecordId> =
+                    places.iter().map(|place| RecordId::new(*place.as_bytes())).collect();
+                self.look_at(core, &stripes);
+                let work = locked(&self.work);
+                let known =
+                    |id: &&RecordId| work.due.contains_key(id) || work.lacking.contains_key(id);
+                let found = match places.is_empty() {
+                    true => work.due.len() + work.lacking.len(),
+                    false => stripes.iter().filter(known).count(),
+                };
+                Ok(KeepAnswer::Look(u32::try_from(found).unwrap_or(u32::MAX)))
+            }
+            _ => Err(invalid("a request that this peer does not answer")),
+        }
+    }
+
+    fn compared(
+        &self,
+        core: &Core,
+        caller: PeerId,
+        compare: Compare,
+    ) -> Result<CompareAnswer, CallError> {
+        let Compare { range, sums, view, words } = compare;
+        check_range(range, COMPARE_BITS_MAX)?;
+        if sums.len() != SUMS {
+            return Err(invalid(format!("{} sums instead of {SUMS}", sums.len())));
+        }
+        check("words", words.absent.len().max(words.faulty.len()), WORDS_MAX)?;
+        let now = core.env.clock.elapsed();
+        locked(&self.present).hear(caller, words, now);
+        let words = self.own_words();
+        let (own, mine) = {
+            let inventory = locked(&self.inventory);
+            let Some(inventory) = inventory.as_ref() else {
+                return Ok(CompareAnswer { words, ..CompareAnswer::default() });
+            };
+            (inventory.epoch().hash, inventory.sums(&caller, range))
+        };
+        let mut differ = Vec::new();
+        if own == view {
+            let pairs = (0..=u8::MAX).zip(mine.iter().zip(&sums));
+            differ.extend(pairs.filter(|(_, (mine, theirs))| mine != theirs).map(|(at, _)| at));
+            if range == Range::ALL {
+                locked(&self.audits).of(caller).compared(view, &mine, &differ, now);
+            }
+        }
+        Ok(CompareAnswer { differ, view: own, words })
+    }
+
+    fn lists(
+        &self,
+        core: &Core,
+        caller: PeerId,
+        theirs: &[Listed],
+    ) -> Result<Vec<Listed>, CallError> {
+        check("ranges", theirs.len(), RANGES_MAX)?;
+        let items = theirs.iter().map(|listed| listed.copies.len() + listed.fragments.len());
+        // One list may be as long as all, and the last may go over it by what a stripe has.
+        check("items", items.sum(), ITEMS_MAX * 2)?;
+        for listed in theirs {
+            check_range(listed.range, LISTS_BITS_MAX)?;
+        }
+        let mut mine = Vec::with_capacity(theirs.len());
+        let mut left = ITEMS_MAX;
+        for listed in theirs {
+            let inventory = locked(&self.inventory);
+            let own = inventory.as_ref().map(|mine| mine.listed(&caller, listed.range, left));
+            let own = own.unwrap_or(Listed {
+                range: listed.range,
+                copies: Vec::new(),
+                fragments: Vec::new(),
+                more: true,
+            });
+            left = left.saturating_sub(own.copies.len() + own.fragments.len());
+            mine.push(own);
+        }
+        for listed in theirs {
+            // Who has something twice is told by the peer that asked.
+            let _ = super::compare::learn(core, self, &caller, listed);
+        }
+        Ok(mine)
+    }
+
+    fn claims_of(
+        &self,
+        core: &Core,
+        caller: PeerId,
+        stripes: &[RecordId],
+    ) -> Result<Vec<ClaimAnswer>, CallError> {
+        check("stripes", stripes.len(), CLAIMS_MAX)?;
+        let now = core.env.clock.elapsed();
+        let held: Vec<Option<u8>> = {
+            let inventory = locked(&self.inventory);
+            let of = |id| inventory.as_ref()?.stripes.get(id)?.mine.first().copied();
+            stripes.iter().map(of).collect()
+        };
+        let mut claims = locked(&self.claims);
+        let answers = stripes.iter().zip(held).map(|(stripe, held)| {
+            let claimed_by = claims.claim(*stripe, caller, now);
+            ClaimAnswer { held, claimed_by }
+        });
+        Ok(answers.collect())
+    }
+
+    fn ended(
+        &self,
+        core: &Core,
+        caller: PeerId,
+        stripes: &[SettledStripe],
+    ) -> Result<(), CallError> {
+        check("stripes", stripes.len(), CLAIMS_MAX)?;
+        let mut looked = Vec::with_capacity(stripes.len());
+        for SettledStripe { stripe, moved } in stripes {
+            locked(&self.claims).end(stripe, &caller);
+            check("fragments", moved.len(), 256)?;
+            self.settled(stripe, moved, false);
+            self.heard_twice(&core.own, stripe, moved);
+            looked.push(*stripe);
+        }
+        self.look_at(core, &looked);
+        Ok(())
+    }
+
+    /// Notes fragments that are here and, as somebody says, at another peer too.
+    fn heard_twice(&self, own: &PeerId, stripe: &RecordId, moved: &[(u8, PeerId)]) {
+        let mine: Vec<u8> = {
+            let inventory = locked(&self.inventory);
+            let map = inventory.as_ref().and_then(|all| all.stripes.get(stripe));
+            map.map_or_else(Vec::new, |map| map.mine.clone())
+        };
+        let mut work = locked(&self.work);
+        for (index, other) in moved.iter().filter(|(_, other)| other != own) {
+            if mine.contains(index) {
+                work.is_twice(*stripe, *index, *other);
+            }
+        }
+    }
+
+    /// Records for a peer that lacks them.
+    async fn fetched(
+        &self,
+        core: &Core,
+        caller: PeerId,
+        records: Vec<FetchAt>,
+    ) -> Result<Vec<FetchAnswer>, CallError> {
+        check("records", records.len(), FETCH_MAX)?;
+        let mut left = BATCH_BYTES_MAX;
+        let mut answers = Vec::with_capacity(records.len());
+        for at in records {
+            if left == 0 {
+                answers.push(FetchAnswer::Later);
+                continue;
+            }
+            if core.leases.is_over(&at.place) {
+                answers.push(FetchAnswer::Absent);
+                continue;
+            }
+            let found = match core.shelf.find(&at.id, &at.place).await? {
+                Some(record) => Some((record, Vec::new())),
+                None => self.of_objects(core, &caller, &at).await,
+            };
+            let Some((record, companions)) = found else {
+                answers.push(FetchAnswer::Absent);
+                continue;
+            };
+            let bytes =
+                companions.iter().fold(record.bytes.len(), |all, one| all + one.bytes.len());
+            if bytes > left && left < BATCH_BYTES_MAX {
+                left = 0;
+                answers.push(FetchAnswer::Later);
+                continue;
+            }
+            left = left.saturating_sub(bytes);
+            core.metrics.keeping.served_bytes.inc_by(bytes as u64);
+            answers.push(FetchAnswer::Found { record, companions });
+        }
+        Ok(answers)
+    }
+
+    /// A record of an object with its companions: for those alone whose duty its place is.
+    async fn of_objects(
+        &self,
+        core: &Core,
+        caller: &PeerId,
+        at: &FetchAt,
+    ) -> Option<(Record, Vec<Record>)> {
+        let epoch = self.epoch()?;
+        let near = epoch.possible(&at.place, epoch.copies(Kind::Head));
+        if !near.contains(caller) {
+            return None;
+        }
+        let (record, mut companions) = core.objects.kept(&at.id).await?;
+        companions.truncate(COMPANIONS_MAX);
+        (record.place == at.place).then_some((record, companions))
+    }
+}

@@ -1,0 +1,55 @@
+//! One call of a peer to another about what they keep.
+
+use std::time::Duration;
+
+use crypto::PeerId;
+use env::calls::CallError;
+use env::calls::keep::{KeepAnswer, KeepRequest};
+
+use super::locked;
+use crate::core::Core;
+
+/// The deadline of a call that moves next to nothing.
+pub(super) const SMALL_LIMIT: Duration = Duration::from_secs(10);
+/// The deadline of a call that moves records.
+pub(super) const LARGE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks a peer, and notes how well it is.
+pub(super) async fn ask(
+    core: &Core,
+    peer: &PeerId,
+    request: KeepRequest,
+    limit: Duration,
+) -> Result<KeepAnswer, CallError> {
+    let to = core.directory.endpoint(peer).ok_or_else(|| CallError::Unreachable {
+        address: peer.to_string(),
+        reason: "it announced no address".to_owned(),
+    })?;
+    let since = core.env.clock.elapsed();
+    let call = core.calls.keep(&to, request, limit);
+    let answer = match core.env.within(limit, call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(CallError::TimedOut { address: to.address, limit }),
+    };
+    match &answer {
+        Ok(_) if limit == SMALL_LIMIT => {
+            core.directory.good(peer, core.env.clock.elapsed().saturating_sub(since));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            core.directory.failed(peer, error);
+            if let (CallError::Unreachable { .. }, Some(keeping)) = (error, &core.keeping) {
+                locked(&keeping.audits).of(*peer).lost_sight();
+            }
+        }
+    }
+    answer
+}
+
+/// An answer of another name than the request's.
+pub(super) fn strange(peer: &PeerId) -> CallError {
+    CallError::Corrupt {
+        address: peer.to_string(),
+        reason: "it answered another request than was asked".to_owned(),
+    }
+}

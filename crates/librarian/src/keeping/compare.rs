@@ -1,0 +1,254 @@
+//! Comparing with one peer after the other: sums, and lists where they differ.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crypto::{PeerId, Place, RecordId};
+use document::Kind;
+use env::calls::CallError;
+use env::calls::keep::{
+    CLAIMS_MAX, COMPARE_BITS_MAX, Compare, CompareAnswer, HeldFragment, ITEMS_MAX, KeepAnswer,
+    KeepRequest, Listed, RANGES_MAX, Range, SettledStripe,
+};
+use futures::StreamExt;
+
+use super::ask::{SMALL_LIMIT, ask, strange};
+use super::{Keeping, locked};
+use crate::core::Core;
+
+/// Calls of one comparison.
+const CALLS_MAX: usize = 512;
+/// Comparisons at once, where all peers are asked.
+const PARALLEL: usize = 4;
+
+/// Compares until the peer stops.
+pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    let mut turn: Vec<PeerId> = Vec::new();
+    while core.pause(core.jittered(keeping.options.compare)).await {
+        let refreshed = tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            refreshed = keeping.refresh(&core) => refreshed,
+        };
+        let changed = match refreshed {
+            Ok(Some(changed)) => changed,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::error!(%error, "the store cannot be read, and nothing is compared");
+                continue;
+            }
+        };
+        let peers =
+            if changed { others(&core, &keeping) } else { next(&core, &keeping, &mut turn) };
+        let (core, keeping) = (&core, &keeping);
+        let compared =
+            peers.into_iter().map(|peer| async move { compare(core, keeping, &peer).await });
+        let mut compared = futures::stream::iter(compared).buffer_unordered(PARALLEL);
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = async { while compared.next().await.is_some() {} } => {}
+        }
+    }
+}
+
+/// The other peers that answer.
+fn others(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
+    let Some(epoch) = keeping.epoch() else { return Vec::new() };
+    let all = epoch.view.candidates().iter().map(|candidate| candidate.peer);
+    all.filter(|peer| *peer != core.own && epoch.answers(peer)).collect()
+}
+
+/// The peer whose turn it is: all in a random order, then all in another.
+pub(super) fn next(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>) -> Vec<PeerId> {
+    if turn.is_empty() {
+        let mut all = others(core, keeping);
+        while let Some(peer) = core.pick(&all) {
+            all.retain(|other| *other != peer);
+            turn.push(peer);
+        }
+    }
+    turn.pop().into_iter().collect()
+}
+
+/// Compares with one peer.
+async fn compare(core: &Core, keeping: &Keeping, peer: &PeerId) {
+    if let Err(error) = compared(core, keeping, peer).await {
+        tracing::debug!(%peer, %error, "a comparison ended early");
+    }
+}
+
+async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), CallError> {
+    let mut calls = 0;
+    let mut ranges = vec![Range::ALL];
+    let mut lists: Vec<Listed> = Vec::new();
+    while calls < CALLS_MAX {
+        if let Some(range) = ranges.pop() {
+            calls += 1;
+            let Some(answer) = sums(core, keeping, peer, range).await? else { return Ok(()) };
+            for number in answer.differ {
+                let part = range.part(number);
+                let Some(mine) = mine(keeping, peer, part) else { return Ok(()) };
+                if mine.more && part.bits <= COMPARE_BITS_MAX {
+                    ranges.push(part);
+                } else {
+                    lists.push(mine);
+                }
+            }
+        } else if lists.is_empty() {
+            break;
+        }
+        if lists.is_empty() || (!ranges.is_empty() && lists.len() < RANGES_MAX) {
+            continue;
+        }
+        calls += 1;
+        let some = take_some(&mut lists);
+        let theirs = exchange(core, peer, some.clone()).await?;
+        for (mine, theirs) in some.iter().zip(&theirs) {
+            let twice = learn(core, keeping, peer, theirs);
+            tell_twice(core, keeping, peer, twice).await;
+            if theirs.more && mine.range.bits <= COMPARE_BITS_MAX {
+                ranges.push(mine.range);
+            }
+        }
+    }
+    core.metrics.keeping.compared.inc();
+    Ok(())
+}
+
+/// As many lists as fit into one call; one at least.
+fn take_some(lists: &mut Vec<Listed>) -> Vec<Listed> {
+    let (mut some, mut items) = (Vec::new(), 0);
+    while let Some(list) = lists.last() {
+        items += list.copies.len() + list.fragments.len();
+        if some.len() == RANGES_MAX || (items > ITEMS_MAX && !some.is_empty()) {
+            break;
+        }
+        some.extend(lists.pop());
+    }
+    some
+}
+
+/// Compares the sums of one range; `None` where the two see other peers.
+async fn sums(
+    core: &Core,
+    keeping: &Keeping,
+    peer: &PeerId,
+    range: Range,
+) -> Result<Option<CompareAnswer>, CallError> {
+    let words = keeping.own_words();
+    let (sums, view) = {
+        let inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_ref() else { return Ok(None) };
+        (inventory.sums(peer, range), inventory.epoch().hash)
+    };
+    core.metrics.keeping.messages.inc();
+    let mine = sums.clone();
+    let request = KeepRequest::Compare(Compare { range, sums, view, words });
+    let KeepAnswer::Compare(answer) = ask(core, peer, request, SMALL_LIMIT).await? else {
+        return Err(strange(peer));
+    };
+    let now = core.env.clock.elapsed();
+    locked(&keeping.present).hear(*peer, answer.words.clone(), now);
+    if answer.view != view {
+        return Ok(None);
+    }
+    if range == Range::ALL {
+        locked(&keeping.audits).of(*peer).compared(view, &mine, &answer.differ, now);
+    }
+    Ok(Some(answer))
+}
+
+fn mine(keeping: &Keeping, peer: &PeerId, range: Range) -> Option<Listed> {
+    locked(&keeping.inventory).as_ref().map(|mine| mine.listed(peer, range, ITEMS_MAX))
+}
+
+async fn exchange(core: &Core, peer: &PeerId, mine: Vec<Listed>) -> Result<Vec<Listed>, CallError> {
+    let ranges: Vec<Range> = mine.iter().map(|listed| listed.range).collect();
+    core.metrics.keeping.messages.inc();
+    let answer = ask(core, peer, KeepRequest::Lists(mine), SMALL_LIMIT).await?;
+    let KeepAnswer::Lists(theirs) = answer else { return Err(strange(peer)) };
+    if !theirs.iter().map(|listed| listed.range).eq(ranges) {
+        return Err(strange(peer));
+    }
+    Ok(theirs)
+}
+
+/// Learns from what another says that it holds: what lacks here, and the maps.
+/// Which fragments it has and another peer too, is told.
+pub(super) fn learn(
+    core: &Core,
+    keeping: &Keeping,
+    peer: &PeerId,
+    theirs: &Listed,
+) -> Vec<(HeldFragment, PeerId)> {
+    let now = core.env.clock.elapsed();
+    let (mut lacking, mut twice) = (Vec::new(), Vec::new());
+    let elsewhere;
+    let mut changed: Vec<RecordId> = Vec::new();
+    {
+        let mut inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_mut() else { return Vec::new() };
+        let epoch = Arc::clone(inventory.epoch());
+        for (id, place) in theirs.copies.iter().filter(|(_, place)| theirs.range.holds(place)) {
+            // Its kind is not told, so its duty is taken as that of the kind with the most copies.
+            let is_duty = || epoch.duty(place, Kind::Entry).contains(&core.own);
+            if !inventory.has_copy(id, place) && is_duty() {
+                lacking.push((*id, *place, epoch.missing(place, Kind::Entry)));
+            }
+        }
+        let corrected = inventory.correct(peer, theirs);
+        changed.extend(corrected.changed);
+        elsewhere = corrected.twice;
+        let is_mine = |fragment: &&HeldFragment| {
+            let map = inventory.stripes.get(&fragment.stripe);
+            map.is_some_and(|map| map.mine.contains(&fragment.index))
+        };
+        twice.extend(theirs.fragments.iter().filter(is_mine).copied());
+    }
+    {
+        let mut work = locked(&keeping.work);
+        for HeldFragment { stripe, index } in twice {
+            work.is_twice(stripe, index, *peer);
+        }
+        for (id, place, missing) in lacking {
+            work.lacks(id, place, missing, *peer, now);
+        }
+    }
+    if !changed.is_empty() {
+        keeping.look_at(core, &changed);
+    }
+    elsewhere
+}
+
+/// Tells those who hold a fragment that a better ranked peer has too. They make sure of it before they drop theirs.
+async fn tell_twice(
+    core: &Core,
+    keeping: &Keeping,
+    peer: &PeerId,
+    twice: Vec<(HeldFragment, PeerId)>,
+) {
+    let mut told: BTreeMap<PeerId, Vec<SettledStripe>> = BTreeMap::new();
+    {
+        let inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_ref() else { return };
+        for (HeldFragment { stripe, index }, other) in twice {
+            let Some(map) = inventory.stripes.get(&stripe) else { continue };
+            let possible = inventory.epoch().possible(&Place::from(stripe), map.n());
+            let rank =
+                |peer: &PeerId| possible.iter().position(|of| of == peer).unwrap_or(usize::MAX);
+            let (keeps, drops) =
+                if rank(peer) < rank(&other) { (*peer, other) } else { (other, *peer) };
+            if drops != core.own {
+                told.entry(drops)
+                    .or_default()
+                    .push(SettledStripe { stripe, moved: vec![(index, keeps)] });
+            }
+        }
+    }
+    for (drops, stripes) in told {
+        for some in stripes.chunks(CLAIMS_MAX) {
+            let _ = ask(core, &drops, KeepRequest::Settled(some.to_vec()), SMALL_LIMIT).await;
+        }
+    }
+}

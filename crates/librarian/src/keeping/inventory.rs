@@ -1,0 +1,436 @@
+//! What this peer holds, by place: the sums that are compared with each other peer, and the maps of stripes.
+//!
+//! Memory: about 50 bytes a copy, 33 more where it lives elsewhere than at its id, a stripe about 120 bytes and two a fragment, and
+//! 4 KiB of sums a peer. All is made again from the store.
+//!
+//! Invariant: the sums of a peer are those of its common set under the epoch, at every moment between two calls.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crypto::{PeerId, Place, RecordId};
+use document::Kind;
+use env::calls::keep::{HeldFragment, Listed, Range, SUMS, Sum};
+use placement::{copy_item, stripe_item};
+use store::Placed;
+
+use super::audit::Common;
+use super::epoch::Epoch;
+use super::map::{Names, StripeMap};
+
+/// Copies are kept in so many parts, by the first bits of their place.
+const PART_BITS: u32 = 12;
+const PARTS: usize = 1 << PART_BITS;
+
+/// Copies or stripes looked at for a random common one.
+const SAMPLED_MAX: usize = 1024;
+
+#[derive(Clone, Debug)]
+struct Copy {
+    id: RecordId,
+    /// Where it lives, where that is not its id.
+    place: Option<Box<Place>>,
+    kind: Kind,
+}
+
+impl Copy {
+    fn place(&self) -> Place {
+        self.place.as_deref().copied().unwrap_or_else(|| Place::from(self.id))
+    }
+}
+
+/// What a list changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Corrected {
+    /// Stripes whose maps changed.
+    pub(super) changed: Vec<RecordId>,
+    /// Fragments that the peer has and another one too.
+    pub(super) twice: Vec<(HeldFragment, PeerId)>,
+}
+
+/// What one peer holds.
+pub(crate) struct Inventory {
+    own: PeerId,
+    epoch: Arc<Epoch>,
+    pub(super) names: Names,
+    parts: Vec<Vec<Copy>>,
+    /// Where heads and lists of devices are, which may be dropped and live elsewhere than at their ids.
+    elsewhere: HashMap<RecordId, Place>,
+    pub(super) stripes: BTreeMap<RecordId, StripeMap>,
+    /// Which fragment of which stripe one is that is here.
+    fragments: HashMap<RecordId, (RecordId, u8)>,
+    sums: HashMap<PeerId, Box<[Sum; SUMS]>>,
+}
+
+fn part_of(place: &Place) -> usize {
+    let [a, b, ..] = *place.as_bytes();
+    usize::from(u16::from_be_bytes([a, b]) >> (u16::BITS - PART_BITS))
+}
+
+/// Of the parts, those in which places of a range are.
+fn parts_of(range: Range) -> std::ops::Range<usize> {
+    let bits = u32::from(range.bits);
+    if bits >= PART_BITS {
+        let part = (range.prefix >> (bits - PART_BITS)) as usize;
+        return part..(part + 1).min(PARTS);
+    }
+    let first = (range.prefix as usize) << (PART_BITS - bits);
+    first.min(PARTS)..(first + (1 << (PART_BITS - bits))).min(PARTS)
+}
+
+/// The first and the last id that begin as a range says.
+fn ids_of(range: Range) -> (RecordId, RecordId) {
+    let shift = u32::BITS - u32::from(range.bits);
+    let first = range.prefix.checked_shl(shift).unwrap_or(0);
+    let last = first | 1_u32.checked_shl(shift).map_or(u32::MAX, |one| one - 1);
+    let (mut from, mut to) = ([0; 32], [0xff; 32]);
+    from[..4].copy_from_slice(&first.to_be_bytes());
+    to[..4].copy_from_slice(&last.to_be_bytes());
+    (RecordId::new(from), RecordId::new(to))
+}
+
+/// Which of the 256 parts of a range a place is in.
+fn number_in(range: Range, place: &Place) -> usize {
+    usize::from(place.as_bytes().get(usize::from(range.bits / 8)).copied().unwrap_or(0))
+}
+
+impl Inventory {
+    pub(crate) fn new(own: PeerId, epoch: Arc<Epoch>) -> Self {
+        Self {
+            own,
+            epoch,
+            names: Names::default(),
+            parts: vec![Vec::new(); PARTS],
+            elsewhere: HashMap::new(),
+            stripes: BTreeMap::new(),
+            fragments: HashMap::new(),
+            sums: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> &Arc<Epoch> {
+        &self.epoch
+    }
+
+    /// Whether a copy is here.
+    pub(crate) fn has_copy(&self, id: &RecordId, place: &Place) -> bool {
+        self.parts[part_of(place)].iter().any(|copy| copy.id == *id)
+    }
+
+    /// Counts a copy; one that is counted already changes nothing.
+    pub(crate) fn add_copy(&mut self, placed: Placed) {
+        let Placed { id, kind, place } = placed;
+        if self.has_copy(&id, &place) {
+            return;
+        }
+        let elsewhere = (place != Place::from(id)).then(|| Box::new(place));
+        if matches!(kind, Kind::Head | Kind::Devices) {
+            self.elsewhere.insert(id, place);
+        }
+        self.parts[part_of(&place)].push(Copy { id, place: elsewhere, kind });
+        self.count_copy(&id, &place, kind, Sum::wrapping_add);
+    }
+
+    /// Counts a copy no more; whether it was found.
+    pub(crate) fn drop_copy(&mut self, id: &RecordId) -> bool {
+        let place = self.elsewhere.remove(id).unwrap_or_else(|| Place::from(*id));
+        let part = &mut self.parts[part_of(&place)];
+        let Some(at) = part.iter().position(|copy| copy.id == *id) else {
+            return false;
+        };
+        let copy = part.swap_remove(at);
+        self.count_copy(id, &place, copy.kind, Sum::wrapping_sub);
+        true
+    }
+
+    fn count_copy(&mut self, id: &RecordId, place: &Place, kind: Kind, with: fn(Sum, Sum) -> Sum) {
+        let duty = self.epoch.duty(place, kind);
+        if !duty.contains(&self.own) && !self.epoch.leaving.contains(&self.own) {
+            return;
+        }
+        let (item, at) = (copy_item(id), number_in(Range::ALL, place));
+        for peer in duty.into_iter().filter(|peer| *peer != self.own) {
+            let sums = self.sums.entry(peer).or_insert_with(|| Box::new([0; SUMS]));
+            sums[at] = with(sums[at], item);
+        }
+    }
+
+    /// Changes the map of a stripe; `None` and no change where nothing of it is here.
+    pub(super) fn with_map<T>(
+        &mut self,
+        stripe: &RecordId,
+        change: impl FnOnce(&mut StripeMap, &mut Names) -> T,
+    ) -> Option<T> {
+        let mut map = self.stripes.remove(stripe)?;
+        self.count_stripe(stripe, &map, Sum::wrapping_sub);
+        let changed = change(&mut map, &mut self.names);
+        self.count_stripe(stripe, &map, Sum::wrapping_add);
+        if map.mine.is_empty() {
+            self.fragments.retain(|_, (of, _)| of != stripe);
+        } else {
+            self.stripes.insert(*stripe, map);
+        }
+        Some(changed)
+    }
+
+    /// Counts a fragment that is here. `new` makes the stripe's map where it is the first.
+    pub(crate) fn add_fragment(
+        &mut self,
+        id: RecordId,
+        stripe: RecordId,
+        index: u8,
+        new: impl FnOnce(&Epoch, &mut Names) -> StripeMap,
+    ) {
+        if !self.stripes.contains_key(&stripe) {
+            let map = new(&self.epoch, &mut self.names);
+            self.stripes.insert(stripe, map);
+            // It has nothing of this peer yet, so nothing of it is counted.
+        }
+        self.fragments.insert(id, (stripe, index));
+        let own = self.own;
+        self.with_map(&stripe, |map, names| {
+            map.take(index);
+            let own = names.of(&own);
+            map.forget(own);
+            for index in map.mine.clone() {
+                map.set(index, Some(own));
+            }
+        });
+    }
+
+    /// Counts a fragment no more; whether it was counted.
+    pub(crate) fn drop_fragment(&mut self, id: &RecordId) -> bool {
+        let Some((stripe, index)) = self.fragments.remove(id) else { return false };
+        let own = self.own;
+        self.with_map(&stripe, |map, names| {
+            map.mine.retain(|mine| *mine != index);
+            if map.holder(index) == Some(names.of(&own)) {
+                map.set(index, None);
+            }
+        });
+        true
+    }
+
+    fn count_stripe(&mut self, stripe: &RecordId, map: &StripeMap, with: fn(Sum, Sum) -> Sum) {
+        let at = number_in(Range::ALL, &Place::from(*stripe));
+        for (peer, item) in items(self.own, &self.names, stripe, map) {
+            if self.epoch.is_present(&peer) {
+                let sums = self.sums.entry(peer).or_insert_with(|| Box::new([0; SUMS]));
+                sums[at] = with(sums[at], item);
+            }
+        }
+    }
+
+    /// Counts everything again under another epoch.
+    pub(crate) fn turn(&mut self, epoch: Arc<Epoch>) {
+        self.epoch = epoch;
+        self.sums.clear();
+        for part in 0..self.parts.len() {
+            let copies = std::mem::take(&mut self.parts[part]);
+            for copy in &copies {
+                self.count_copy(&copy.id, &copy.place(), copy.kind, Sum::wrapping_add);
+            }
+            self.parts[part] = copies;
+        }
+        let stripes = std::mem::take(&mut self.stripes);
+        for (stripe, map) in &stripes {
+            self.count_stripe(stripe, map, Sum::wrapping_add);
+        }
+        self.stripes = stripes;
+    }
+
+    /// The sums of a range's 256 parts, of what is common with a peer.
+    pub(crate) fn sums(&self, peer: &PeerId, range: Range) -> Vec<Sum> {
+        if range == Range::ALL {
+            return self.sums.get(peer).map_or_else(|| vec![0; SUMS], |sums| sums.to_vec());
+        }
+        let mut sums = vec![0; SUMS];
+        let mut add = |place: &Place, item: Sum| {
+            let sum: &mut Sum = &mut sums[number_in(range, place)];
+            *sum = sum.wrapping_add(item);
+        };
+        for copy in self.common_copies(peer, range) {
+            add(&copy.place(), copy_item(&copy.id));
+        }
+        if self.epoch.is_present(peer) {
+            let (from, to) = ids_of(range);
+            for (stripe, map) in self.stripes.range(from..=to) {
+                let common = items(self.own, &self.names, stripe, map);
+                for (_, item) in common.filter(|(of, _)| of == peer) {
+                    add(&Place::from(*stripe), item);
+                }
+            }
+        }
+        sums
+    }
+
+    fn common_copies(&self, peer: &PeerId, range: Range) -> impl Iterator<Item = &Copy> {
+        let peer = *peer;
+        let all = self.parts[parts_of(range)].iter().flatten();
+        all.filter(move |copy| range.holds(&copy.place()) && self.is_common(copy, &peer))
+    }
+
+    /// Whether a copy that is here is common with a peer.
+    fn is_common(&self, copy: &Copy, peer: &PeerId) -> bool {
+        let duty = self.epoch.duty(&copy.place(), copy.kind);
+        // Who leaves offers what it has to everybody whose duty it is.
+        let offers = self.epoch.leaving.contains(&self.own);
+        (offers || duty.contains(&self.own)) && duty.contains(peer)
+    }
+
+    /// A random one of the copies and fragments that are common with a peer, in one of the 256 parts of all places; `None` where none
+    /// is near the place that was drawn.
+    pub(super) fn sample(&self, peer: &PeerId, number: u8, random: u64) -> Option<Common> {
+        let range = Range::ALL.part(number);
+        let copy = || {
+            let parts = &self.parts[parts_of(range)];
+            let count: usize = parts.iter().map(Vec::len).sum();
+            let first = usize::try_from(random >> 1).ok()?.checked_rem(count)?;
+            let all = parts.iter().flatten().cycle().skip(first).take(count.min(SAMPLED_MAX));
+            let copy = all.into_iter().find(|copy| self.is_common(copy, peer))?;
+            Some(Common::Copy(Placed { id: copy.id, kind: copy.kind, place: copy.place() }))
+        };
+        let fragment = || {
+            let peer = self.names.known(peer)?;
+            let (from, to) = ids_of(range);
+            let mut first = *from.as_bytes();
+            first[1..9].copy_from_slice(&random.to_be_bytes());
+            let first = RecordId::new(first);
+            let all = self.stripes.range(first..=to).chain(self.stripes.range(from..first));
+            all.take(SAMPLED_MAX).find_map(|(stripe, map)| {
+                // Of a peer with two fragments the first counts, as in the sums.
+                let index = map.holders().position(|holder| holder == Some(peer))?;
+                let index = u8::try_from(index).ok().filter(|_| !map.mine.is_empty())?;
+                Some(Common::Fragment(HeldFragment { stripe: *stripe, index }))
+            })
+        };
+        if random & 1 == 0 { copy().or_else(fragment) } else { fragment().or_else(copy) }
+    }
+
+    /// What is here in a range of what concerns a peer; at most so many items.
+    pub(crate) fn listed(&self, peer: &PeerId, range: Range, most: usize) -> Listed {
+        let mut copies = Vec::new();
+        let mut more = false;
+        for copy in self.common_copies(peer, range) {
+            if copies.len() >= most {
+                more = true;
+                break;
+            }
+            copies.push((copy.id, copy.place()));
+        }
+        let mut fragments = Vec::new();
+        let (from, to) = ids_of(range);
+        let number = self.names.known(peer);
+        for (stripe, map) in self.stripes.range(from..=to) {
+            let holds = number.is_some_and(|peer| map.holders().any(|of| of == Some(peer)));
+            let concerned = || self.epoch.possible(&Place::from(*stripe), map.n()).contains(peer);
+            if !holds && !concerned() {
+                continue;
+            }
+            if copies.len() + fragments.len() + map.mine.len() > most {
+                more = true;
+                break;
+            }
+            let held = map.mine.iter().map(|index| HeldFragment { stripe: *stripe, index: *index });
+            fragments.extend(held);
+        }
+        Listed { range, copies, fragments, more }
+    }
+
+    /// Corrects the maps by what a peer says that it holds in a range.
+    pub(super) fn correct(&mut self, peer: &PeerId, theirs: &Listed) -> Corrected {
+        let number = self.names.of(peer);
+        let mut held: BTreeMap<RecordId, Vec<u8>> = BTreeMap::new();
+        for fragment in &theirs.fragments {
+            if theirs.range.holds(&Place::from(fragment.stripe)) {
+                held.entry(fragment.stripe).or_default().push(fragment.index);
+            }
+        }
+        for indices in held.values_mut() {
+            indices.sort_unstable();
+            indices.dedup();
+        }
+        let (from, to) = ids_of(theirs.range);
+        let wrong = self.stripes.range(from..=to).filter(|(stripe, map)| {
+            let said = held.get(*stripe).map_or(&[][..], Vec::as_slice);
+            // A list that was cut short says nothing of what is not on it.
+            if theirs.more && said.is_empty() {
+                return false;
+            }
+            let believed = map.holders().enumerate().filter(|(_, of)| *of == Some(number));
+            let believed = believed.map(|(index, _)| index);
+            !believed.eq(said.iter().map(|index| usize::from(*index)))
+        });
+        let wrong: Vec<RecordId> = wrong.map(|(stripe, _)| *stripe).collect();
+        let mut twice = Vec::new();
+        for stripe in &wrong {
+            let said = held.remove(stripe).unwrap_or_default();
+            let epoch = Arc::clone(&self.epoch);
+            self.with_map(stripe, |map, names| {
+                map.forget(number);
+                for index in said {
+                    // Another holder that answers is as good.
+                    let holder = map.holder(index).and_then(|holder| names.peer(holder));
+                    match holder.filter(|holder| epoch.answers(holder)) {
+                        Some(holder) => {
+                            twice.push((HeldFragment { stripe: *stripe, index }, holder))
+                        }
+                        None => map.set(index, Some(number)),
+                    }
+                }
+            });
+        }
+        Corrected { changed: wrong, twice }
+    }
+
+    /// Copies from one part on, some at least of each part, and where to go on.
+    pub(crate) fn copies_from(&self, part: usize, most: usize) -> (Vec<Placed>, Option<usize>) {
+        let mut found = Vec::new();
+        for (number, copies) in self.parts.iter().enumerate().skip(part) {
+            if found.len() >= most {
+                return (found, Some(number));
+            }
+            let placed = |copy: &Copy| Placed { id: copy.id, kind: copy.kind, place: copy.place() };
+            found.extend(copies.iter().map(placed));
+        }
+        (found, None)
+    }
+
+    /// Copies that are here and whose duty is others' alone, in one of the 256 first parts.
+    pub(crate) fn strays(&self, number: u8, most: usize) -> Vec<Placed> {
+        let range = Range::ALL.part(number);
+        let all = self.parts[parts_of(range)].iter().flatten();
+        let stray = all.filter(|copy| {
+            let place = copy.place();
+            range.holds(&place) && !self.epoch.duty(&place, copy.kind).contains(&self.own)
+        });
+        let placed = |copy: &Copy| Placed { id: copy.id, kind: copy.kind, place: copy.place() };
+        stray.take(most).map(placed).collect()
+    }
+}
+
+/// What of a stripe is common with each other peer that the map names.
+fn items<'a>(
+    own: PeerId,
+    names: &'a Names,
+    stripe: &'a RecordId,
+    map: &'a StripeMap,
+) -> impl Iterator<Item = (PeerId, Sum)> + 'a {
+    let mine = map.mine.iter().min().copied();
+    let mut seen: Vec<u16> = Vec::new();
+    map.holders().enumerate().filter_map(move |(index, holder)| {
+        let (mine, holder) = (mine?, holder?);
+        let peer = names.peer(holder)?;
+        // Of a peer with two fragments the first counts.
+        if peer == own || seen.contains(&holder) {
+            return None;
+        }
+        seen.push(holder);
+        let theirs = u8::try_from(index).ok()?;
+        let (lower, upper) = if own < peer { (mine, theirs) } else { (theirs, mine) };
+        Some((peer, stripe_item(stripe, lower, upper)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

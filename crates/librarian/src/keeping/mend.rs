@@ -1,0 +1,570 @@
+//! Stripes that lack fragments are mended by one of their holders, which claims them first.
+//!
+//! ```text
+//!   due -> claim and survey (all who may hold a fragment) -> plan -> fetch k less what is here
+//!       -> make what lacks -> hand out, each with the header -> settled
+//! ```
+//! Who is first in rank among the holders begins at once, the others wait for their turn, so that one begins, and another
+//! where that one dies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::{PeerId, Place, RecordId};
+use document::{Record, Stripe};
+use env::calls::keep::{CLAIMS_MAX, ClaimAnswer, KeepAnswer, KeepRequest, SettledStripe};
+use env::calls::{CallError, FindRequest, FindResponse};
+use futures::StreamExt;
+use placement::{Mend, StripeNow};
+
+use super::ask::{LARGE_LIMIT, SMALL_LIMIT, ask, strange};
+use super::epoch::Epoch;
+use super::inventory::Inventory;
+use super::make::{self, checked};
+use super::{Keeping, locked};
+use crate::core::Core;
+use crate::leases::Covered;
+use crate::shelf::one_line;
+
+/// How often it is looked for something to mend.
+const EVERY: Duration = Duration::from_secs(1);
+/// Stripes claimed at a time.
+const CLAIMED_MAX: usize = 64;
+const _: () = assert!(CLAIMED_MAX <= CLAIMS_MAX, "one call claims them");
+/// Stripes mended at once: each has its fragments in memory, some 16 MiB and as much again.
+const MENDED_AT_ONCE: usize = 2;
+/// Peers asked at once.
+const ASKED_AT_ONCE: usize = 16;
+/// How long a try that failed is put off; as often again with each further one.
+const LATER: Duration = Duration::from_secs(10);
+
+/// What a stripe lacks by its map, and how many fragments it has to spare; `None` where nothing is to be done about it here.
+pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Option<(usize, i32)> {
+    let epoch = inventory.epoch();
+    let map = inventory.stripes.get(id)?;
+    let possible = epoch.possible(&Place::from(*id), map.n());
+    let whole: Vec<(u8, PeerId)> =
+        map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
+    let (k, n, leaving) = (map.k(), map.n(), &epoch.leaving);
+    let plan = placement::plan(&StripeNow { k, n, whole: &whole, possible: &possible, leaving });
+    let mut there: Vec<u8> = whole.iter().map(|(index, _)| *index).collect();
+    there.sort_unstable();
+    there.dedup();
+    let missing = n - there.len().min(n);
+    let moves = plan.moves.iter().any(|moved| moved.from == *own);
+    // Who may hold nothing of it any more is told little of it, and has its own fragment to move.
+    let made = possible.contains(own) && !plan.make.is_empty();
+    // Without a free peer for it nothing can be done: fewer peers than fragments are no work.
+    let unreadable = possible.contains(own) && plan.spare < 0 && missing > 0;
+    let due = made || moves || unreadable;
+    due.then_some((missing, plan.spare))
+}
+
+/// Mends until the peer stops.
+pub(super) async fn mend_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = keeping.wake.notified() => {}
+            () = core.env.clock.sleep(EVERY) => {}
+        }
+        let work = async { while mend_some(&core, &keeping).await {} };
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = work => {}
+        }
+    }
+}
+
+/// A stripe that is to be mended, and what is known of it.
+struct Job {
+    id: RecordId,
+    k: usize,
+    n: usize,
+    /// Who may hold a fragment, in rank.
+    possible: Vec<PeerId>,
+    /// Who holds which fragment.
+    whole: Vec<(u8, PeerId)>,
+    mine: Vec<u8>,
+    epoch: Arc<Epoch>,
+    /// Who did not answer the claim: nothing is made for them.
+    silent: BTreeSet<PeerId>,
+}
+
+impl Job {
+    fn plan(&self) -> Mend {
+        let leaving = &self.epoch.leaving;
+        // A silent peer keeps what it is believed to have, and gets nothing.
+        let holds = |peer: &PeerId| self.whole.iter().any(|(_, holder)| holder == peer);
+        let answers = |peer: &&PeerId| !self.silent.contains(*peer) || holds(peer);
+        let possible: Vec<PeerId> = self.possible.iter().filter(answers).copied().collect();
+        let (k, n, whole) = (self.k, self.n, &self.whole[..]);
+        placement::plan(&StripeNow { k, n, whole, possible: &possible, leaving })
+    }
+
+    /// Everybody else who may have something of it.
+    fn asked(&self, own: &PeerId) -> BTreeSet<PeerId> {
+        let holders = self.whole.iter().map(|(_, peer)| *peer);
+        holders.chain(self.possible.iter().copied()).filter(|peer| peer != own).collect()
+    }
+}
+
+/// Mends those whose turn it is; whether there were any.
+async fn mend_some(core: &Core, keeping: &Keeping) -> bool {
+    // Who leaves takes nothing, and hands out what it has.
+    if core.shelf.is_left_alone() && !keeping.is_leaving() {
+        return false;
+    }
+    let jobs = due_now(core, keeping);
+    if jobs.is_empty() {
+        return false;
+    }
+    let jobs = claim(core, keeping, jobs).await;
+    let mended = jobs.into_iter().map(|job| async move {
+        keeping.budget.wait(&core.env).await;
+        locked(&keeping.work).mending += 1;
+        let moved = mend(core, keeping, &job).await;
+        locked(&keeping.work).mending -= 1;
+        (job, moved)
+    });
+    let mended: Vec<_> =
+        futures::stream::iter(mended).buffer_unordered(MENDED_AT_ONCE).collect().await;
+    settle(core, keeping, mended).await;
+    true
+}
+
+/// The stripes whose turn it is, the most urgent first.
+fn due_now(core: &Core, keeping: &Keeping) -> Vec<Job> {
+    let now = core.env.clock.elapsed();
+    let settle = keeping.options.settle;
+    let mut ready: Vec<(i32, RecordId, Duration)> = {
+        let work = locked(&keeping.work);
+        let ready = work.due.iter().filter(|(_, due)| now >= due.not_before);
+        let ready = ready.filter(|(_, due)| now >= due.since + settle);
+        // What nobody pays for any more is about to be dropped.
+        let ready = ready.filter(|(id, _)| !core.leases.is_over(&Place::from(**id)));
+        ready.map(|(id, due)| (due.spare, *id, due.since)).collect()
+    };
+    ready.sort_unstable();
+    let mut jobs = Vec::new();
+    let inventory = locked(&keeping.inventory);
+    let Some(inventory) = inventory.as_ref() else { return jobs };
+    let epoch = inventory.epoch();
+    for (_, id, since) in ready {
+        if jobs.len() == CLAIMED_MAX {
+            break;
+        }
+        let Some(map) = inventory.stripes.get(&id) else { continue };
+        let whole: Vec<(u8, PeerId)> =
+            map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
+        let possible = epoch.possible(&Place::from(id), map.n());
+        let holds = |peer: &&PeerId| whole.iter().any(|(_, holder)| holder == *peer);
+        let turn = possible.iter().filter(holds).position(|peer| *peer == core.own);
+        // One that is not possible, or leaves, has its own fragment to move, and need not wait.
+        let turn = u32::try_from(turn.unwrap_or(0)).unwrap_or(u32::MAX);
+        if now < since + settle + settle * turn {
+            continue;
+        }
+        let (k, n, mine) = (map.k(), map.n(), map.mine.clone());
+        let (epoch, silent) = (Arc::clone(epoch), BTreeSet::new());
+        jobs.push(Job { id, k, n, possible, whole, mine, epoch, silent });
+    }
+    jobs
+}
+
+/// Claims stripes at all who may hold something of them, and learns who holds what. Those that others claimed are left out.
+async fn claim(core: &Core, keeping: &Keeping, mut jobs: Vec<Job>) -> Vec<Job> {
+    let now = core.env.clock.elapsed();
+    jobs.retain(|job| {
+        let other = locked(&keeping.claims).claim(job.id, core.own, now);
+        if other.is_some() {
+            locked(&keeping.work).later(&job.id, now, LATER);
+        }
+        other.is_none()
+    });
+    let mut asked: BTreeMap<PeerId, Vec<RecordId>> = BTreeMap::new();
+    for job in &jobs {
+        for peer in job.asked(&core.own) {
+            asked.entry(peer).or_default().push(job.id);
+        }
+    }
+    let answers = asked.into_iter().map(|(peer, stripes)| async move {
+        let answers = claimed_at(core, &peer, &stripes).await;
+        (peer, stripes, answers)
+    });
+    let mut answers = futures::stream::iter(answers).buffer_unordered(ASKED_AT_ONCE);
+    let (mut blocked, mut silent) = (BTreeSet::new(), BTreeSet::new());
+    let mut said: BTreeMap<RecordId, Vec<(PeerId, Option<u8>)>> = BTreeMap::new();
+    while let Some((peer, stripes, answers)) = answers.next().await {
+        // Who does not answer is believed to hold what it did, as long as it does not count as absent.
+        let Ok(answers) = answers else {
+            silent.insert(peer);
+            continue;
+        };
+        for (stripe, answer) in stripes.into_iter().zip(answers) {
+            if answer.claimed_by.is_some_and(|by| by != core.own) {
+                blocked.insert(stripe);
+            }
+            said.entry(stripe).or_default().push((peer, answer.held));
+        }
+    }
+    drop(answers);
+    for job in &mut jobs {
+        let said = said.remove(&job.id).unwrap_or_default();
+        job.whole.retain(|(_, holder)| !said.iter().any(|(peer, _)| peer == holder));
+        job.whole.extend(said.iter().filter_map(|(peer, held)| Some(((*held)?, *peer))));
+        job.whole.retain(|(index, _)| usize::from(*index) < job.n);
+        job.whole.sort_unstable();
+        job.silent.clone_from(&silent);
+        believe(core, keeping, job);
+    }
+    let (free, taken): (Vec<Job>, Vec<Job>) =
+        jobs.into_iter().partition(|job| !blocked.contains(&job.id));
+    let now = core.env.clock.elapsed();
+    for job in &taken {
+        locked(&keeping.work).later(&job.id, now, LATER);
+    }
+    let ended = taken.into_iter().map(|job| (job, Ok(Vec::new()))).collect();
+    settle(core, keeping, ended).await;
+    free
+}
+
+async fn claimed_at(
+    core: &Core,
+    peer: &PeerId,
+    stripes: &[RecordId],
+) -> Result<Vec<ClaimAnswer>, CallError> {
+    let request = KeepRequest::Claim(stripes.to_vec());
+    match ask(core, peer, request, SMALL_LIMIT).await? {
+        KeepAnswer::Claim(answers) if answers.len() == stripes.len() => Ok(answers),
+        _ => Err(strange(peer)),
+    }
+}
+
+/// Makes the map of a stripe what its holders said. Of two fragments that are here one stays, the other is where it is too.
+fn believe(core: &Core, keeping: &Keeping, job: &Job) {
+    let elsewhere = |index: u8| {
+        let mut holders = job.whole.iter().filter(|(of, peer)| *of == index && *peer != core.own);
+        holders.next().map(|(_, peer)| *peer)
+    };
+    let mut twice = Vec::new();
+    {
+        let mut inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_mut() else { return };
+        inventory.with_map(&job.id, |map, names| {
+            for index in 0..=u8::MAX {
+                if usize::from(index) < map.n() && !map.mine.contains(&index) {
+                    map.set(index, None);
+                }
+            }
+            for (index, peer) in &job.whole {
+                if map.holder(*index).is_none() {
+                    map.set(*index, Some(names.of(peer)));
+                }
+            }
+            let mut stay = map.mine.len();
+            for index in map.mine.clone() {
+                if let Some(peer) = elsewhere(index).filter(|_| stay > 1) {
+                    map.set(index, Some(names.of(&peer)));
+                    twice.push((index, peer));
+                    stay -= 1;
+                }
+            }
+        });
+    }
+    let mut work = locked(&keeping.work);
+    for (index, peer) in twice {
+        work.is_twice(job.id, index, peer);
+    }
+}
+
+/// What has another holder now.
+type Moved = Vec<(u8, PeerId)>;
+
+/// Why a stripe is not mended now.
+#[derive(Debug, thiserror::Error)]
+enum Unmended {
+    /// Fewer than k fragments could be had.
+    #[error("only {have} of the {k} fragments could be fetched")]
+    TooFew { have: usize, k: usize },
+    /// The header is not here any more, or damaged.
+    #[error("its header cannot be read here")]
+    NoHeader,
+    /// What its author hashed is not what the code makes.
+    #[error(transparent)]
+    Author(#[from] make::Unmade),
+}
+
+/// Mends one stripe as its holders said it is; what has another holder now.
+async fn mend(core: &Core, keeping: &Keeping, job: &Job) -> Result<Moved, Unmended> {
+    let mut plan = job.plan();
+    if !job.possible.contains(&core.own) {
+        plan.make.clear();
+    }
+    let moves: Vec<_> = plan.moves.iter().filter(|moved| moved.from == core.own).collect();
+    if plan.make.is_empty() && moves.is_empty() {
+        if plan.spare < 0 {
+            return Err(Unmended::TooFew {
+                have: job.k.saturating_add_signed(plan.spare as isize),
+                k: job.k,
+            });
+        }
+        return Ok(Vec::new());
+    }
+    let Ok(Some(header)) = core.shelf.get(&job.id).await else { return Err(Unmended::NoHeader) };
+    let Ok(document::Document::Stripe(stripe)) = document::Document::decode(&header.bytes) else {
+        return Err(Unmended::NoHeader);
+    };
+    let mut out: Vec<(u8, PeerId, Record)> = Vec::new();
+    for moved in moves {
+        if let Some(record) = own(core, &stripe, moved.index).await {
+            out.push((moved.index, moved.to, record));
+        }
+    }
+    let moved_own = out.len();
+    if !plan.make.is_empty() {
+        let given = gather(core, keeping, job, &stripe).await?;
+        let wanted: Vec<u8> = plan.make.iter().map(|(index, _)| *index).collect();
+        let (suite, id) = (core.genesis.suite, job.id);
+        let make = move || make::make(suite, &stripe, &id, &given, &wanted);
+        let made = core.env.cpu(make).await?;
+        let to = |index: u8| plan.make.iter().find(|(made, _)| *made == index).map(|(_, to)| *to);
+        out.extend(
+            made.into_iter().filter_map(|(index, record)| Some((index, to(index)?, record))),
+        );
+    }
+    let sent = out.into_iter().enumerate().map(|(number, (index, to, record))| {
+        let header = header.clone();
+        async move {
+            let sent = send(core, keeping, &to, header, record).await;
+            let counts = &core.metrics.keeping;
+            match sent {
+                Ok(()) if number < moved_own => drop(counts.moved.inc()),
+                Ok(()) => drop(counts.made.inc()),
+                Err(error) => {
+                    tracing::debug!(stripe = %job.id, peer = %to, %error, "a fragment was not taken");
+                    return None;
+                }
+            }
+            Some((index, to))
+        }
+    });
+    let sent: Vec<Option<(u8, PeerId)>> =
+        futures::stream::iter(sent).buffer_unordered(ASKED_AT_ONCE).collect().await;
+    Ok(sent.into_iter().flatten().collect())
+}
+
+/// A fragment that is here.
+async fn own(core: &Core, stripe: &Stripe, index: u8) -> Option<Record> {
+    let id = stripe.fragments().get(usize::from(index))?;
+    core.shelf.get(id).await.ok().flatten()
+}
+
+/// Any k fragments of a stripe: those here, and the others from their holders.
+async fn gather(
+    core: &Core,
+    keeping: &Keeping,
+    job: &Job,
+    stripe: &Stripe,
+) -> Result<Vec<(u8, Record)>, Unmended> {
+    let mut given: Vec<(u8, Record)> = Vec::with_capacity(job.k);
+    for index in job.mine.iter().take(job.k) {
+        if let Some(record) = own(core, stripe, *index).await {
+            let place = Place::from(job.id);
+            given.push((*index, Record { place, ..record }));
+        }
+    }
+    let mut others: Vec<(u8, PeerId)> = job.whole.clone();
+    others.retain(|(index, peer)| *peer != core.own && !job.mine.contains(index));
+    // The well ones first.
+    others.sort_by_key(|(_, peer)| core.directory.health(peer));
+    let mut others = others.into_iter();
+    while given.len() < job.k {
+        let some: Vec<(u8, PeerId)> = others.by_ref().take(job.k - given.len()).collect();
+        if some.is_empty() {
+            return Err(Unmended::TooFew { have: given.len(), k: job.k });
+        }
+        let fetched = some.into_iter().map(|(index, peer)| async move {
+            let found = fetch(core, keeping, &peer, job, stripe, index).await;
+            if let Err(error) = &found {
+                tracing::debug!(stripe = %job.id, %peer, %error, "a fragment was not had");
+            }
+            found.ok().map(|record| (index, record))
+        });
+        let mut fetched = futures::stream::iter(fetched).buffer_unordered(ASKED_AT_ONCE);
+        while let Some(found) = fetched.next().await {
+            let new = found.filter(|(index, _)| !given.iter().any(|(known, _)| known == index));
+            given.extend(new);
+        }
+    }
+    Ok(given)
+}
+
+/// A fragment from its holder, proven.
+async fn fetch(
+    core: &Core,
+    keeping: &Keeping,
+    peer: &PeerId,
+    job: &Job,
+    stripe: &Stripe,
+    index: u8,
+) -> Result<Record, CallError> {
+    let unreachable = || CallError::Unreachable {
+        address: peer.to_string(),
+        reason: "it announced no address".to_owned(),
+    };
+    let to = core.directory.endpoint(peer).ok_or_else(unreachable)?;
+    let id = *stripe.fragments().get(usize::from(index)).ok_or(CallError::NotFound)?;
+    let request = FindRequest { id, place: Place::from(job.id) };
+    let call = core.calls.find(&to, request, LARGE_LIMIT);
+    let answer = core.env.within(LARGE_LIMIT, call).await;
+    let answer = answer
+        .unwrap_or(Err(CallError::TimedOut { address: to.address.clone(), limit: LARGE_LIMIT }));
+    if let Err(error) = &answer {
+        core.directory.failed(peer, error);
+    }
+    let FindResponse::Found(record) = answer? else { return Err(CallError::NotFound) };
+    let bytes = record.bytes.len() as u64;
+    keeping.budget.pay(&core.env, bytes);
+    core.metrics.keeping.fetched_bytes.inc_by(bytes);
+    if record.id != id {
+        return Err(strange(peer));
+    }
+    let (suite, stripe, stripe_id) = (core.genesis.suite, stripe.clone(), job.id);
+    let check = move || checked(suite, &stripe, &stripe_id, index, record);
+    core.env
+        .cpu(check)
+        .await
+        .map_err(|error| CallError::Corrupt { address: to.address, reason: one_line(&error) })
+}
+
+/// Hands a fragment out, its header first.
+async fn send(
+    core: &Core,
+    keeping: &Keeping,
+    peer: &PeerId,
+    header: Record,
+    fragment: Record,
+) -> Result<(), CallError> {
+    let place = header.place;
+    let records = vec![header, fragment];
+    let bytes = records.iter().map(|record| record.bytes.len() as u64).sum();
+    if *peer == core.own {
+        let outcomes = core.shelf.put(records, Covered::default()).await;
+        return outcomes.into_iter().try_for_each(|outcome| outcome.map(drop));
+    }
+    keeping.budget.pay(&core.env, bytes);
+    core.metrics.keeping.sent_bytes.inc_by(bytes);
+    let to = core.directory.endpoint(peer).ok_or_else(|| CallError::Unreachable {
+        address: peer.to_string(),
+        reason: "it announced no address".to_owned(),
+    })?;
+    // Who pays for the stripe pays for what is made again of it.
+    let leases = core.leases.of(&place).await.unwrap_or_default();
+    let call = async {
+        match leases.is_empty() {
+            true => core.calls.store_batch(&to, records, LARGE_LIMIT).await,
+            false => core.calls.store_leased(&to, records, leases, LARGE_LIMIT).await,
+        }
+    };
+    let outcomes = match core.env.within(LARGE_LIMIT, call).await {
+        Ok(outcomes) => outcomes,
+        Err(_) => Err(CallError::TimedOut { address: to.address, limit: LARGE_LIMIT }),
+    };
+    if let Err(error) = &outcomes {
+        core.directory.failed(peer, error);
+    }
+    let outcomes = outcomes?;
+    if outcomes.len() != 2 {
+        return Err(strange(peer));
+    }
+    outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
+}
+
+/// Notes what became of claimed stripes, and tells their holders.
+async fn settle(core: &Core, keeping: &Keeping, ended: Vec<(Job, Result<Moved, Unmended>)>) {
+    let now = core.env.clock.elapsed();
+    let mut told: BTreeMap<PeerId, Vec<SettledStripe>> = BTreeMap::new();
+    let mut looked = Vec::with_capacity(ended.len());
+    for (job, moved) in ended {
+        locked(&keeping.claims).end(&job.id, &core.own);
+        let moved = match moved {
+            Ok(moved) => moved,
+            Err(error) => {
+                let final_ = matches!(error, Unmended::Author(_));
+                let mut work = locked(&keeping.work);
+                if final_ {
+                    work.give_up(job.id);
+                    tracing::error!(stripe = %job.id, %error, "a stripe is not what its header says, and is left");
+                } else {
+                    work.later(&job.id, now, LATER);
+                    tracing::warn!(stripe = %job.id, %error, "a stripe is not mended yet");
+                }
+                Vec::new()
+            }
+        };
+        keeping.settled(&job.id, &moved, true);
+        gave_away(core, keeping, &job, &moved).await;
+        looked.push(job.id);
+        for peer in job.asked(&core.own) {
+            let settled = SettledStripe { stripe: job.id, moved: moved.clone() };
+            told.entry(peer).or_default().push(settled);
+        }
+    }
+    keeping.look_at(core, &looked);
+    {
+        // What still lacks is not tried again at once.
+        let mut work = locked(&keeping.work);
+        for id in &looked {
+            if work.due.get(id).is_some_and(|due| due.not_before <= now) {
+                work.later(id, now, LATER);
+            }
+        }
+    }
+    let told = told.into_iter().map(|(peer, stripes)| async move {
+        let _ = ask(core, &peer, KeepRequest::Settled(stripes), SMALL_LIMIT).await;
+    });
+    futures::stream::iter(told).buffer_unordered(ASKED_AT_ONCE).collect::<Vec<()>>().await;
+}
+
+/// What this peer moved is another's to hold, whose disk has it: it counts here no more. A peer that leaves serves it until it has left.
+async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, moved: &[(u8, PeerId)]) {
+    let mut gone: Vec<u8> = moved.iter().map(|(index, _)| *index).collect();
+    gone.retain(|index| job.mine.contains(index));
+    if gone.is_empty() {
+        return;
+    }
+    if let Some(inventory) = locked(&keeping.inventory).as_mut() {
+        inventory.with_map(&job.id, |map, _| map.mine.retain(|index| !gone.contains(index)));
+    }
+    if keeping.is_leaving() {
+        return;
+    }
+    let Ok(Some(stripe)) = core.shelf.stripe(&job.id).await else { return };
+    let fragments = stripe.fragments();
+    let mut ids: Vec<RecordId> =
+        gone.iter().filter_map(|index| fragments.get(usize::from(*index)).copied()).collect();
+    if gone.len() == job.mine.len() {
+        ids.push(job.id);
+    }
+    super::surplus::drop_records(core, ids).await;
+}
+
+impl Keeping {
+    /// Takes what has another holder now. What somebody else says is a hint: where it is wrong, the next comparison says so.
+    pub(super) fn settled(&self, stripe: &RecordId, moved: &[(u8, PeerId)], by_own: bool) {
+        let mut inventory = locked(&self.inventory);
+        let Some(inventory) = inventory.as_mut() else { return };
+        inventory.with_map(stripe, |map, names| {
+            for (index, peer) in moved {
+                // What is here nobody else need tell.
+                if by_own || !map.mine.contains(index) {
+                    map.set_only(*index, names.of(peer));
+                }
+            }
+        });
+    }
+}

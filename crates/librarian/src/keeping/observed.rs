@@ -1,0 +1,244 @@
+//! A record store that tells what was put into it and dropped from it.
+//!
+//! Everything of this peer that writes (callers, the door, repair) writes through it, so that the inventory hears of each
+//! record without a second look at the disk. What is told is kept short: while nobody listens, or where more was told
+//! than is kept, the store is read again instead.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use crypto::RecordId;
+use document::{Kind, Record};
+use store::{Durability, Kept, Part, Placed, RecordStore, Stats, StoreError, Upkeep};
+
+/// Changes kept for the inventory; above, it reads the store again.
+const FRESH_MAX: usize = 1 << 18;
+
+/// Something that changed in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A record is there.
+    Stored(Placed),
+    /// It is not there any more.
+    Dropped(RecordId),
+}
+
+/// What changed since the inventory last looked.
+#[derive(Default)]
+pub(crate) struct Fresh(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    changes: Vec<Change>,
+    /// Whether anybody listens.
+    listening: bool,
+    /// Whether changes were lost.
+    lost: bool,
+}
+
+impl Fresh {
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps changes from now on. Whoever calls it reads the store behind it.
+    pub(crate) fn listen(&self) {
+        *self.lock() = Told { listening: true, ..Told::default() };
+    }
+
+    /// Keeps none any more.
+    pub(crate) fn leave(&self) {
+        *self.lock() = Told::default();
+    }
+
+    /// What changed since the last call; `None` where some was lost, and the store must be read.
+    pub(crate) fn take(&self) -> Option<Vec<Change>> {
+        let mut told = self.lock();
+        if told.lost || !told.listening {
+            return None;
+        }
+        Some(std::mem::take(&mut told.changes))
+    }
+
+    fn tell(&self, changes: impl Iterator<Item = Change>) {
+        let mut told = self.lock();
+        if !told.listening || told.lost {
+            return;
+        }
+        for change in changes {
+            if told.changes.len() >= FRESH_MAX {
+                *told = Told { listening: true, lost: true, ..Told::default() };
+                return;
+            }
+            told.changes.push(change);
+        }
+    }
+}
+
+/// A store that is listened to.
+pub(crate) struct Observed {
+    store: Arc<dyn RecordStore>,
+    fresh: Arc<Fresh>,
+}
+
+impl Observed {
+    pub(crate) fn new(store: Arc<dyn RecordStore>, fresh: Arc<Fresh>) -> Self {
+        Self { store, fresh }
+    }
+
+    fn told(&self, placed: Vec<Placed>, new: &Result<Vec<bool>, StoreError>) {
+        let Ok(new) = new else { return };
+        let stored = placed.into_iter().zip(new).filter(|(_, new)| **new);
+        self.fresh.tell(stored.map(|(placed, _)| Change::Stored(placed)));
+    }
+}
+
+/// Whether the inventory counts records of a kind. Headers come with their fragments, and objects, policies and
+/// attestations with their versions.
+pub(crate) fn is_counted(kind: Kind) -> bool {
+    match kind {
+        Kind::Envelope
+        | Kind::Entry
+        | Kind::Page
+        | Kind::Parity
+        | Kind::Version
+        | Kind::Head
+        | Kind::Devices => true,
+        Kind::Stripe | Kind::Object | Kind::Policy | Kind::Attestation | Kind::Lease => false,
+    }
+}
+
+fn placed(record: &Record) -> Placed {
+    Placed { id: record.id, kind: record.kind, place: record.place }
+}
+
+/// A change of a record that does not count is told as one of nothing: outcomes stand in the records' order.
+fn of(records: &[Record]) -> Vec<Placed> {
+    records.iter().map(placed).collect()
+}
+
+fn of_kept(kept: &[Kept]) -> Vec<Placed> {
+    kept.iter().map(|kept| placed(&kept.record)).collect()
+}
+
+#[async_trait]
+impl RecordStore for Observed {
+    async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
+        let placed = of(&records);
+        let new = self.store.put(records).await;
+        self.told(placed, &new);
+        new
+    }
+
+    async fn put_kept(
+        &self,
+        kept: Vec<Kept>,
+        durability: Option<Durability>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let placed = of_kept(&kept);
+        let new = self.store.put_kept(kept, durability).await;
+        self.told(placed, &new);
+        new
+    }
+
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
+    fn put_here(
+        &self,
+        kept: Vec<Kept>,
+        durability: Option<Durability>,
+    ) -> Result<Vec<bool>, StoreError> {
+        if !self.fresh.lock().listening {
+            return self.store.put_here(kept, durability);
+        }
+        let placed = of_kept(&kept);
+        let new = self.store.put_here(kept, durability);
+        self.told(placed, &new);
+        new
+    }
+
+    fn form_base(&self, id: &RecordId) -> Result<Option<RecordId>, StoreError> {
+        self.store.form_base(id)
+    }
+
+    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+        self.store.each_of(kinds, each)
+    }
+
+    async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+        self.store.get(id).await
+    }
+
+    fn contains(&self, id: &RecordId) -> bool {
+        self.store.contains(id)
+    }
+
+    async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError> {
+        let dropped = ids.clone();
+        self.store.remove(ids).await?;
+        self.fresh.tell(dropped.into_iter().map(Change::Dropped));
+        Ok(())
+    }
+
+    fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
+        self.store.ids(from, limit)
+    }
+
+    async fn list(&self, from: &RecordId, limit: usize) -> Result<Vec<Placed>, StoreError> {
+        self.store.list(from, limit).await
+    }
+
+    fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+
+    fn upkeep(&self) -> Option<&dyn Upkeep> {
+        self.store.upkeep()
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.store.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use bytes::Bytes;
+    use crypto::Place;
+    use store::MemoryStore;
+
+    use super::*;
+
+    fn record(n: u8) -> Record {
+        let id = RecordId::new([n; 32]);
+        Record { kind: Kind::Entry, id, place: Place::from(id), bytes: Bytes::from(vec![n; 3]) }
+    }
+
+    #[tokio::test]
+    async fn what_is_new_and_what_is_dropped_is_told_once_somebody_listens() {
+        let fresh = Arc::new(Fresh::default());
+        let store = Observed::new(Arc::new(MemoryStore::new()), Arc::clone(&fresh));
+        store.put(vec![record(1)]).await.unwrap();
+        assert_eq!(fresh.take(), None, "nobody listened");
+        fresh.listen();
+        store.put(vec![record(1), record(2)]).await.unwrap();
+        assert_eq!(fresh.take(), Some(vec![Change::Stored(placed(&record(2)))]));
+        store.remove(vec![record(1).id]).await.unwrap();
+        assert_eq!(fresh.take(), Some(vec![Change::Dropped(record(1).id)]));
+        assert_eq!(fresh.take(), Some(Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn too_much_to_keep_is_told_as_lost() {
+        let fresh = Arc::new(Fresh::default());
+        fresh.listen();
+        let id = RecordId::new([0; 32]);
+        fresh.tell(std::iter::repeat_n(Change::Dropped(id), FRESH_MAX + 1));
+        assert_eq!(fresh.take(), None);
+        fresh.listen();
+        assert_eq!(fresh.take(), Some(Vec::new()), "and kept again once it was read");
+    }
+}

@@ -1,0 +1,118 @@
+//! Which peers the network does without, by what this peer sees and by what others say.
+//!
+//! One peer's word moves nothing: `placement::absent` counts by organisations. Words of others are forgotten when they are
+//! old, so that whoever fell silent has no voice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crypto::{PeerId, PeerState};
+use env::calls::keep::{WORDS_MAX, Words};
+use placement::View;
+use walk::{Health, PeerStatus};
+
+use super::epoch::Absent;
+
+/// What was heard of others, and since when others were not.
+#[derive(Default)]
+pub(crate) struct Present {
+    /// Since when a peer is unwell.
+    unwell: BTreeMap<PeerId, Duration>,
+    /// Peers that fail what they are asked to prove.
+    faulty: BTreeSet<PeerId>,
+    heard: BTreeMap<PeerId, Heard>,
+    own: Words,
+}
+
+struct Heard {
+    at: Duration,
+    absent: BTreeSet<PeerId>,
+    faulty: BTreeSet<PeerId>,
+}
+
+impl Present {
+    /// What this peer says of others.
+    pub(crate) fn own(&self) -> Words {
+        self.own.clone()
+    }
+
+    /// Takes another's words.
+    pub(crate) fn hear(&mut self, peer: PeerId, words: Words, now: Duration) {
+        let of = |all: Vec<PeerId>| all.into_iter().take(WORDS_MAX).collect();
+        let heard = Heard { at: now, absent: of(words.absent), faulty: of(words.faulty) };
+        self.heard.insert(peer, heard);
+    }
+
+    /// Says of a peer that it fails what it is asked to prove, or does no more.
+    pub(crate) fn judge(&mut self, peer: PeerId, faulty: bool) {
+        if faulty {
+            self.faulty.insert(peer)
+        } else {
+            self.faulty.remove(&peer)
+        };
+    }
+
+    /// Looks at all peers anew; whether the own words changed.
+    pub(crate) fn look(
+        &mut self,
+        peers: &[PeerStatus],
+        own: &PeerId,
+        now: Duration,
+        absent_after: Duration,
+    ) -> bool {
+        let mut absent = BTreeSet::new();
+        for status in peers.iter().filter(|status| status.peer != *own) {
+            let well = status.health == Health::Healthy && status.state != PeerState::Stopped;
+            if well {
+                self.unwell.remove(&status.peer);
+            } else {
+                let since = *self.unwell.entry(status.peer).or_insert(now);
+                let long = now.saturating_sub(since) >= absent_after;
+                if long && status.health == Health::Away {
+                    absent.insert(status.peer);
+                }
+            }
+            if status.state == PeerState::Leaving {
+                absent.insert(status.peer);
+            }
+        }
+        let known = |peer: &PeerId| peers.iter().any(|status| status.peer == *peer);
+        self.unwell.retain(|peer, _| known(peer));
+        self.faulty.retain(known);
+        let words = Words {
+            absent: absent.into_iter().take(WORDS_MAX).collect(),
+            faulty: self.faulty.iter().copied().take(WORDS_MAX).collect(),
+        };
+        let changed = words != self.own;
+        self.own = words;
+        changed
+    }
+
+    /// Who counts as absent now. `fresh` is how long words count.
+    pub(crate) fn absent(
+        &mut self,
+        view: &View,
+        own: &PeerId,
+        leaving: BTreeSet<PeerId>,
+        now: Duration,
+        fresh: Duration,
+    ) -> Absent {
+        self.heard.retain(|_, heard| now.saturating_sub(heard.at) <= fresh);
+        let said = |of: fn(&Heard) -> &BTreeSet<PeerId>, mine: &[PeerId]| {
+            let mine: BTreeSet<PeerId> = mine.iter().copied().collect();
+            let others = self.heard.iter().map(|(peer, heard)| (peer, of(heard)));
+            placement::absent(view, others.chain([(own, &mine)]))
+        };
+        let mut absent = said(|heard| &heard.absent, &self.own.absent);
+        absent.extend(said(|heard| &heard.faulty, &self.own.faulty));
+        // Who leaves says so itself.
+        absent.extend(leaving.iter().copied());
+        absent.remove(own);
+        if leaving.contains(own) {
+            absent.insert(*own);
+        }
+        absent.retain(|peer| view.index_of(peer).is_some());
+        let leaving = leaving.into_iter().filter(|peer| absent.contains(peer)).collect();
+        Absent { absent, leaving }
+    }
+}

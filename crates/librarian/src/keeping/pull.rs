@@ -1,0 +1,140 @@
+//! Copies that should be here are fetched from whoever has them, one transfer each.
+//!
+//! Who lacks a copy fetches it, so that there are never two repairs of one copy and nobody need be asked first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::{PeerId, Place, RecordId};
+use document::Record;
+use env::calls::keep::{FETCH_MAX, FetchAnswer, FetchAt, KeepAnswer, KeepRequest};
+use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases};
+use env::calls::objects::PutObjects;
+
+use super::ask::{LARGE_LIMIT, ask, strange};
+use super::{Keeping, locked};
+use crate::core::Core;
+use crate::shelf::one_line;
+
+/// How often it is looked for something to fetch.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Fetches until the peer stops.
+pub(super) async fn pull_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    while core.pause(EVERY).await {
+        let work = async {
+            while !core.shelf.is_left_alone() && core.shelf.refuses_writes().is_none() {
+                let now = core.env.clock.elapsed();
+                let settle = keeping.options.settle;
+                let Some((holder, ids)) = locked(&keeping.work).pulls(now, settle, FETCH_MAX)
+                else {
+                    return;
+                };
+                keeping.budget.wait(&core.env).await;
+                pull(&core, &keeping, &holder, ids).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = work => {}
+        }
+    }
+}
+
+/// Fetches what one holder has of these.
+async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordId, Place)>) {
+    // What came meanwhile lacks no more.
+    let (here, ids): (Vec<_>, Vec<_>) = ids.into_iter().partition(|(id, _)| core.shelf.holds(id));
+    {
+        let mut work = locked(&keeping.work);
+        for (id, _) in &here {
+            work.lacking.remove(id);
+        }
+    }
+    if ids.is_empty() {
+        return;
+    }
+    let asked = ids.iter().map(|(id, place)| FetchAt { id: *id, place: *place }).collect();
+    let answer = ask(core, holder, KeepRequest::Fetch(asked), LARGE_LIMIT).await;
+    let answers = match answer {
+        Ok(KeepAnswer::Fetch(answers)) if answers.len() == ids.len() => answers,
+        other => {
+            let error = other.err().unwrap_or_else(|| strange(holder));
+            tracing::debug!(peer = %holder, %error, "copies could not be fetched");
+            let mut work = locked(&keeping.work);
+            ids.iter().for_each(|(id, _)| work.not_at(id, holder));
+            return;
+        }
+    };
+    let counts = &core.metrics.keeping;
+    let mut paid = payments(core, holder, &ids).await;
+    for ((id, place), answer) in ids.iter().zip(answers) {
+        match answer {
+            FetchAnswer::Found { record, companions } => {
+                let bytes = record.bytes.len() as u64;
+                keeping.budget.pay(&core.env, bytes);
+                counts.fetched_bytes.inc_by(bytes);
+                let right = record.id == *id && record.place == *place;
+                let said = paid.remove(place);
+                if right && keep(core, record, companions, said).await {
+                    counts.copies.inc();
+                    locked(&keeping.work).lacking.remove(id);
+                } else {
+                    locked(&keeping.work).not_at(id, holder);
+                }
+            }
+            FetchAnswer::Absent => locked(&keeping.work).not_at(id, holder),
+            FetchAnswer::Later => {}
+        }
+    }
+}
+
+/// What a holder says of who pays for these places; nothing where it does not know leases.
+async fn payments(
+    core: &Core,
+    holder: &PeerId,
+    ids: &[(RecordId, Place)],
+) -> BTreeMap<Place, PlaceLeases> {
+    let places: Vec<Place> = ids.iter().map(|(_, place)| *place).take(PLACES_MAX).collect();
+    let Some(to) = core.directory.endpoint(holder) else { return BTreeMap::new() };
+    let call = core.calls.lease(&to, LeaseRequest::Of(places.clone()), LARGE_LIMIT);
+    match core.env.within(LARGE_LIMIT, call).await {
+        Ok(Ok(LeaseAnswer::Of(said))) => places.into_iter().zip(said).collect(),
+        _ => BTreeMap::new(),
+    }
+}
+
+/// Stores a fetched record that proves itself, with who pays for it; whether it is here now.
+async fn keep(
+    core: &Core,
+    record: Record,
+    companions: Vec<Record>,
+    said: Option<PlaceLeases>,
+) -> bool {
+    let id = record.id;
+    if record.kind.is_document() {
+        return match core.shelf.restore(record, said).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(record = %id, error = one_line(&error), "a fetched copy is not kept");
+                false
+            }
+        };
+    }
+    let mut records = companions;
+    records.push(record);
+    let put = PutObjects { records, ..PutObjects::default() };
+    match core.objects.put(put).await {
+        Ok(answer) => {
+            use env::calls::objects::PutOutcome;
+            let outcome = answer.outcomes.last();
+            matches!(outcome, Some(Ok(PutOutcome::Stored | PutOutcome::Present)))
+        }
+        Err(error) => {
+            tracing::debug!(record = %id, %error, "a fetched record of an object is not kept");
+            false
+        }
+    }
+}

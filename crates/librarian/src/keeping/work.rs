@@ -1,0 +1,156 @@
+//! What is to be done: copies to fetch, stripes to mend.
+//!
+//! It is a list in memory and no promise: after a crash the same comparisons make the same list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crypto::{PeerId, Place, RecordId};
+
+/// Copies that are lacking and remembered; more come again with a later comparison.
+pub(crate) const LACKING_MAX: usize = 1 << 16;
+/// Stripes that are to be mended and remembered.
+pub(crate) const DUE_MAX: usize = 1 << 16;
+/// Holders remembered of one copy.
+const HOLDERS_MAX: usize = 4;
+/// Stripes remembered that nobody can mend.
+const GIVEN_UP_MAX: usize = 4096;
+
+/// With so few fragments to spare a stripe waits for nothing.
+const SPARE_MIN: i32 = 1;
+
+/// A copy that should be here.
+#[derive(Clone, Debug)]
+pub(crate) struct Lacking {
+    pub(crate) place: Place,
+    pub(crate) since: Duration,
+    /// How many of those whose duty it is first are absent.
+    pub(crate) missing: usize,
+    pub(crate) holders: Vec<PeerId>,
+}
+
+/// A stripe that is to be mended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    pub(crate) since: Duration,
+    /// Whole fragments less k; negative: nobody can read it now.
+    pub(crate) spare: i32,
+    /// Fragments to make.
+    pub(crate) missing: usize,
+    /// Not to be tried before.
+    pub(crate) not_before: Duration,
+    pub(crate) tries: u32,
+}
+
+/// Everything that is to be done.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub(crate) lacking: BTreeMap<RecordId, Lacking>,
+    pub(crate) due: BTreeMap<RecordId, Due>,
+    /// Fragments that are here and at another peer too.
+    pub(crate) twice: BTreeMap<RecordId, (u8, PeerId)>,
+    given_up: BTreeSet<RecordId>,
+    /// Stripes being mended.
+    pub(crate) mending: usize,
+}
+
+impl Work {
+    /// A copy is not here that a peer has.
+    pub(crate) fn lacks(
+        &mut self,
+        id: RecordId,
+        place: Place,
+        missing: usize,
+        holder: PeerId,
+        now: Duration,
+    ) {
+        if let Some(lacking) = self.lacking.get_mut(&id) {
+            if !lacking.holders.contains(&holder) && lacking.holders.len() < HOLDERS_MAX {
+                lacking.holders.push(holder);
+            }
+            return;
+        }
+        if self.lacking.len() < LACKING_MAX {
+            let lacking = Lacking { place, since: now, missing, holders: vec![holder] };
+            self.lacking.insert(id, lacking);
+        }
+    }
+
+    /// A stripe lacks something, or lacks nothing any more.
+    pub(crate) fn stripe(&mut self, id: RecordId, state: Option<(usize, i32)>, now: Duration) {
+        let Some((missing, spare)) = state else {
+            self.due.remove(&id);
+            return;
+        };
+        if self.given_up.contains(&id) {
+            return;
+        }
+        if let Some(due) = self.due.get_mut(&id) {
+            // Peers of one organisation die together and are missed one after the other: making what lacks costs k
+            // fragments each time, so it waits until no more are missed, unless few are left.
+            if due.missing != missing && spare > SPARE_MIN {
+                due.since = now;
+            }
+            (due.spare, due.missing) = (spare, missing);
+        } else if self.due.len() < DUE_MAX {
+            let due = Due { since: now, spare, missing, not_before: now, tries: 0 };
+            self.due.insert(id, due);
+        }
+    }
+
+    /// A fragment that is here is at another peer too.
+    pub(crate) fn is_twice(&mut self, stripe: RecordId, index: u8, other: PeerId) {
+        if self.twice.len() < DUE_MAX {
+            self.twice.insert(stripe, (index, other));
+        }
+    }
+
+    /// Leaves a stripe for good, as its author made it.
+    pub(crate) fn give_up(&mut self, id: RecordId) {
+        self.due.remove(&id);
+        if self.given_up.len() >= GIVEN_UP_MAX {
+            self.given_up.clear();
+        }
+        self.given_up.insert(id);
+    }
+
+    /// Puts a try off.
+    pub(crate) fn later(&mut self, id: &RecordId, now: Duration, by: Duration) {
+        if let Some(due) = self.due.get_mut(id) {
+            due.tries = due.tries.saturating_add(1);
+            due.not_before = now + by * due.tries.min(10);
+        }
+    }
+
+    /// Copies that have been lacking for so long, the most urgent first, of one holder.
+    pub(crate) fn pulls(
+        &self,
+        now: Duration,
+        settle: Duration,
+        most: usize,
+    ) -> Option<(PeerId, Vec<(RecordId, Place)>)> {
+        let is_ready = |lacking: &&Lacking| now.saturating_sub(lacking.since) >= settle;
+        let ready = self.lacking.values().filter(is_ready);
+        let first = ready.max_by_key(|lacking| lacking.missing)?;
+        let holder = *first.holders.first()?;
+        let mut all: Vec<(usize, RecordId, Place)> = self
+            .lacking
+            .iter()
+            .filter(|(_, lacking)| is_ready(lacking) && lacking.holders.contains(&holder))
+            .map(|(id, lacking)| (lacking.missing, *id, lacking.place))
+            .collect();
+        all.sort_by_key(|(missing, ..)| std::cmp::Reverse(*missing));
+        all.truncate(most);
+        Some((holder, all.into_iter().map(|(_, id, place)| (id, place)).collect()))
+    }
+
+    /// A holder did not have it after all, or does not answer.
+    pub(crate) fn not_at(&mut self, id: &RecordId, holder: &PeerId) {
+        if let Some(lacking) = self.lacking.get_mut(id) {
+            lacking.holders.retain(|known| known != holder);
+            if lacking.holders.is_empty() {
+                self.lacking.remove(id);
+            }
+        }
+    }
+}

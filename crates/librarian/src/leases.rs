@@ -1,0 +1,292 @@
+//! Who pays for what is here, and until when: leases shown, kept beside the records, ended, and what nobody pays for dropped.
+//!
+//! ```text
+//!   shown --> checked (signature, pass, path, bytes) --> admitted (account, tombstones) --> written with the records
+//!                                                                                                   |
+//!   dropped <-- swept (ended: its time, or a Forget) <------------------- held --------------------'
+//! ```
+//! Leases lie in the record log as records of kind `lease` and are written in one write with the records that they came with
+//! (ADR 9 says why), so after a crash there is both or neither, and a record that was dropped by half is dropped again at
+//! the next sweep.
+//!
+//! Limits: see [`table`]; [`CHECKED_MAX`] leases whose signatures are remembered. A damaged record of a lease counts as
+//! none: what it paid for stays then.
+
+mod checking;
+mod dropping;
+mod endings;
+mod table;
+mod work;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crypto::lease::{Checked, Kept, LeaseError, SignedForget, kept_id};
+use crypto::{Listing, OrgId, Place, RecordId};
+use document::{Kind, Record};
+use env::Env;
+use store::{RecordStore, StoreError};
+use walk::Directory;
+
+pub(crate) use checking::{By, Covered};
+pub(crate) use dropping::{Swept, sweep_whole};
+use table::Table;
+pub(crate) use work::{hear_all, note, sweep_all};
+
+/// Leases whose signatures were checked and that may come again soon: a put shows one to each holder of several records.
+const CHECKED_MAX: usize = 4096;
+
+/// Places remembered that were dropped, of which a peer that has not yet dropped them may send a copy.
+const DROPPED_MAX: usize = 16_384;
+/// When to try again what meets something that is being written or dropped.
+const BUSY_AGAIN: Duration = Duration::from_millis(100);
+
+/// What a peer asks of leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// Whether clients' records are taken with a lease alone.
+    pub demanded: bool,
+    /// Bytes that each organisation may have here; `None` for as many as there is room for.
+    pub quota: Option<u64>,
+    /// Bytes that these may have.
+    pub quotas: BTreeMap<OrgId, u64>,
+    /// How often what nobody pays for any more is dropped.
+    pub sweep: Duration,
+    /// Within what time after that its bytes are gone from the files.
+    pub erase_within: Duration,
+    /// How often one other peer is asked for words that ended leases.
+    pub ask: Duration,
+}
+
+impl Default for LeaseSettings {
+    fn default() -> Self {
+        Self {
+            demanded: false,
+            quota: None,
+            quotas: BTreeMap::new(),
+            sweep: Duration::from_secs(600),
+            erase_within: Duration::from_secs(24 * 3600),
+            ask: Duration::from_secs(60),
+        }
+    }
+}
+
+impl LeaseSettings {
+    /// Bytes that an organisation may have here.
+    fn quota_of(&self, organisation: &OrgId) -> u64 {
+        self.quotas.get(organisation).copied().or(self.quota).unwrap_or(u64::MAX)
+    }
+}
+
+/// The leases of one peer.
+pub(crate) struct Leases {
+    env: Env,
+    store: Arc<dyn RecordStore>,
+    directory: Arc<Directory>,
+    pub(crate) settings: LeaseSettings,
+    table: Mutex<Table>,
+    /// Records of kind `lease`: they are not counted among the peer's records.
+    own: Mutex<Own>,
+    /// By the hash of lease and pass, in two generations.
+    checked: Mutex<[HashMap<RecordId, Checked>; 2]>,
+    /// Places whose records were dropped last, the oldest first: repair brings none of them back.
+    dropped: Mutex<VecDeque<Place>>,
+    /// When something was dropped first whose bytes may still be in the files.
+    erasing: Mutex<Option<Duration>>,
+}
+
+impl Leases {
+    /// Reads what the store has of leases.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(crate) async fn open(
+        env: Env,
+        store: Arc<dyn RecordStore>,
+        directory: Arc<Directory>,
+        settings: LeaseSettings,
+    ) -> Result<Arc<Self>, StoreError> {
+        let begun = env.clock.elapsed();
+        let blocking = env.clone();
+        let open = move || {
+            let mut read = Reading::default();
+            store.each_of(&[Kind::Lease], &mut |part| read.part(part.id, part.payload))?;
+            let own = std::mem::take(&mut read.own);
+            let table = read.table(&directory.roster());
+            // What was dropped before the start may be in the files still.
+            let dead = store.upkeep().is_some_and(|upkeep| upkeep.dead_bytes() > 0);
+            let (leases, places, tombstones) = table.counts();
+            if leases + tombstones > 0 {
+                tracing::info!(leases, places, tombstones, "leases were read");
+            }
+            Ok(Arc::new(Self {
+                env,
+                store,
+                directory,
+                settings,
+                table: Mutex::new(table),
+                own: Mutex::new(own),
+                checked: Mutex::default(),
+                dropped: Mutex::default(),
+                erasing: Mutex::new((dead && leases + tombstones > 0).then_some(begun)),
+            }))
+        };
+        blocking.blocking(open).await
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records of kind `lease` in the store, and their bytes.
+    pub(crate) fn own(&self) -> (u64, u64) {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        (own.lengths.len() as u64, own.bytes)
+    }
+
+    fn count_own(&self, change: impl FnOnce(&mut Own)) {
+        change(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether a lease holds this place.
+    pub(crate) fn covers(&self, place: &Place) -> bool {
+        self.table().covers(place)
+    }
+
+    /// Whether records of this place are being dropped just now.
+    pub(crate) fn is_dropping(&self, place: &Place) -> bool {
+        self.table().is_dropping(place)
+    }
+
+    /// Whether every lease of this place has ended, and its record waits for the sweep: it is not passed on.
+    pub(crate) fn is_over(&self, place: &Place) -> bool {
+        self.table().is_over(place, self.env.clock.unix_s())
+    }
+
+    /// Whether the record of this place was dropped lately, and nobody pays for it since.
+    pub(crate) fn was_dropped(&self, place: &Place) -> bool {
+        let dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        let lately = dropped.contains(place);
+        drop(dropped);
+        lately && !self.covers(place)
+    }
+
+    fn note_dropped(&self, places: impl Iterator<Item = Place>) {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in places {
+            if dropped.len() >= DROPPED_MAX {
+                dropped.pop_front();
+            }
+            dropped.push_back(place);
+        }
+    }
+
+    /// Bytes that organisations pay for here, by the organisation.
+    pub(crate) fn accounts(&self) -> Vec<(OrgId, u64)> {
+        self.table().accounts().map(|(organisation, bytes)| (*organisation, bytes)).collect()
+    }
+
+    /// Leases, places that they hold, and words that ended some.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        self.table().counts()
+    }
+
+    /// The quota of an organisation here, where one is set.
+    pub(crate) fn quota_of(&self, organisation: &OrgId) -> Option<u64> {
+        Some(self.settings.quota_of(organisation)).filter(|quota| *quota < u64::MAX)
+    }
+}
+
+impl std::fmt::Debug for Leases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (leases, places, tombstones) = self.counts();
+        write!(f, "Leases({leases} for {places} places, {tombstones} ended)")
+    }
+}
+
+/// The records of kind `lease` in the store.
+#[derive(Debug, Default)]
+struct Own {
+    lengths: HashMap<RecordId, u32>,
+    bytes: u64,
+}
+
+impl Own {
+    fn add(&mut self, id: RecordId, length: usize) {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        if self.lengths.insert(id, length).is_none() {
+            self.bytes += u64::from(length);
+        }
+    }
+
+    fn remove(&mut self, id: &RecordId) {
+        if let Some(length) = self.lengths.remove(id) {
+            self.bytes -= u64::from(length);
+        }
+    }
+}
+
+/// What the store has of leases, as it is read.
+#[derive(Default)]
+struct Reading {
+    passes: HashMap<RecordId, Bytes>,
+    holdings: Vec<(RecordId, crypto::lease::Holding)>,
+    buried: Vec<(RecordId, Bytes, u64, u64)>,
+    own: Own,
+}
+
+impl Reading {
+    fn part(&mut self, id: RecordId, payload: &[u8]) {
+        let bytes = Bytes::copy_from_slice(payload);
+        self.own.add(id, payload.len());
+        match Kept::decode(&bytes) {
+            Ok(Kept::Pass(pass)) => drop(self.passes.insert(id, pass)),
+            Ok(Kept::Holding(holding)) => self.holdings.push((id, holding)),
+            Ok(Kept::Buried { forget, heard_ms, until }) => {
+                self.buried.push((id, forget, heard_ms, until));
+            }
+            Err(error) => tracing::warn!(record = %id, %error, "a record of a lease is unknown"),
+        }
+    }
+
+    /// The table of it. Signatures were checked when it was written, and the disk has checksums; what was signed by an
+    /// organisation that has left since counts on.
+    fn table(self, roster: &crypto::Roster) -> Table {
+        let mut table = Table::default();
+        let network = roster.network_id();
+        for (frame, forget, heard_ms, until) in self.buried {
+            match SignedForget::verify(forget, &network) {
+                Ok(signed) => {
+                    let lease = signed.forget.lease;
+                    drop(table.bury(lease, signed.bytes, heard_ms, until, frame));
+                }
+                Err(error) => tracing::warn!(%error, "a word that ended a lease does not count"),
+            }
+        }
+        for (frame, holding) in self.holdings {
+            let checked = self
+                .passes
+                .get(&holding.pass)
+                .ok_or(LeaseError::Field("pass"))
+                .and_then(|pass| Checked::trusted(&holding.lease, pass, roster));
+            match checked {
+                Ok(lease) => {
+                    let leaves: Vec<_> =
+                        holding.leaves.iter().map(|(shown, bare)| (shown.leaf, *bare)).collect();
+                    table.restore(&lease, holding.pass, &leaves, frame);
+                }
+                Err(error) => tracing::warn!(%frame, %error, "a lease that is kept does not count"),
+            }
+        }
+        table
+    }
+}
+
+/// The record that keeps this.
+fn kept(kept: &Kept) -> Record {
+    let bytes = kept.encode();
+    let id = kept_id(&bytes);
+    Record { kind: Kind::Lease, id, place: id.into(), bytes }
+}

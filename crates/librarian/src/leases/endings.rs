@@ -1,0 +1,137 @@
+//! Leases ended by their clients: the word is kept, told on, and what it leaves without a lease is dropped.
+
+use bytes::Bytes;
+use crypto::certificate::CLOCK_SKEW_S;
+use crypto::lease::{Kept, Shown, SignedForget};
+use crypto::{LeaseId, Place, RecordId};
+use document::Record;
+use env::calls::CallError;
+use env::calls::leases::{FORGETS_MAX, Forgotten, PlaceLeases};
+use store::StoreError;
+
+use super::checking::refusal;
+use super::table::TOMBSTONE_SECONDS_MAX;
+use super::{Leases, Swept, kept};
+use crate::shelf;
+
+impl Leases {
+    /// Ends leases by signed words: each word is durable before what it ends is dropped.
+    ///
+    /// # Errors
+    /// `Invalid` or `Denied` for a word that does not count: then none of them was heard. What the store says.
+    pub(crate) async fn forget(
+        &self,
+        words: Vec<Bytes>,
+        done: &mut Swept,
+    ) -> Result<Vec<Forgotten>, CallError> {
+        if words.len() > FORGETS_MAX {
+            let reason = format!("at most {FORGETS_MAX} leases are ended at once");
+            return Err(CallError::Invalid { reason });
+        }
+        let network = self.directory.genesis().network();
+        let verified: Result<Vec<SignedForget>, _> =
+            words.into_iter().map(|word| SignedForget::verify(word, &network)).collect();
+        let verified = verified.map_err(|error| refusal(&error))?;
+        let now_ms = self.env.clock.unix_ms();
+        let (mut outcomes, mut buried, mut leases) = (Vec::new(), Vec::new(), Vec::new());
+        {
+            let table = self.table();
+            for signed in verified {
+                let lease = signed.forget.lease;
+                let outcome = if table.is_buried(&lease) {
+                    Forgotten::Known
+                } else if table.client(&lease) == Some(signed.forget.client) {
+                    if !leases.contains(&lease) {
+                        let until = table.until(&lease).unwrap_or(0).saturating_add(CLOCK_SKEW_S);
+                        let until = until.min(now_ms / 1000 + TOMBSTONE_SECONDS_MAX);
+                        buried.push((lease, signed.bytes, until));
+                        leases.push(lease);
+                    }
+                    Forgotten::Ended
+                } else {
+                    Forgotten::NotHere
+                };
+                outcomes.push(outcome);
+            }
+        }
+        let ended = async {
+            self.bury(buried, now_ms).await?;
+            self.end_all(&leases, done).await
+        };
+        ended.await.map_err(|error| shelf::refusal(&error))?;
+        Ok(outcomes)
+    }
+
+    /// Keeps words durably, and takes their leases no more from then on.
+    async fn bury(
+        &self,
+        words: Vec<(LeaseId, Bytes, u64)>,
+        heard_ms: u64,
+    ) -> Result<(), StoreError> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        let frame = |(_, forget, until): &(LeaseId, Bytes, u64)| {
+            kept(&Kept::Buried { forget: forget.clone(), heard_ms, until: *until })
+        };
+        let records: Vec<Record> = words.iter().map(frame).collect();
+        let ids: Vec<RecordId> = records.iter().map(|record| record.id).collect();
+        let lengths: Vec<usize> = records.iter().map(|record| record.bytes.len()).collect();
+        self.store.put(records).await?;
+        self.count_own(|own| {
+            ids.iter().zip(lengths).for_each(|(id, length)| own.add(*id, length));
+        });
+        let superfluous: Vec<RecordId> = {
+            let mut table = self.table();
+            let each = words.into_iter().zip(ids);
+            each.flat_map(|((lease, bytes, until), frame)| {
+                table.bury(lease, bytes, heard_ms, until, frame)
+            })
+            .collect()
+        };
+        if superfluous.is_empty() { Ok(()) } else { self.remove(superfluous).await }
+    }
+
+    /// Words heard since then, Unix milliseconds, oldest first, after so many of them; and whether there are more.
+    pub(crate) fn tombstones_since(&self, since_ms: u64, skip: u32) -> (Vec<Bytes>, bool) {
+        self.table().tombstones_since(since_ms, skip as usize, FORGETS_MAX)
+    }
+
+    /// The leases of a place, each with the leaf for it, as they were shown: to be shown to another holder with the record.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn of(&self, place: &Place) -> Result<Vec<Shown>, StoreError> {
+        let frames = self.table().frames_at(place);
+        let mut leases = Vec::with_capacity(frames.len());
+        for (lease, frame, pass) in frames {
+            let (holding, pass) = (self.kept_at(&frame).await?, self.kept_at(&pass).await?);
+            if let (Some(Kept::Holding(holding)), Some(Kept::Pass(pass))) = (holding, pass)
+                && let Some(shown) = holding.shown(pass, place)
+            {
+                leases.push(shown);
+            } else {
+                tracing::warn!(%lease, "what was kept of a lease cannot be read");
+            }
+        }
+        Ok(leases)
+    }
+
+    async fn kept_at(&self, id: &RecordId) -> Result<Option<Kept>, StoreError> {
+        match self.store.get(id).await {
+            Ok(record) => Ok(record.and_then(|record| Kept::decode(&record.bytes).ok())),
+            Err(StoreError::Damaged { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What there is at a place, for whoever renews, forgets or looks.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn look(&self, place: &Place) -> Result<PlaceLeases, StoreError> {
+        let held = self.store.contains(&RecordId::new(*place.as_bytes()));
+        let unleased = held && self.table().is_unleased(place);
+        Ok(PlaceLeases { held, unleased, leases: self.of(place).await? })
+    }
+}

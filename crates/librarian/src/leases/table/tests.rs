@@ -1,0 +1,274 @@
+//! The table beside a reference that keeps everything in lists and counts it anew each time.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use crypto::lease::{self, Leaf, Terms};
+use crypto::{ClientKey, Genesis, OrgId, Organisation, Pass, SecretKey, Suite, Tier};
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: u64 = 1_700_000_000;
+
+fn secret(byte: u8) -> SecretKey {
+    SecretKey::from_bytes(&[byte; 32]).unwrap()
+}
+
+fn genesis() -> Genesis {
+    let organisation = |byte: u8| Organisation {
+        key: OrgId::new(secret(byte).public()),
+        name: format!("organisation {byte}"),
+    };
+    let organisations = vec![organisation(1), organisation(2)];
+    Genesis {
+        name: "network".into(),
+        suite: Suite::Holdfast1,
+        organisations,
+        copies: None,
+        profile: None,
+        created: NOW,
+        nonce: [7; 16],
+    }
+    .checked()
+    .unwrap()
+}
+
+fn place(number: u8) -> Place {
+    Place::new([number; 32])
+}
+
+/// A lease of an organisation over some places, and where its pass is kept.
+fn lease(by: u8, leaves: &[Leaf], until: u64) -> (Checked, RecordId) {
+    let network = genesis().network();
+    let pass = Pass {
+        client: ClientKey::new(secret(4).public()),
+        organisation: OrgId::new(secret(by).public()),
+        tier: Tier::Known,
+        quota: 0,
+        from: NOW,
+        until: NOW + 100,
+    };
+    let pass = pass.sign(&secret(by), &network);
+    let terms = Terms { redundancy: 3, from: NOW, until };
+    let shown = lease::sign(leaves, terms, &pass, &secret(4), &network).unwrap();
+    let checked = Checked::verify(&shown.lease, &shown.pass, &genesis()).unwrap();
+    (checked, lease::pass_id(&shown.pass))
+}
+
+fn leaf(number: u8, bytes: u64) -> Leaf {
+    Leaf { place: place(number), bytes }
+}
+
+fn frame(number: u8) -> RecordId {
+    RecordId::new([number; 32])
+}
+
+fn none(_: &Place) -> bool {
+    false
+}
+
+/// Admits and commits.
+fn take(table: &mut Table, (lease, pass): &(Checked, RecordId), leaves: &[Leaf], number: u8) {
+    let admitted = table.admit(lease, *pass, leaves, u64::MAX, none).unwrap();
+    table.commit(&admitted, frame(number));
+}
+
+#[test]
+fn a_place_is_dropped_when_its_last_lease_ends() {
+    let mut table = Table::default();
+    let (short, long) = (lease(1, &[leaf(1, 10)], NOW + 50), lease(2, &[leaf(1, 12)], NOW + 90));
+    take(&mut table, &short, &[leaf(1, 10)], 1);
+    take(&mut table, &long, &[leaf(1, 12)], 2);
+    assert_eq!(table.due(NOW + 50 + CLOCK_SKEW_S - 1, 9), []);
+    assert_eq!(table.due(NOW + 50 + CLOCK_SKEW_S, 9), [short.0.id]);
+    let ended = table.end(&short.0.id).unwrap();
+    assert_eq!((ended.places.len(), ended.frames.as_slice()), (0, [frame(1), short.1].as_slice()));
+    assert!(table.covers(&place(1)));
+    let ended = table.end(&long.0.id).unwrap();
+    assert_eq!(ended.places, [(place(1), 12)]);
+    assert!(!table.covers(&place(1)) && table.is_dropping(&place(1)));
+    // While it is being dropped it takes no lease, nor does its pass.
+    let again = table.admit(&short.0, short.1, &[leaf(1, 10)], u64::MAX, none);
+    assert!(matches!(again, Err(Refusal::Busy(_))));
+    table.dropped(&ended);
+    assert!(!table.is_dropping(&place(1)));
+    assert_eq!(table.counts(), (0, 0, 0));
+}
+
+#[test]
+fn a_record_that_came_without_a_lease_stays() {
+    let mut table = Table::default();
+    let one = lease(1, &[leaf(1, 10)], NOW + 50);
+    let admitted = table.admit(&one.0, one.1, &[leaf(1, 10)], u64::MAX, |_| true).unwrap();
+    table.commit(&admitted, frame(1));
+    // The mark goes on to those that come later, since the first lease's record goes with it.
+    let other = lease(2, &[leaf(1, 10)], NOW + 60);
+    take(&mut table, &other, &[leaf(1, 10)], 2);
+    assert!(table.is_unleased(&place(1)));
+    assert_eq!(table.end(&one.0.id).unwrap().places, []);
+    assert!(table.is_unleased(&place(1)));
+    assert_eq!(table.end(&other.0.id).unwrap().places, []);
+}
+
+#[test]
+fn a_quota_is_an_organisations_and_counts_a_place_once() {
+    let mut table = Table::default();
+    let leaves = [leaf(1, 60), leaf(2, 30)];
+    let first = lease(1, &leaves, NOW + 50);
+    let admitted = table.admit(&first.0, first.1, &leaves, 100, none).unwrap();
+    table.commit(&admitted, frame(1));
+    let longer = lease(1, &leaves, NOW + 90);
+    let renewed = table.admit(&longer.0, longer.1, &leaves, 100, none).unwrap();
+    table.commit(&renewed, frame(2));
+    assert_eq!(table.account(&first.0.organisation), 90, "a renewal costs nothing");
+    let more = lease(1, &[leaf(3, 11)], NOW + 50);
+    let refused = table.admit(&more.0, more.1, &[leaf(3, 11)], 100, none);
+    assert!(matches!(refused, Err(Refusal::Quota { used: 90, quota: 100, more: 11, .. })));
+    let other = lease(2, &[leaf(3, 11)], NOW + 50);
+    take(&mut table, &other, &[leaf(3, 11)], 3);
+    assert_eq!(table.account(&other.0.organisation), 11);
+    let fits = lease(1, &[leaf(3, 10)], NOW + 50);
+    let admitted = table.admit(&fits.0, fits.1, &[leaf(3, 10)], 100, none).unwrap();
+    table.withdraw(&admitted);
+    assert_eq!(table.account(&first.0.organisation), 90, "what was not written costs nothing");
+    assert_eq!(table.counts().0, 3);
+}
+
+#[test]
+fn nothing_is_dropped_while_a_lease_for_it_is_being_written() {
+    let mut table = Table::default();
+    let (old, new) = (lease(1, &[leaf(1, 10)], NOW + 50), lease(1, &[leaf(1, 10)], NOW + 90));
+    take(&mut table, &old, &[leaf(1, 10)], 1);
+    let pending = table.admit(&new.0, new.1, &[leaf(1, 10)], u64::MAX, none).unwrap();
+    assert_eq!(table.end(&old.0.id).unwrap().places, []);
+    assert!(table.end(&new.0.id).is_none(), "it is not durable yet");
+    let twice = table.admit(&new.0, new.1, &[leaf(1, 10)], u64::MAX, none);
+    assert!(matches!(twice, Err(Refusal::Busy(_))));
+    table.commit(&pending, frame(2));
+    assert_eq!(table.frames_at(&place(1)), [(new.0.id, frame(2), new.1)]);
+}
+
+#[test]
+fn what_was_forgotten_is_not_taken_again_until_its_tombstone_goes() {
+    let mut table = Table::default();
+    let one = lease(1, &[leaf(1, 10)], NOW + 50);
+    let word = Bytes::from_static(b"word");
+    assert!(table.bury(one.0.id, word.clone(), 5, NOW + 50, frame(7)).is_empty());
+    let refused = table.admit(&one.0, one.1, &[leaf(1, 10)], u64::MAX, none);
+    assert_eq!(refused.unwrap_err(), Refusal::Forgotten(one.0.id));
+    assert_eq!(table.tombstones_since(5, 0, 9), (vec![word], false));
+    assert_eq!(table.tombstones_since(6, 0, 9), (vec![], false));
+    assert!(table.unbury(NOW + 49).is_empty());
+    assert_eq!(table.unbury(NOW + 50), [frame(7)]);
+    take(&mut table, &one, &[leaf(1, 10)], 1);
+}
+
+/// One step of the model.
+#[derive(Clone, Debug)]
+enum Step {
+    Take { lease: usize, places: Vec<u8>, fails: bool },
+    End { lease: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let take = (0..6usize, proptest::collection::vec(0..4u8, 1..4), proptest::bool::weighted(0.2));
+    let step = prop_oneof![
+        3 => take.prop_map(|(lease, places, fails)| Step::Take { lease, places, fails }),
+        1 => (0..6usize).prop_map(|lease| Step::End { lease }),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+/// What the reference knows: of each lease the places that it holds.
+type Reference = BTreeMap<usize, BTreeMap<u8, u64>>;
+
+/// Leaves that were committed together, and where.
+type Frame = (RecordId, Vec<(Leaf, bool)>);
+
+fn bytes_of(lease: usize, place: u8) -> u64 {
+    10 + lease as u64 * 3 + u64::from(place)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Accounts, covered places and what each end drops are those of the reference, over any history, and after reading
+    /// back what was committed.
+    #[test]
+    fn the_table_is_the_reference(steps in steps()) {
+        let by = |lease: usize| 1 + (lease % 2) as u8;
+        let all: Vec<_> = (0..6usize).map(|number| {
+            let leaves: Vec<Leaf> = (0..4).map(|at| leaf(at, bytes_of(number, at))).collect();
+            lease(by(number), &leaves, NOW + 50 + number as u64)
+        }).collect();
+        let mut table = Table::default();
+        let mut reference = Reference::new();
+        let mut kept: BTreeMap<usize, Vec<Frame>> = BTreeMap::new();
+        let mut frames = 0u8;
+        for step in steps {
+            match step {
+                Step::Take { lease, places, fails } => {
+                    let leaves: Vec<Leaf> =
+                        places.iter().map(|at| leaf(*at, bytes_of(lease, *at))).collect();
+                    let (checked, pass) = &all[lease];
+                    let admitted = table.admit(checked, *pass, &leaves, u64::MAX, none).unwrap();
+                    if fails {
+                        table.withdraw(&admitted);
+                        continue;
+                    }
+                    frames += 1;
+                    table.commit(&admitted, frame(frames));
+                    let of = reference.entry(lease).or_default();
+                    of.extend(places.iter().map(|at| (*at, bytes_of(lease, *at))));
+                    if !admitted.new.is_empty() {
+                        let new = admitted.new.iter().map(|leaf| (*leaf, false)).collect();
+                        kept.entry(lease).or_default().push((frame(frames), new));
+                    }
+                }
+                Step::End { lease } => {
+                    let ended = table.end(&all[lease].0.id);
+                    let gone = reference.remove(&lease);
+                    kept.remove(&lease);
+                    prop_assert_eq!(ended.is_some(), gone.is_some());
+                    let Some(ended) = ended else { continue };
+                    let held = |at: &u8| reference.values().any(|of| of.contains_key(at));
+                    let bare: Vec<Place> =
+                        gone.unwrap().keys().filter(|at| !held(at)).map(|at| place(*at)).collect();
+                    let dropped = ended.places.iter().map(|(place, _)| *place);
+                    prop_assert_eq!(dropped.collect::<Vec<_>>(), bare);
+                    table.dropped(&ended);
+                }
+            }
+            agree(&table, &reference, &all)?;
+        }
+        let mut again = Table::default();
+        for (lease, frames) in &kept {
+            for (frame, leaves) in frames {
+                again.restore(&all[*lease].0, all[*lease].1, leaves, *frame);
+            }
+        }
+        agree(&again, &reference, &all)?;
+    }
+}
+
+fn agree(
+    table: &Table,
+    reference: &Reference,
+    all: &[(Checked, RecordId)],
+) -> Result<(), TestCaseError> {
+    for at in 0..4u8 {
+        let held = reference.values().any(|of| of.contains_key(&at));
+        prop_assert_eq!(table.covers(&place(at)), held);
+    }
+    for by in [0usize, 1] {
+        let paid = (0..4u8).map(|at| {
+            let own = reference.iter().filter(|(lease, _)| **lease % 2 == by);
+            own.filter_map(|(_, of)| of.get(&at)).max().copied().unwrap_or(0)
+        });
+        prop_assert_eq!(table.account(&all[by].0.organisation), paid.sum::<u64>());
+    }
+    let held = reference.values().filter(|of| !of.is_empty()).count();
+    prop_assert_eq!(table.counts().0, held);
+    Ok(())
+}

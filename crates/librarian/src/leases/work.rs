@@ -1,0 +1,190 @@
+//! The background work of leases: what ended is dropped, its bytes leave the files, and words of others are heard.
+//!
+//! ```text
+//! sweep    every ten minutes: leases that ended, words whose time is over
+//! erase    once something was dropped, and half of its time is over: every segment with dead bytes is compacted
+//! hear     all peers after the start, then one a minute: which leases were ended since it was asked last
+//! ```
+//! A peer that was away for [`AWAY_MAX_S`] may have missed words that nobody keeps any more, and says so.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::PeerId;
+use env::calls::CallError;
+use env::calls::leases::{FORGETS_MAX, Forgotten, LeaseAnswer, LeaseRequest};
+use store::{Compaction, CompactionOptions, StoreError};
+use walk::Health;
+
+use super::{Swept, sweep_whole};
+use crate::core::Core;
+
+/// The deadline of one question to a peer.
+const ASK_LIMIT: Duration = Duration::from_secs(10);
+/// How much earlier than the last question the next one begins: clocks differ.
+const OVERLAP_MS: u64 = 600_000;
+/// How long before it was last known to run a peer's first questions begin.
+const BEFORE_START_MS: u64 = 3_600_000;
+/// How long a peer may be away before it may have missed words, in seconds: they are kept for 90 days.
+const AWAY_MAX_S: u64 = 80 * 24 * 3600;
+/// Answers of one peer in one round, at most.
+const ROUND_MAX: u32 = 64;
+/// Pace of erasing where compaction is off, in bytes a second.
+const ERASE_BYTES_S: u64 = 16 << 20;
+
+/// Drops what ended, until the peer stops.
+pub(crate) async fn sweep_all(core: Arc<Core>) {
+    while core.pause(core.jittered(core.leases.settings.sweep)).await {
+        if core.shelf.is_left_alone() {
+            continue;
+        }
+        let swept = tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            swept = sweep_whole(&core.leases) => swept,
+        };
+        match swept {
+            Ok(swept) => note(&core, &swept),
+            Err(StoreError::Closed) => return,
+            Err(error) => tracing::warn!(%error, "ended leases could not be dropped"),
+        }
+        erase(&core).await;
+    }
+}
+
+/// Counts what was dropped, and gives clients their quota back.
+pub(crate) fn note(core: &Core, swept: &Swept) {
+    let counts = &core.metrics.leases;
+    counts.ended.inc_by(swept.leases);
+    counts.dropped.inc_by(swept.records);
+    for (client, bytes) in &swept.freed {
+        core.quotas.give_back(client.key(), u64::MAX, *bytes);
+    }
+    if swept.leases > 0 {
+        tracing::info!(leases = swept.leases, records = swept.records, "leases ended");
+    }
+}
+
+/// Lets bytes that were dropped leave the files, where half of the time for that is over.
+async fn erase(core: &Core) {
+    let Some(since) = core.leases.erasing_since() else { return };
+    let now = core.env.clock.elapsed();
+    if now.saturating_sub(since) < core.leases.settings.erase_within / 2 {
+        return;
+    }
+    let Some(upkeep) = core.shelf.upkeep() else {
+        core.leases.erased(now);
+        return;
+    };
+    let options = CompactionOptions { dead_percent: 0, bytes_per_s: core.leases.erase_bytes_s() };
+    let mut done = Compaction::default();
+    let ended = tokio::select! {
+        biased;
+        () = core.stop.cancelled() => return,
+        ended = upkeep.erase(options, &mut done) => ended,
+    };
+    let counts = &core.metrics.upkeep;
+    counts.freed.inc_by(done.freed_bytes);
+    counts.moved.inc_by(done.moved_bytes);
+    match ended {
+        Ok(()) => core.leases.erased(now),
+        Err(error) => {
+            tracing::error!(%error, "bytes that were dropped are still in the files");
+            return;
+        }
+    }
+    let took = core.env.clock.elapsed().saturating_sub(since);
+    if done.blocked > 0 {
+        let segments = done.blocked;
+        tracing::error!(segments, "dropped bytes stay in segments with damaged records");
+    } else if took > core.leases.settings.erase_within {
+        let seconds = took.as_secs();
+        tracing::error!(seconds, "erasing took longer than [leases] erase_within: raise its pace");
+    }
+}
+
+impl super::Leases {
+    fn erase_bytes_s(&self) -> u64 {
+        ERASE_BYTES_S
+    }
+}
+
+/// Asks others for words that ended leases, until the peer stops.
+pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
+    let first = last_run_ms.saturating_sub(BEFORE_START_MS);
+    let away_s = core.env.clock.unix_ms().saturating_sub(last_run_ms) / 1000;
+    if last_run_ms > 0 && away_s > AWAY_MAX_S && core.leases.counts().0 > 0 {
+        let days = away_s / (24 * 3600);
+        tracing::error!(
+            days,
+            "this peer was away for longer than words that ended leases are kept: it may hold what was forgotten; \
+             let it begin empty"
+        );
+    }
+    let mut asked: HashMap<PeerId, u64> = HashMap::new();
+    let mut pause = core.rhythm.join;
+    while core.pause(core.jittered(pause)).await {
+        pause = core.leases.settings.ask;
+        if core.leases.counts().0 == 0 {
+            // Nothing here could be ended; when something is, questions begin where they would have.
+            continue;
+        }
+        let peers = core.directory.peers();
+        let well = peers.iter().filter(|one| one.peer != core.own && one.health != Health::Away);
+        let well: Vec<PeerId> = well.map(|one| one.peer).collect();
+        asked.retain(|peer, _| peers.iter().any(|one| one.peer == *peer));
+        // Those that were not asked yet go first, one after the other and quickly.
+        let new: Vec<PeerId> =
+            well.iter().filter(|peer| !asked.contains_key(*peer)).copied().collect();
+        let Some(peer) = core.pick(&new).or_else(|| core.pick(&well)) else { continue };
+        if new.len() > 1 {
+            pause = core.rhythm.join;
+        }
+        let begun = core.env.clock.unix_ms();
+        let since = asked.get(&peer).copied().unwrap_or(first);
+        let heard = tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            heard = hear(&core, peer, since) => heard,
+        };
+        match heard {
+            Ok(()) => drop(asked.insert(peer, begun.saturating_sub(OVERLAP_MS))),
+            Err(error) => {
+                tracing::debug!(%peer, %error, "words that ended leases could not be heard");
+                // An older peer knows no leases; another one is asked again in its turn.
+                asked.entry(peer).or_insert(since);
+            }
+        }
+    }
+}
+
+async fn hear(core: &Core, peer: PeerId, since_ms: u64) -> Result<(), CallError> {
+    let Some(to) = core.directory.endpoint(&peer) else { return Err(CallError::NotFound) };
+    let mut skip = 0;
+    for _ in 0..ROUND_MAX {
+        let request = LeaseRequest::Tombstones { since_ms, skip };
+        let answer = core.env.within(ASK_LIMIT, core.calls.lease(&to, request, ASK_LIMIT)).await;
+        let silent = CallError::TimedOut { address: to.address.clone(), limit: ASK_LIMIT };
+        let LeaseAnswer::Tombstones { forgets, more } = answer.map_err(|_| silent)?? else {
+            let reason = "it answered something else than it was asked".to_owned();
+            return Err(CallError::Corrupt { address: to.address.clone(), reason });
+        };
+        skip += u32::try_from(forgets.len()).unwrap_or(u32::MAX).min(FORGETS_MAX as u32);
+        for word in forgets.into_iter().take(FORGETS_MAX) {
+            let mut swept = Swept::default();
+            // One that does not count is left out: the peer may be lying.
+            let heard = core.leases.forget(vec![word], &mut swept).await;
+            note(core, &swept);
+            if let Ok(outcomes) = heard
+                && outcomes.contains(&Forgotten::Ended)
+            {
+                tracing::info!(%peer, "a lease was ended while this peer was away");
+            }
+        }
+        if !more {
+            break;
+        }
+    }
+    Ok(())
+}

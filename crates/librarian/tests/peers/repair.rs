@@ -1,0 +1,358 @@
+//! Repair: what lacks is fetched or made, by whom it should be, once, and nothing else moves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crypto::{Place, RecordId, Suite};
+use document::{Kind, Record, Striped};
+use env::Env;
+use librarian::{KeepingOptions, LibrarianOptions};
+use placement::redundancy;
+use walk::StripeRecords;
+
+use crate::town::{Town, envelope, page};
+
+const SUITE: Suite = Suite::Holdfast1;
+
+fn quick(options: &mut LibrarianOptions) {
+    options.keeping = Some(KeepingOptions {
+        compare: Duration::from_secs(2),
+        absent_after: Duration::from_secs(90),
+        settle: Duration::from_secs(4),
+        ..KeepingOptions::default()
+    });
+}
+
+async fn town(env: &Env, organisations: usize, peers: usize) -> Town {
+    let mut town = Town::empty(env, organisations, peers);
+    for _ in 0..peers {
+        town.start_next(quick).await;
+    }
+    town.until("all know all", |town| {
+        town.peers.iter().all(|peer| peer.directory().view().len() == peers)
+    })
+    .await;
+    town
+}
+
+/// Stores copies through the first peer's walker, all of them.
+pub(crate) async fn put_copies(town: &Town, count: u32) -> Vec<Record> {
+    let walker = town.peers[0].walker();
+    let mut records = Vec::new();
+    for number in 0..count {
+        let record = match number % 2 {
+            0 => page(number, 500),
+            _ => envelope(number, 0).0,
+        };
+        let redundancy = walker.redundancy(record.kind);
+        let stored = walker.store(record.clone(), redundancy).await.unwrap();
+        let mut rest = stored.rest;
+        rest.wait(Duration::from_secs(10)).await;
+        records.push(record);
+    }
+    records
+}
+
+pub(crate) async fn put_stripes(town: &Town, count: usize, k: usize, n: usize) -> Vec<Striped> {
+    let mut all = Vec::new();
+    for number in 0..count {
+        let striped = testkit::network::stripe(number, k, n, 3_000);
+        let (header, fragments) = (striped.header.clone(), striped.fragments.clone());
+        let records = StripeRecords { header, fragments, threshold: n as u32 };
+        town.peers[0].walker().store_stripe(records).await.unwrap();
+        all.push(striped);
+    }
+    all
+}
+
+/// Takes a peer down without a word.
+async fn kill(town: &Town, number: usize) {
+    town.network.remove(&town.community.members[number].address);
+    town.peers[number].stop().await.unwrap();
+}
+
+fn copies_of(town: &Town, alive: &[usize], id: &RecordId) -> usize {
+    alive.iter().filter(|number| town.stores[**number].holds(id)).count()
+}
+
+/// How many different fragments of a stripe are held, and how many peers hold one.
+fn fragments_of(town: &Town, alive: &[usize], striped: &Striped) -> (usize, usize) {
+    let held = |number: &usize| -> Vec<usize> {
+        let fragments = striped.fragments.iter().enumerate();
+        let held = fragments.filter(|(_, one)| town.stores[*number].holds(&one.id));
+        held.map(|(index, _)| index).collect()
+    };
+    let mut by_fragment: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut holders = 0;
+    for number in alive {
+        let held = held(number);
+        holders += usize::from(!held.is_empty());
+        for index in held {
+            *by_fragment.entry(index).or_default() += 1;
+        }
+    }
+    (by_fragment.len(), holders)
+}
+
+fn wanted(town: &Town, kind: Kind) -> usize {
+    let peers = town.peers[0].directory().view().len();
+    redundancy(kind, peers, SUITE, town.community.genesis.copies).copies as usize
+}
+
+fn sum(town: &Town, alive: &[usize], of: impl Fn(&librarian::RepairStatus) -> u64) -> u64 {
+    alive.iter().filter_map(|number| town.peers[*number].repair()).map(|one| of(&one)).sum()
+}
+
+#[test]
+fn peers_that_agree_exchange_sums_alone_and_move_nothing() {
+    testkit::time::run(31, |env| async move {
+        let town = town(&env, 3, 6).await;
+        put_copies(&town, 60).await;
+        put_stripes(&town, 20, 2, 5).await;
+        // Until what was put was compared with everybody by everybody.
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let all: Vec<usize> = (0..6).collect();
+        assert_eq!(sum(&town, &all, |status| status.copies_fetched), 0);
+        assert_eq!(sum(&town, &all, |status| status.fragments_made), 0);
+        assert!(town.peers.iter().all(|peer| peer.repair().unwrap().settled));
+        // At rest: a comparison is one call.
+        let count = |text: &str| -> u64 {
+            let line = text.lines().find(|line| line.starts_with("holdfast_repair_messages_total"));
+            line.and_then(|line| line.split(' ').nth(1)).unwrap().parse().unwrap()
+        };
+        let before: u64 = town.peers.iter().map(|peer| count(&peer.metrics())).sum();
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let after: u64 = town.peers.iter().map(|peer| count(&peer.metrics())).sum();
+        assert!(after - before <= 6 * 60 / 2 + 60, "{} messages in a minute", after - before);
+    });
+}
+
+#[test]
+fn copies_of_a_dead_organisation_are_fetched_by_the_next_in_rank_once_each() {
+    testkit::time::run(32, |env| async move {
+        let town = town(&env, 3, 9).await;
+        let records = put_copies(&town, 80).await;
+        let dead: Vec<usize> = (0..9).filter(|number| number % 3 == 1).collect();
+        for number in &dead {
+            kill(&town, *number).await;
+        }
+        let alive: Vec<usize> = (0..9).filter(|number| number % 3 != 1).collect();
+        let lost: usize = records
+            .iter()
+            .map(|record| {
+                wanted(&town, record.kind).saturating_sub(copies_of(&town, &alive, &record.id))
+            })
+            .sum();
+        assert!(lost > 60, "{lost}");
+        town.until("every copy is there again", |town| {
+            let whole = |record: &Record| {
+                copies_of(town, &alive, &record.id) >= wanted(town, record.kind).min(alive.len())
+            };
+            records.iter().all(whole)
+        })
+        .await;
+        let fetched = sum(&town, &alive, |status| status.copies_fetched);
+        assert_eq!(fetched, lost as u64, "each once");
+    });
+}
+
+#[test]
+fn fragments_of_dead_peers_are_made_by_one_holder_and_each_peer_has_one() {
+    testkit::time::run(33, |env| async move {
+        let town = town(&env, 4, 12).await;
+        let stripes = put_stripes(&town, 30, 3, 7).await;
+        let dead = [1, 5, 9];
+        for number in dead {
+            kill(&town, number).await;
+        }
+        let alive: Vec<usize> = (0..12).filter(|number| !dead.contains(number)).collect();
+        let lost: usize = stripes.iter().map(|one| 7 - fragments_of(&town, &alive, one).0).sum();
+        assert!(lost > 20, "{lost}");
+        town.until("every fragment is there again", |town| {
+            stripes.iter().all(|one| fragments_of(town, &alive, one) == (7, 7))
+        })
+        .await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        assert_eq!(sum(&town, &alive, |status| status.fragments_made), lost as u64, "each once");
+        assert!(stripes.iter().all(|one| fragments_of(&town, &alive, one) == (7, 7)));
+        // k - 1 fragments fetched and j sent, for each stripe that lost j.
+        let degraded = stripes.len() as u64;
+        let fragment = stripes[0].fragments.iter().map(|one| one.bytes.len()).max().unwrap() as u64;
+        let moved = sum(&town, &alive, |status| status.fetched_bytes + status.sent_bytes);
+        let headers = stripes[0].header.bytes.len() as u64 * lost as u64;
+        assert!(moved <= (degraded * 2 + lost as u64) * fragment + headers, "{moved} bytes");
+    });
+}
+
+#[test]
+fn a_copy_that_one_peer_lost_while_it_was_down_comes_back_to_it() {
+    testkit::time::run(34, |env| async move {
+        let mut town = town(&env, 2, 4).await;
+        let records = put_copies(&town, 10).await;
+        env.clock.sleep(Duration::from_secs(20)).await;
+        let holder = (0..4).find(|number| town.stores[*number].holds(&records[0].id)).unwrap();
+        town.lose(holder, &records[0].id).await;
+        town.restart_with(holder, quick).await;
+        town.until("it is back", |town| town.stores[holder].holds(&records[0].id)).await;
+    });
+}
+
+#[test]
+fn a_newcomer_gets_the_copies_it_is_ranked_for_and_no_fragments_move() {
+    testkit::time::run(35, |env| async move {
+        let mut town = Town::empty(&env, 3, 8);
+        for _ in 0..7 {
+            town.start_next(quick).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 7)
+        })
+        .await;
+        let records = put_copies(&town, 60).await;
+        put_stripes(&town, 20, 2, 5).await;
+        town.start_next(quick).await;
+        town.until("all know the newcomer", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 8)
+        })
+        .await;
+        let view = town.peers[0].directory().view();
+        let newcomer = town.community.peer(7);
+        let ranked = |record: &&Record| {
+            let copies = redundancy(record.kind, 8, SUITE, town.community.genesis.copies).copies;
+            view.holders(&Place::from(record.id), copies as usize).contains(&newcomer)
+        };
+        let share: Vec<&Record> = records.iter().filter(ranked).collect();
+        assert!(!share.is_empty());
+        town.until("it has its share", |town| {
+            share.iter().all(|record| town.stores[7].holds(&record.id))
+        })
+        .await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let all: Vec<usize> = (0..8).collect();
+        assert_eq!(sum(&town, &all, |status| status.copies_fetched), share.len() as u64);
+        assert_eq!(sum(&town, &all, |status| status.fragments_made), 0);
+        assert_eq!(sum(&town, &all, |status| status.fragments_moved), 0);
+    });
+}
+
+#[test]
+fn a_peer_that_leaves_hands_over_everything_and_nothing_is_degraded_meanwhile() {
+    testkit::time::run(36, |env| async move {
+        let town = town(&env, 4, 9).await;
+        let records = put_copies(&town, 40).await;
+        let stripes = put_stripes(&town, 20, 2, 5).await;
+        env.clock.sleep(Duration::from_secs(10)).await;
+        let all: Vec<usize> = (0..9).collect();
+        assert!(town.peers[4].leave());
+        for _ in 0..3_000 {
+            if town.peers[4].has_left() {
+                break;
+            }
+            // With what it still serves, everything is as redundant as it was.
+            for record in &records {
+                assert!(copies_of(&town, &all, &record.id) >= wanted(&town, record.kind).min(8));
+            }
+            assert!(stripes.iter().all(|one| fragments_of(&town, &all, one).0 == 5));
+            env.clock.sleep(Duration::from_millis(200)).await;
+        }
+        assert!(town.peers[4].has_left(), "{:?}", town.peers[4].repair());
+        kill(&town, 4).await;
+        let rest: Vec<usize> = all.into_iter().filter(|number| *number != 4).collect();
+        for record in &records {
+            assert!(copies_of(&town, &rest, &record.id) >= wanted(&town, record.kind));
+        }
+        assert!(stripes.iter().all(|one| fragments_of(&town, &rest, one).0 == 5));
+        assert_eq!(sum(&town, &rest, |status| status.fragments_made), 0, "moved, not made");
+    });
+}
+
+#[test]
+fn what_a_returning_peer_makes_too_much_is_dropped_and_never_the_last() {
+    testkit::time::run(37, |env| async move {
+        let mut town = Town::empty(&env, 3, 9);
+        let with = |options: &mut LibrarianOptions| {
+            quick(options);
+            let keeping = options.keeping.as_mut().unwrap();
+            keeping.surplus_after = Duration::from_secs(30);
+        };
+        for _ in 0..9 {
+            town.start_next(with).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 9)
+        })
+        .await;
+        let records = put_copies(&town, 30).await;
+        let stripes = put_stripes(&town, 15, 2, 5).await;
+        let address = town.community.members[2].address.clone();
+        town.network.remove(&address);
+        let alive: Vec<usize> = (0..9).filter(|number| *number != 2).collect();
+        town.until("the others mended it", |town| {
+            let copied = records
+                .iter()
+                .all(|record| copies_of(town, &alive, &record.id) >= wanted(town, record.kind));
+            copied && stripes.iter().all(|one| fragments_of(town, &alive, one).0 == 5)
+        })
+        .await;
+        // It comes back with all that it had.
+        let member = &town.community.members[2];
+        town.network.serve(&member.address, member.peer, town.peers[2].service());
+        let all: Vec<usize> = (0..9).collect();
+        let exact = |town: &Town| {
+            let copied = records.iter().all(|record| {
+                record.kind == Kind::Page
+                    || copies_of(town, &all, &record.id) == wanted(town, record.kind)
+            });
+            copied && stripes.iter().all(|one| fragments_of(town, &all, one) == (5, 5))
+        };
+        for _ in 0..40 {
+            town.env.clock.sleep(Duration::from_secs(60)).await;
+            if exact(&town) {
+                break;
+            }
+        }
+        let too_many = records.iter().filter(|record| {
+            record.kind != Kind::Page
+                && copies_of(&town, &all, &record.id) != wanted(&town, record.kind)
+        });
+        let twice = stripes.iter().filter(|one| fragments_of(&town, &all, one) != (5, 5));
+        let counts = (too_many.count(), twice.count());
+        assert!(exact(&town), "{counts:?}: not as many as there should be");
+        assert!(sum(&town, &all, |status| status.dropped) > 0);
+    });
+}
+
+#[test]
+fn of_a_fragment_that_is_at_two_peers_the_one_that_has_another_drops_its_own() {
+    testkit::time::run(38, |env| async move {
+        let mut town = Town::empty(&env, 3, 6);
+        let with = |options: &mut LibrarianOptions| {
+            quick(options);
+            options.keeping.as_mut().unwrap().surplus_after = Duration::from_secs(30);
+        };
+        for _ in 0..6 {
+            town.start_next(with).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 6)
+        })
+        .await;
+        let striped = put_stripes(&town, 1, 2, 4).await.remove(0);
+        // One holder gets a fragment that another holds.
+        let holders = town.peers[0].directory().view().holders(&striped.header.place, 4);
+        let number = |peer| (0..6).find(|number| town.community.peer(*number) == peer).unwrap();
+        let twice = number(holders[1]);
+        let batch = vec![striped.header.clone(), striped.fragments[3].clone()];
+        let calls = town.peer_calls(number(holders[0]));
+        calls.store_batch(&town.at(twice), batch, crate::town::LIMIT).await.unwrap();
+        let all: Vec<usize> = (0..6).collect();
+        town.until("each holds one, and nobody waits for anything", |town| {
+            let once = |one: &Record| copies_of(town, &all, &one.id) == 1;
+            striped.fragments.iter().all(once)
+                && town.peers.iter().all(|peer| peer.repair().unwrap().settled)
+        })
+        .await;
+        assert_eq!(fragments_of(&town, &all, &striped), (4, 4));
+        assert_eq!(sum(&town, &all, |status| status.fragments_made), 0);
+    });
+}

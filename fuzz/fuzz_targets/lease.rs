@@ -1,0 +1,4 @@
+//! See `testkit::fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| testkit::fuzz::run("lease", data));
