@@ -60,13 +60,16 @@ use inventory::Inventory;
 use map::StripeMap;
 use observed::{Change, is_counted};
 pub(crate) use observed::{Fresh, Observed};
-use present::Present;
+use present::{Present, Spans};
 use work::Work;
 
 /// Records listed at a time when the inventory is made.
 const LIST_STEP: usize = 4096;
 /// Rounds for which another's words count.
 const WORDS_ROUNDS: u32 = 3;
+/// Times `absent_after` until a peer that hears fewer than half of the organisations believes that the others are gone, and
+/// not that it is cut off.
+const CUT_OFF: u32 = 10;
 
 /// How a peer keeps the network whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,7 @@ pub(crate) struct Keeping {
     present: Mutex<Present>,
     claims: Mutex<Claims>,
     work: Mutex<Work>,
+    agreed: Mutex<Agreed>,
     budget: Budget,
     audits: Mutex<Audits>,
     /// Of challenges that are answered at once.
@@ -123,6 +127,27 @@ pub(crate) struct Keeping {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change under these locks is complete in itself, so what a panic elsewhere left is whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// With whom this peer has compared under one epoch.
+#[derive(Default)]
+struct Agreed {
+    /// The epoch's.
+    hash: [u8; 16],
+    with: BTreeSet<PeerId>,
+}
+
+impl Agreed {
+    fn has(&self, epoch: &Epoch, peer: &PeerId) -> bool {
+        self.hash == epoch.hash && self.with.contains(peer)
+    }
+
+    fn add(&mut self, hash: [u8; 16], peer: PeerId) {
+        if self.hash != hash {
+            *self = Self { hash, with: BTreeSet::new() };
+        }
+        self.with.insert(peer);
+    }
 }
 
 /// What is being done, for people and scripts.
@@ -164,7 +189,9 @@ pub struct RepairStatus {
     pub leaving: bool,
     /// Of a peer that leaves: what is not handed over yet, as of its last look.
     pub left_to_hand_over: u64,
-    /// Whether nothing is known here to lack. After peers came or went it takes a comparison with each other peer to know.
+    /// Other peers with which this one has not compared since the last of them came or went.
+    pub unknown: usize,
+    /// Whether nothing lacks here: it was compared with all others, and all was found.
     pub settled: bool,
 }
 
@@ -213,6 +240,7 @@ impl Keeping {
             present: Mutex::default(),
             claims: Mutex::default(),
             work: Mutex::default(),
+            agreed: Mutex::default(),
             budget: Budget::new(options.bytes_s),
             audits: Mutex::default(),
             proving: Semaphore::new(prove::PROVEN_AT_ONCE),
@@ -283,7 +311,11 @@ impl Keeping {
         let leaving: BTreeSet<PeerId> = leaving.map(|status| status.peer).collect();
         let mut present = locked(&self.present);
         let changed = present.look(&peers, &core.own, now, self.options.absent_after);
-        (present.absent(view, &core.own, leaving, now, self.words_for(view.len())), changed)
+        let spans = Spans {
+            fresh: self.words_for(view.len()),
+            cut_off: self.options.absent_after * CUT_OFF,
+        };
+        (present.absent(view, &core.own, leaving, now, spans), changed)
     }
 
     /// Reads the store.
@@ -356,6 +388,15 @@ impl Keeping {
         }
     }
 
+    /// Those that answer and with which nothing was compared under this epoch.
+    fn unknown(&self, core: &Core) -> Vec<PeerId> {
+        let Some(epoch) = self.epoch() else { return Vec::new() };
+        let agreed = locked(&self.agreed);
+        let all = epoch.view.candidates().iter().map(|candidate| candidate.peer);
+        let others = all.filter(|peer| *peer != core.own && epoch.answers(peer));
+        others.filter(|peer| !agreed.has(&epoch, peer)).collect()
+    }
+
     /// What each other peer proved, by its key.
     fn audits(&self) -> Vec<AuditStatus> {
         let audits = locked(&self.audits);
@@ -404,7 +445,9 @@ impl Keeping {
         status.dropped = counts.dropped.get();
         status.leaving = self.is_leaving();
         status.left_to_hand_over = u64::try_from(counts.to_hand_over.get()).unwrap_or(0);
-        status.settled = status.copies_lacking == 0 && status.stripes_due == 0;
+        status.unknown = self.unknown(core).len();
+        status.settled =
+            status.unknown == 0 && status.copies_lacking == 0 && status.stripes_due == 0;
         status
     }
 }

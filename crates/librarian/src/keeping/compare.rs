@@ -20,6 +20,8 @@ use crate::core::Core;
 const CALLS_MAX: usize = 512;
 /// Comparisons at once, where all peers are asked.
 const PARALLEL: usize = 4;
+/// Of those with which nothing was compared yet, how many are asked beside the one whose turn it is.
+const UNKNOWN_MAX: usize = 3;
 
 /// Compares until the peer stops.
 pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
@@ -39,7 +41,7 @@ pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
             }
         };
         let peers =
-            if changed { others(&core, &keeping) } else { next(&core, &keeping, &mut turn) };
+            if changed { others(&core, &keeping) } else { some(&core, &keeping, &mut turn) };
         let (core, keeping) = (&core, &keeping);
         let compared =
             peers.into_iter().map(|peer| async move { compare(core, keeping, &peer).await });
@@ -57,6 +59,20 @@ fn others(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
     let Some(epoch) = keeping.epoch() else { return Vec::new() };
     let all = epoch.view.candidates().iter().map(|candidate| candidate.peer);
     all.filter(|peer| *peer != core.own && epoch.answers(peer)).collect()
+}
+
+/// The peer whose turn it is, and some with which nothing was compared since peers came or went: they saw other peers than
+/// this one when they were asked, or did not answer.
+fn some(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>) -> Vec<PeerId> {
+    let mut peers = next(core, keeping, turn);
+    let mut unknown = keeping.unknown(core);
+    unknown.retain(|peer| !peers.contains(peer));
+    for _ in 0..UNKNOWN_MAX {
+        let Some(peer) = core.pick(&unknown) else { break };
+        unknown.retain(|other| *other != peer);
+        peers.push(peer);
+    }
+    peers
 }
 
 /// The peer whose turn it is: all in a random order, then all in another.
@@ -79,6 +95,7 @@ async fn compare(core: &Core, keeping: &Keeping, peer: &PeerId) {
 }
 
 async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), CallError> {
+    let Some(epoch) = keeping.epoch() else { return Ok(()) };
     let mut calls = 0;
     let mut ranges = vec![Range::ALL];
     let mut lists: Vec<Listed> = Vec::new();
@@ -112,7 +129,13 @@ async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), C
             }
         }
     }
+    if !(ranges.is_empty() && lists.is_empty()) {
+        tracing::debug!(%peer, calls, "much differs: the rest is compared the next time");
+        return Ok(());
+    }
     core.metrics.keeping.compared.inc();
+    // The view may have changed meanwhile; then what was compared counts for the one before.
+    locked(&keeping.agreed).add(epoch.hash, *peer);
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crypto::{PeerId, PeerState};
+use crypto::{OrgId, PeerId, PeerState};
 use env::calls::keep::{WORDS_MAX, Words};
 use placement::View;
 use walk::{Health, PeerStatus};
@@ -22,6 +22,8 @@ pub(crate) struct Present {
     faulty: BTreeSet<PeerId>,
     heard: BTreeMap<PeerId, Heard>,
     own: Words,
+    /// Since when fewer than half of the organisations are heard.
+    few_since: Option<Duration>,
 }
 
 struct Heard {
@@ -88,16 +90,21 @@ impl Present {
         changed
     }
 
-    /// Who counts as absent now. `fresh` is how long words count.
+    /// Who counts as absent now.
     pub(crate) fn absent(
         &mut self,
         view: &View,
         own: &PeerId,
         leaving: BTreeSet<PeerId>,
         now: Duration,
-        fresh: Duration,
+        spans: Spans,
     ) -> Absent {
-        self.heard.retain(|_, heard| now.saturating_sub(heard.at) <= fresh);
+        self.heard.retain(|_, heard| now.saturating_sub(heard.at) <= spans.fresh);
+        if self.hears_few(view, own, now, spans.cut_off) {
+            let leaving: BTreeSet<PeerId> =
+                leaving.into_iter().filter(|peer| view.index_of(peer).is_some()).collect();
+            return Absent { absent: leaving.clone(), leaving };
+        }
         let said = |of: fn(&Heard) -> &BTreeSet<PeerId>, mine: &[PeerId]| {
             let mine: BTreeSet<PeerId> = mine.iter().copied().collect();
             let others = self.heard.iter().map(|(peer, heard)| (peer, of(heard)));
@@ -115,4 +122,30 @@ impl Present {
         let leaving = leaving.into_iter().filter(|peer| absent.contains(peer)).collect();
         Absent { absent, leaving }
     }
+
+    /// Whether fewer than half of the organisations are heard, and not for long enough yet to believe that the rest is gone:
+    /// who is cut off with a few others would else begin to copy everything among them.
+    fn hears_few(&mut self, view: &View, own: &PeerId, now: Duration, cut_off: Duration) -> bool {
+        let of = |peer: &PeerId| {
+            Some(view.candidates().get(usize::from(view.index_of(peer)?))?.organisation)
+        };
+        let heard: BTreeSet<OrgId> = self.heard.keys().chain([own]).filter_map(of).collect();
+        if heard.len() * 2 >= view.organisations() {
+            self.few_since = None;
+            return false;
+        }
+        now.saturating_sub(*self.few_since.get_or_insert(now)) < cut_off
+    }
 }
+
+/// How long what was heard counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spans {
+    /// Words of others.
+    pub(crate) fresh: Duration,
+    /// Having heard fewer than half of the organisations, until their absence is believed.
+    pub(crate) cut_off: Duration,
+}
+
+#[cfg(test)]
+mod tests;

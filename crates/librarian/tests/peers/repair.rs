@@ -185,6 +185,38 @@ fn fragments_of_dead_peers_are_made_by_one_holder_and_each_peer_has_one() {
 }
 
 #[test]
+fn who_says_that_nothing_lacks_has_compared_with_all() {
+    testkit::time::run(44, |env| async move {
+        let town = town(&env, 3, 9).await;
+        let records = put_copies(&town, 40).await;
+        let stripes = put_stripes(&town, 20, 2, 5).await;
+        town.until("all is well", |town| {
+            town.peers.iter().all(|peer| peer.repair().unwrap().settled)
+        })
+        .await;
+        let (dead, alive) = (4, [0, 1, 2, 3, 5, 6, 7, 8]);
+        let gone = town.community.peer(dead).to_string();
+        kill(&town, dead).await;
+        let says = |number: &usize| {
+            let status = town.peers[*number].repair().unwrap();
+            status.absent.contains(&gone) && status.settled
+        };
+        // Looked at all the time: the moment in which each says so is the one that counts.
+        let mut seconds = 0;
+        while !alive.iter().all(says) {
+            env.clock.sleep(Duration::from_millis(100)).await;
+            seconds += 1;
+            assert!(seconds < 6_000, "nobody is ever sure");
+        }
+        let lacking =
+            |record: &&Record| copies_of(&town, &alive, &record.id) < wanted(&town, record.kind);
+        assert_eq!(records.iter().filter(lacking).count(), 0);
+        let short = |one: &&Striped| fragments_of(&town, &alive, one) != (5, 5);
+        assert_eq!(stripes.iter().filter(short).count(), 0);
+    });
+}
+
+#[test]
 fn a_copy_that_one_peer_lost_while_it_was_down_comes_back_to_it() {
     testkit::time::run(34, |env| async move {
         let mut town = town(&env, 2, 4).await;

@@ -17,7 +17,7 @@ use super::*;
 use crate::client::connection::Connection;
 use crate::proto;
 
-const METHODS: [&str; 17] = [
+const METHODS: [&str; 18] = [
     "Introduce",
     "Find",
     "Verify",
@@ -28,6 +28,7 @@ const METHODS: [&str; 17] = [
     "Subscribe",
     "Objects",
     "Keep",
+    "Lease",
     "Watch",
     "FindBatch",
     "VerifyBatch",
@@ -170,7 +171,7 @@ async fn well_formed_messages_with_wrong_fields_are_invalid() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn truncated_and_oversized_messages_end_the_call_alone() {
-    let limits = ServerLimits { stall: Duration::from_millis(200), ..ServerLimits::default() };
+    let limits = ServerLimits { stall: Duration::from_secs(2), ..ServerLimits::default() };
     let peer = Running::start(limits);
     let (channel, _open) = channel(&peer).await;
     // Over the limit of the method: refused by its prefix, before the bytes.
@@ -180,6 +181,7 @@ async fn truncated_and_oversized_messages_end_the_call_alone() {
         ("Objects", 9 << 20),
         ("Find", 300 << 10),
         ("Keep", 300 << 10),
+        ("Lease", 9 << 20),
         ("Watch", 300 << 10),
     ] {
         let body = Frames(vec![framed(len, &[0; 64])], true);

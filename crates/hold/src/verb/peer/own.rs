@@ -143,7 +143,9 @@ struct OwnRepair {
     leaving: bool,
     /// Of a peer that leaves: records not handed over yet.
     left_to_hand_over: u64,
-    /// Whether nothing is known here to lack.
+    /// Other peers with which it has not compared since the last of them came or went.
+    unknown: u64,
+    /// Whether nothing lacks here: it was compared with all others, and all was found.
     settled: bool,
     /// What each other peer proved of what it should hold.
     audits: Vec<OwnAudit>,
@@ -209,6 +211,7 @@ impl OwnRepair {
             bytes_s: number("bytes_s"),
             leaving: page.is("/repair/leaving"),
             left_to_hand_over: number("left_to_hand_over"),
+            unknown: number("unknown"),
             settled: page.is("/repair/settled"),
             audits: OwnAudit::all(page),
         }
@@ -222,12 +225,15 @@ impl fmt::Display for OwnRepair {
         }
         let absent = self.absent.len();
         if self.settled && absent == 0 {
-            f.write_str("repair: nothing lacks that is known here")?;
+            f.write_str("repair: nothing lacks here, compared with all others")?;
         } else {
             let Self { copies_lacking, stripes_due, fragments_missing, mending, .. } = self;
             write!(f, "repair: {absent} peers absent, {copies_lacking} copies lack here")?;
             write!(f, ", {stripes_due} stripes lack {fragments_missing} fragments")?;
             write!(f, ", {mending} being mended, {} bytes a second at most", self.bytes_s)?;
+            if self.unknown > 0 {
+                write!(f, ", not compared with {} peers yet", self.unknown)?;
+            }
         }
         if self.stripes_unreadable > 0 {
             write!(f, "\nUNREADABLE now: {} stripes", self.stripes_unreadable)?;

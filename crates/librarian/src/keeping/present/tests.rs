@@ -1,0 +1,74 @@
+//! Who is believed to be gone, and by whom.
+
+use placement::Candidate;
+use testkit::network::community;
+
+use super::*;
+
+const CUT_OFF: Duration = Duration::from_secs(1800);
+const SPANS: Spans = Spans { fresh: Duration::from_secs(30), cut_off: CUT_OFF };
+
+/// The peers of a view, of these organisations in turn.
+fn world(organisations: usize, peers: usize) -> (View, Vec<PeerId>) {
+    let community = community(organisations, peers);
+    let candidates = community.members.iter().map(|member| Candidate {
+        peer: PeerId::new(member.key.public()),
+        organisation: member.organisation,
+        weight: 1 << 40,
+    });
+    let view = View::new(0, candidates.collect());
+    (view, community.members.iter().map(|member| member.peer).collect())
+}
+
+/// What peer 0 believes at this second, where these were heard a second ago and all say the rest is gone.
+fn believed(
+    present: &mut Present,
+    view: &View,
+    peers: &[PeerId],
+    heard: &[usize],
+    at: u64,
+) -> usize {
+    let now = Duration::from_secs(at);
+    let here = |peer: &PeerId| heard.iter().any(|number| peers[*number] == *peer);
+    let gone = peers[1..].iter().filter(|peer| !here(peer)).copied();
+    let words = Words { absent: gone.collect(), faulty: Vec::new() };
+    present.own = words.clone();
+    for number in heard {
+        present.hear(peers[*number], words.clone(), now);
+    }
+    present.absent(view, &peers[0], BTreeSet::new(), now, SPANS).absent.len()
+}
+
+#[test]
+fn half_of_the_organisations_are_enough_to_do_without_the_rest() {
+    let (view, peers) = world(4, 8);
+    let mut present = Present::default();
+    assert_eq!(believed(&mut present, &view, &peers, &[4, 1, 5], 100), 4);
+    let (view, peers) = world(2, 4);
+    assert_eq!(believed(&mut Present::default(), &view, &peers, &[2], 100), 2, "one of two burnt");
+}
+
+#[test]
+fn who_is_cut_off_with_a_few_does_not_begin_to_copy_among_them_at_once() {
+    let (view, peers) = world(6, 12);
+    let mut present = Present::default();
+    let heard = [6, 1, 7];
+    assert_eq!(believed(&mut present, &view, &peers, &heard, 100), 0);
+    assert_eq!(believed(&mut present, &view, &peers, &heard, 100 + CUT_OFF.as_secs() - 1), 0);
+    // Hearing the others in between begins it anew.
+    let many = [6, 1, 7, 2, 8];
+    assert_eq!(believed(&mut present, &view, &peers, &many, 2_000), 6);
+    assert_eq!(believed(&mut present, &view, &peers, &heard, 2_100), 0);
+    // Long enough: then they are believed to be gone.
+    assert_eq!(believed(&mut present, &view, &peers, &heard, 2_100 + CUT_OFF.as_secs()), 8);
+}
+
+#[test]
+fn who_leaves_is_believed_also_where_few_are_heard() {
+    let (view, peers) = world(6, 12);
+    let mut present = Present::default();
+    let leaving = BTreeSet::from([peers[3]]);
+    let who = present.absent(&view, &peers[0], leaving, Duration::from_secs(1), SPANS);
+    assert_eq!(who.absent, BTreeSet::from([peers[3]]));
+    assert_eq!(who.leaving, who.absent);
+}
