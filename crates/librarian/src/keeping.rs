@@ -38,7 +38,7 @@ mod pull;
 mod surplus;
 mod work;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,13 +50,14 @@ use env::calls::keep::Words;
 use futures::FutureExt;
 use store::{Placed, StoreError};
 use tokio::sync::{Notify, Semaphore};
+use version::COPIES_MAX;
 
 use crate::core::Core;
 use audit::Audits;
 use budget::Budget;
 use claims::Claims;
 use epoch::{Absent, Epoch};
-use inventory::Inventory;
+use inventory::{Held, Inventory};
 use map::StripeMap;
 use observed::{Change, is_counted};
 pub(crate) use observed::{Fresh, Observed};
@@ -65,6 +66,14 @@ use work::Work;
 
 /// Records listed at a time when the inventory is made.
 const LIST_STEP: usize = 4096;
+/// Changes counted at a time, under the inventory's lock.
+const TAKE_STEP: usize = 1024;
+/// How often changes are counted.
+const TAKE_EVERY: Duration = Duration::from_secs(1);
+/// How often a record is looked for that somebody stored and did not wait for.
+const MAYBE_TIMES: u8 = 30;
+/// Places remembered with the copies that versions there should have.
+const PLACES_KEPT_MAX: usize = 1 << 16;
 /// Rounds for which another's words count.
 const WORDS_ROUNDS: u32 = 3;
 /// Times `absent_after` until a peer that hears fewer than half of the organisations believes that the others are gone, and
@@ -115,6 +124,10 @@ pub(crate) struct Keeping {
     audits: Mutex<Audits>,
     /// Of challenges that are answered at once.
     proving: Semaphore,
+    /// Of those that bring inventory and epoch up to now: one at a time.
+    refreshing: Semaphore,
+    /// How many copies of versions at a place there should be, by the policies as of the last reading.
+    copies: Mutex<HashMap<Place, u8>>,
     wake: Notify,
     /// Whether this peer hands over what it holds and leaves.
     leaving: AtomicBool,
@@ -221,7 +234,9 @@ pub(crate) fn start(core: &Arc<Core>) -> Vec<Task> {
     let spawn = |work: futures::future::BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let ((a, b), (c, d), (e, f)) = (with(), with(), with());
     let ((g, h), (i, j), (k, l)) = (with(), with(), with());
+    let (m, n) = with();
     vec![
+        spawn(take_all(m, n).boxed()),
         spawn(compare::compare_all(a, b).boxed()),
         spawn(pull::pull_all(c, d).boxed()),
         spawn(mend::mend_all(e, f).boxed()),
@@ -244,6 +259,8 @@ impl Keeping {
             budget: Budget::new(options.bytes_s),
             audits: Mutex::default(),
             proving: Semaphore::new(prove::PROVEN_AT_ONCE),
+            refreshing: Semaphore::new(1),
+            copies: Mutex::default(),
             wake: Notify::new(),
             leaving: AtomicBool::new(false),
             leaves: Notify::new(),
@@ -269,6 +286,7 @@ impl Keeping {
     /// Brings epoch and inventory up to now; whether all are to be compared with, since the epoch or the own words changed.
     /// `None` where this peer is alone.
     async fn refresh(&self, core: &Core) -> Result<Option<bool>, StoreError> {
+        let Ok(_one) = self.refreshing.acquire().await else { return Ok(None) };
         let view = core.directory.view();
         if view.len() < 2 {
             self.fresh.leave();
@@ -300,6 +318,11 @@ impl Keeping {
         });
         let turned = turned.await;
         *locked(&self.inventory) = Some(turned);
+        if let Some(epoch) = self.epoch() {
+            let should_be_here =
+                |place: &Place| epoch.first(place, COPIES_MAX as usize).contains(&core.own);
+            locked(&self.work).only_those(should_be_here);
+        }
         self.look_at_all(core).await;
         Ok(Some(true))
     }
@@ -321,36 +344,114 @@ impl Keeping {
     /// Reads the store.
     async fn read(&self, core: &Core, epoch: Arc<Epoch>) -> Result<Inventory, StoreError> {
         self.fresh.listen();
+        // What policies say may be new.
+        locked(&self.copies).clear();
         let mut inventory = Inventory::new(core.own, epoch);
         let mut from = RecordId::new([0; 32]);
         loop {
             let listed = core.store.list(&from, LIST_STEP).await?;
             let ids = core.store.ids(&from, LIST_STEP);
+            // These are two looks. Between them something may go, so that the second reaches further; what the first did not list
+            // is not passed over. Damaged records are not listed, and many in a row are passed by the second.
+            let last = listed.last().map(|placed| placed.id);
+            let last = last.or_else(|| ids.last().copied().filter(|_| ids.len() == LIST_STEP));
             let changes: Vec<Change> = listed.into_iter().map(Change::Stored).collect();
-            let headers = headers(core, &changes).await;
+            let found = self.found(core, changes).await;
             inventory = core
                 .env
                 .cpu(move || {
-                    apply(&mut inventory, changes, &headers);
+                    found.into_iter().for_each(|found| apply(&mut inventory, found));
                     inventory
                 })
                 .await;
-            match ids.last().and_then(next) {
-                Some(after) if ids.len() == LIST_STEP => from = after,
-                _ => return Ok(inventory),
+            match last.as_ref().and_then(next) {
+                Some(after) => from = after,
+                None => return Ok(inventory),
             }
         }
     }
 
     /// Takes what changed in the store.
     async fn take(&self, core: &Core, changes: Vec<Change>) {
-        if changes.is_empty() {
-            return;
+        for some in changes.chunks(TAKE_STEP) {
+            let found = self.found(core, some.to_vec()).await;
+            {
+                let mut inventory = locked(&self.inventory);
+                let Some(inventory) = inventory.as_mut() else { return };
+                found.into_iter().for_each(|found| apply(inventory, found));
+            }
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// What is to be counted of changes: fragments by their headers, versions by their policies.
+    async fn found(&self, core: &Core, changes: Vec<Change>) -> Vec<Found> {
+        let changes = self.certain(core, changes);
         let headers = headers(core, &changes).await;
-        let mut inventory = locked(&self.inventory);
-        let Some(inventory) = inventory.as_mut() else { return };
-        apply(inventory, changes, &headers);
+        let mut all = Vec::with_capacity(changes.len());
+        for change in changes {
+            let found = match change {
+                Change::Stored(placed) if is_fragment(&placed) => {
+                    let stripe = RecordId::new(*placed.place.as_bytes());
+                    let at = headers.binary_search_by_key(&stripe, |(id, _)| *id).ok();
+                    let header = at.and_then(|at| headers.get(at)).map(|(_, header)| header);
+                    // A fragment whose header is damaged here is not counted until that is mended.
+                    let index = header.and_then(|header| header.index_of(&placed.id));
+                    let index = index.and_then(|index| u8::try_from(index).ok());
+                    let Some((header, index)) = header.zip(index) else { continue };
+                    Found::Fragment { id: placed.id, stripe, index, header: Arc::clone(header) }
+                }
+                Change::Stored(placed) if placed.kind == Kind::Version => {
+                    let copies = self.copies_of(core, &placed).await;
+                    Found::Copy(Held { placed, copies })
+                }
+                Change::StoredHere(placed) => Found::Copy(Held { placed, copies: 1 }),
+                Change::Stored(placed) if is_counted(placed.kind) => {
+                    Found::Copy(Held { placed, copies: 0 })
+                }
+                Change::Stored(_) | Change::Maybe(..) => continue,
+                Change::Dropped(id) => Found::Dropped(id),
+            };
+            all.push(found);
+        }
+        all
+    }
+
+    /// Of what is perhaps there: what is. What is not yet is looked for once more.
+    fn certain(&self, core: &Core, changes: Vec<Change>) -> Vec<Change> {
+        let mut again = Vec::new();
+        let mut all = Vec::with_capacity(changes.len());
+        for change in changes {
+            match change {
+                Change::Maybe(placed, _) if core.store.contains(&placed.id) => {
+                    all.push(Change::Stored(placed));
+                }
+                Change::Maybe(placed, times) if times < MAYBE_TIMES => {
+                    again.push(Change::Maybe(placed, times + 1));
+                }
+                Change::Maybe(..) => {}
+                change => all.push(change),
+            }
+        }
+        if !again.is_empty() {
+            self.fresh.again(again);
+        }
+        all
+    }
+
+    /// How many copies of a version its object's policy asks for; 0: it says nothing. Asked of one version of each place.
+    async fn copies_of(&self, core: &Core, placed: &Placed) -> u8 {
+        if let Some(known) = locked(&self.copies).get(&placed.place) {
+            return *known;
+        }
+        let copies = core.objects.copies_of(&placed.id).await.unwrap_or(0);
+        let copies = u8::try_from(copies).unwrap_or(u8::MAX);
+        let mut known = locked(&self.copies);
+        if known.len() >= PLACES_KEPT_MAX {
+            known.clear();
+        }
+        known.insert(placed.place, copies);
+        copies
     }
 
     /// Looks at every stripe for what it lacks.
@@ -429,7 +530,7 @@ impl Keeping {
         (status.unreachable, status.faulty) = (words.absent.len(), words.faulty.len());
         {
             let work = locked(&self.work);
-            status.copies_lacking = work.lacking.len();
+            status.copies_lacking = work.lacking();
             status.stripes_due = work.due.len();
             status.stripes_unreadable = work.due.values().filter(|due| due.spare < 0).count();
             status.fragments_missing = work.due.values().map(|due| due.missing).sum();
@@ -452,8 +553,25 @@ impl Keeping {
     }
 }
 
-/// The headers of the stripes of which fragments are among the changes.
-async fn headers(core: &Core, changes: &[Change]) -> Vec<(RecordId, Stripe)> {
+/// Takes what changed in the store every second, so that little is kept for it.
+async fn take_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    while core.pause(TAKE_EVERY).await {
+        // Whoever refreshes takes it too.
+        let Ok(_one) = keeping.refreshing.try_acquire() else { continue };
+        if locked(&keeping.inventory).is_none() {
+            continue;
+        }
+        let Some(changes) = keeping.fresh.take() else { continue };
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = keeping.take(&core, changes) => {}
+        }
+    }
+}
+
+/// The headers of the stripes of which fragments are among the changes, ascending.
+async fn headers(core: &Core, changes: &[Change]) -> Vec<(RecordId, Arc<Stripe>)> {
     let mut stripes = BTreeSet::new();
     for change in changes {
         if let Change::Stored(placed) = change
@@ -464,9 +582,8 @@ async fn headers(core: &Core, changes: &[Change]) -> Vec<(RecordId, Stripe)> {
     }
     let mut headers = Vec::with_capacity(stripes.len());
     for id in stripes {
-        // A fragment whose header is damaged here is not counted until that is mended.
         if let Ok(Some(stripe)) = core.shelf.stripe(&id).await {
-            headers.push((id, stripe));
+            headers.push((id, Arc::new(stripe)));
         }
     }
     headers
@@ -476,26 +593,24 @@ fn is_fragment(placed: &Placed) -> bool {
     matches!(placed.kind, Kind::Page | Kind::Parity) && placed.place != Place::from(placed.id)
 }
 
-/// Counts changes. What was dropped and is not found was never counted.
-fn apply(inventory: &mut Inventory, changes: Vec<Change>, headers: &[(RecordId, Stripe)]) {
-    for change in changes {
-        match change {
-            Change::Stored(placed) if is_fragment(&placed) => {
-                let stripe = RecordId::new(*placed.place.as_bytes());
-                let found = headers.binary_search_by_key(&stripe, |(id, _)| *id);
-                let header = found.ok().and_then(|at| headers.get(at)).map(|(_, header)| header);
-                let index = header.and_then(|header| header.index_of(&placed.id));
-                let (Some(header), Some(index)) = (header, index) else { continue };
-                let Ok(index) = u8::try_from(index) else { continue };
-                inventory.add_fragment(placed.id, stripe, index, |epoch, names| {
-                    StripeMap::by_rank(&stripe, header, epoch, names)
-                });
-            }
-            Change::Stored(placed) if is_counted(placed.kind) => inventory.add_copy(placed),
-            Change::Stored(_) => {}
-            Change::Dropped(id) => {
-                let _ = inventory.drop_copy(&id) || inventory.drop_fragment(&id);
-            }
+/// Something to count.
+enum Found {
+    Copy(Held),
+    Fragment { id: RecordId, stripe: RecordId, index: u8, header: Arc<Stripe> },
+    Dropped(RecordId),
+}
+
+/// Counts a change. What was dropped and is not found was never counted.
+fn apply(inventory: &mut Inventory, found: Found) {
+    match found {
+        Found::Copy(held) => inventory.add_copy(held),
+        Found::Fragment { id, stripe, index, header } => {
+            inventory.add_fragment(id, stripe, index, |epoch, names| {
+                StripeMap::by_rank(&stripe, &header, epoch, names)
+            });
+        }
+        Found::Dropped(id) => {
+            let _ = inventory.drop_copy(&id) || inventory.drop_fragment(&id);
         }
     }
 }

@@ -44,7 +44,7 @@ pub use id::{ParseVersionIdError, VersionId};
 pub use key::{HINT_BYTES, Hint, OVERFLOWS_MAX, ObjectKey, place, places};
 pub use merge::{Merge, Merged, Merges};
 pub use object::{NAME_BYTES_MAX, ObjectRecord, key_of};
-pub use policy::{Policies, Policy};
+pub use policy::{COPIES_MAX, Policies, Policy};
 pub use receipt::{Durability, Receipt, Received};
 pub use record::{Proven, prove};
 pub use version::{

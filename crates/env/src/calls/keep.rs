@@ -169,11 +169,14 @@ pub enum KeepRequest {
     Look(Vec<Place>),
 }
 
+/// Fragments of one stripe that a peer tells of. It should have one; of more than these the rest is found later.
+pub const HELD_MAX: usize = 16;
+
 /// The answer about one claimed stripe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimAnswer {
-    /// The fragment that is held whole here.
-    pub held: Option<u8>,
+    /// The fragments that are held whole here, ascending; at most [`HELD_MAX`].
+    pub held: Vec<u8>,
     /// Another peer whose claim stands: the caller must not go on.
     pub claimed_by: Option<PeerId>,
 }

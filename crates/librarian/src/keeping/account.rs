@@ -149,7 +149,7 @@ impl Account {
         DEADLINE_MIN.max(self.usual() * DEADLINE_TIMES) + reading(bytes)
     }
 
-    /// It could not be reached: what it holds when it is back it has to say again.
+    /// It was away: what it holds when it is back it has to say again.
     pub(super) fn lost_sight(&mut self) {
         self.agreed = None;
     }
@@ -157,10 +157,12 @@ impl Account {
     /// Notes what a comparison of all places said: what this side counted, and which parts differ, ascending.
     pub(super) fn compared(&mut self, view: [u8; 16], mine: &[Sum], differ: &[u8], now: Duration) {
         let new = || Agreed { view, sums: Box::new([None; SUMS]), at: Box::new([now; SUMS]) };
-        if self.agreed.as_ref().is_some_and(|agreed| agreed.view != view) {
-            self.agreed = None;
-        }
         let agreed = self.agreed.get_or_insert_with(new);
+        if agreed.view != view {
+            // When it last agreed stays: else whoever agrees to nothing had only to wait for others to come and go.
+            agreed.view = view;
+            agreed.sums.fill(None);
+        }
         let parts = (0..=u8::MAX).zip(mine).zip(agreed.sums.iter_mut().zip(agreed.at.iter_mut()));
         for ((number, mine), (sum, at)) in parts {
             if differ.binary_search(&number).is_ok() {
@@ -173,11 +175,10 @@ impl Account {
 
     /// The parts of all places in which it can be asked for what both should hold, as this side counts now.
     pub(super) fn parts(&self, view: [u8; 16], mine: &[Sum], now: Duration) -> Vec<u8> {
-        let Some(agreed) = self.agreed.as_ref().filter(|agreed| agreed.view == view) else {
-            return Vec::new();
-        };
+        let Some(agreed) = &self.agreed else { return Vec::new() };
         let all = (0..=u8::MAX).zip(mine).zip(agreed.sums.iter().zip(agreed.at.iter()));
         let asked = all.filter(|((_, mine), (sum, at))| {
+            let sum = sum.filter(|_| agreed.view == view);
             let agrees = sum.is_some_and(|sum| sum == **mine);
             let differs_long = sum.is_none() && now.saturating_sub(**at) >= DIFFERS_MAX;
             // Where nothing is common the sum is nothing.
@@ -192,6 +193,7 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(100);
+    const TICK: Duration = Duration::from_secs(1);
     const VIEW: [u8; 16] = [1; 16];
 
     fn counted(account: &mut Account, failed: u32, proven: u32) {
@@ -308,5 +310,23 @@ mod tests {
         account.compared([2; 16], &mine, &[2], later);
         assert!(!account.parts([2; 16], &mine, later).contains(&2));
         assert!(account.parts(VIEW, &mine, later).is_empty());
+    }
+
+    #[test]
+    fn who_agrees_to_nothing_is_asked_in_the_end_whatever_it_refuses_meanwhile() {
+        let (mut account, mine) = (Account::default(), [7; SUMS]);
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        account.compared(VIEW, &mine, &all, NOW);
+        // The peers that there are change.
+        account.compared([9; 16], &mine, &all, NOW + DIFFERS_MAX / 2);
+        assert!(account.parts([9; 16], &mine, NOW + DIFFERS_MAX / 2).is_empty());
+        assert_eq!(account.parts(VIEW, &mine, NOW + DIFFERS_MAX).len(), SUMS);
+        // Once it agrees to all, it begins anew.
+        account.compared(VIEW, &mine, &[], NOW + DIFFERS_MAX);
+        account.compared([9; 16], &mine, &all, NOW + DIFFERS_MAX);
+        assert!(account.parts([9; 16], &mine, NOW + DIFFERS_MAX * 2 - TICK).is_empty());
+        // Who was away for long is given time.
+        account.lost_sight();
+        assert!(account.parts(VIEW, &mine, NOW + DIFFERS_MAX * 3).is_empty());
     }
 }

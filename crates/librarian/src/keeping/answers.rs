@@ -1,11 +1,13 @@
 //! What other peers ask about what they and this one keep.
 
+use std::time::Duration;
+
 use crypto::{PeerId, RecordId};
 use document::{Kind, Record};
 use env::calls::keep::{
     CLAIMS_MAX, COMPANIONS_MAX, COMPARE_BITS_MAX, ClaimAnswer, Compare, CompareAnswer, FETCH_MAX,
-    FetchAnswer, FetchAt, HAVE_MAX, ITEMS_MAX, KeepAnswer, KeepRequest, LISTS_BITS_MAX, LOOK_MAX,
-    Listed, RANGES_MAX, Range, SUMS, SettledStripe, WORDS_MAX,
+    FetchAnswer, FetchAt, HAVE_MAX, HELD_MAX, ITEMS_MAX, KeepAnswer, KeepRequest, LISTS_BITS_MAX,
+    LOOK_MAX, Listed, RANGES_MAX, Range, SUMS, SettledStripe, WORDS_MAX,
 };
 use env::calls::{BATCH_BYTES_MAX, CallError};
 
@@ -22,6 +24,9 @@ fn check(what: &str, count: usize, max: usize) -> Result<(), CallError> {
     }
     Ok(())
 }
+
+/// When a peer that reads its store knows again what it holds.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 fn check_range(range: Range, bits_max: u8) -> Result<(), CallError> {
     let Range { prefix, bits } = range;
@@ -72,11 +77,9 @@ impl Keeping {
                     places.iter().map(|place| RecordId::new(*place.as_bytes())).collect();
                 self.look_at(core, &stripes);
                 let work = locked(&self.work);
-                let known =
-                    |id: &&RecordId| work.due.contains_key(id) || work.lacking.contains_key(id);
                 let found = match places.is_empty() {
-                    true => work.due.len() + work.lacking.len(),
-                    false => stripes.iter().filter(known).count(),
+                    true => work.due.len() + work.lacking(),
+                    false => places.iter().filter(|place| work.concerns(place)).count(),
                 };
                 Ok(KeepAnswer::Look(u32::try_from(found).unwrap_or(u32::MAX)))
             }
@@ -129,6 +132,9 @@ impl Keeping {
         check("items", items.sum(), ITEMS_MAX * 2)?;
         for listed in theirs {
             check_range(listed.range, LISTS_BITS_MAX)?;
+            if listed.range.bits == 0 {
+                return Err(invalid("a list of all places; compare first, and list what differs"));
+            }
         }
         let mut mine = Vec::with_capacity(theirs.len());
         let mut left = ITEMS_MAX;
@@ -159,9 +165,19 @@ impl Keeping {
     ) -> Result<Vec<ClaimAnswer>, CallError> {
         check("stripes", stripes.len(), CLAIMS_MAX)?;
         let now = core.env.clock.elapsed();
-        let held: Vec<Option<u8>> = {
+        let held: Vec<Vec<u8>> = {
             let inventory = locked(&self.inventory);
-            let of = |id| inventory.as_ref()?.stripes.get(id)?.mine.first().copied();
+            // Who does not know yet what it holds must not say that it holds nothing.
+            let Some(inventory) = inventory.as_ref() else {
+                return Err(CallError::Busy { retry_after: AGAIN_AFTER });
+            };
+            let of = |id| {
+                let map = inventory.stripes.get(id);
+                let mut held = map.map_or_else(Vec::new, |map| map.mine.clone());
+                held.sort_unstable();
+                held.truncate(HELD_MAX);
+                held
+            };
             stripes.iter().map(of).collect()
         };
         let mut claims = locked(&self.claims);
@@ -199,7 +215,9 @@ impl Keeping {
             map.map_or_else(Vec::new, |map| map.mine.clone())
         };
         let mut work = locked(&self.work);
-        for (index, other) in moved.iter().filter(|(_, other)| other != own) {
+        let Some(epoch) = self.epoch() else { return };
+        let others = moved.iter().filter(|(_, other)| other != own && epoch.answers(other));
+        for (index, other) in others {
             if mine.contains(index) {
                 work.is_twice(*stripe, *index, *other);
             }
@@ -255,7 +273,13 @@ impl Keeping {
         at: &FetchAt,
     ) -> Option<(Record, Vec<Record>)> {
         let epoch = self.epoch()?;
-        let near = epoch.possible(&at.place, epoch.copies(Kind::Head));
+        let copies = match core.objects.copies_of(&at.id).await {
+            // One copy, where it was written: it leaves this peer only when this peer leaves.
+            Some(1) if !epoch.leaving.contains(&core.own) => return None,
+            Some(copies) => usize::try_from(copies).unwrap_or(usize::MAX),
+            None => epoch.copies(Kind::Head),
+        };
+        let near = epoch.possible(&at.place, copies.min(epoch.view.len()));
         if !near.contains(caller) {
             return None;
         }

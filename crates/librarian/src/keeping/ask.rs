@@ -5,6 +5,7 @@ use std::time::Duration;
 use crypto::PeerId;
 use env::calls::CallError;
 use env::calls::keep::{KeepAnswer, KeepRequest};
+use walk::Health;
 
 use super::locked;
 use crate::core::Core;
@@ -38,7 +39,9 @@ pub(super) async fn ask(
         Ok(_) => {}
         Err(error) => {
             core.directory.failed(peer, error);
-            if let (CallError::Unreachable { .. }, Some(keeping)) = (error, &core.keeping) {
+            // One call that fails says nothing yet: anybody can refuse one.
+            let away = core.directory.health(peer) == Health::Away;
+            if let (true, Some(keeping)) = (away, &core.keeping) {
                 locked(&keeping.audits).of(*peer).lost_sight();
             }
         }

@@ -8,7 +8,8 @@
 //!
 //! **Late, or loaded?** An answer that is right and late may come of a holder that had to fetch it, or of one with much to do. So a late
 //! answer is followed by a question that is answered from memory. Where that is slow too the challenge says nothing, and its time counts for
-//! the next deadline; where it is quick, the challenge failed. Who cannot be reached is absent, and fails nothing.
+//! the next deadline; where it is quick, the challenge failed. Who cannot be reached is absent, and fails nothing; who can, and
+//! answers only this badly, says nothing once, and fails where it does so again and again.
 //!
 //! What an audit proves and does not is on `docs/operating/audit.md`.
 
@@ -21,6 +22,7 @@ use document::proof::verify_chunk;
 use env::calls::keep::{HeldFragment, KeepAnswer, KeepRequest, PROVE_MAX, ProveAt, Range};
 use env::calls::{CallError, VerifyRequest, VerifyResponse};
 use store::Placed;
+use walk::Health;
 
 use super::account::Account;
 use super::ask::{SMALL_LIMIT, ask, strange};
@@ -290,7 +292,24 @@ async fn judged(
             let ids = outcomes.iter().map(|(id, _)| *id).collect();
             void(core, keeping, peer, ids, "it is loaded")
         }
-        None => None,
+        None => {
+            let ids = outcomes.iter().map(|(id, _)| *id).collect();
+            silent(core, keeping, peer, ids)
+        }
+    }
+}
+
+/// What a challenge comes to where nothing is answered: who cannot be reached is absent, and counts as such; who answers others
+/// just does not say.
+fn silent(
+    core: &Core,
+    keeping: &Keeping,
+    peer: &PeerId,
+    asked: Vec<RecordId>,
+) -> Option<Vec<(RecordId, Outcome)>> {
+    match core.directory.health(peer) {
+        Health::Away => None,
+        _ => void(core, keeping, peer, asked, "it does not answer this"),
     }
 }
 
@@ -304,12 +323,13 @@ async fn failed(
 ) -> Option<Vec<(RecordId, Outcome)>> {
     let all = |why| asked.iter().map(|id| (*id, Err(why))).collect();
     match error {
-        // It is absent, and counts as such.
-        CallError::Unreachable { .. } | CallError::WrongPeer { .. } => None,
+        CallError::Unreachable { .. } | CallError::WrongPeer { .. } => {
+            silent(core, keeping, peer, asked)
+        }
         CallError::TimedOut { .. } => match quick(core, peer, PROVE_LIMIT).await {
             Some(true) => Some(all("no answer")),
             Some(false) => void(core, keeping, peer, asked, "it is loaded"),
-            None => None,
+            None => silent(core, keeping, peer, asked),
         },
         CallError::Corrupt { .. } => Some(all("no proofs")),
         _ => void(core, keeping, peer, asked, "it does not say"),

@@ -11,6 +11,7 @@ use env::calls::keep::{
     KeepRequest, Listed, RANGES_MAX, Range, SettledStripe,
 };
 use futures::StreamExt;
+use version::COPIES_MAX;
 
 use super::ask::{SMALL_LIMIT, ask, strange};
 use super::{Keeping, locked};
@@ -106,6 +107,8 @@ async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), C
             for number in answer.differ {
                 let part = range.part(number);
                 let Some(mine) = mine(keeping, peer, part) else { return Ok(()) };
+                // Each is a look at a 256th of everything that is here.
+                tokio::task::yield_now().await;
                 if mine.more && part.bits <= COMPARE_BITS_MAX {
                     ranges.push(part);
                 } else {
@@ -214,8 +217,8 @@ pub(super) fn learn(
         let Some(inventory) = inventory.as_mut() else { return Vec::new() };
         let epoch = Arc::clone(inventory.epoch());
         for (id, place) in theirs.copies.iter().filter(|(_, place)| theirs.range.holds(place)) {
-            // Its kind is not told, so its duty is taken as that of the kind with the most copies.
-            let is_duty = || epoch.duty(place, Kind::Entry).contains(&core.own);
+            // Neither its kind nor its policy is told, so it is taken for one of which there are most; what was fetched says it.
+            let is_duty = || epoch.first(place, COPIES_MAX as usize).contains(&core.own);
             if !inventory.has_copy(id, place) && is_duty() {
                 lacking.push((*id, *place, epoch.missing(place, Kind::Entry)));
             }

@@ -30,6 +30,8 @@ pub(crate) struct Epoch {
     pub(crate) leaving: BTreeSet<PeerId>,
     /// What both sides of a comparison must have in common.
     pub(crate) hash: [u8; 16],
+    /// Of each candidate of the view whether it is absent.
+    is_absent: Vec<bool>,
     genesis: Arc<Genesis>,
 }
 
@@ -46,7 +48,9 @@ impl Epoch {
         }
         let mut hash = [0; 16];
         hash.copy_from_slice(&Suite::Holdfast1.hash(&bytes)[..16]);
-        Self { view, absent, leaving, hash, genesis }
+        let is_absent =
+            view.candidates().iter().map(|candidate| absent.contains(&candidate.peer)).collect();
+        Self { view, absent, leaving, hash, is_absent, genesis }
     }
 
     /// Whether it is the epoch of these.
@@ -83,8 +87,19 @@ impl Epoch {
         self.first(place, n + SPARES)
     }
 
-    fn first(&self, place: &Place, n: usize) -> Vec<PeerId> {
-        self.view.on_duty(place, n, |peer| self.absent.contains(peer))
+    /// The first n of the rank that are not absent.
+    pub(crate) fn first(&self, place: &Place, n: usize) -> Vec<PeerId> {
+        let mut indexes = Vec::with_capacity(n.min(self.view.len()));
+        self.view.on_duty_into(place, n, &self.is_absent, &mut indexes);
+        indexes.into_iter().filter_map(|index| self.view.peer(index).copied()).collect()
+    }
+
+    /// How many copies there should be of a record of this kind whose object's policy says so many; 0: it says nothing.
+    pub(crate) fn wanted(&self, kind: Kind, copies: u8) -> usize {
+        match copies {
+            0 => self.copies(kind),
+            said => usize::from(said).min(self.view.len()),
+        }
     }
 
     /// How many of the first n of the rank are absent: how urgent a copy is.

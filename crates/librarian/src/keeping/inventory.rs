@@ -25,17 +25,27 @@ const PARTS: usize = 1 << PART_BITS;
 /// Copies or stripes looked at for a random common one.
 const SAMPLED_MAX: usize = 1024;
 
+/// A copy that is here, with how many there should be of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// What and where it is.
+    pub(crate) placed: Placed,
+    /// How many copies its object's policy asks for; 0: its kind says it.
+    pub(crate) copies: u8,
+}
+
 #[derive(Clone, Debug)]
 struct Copy {
-    id: RecordId,
     /// Where it lives, where that is not its id.
     place: Option<Box<Place>>,
     kind: Kind,
+    copies: u8,
 }
 
 impl Copy {
-    fn place(&self) -> Place {
-        self.place.as_deref().copied().unwrap_or_else(|| Place::from(self.id))
+    fn held(&self, id: RecordId) -> Held {
+        let place = self.place.as_deref().copied().unwrap_or_else(|| Place::from(id));
+        Held { placed: Placed { id, kind: self.kind, place }, copies: self.copies }
     }
 }
 
@@ -53,8 +63,9 @@ pub(crate) struct Inventory {
     own: PeerId,
     epoch: Arc<Epoch>,
     pub(super) names: Names,
-    parts: Vec<Vec<Copy>>,
-    /// Where heads and lists of devices are, which may be dropped and live elsewhere than at their ids.
+    /// By id in each part: all versions of one object are in one.
+    parts: Vec<BTreeMap<RecordId, Copy>>,
+    /// Where copies are that live elsewhere than at their ids.
     elsewhere: HashMap<RecordId, Place>,
     pub(super) stripes: BTreeMap<RecordId, StripeMap>,
     /// Which fragment of which stripe one is that is here.
@@ -100,7 +111,7 @@ impl Inventory {
             own,
             epoch,
             names: Names::default(),
-            parts: vec![Vec::new(); PARTS],
+            parts: vec![BTreeMap::new(); PARTS],
             elsewhere: HashMap::new(),
             stripes: BTreeMap::new(),
             fragments: HashMap::new(),
@@ -114,37 +125,40 @@ impl Inventory {
 
     /// Whether a copy is here.
     pub(crate) fn has_copy(&self, id: &RecordId, place: &Place) -> bool {
-        self.parts[part_of(place)].iter().any(|copy| copy.id == *id)
+        self.parts[part_of(place)].contains_key(id)
     }
 
     /// Counts a copy; one that is counted already changes nothing.
-    pub(crate) fn add_copy(&mut self, placed: Placed) {
-        let Placed { id, kind, place } = placed;
+    pub(crate) fn add_copy(&mut self, held: Held) {
+        let Held { placed: Placed { id, kind, place }, copies } = held;
         if self.has_copy(&id, &place) {
             return;
         }
         let elsewhere = (place != Place::from(id)).then(|| Box::new(place));
-        if matches!(kind, Kind::Head | Kind::Devices) {
+        if elsewhere.is_some() {
             self.elsewhere.insert(id, place);
         }
-        self.parts[part_of(&place)].push(Copy { id, place: elsewhere, kind });
-        self.count_copy(&id, &place, kind, Sum::wrapping_add);
+        self.parts[part_of(&place)].insert(id, Copy { place: elsewhere, kind, copies });
+        self.count_copy(&held, Sum::wrapping_add);
     }
 
     /// Counts a copy no more; whether it was found.
     pub(crate) fn drop_copy(&mut self, id: &RecordId) -> bool {
         let place = self.elsewhere.remove(id).unwrap_or_else(|| Place::from(*id));
-        let part = &mut self.parts[part_of(&place)];
-        let Some(at) = part.iter().position(|copy| copy.id == *id) else {
-            return false;
-        };
-        let copy = part.swap_remove(at);
-        self.count_copy(id, &place, copy.kind, Sum::wrapping_sub);
+        let Some(copy) = self.parts[part_of(&place)].remove(id) else { return false };
+        self.count_copy(&copy.held(*id), Sum::wrapping_sub);
         true
     }
 
-    fn count_copy(&mut self, id: &RecordId, place: &Place, kind: Kind, with: fn(Sum, Sum) -> Sum) {
-        let duty = self.epoch.duty(place, kind);
+    /// Whose duty a copy is.
+    pub(crate) fn duty(&self, held: &Held) -> Vec<PeerId> {
+        let Held { placed: Placed { kind, place, .. }, copies } = held;
+        self.epoch.first(place, self.epoch.wanted(*kind, *copies))
+    }
+
+    fn count_copy(&mut self, held: &Held, with: fn(Sum, Sum) -> Sum) {
+        let Placed { id, place, .. } = &held.placed;
+        let duty = self.duty(held);
         if !duty.contains(&self.own) && !self.epoch.leaving.contains(&self.own) {
             return;
         }
@@ -165,9 +179,7 @@ impl Inventory {
         self.count_stripe(stripe, &map, Sum::wrapping_sub);
         let changed = change(&mut map, &mut self.names);
         self.count_stripe(stripe, &map, Sum::wrapping_add);
-        if map.mine.is_empty() {
-            self.fragments.retain(|_, (of, _)| of != stripe);
-        } else {
+        if !map.mine.is_empty() {
             self.stripes.insert(*stripe, map);
         }
         Some(changed)
@@ -227,8 +239,8 @@ impl Inventory {
         self.sums.clear();
         for part in 0..self.parts.len() {
             let copies = std::mem::take(&mut self.parts[part]);
-            for copy in &copies {
-                self.count_copy(&copy.id, &copy.place(), copy.kind, Sum::wrapping_add);
+            for (id, copy) in &copies {
+                self.count_copy(&copy.held(*id), Sum::wrapping_add);
             }
             self.parts[part] = copies;
         }
@@ -249,8 +261,8 @@ impl Inventory {
             let sum: &mut Sum = &mut sums[number_in(range, place)];
             *sum = sum.wrapping_add(item);
         };
-        for copy in self.common_copies(peer, range) {
-            add(&copy.place(), copy_item(&copy.id));
+        for Held { placed, .. } in self.common_copies(peer, range) {
+            add(&placed.place, copy_item(&placed.id));
         }
         if self.epoch.is_present(peer) {
             let (from, to) = ids_of(range);
@@ -264,15 +276,20 @@ impl Inventory {
         sums
     }
 
-    fn common_copies(&self, peer: &PeerId, range: Range) -> impl Iterator<Item = &Copy> {
-        let peer = *peer;
+    /// The copies that are here in a range.
+    fn copies_in(&self, range: Range) -> impl Iterator<Item = Held> {
         let all = self.parts[parts_of(range)].iter().flatten();
-        all.filter(move |copy| range.holds(&copy.place()) && self.is_common(copy, &peer))
+        all.map(|(id, copy)| copy.held(*id)).filter(move |held| range.holds(&held.placed.place))
+    }
+
+    fn common_copies(&self, peer: &PeerId, range: Range) -> impl Iterator<Item = Held> {
+        let peer = *peer;
+        self.copies_in(range).filter(move |held| self.is_common(held, &peer))
     }
 
     /// Whether a copy that is here is common with a peer.
-    fn is_common(&self, copy: &Copy, peer: &PeerId) -> bool {
-        let duty = self.epoch.duty(&copy.place(), copy.kind);
+    fn is_common(&self, held: &Held, peer: &PeerId) -> bool {
+        let duty = self.duty(held);
         // Who leaves offers what it has to everybody whose duty it is.
         let offers = self.epoch.leaving.contains(&self.own);
         (offers || duty.contains(&self.own)) && duty.contains(peer)
@@ -283,12 +300,33 @@ impl Inventory {
     pub(super) fn sample(&self, peer: &PeerId, number: u8, random: u64) -> Option<Common> {
         let range = Range::ALL.part(number);
         let copy = || {
+            // A part by how much is in it, and in it from a random id on, which does not look at all that are before.
             let parts = &self.parts[parts_of(range)];
-            let count: usize = parts.iter().map(Vec::len).sum();
-            let first = usize::try_from(random >> 1).ok()?.checked_rem(count)?;
-            let all = parts.iter().flatten().cycle().skip(first).take(count.min(SAMPLED_MAX));
-            let copy = all.into_iter().find(|copy| self.is_common(copy, peer))?;
-            Some(Common::Copy(Placed { id: copy.id, kind: copy.kind, place: copy.place() }))
+            let count: usize = parts.iter().map(BTreeMap::len).sum();
+            let mut left = usize::try_from(random >> 1).ok()?.checked_rem(count)?;
+            let drawn = parts.iter().position(|part| match left.checked_sub(part.len()) {
+                Some(rest) => {
+                    left = rest;
+                    false
+                }
+                None => true,
+            })?;
+            let mut first = [0; 32];
+            first[2..10].copy_from_slice(&random.rotate_left(32).to_be_bytes());
+            // Half of the draws among ids that begin as their places do, the others among all.
+            let part = u16::try_from(parts_of(range).start + drawn).ok()?;
+            let prefix = part << (u16::BITS - PART_BITS);
+            let prefix = if random & 2 == 0 { prefix } else { (random >> 2) as u16 };
+            first[..2].copy_from_slice(&prefix.to_be_bytes());
+            let first = RecordId::new(first);
+            let behind = parts[drawn].range(first..).chain(parts[drawn].range(..first));
+            let others = parts[drawn + 1..].iter().chain(&parts[..drawn]).flatten();
+            let mut all = behind.chain(others).take(SAMPLED_MAX);
+            let found = all.find_map(|(id, copy)| {
+                let held = copy.held(*id);
+                self.is_common(&held, peer).then_some(held.placed)
+            })?;
+            Some(Common::Copy(found))
         };
         let fragment = || {
             let peer = self.names.known(peer)?;
@@ -311,12 +349,12 @@ impl Inventory {
     pub(crate) fn listed(&self, peer: &PeerId, range: Range, most: usize) -> Listed {
         let mut copies = Vec::new();
         let mut more = false;
-        for copy in self.common_copies(peer, range) {
+        for Held { placed, .. } in self.common_copies(peer, range) {
             if copies.len() >= most {
                 more = true;
                 break;
             }
-            copies.push((copy.id, copy.place()));
+            copies.push((placed.id, placed.place));
         }
         let mut fragments = Vec::new();
         let (from, to) = ids_of(range);
@@ -384,28 +422,22 @@ impl Inventory {
     }
 
     /// Copies from one part on, some at least of each part, and where to go on.
-    pub(crate) fn copies_from(&self, part: usize, most: usize) -> (Vec<Placed>, Option<usize>) {
+    pub(crate) fn copies_from(&self, part: usize, most: usize) -> (Vec<Held>, Option<usize>) {
         let mut found = Vec::new();
         for (number, copies) in self.parts.iter().enumerate().skip(part) {
             if found.len() >= most {
                 return (found, Some(number));
             }
-            let placed = |copy: &Copy| Placed { id: copy.id, kind: copy.kind, place: copy.place() };
-            found.extend(copies.iter().map(placed));
+            found.extend(copies.iter().map(|(id, copy)| copy.held(*id)));
         }
         (found, None)
     }
 
     /// Copies that are here and whose duty is others' alone, in one of the 256 first parts.
     pub(crate) fn strays(&self, number: u8, most: usize) -> Vec<Placed> {
-        let range = Range::ALL.part(number);
-        let all = self.parts[parts_of(range)].iter().flatten();
-        let stray = all.filter(|copy| {
-            let place = copy.place();
-            range.holds(&place) && !self.epoch.duty(&place, copy.kind).contains(&self.own)
-        });
-        let placed = |copy: &Copy| Placed { id: copy.id, kind: copy.kind, place: copy.place() };
-        stray.take(most).map(placed).collect()
+        let all = self.copies_in(Range::ALL.part(number));
+        let stray = all.filter(|held| !self.duty(held).contains(&self.own));
+        stray.take(most).map(|held| held.placed).collect()
     }
 }
 

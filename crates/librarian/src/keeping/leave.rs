@@ -64,12 +64,16 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
     loop {
         let (copies, next) = {
             let inventory = locked(&keeping.inventory);
-            inventory.as_ref()?.copies_from(part, STEP)
+            let inventory = inventory.as_ref()?;
+            let (copies, next) = inventory.copies_from(part, STEP);
+            let due: Vec<(RecordId, Vec<PeerId>)> =
+                copies.iter().map(|held| (held.placed.id, inventory.duty(held))).collect();
+            (due, next)
         };
         let mut asked: BTreeMap<PeerId, Vec<RecordId>> = BTreeMap::new();
-        for placed in copies {
-            for peer in epoch.duty(&placed.place, placed.kind) {
-                asked.entry(peer).or_default().push(placed.id);
+        for (id, duty) in copies {
+            for peer in duty {
+                asked.entry(peer).or_default().push(id);
             }
         }
         for (peer, ids) in asked {

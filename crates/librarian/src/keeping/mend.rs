@@ -29,8 +29,10 @@ use crate::shelf::one_line;
 
 /// How often it is looked for something to mend.
 const EVERY: Duration = Duration::from_secs(1);
-/// Stripes claimed at a time.
+/// Stripes claimed at a time, at most.
 const CLAIMED_MAX: usize = 64;
+/// How long mending what is claimed at a time may take, by the bytes: claims end by themselves after a minute.
+const CLAIMED_S: u64 = 10;
 const _: () = assert!(CLAIMED_MAX <= CLAIMS_MAX, "one call claims them");
 /// Stripes mended at once: each has its fragments in memory, some 16 MiB and as much again.
 const MENDED_AT_ONCE: usize = 2;
@@ -122,6 +124,7 @@ async fn mend_some(core: &Core, keeping: &Keeping) -> bool {
     if jobs.is_empty() {
         return false;
     }
+    let jobs = few(core, keeping, jobs).await;
     let jobs = claim(core, keeping, jobs).await;
     let mended = jobs.into_iter().map(|job| async move {
         keeping.budget.wait(&core.env).await;
@@ -152,26 +155,37 @@ fn due_now(core: &Core, keeping: &Keeping) -> Vec<Job> {
     let mut jobs = Vec::new();
     let inventory = locked(&keeping.inventory);
     let Some(inventory) = inventory.as_ref() else { return jobs };
-    let epoch = inventory.epoch();
     for (_, id, since) in ready {
         if jobs.len() == CLAIMED_MAX {
             break;
         }
-        let Some(map) = inventory.stripes.get(&id) else { continue };
-        let whole: Vec<(u8, PeerId)> =
-            map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
-        let possible = epoch.possible(&Place::from(id), map.n());
-        let holds = |peer: &&PeerId| whole.iter().any(|(_, holder)| holder == *peer);
-        let turn = possible.iter().filter(holds).position(|peer| *peer == core.own);
+        let Some(job) = job_of(inventory, &id) else { continue };
+        let holds = |peer: &&PeerId| job.whole.iter().any(|(_, holder)| holder == *peer);
+        let turn = job.possible.iter().filter(holds).position(|peer| *peer == core.own);
         // One that is not possible, or leaves, has its own fragment to move, and need not wait.
         let turn = u32::try_from(turn.unwrap_or(0)).unwrap_or(u32::MAX);
         if now < since + settle + settle * turn {
             continue;
         }
-        let (k, n, mine) = (map.k(), map.n(), map.mine.clone());
-        let (epoch, silent) = (Arc::clone(epoch), BTreeSet::new());
-        jobs.push(Job { id, k, n, possible, whole, mine, epoch, silent });
+        jobs.push(job);
     }
+    jobs
+}
+
+/// Of these, the first that can be mended in [`CLAIMED_S`], one at least: what is claimed and waits is surveyed too early, and
+/// its claim ends before it is mended.
+async fn few(core: &Core, keeping: &Keeping, mut jobs: Vec<Job>) -> Vec<Job> {
+    let (most, mut bytes, mut count) = (keeping.budget.bytes_s().saturating_mul(CLAIMED_S), 0, 0);
+    for job in &jobs {
+        let header = core.shelf.stripe(&job.id).await.ok().flatten();
+        // All that is fetched and all that is sent, as if it lacked as much as it can.
+        bytes += header.map_or(0, |stripe| (stripe.fragment_bytes() * job.n) as u64);
+        if bytes > most && count > 0 {
+            break;
+        }
+        count += 1;
+    }
+    jobs.truncate(count);
     jobs
 }
 
@@ -196,8 +210,8 @@ async fn claim(core: &Core, keeping: &Keeping, mut jobs: Vec<Job>) -> Vec<Job> {
         (peer, stripes, answers)
     });
     let mut answers = futures::stream::iter(answers).buffer_unordered(ASKED_AT_ONCE);
-    let (mut blocked, mut silent) = (BTreeSet::new(), BTreeSet::new());
-    let mut said: BTreeMap<RecordId, Vec<(PeerId, Option<u8>)>> = BTreeMap::new();
+    let (mut claimed, mut silent) = (Vec::new(), BTreeSet::new());
+    let mut said: BTreeMap<RecordId, Vec<(PeerId, Vec<u8>)>> = BTreeMap::new();
     while let Some((peer, stripes, answers)) = answers.next().await {
         // Who does not answer is believed to hold what it did, as long as it does not count as absent.
         let Ok(answers) = answers else {
@@ -205,9 +219,8 @@ async fn claim(core: &Core, keeping: &Keeping, mut jobs: Vec<Job>) -> Vec<Job> {
             continue;
         };
         for (stripe, answer) in stripes.into_iter().zip(answers) {
-            if answer.claimed_by.is_some_and(|by| by != core.own) {
-                blocked.insert(stripe);
-            }
+            let by = answer.claimed_by.filter(|by| *by != core.own);
+            claimed.extend(by.map(|by| Word { stripe, said_by: peer, by }));
             said.entry(stripe).or_default().push((peer, answer.held));
         }
     }
@@ -215,21 +228,97 @@ async fn claim(core: &Core, keeping: &Keeping, mut jobs: Vec<Job>) -> Vec<Job> {
     for job in &mut jobs {
         let said = said.remove(&job.id).unwrap_or_default();
         job.whole.retain(|(_, holder)| !said.iter().any(|(peer, _)| peer == holder));
-        job.whole.extend(said.iter().filter_map(|(peer, held)| Some(((*held)?, *peer))));
+        let held = said.iter().flat_map(|(peer, held)| held.iter().map(|index| (*index, *peer)));
+        job.whole.extend(held);
         job.whole.retain(|(index, _)| usize::from(*index) < job.n);
         job.whole.sort_unstable();
         job.silent.clone_from(&silent);
         believe(core, keeping, job);
     }
-    let (free, taken): (Vec<Job>, Vec<Job>) =
-        jobs.into_iter().partition(|job| !blocked.contains(&job.id));
     let now = core.env.clock.elapsed();
+    let is_free = |job: &Job| {
+        !is_blocked(&job.epoch, &job.id, &claimed) || !locked(&keeping.work).is_blocked(&job.id)
+    };
+    let (free, taken): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(is_free);
     for job in &taken {
         locked(&keeping.work).later(&job.id, now, LATER);
     }
     let ended = taken.into_iter().map(|job| (job, Ok(Vec::new()))).collect();
     settle(core, keeping, ended).await;
     free
+}
+
+/// A stripe that this peer has to itself for a while, and what all others said of it.
+pub(super) struct Surveyed {
+    job: Job,
+}
+
+impl Surveyed {
+    /// Whether a fragment that is here may go: every fragment is at a peer of its own without it, and this one is the plan's
+    /// surplus, whoever is lying about one of them.
+    pub(super) fn may_go(&self, index: u8, other: &PeerId, own: &PeerId) -> bool {
+        let job = &self.job;
+        let stays = |(of, peer): &&(u8, PeerId)| (*of, peer) != (index, own);
+        let mut holders: BTreeMap<u8, BTreeSet<PeerId>> = BTreeMap::new();
+        for (of, peer) in job.whole.iter().filter(stays) {
+            holders.entry(*of).or_default().insert(*peer);
+        }
+        let peers: BTreeSet<&PeerId> = holders.values().flatten().collect();
+        let all = holders.len() == job.n && peers.len() >= job.n;
+        let there = holders.get(&index).is_some_and(|peers| peers.contains(other));
+        all && there && job.silent.is_empty() && job.plan().surplus.contains(&(index, *own))
+    }
+}
+
+/// Claims a stripe that is here and asks everybody about it; `None` where somebody else has it, or where it is not known here.
+pub(super) async fn survey(core: &Core, keeping: &Keeping, id: &RecordId) -> Option<Surveyed> {
+    let mut job = {
+        let inventory = locked(&keeping.inventory);
+        job_of(inventory.as_ref()?, id)?
+    };
+    job.whole.extend(job.mine.iter().map(|index| (*index, core.own)));
+    job.whole.sort_unstable();
+    job.whole.dedup();
+    claim(core, keeping, vec![job]).await.pop().map(|job| Surveyed { job })
+}
+
+/// Ends the claim of a survey.
+pub(super) async fn unclaim(core: &Core, keeping: &Keeping, surveyed: Surveyed) {
+    settle(core, keeping, vec![(surveyed.job, Ok(Vec::new()))]).await;
+}
+
+/// A stripe by what is known of it here.
+fn job_of(inventory: &Inventory, id: &RecordId) -> Option<Job> {
+    let (map, epoch) = (inventory.stripes.get(id)?, inventory.epoch());
+    let whole = map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
+    let possible = epoch.possible(&Place::from(*id), map.n());
+    let (k, n, mine) = (map.k(), map.n(), map.mine.clone());
+    let (epoch, silent) = (Arc::clone(epoch), BTreeSet::new());
+    Some(Job { id: *id, k, n, possible, whole, mine, epoch, silent })
+}
+
+/// What one peer says of who claimed a stripe.
+struct Word {
+    stripe: RecordId,
+    said_by: PeerId,
+    by: PeerId,
+}
+
+/// Whether somebody else claimed a stripe: it says so itself, or peers of two organisations do. One peer's word of another
+/// would let it keep everybody from every stripe.
+fn is_blocked(epoch: &Epoch, stripe: &RecordId, words: &[Word]) -> bool {
+    let of = |peer: &PeerId| {
+        let candidate = epoch.view.candidates().get(usize::from(epoch.view.index_of(peer)?))?;
+        Some(candidate.organisation)
+    };
+    let words = || words.iter().filter(|word| word.stripe == *stripe);
+    words().any(|word| word.said_by == word.by)
+        || words().any(|word| {
+            let others = words().filter(|other| other.by == word.by);
+            others.into_iter().any(|other| {
+                matches!((of(&word.said_by), of(&other.said_by)), (Some(one), Some(two)) if one != two)
+            })
+        })
 }
 
 async fn claimed_at(
@@ -537,20 +626,19 @@ async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, moved: &[(u8, Peer
     if gone.is_empty() {
         return;
     }
+    let Ok(Some(stripe)) = core.shelf.stripe(&job.id).await else { return };
+    let fragments = stripe.fragments();
+    let ids: Vec<RecordId> =
+        gone.iter().filter_map(|index| fragments.get(usize::from(*index)).copied()).collect();
     if let Some(inventory) = locked(&keeping.inventory).as_mut() {
-        inventory.with_map(&job.id, |map, _| map.mine.retain(|index| !gone.contains(index)));
+        for id in &ids {
+            inventory.drop_fragment(id);
+        }
     }
     if keeping.is_leaving() {
         return;
     }
-    let Ok(Some(stripe)) = core.shelf.stripe(&job.id).await else { return };
-    let fragments = stripe.fragments();
-    let mut ids: Vec<RecordId> =
-        gone.iter().filter_map(|index| fragments.get(usize::from(*index)).copied()).collect();
-    if gone.len() == job.mine.len() {
-        ids.push(job.id);
-    }
-    super::surplus::drop_records(core, ids).await;
+    super::surplus::drop_fragments(core, &job.id, &stripe, ids).await;
 }
 
 impl Keeping {
@@ -558,8 +646,10 @@ impl Keeping {
     pub(super) fn settled(&self, stripe: &RecordId, moved: &[(u8, PeerId)], by_own: bool) {
         let mut inventory = locked(&self.inventory);
         let Some(inventory) = inventory.as_mut() else { return };
+        let view = Arc::clone(&inventory.epoch().view);
         inventory.with_map(stripe, |map, names| {
-            for (index, peer) in moved {
+            // Numbers are for peers that there are: anybody may send any key.
+            for (index, peer) in moved.iter().filter(|(_, peer)| view.index_of(peer).is_some()) {
                 // What is here nobody else need tell.
                 if by_own || !map.mine.contains(index) {
                     map.set_only(*index, names.of(peer));

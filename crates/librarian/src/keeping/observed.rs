@@ -19,6 +19,10 @@ const FRESH_MAX: usize = 1 << 18;
 pub(crate) enum Change {
     /// A record is there.
     Stored(Placed),
+    /// A version is there that its object's policy keeps in one copy, here.
+    StoredHere(Placed),
+    /// A record may be there, or be under way: who stored it did not wait for it. Looked for so many times so far.
+    Maybe(Placed, u8),
     /// It is not there any more.
     Dropped(RecordId),
 }
@@ -60,6 +64,19 @@ impl Fresh {
         Some(std::mem::take(&mut told.changes))
     }
 
+    /// Something was stored that was not told: whoever listens by now reads the store again.
+    fn miss(&self) {
+        let mut told = self.lock();
+        if told.listening {
+            *told = Told { listening: true, lost: true, ..Told::default() };
+        }
+    }
+
+    /// What was told before and is to be looked at again.
+    pub(crate) fn again(&self, changes: Vec<Change>) {
+        self.tell(changes.into_iter());
+    }
+
     fn tell(&self, changes: impl Iterator<Item = Change>) {
         let mut told = self.lock();
         if !told.listening || told.lost {
@@ -86,10 +103,34 @@ impl Observed {
         Self { store, fresh }
     }
 
-    fn told(&self, placed: Vec<Placed>, new: &Result<Vec<bool>, StoreError>) {
-        let Ok(new) = new else { return };
-        let stored = placed.into_iter().zip(new).filter(|(_, new)| **new);
-        self.fresh.tell(stored.map(|(placed, _)| Change::Stored(placed)));
+    /// Tells what is put, whatever becomes of the caller. What was there before is told too: it costs nothing where it is counted,
+    /// and a fragment of two stripes is there for both.
+    fn telling(&self, placed: Vec<Placed>) -> Telling<'_> {
+        Telling { fresh: &self.fresh, placed }
+    }
+}
+
+/// Tells when it goes, unless told otherwise, that records may be there.
+struct Telling<'a> {
+    fresh: &'a Fresh,
+    placed: Vec<Placed>,
+}
+
+impl Telling<'_> {
+    fn ended(mut self, outcome: &Result<Vec<bool>, StoreError>) {
+        let placed = std::mem::take(&mut self.placed);
+        if outcome.is_ok() {
+            self.fresh.tell(placed.into_iter().map(Change::Stored));
+        }
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let placed = std::mem::take(&mut self.placed);
+        if !placed.is_empty() {
+            self.fresh.tell(placed.into_iter().map(|placed| Change::Maybe(placed, 0)));
+        }
     }
 }
 
@@ -124,9 +165,9 @@ fn of_kept(kept: &[Kept]) -> Vec<Placed> {
 #[async_trait]
 impl RecordStore for Observed {
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
-        let placed = of(&records);
+        let telling = self.telling(of(&records));
         let new = self.store.put(records).await;
-        self.told(placed, &new);
+        telling.ended(&new);
         new
     }
 
@@ -135,9 +176,9 @@ impl RecordStore for Observed {
         kept: Vec<Kept>,
         durability: Option<Durability>,
     ) -> Result<Vec<bool>, StoreError> {
-        let placed = of_kept(&kept);
+        let telling = self.telling(of_kept(&kept));
         let new = self.store.put_kept(kept, durability).await;
-        self.told(placed, &new);
+        telling.ended(&new);
         new
     }
 
@@ -150,12 +191,22 @@ impl RecordStore for Observed {
         kept: Vec<Kept>,
         durability: Option<Durability>,
     ) -> Result<Vec<bool>, StoreError> {
-        if !self.fresh.lock().listening {
-            return self.store.put_here(kept, durability);
+        let listened = self.fresh.lock().listening;
+        if !listened {
+            let new = self.store.put_here(kept, durability);
+            // Who began to listen meanwhile reads the store, perhaps before this was in it.
+            self.fresh.miss();
+            return new;
         }
         let placed = of_kept(&kept);
         let new = self.store.put_here(kept, durability);
-        self.told(placed, &new);
+        if new.is_ok() {
+            // The door alone writes so, and its policy is one copy, here.
+            self.fresh.tell(placed.into_iter().map(|placed| match placed.kind {
+                Kind::Version => Change::StoredHere(placed),
+                _ => Change::Stored(placed),
+            }));
+        }
         new
     }
 
@@ -225,10 +276,32 @@ mod tests {
         assert_eq!(fresh.take(), None, "nobody listened");
         fresh.listen();
         store.put(vec![record(1), record(2)]).await.unwrap();
-        assert_eq!(fresh.take(), Some(vec![Change::Stored(placed(&record(2)))]));
+        let both = [record(1), record(2)].map(|record| Change::Stored(placed(&record)));
+        assert_eq!(fresh.take(), Some(both.to_vec()), "also what was there before");
         store.remove(vec![record(1).id]).await.unwrap();
         assert_eq!(fresh.take(), Some(vec![Change::Dropped(record(1).id)]));
         assert_eq!(fresh.take(), Some(Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn what_somebody_did_not_wait_for_is_told_as_perhaps_there() {
+        let fresh = Arc::new(Fresh::default());
+        let store = Observed::new(Arc::new(MemoryStore::new()), Arc::clone(&fresh));
+        fresh.listen();
+        drop(store.telling(vec![placed(&record(1))]));
+        assert_eq!(fresh.take(), Some(vec![Change::Maybe(placed(&record(1)), 0)]));
+        store.telling(vec![placed(&record(1))]).ended(&Err(StoreError::Closed));
+        assert_eq!(fresh.take(), Some(Vec::new()), "what failed is not there");
+    }
+
+    #[tokio::test]
+    async fn who_begins_to_listen_while_something_is_written_reads_again() {
+        let fresh = Arc::new(Fresh::default());
+        fresh.miss();
+        assert_eq!(fresh.take(), None, "nobody listened, and nobody will know");
+        fresh.listen();
+        fresh.miss();
+        assert_eq!(fresh.take(), None);
     }
 
     #[tokio::test]

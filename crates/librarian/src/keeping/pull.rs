@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
 use document::Record;
+use env::calls::CallError;
 use env::calls::keep::{FETCH_MAX, FetchAnswer, FetchAt, KeepAnswer, KeepRequest};
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases};
 use env::calls::objects::PutObjects;
@@ -49,9 +50,7 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
     let (here, ids): (Vec<_>, Vec<_>) = ids.into_iter().partition(|(id, _)| core.shelf.holds(id));
     {
         let mut work = locked(&keeping.work);
-        for (id, _) in &here {
-            work.lacking.remove(id);
-        }
+        here.iter().for_each(|(id, place)| work.found(id, place));
     }
     if ids.is_empty() {
         return;
@@ -64,12 +63,14 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
             let error = other.err().unwrap_or_else(|| strange(holder));
             tracing::debug!(peer = %holder, %error, "copies could not be fetched");
             let mut work = locked(&keeping.work);
-            ids.iter().for_each(|(id, _)| work.not_at(id, holder));
+            ids.iter().for_each(|(id, place)| work.not_at(id, place, holder));
             return;
         }
     };
     let counts = &core.metrics.keeping;
     let mut paid = payments(core, holder, &ids).await;
+    // Who has so much that nothing of it fits into an answer has nothing.
+    let nothing = !answers.iter().any(|answer| matches!(answer, FetchAnswer::Found { .. }));
     for ((id, place), answer) in ids.iter().zip(answers) {
         match answer {
             FetchAnswer::Found { record, companions } => {
@@ -78,15 +79,28 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
                 counts.fetched_bytes.inc_by(bytes);
                 let right = record.id == *id && record.place == *place;
                 let said = paid.remove(place);
-                if right && keep(core, record, companions, said).await {
-                    counts.copies.inc();
-                    locked(&keeping.work).lacking.remove(id);
-                } else {
-                    locked(&keeping.work).not_at(id, holder);
+                if !right {
+                    locked(&keeping.work).not_at(id, place, holder);
+                    continue;
+                }
+                let kept = match is_due(core, keeping, &record) {
+                    true => keep(core, record, companions, said).await,
+                    false => Kept::Never,
+                };
+                let mut work = locked(&keeping.work);
+                match kept {
+                    Kept::Here => {
+                        counts.copies.inc();
+                        work.found(id, place);
+                    }
+                    Kept::NotNow => work.not_at(id, place, holder),
+                    Kept::Never => work.refuse(id, place, core.env.clock.elapsed()),
                 }
             }
-            FetchAnswer::Absent => locked(&keeping.work).not_at(id, holder),
-            FetchAnswer::Later => {}
+            FetchAnswer::Later if !nothing => {}
+            FetchAnswer::Later | FetchAnswer::Absent => {
+                locked(&keeping.work).not_at(id, place, holder);
+            }
         }
     }
 }
@@ -106,20 +120,39 @@ async fn payments(
     }
 }
 
-/// Stores a fetched record that proves itself, with who pays for it; whether it is here now.
+/// Whether a copy is this peer's to hold, now that its kind is known. Of what belongs to objects the policy says it, and whoever
+/// offered it knew that.
+fn is_due(core: &Core, keeping: &Keeping, record: &Record) -> bool {
+    let Some(epoch) = keeping.epoch() else { return false };
+    !record.kind.is_document() || epoch.duty(&record.place, record.kind).contains(&core.own)
+}
+
+/// What became of a fetched record.
+enum Kept {
+    Here,
+    /// It is worth another try.
+    NotNow,
+    /// It is not to be kept here.
+    Never,
+}
+
+/// Stores a fetched record that proves itself, with who pays for it.
 async fn keep(
     core: &Core,
     record: Record,
     companions: Vec<Record>,
     said: Option<PlaceLeases>,
-) -> bool {
+) -> Kept {
     let id = record.id;
     if record.kind.is_document() {
         return match core.shelf.restore(record, said).await {
-            Ok(()) => true,
+            Ok(()) => Kept::Here,
             Err(error) => {
                 tracing::warn!(record = %id, error = one_line(&error), "a fetched copy is not kept");
-                false
+                match error {
+                    CallError::Denied { .. } | CallError::Invalid { .. } => Kept::Never,
+                    _ => Kept::NotNow,
+                }
             }
         };
     }
@@ -129,12 +162,14 @@ async fn keep(
     match core.objects.put(put).await {
         Ok(answer) => {
             use env::calls::objects::PutOutcome;
-            let outcome = answer.outcomes.last();
-            matches!(outcome, Some(Ok(PutOutcome::Stored | PutOutcome::Present)))
+            match answer.outcomes.last() {
+                Some(Ok(PutOutcome::Stored | PutOutcome::Present)) => Kept::Here,
+                _ => Kept::NotNow,
+            }
         }
         Err(error) => {
             tracing::debug!(record = %id, %error, "a fetched record of an object is not kept");
-            false
+            Kept::NotNow
         }
     }
 }

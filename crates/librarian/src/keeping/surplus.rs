@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
-use document::{Kind, Record};
+use document::{Kind, Record, Stripe};
 use env::calls::{VerifyRequest, VerifyResponse};
-use placement::{Profile, StripeNow};
+use placement::Profile;
 use store::Placed;
 
 use super::ask::SMALL_LIMIT;
 use super::epoch::Epoch;
-use super::{Keeping, locked};
+use super::{Keeping, locked, mend};
 use crate::core::Core;
 
 /// Records looked at in one round.
@@ -84,45 +84,62 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, number: u8) {
 }
 
 /// Drops fragments that another holder, which ranks higher, has too.
+///
+/// What others say of who has what is believed only while this peer has the stripe to itself, and only as far as a lie costs
+/// no more than this one fragment: the stripe is claimed, so that no two holders drop at once, and then all must be asked.
 async fn fragments(core: &Core, keeping: &Keeping, epoch: &Epoch) {
     let twice: BTreeMap<RecordId, (u8, PeerId)> = std::mem::take(&mut locked(&keeping.work).twice);
     for (id, (index, other)) in twice {
-        let surplus = {
-            let inventory = locked(&keeping.inventory);
-            let Some(inventory) = inventory.as_ref() else { return };
-            let Some(map) = inventory.stripes.get(&id) else { continue };
-            let mut whole: Vec<(u8, PeerId)> =
-                map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
-            whole.push((index, other));
-            whole.push((index, core.own));
-            whole.sort_unstable();
-            whole.dedup();
-            let possible = epoch.possible(&Place::from(id), map.n());
-            let (k, n, leaving) = (map.k(), map.n(), &epoch.leaving);
-            let now = StripeNow { k, n, whole: &whole, possible: &possible, leaving };
-            placement::plan(&now).surplus.contains(&(index, core.own))
-        };
-        if !surplus {
+        if other == core.own || !epoch.is_present(&other) {
             continue;
         }
-        let Ok(Some(stripe)) = core.shelf.stripe(&id).await else { continue };
-        let Some(fragment) = stripe.fragments().get(usize::from(index)) else { continue };
-        let Ok(Some(record)) = core.shelf.get(fragment).await else { continue };
-        let record = Record { place: Place::from(id), ..record };
-        if has(core, &other, &record).await {
-            // The header stays where another fragment of the stripe is.
-            let alone = {
-                let inventory = locked(&keeping.inventory);
-                let map = inventory.as_ref().and_then(|all| all.stripes.get(&id));
-                map.is_none_or(|map| map.mine.len() < 2)
-            };
-            let mut gone = vec![record.id];
-            gone.extend(alone.then_some(id));
-            drop_records(core, gone).await;
-            let mut inventory = locked(&keeping.inventory);
-            if let Some(inventory) = inventory.as_mut() {
-                inventory.with_map(&id, |map, names| map.set(index, Some(names.of(&other))));
-            }
+        let Some(surveyed) = mend::survey(core, keeping, &id).await else { continue };
+        if surveyed.may_go(index, &other, &core.own) {
+            drop_fragment(core, keeping, &id, index, &other).await;
+        }
+        mend::unclaim(core, keeping, surveyed).await;
+    }
+}
+
+/// Drops a fragment once the other proved that it has it.
+async fn drop_fragment(core: &Core, keeping: &Keeping, id: &RecordId, index: u8, other: &PeerId) {
+    let Ok(Some(stripe)) = core.shelf.stripe(id).await else { return };
+    let Some(fragment) = stripe.fragments().get(usize::from(index)) else { return };
+    let Ok(Some(record)) = core.shelf.get(fragment).await else { return };
+    let record = Record { place: Place::from(*id), ..record };
+    if !has(core, other, &record).await {
+        return;
+    }
+    drop_fragments(core, id, &stripe, vec![record.id]).await;
+    let mut inventory = locked(&keeping.inventory);
+    if let Some(inventory) = inventory.as_mut() {
+        inventory.drop_fragment(&record.id);
+        inventory.with_map(id, |map, names| map.set(index, Some(names.of(other))));
+    }
+}
+
+/// Drops fragments of a stripe, and its header with the last of them.
+pub(super) async fn drop_fragments(
+    core: &Core,
+    id: &RecordId,
+    stripe: &Stripe,
+    gone: Vec<RecordId>,
+) {
+    let is_here = |gone: &[RecordId]| {
+        let stay = stripe.fragments().iter().filter(|fragment| !gone.contains(fragment));
+        stay.into_iter().any(|fragment| core.store.contains(fragment))
+    };
+    drop_records(core, gone.clone()).await;
+    if is_here(&gone) {
+        return;
+    }
+    let Ok(Some(header)) = core.shelf.get(id).await else { return };
+    drop_records(core, vec![*id]).await;
+    // One that came in between came with its header, which this took away.
+    if is_here(&[]) {
+        let outcome = core.store.put(vec![header]).await;
+        if let Err(error) = outcome {
+            tracing::warn!(stripe = %id, %error, "a header could not be written back");
         }
     }
 }

@@ -13,20 +13,27 @@ pub(crate) const LACKING_MAX: usize = 1 << 16;
 pub(crate) const DUE_MAX: usize = 1 << 16;
 /// Holders remembered of one copy.
 const HOLDERS_MAX: usize = 4;
+/// Of the copies that lack, those that one peer told of first: one that tells of many leaves room for others.
+const LACKING_OF_ONE_MAX: usize = LACKING_MAX / 8;
 /// Stripes remembered that nobody can mend.
 const GIVEN_UP_MAX: usize = 4096;
+/// Copies remembered that were fetched and are not to be kept here, and for how long.
+const REFUSED_MAX: usize = 1 << 16;
+const REFUSED_FOR: Duration = Duration::from_secs(3600);
+/// Tries of a stripe that others' claims may end, until it is mended all the same.
+const BLOCKED_MAX: u32 = 3;
 
 /// With so few fragments to spare a stripe waits for nothing.
 const SPARE_MIN: i32 = 1;
 
 /// A copy that should be here.
-#[derive(Clone, Debug)]
-pub(crate) struct Lacking {
-    pub(crate) place: Place,
-    pub(crate) since: Duration,
+struct Lacking {
+    since: Duration,
     /// How many of those whose duty it is first are absent.
-    pub(crate) missing: usize,
-    pub(crate) holders: Vec<PeerId>,
+    missing: usize,
+    holders: Vec<PeerId>,
+    /// Who told of it first.
+    told_by: PeerId,
 }
 
 /// A stripe that is to be mended.
@@ -40,12 +47,18 @@ pub(crate) struct Due {
     /// Not to be tried before.
     pub(crate) not_before: Duration,
     pub(crate) tries: u32,
+    /// Tries that others' claims ended.
+    blocked: u32,
 }
 
 /// Everything that is to be done.
 #[derive(Default)]
 pub(crate) struct Work {
-    pub(crate) lacking: BTreeMap<RecordId, Lacking>,
+    lacking: BTreeMap<(RecordId, Place), Lacking>,
+    /// How many of these each peer told of first.
+    told_by: BTreeMap<PeerId, usize>,
+    /// Copies that are not fetched again before.
+    refused: BTreeMap<RecordId, Duration>,
     pub(crate) due: BTreeMap<RecordId, Due>,
     /// Fragments that are here and at another peer too.
     pub(crate) twice: BTreeMap<RecordId, (u8, PeerId)>,
@@ -64,16 +77,69 @@ impl Work {
         holder: PeerId,
         now: Duration,
     ) {
-        if let Some(lacking) = self.lacking.get_mut(&id) {
+        if self.refused.get(&id).is_some_and(|until| now < *until) {
+            return;
+        }
+        if let Some(lacking) = self.lacking.get_mut(&(id, place)) {
             if !lacking.holders.contains(&holder) && lacking.holders.len() < HOLDERS_MAX {
                 lacking.holders.push(holder);
             }
             return;
         }
-        if self.lacking.len() < LACKING_MAX {
-            let lacking = Lacking { place, since: now, missing, holders: vec![holder] };
-            self.lacking.insert(id, lacking);
+        let told = self.told_by.entry(holder).or_default();
+        if self.lacking.len() < LACKING_MAX && *told < LACKING_OF_ONE_MAX {
+            *told += 1;
+            let lacking = Lacking { since: now, missing, holders: vec![holder], told_by: holder };
+            self.lacking.insert((id, place), lacking);
         }
+    }
+
+    /// How many copies lack.
+    pub(crate) fn lacking(&self) -> usize {
+        self.lacking.len()
+    }
+
+    /// Whether something is to be done about what lives at a place.
+    pub(crate) fn concerns(&self, place: &Place) -> bool {
+        let id = RecordId::new(*place.as_bytes());
+        self.due.contains_key(&id) || self.lacking.keys().any(|(_, of)| of == place)
+    }
+
+    /// A copy lacks no more.
+    pub(crate) fn found(&mut self, id: &RecordId, place: &Place) {
+        if let Some(lacking) = self.lacking.remove(&(*id, *place))
+            && let Some(told) = self.told_by.get_mut(&lacking.told_by)
+        {
+            *told -= 1;
+            if *told == 0 {
+                self.told_by.remove(&lacking.told_by);
+            }
+        }
+    }
+
+    /// Forgets copies that should not be here any more.
+    pub(crate) fn only_those(&mut self, should_be_here: impl Fn(&Place) -> bool) {
+        let gone: Vec<(RecordId, Place)> =
+            self.lacking.keys().filter(|(_, place)| !should_be_here(place)).copied().collect();
+        gone.iter().for_each(|(id, place)| self.found(id, place));
+    }
+
+    /// A copy was fetched and is not to be kept here: it is not asked for again for a while.
+    pub(crate) fn refuse(&mut self, id: &RecordId, place: &Place, now: Duration) {
+        self.found(id, place);
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.retain(|_, until| now < *until);
+        }
+        if self.refused.len() < REFUSED_MAX {
+            self.refused.insert(*id, now + REFUSED_FOR);
+        }
+    }
+
+    /// Notes that another's claim ended a try; whether it does.
+    pub(crate) fn is_blocked(&mut self, id: &RecordId) -> bool {
+        let Some(due) = self.due.get_mut(id) else { return true };
+        due.blocked += 1;
+        due.blocked <= BLOCKED_MAX
     }
 
     /// A stripe lacks something, or lacks nothing any more.
@@ -93,7 +159,7 @@ impl Work {
             }
             (due.spare, due.missing) = (spare, missing);
         } else if self.due.len() < DUE_MAX {
-            let due = Due { since: now, spare, missing, not_before: now, tries: 0 };
+            let due = Due { since: now, spare, missing, not_before: now, tries: 0, blocked: 0 };
             self.due.insert(id, due);
         }
     }
@@ -137,7 +203,7 @@ impl Work {
             .lacking
             .iter()
             .filter(|(_, lacking)| is_ready(lacking) && lacking.holders.contains(&holder))
-            .map(|(id, lacking)| (lacking.missing, *id, lacking.place))
+            .map(|((id, place), lacking)| (lacking.missing, *id, *place))
             .collect();
         all.sort_by_key(|(missing, ..)| std::cmp::Reverse(*missing));
         all.truncate(most);
@@ -145,11 +211,11 @@ impl Work {
     }
 
     /// A holder did not have it after all, or does not answer.
-    pub(crate) fn not_at(&mut self, id: &RecordId, holder: &PeerId) {
-        if let Some(lacking) = self.lacking.get_mut(id) {
+    pub(crate) fn not_at(&mut self, id: &RecordId, place: &Place, holder: &PeerId) {
+        if let Some(lacking) = self.lacking.get_mut(&(*id, *place)) {
             lacking.holders.retain(|known| known != holder);
             if lacking.holders.is_empty() {
-                self.lacking.remove(id);
+                self.found(id, place);
             }
         }
     }

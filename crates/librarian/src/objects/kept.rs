@@ -33,4 +33,19 @@ impl ObjectShelf {
         }
         Some((record, companions))
     }
+
+    /// How many copies the policy of a version's object asks for; `None` where it says nothing, or this is no version that is
+    /// here.
+    pub(crate) async fn copies_of(&self, id: &RecordId) -> Option<u32> {
+        if !self.store.contains(id) {
+            return None;
+        }
+        let record = self.intact(id).await.ok().flatten()?;
+        if record.kind != Kind::Version {
+            return None;
+        }
+        let version = Version::decode(&record.bytes).ok()?;
+        let object = self.intact(&RecordId::new(*version.object.as_bytes())).await.ok()??;
+        self.policies.copies_of(&ObjectRecord::decode(&object.bytes).ok()?)
+    }
 }

@@ -70,6 +70,11 @@ impl KnownPolicies {
         inner.records.get(&(policy.owner, policy.for_what.clone())).copied()
     }
 
+    /// How many copies the policy of an object asks for.
+    pub(super) fn copies_of(&self, object: &ObjectRecord) -> Option<u32> {
+        Some(self.lock().policies.of(object)?.copies?.copies)
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.lock().policies.len()

@@ -19,7 +19,9 @@ use crate::town::{LIMIT, Town};
 
 /// How a peer answers other than it should.
 #[derive(Clone)]
-enum Bent {
+pub(crate) enum Bent {
+    /// To these requests so, to others as it should.
+    With(Arc<dyn Fn(&KeepRequest) -> Option<KeepAnswer> + Send + Sync>),
     /// No proof of every second record: the half that it dropped.
     Half,
     /// What it is asked to prove another proves, so far away.
@@ -52,6 +54,12 @@ impl Crooked {
                 let answer = env::calls::keep::CompareAnswer { differ, view, words };
                 return Ok(KeepAnswer::Compare(answer));
             }
+            (Bent::With(answers), _) => {
+                return match answers(&request) {
+                    Some(answer) => Ok(answer),
+                    None => self.inner.keep(caller, request).await,
+                };
+            }
             (_, KeepRequest::Prove(asks)) => asks.clone(),
             _ => return self.inner.keep(caller, request).await,
         };
@@ -72,7 +80,7 @@ impl Crooked {
             }
             Bent::Busy => Err(CallError::Busy { retry_after: Duration::from_secs(1) }),
             Bent::Nothing => Ok(KeepAnswer::Prove(vec![None; asks.len()])),
-            Bent::Loaded(_) => self.inner.keep(caller, request).await,
+            Bent::Loaded(_) | Bent::With(_) => self.inner.keep(caller, request).await,
         }
     }
 }
@@ -124,7 +132,7 @@ passes! {
 }
 
 /// From now on a peer answers so.
-fn bend(town: &Town, number: usize, bent: Bent) {
+pub(crate) fn bend(town: &Town, number: usize, bent: Bent) {
     let member = &town.community.members[number];
     let inner: Arc<dyn Service> = town.peers[number].service();
     let crooked = Arc::new(Crooked { inner, env: town.env.clone(), bent });

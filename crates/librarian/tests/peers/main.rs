@@ -7,6 +7,7 @@ mod callers;
 mod endings;
 mod joining;
 mod leases;
+mod liars;
 mod news;
 mod objects;
 mod records;

@@ -97,11 +97,11 @@ fn answers_have_their_bytes() {
     let claims = vec![
         ClaimAnswer::default(),
         // The first fragment is not none.
-        ClaimAnswer { held: Some(0), claimed_by: None },
-        ClaimAnswer { held: Some(255), claimed_by: Some(peer(1)) },
+        ClaimAnswer { held: vec![0], claimed_by: None },
+        ClaimAnswer { held: vec![255], claimed_by: Some(peer(1)) },
     ];
     let by = peer(1);
-    let wire = format!("1a2e 0a00 0a020800 0a26 08ff01 1221{by}");
+    let wire = format!("1a2f 0a00 0a030a0100 0a26 0a01ff 1221{by}");
     go(Asked::Claim(3), KeepAnswer::Claim(claims), &wire);
     go(Asked::Settled, KeepAnswer::Settled, "2200");
     let record = |kind| Record { kind, id: ID, place: PLACE, bytes: Bytes::from_static(b"v") };

@@ -86,7 +86,8 @@ fn lists() -> Vec<Case> {
 
 fn claims_and_fetches() -> Vec<Case> {
     let claim = |count| KeepRequest::Claim(vec![id(1); count]);
-    let claimed = |count: usize, held, by: &[u8]| {
+    let claimed = |count: usize, held: &[u8], by: &[u8]| {
+        let held = Bytes::copy_from_slice(held);
         let claimed_by = Bytes::copy_from_slice(by);
         let stripes = vec![proto::ClaimedStripe { held, claimed_by }; count];
         Some(Answer::Claim(proto::KeepClaimAnswer { stripes }))
@@ -105,13 +106,15 @@ fn claims_and_fetches() -> Vec<Case> {
     let moved = proto::Record { place: filled(32), ..right().unwrap() };
     let absent = || Some(Fetch::NotHere(proto::NotHere {}));
     vec![
-        ("one answer an item", claim(2), claimed(1, None, &[])),
-        ("one answer an item", claim(1), claimed(2, None, &[])),
-        ("256 stripes", claim(1), claimed(257, None, &[])),
-        ("256 stripes", claim(1), claimed(0, None, &[])),
-        ("over 255", claim(1), claimed(1, Some(256), &[])),
-        ("not a public key", claim(1), claimed(1, None, &[2; 32])),
-        ("not a public key", claim(1), claimed(1, None, &[0xff; 33])),
+        ("one answer an item", claim(2), claimed(1, &[], &[])),
+        ("one answer an item", claim(1), claimed(2, &[], &[])),
+        ("256 stripes", claim(1), claimed(257, &[], &[])),
+        ("256 stripes", claim(1), claimed(0, &[], &[])),
+        ("over 16 fragments", claim(1), claimed(1, &(0..17).collect::<Vec<u8>>(), &[])),
+        ("not ascending", claim(1), claimed(1, &[7, 7], &[])),
+        ("not ascending", claim(1), claimed(1, &[8, 7], &[])),
+        ("not a public key", claim(1), claimed(1, &[], &[2; 32])),
+        ("not a public key", claim(1), claimed(1, &[], &[0xff; 33])),
         ("one answer an item", fetch(2), fetched(vec![absent()])),
         ("one answer an item", fetch(1), fetched(vec![absent(), absent()])),
         ("256 records", fetch(1), fetched(vec![absent(); 257])),

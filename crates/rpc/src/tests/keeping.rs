@@ -79,8 +79,8 @@ pub(crate) fn exchanges() -> Vec<(KeepRequest, KeepAnswer)> {
     ];
     let claims = vec![
         ClaimAnswer::default(),
-        ClaimAnswer { held: Some(0), claimed_by: None },
-        ClaimAnswer { held: Some(255), claimed_by: Some(peer(5)) },
+        ClaimAnswer { held: vec![0], claimed_by: None },
+        ClaimAnswer { held: vec![255], claimed_by: Some(peer(5)) },
     ];
     let asks = vec![ProveAt { id: id(1), chunk: 0 }, ProveAt { id: id(2), chunk: u32::MAX }];
     vec![

@@ -56,7 +56,7 @@ fn two(count: u32) -> (PeerId, Inventory, PeerId, Inventory) {
         let duty = epoch.duty(&placed.place, placed.kind);
         for inventory in &mut inventories {
             if duty.contains(&inventory.own) {
-                inventory.add_copy(placed);
+                inventory.add_copy(Held { placed: placed, copies: 0 });
             }
         }
         let (stripe_id, stripe) = stripe(number, 4);
@@ -107,8 +107,8 @@ fn what_one_lost_shows_in_its_part_alone_and_the_list_names_it() {
     let part = Range::ALL.part(place.as_bytes()[0]);
     let (mine, theirs) = (first.listed(&b, part, usize::MAX), second.listed(&a, part, usize::MAX));
     assert!(theirs.copies.contains(&(lost, place)) && !mine.copies.contains(&(lost, place)));
-    first.add_copy(Placed { id: lost, kind: Kind::Entry, place });
-    first.add_copy(Placed { id: lost, kind: Kind::Entry, place });
+    first.add_copy(Held { placed: Placed { id: lost, kind: Kind::Entry, place }, copies: 0 });
+    first.add_copy(Held { placed: Placed { id: lost, kind: Kind::Entry, place }, copies: 0 });
     assert_eq!(first.sums(&b, Range::ALL), second.sums(&a, Range::ALL), "counted once");
 }
 
@@ -145,8 +145,8 @@ fn turning_to_another_epoch_counts_as_if_all_were_added_under_it() {
     let mut turned = Inventory::new(own, before);
     let mut fresh = Inventory::new(own, Arc::clone(&after));
     for number in 0..300 {
-        turned.add_copy(entry(number));
-        fresh.add_copy(entry(number));
+        turned.add_copy(Held { placed: entry(number), copies: 0 });
+        fresh.add_copy(Held { placed: entry(number), copies: 0 });
     }
     turned.turn(after);
     for candidate in view.candidates() {

@@ -7,12 +7,11 @@ use document::Record;
 use document::proof::{PROOF_CHUNK_BYTES, PROOF_PATH_BYTES_MAX, PROOF_VALUE_BYTES};
 use env::calls::keep::{
     CLAIMS_MAX, COMPANIONS_MAX, ChunkProof, ClaimAnswer, CompareAnswer, FetchAnswer, HAVE_MAX,
-    KeepAnswer,
+    HELD_MAX, KeepAnswer,
 };
 
 use super::{
-    NOT_CLAIMS, OVER_HAVE, at_most, check_count, check_fetch, check_prove, closed_words, index,
-    peer, view,
+    NOT_CLAIMS, OVER_HAVE, at_most, check_count, check_fetch, check_prove, closed_words, peer, view,
 };
 use crate::convert::{Open, Wrong, copied};
 use crate::limits::RECORD_BYTES_MAX;
@@ -78,14 +77,18 @@ impl Open<ClaimAnswer> for proto::ClaimedStripe {
             0 => None,
             _ => Some(peer(&self.claimed_by)?),
         };
-        Ok(ClaimAnswer { held: self.held.map(index).transpose()?, claimed_by })
+        at_most(self.held.len(), HELD_MAX, "over 16 fragments of a stripe")?;
+        if !self.held.is_sorted_by(|a, b| a < b) {
+            return Err(Wrong("fragments that are held are not ascending"));
+        }
+        Ok(ClaimAnswer { held: self.held.to_vec(), claimed_by })
     }
 }
 
 impl From<ClaimAnswer> for proto::ClaimedStripe {
     fn from(answer: ClaimAnswer) -> Self {
         let claimed_by = answer.claimed_by.map(|peer| copied(peer.as_bytes()));
-        Self { held: answer.held.map(u32::from), claimed_by: claimed_by.unwrap_or_default() }
+        Self { held: answer.held.into(), claimed_by: claimed_by.unwrap_or_default() }
     }
 }
 

@@ -114,8 +114,11 @@ fn answer() -> impl Strategy<Value = KeepAnswer> {
         let differ = differ.into_iter().collect();
         KeepAnswer::Compare(CompareAnswer { differ, view, words })
     });
-    let claim = (option::of(any::<u8>()), option::of(any_peer()));
-    let claim = claim.prop_map(|(held, claimed_by)| ClaimAnswer { held, claimed_by });
+    let claim = (btree_set(any::<u8>(), 0..=HELD_MAX), option::of(any_peer()));
+    let claim = claim.prop_map(|(held, claimed_by)| ClaimAnswer {
+        held: held.into_iter().collect(),
+        claimed_by,
+    });
     let found = (record(), vec(record(), 0..=COMPANIONS_MAX));
     let fetch = prop_oneof![
         found.prop_map(|(record, companions)| FetchAnswer::Found { record, companions }),
@@ -292,7 +295,7 @@ fn the_largest_answer_of_every_kind_fits_a_message() {
         last: vec![1; PROOF_CHUNK_BYTES].into(),
         last_path: vec![1; PROOF_PATH_BYTES_MAX].into(),
     };
-    let claim = ClaimAnswer { held: Some(255), claimed_by: Some(peer_of(1)) };
+    let claim = ClaimAnswer { held: (240..=255).collect(), claimed_by: Some(peer_of(1)) };
     let answers = [
         KeepAnswer::Compare(compare),
         KeepAnswer::Claim(vec![claim; CLAIMS_MAX]),

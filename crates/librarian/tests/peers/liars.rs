@@ -1,0 +1,174 @@
+//! Peers that lie about what they hold and mend: what each lie costs, and that nothing is lost by it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::{PeerId, Place, RecordId};
+use document::{Kind, Record, Striped};
+use env::Env;
+use env::calls::keep::{
+    ClaimAnswer, FetchAnswer, HeldFragment, KeepAnswer, KeepRequest, Listed, Range, SettledStripe,
+};
+use store::RecordStore;
+
+use crate::audit::{Bent, bend};
+use crate::repair::{copies_of, fragments_of, kill, put_copies, put_stripes, quick, wanted};
+use crate::town::{LIMIT, Town};
+
+const PEERS: usize = 9;
+const N: usize = 5;
+
+async fn town(env: &Env) -> Town {
+    let mut town = Town::empty(env, 3, PEERS);
+    for _ in 0..PEERS {
+        town.start_next(|options| {
+            quick(options);
+            options.keeping.as_mut().unwrap().surplus_after = Duration::from_secs(20);
+        })
+        .await;
+    }
+    town.until("all know all", |town| {
+        town.peers.iter().all(|peer| peer.directory().view().len() == PEERS)
+    })
+    .await;
+    town
+}
+
+fn others(liar: usize) -> Vec<usize> {
+    (0..PEERS).filter(|number| *number != liar).collect()
+}
+
+/// One peer that ranks high for a stripe says of all others' fragments that it has them, and proves it, since it fetched them.
+#[test]
+fn who_says_that_it_has_all_fragments_makes_the_others_drop_one_at_most() {
+    testkit::time::run(71, |env| async move {
+        let town = town(&env).await;
+        let striped = put_stripes(&town, 1, 2, N).await.remove(0);
+        let stripe = striped.header.id;
+        let ranked = town.peers[0].directory().view().holders(&Place::from(stripe), PEERS);
+        let number = |peer: &PeerId| {
+            (0..PEERS).find(|number| town.community.peer(*number) == *peer).unwrap()
+        };
+        // The first in rank, so that the plan would seat it; what it held itself it forgets.
+        let liar = number(&ranked[0]);
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let mut all = striped.fragments.clone();
+        all.push(striped.header.clone());
+        town.stores[liar].put(all).await.unwrap();
+        bend(
+            &town,
+            liar,
+            Bent::With(Arc::new(move |request| match request {
+                KeepRequest::Claim(stripes) => {
+                    let held = (0..N as u8).collect();
+                    let answer = ClaimAnswer { held, claimed_by: None };
+                    Some(KeepAnswer::Claim(vec![answer; stripes.len()]))
+                }
+                _ => None,
+            })),
+        );
+        let (alive, own) = (others(liar), town.community.peer(liar));
+        let calls = town.peer_calls(liar);
+        let range = Range { prefix: u32::from(stripe.as_bytes()[0]), bits: 8 };
+        let all: Vec<HeldFragment> =
+            (0..N as u8).map(|index| HeldFragment { stripe, index }).collect();
+        let mut least = N;
+        for _ in 0..120 {
+            for to in &alive {
+                let moved = (0..N as u8).map(|index| (index, own)).collect();
+                let settled = KeepRequest::Settled(vec![SettledStripe { stripe, moved }]);
+                let _ = calls.keep(&town.at(*to), settled, LIMIT).await;
+                let listed = Listed { range, copies: vec![], fragments: all.clone(), more: false };
+                let _ = calls.keep(&town.at(*to), KeepRequest::Lists(vec![listed]), LIMIT).await;
+            }
+            env.clock.sleep(Duration::from_secs(1)).await;
+            least = least.min(fragments_of(&town, &alive, &striped).0);
+        }
+        assert!(least >= N - 2, "{least} of {N} were left at the others");
+    });
+}
+
+/// A peer that says of every stripe that somebody claimed it, another or itself, delays its repair and stops none.
+#[test]
+fn who_says_of_every_stripe_that_it_is_claimed_stops_no_repair() {
+    for itself in [true, false] {
+        testkit::time::run(72, move |env| async move {
+            let town = town(&env).await;
+            let stripes = put_stripes(&town, 12, 2, N).await;
+            let (liar, dead) = (3, 7);
+            let named = town.community.peer(if itself { liar } else { 5 });
+            bend(
+                &town,
+                liar,
+                Bent::With(Arc::new(move |request| match request {
+                    KeepRequest::Claim(stripes) => {
+                        let answer = ClaimAnswer { held: vec![], claimed_by: Some(named) };
+                        Some(KeepAnswer::Claim(vec![answer; stripes.len()]))
+                    }
+                    _ => None,
+                })),
+            );
+            kill(&town, dead).await;
+            let alive: Vec<usize> = (0..PEERS).filter(|number| *number != dead).collect();
+            town.until("all is mended", |town| {
+                stripes.iter().all(|one: &Striped| fragments_of(town, &alive, one).0 == N)
+            })
+            .await;
+        });
+    }
+}
+
+/// A peer that lists what does not exist, and never has it ready, keeps nobody from fetching what lacks.
+#[test]
+fn who_promises_copies_for_later_keeps_nobody_from_others() {
+    testkit::time::run(73, |env| async move {
+        let mut town = town(&env).await;
+        let records = put_copies(&town, 40).await;
+        let (liar, victim) = (4, 2);
+        bend(
+            &town,
+            liar,
+            Bent::With(Arc::new(move |request| match request {
+                KeepRequest::Fetch(asked) => {
+                    Some(KeepAnswer::Fetch(vec![FetchAnswer::Later; asked.len()]))
+                }
+                _ => None,
+            })),
+        );
+        env.clock.sleep(Duration::from_secs(30)).await;
+        let calls = town.peer_calls(liar);
+        let lost: Vec<&Record> = records
+            .iter()
+            .filter(|record| record.kind == Kind::Entry || record.kind == Kind::Envelope)
+            .filter(|record| town.stores[victim].holds(&record.id))
+            .collect();
+        assert!(!lost.is_empty());
+        for record in &lost {
+            town.lose(victim, &record.id).await;
+        }
+        town.restart_with(victim, quick).await;
+        let made_up = |number: u16, salt: u16| {
+            let mut id = [0; 32];
+            id[..2].copy_from_slice(&number.to_be_bytes());
+            id[2..4].copy_from_slice(&salt.to_be_bytes());
+            RecordId::new(id)
+        };
+        for salt in 0..200 {
+            let lists = (0..64_u16).map(|number| {
+                let id = made_up(number << 8, salt);
+                let range = Range { prefix: u32::from(number), bits: 8 };
+                let copies = vec![(id, Place::from(id))];
+                Listed { range, copies, fragments: vec![], more: true }
+            });
+            let lists = KeepRequest::Lists(lists.collect());
+            let _ = calls.keep(&town.at(victim), lists, LIMIT).await;
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        let alive = others(liar);
+        for record in &records {
+            let there = copies_of(&town, &alive, &record.id);
+            assert!(there + 1 >= wanted(&town, record.kind), "{there} of {:?}", record.kind);
+        }
+        assert!(lost.iter().all(|record| town.stores[victim].holds(&record.id)));
+    });
+}
