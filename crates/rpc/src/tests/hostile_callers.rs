@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 use super::memory::{PANICS, of, record};
 use super::*;
 use crate::client::connection::Connection;
+use crate::limits::BATCH_MESSAGE_BYTES_MAX;
 use crate::proto;
 
 const METHODS: [&str; 18] = [
@@ -177,11 +178,11 @@ async fn truncated_and_oversized_messages_end_the_call_alone() {
     // Over the limit of the method: refused by its prefix, before the bytes.
     for (method, len) in [
         ("Store", 3 << 20),
-        ("StoreBatch", 9 << 20),
-        ("Objects", 9 << 20),
+        ("StoreBatch", BATCH_MESSAGE_BYTES_MAX + 1),
+        ("Objects", BATCH_MESSAGE_BYTES_MAX + 1),
         ("Find", 300 << 10),
         ("Keep", 300 << 10),
-        ("Lease", 9 << 20),
+        ("Lease", BATCH_MESSAGE_BYTES_MAX + 1),
         ("Watch", 300 << 10),
     ] {
         let body = Frames(vec![framed(len, &[0; 64])], true);
