@@ -129,6 +129,8 @@ pub(crate) struct Keeping {
     /// How many copies of versions at a place there should be, by the policies as of the last reading.
     copies: Mutex<HashMap<Place, u8>>,
     wake: Notify,
+    /// Notified when somebody asks to look now.
+    asked: Notify,
     /// Whether this peer hands over what it holds and leaves.
     leaving: AtomicBool,
     /// Notified when it begins.
@@ -262,6 +264,7 @@ impl Keeping {
             refreshing: Semaphore::new(1),
             copies: Mutex::default(),
             wake: Notify::new(),
+            asked: Notify::new(),
             leaving: AtomicBool::new(false),
             leaves: Notify::new(),
             left: AtomicBool::new(false),
@@ -491,11 +494,17 @@ impl Keeping {
 
     /// Those that answer and with which nothing was compared under this epoch.
     fn unknown(&self, core: &Core) -> Vec<PeerId> {
-        let Some(epoch) = self.epoch() else { return Vec::new() };
+        let epoch = self.epoch();
+        // While the store is read it knows nothing, and says so.
+        let view =
+            epoch.as_ref().map_or_else(|| core.directory.view(), |all| Arc::clone(&all.view));
         let agreed = locked(&self.agreed);
-        let all = epoch.view.candidates().iter().map(|candidate| candidate.peer);
-        let others = all.filter(|peer| *peer != core.own && epoch.answers(peer));
-        others.filter(|peer| !agreed.has(&epoch, peer)).collect()
+        let others = view.candidates().iter().map(|candidate| candidate.peer);
+        let is_unknown = |peer: &PeerId| match &epoch {
+            Some(epoch) => epoch.answers(peer) && !agreed.has(epoch, peer),
+            None => true,
+        };
+        others.filter(|peer| *peer != core.own && is_unknown(peer)).collect()
     }
 
     /// What each other peer proved, by its key.

@@ -313,7 +313,7 @@ fn requests_of(request: &KeepRequest) -> usize {
 }
 
 impl Endpoints {
-    /// A peer asks about what both keep; a client of the own organisation may ask that it be looked at.
+    /// A peer asks about what both keep; a client with a pass may ask that it be looked at.
     async fn kept(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
         let core = &self.0;
         let Some(keeping) = &core.keeping else {
@@ -321,8 +321,12 @@ impl Endpoints {
                 reason: "this peer is set to compare and mend nothing".to_owned(),
             });
         };
-        let is_peer = matches!(core.standing(&caller.key), Standing::Peer(..));
-        if !is_peer && !matches!(request, KeepRequest::Look(_)) {
+        let may = match core.standing(&caller.key) {
+            Standing::Peer(..) => true,
+            Standing::Client { .. } => matches!(request, KeepRequest::Look(_)),
+            Standing::Stranger => false,
+        };
+        if !may {
             return Err(CallError::Denied {
                 reason: "peers alone compare and mend what they keep".to_owned(),
             });

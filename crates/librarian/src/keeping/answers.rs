@@ -76,6 +76,10 @@ impl Keeping {
                 let stripes: Vec<RecordId> =
                     places.iter().map(|place| RecordId::new(*place.as_bytes())).collect();
                 self.look_at(core, &stripes);
+                let now = core.env.clock.elapsed();
+                locked(&self.work).hurry(&places, now, self.options.settle);
+                // What lacks here and nobody told of yet is found by comparing.
+                self.asked.notify_one();
                 let work = locked(&self.work);
                 let found = match places.is_empty() {
                     true => work.due.len() + work.lacking(),

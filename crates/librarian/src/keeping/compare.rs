@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
 use document::Kind;
@@ -21,13 +22,29 @@ use crate::core::Core;
 const CALLS_MAX: usize = 512;
 /// Comparisons at once, where all peers are asked.
 const PARALLEL: usize = 4;
+/// How long it is waited where somebody asks to compare with all now.
+const ASKED_PAUSE: Duration = Duration::from_secs(2);
 /// Of those with which nothing was compared yet, how many are asked beside the one whose turn it is.
 const UNKNOWN_MAX: usize = 3;
 
 /// Compares until the peer stops.
 pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     let mut turn: Vec<PeerId> = Vec::new();
-    while core.pause(core.jittered(keeping.options.compare)).await {
+    loop {
+        let mut asked = false;
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = core.env.clock.sleep(core.jittered(keeping.options.compare)) => {}
+            () = keeping.asked.notified() => asked = true,
+        }
+        if asked {
+            // Not oftener than this, whoever asks.
+            let pause = keeping.options.compare.min(ASKED_PAUSE);
+            if !core.pause(pause).await {
+                return;
+            }
+        }
         let refreshed = tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
@@ -41,8 +58,11 @@ pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
                 continue;
             }
         };
-        let peers =
-            if changed { others(&core, &keeping) } else { some(&core, &keeping, &mut turn) };
+        let peers = if changed || asked {
+            others(&core, &keeping)
+        } else {
+            some(&core, &keeping, &mut turn)
+        };
         let (core, keeping) = (&core, &keeping);
         let compared =
             peers.into_iter().map(|peer| async move { compare(core, keeping, &peer).await });

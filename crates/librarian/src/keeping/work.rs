@@ -105,6 +105,17 @@ impl Work {
         self.due.contains_key(&id) || self.lacking.keys().any(|(_, of)| of == place)
     }
 
+    /// Does what lacks at these places now, or everywhere where none are named, without waiting for more to be missed.
+    pub(crate) fn hurry(&mut self, places: &[Place], now: Duration, settle: Duration) {
+        let since = now.saturating_sub(settle);
+        let named: BTreeSet<&Place> = places.iter().collect();
+        let is_named = |place: &Place| named.is_empty() || named.contains(place);
+        let due = self.due.iter_mut().filter(|(id, _)| is_named(&Place::from(**id)));
+        due.for_each(|(_, due)| (due.since, due.not_before) = (due.since.min(since), now));
+        let lacking = self.lacking.iter_mut().filter(|((_, place), _)| is_named(place));
+        lacking.for_each(|(_, lacking)| lacking.since = lacking.since.min(since));
+    }
+
     /// A copy lacks no more.
     pub(crate) fn found(&mut self, id: &RecordId, place: &Place) {
         if let Some(lacking) = self.lacking.remove(&(*id, *place))

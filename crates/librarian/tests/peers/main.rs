@@ -2,6 +2,7 @@
 //! other, and what is left after faults, stops and restarts.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod agreement;
 mod audit;
 mod callers;
 mod endings;
