@@ -7,7 +7,7 @@
 //!
 //! Invariant: when a community is dropped its processes have ended and its folder is gone.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -65,12 +65,20 @@ impl Default for Shape {
 
 /// One peer process.
 pub(crate) struct Peer {
+    number: usize,
     pub(crate) address: String,
     /// Its key, hex.
     pub(crate) id: String,
     pub(crate) organisation: usize,
     metrics: String,
     run: Run,
+}
+
+/// A peer that was killed and can be started again, with all that it had.
+#[derive(Debug)]
+pub(crate) struct Down {
+    number: usize,
+    address: String,
 }
 
 /// The network.
@@ -163,7 +171,7 @@ impl Community {
         first: Option<&str>,
     ) -> Result<Starting, BenchError> {
         let dir = self.folder.path().join(format!("peer{number}"));
-        let organisation = number % self.shape.organisations;
+        let organisation = self.organisation(number);
         let text = |path: &Path| path.display().to_string();
         let mut args = ["peer", "init", "--dir"].map(str::to_owned).to_vec();
         args.extend([text(&dir), "--network".to_owned(), text(&self.network())]);
@@ -182,13 +190,24 @@ impl Community {
         let text = fs::read_to_string(&config).map_err(BenchError::io("read", &config))?;
         fs::write(&config, text + &self.shape.settings)
             .map_err(BenchError::io("write", &config))?;
+        self.spawn(number, address)
+    }
+
+    /// Starts the process of a peer that was made.
+    fn spawn(&self, number: usize, address: String) -> Result<Starting, BenchError> {
+        let dir = self.folder.path().join(format!("peer{number}"));
         let log = dir.with_extension("log");
-        let log = fs::File::create(&log).map_err(BenchError::io("write", &log))?;
+        let file = OpenOptions::new().create(true).append(true).open(&log);
         let mut command = self.program.command(["peer", "run", "--json", "--dir"]);
-        command.arg(&dir).stderr(log);
+        command.arg(&dir).stderr(file.map_err(BenchError::io("write", &log))?);
         let mut line = None;
         let run = Run::start_taking(&mut command, |child| line = first_line(child))?;
-        Ok(Starting { organisation, address, run, line })
+        Ok(Starting { number, organisation: self.organisation(number), address, run, line })
+    }
+
+    /// Whose a peer is: they take turns.
+    fn organisation(&self, number: usize) -> usize {
+        number % self.shape.organisations
     }
 
     /// Waits until every peer knows every other.
@@ -207,6 +226,21 @@ impl Community {
     /// Kills the last so many peers; the others stay.
     pub(crate) fn kill_last(&mut self, count: usize) {
         self.peers.truncate(self.peers.len().saturating_sub(count));
+    }
+
+    /// Kills one of those that run, by its place among them.
+    pub(crate) fn kill(&mut self, at: usize) -> Down {
+        let Peer { number, address, .. } = self.peers.remove(at);
+        Down { number, address }
+    }
+
+    /// Starts peers that were killed, at once, and waits until they serve.
+    pub(crate) fn restart(&mut self, down: Vec<Down>) -> Result<(), BenchError> {
+        let starting = down.into_iter().map(|down| self.spawn(down.number, down.address));
+        let starting = starting.collect::<Result<Vec<_>, _>>()?;
+        let started = starting.into_iter().map(|starting| starting.ready(&self.stop));
+        self.peers.extend(started.collect::<Result<Vec<_>, _>>()?);
+        Ok(())
     }
 
     /// Kills all peers of some organisations; the others stay.
@@ -307,6 +341,7 @@ fn page(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
 
 /// A peer that was started and has not said yet that it serves.
 struct Starting {
+    number: usize,
     organisation: usize,
     address: String,
     run: Run,
@@ -326,8 +361,9 @@ impl Starting {
         })?;
         let ready: Value = serde_json::from_str(&line)?;
         let text = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
-        let (id, metrics, organisation) = (text("peer"), text("metrics"), self.organisation);
-        Ok(Peer { address: self.address, id, organisation, metrics, run: self.run })
+        let (id, metrics) = (text("peer"), text("metrics"));
+        let Self { number, organisation, address, run, .. } = self;
+        Ok(Peer { number, address, id, organisation, metrics, run })
     }
 }
 

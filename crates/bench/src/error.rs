@@ -91,6 +91,9 @@ pub enum BenchError {
     /// A store of versions could not be opened or closed.
     #[error("a store could not be opened or closed")]
     Store(#[from] store::StoreError),
+    /// Objects could not be created in a network.
+    #[error("objects could not be created")]
+    Created(#[from] author::objects::ObjectsError),
     /// An author could not be set up.
     #[error("an author could not be set up")]
     Author(#[from] author::AuthorError),
@@ -129,6 +132,7 @@ impl Classified for BenchError {
             Self::Wrong(_) => Class::Corrupt,
             Self::Call(error) => error.class(),
             Self::Author(error) => error.class(),
+            Self::Created(error) => error.class(),
             Self::Objects(error) => error.class(),
             Self::Store(error) => error.class(),
             Self::Rpc(_) | Self::Interrupted | Self::Io { .. } | Self::Program { .. } => Class::Bug,

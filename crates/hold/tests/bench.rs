@@ -142,6 +142,24 @@ fn overload_loses_nothing_that_was_acknowledged() {
     assert!(phases.iter().all(|phase| phase["acknowledged"].as_u64().unwrap() > 0));
 }
 
+/// Ten rounds, with files, versions and readers; the next thousand are run by the shows.
+#[test]
+fn nothing_is_lost_or_read_wrong_while_peers_are_killed_and_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = hold(["bench", "rounds", "--rounds", "10", "--seed", "7", "--quick"]);
+    command.arg("--dir").arg(folder.path()).env("HOLD_COMMIT", "c0ffee");
+    // It waits until the network is whole, which takes what it takes.
+    let report = report(&Running::start(&mut command).finish(harness::PATIENCE * 10), "rounds");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "it leaves nothing behind");
+    for part in [", lost", "wrong byte", "not answered", "lack a copy", "full redundancy"] {
+        assert_eq!(bar(&report, part)["ok"], true, "{part}: {report}");
+    }
+    let (killed, after) = (&report["runs"][0], &report["runs"][1]);
+    assert!(killed["kills"].as_u64() >= Some(10), "{report}");
+    assert!(after["files"].as_u64() > Some(0) && after["versions"].as_u64() > Some(0), "{report}");
+    assert!(after["reads"].as_u64() > Some(0), "{report}");
+}
+
 #[test]
 fn gets_are_told_beside_those_with_a_slow_holder() {
     let args = ["slow", "--peers", "3", "--profile", "2/3", "--gets", "8"];
@@ -265,6 +283,8 @@ fn what_cannot_be_measured_is_refused() {
         ["overload", "--seconds", "0"],
         ["slow", "--gets", "0"],
         ["slow", "--rounds", "21"],
+        ["rounds", "--rounds", "0"],
+        ["rounds", "--organisations", "2"],
     ] {
         run(hold(["bench"]).args(args)).expect_error(2);
     }

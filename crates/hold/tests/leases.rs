@@ -1,13 +1,17 @@
 //! Leases over real peers: what is put is paid for, renewed and forgotten from the command line, over restarts and kill -9.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
+#[path = "system/frames.rs"]
+mod frames;
 #[path = "system/harness.rs"]
 mod harness;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use harness::{Network, random_file, run};
+use harness::{Network, assert_same, full, random_file, run};
 use serde_json::Value;
 
 const PEERS: usize = 3;
@@ -73,4 +77,85 @@ fn a_content_is_paid_for_renewed_and_forgotten_also_by_a_peer_that_was_killed() 
     run(&mut home.hold(["forget", other, "--via", &via])).expect(0);
     until("nothing is left", || records(&network) == vec![0; PEERS]);
     assert_eq!(run(&mut home.hold(["renew", "--all", "--via", &via])).expect(0).text(), "");
+}
+
+const SETTINGS: &str = "\n[repair]\ncompare_s = 1\nsettle_s = 1\n\
+                        [leases]\nsweep_s = 1\nerase_within_s = 1\n";
+/// What clocks may differ by: so long nobody drops what a lease paid for that ended by its time.
+const CLOCKS: Duration = Duration::from_secs(120);
+
+/// Samples of the payloads of records that were not there before.
+fn samples(dir: &Path, before: &BTreeSet<Vec<u8>>) -> Vec<Vec<u8>> {
+    let new = frames::live(dir).into_iter();
+    let new = new.filter(|frame| frame.kind != frames::LEASE && !before.contains(&frame.id));
+    new.filter(|frame| frame.payload >= 200).map(|frame| frame.sample()).collect()
+}
+
+/// The bytes that nobody pays for any more are in no file of any peer, also of one that was away when they were
+/// forgotten, and repair brings none of them back.
+#[test]
+fn bytes_that_nobody_pays_for_leave_every_disk_and_do_not_come_back() {
+    let mut network = Network::new(3, &[]);
+    network.add_peers(PEERS);
+    for peer in &network.peers {
+        let path = peer.dir.join("peer.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text + SETTINGS).unwrap();
+    }
+    network.start_all();
+    network.acquainted();
+    let (via, home) = (network.via(), network.home("author", 0));
+    let file = network.folder.path().join("file");
+    random_file(&file, 70_000, 1);
+    let kept = home.put(&via, &file);
+    let kept = kept["address"].as_str().unwrap();
+    let count = records(&network);
+    let before: Vec<BTreeSet<Vec<u8>>> = network
+        .peers
+        .iter()
+        .map(|peer| frames::live(&peer.dir).into_iter().map(|frame| frame.id).collect())
+        .collect();
+    let other = network.folder.path().join("other");
+    random_file(&other, 90_000, 2);
+    let put = run(home.hold(["put", "--via", &via, "--for", "30d", "--json"]).arg(&other));
+    let put = put.expect(0).json();
+    let address = put["address"].as_str().unwrap();
+    let mut limit = LIMIT;
+    if full() {
+        // Another one's lease ends by its time, which takes as long as clocks may differ.
+        let short = network.folder.path().join("short");
+        random_file(&short, 80_000, 3);
+        run(home.hold(["put", "--via", &via, "--for", "20s"]).arg(&short)).expect(0);
+        limit += CLOCKS + Duration::from_secs(20);
+    }
+    until("all peers have it", || records(&network).iter().all(|now| *now > count[0]));
+    let dirs: Vec<_> = network.peers.iter().map(|peer| peer.dir.clone()).collect();
+    let gone: Vec<_> = dirs.iter().zip(&before).map(|(dir, before)| samples(dir, before)).collect();
+    assert!(gone.iter().all(|samples| samples.len() >= 2), "{gone:?}");
+    let left = || -> usize {
+        let each = dirs.iter().zip(&gone);
+        each.map(|(dir, gone)| gone.iter().filter(|one| frames::on_disk(dir, one)).count()).sum()
+    };
+    assert_eq!(left(), gone.iter().map(Vec::len).sum::<usize>());
+
+    let away = PEERS - 1;
+    network.peers[away].kill();
+    let forget = home.hold(["forget", address, "--via", &network.via(), "--json"]);
+    run(&mut { forget }).expect(3);
+    network.peers[away].start();
+    let since = Instant::now();
+    while left() > 0 {
+        assert!(since.elapsed() < limit, "{} of the bytes are still on disks", left());
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    println!(
+        "gone from all disks {:.1} s after they were forgotten",
+        since.elapsed().as_secs_f64()
+    );
+    // Comparisons go round several times.
+    std::thread::sleep(Duration::from_secs(10));
+    assert_eq!((left(), records(&network)), (0, count), "they came back");
+    let back = network.folder.path().join("back");
+    home.get(&network.via(), kept, &back).expect(0);
+    assert_same(&file, &back);
 }

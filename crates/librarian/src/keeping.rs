@@ -62,6 +62,7 @@ use map::StripeMap;
 use observed::{Change, is_counted};
 pub(crate) use observed::{Fresh, Observed};
 use present::{Present, Spans};
+pub(crate) use pull::again;
 use work::Work;
 
 /// Records listed at a time when the inventory is made.
@@ -269,6 +270,11 @@ impl Keeping {
             leaves: Notify::new(),
             left: AtomicBool::new(false),
         })
+    }
+
+    /// Where a record lives that is counted here, though the disk damaged what says so.
+    pub(crate) fn place_of(&self, id: &RecordId) -> Option<Place> {
+        locked(&self.inventory).as_ref().and_then(|inventory| inventory.place_of(id))
     }
 
     /// How long others' words count.

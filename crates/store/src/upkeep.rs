@@ -5,6 +5,7 @@
 
 use async_trait::async_trait;
 use crypto::{Place, RecordId};
+use document::Kind;
 
 use crate::{
     Compaction, CompactionOptions, LogStore, RecordStore, ScrubCursor, ScrubStep, StoreError,
@@ -15,6 +16,8 @@ use crate::{
 pub struct Damaged {
     /// Which.
     pub id: RecordId,
+    /// What it is.
+    pub kind: Kind,
     /// Where in the network others have it; `None` where that was lost with it.
     pub place: Option<Place>,
 }
@@ -62,11 +65,12 @@ impl Upkeep for LogStore {
         let ids = self.damaged_ids(from, limit);
         let shared = self.shared.clone();
         let with_places = move || {
-            let place = |id: &RecordId| {
-                let location = shared.index().get(id)?;
-                shared.place_of(id, &location)
-            };
-            ids.into_iter().map(|id| Damaged { id, place: place(&id) }).collect()
+            let damaged = ids.into_iter().filter_map(|id| {
+                let location = shared.index().get(&id)?;
+                let place = shared.place_of(&id, &location);
+                Some(Damaged { id, kind: location.kind, place })
+            });
+            damaged.collect()
         };
         Ok(self.shared.env.blocking(with_places).await)
     }

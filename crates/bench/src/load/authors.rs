@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use author::{Author, AuthorError, AuthorOptions, Home, NoProgress, PutOptions};
+use author::{Author, AuthorError, AuthorOptions, Home, NoProgress, Payer, PutOptions};
 use crypto::{Class, Classified, Genesis, ReaderKey, RecordId};
 use env::calls::Credential;
 use env::{Env, SystemEntropy};
@@ -43,7 +43,7 @@ impl Authors {
     ) -> Result<Arc<Self>, BenchError> {
         let (mut authors, mut readers) = (Vec::new(), Vec::new());
         for organisation in 0..ORGANISATIONS {
-            let author = author(community, organisation, stop).await?;
+            let author = author(community, organisation, None, stop).await?;
             readers.extend(author.home().keyring().readers().first().copied());
             authors.push(author);
         }
@@ -63,9 +63,11 @@ impl Authors {
     }
 }
 
-async fn author(
+/// An author in this process, whose pass this organisation signed; it pays for what it puts where it is said for how many seconds.
+pub(crate) async fn author(
     community: &Community,
     organisation: usize,
+    pays_s: Option<u64>,
     stop: &Stop,
 ) -> Result<Arc<Author>, BenchError> {
     let env = Env::real();
@@ -88,7 +90,8 @@ async fn author(
     if known < community.peers.len() {
         return Err(BenchError::Wrong("not all peers are known"));
     }
-    Ok(Author::new(env, Arc::new(home), walker, &AuthorOptions::default()))
+    let payer = pays_s.map(|seconds| Payer { secret: home.keyring().client(), seconds });
+    Ok(Author::paying(env, Arc::new(home), walker, &AuthorOptions::default(), payer))
 }
 
 impl Running<Arc<Authors>> {

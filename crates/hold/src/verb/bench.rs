@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use bench::{
     Assumed, BenchError, Durability, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Repair,
-    Report, SCALE_PEERS_MAX, Scale, Slow, Stop, Transfer,
+    Report, Rounds, SCALE_PEERS_MAX, Scale, Slow, Stop, Transfer,
 };
 use clap::{Args, Subcommand};
 use kv::KvArgs;
@@ -53,6 +53,8 @@ enum Experiment {
     Slow(SlowArgs),
     /// Whole organisations die, and what the others do to mend it
     Repair(RepairArgs),
+    /// Peers killed and started again, over and over, while files and versions are put and read
+    Rounds(RoundsArgs),
     /// Versions beside a Redis from the PATH, and what they take on the disk
     Kv(KvArgs),
     /// What moves and what mending costs in networks of up to 100,000 peers, by the planner alone
@@ -187,6 +189,22 @@ struct RepairArgs {
 }
 
 #[derive(Clone, Debug, Args)]
+struct RoundsArgs {
+    /// Peer processes
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = peers)]
+    peers: usize,
+    /// Organisations that they belong to
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    organisations: usize,
+    /// How often one or two of them are killed
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    rounds: usize,
+    /// Of who is killed and when, and of what is put
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Debug, Args)]
 struct ScaleArgs {
     /// Peers of the largest network
     #[arg(long, value_name = "N", default_value_t = SCALE_PEERS_MAX)]
@@ -249,6 +267,9 @@ impl Experiment {
             Self::Kv(args) => args.run(bench),
             Self::Repair(RepairArgs { peers, organisations, lost, absent_after }) => {
                 Repair { peers, organisations, lost, absent_after_s: absent_after }.run(bench)
+            }
+            Self::Rounds(RoundsArgs { peers, organisations, rounds, seed }) => {
+                Rounds { peers, organisations, rounds, seed }.run(bench)
             }
             Self::Scale(ScaleArgs { peers }) => Scale { peers }.run(bench),
             Self::Durability(DurabilityArgs { failures, held }) => {

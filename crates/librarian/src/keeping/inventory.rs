@@ -128,6 +128,15 @@ impl Inventory {
         self.parts[part_of(place)].contains_key(id)
     }
 
+    /// Where a record that is counted lives. It looks into all parts, since it is not known in which it is.
+    pub(crate) fn place_of(&self, id: &RecordId) -> Option<Place> {
+        if let Some((stripe, _)) = self.fragments.get(id) {
+            return Some(Place::from(*stripe));
+        }
+        let copy = self.parts.iter().find_map(|part| part.get(id))?;
+        Some(copy.held(*id).placed.place)
+    }
+
     /// Counts a copy; one that is counted already changes nothing.
     pub(crate) fn add_copy(&mut self, held: Held) {
         let Held { placed: Placed { id, kind, place }, copies } = held;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
-use document::Record;
+use document::{Kind, Record};
 use env::calls::CallError;
 use env::calls::keep::{FETCH_MAX, FetchAnswer, FetchAt, KeepAnswer, KeepRequest};
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases};
@@ -103,6 +103,48 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
             }
         }
     }
+}
+
+/// Fetches a record of an object again that is damaged here, from whoever gives it, and writes it; whether it came. What it
+/// needs beside it comes with it, so what else of that is damaged is written again too.
+pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
+    let Some(epoch) = core.keeping.as_ref().and_then(|keeping| keeping.epoch()) else {
+        return false;
+    };
+    for holder in epoch.possible(&place, epoch.copies(Kind::Head)) {
+        if holder == core.own {
+            continue;
+        }
+        let request = KeepRequest::Fetch(vec![FetchAt { id, place }]);
+        let answer = ask(core, &holder, request, LARGE_LIMIT).await;
+        let Ok(KeepAnswer::Fetch(mut answers)) = answer else { continue };
+        let Some(FetchAnswer::Found { record, companions }) = answers.pop() else { continue };
+        if record.id != id || record.place != place {
+            continue;
+        }
+        let suite = core.genesis.suite;
+        let proven = |record: &Record| version::prove(suite, record).is_ok();
+        let all: Vec<Record> =
+            companions.into_iter().chain([record]).filter(|one| proven(one)).collect();
+        if all.last().is_none_or(|last| last.id != id) {
+            continue;
+        }
+        // First as anybody puts them, which counts them where the start could not read them.
+        let put = PutObjects { records: all.clone(), ..PutObjects::default() };
+        if let Err(error) = core.objects.put(put).await {
+            tracing::debug!(record = %id, %error, "a fetched record of an object is not taken");
+        }
+        // It was here and is no other: what stands in the way of taking it anew does not keep it damaged.
+        let here = all.into_iter().filter(|one| core.shelf.holds(&one.id));
+        for record in here.collect::<Vec<_>>() {
+            if let Err(error) = core.shelf.mend(record).await {
+                tracing::error!(record = %id, %error, "a damaged record cannot be written again");
+                return false;
+            }
+        }
+        return true;
+    }
+    false
 }
 
 /// What a holder says of who pays for these places; nothing where it does not know leases.

@@ -1,5 +1,6 @@
 //! Damaged records are looked for at the other holders, and written again where one has them. Nobody else has
-//! a fragment of a stripe: it is made again from the others (`rebuilding`).
+//! a fragment of a stripe: it is made again from the others (`rebuilding`). Records of objects may be private: peers give
+//! them to each other as repair does, with what they need beside them.
 //!
 //! A put of a record that is marked damaged appends a new frame, so mending needs nothing else. It is the
 //! least of repair: it mends what this peer has lost of its own and knows of. Redundancy that was lost
@@ -14,11 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{Place, RecordId};
+use document::Kind;
 use store::Damaged;
 use tokio::sync::Notify;
 
 use super::rebuilding::{self, Unmended};
 use crate::core::Core;
+use crate::keeping;
 use crate::shelf::one_line;
 
 /// Damaged records are looked for this often, besides when scrub finds one: reads find them too, and
@@ -84,11 +87,22 @@ async fn mend_some(core: &Core, from: RecordId, given_up: &mut BTreeSet<RecordId
 
 /// Whether a record was found elsewhere and written again.
 async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>) -> bool {
-    let id = damaged.id;
-    let Some(place) = damaged.place else {
-        tracing::error!(record = %id, "a damaged record's place was lost with it");
+    let Damaged { id, kind, place } = *damaged;
+    let known = || core.keeping.as_ref().and_then(|keeping| keeping.place_of(&id));
+    // What its frame says of its place may be lost with it. Most live where their ids say.
+    let place = place.or_else(known).unwrap_or_else(|| Place::from(id));
+    if kind == Kind::Lease {
+        tracing::error!(record = %id, "a lease is damaged: what it paid for stays here after the next start");
+        give_up(given_up, id);
         return false;
-    };
+    }
+    if !kind.is_document() {
+        let came = keeping::again(core, id, place).await;
+        if !came {
+            tracing::warn!(record = %id, "nobody gives a damaged record of an object");
+        }
+        return came;
+    }
     let found = if place == Place::from(id) {
         core.walker
             .find_elsewhere(id, place)
@@ -109,10 +123,7 @@ async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>)
         Err(error) => {
             if error.is_final() {
                 tracing::error!(record = %id, stripe = %place, %error, "a damaged fragment is given up");
-                if given_up.len() >= GIVEN_UP_MAX {
-                    given_up.clear();
-                }
-                given_up.insert(id);
+                give_up(given_up, id);
             } else {
                 let cause = one_line(&error);
                 tracing::warn!(record = %id, error = cause, "nobody answers for a damaged record");
@@ -120,4 +131,12 @@ async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>)
             false
         }
     }
+}
+
+/// Leaves a record as it is until the next start.
+fn give_up(given_up: &mut BTreeSet<RecordId>, id: RecordId) {
+    if given_up.len() >= GIVEN_UP_MAX {
+        given_up.clear();
+    }
+    given_up.insert(id);
 }

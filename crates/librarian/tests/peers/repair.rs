@@ -409,3 +409,54 @@ fn of_a_fragment_that_is_at_two_peers_the_one_that_has_another_drops_its_own() {
         assert_eq!(sum(&town, &all, |status| status.fragments_made), 0);
     });
 }
+
+/// A stripe whose parity is not the code's: what its author made up is made by nobody, each holder tries it once at most, and
+/// an honest stripe beside it is mended.
+#[test]
+fn a_false_stripe_header_costs_each_holder_at_most_one_attempt() {
+    testkit::time::run(39, |env| async move {
+        const FRAGMENT: u64 = 3_100;
+        let town = town(&env, 3, 8).await;
+        let honest = put_stripes(&town, 1, 3, 6).await.remove(0);
+        let [one, other] = [100, 101].map(|number| testkit::network::stripe(number, 3, 6, 3_000));
+        let unplaced = |record: &Record| Record { place: record.id.into(), ..record.clone() };
+        let pages = one.fragments[..3].iter().map(unplaced).collect();
+        let parity = other.fragments[3..].iter().map(unplaced).collect();
+        let lie = document::Stripe::of(SUITE, pages, parity).unwrap();
+        let (header, fragments) = (lie.header.clone(), lie.fragments.clone());
+        let records = StripeRecords { header, fragments, threshold: 6 };
+        town.peers[0].walker().store_stripe(records).await.unwrap();
+        env.clock.sleep(Duration::from_secs(30)).await;
+
+        // Who has a parity of the lie, and something of the honest one, is gone.
+        let holds = |number: &usize, one: &Record| town.stores[*number].holds(&one.id);
+        let gone = (0..8).find(|number| {
+            lie.fragments[3..].iter().any(|one| holds(number, one))
+                && honest.fragments.iter().any(|one| holds(number, one))
+        });
+        let gone = gone.unwrap();
+        kill(&town, gone).await;
+        let alive: Vec<usize> = (0..8).filter(|number| *number != gone).collect();
+        town.until("the honest one is whole", |town| fragments_of(town, &alive, &honest).0 == 6)
+            .await;
+        env.clock.sleep(Duration::from_secs(600)).await;
+        let moved = |town: &Town, at: usize| {
+            let status = town.peers[at].repair().unwrap();
+            status.fetched_bytes + status.sent_bytes
+        };
+        let once: Vec<u64> = alive.iter().map(|at| moved(&town, *at)).collect();
+        let attempts = |bytes: &u64| bytes.div_ceil(FRAGMENT);
+        // One attempt fetches at most k fragments; the honest one was mended by one of them, which sent one on.
+        let tried: u64 = once.iter().map(attempts).sum();
+        assert!(tried > 4, "nobody tried: {once:?}");
+        assert!(
+            once.iter().all(|bytes| attempts(bytes) <= 3 + 4),
+            "more than one attempt: {once:?}"
+        );
+        assert_eq!(sum(&town, &alive, |status| status.fragments_made), 1, "the honest one's");
+        assert_eq!(fragments_of(&town, &alive, &lie).0, 5, "what is made up is not made");
+        env.clock.sleep(Duration::from_secs(6 * 3600)).await;
+        let later: Vec<u64> = alive.iter().map(|at| moved(&town, *at)).collect();
+        assert_eq!(later, once, "it is tried again and again");
+    });
+}

@@ -1,0 +1,183 @@
+//! Bytes flipped anywhere on a peer's disk: found, told, and mended, so that the peer holds what it should again.
+//!
+//! The flips are drawn from a seed over the frames of the peer's record log (`docs/formats/store.md`), as they lie on the
+//! disk: heads, checksums, ids, places, payloads. The peer runs, or is stopped meanwhile and starts over what is there.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "system/frames.rs"]
+mod frames;
+#[path = "system/harness.rs"]
+mod harness;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use harness::{Home, Network, Noise, Peer, full, random_file, run};
+
+/// How long finding and mending may take, the first comparisons included.
+const LIMIT: Duration = Duration::from_secs(300);
+const SETTINGS: &str = "\n[repair]\ncompare_s = 1\nsettle_s = 2\naudit_s = 1\n\
+                        [upkeep]\nscrub_bytes_s = 50000000\nscrub_rest_s = 1\n";
+/// The peer whose disk rots.
+const VICTIM: usize = 1;
+
+fn flip(file: &Path, at: u64, bit: u8) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ (1 << bit)], at).unwrap();
+}
+
+struct Draws(Noise);
+
+impl Draws {
+    fn below(&mut self, count: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.fill(&mut bytes);
+        u64::from_le_bytes(bytes) % count
+    }
+}
+
+/// Flips one byte in each of so many frames: each other in its header, each other in its payload. What was hit, for people.
+fn rot(peer: &Peer, draws: &mut Draws, count: usize) -> Vec<String> {
+    let mut frames = frames::live(&peer.dir);
+    frames.retain(|frame| frame.kind != frames::LEASE);
+    let mut hit = Vec::new();
+    for number in 0..count.min(frames.len()) {
+        let frame = frames.swap_remove(draws.below(frames.len() as u64) as usize);
+        let offset = match number % 2 {
+            0 => draws.below(frame.header),
+            _ => frame.header + draws.below(frame.payload),
+        };
+        flip(&frame.file, frame.at + offset, draws.below(8) as u8);
+        let (header, payload) = (frame.header, frame.payload);
+        hit.push(format!("kind {}, byte {offset} of {header} + {payload}", frame.kind));
+    }
+    hit
+}
+
+fn until(peer: &Peer, what: &str, hit: &[String], mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        let told = || format!("{}\n{}", peer.status(), peer.log());
+        assert!(started.elapsed() < LIMIT, "{what}, of {hit:#?}: {}", told());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// A user with contents and an object, and where they are.
+struct World {
+    network: Network,
+    home: Home,
+    files: Vec<String>,
+    versions: Vec<(String, String)>,
+}
+
+impl World {
+    /// Four peers: two fragments of four bring a page back, and three of the four hold a version.
+    fn new(orgs: usize) -> Self {
+        let mut network = Network::new(orgs, &["--profile", "2/4"]);
+        network.add_peers(4);
+        for peer in &network.peers {
+            let path = peer.dir.join("peer.toml");
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, text + SETTINGS).unwrap();
+        }
+        network.start_all();
+        network.acquainted();
+        let home = network.home("owner", 0);
+        let via = network.everybody();
+        let mut world = Self { network, home, files: Vec::new(), versions: Vec::new() };
+        for (number, bytes) in [500, 40_000, 300_000, 3 << 20].into_iter().enumerate() {
+            let file = world.network.folder.path().join(format!("file{number}"));
+            random_file(&file, bytes, number as u64 + 1);
+            let put = world.home.put(&via, &file);
+            world.files.push(put["address"].as_str().unwrap().to_owned());
+        }
+        let object = |args: &[&str]| {
+            run(&mut world.home.hold([&["object"], args, &["--json", "--via", &via]].concat()))
+        };
+        object(&["create", "notes", "--open", "--copies", "4/3"]).expect(0);
+        for number in 0..10 {
+            let value = format!("value {number} {}", "of many words ".repeat(number * 20));
+            let put = object(&["put", "notes", "--value", &value]);
+            assert!(matches!(put.code, Some(0 | 3)), "{put:?}");
+            let version = put.json()["version"].as_str().unwrap().to_owned();
+            world.versions.push((version, value));
+        }
+        world
+    }
+
+    fn victim(&self) -> &Peer {
+        &self.network.peers[VICTIM]
+    }
+
+    /// Whether all copies and fragments of all files are read at their holders and proven.
+    fn is_whole(&self) -> bool {
+        let via = self.network.everybody();
+        let args = ["check", "--read-data", "--json", "--via", &via];
+        let checked = run(self.home.hold(args).args(&self.files));
+        let text = checked.text();
+        text.lines().count() == self.files.len()
+            && text.lines().all(|line| line.contains("\"state\":\"full\""))
+    }
+
+    /// Whether the peer alone gives every version as it was put.
+    fn gives_versions(&self) -> bool {
+        let via = &self.victim().address;
+        self.versions.iter().all(|(version, value)| {
+            let args = ["object", "get", "notes", version, "--via", via];
+            let got = run(&mut self.home.hold(args));
+            assert!(got.code != Some(0) || got.text() == value.trim_end(), "another value");
+            got.code == Some(0)
+        })
+    }
+
+    fn is_mended(&self) -> bool {
+        let status = self.victim().status();
+        status["store"]["damaged"] == 0 && status["repair"]["settled"] == true && self.is_whole()
+    }
+
+    /// Stops all others, so that what the peer gives is its own.
+    fn alone(&mut self, holds: impl Fn(&Self) -> bool) -> bool {
+        let others = || (0..4).filter(|number| *number != VICTIM);
+        others().for_each(|number| harness::signal(self.network.peers[number].pid(), "STOP"));
+        let held = holds(self);
+        others().for_each(|number| harness::signal(self.network.peers[number].pid(), "CONT"));
+        held
+    }
+}
+
+#[test]
+fn bytes_flipped_anywhere_are_found_told_and_mended() {
+    let mut world = World::new(3);
+    let mut draws = Draws(Noise::new(11));
+    until(world.victim(), "never whole", &[], || world.is_mended());
+    let rounds = if full() { 10 } else { 1 };
+    for round in 0..rounds {
+        // It runs.
+        let before = world.victim().status()["store"]["upkeep"]["scrub_damaged"].as_u64().unwrap();
+        let hit = rot(world.victim(), &mut draws, 6);
+        println!("round {round}, while it runs: {hit:#?}");
+        until(world.victim(), "never found", &hit, || {
+            let found = &world.victim().status()["store"]["upkeep"]["scrub_damaged"];
+            found.as_u64().unwrap() > before
+        });
+        assert!(world.victim().log().contains("scrub found damage"));
+        until(world.victim(), "never mended", &hit, || world.is_mended());
+
+        // It is stopped, and starts over what is there.
+        world.network.peers[VICTIM].kill();
+        let hit = rot(world.victim(), &mut draws, 6);
+        println!("round {round}, while it is down: {hit:#?}");
+        world.network.peers[VICTIM].start();
+        until(world.victim(), "never mended after a start", &hit, || world.is_mended());
+    }
+    let started = Instant::now();
+    while !world.alone(World::gives_versions) {
+        assert!(started.elapsed() < LIMIT, "it lacks versions: {}", world.victim().status());
+        std::thread::sleep(Duration::from_secs(3));
+    }
+}
