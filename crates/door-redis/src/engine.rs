@@ -319,6 +319,19 @@ impl Keyspace for Engine {
         }
     }
 
+    /// Whoever signs gets the last versions, and ends then.
+    fn end_writes(&mut self) {
+        let made = std::mem::take(&mut self.unsent);
+        if let Some(attest) = self.attest.take()
+            && !made.is_empty()
+            && attest.send(made).is_err()
+        {
+            tracing::error!(
+                "the thread that attests has ended: the last versions are not attested"
+            );
+        }
+    }
+
     fn batch_bytes(&self) -> usize {
         match self.durability {
             Some(Durability::EverySecond | Durability::Memory) => UNSYNCED_BATCH_BYTES,
