@@ -44,7 +44,8 @@ settings! {
         upkeep: UpkeepConfig = Kind::Upkeep, Absent("the paces below");
         /// How the peer compares what it holds with other peers, and mends what they lost.
         repair: RepairConfig = Kind::Repair, Absent("the paces below");
-        /// Hand over what the peer holds, leave the network, and end: `hold peer leave` sets it.
+        /// Hand over what the peer holds, leave the network, and end: `hold peer leave` sets it. A peer
+        /// that has begun goes on whatever it says: set false and start it again to take it back.
         leaving: bool = Kind::Switch, Value("false");
         /// Who may store how much here, and what happens to what nobody pays for any more.
         leases: LeasesConfig = Kind::Leases, Absent("the settings below");
