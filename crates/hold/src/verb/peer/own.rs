@@ -241,6 +241,8 @@ impl fmt::Display for OwnRepair {
         let Self { copies_fetched, fragments_made, fragments_moved, dropped, .. } = self;
         write!(f, "\nmended: {copies_fetched} copies fetched, {fragments_made} fragments made")?;
         write!(f, ", {fragments_moved} moved, {dropped} records dropped that others hold")?;
+        let Self { fetched_bytes, sent_bytes, .. } = self;
+        write!(f, "; {fetched_bytes} bytes fetched and {sent_bytes} sent for it")?;
         let asked = self.audits.iter().filter(|audit| audit.last > 0).count();
         write!(f, "\naudits: {asked} peers were asked to prove what they hold")?;
         for OwnAudit { peer, last, last_failed, faulty, .. } in &self.audits {
@@ -395,6 +397,13 @@ mod tests {
             "store":{"damaged":2,"upkeep":{"scrub_damaged":3}},"publications":{"poisoned":true}}"#,
         );
         let ill = OwnStatus::new(&told, &ill).to_string();
+        let busy = page(
+            r#"{"repair":{"copies_fetched":3,"fetched_bytes":700,"sent_bytes":11,"settled":true}}"#,
+        );
+        let busy = OwnStatus::new(&told, &busy).to_string();
+        for part in ["nothing lacks here", "3 copies fetched", "700 bytes fetched and 11 sent"] {
+            assert!(busy.contains(part), "{part}: {busy}");
+        }
         for part in ["no writes: its disk is full", "2 records now, 3 found", "fsync", "replace"] {
             assert!(ill.contains(part), "{part}: {ill}");
         }
