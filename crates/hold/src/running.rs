@@ -208,6 +208,7 @@ fn options(dir: &PeerDir) -> Result<LibrarianOptions, HoldError> {
     options.read_only = dir.config.read_only;
     options.upkeep = Some(dir.config.upkeep.options());
     options.keeping = dir.config.repair.options();
+    options.objects = dir.config.objects();
     options.leases = dir.config.leases.settings()?;
     options.rosters = dir.network.rosters();
     options.revocations = watch::revocations(&dir.path);
