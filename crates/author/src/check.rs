@@ -93,6 +93,8 @@ pub struct Checked {
     pub records: u64,
     /// Stripes.
     pub stripes: u64,
+    /// Of them, those that have not all their fragments.
+    pub stripes_lacking: u64,
     /// Records and stripes in each state, by [`State`].
     pub counts: [u64; 4],
     /// Copies and fragments that should be there and are not.
@@ -120,6 +122,7 @@ impl Checked {
             state: State::Full,
             records: 0,
             stripes: 0,
+            stripes_lacking: 0,
             counts: [0; 4],
             missing: 0,
             survives: u32::MAX,
@@ -169,6 +172,7 @@ impl Checked {
             !one.holders.iter().any(|at| at.held) && one.holders.iter().any(|at| !at.reachable)
         });
         self.stripes += 1;
+        self.stripes_lacking += u64::from(held < fragments.len());
         self.add(held, away.count(), k, fragments.len());
     }
 }
@@ -407,6 +411,7 @@ mod tests {
             state: State::Full,
             records: 0,
             stripes: 0,
+            stripes_lacking: 0,
             counts: [0; 4],
             missing: 0,
             survives: u32::MAX,
@@ -415,6 +420,24 @@ mod tests {
             wrong: Vec::new(),
             miscoded: Vec::new(),
         }
+    }
+
+    #[test]
+    fn stripes_that_lack_fragments_are_told_beside_copies_that_lack() {
+        let peer = PeerId::new(crypto::SecretKey::from_slice(&[7; 32]).unwrap().public());
+        let fragment = |held: bool| Fragment {
+            id: RecordId::new([2; 32]),
+            kind: Kind::Page,
+            index: None,
+            stripe: None,
+            number: None,
+            holders: vec![Holder { peer, organisation: None, held, reachable: true }],
+        };
+        let mut checked = empty();
+        checked.add_copies(&fragment(true), 3);
+        checked.add_stripe(&[fragment(true), fragment(true)], 1);
+        checked.add_stripe(&[fragment(true), fragment(false)], 1);
+        assert_eq!((checked.stripes, checked.stripes_lacking, checked.missing), (2, 1, 3));
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //! two organisations are killed with -9; nobody does anything
 //! all files are read over and over, until nothing lacks and everybody says so; then `hold check` of all
 //! ```
-//! The least that can be moved: k - 1 fragments to whoever makes what a stripe lost, and all that was lost once. It is
-//! counted by the bytes that the peers hold: of all fragments, a stripe's part of k - 1 of its n, and what the dead held. Copies and headers are
-//! in that too, a few per cent.
+//! The least that can be moved: all that the dead held once, and k - 1 fragments of each stripe that lost some, to whoever makes
+//! them and has one of the others. What the dead held is the difference of what the peers say they store. Which stripes lost some,
+//! `hold check` tells between the kill and the moment at which the network counts the dead as absent; where that came first, some may be mended
+//! already, and the least is less than it was. Copies are made of nothing but copies, and a stripe that lost nothing costs nothing.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -71,6 +71,11 @@ struct Mended {
     content_bytes: u64,
     stored_bytes: u64,
     lost_bytes: u64,
+    stripes: u64,
+    /// Of them, those that lost fragments.
+    stripes_hit: u64,
+    /// Whether they were counted before anything was mended.
+    counted_in_time: bool,
     fragments_made: u64,
     copies_fetched: u64,
     moved_bytes: u64,
@@ -79,6 +84,70 @@ struct Mended {
     /// Of them, until the first byte of repair moved.
     began_after_s: f64,
     reads: usize,
+}
+
+/// What the peers moved to mend, since they started or since another time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Moved {
+    bytes: u64,
+    fragments_made: u64,
+    copies_fetched: u64,
+}
+
+impl Moved {
+    /// By the peers that run, since they started.
+    fn of(community: &Community) -> Result<Self, BenchError> {
+        let mut sum = Self::default();
+        for peer in &community.peers {
+            let status = peer.status()?;
+            let number = |at: &str| status["repair"][at].as_u64().unwrap_or(0);
+            sum.bytes += number("fetched_bytes") + number("sent_bytes");
+            sum.fragments_made += number("fragments_made");
+            sum.copies_fetched += number("copies_fetched");
+        }
+        Ok(sum)
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            fragments_made: self.fragments_made.saturating_sub(before.fragments_made),
+            copies_fetched: self.copies_fetched.saturating_sub(before.copies_fetched),
+        }
+    }
+}
+
+/// When organisations were killed, and what those that are left had moved until then.
+#[derive(Clone, Copy, Debug)]
+struct Killed {
+    at: Instant,
+    moved: Moved,
+}
+
+/// Stripes of contents, as `hold check` tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hit {
+    stripes: u64,
+    /// Of them, those that lack fragments.
+    lacking: u64,
+    /// Bytes of k - 1 fragments of each of those.
+    fetched_bytes: u64,
+}
+
+impl Hit {
+    fn of(contents: &[serde_json::Value], k: u64) -> Self {
+        let mut hit = Self::default();
+        for content in contents {
+            let number = |at: &str| content[at].as_u64().unwrap_or(0);
+            let (stripes, lacking) = (number("stripes"), number("stripes_lacking"));
+            hit.stripes += stripes;
+            hit.lacking += lacking;
+            // The pages of the last stripe may be shorter: they are taken as long as the others are on average.
+            let fragment = number("bytes") / (stripes * k).max(1);
+            hit.fetched_bytes += fragment * lacking * k.saturating_sub(1);
+        }
+        hit
+    }
 }
 
 impl Repair {
@@ -109,39 +178,44 @@ impl Repair {
         settle(bench, &community)?;
         // What a put owed is mended before anything is killed.
         let what = "what was put was not settled";
+        let started = Killed { at: Instant::now(), moved: Moved::default() };
         bench.stop.until(what, SETTLED_LIMIT, || {
             bench.stop.sleep(LOOK_EVERY)?;
-            let look = self.look(&community, Instant::now())?;
+            let look = self.look(&community, &started)?;
             Ok((look.settled == self.peers).then_some(()))
         })?;
-        let base = total(&community, "fetched_bytes")? + total(&community, "sent_bytes")?;
         let stored = community.stored()?;
         bench.tell(format!("{content} bytes put, {stored} stored"));
         let gone = self.organisations - self.lost..self.organisations;
         community.kill_organisations(|organisation| gone.contains(&organisation));
+        let killed = Killed { at: Instant::now(), moved: Moved::of(&community)? };
         let lost = stored.saturating_sub(community.stored()?);
-        let base_left = total(&community, "fetched_bytes")? + total(&community, "sent_bytes")?;
-        bench.tell(format!("{lost} bytes lost; {base} moved before"));
-        let (looks, reads, seconds) = self.watch(bench, &community, &home, &tree, &list)?;
+        let Profile::Stripe { k, .. } = profile else {
+            return Err(BenchError::Argument { name: "--peers", reason: "enough for stripes" });
+        };
+        let hit = Hit::of(&checked(bench, &community, &home, &list)?, u64::from(k));
+        let counted_in_time = Moved::of(&community)? == killed.moved;
+        let Hit { stripes, lacking, .. } = hit;
+        bench.tell(format!("{lost} bytes lost, of {lacking} of {stripes} stripes too"));
+        let (looks, reads) = self.watch(bench, &community, &home, (&tree, &list), &killed)?;
+        let seconds = killed.at.elapsed().as_secs_f64();
         let mut report = Report::new("repair", bench.quick);
         for look in &looks {
             report.run(look)?;
         }
-        let Profile::Stripe { k, n } = profile else {
-            return Err(BenchError::Argument { name: "--peers", reason: "enough for stripes" });
-        };
-        let sum = |at: &str| total(&community, at);
-        let moved = sum("fetched_bytes")? + sum("sent_bytes")? - base_left;
-        let least = stored / u64::from(n) * u64::from(k - 1) + lost;
+        let moved = Moved::of(&community)?.since(killed.moved);
         let began = looks.iter().find(|look| look.moved_bytes > 0).map_or(0.0, |look| look.seconds);
         let mended = Mended {
             content_bytes: content,
             stored_bytes: stored,
             lost_bytes: lost,
-            fragments_made: sum("fragments_made")?,
-            copies_fetched: sum("copies_fetched")?,
-            moved_bytes: moved,
-            least_bytes: least,
+            stripes: hit.stripes,
+            stripes_hit: hit.lacking,
+            counted_in_time,
+            fragments_made: moved.fragments_made,
+            copies_fetched: moved.copies_fetched,
+            moved_bytes: moved.bytes,
+            least_bytes: lost + hit.fetched_bytes,
             seconds,
             began_after_s: began,
             reads,
@@ -164,21 +238,23 @@ impl Repair {
         let profile = Profile::by_peers(self.peers);
         let left = self.peers - self.peers.div_ceil(self.organisations) * self.lost;
         match profile {
+            Profile::Stripe { n, .. } if self.organisations > n as usize => {
+                wrong("--organisations", "at most as many as a stripe has fragments")
+            }
             Profile::Stripe { n, .. } if n as usize <= left => Ok(profile),
             _ => wrong("--peers", "as many as a stripe has fragments must be left"),
         }
     }
 
-    /// Reads everything again and again until nothing lacks; how far it was meanwhile, how often it was read, and how long it took.
+    /// Reads everything again and again until nothing lacks; how far it was meanwhile, and how often it was read.
     fn watch(
         &self,
         bench: &Bench,
         community: &Community,
         home: &Home,
-        tree: &Path,
-        list: &Path,
-    ) -> Result<(Vec<Look>, usize, f64), BenchError> {
-        let started = Instant::now();
+        (tree, list): (&Path, &Path),
+        killed: &Killed,
+    ) -> Result<(Vec<Look>, usize), BenchError> {
         let (mut looks, mut reads, mut quiet) = (Vec::new(), 0, 0);
         let out = community.path().join("out");
         let mut reading = None;
@@ -188,7 +264,7 @@ impl Repair {
                 None => self.read(community, home, list, &out)?,
             };
             bench.stop.sleep(LOOK_EVERY)?;
-            let look = self.look(community, started)?;
+            let look = self.look(community, killed)?;
             quiet = if look.settled == community.peers.len() { quiet + 1 } else { 0 };
             looks.push(look);
             if run.ended()?.is_some() {
@@ -207,11 +283,11 @@ impl Repair {
             if quiet >= 3
                 && reads > 0
                 && reading.is_none()
-                && checked_all(bench, community, home, list)?
+                && is_whole(&checked(bench, community, home, list)?)
             {
-                return Ok((looks, reads, started.elapsed().as_secs_f64()));
+                return Ok((looks, reads));
             }
-            if started.elapsed() > MENDED_LIMIT {
+            if killed.at.elapsed() > MENDED_LIMIT {
                 let what = "the network was not whole again";
                 return Err(BenchError::Late { what, limit: MENDED_LIMIT });
             }
@@ -232,10 +308,10 @@ impl Repair {
         Run::start(command.arg(list).arg("-o").arg(out).stdout(file))
     }
 
-    fn look(&self, community: &Community, started: Instant) -> Result<Look, BenchError> {
+    fn look(&self, community: &Community, since: &Killed) -> Result<Look, BenchError> {
         let gone = self.peers - community.peers.len();
         let mut look = Look {
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: since.at.elapsed().as_secs_f64(),
             copies_lacking: 0,
             fragments_missing: 0,
             unreadable: 0,
@@ -255,6 +331,7 @@ impl Repair {
             let settled = knows && status["repair"]["settled"].as_bool() == Some(true);
             look.settled += usize::from(settled && number("mending") == 0);
         }
+        look.moved_bytes = look.moved_bytes.saturating_sub(since.moved.bytes);
         Ok(look)
     }
 
@@ -268,9 +345,7 @@ impl Repair {
         report.bars.push(Bar::at_most(name, traffic, TRAFFIC_MAX));
         let unreadable = looks.iter().map(|look| look.unreadable).max().unwrap_or(0);
         report.bars.push(Bar::at_most("stripes unreadable at any moment", unreadable as f64, 0.0));
-        let whole = "seconds from the kill until everything is at full redundancy, reported";
         report.ratio("repair_seconds", mended.seconds);
-        report.bars.push(Bar::at_most(whole, mended.seconds, MENDED_LIMIT.as_secs_f64()));
         let points = |of: fn(&Look) -> f64| looks.iter().map(|at| (at.seconds, of(at))).collect();
         let chart = Chart::lines("Lacking after organisations were killed", "seconds", "records");
         let chart = chart.with("copies", points(|at| at.copies_lacking as f64));
@@ -295,38 +370,33 @@ fn put(
     Ok(list)
 }
 
-/// Whether everything has all its copies and fragments, as the program says.
-fn checked_all(
+/// What the program says of each content.
+fn checked(
     bench: &Bench,
     community: &Community,
     home: &Home,
     list: &Path,
-) -> Result<bool, BenchError> {
+) -> Result<Vec<serde_json::Value>, BenchError> {
     let text = fs::read_to_string(list).map_err(BenchError::io("read", list))?;
     let mut addresses = Vec::new();
     for line in text.lines() {
         let put: serde_json::Value = serde_json::from_str(line)?;
         addresses.push(put["address"].as_str().unwrap_or_default().to_owned());
     }
-    let mut states = BTreeSet::new();
+    let mut contents = Vec::with_capacity(addresses.len());
     for some in addresses.chunks(200) {
         let mut command = home.command(&community.program, ["check", "--json"]);
         let ended = Run::start(command.args(some))?.finish(RUN_LIMIT, &bench.stop)?;
         for line in ended.text().lines() {
-            let found: serde_json::Value = serde_json::from_str(line)?;
-            states.insert(found["state"].as_str().unwrap_or_default().to_owned());
+            contents.push(serde_json::from_str(line)?);
         }
     }
-    Ok(states.iter().all(|state| state == "full") && !states.is_empty())
+    Ok(contents)
 }
 
-/// A number of all peers' repair, added up.
-fn total(community: &Community, at: &str) -> Result<u64, BenchError> {
-    let mut sum = 0;
-    for peer in &community.peers {
-        sum += peer.status()?["repair"][at].as_u64().unwrap_or(0);
-    }
-    Ok(sum)
+/// Whether everything has all its copies and fragments.
+fn is_whole(contents: &[serde_json::Value]) -> bool {
+    !contents.is_empty() && contents.iter().all(|content| content["state"] == "full")
 }
 
 #[cfg(test)]
@@ -342,5 +412,28 @@ mod tests {
         assert!(repair(9, 3, 1).checked().is_err(), "six are left for eight fragments");
         assert!(repair(24, 6, 3).checked().is_err(), "half of the organisations");
         assert!(repair(24, 6, 0).checked().is_err());
+        assert!(repair(24, 24, 1).checked().is_err(), "more organisations than fragments");
+    }
+
+    #[test]
+    fn only_stripes_that_lost_fragments_make_others_be_fetched() {
+        let content = |bytes: u64, stripes: u64, lacking: u64| {
+            serde_json::json!({ "bytes": bytes, "stripes": stripes, "stripes_lacking": lacking,
+                "missing": 9, "state": "lacking" })
+        };
+        // One that lies in its entry, one that lost nothing, and two of three stripes of 8 pages of 100 bytes.
+        let contents = [content(700, 0, 0), content(4_000, 5, 0), content(2_400, 3, 2)];
+        let hit = Hit::of(&contents, 8);
+        assert_eq!(hit, Hit { stripes: 8, lacking: 2, fetched_bytes: 2 * 7 * 100 });
+        assert!(!is_whole(&contents) && !is_whole(&[]));
+        assert!(is_whole(&[serde_json::json!({ "state": "full" })]));
+    }
+
+    #[test]
+    fn what_was_moved_before_the_kill_is_not_counted() {
+        let before = Moved { bytes: 10, fragments_made: 2, copies_fetched: 3 };
+        let after = Moved { bytes: 25, fragments_made: 6, copies_fetched: 3 };
+        let moved = Moved { bytes: 15, fragments_made: 4, copies_fetched: 0 };
+        assert_eq!(after.since(before), moved);
     }
 }

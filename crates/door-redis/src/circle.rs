@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,6 +54,8 @@ pub(crate) struct Circle {
     pub clock: Arc<dyn Clock>,
     pub stop: Arc<AtomicBool>,
     pub metrics: Arc<Metrics>,
+    /// Those that wait until writes have ended.
+    endings: Receiver<SyncSender<()>>,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     by_id: HashMap<u64, usize>,
@@ -75,6 +78,7 @@ impl Circle {
         poll: Poll,
         listener: TcpListener,
         clock: Arc<dyn Clock>,
+        endings: Receiver<SyncSender<()>>,
     ) -> Self {
         Self {
             door,
@@ -83,6 +87,7 @@ impl Circle {
             clock,
             stop: Arc::default(),
             metrics: Arc::default(),
+            endings,
             connections: Vec::new(),
             free: Vec::new(),
             by_id: HashMap::new(),
@@ -123,6 +128,7 @@ impl Circle {
             }
             self.door.now = self.clock.unix_ms();
             let now = self.elapsed();
+            self.end_writes();
             self.sort(&events);
             self.serve(now);
             let more = self.door.upkeep();
@@ -147,6 +153,15 @@ impl Circle {
         }
         self.door.commit();
         self.publish();
+    }
+
+    /// Ends writes where that is asked for: all that was answered was committed in the turns before.
+    fn end_writes(&mut self) {
+        while let Ok(ended) = self.endings.try_recv() {
+            self.door.end_writes();
+            // Who asked may have gone.
+            let _ = ended.send(());
+        }
     }
 
     fn elapsed(&self) -> u64 {

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use crate::batch::{Batch, Event, Failure, Flight, Undo};
 use crate::counters::Counters;
 use crate::error::Refusal;
-use crate::fail::{Fail, KEY_TOO_LONG, NOT_KEPT, TOO_LONG, TOO_MANY_KEYS, WRONG_TYPE};
+use crate::fail::{
+    Fail, KEY_TOO_LONG, NOT_KEPT, TOO_LONG, TOO_MANY_KEYS, WRITES_ENDED, WRONG_TYPE,
+};
 use crate::keyspace::{Keyspace, Made, Put, Tip};
 use crate::options::{Compress, Options};
 use crate::session::{Client, Watcher};
@@ -76,6 +78,8 @@ pub(crate) struct Door {
     pub(crate) landings: u64,
     /// Batches of this turn that were not kept.
     pub(crate) failures: Vec<Failure>,
+    /// Whether no more versions are made.
+    pub(crate) writes_ended: bool,
     /// Since when commits fail.
     pub(crate) failed_at: Option<u64>,
     /// What watchers are to be told: it is in the log.
@@ -119,6 +123,7 @@ impl Door {
             flight: None,
             landings: 0,
             failures: Vec::new(),
+            writes_ended: false,
             failed_at: None,
             told: Vec::new(),
             clients: BTreeMap::new(),
@@ -319,6 +324,9 @@ impl Door {
         value: &[u8],
         compress: bool,
     ) -> Result<Made, Fail> {
+        if self.writes_ended {
+            return Err(WRITES_ENDED);
+        }
         let slot = self.slots.slot(index);
         let name = bases.is_empty().then(|| {
             key_name(&mut self.name, &slot.key);
@@ -344,6 +352,9 @@ impl Door {
         member: &Bytes,
         score: Option<f64>,
     ) -> Result<(), Fail> {
+        if self.writes_ended {
+            return Err(WRITES_ENDED);
+        }
         let slot = self.slots.slot(index);
         let Content::Sorted(sorted) = &slot.state.content else { return Err(WRONG_TYPE) };
         if !member_name(&mut self.name, &slot.key, sorted.generation, member) {
@@ -451,7 +462,8 @@ impl Door {
     /// What is done when a turn's commands are done: keys that have ended are deleted, some that
     /// were loaded are learnt. Whether there is more of it.
     pub(crate) fn upkeep(&mut self) -> bool {
-        let calm = self.failed_at.is_none_or(|at| self.now >= at.saturating_add(SWEEP_PAUSE_MS));
+        let paused = self.failed_at.is_some_and(|at| self.now < at.saturating_add(SWEEP_PAUSE_MS));
+        let calm = !paused && !self.writes_ended;
         let mut more = false;
         if calm && self.slots.next_end().is_some_and(|end| end <= self.now) {
             let ended = self.slots.ended(self.now, SWEEP_STEP);
@@ -477,6 +489,14 @@ impl Door {
             self.warm += 1;
         }
         more || (self.warm < self.slots.end() && self.slots.end() > WARM_STEP)
+    }
+
+    /// Makes no more versions. A turn begins with it, while nothing waits to be committed.
+    pub(crate) fn end_writes(&mut self) {
+        if !std::mem::replace(&mut self.writes_ended, true) {
+            tracing::info!("the Redis door takes no writes any more");
+            self.keyspace.end_writes();
+        }
     }
 
     /// Takes over the tips that others made: an object of ours may be written through other doors

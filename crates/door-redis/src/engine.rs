@@ -42,6 +42,11 @@ pub enum EngineError {
     /// The merge would be no string.
     #[error("the merge is a {}, no bytes: put a value on both", .0.name())]
     NoBytes(ValueKind),
+    /// The thread that writes ended with a panic: what it left of its last write nobody knows.
+    #[error(
+        "the thread that writes has failed, and nothing is written any more: start the peer again"
+    )]
+    Failed,
     /// The engine.
     #[error(transparent)]
     Objects(#[from] ObjectsError),
@@ -55,6 +60,7 @@ impl Classified for EngineError {
         match self {
             Self::NoFunction(_) => Class::NotFound,
             Self::Conflict(_) | Self::NoBytes(_) => Class::Conflict,
+            Self::Failed => Class::Unavailable,
             Self::Objects(error) => error.class(),
             Self::Version(error) => error.class(),
         }
@@ -79,6 +85,8 @@ pub struct Engine {
     made: Vec<RecordId>,
     /// Writes batches beside the door's work; started with the first.
     writer: Option<Writer>,
+    /// Whether it ended with a panic: as with a store whose fsync failed nothing is written until the next start.
+    failed: bool,
     /// The versions of the batch that it is writing.
     flying: Vec<RecordId>,
     news: Receiver<Arc<Vec<Event>>>,
@@ -112,6 +120,7 @@ impl Engine {
             merges: Merges::new(),
             made: Vec::new(),
             writer: None,
+            failed: false,
             flying: Vec::new(),
             own: VecDeque::new(),
             attest: None,
@@ -167,6 +176,16 @@ impl Engine {
             Err(ObjectsError::OtherObject { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether anything may be written; where not, nothing is pending any more.
+    fn check(&mut self) -> Result<(), Refusal> {
+        if !self.failed {
+            return Ok(());
+        }
+        self.batch = self.objects.batch();
+        self.made.clear();
+        Err(refuse(EngineError::Failed))
     }
 
     /// Hands what is in the log to whoever signs it.
@@ -274,6 +293,7 @@ impl Keyspace for Engine {
     }
 
     fn commit(&mut self) -> Result<(), Refusal> {
+        self.check()?;
         let versions = self.made.len();
         let batch = std::mem::replace(&mut self.batch, self.objects.batch());
         self.batch.reserve(versions);
@@ -284,6 +304,7 @@ impl Keyspace for Engine {
     }
 
     fn begin(&mut self) -> Result<bool, Refusal> {
+        self.check()?;
         if self.writer.is_none() {
             match Writer::start(self.durability) {
                 Ok(writer) => self.writer = Some(writer),
@@ -305,17 +326,37 @@ impl Keyspace for Engine {
     fn land(&mut self) -> Result<(), Refusal> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let done = writer.land();
-        self.batch.landed(done.is_ok());
+        self.batch.landed(matches!(done, Some(Ok(_))));
         let made = std::mem::take(&mut self.flying);
         match done {
-            Ok(told) => {
+            Some(Ok(told)) => {
                 self.written(told, made);
                 Ok(())
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 self.made.clear();
                 Err(refuse(error))
             }
+            None => {
+                self.made.clear();
+                // It says so in the log.
+                self.writer = None;
+                self.failed = true;
+                Err(refuse(EngineError::Failed))
+            }
+        }
+    }
+
+    /// Whoever signs gets the last versions, and ends then.
+    fn end_writes(&mut self) {
+        let made = std::mem::take(&mut self.unsent);
+        if let Some(attest) = self.attest.take()
+            && !made.is_empty()
+            && attest.send(made).is_err()
+        {
+            tracing::error!(
+                "the thread that attests has ended: the last versions are not attested"
+            );
         }
     }
 
@@ -405,5 +446,47 @@ impl Keyspace for Engine {
         // All of ours were told before: what is left was lost with a gap.
         self.own.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use crypto::SecretKey;
+    use objects::ObjectsOptions;
+    use store::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn once_the_thread_that_writes_has_failed_nothing_is_written_and_reads_go_on() {
+        let store = Arc::new(MemoryStore::new());
+        let objects = Objects::open(store, ObjectsOptions::default()).unwrap();
+        let owner = SecretKey::from_slice(&[7; 32]).unwrap().public();
+        let network = NetworkId::new([9; 32]);
+        let mut engine = Engine::new(objects, Suite::default(), network, owner, None);
+        let (object, _) = engine.open(b"redis/kone").unwrap();
+        let name = Some(&b"redis/kone"[..]);
+        let kind = ValueKind::Bytes;
+        let put = |bases, value| Put { object: &object, name, bases, kind, value, compress: false };
+        let first = [engine.put(put(&[], b"kept")).unwrap().id];
+        engine.commit().unwrap();
+
+        engine.writer = Some(Writer::ended());
+        engine.put(put(&first, b"lost")).unwrap();
+        assert!(engine.begin().unwrap());
+        engine.put(put(&first, b"behind it")).unwrap();
+        let failed = engine.land().unwrap_err();
+        assert!(failed.to_string().contains("start the peer again"), "{failed}");
+        assert_eq!((failed.class(), engine.pending()), (Class::Unavailable, 0));
+        for small in [true, false] {
+            engine.put(put(&first, b"more")).unwrap();
+            let refused = if small { engine.commit().err() } else { engine.begin().err() };
+            assert!(refused.unwrap().to_string().contains("start the peer again"));
+            assert_eq!(engine.pending(), 0);
+        }
+        let tip = engine.open(b"redis/kone").unwrap().1.unwrap();
+        assert_eq!(tip.id, first[0]);
+        assert_eq!(&engine.get(&object, &first[0].h).unwrap().unwrap().value[..], b"kept");
     }
 }

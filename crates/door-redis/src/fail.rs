@@ -38,6 +38,12 @@ pub(crate) const KEY_TOO_LONG: Fail = Fail::Say(
 pub(crate) const TOO_MANY_KEYS: Fail =
     Fail::Say("OOM command not allowed: there are too many keys");
 
+/// What a command that would write is answered once writes have ended.
+pub(crate) const WRITES_ENDED: Fail = Fail::Say(
+    "READONLY This door takes no writes any more: its peer leaves the network. Reads are served until \
+     it has left",
+);
+
 impl Fail {
     /// The error's text, without the minus.
     pub(crate) fn text(&self) -> Cow<'_, str> {

@@ -121,6 +121,9 @@ pub trait Keyspace: Send {
         Ok(())
     }
 
+    /// Nothing is put any more: what is still to be done for the versions that were committed is begun.
+    fn end_writes(&mut self) {}
+
     /// A committed version, or none where it is not here.
     ///
     /// # Errors

@@ -54,6 +54,7 @@ pub use table::page;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 
 use env::Clock;
@@ -68,7 +69,8 @@ use crate::door::Door;
 pub struct Handle {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    waker: Waker,
+    waker: Arc<Waker>,
+    endings: mpsc::Sender<SyncSender<()>>,
     metrics: Arc<Metrics>,
     thread: Option<JoinHandle<()>>,
 }
@@ -96,7 +98,8 @@ pub fn open(
     let door = Door::open(options, keyspace, clock.unix_ms()).map_err(DoorError::Load)?;
     let poll = Poll::new().map_err(DoorError::System)?;
     let waker = Waker::new(poll.registry(), WAKER).map_err(DoorError::System)?;
-    let mut circle = Circle::new(door, poll, listener, clock);
+    let (endings, asked) = mpsc::channel();
+    let mut circle = Circle::new(door, poll, listener, clock, asked);
     circle.listen().map_err(DoorError::System)?;
     let (stop, metrics) = (circle.stop.clone(), circle.metrics.clone());
     let thread = std::thread::Builder::new()
@@ -104,7 +107,8 @@ pub fn open(
         .spawn(move || circle.run())
         .map_err(DoorError::System)?;
     tracing::info!(%address, "the Redis door is open; its objects are open ones");
-    Ok(Handle { address, stop, waker, metrics, thread: Some(thread) })
+    let waker = Arc::new(waker);
+    Ok(Handle { address, stop, waker, endings, metrics, thread: Some(thread) })
 }
 
 impl Handle {
@@ -123,6 +127,11 @@ impl Handle {
         let _ = self.waker.wake();
     }
 
+    /// What ends the door's writes while it goes on to serve reads.
+    pub fn writes(&self) -> Writes {
+        Writes { waker: self.waker.clone(), endings: self.endings.clone() }
+    }
+
     /// Closes the door: requests that have come are answered, then the connections end. Waits for
     /// that, some seconds where a caller does not read.
     pub fn close(mut self) {
@@ -137,6 +146,26 @@ impl Handle {
     fn end(&self) {
         self.stop.store(true, Ordering::Release);
         let _ = self.waker.wake();
+    }
+}
+
+/// Ends the writes of a door, which goes on to serve reads.
+#[derive(Clone, Debug)]
+pub struct Writes {
+    waker: Arc<Waker>,
+    endings: mpsc::Sender<SyncSender<()>>,
+}
+
+impl Writes {
+    /// Has every command from now on that would write answered with an error, and waits until it is so: what was
+    /// answered before is committed then, and whoever attests it has it. Of a door that is closed it waits for nothing.
+    pub fn end(&self) {
+        let (done, ended) = mpsc::sync_channel(1);
+        if self.endings.send(done).is_ok() {
+            let _ = self.waker.wake();
+            // An error says that the door's thread has ended, and with it writes.
+            let _ = ended.recv();
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use objects::{Event, Flight, ObjectsError};
-use store::{Durability, StoreError};
+use store::Durability;
 
 type Told = Arc<Vec<Event>>;
 
@@ -47,12 +47,19 @@ impl Writer {
         let _ = self.batches.as_ref().map(|batches| batches.send(flight));
     }
 
-    /// Waits until its batch is written.
+    /// Waits until its batch is written; `None` where the thread has ended, which it does by itself only with a panic.
     ///
     /// # Errors
     /// Of the write.
-    pub(crate) fn land(&self) -> Result<Told, ObjectsError> {
-        self.written.recv().unwrap_or_else(|_| Err(StoreError::Closed.into()))
+    pub(crate) fn land(&self) -> Option<Result<Told, ObjectsError>> {
+        self.written.recv().ok()
+    }
+
+    /// One whose thread has ended.
+    #[cfg(test)]
+    pub(crate) fn ended() -> Self {
+        let ((batches, _), (_, written)) = (sync_channel(1), sync_channel(1));
+        Self { batches: Some(batches), written, thread: None }
     }
 }
 

@@ -113,12 +113,16 @@ impl Embedded {
         let waiting = self.peers.iter_mut().filter(|slot| slot.running.is_none());
         let starting = waiting.map(|slot| async {
             let dir = PeerDir::open(&slot.dir, peerdir::now_s())?;
+            if dir.has_left() {
+                tracing::warn!(dir = %slot.dir.display(), "this peer has left and is not started");
+                return Ok(());
+            }
             slot.running = Some(Running::start(dir, env).await?);
             Ok::<(), HoldError>(())
         });
         // Boxed: the futures of many peers at once are large.
         try_join_all(starting.map(Box::pin)).await?;
-        let all = self.peers.len();
+        let all = self.running().count();
         let acquainted = async {
             while !self.running().all(|peer| peer.librarian.directory().view().len() == all) {
                 tokio::time::sleep(LOOK_EVERY).await;

@@ -17,6 +17,7 @@ mod error;
 mod exit;
 mod files;
 mod interrupt;
+mod leaving;
 mod limits;
 mod logging;
 mod markers;

@@ -11,6 +11,7 @@
 //! D/peers          peers known at the last look, so that losing the bootstrap address does no harm
 //! D/store/         records
 //! D/news/          publications
+//! D/left           there once the peer has handed over everything and left
 //! D/lock           held by the running peer
 //! D/.metrics       where the running peer's page of metrics is, and its key
 //! ```
@@ -127,6 +128,11 @@ impl PeerDir {
         }
         let path = path.to_owned();
         Ok(Self { path, config, key, network, certificate_bytes })
+    }
+
+    /// Whether its peer has left and is to stay away.
+    pub(crate) fn has_left(&self) -> bool {
+        self.config.leaving && has_left(&self.path)
     }
 
     /// Takes the directory for this process; another one that has it is [`HoldError::Locked`].

@@ -4,11 +4,12 @@
 //! what it answered is attested and in the store when that closes.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use crypto::{NetworkId, SecretKey, Suite};
-use door_redis::{Engine, Handle, Options};
+use door_redis::{Engine, Handle, Options, Writes};
 use env::Env;
 use librarian::Librarian;
 use objects::Attesting;
@@ -18,6 +19,7 @@ use version::policy::{Copies, For};
 
 use crate::client::blocking;
 use crate::error::HoldError;
+use crate::running::Running;
 
 /// The version of the family's policy: it says nothing yet that could change.
 const POLICY_VERSION: u64 = 1;
@@ -37,21 +39,60 @@ pub(crate) struct Owned {
 /// An open door.
 pub(crate) struct RedisDoor {
     handle: Handle,
-    attested: JoinHandle<()>,
+    attested: Attested,
+}
+
+/// The thread that attests what the door wrote; it ends when the door writes no more.
+#[derive(Clone)]
+struct Attested(Arc<Mutex<Option<JoinHandle<()>>>>);
+
+impl Attested {
+    /// Waits until all is attested.
+    fn join(&self) {
+        let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that attests ended with a panic");
+        }
+    }
+}
+
+/// What ends a door's writes.
+#[derive(Clone)]
+pub(crate) struct DoorWrites {
+    writes: Writes,
+    attested: Attested,
+}
+
+impl DoorWrites {
+    /// Has the door refuse every write from now on; all that it answered is then in the store, and attested.
+    pub(crate) async fn end(&self) {
+        let this = self.clone();
+        let ended = move || {
+            this.writes.end();
+            this.attested.join();
+            Ok(())
+        };
+        if let Err(error) = blocking(ended).await {
+            tracing::error!(%error, "the door's writes could not be ended");
+        }
+    }
 }
 
 impl RedisDoor {
-    /// Opens it over a librarian's own store; writes are answered when they are as durable as asked.
+    /// Opens it over a librarian's own store; writes are answered when they are as durable as asked. Where the peer begins
+    /// to leave, the door's writes are ended first.
     ///
     /// # Errors
-    /// Where the policy cannot be kept, the keys cannot be loaded, or the address cannot be listened on.
+    /// Where the peer leaves, the policy cannot be kept, the keys cannot be loaded, or the address cannot be listened on.
     pub(crate) async fn open(
-        librarian: &Librarian,
+        peer: &Running,
         env: &Env,
         owned: Owned,
         durability: Durability,
         options: Options,
     ) -> Result<Self, HoldError> {
+        let opening = peer.leaving.opening()?;
+        let librarian = &peer.librarian;
         keep_policy(librarian, &owned).await?;
         let Owned { network, suite, key } = owned;
         let objects = librarian.objects().clone();
@@ -69,7 +110,10 @@ impl RedisDoor {
         let engine = Engine::new(objects, suite, network, owner, Some(durability)).attested(attest);
         let clock = env.clock.clone();
         let open = move || Ok(door_redis::open(options, Box::new(engine), clock)?);
-        Ok(Self { handle: blocking(open).await?, attested })
+        let attested = Attested(Arc::new(Mutex::new(Some(attested))));
+        let this = Self { handle: blocking(open).await?, attested };
+        opening.open(DoorWrites { writes: this.handle.writes(), attested: this.attested.clone() });
+        Ok(this)
     }
 
     /// Where its clients connect.
@@ -84,7 +128,7 @@ impl RedisDoor {
     pub(crate) async fn close(self) -> Result<(), HoldError> {
         blocking(move || {
             self.handle.close();
-            drop(self.attested.join());
+            self.attested.join();
             Ok(())
         })
         .await

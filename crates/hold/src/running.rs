@@ -30,7 +30,8 @@ use crate::client;
 use crate::config;
 use crate::error::HoldError;
 use crate::files::{self, Access};
-use crate::peerdir::{LAYOUT, PeerDir};
+use crate::leaving::Leaving;
+use crate::peerdir::{self, LAYOUT, PeerDir};
 use crate::{page, quotas, watch};
 
 /// Peers are written at most this often.
@@ -43,6 +44,8 @@ const PEERS_FILE: &str = "peers";
 pub(crate) struct Running {
     /// The peer itself.
     pub(crate) librarian: Arc<Librarian>,
+    /// What is to be ended before it leaves.
+    pub(crate) leaving: Arc<Leaving>,
     /// Where others reach it.
     pub(crate) address: String,
     /// Where its metrics are, `HOST:PORT`.
@@ -71,6 +74,12 @@ impl Running {
     /// Where the directory is in use, a port is taken, or the store cannot be opened.
     pub(crate) async fn start(dir: PeerDir, env: &Env) -> Result<Self, HoldError> {
         let lock = dir.lock()?;
+        if dir.has_left() {
+            let what = "this peer has left the network and holds nothing for it: to bring it back, set leaving = \
+                        false in its peer.toml";
+            return Err(HoldError::argument("peer", what));
+        }
+        peerdir::note_left(&dir.path, false)?;
         let identity = Identity::new(dir.key.clone(), dir.network.genesis().network())?;
         let server = Server::bind(&dir.config.listen, identity.clone(), ServerLimits::default())?;
         let signed = bind_signed(&dir, &identity)?;
@@ -101,11 +110,14 @@ impl Running {
         let quotas: Arc<Path> = dir.path.join(quotas::FILE).into();
         let counting =
             tokio::spawn(quotas::write_all(librarian.clone(), quotas.clone(), stop.clone()));
-        let watching = watch::watch_all(librarian.clone(), dir.path.clone(), stop.clone());
+        let leaving = Leaving::new(dir.config.leaving);
+        let watching =
+            watch::watch_all(librarian.clone(), dir.path.clone(), leaving.clone(), stop.clone());
         let watching = tokio::spawn(watching);
         let address = dir.config.addresses.first().cloned().unwrap_or_default();
         Ok(Self {
             librarian,
+            leaving,
             address,
             metrics,
             _lock: lock,
@@ -124,11 +136,19 @@ impl Running {
         })
     }
 
-    /// Waits until the transport ends, which it does by itself only when it fails.
+    /// Waits until the peer has left, which is then noted in its directory, or its transport fails.
     ///
     /// # Errors
     /// What it failed with.
-    pub(crate) async fn failed(&mut self) -> Result<(), HoldError> {
+    pub(crate) async fn ended(&mut self) -> Result<(), HoldError> {
+        let leaving = self.leaving.clone();
+        tokio::select! {
+            failed = self.failed() => failed,
+            () = leaving.left() => Ok(()),
+        }
+    }
+
+    async fn failed(&mut self) -> Result<(), HoldError> {
         match (&mut self.serving).await {
             Ok(served) => Ok(served?),
             Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -188,6 +208,7 @@ fn options(dir: &PeerDir) -> Result<LibrarianOptions, HoldError> {
     options.read_only = dir.config.read_only;
     options.upkeep = Some(dir.config.upkeep.options());
     options.keeping = dir.config.repair.options();
+    options.objects = dir.config.objects();
     options.leases = dir.config.leases.settings()?;
     options.rosters = dir.network.rosters();
     options.revocations = watch::revocations(&dir.path);

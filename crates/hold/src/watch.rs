@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::beat;
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::leaving::Leaving;
 use crate::network_file::{self, NetworkFile, rosters_path};
-use crate::peerdir;
+use crate::peerdir::{self, PeerConfig};
 
 /// The folder of revocations in a peer's directory.
 const FOLDER: &str = "revoked";
@@ -66,15 +67,24 @@ fn written(dir: &Path) -> BTreeMap<PathBuf, SystemTime> {
 }
 
 /// Takes what changes in the directory, and keeps what the peer hears, until `stop`.
-pub(crate) async fn watch_all(librarian: Arc<Librarian>, dir: PathBuf, stop: CancellationToken) {
+pub(crate) async fn watch_all(
+    librarian: Arc<Librarian>,
+    dir: PathBuf,
+    leaving: Arc<Leaving>,
+    stop: CancellationToken,
+) {
     let mut seen = BTreeMap::new();
     let mut kept = librarian.revocations();
     let mut roster = None;
+    let mut leaves = false;
     loop {
         let now = written(&dir);
         if now != seen {
-            take(&librarian, &dir).await;
+            leaves = take(&librarian, &dir).await.unwrap_or(leaves);
             seen = now;
+        }
+        if leaves {
+            leaving.go_on(&librarian, &dir).await;
         }
         let newest = librarian.directory().roster();
         if roster.as_ref() != Some(newest.hash()) {
@@ -100,16 +110,18 @@ pub(crate) async fn watch_all(librarian: Arc<Librarian>, dir: PathBuf, stop: Can
     }
 }
 
-async fn take(librarian: &Librarian, dir: &Path) {
-    match peerdir::read_config(dir) {
+/// Takes what the files say; whether the peer is to leave, where its settings can be read.
+async fn take(librarian: &Librarian, dir: &Path) -> Option<bool> {
+    let leaves = match peerdir::read_config(dir) {
         Ok(config) => {
             librarian.set_read_only(config.read_only).await;
-            if config.leaving {
-                librarian.leave();
-            }
+            Some(is_to_leave(librarian, &config))
         }
-        Err(error) => tracing::warn!(%error, "the settings are not valid and change nothing"),
-    }
+        Err(error) => {
+            tracing::warn!(%error, "the settings are not valid and change nothing");
+            None
+        }
+    };
     match NetworkFile::read(&dir.join("network")) {
         Ok(network) => take_rosters(librarian, &network),
         Err(error) => tracing::warn!(%error, "the rosters in the peer's directory do not count"),
@@ -118,6 +130,25 @@ async fn take(librarian: &Librarian, dir: &Path) {
         if let Err(error) = librarian.revoke(&list).await {
             tracing::warn!(%error, "a revocation in the peer's directory does not count");
         }
+    }
+    leaves
+}
+
+fn is_to_leave(librarian: &Librarian, config: &PeerConfig) -> bool {
+    match librarian.repair() {
+        None if config.leaving => {
+            tracing::warn!(
+                "a peer that is set to mend nothing cannot hand over what it holds: it stays"
+            );
+            false
+        }
+        Some(status) if status.leaving && !config.leaving => {
+            tracing::warn!(
+                "a leave that began goes on whatever leaving says: restart the peer to take it back"
+            );
+            true
+        }
+        _ => config.leaving,
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::{Home, Network, hold, run, signal};
 use serde_json::Value;
@@ -191,4 +191,66 @@ fn a_password_is_asked_for_and_others_than_loopback_need_one() {
     let missing = ["serve", "redis", "--peer", "/nowhere/peer"];
     run(&mut home.hold(missing)).expect_error(10);
     run(&mut hold(["serve", "redis"])).expect_error(2);
+}
+
+/// How long a peer may take to hand over what it holds.
+const LEAVE_LIMIT: Duration = Duration::from_secs(300);
+const REPAIR: &str = "\n[repair]\nabsent_after_s = 5\ncompare_s = 1\nsettle_s = 2\n";
+
+#[test]
+fn a_peer_that_leaves_ends_the_writes_of_its_door_first_and_hands_over_all_that_it_answered() {
+    let mut network = Network::new(3, &[]);
+    network.add_peers(5);
+    for peer in &network.peers {
+        let path = peer.dir.join("peer.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text + REPAIR).unwrap();
+    }
+    let home = network.home("owner", 0);
+    let leaver = network.peers[0].dir.clone();
+    let mut door = Door::start(&home, &leaver, &[]);
+    network.peers[1..].iter_mut().for_each(harness::Peer::start);
+    let started = Instant::now();
+    while network.peers[1].status()["peers"]["healthy"].as_u64() < Some(4) {
+        assert!(started.elapsed() < LEAVE_LIMIT, "they never met");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    let (mut writer, mut reader) = (door.client(), door.client());
+    let writing = std::thread::spawn(move || {
+        let mut answered = 0;
+        loop {
+            match writer.ask(&format!("SET key{answered} value{answered}")) {
+                Reply::Line(_) => answered += 1,
+                Reply::Error(text) => return (answered, text),
+                other => panic!("{other:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let leaving = harness::Running::start(hold(["peer", "leave", "--json", "--dir"]).arg(&leaver));
+    let (answered, told) = writing.join().unwrap();
+    assert!(told.starts_with("READONLY") && told.contains("leaves"), "{told}");
+    assert!(answered > 0);
+    assert_eq!(reader.text("GET key0"), "value0", "reads go on");
+    let left = leaving.finish(LEAVE_LIMIT).expect(0).json();
+    assert_eq!(left["left"], true, "{left}");
+    assert_eq!(door.child.wait().unwrap().code(), Some(0), "it ended by itself");
+
+    // What was answered last is at the others, and so is what was answered first.
+    let listed = run(&mut home.hold(["keys", "list", "--json"])).expect(0).json();
+    let owner = listed["owner_key"].as_str().unwrap();
+    let via = network.via();
+    for number in std::iter::once(0).chain(answered - answered.min(10)..answered) {
+        let object = format!("{owner}:redis/kkey{number}");
+        let got = run(&mut home.hold(["object", "get", &object, "--via", &via])).expect(0);
+        assert_eq!(got.text(), format!("value{number}"));
+    }
+    let serve = ["serve", "redis", "--listen", "127.0.0.1:0", "--peer", leaver.to_str().unwrap()];
+    let refused = run(&mut home.hold(serve)).expect_error(2);
+    assert!(refused.stderr.contains("has left"), "{}", refused.stderr);
+    // Nor is a door opened on one that has not handed over everything yet.
+    std::fs::remove_file(leaver.join("left")).unwrap();
+    let refused = run(&mut home.hold(serve)).expect_error(2);
+    assert!(refused.stderr.contains("leaves the network"), "{}", refused.stderr);
 }

@@ -71,6 +71,8 @@ fn what_killed_and_leaving_peers_held_is_at_others_afterwards() {
     assert!(check(), "nothing is degraded");
     let again = run(hold(["peer", "run", "--dir"]).arg(&leaver)).expect(2);
     assert!(again.stderr.contains("has left"), "{}", again.stderr);
+    let still = run(hold(["peer", "leave", "--json", "--dir"]).arg(&leaver)).expect(0).json();
+    assert_eq!(still["left"], true, "{still}");
 
     let status = run(hold(["peer", "status", "--json", "--dir"]).arg(&network.peers[0].dir));
     let status = status.expect(0).json();

@@ -72,6 +72,8 @@ pub(crate) struct ObjectShelf {
     secret: SecretKey,
     /// Bytes of an object at one place, where its policy says none.
     region_bytes: u64,
+    /// Bytes of versions in memory at most.
+    pub(crate) cache_bytes_max: u64,
     pub(crate) objects: Arc<Objects>,
     store: Arc<dyn RecordStore>,
     shelf: Arc<Shelf>,
@@ -112,7 +114,7 @@ impl ObjectShelf {
 
     fn read(parts: Parts) -> Result<Arc<Self>, ObjectsError> {
         let Parts { env, network, secret, options, region_bytes, store, shelf, metrics } = parts;
-        let suite = options.suite;
+        let (suite, cache_bytes_max) = (options.suite, options.cache_bytes_max);
         let objects = Objects::open(Arc::clone(&store), options)?;
         let policies = KnownPolicies::new(suite, network);
         let attestations = Attestations::new(suite);
@@ -147,6 +149,7 @@ impl ObjectShelf {
             network,
             secret,
             region_bytes,
+            cache_bytes_max,
             objects,
             store,
             shelf,
@@ -168,6 +171,7 @@ impl ObjectShelf {
         let stats = self.objects.stats();
         ObjectLevels {
             objects: stats.objects,
+            versions: stats.versions,
             cached_bytes: stats.cached_bytes,
             awaited: stats.awaited,
             policies: self.policies.len(),

@@ -33,6 +33,8 @@ pub struct Status {
     pub uptime_s: u64,
     /// What it stores.
     pub store: StoreStatus,
+    /// Of that, versioned objects.
+    pub objects: ObjectsStatus,
     /// Who pays for it.
     pub leases: LeasesStatus,
     /// Other peers it knows.
@@ -69,6 +71,27 @@ pub struct StoreStatus {
     pub poisoned: bool,
     /// What scrub and compaction did since the start.
     pub upkeep: UpkeepStatus,
+}
+
+/// What a peer keeps of versioned objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ObjectsStatus {
+    /// Objects with a version here.
+    pub objects: u64,
+    /// Versions; what was dropped since the start is counted until the next.
+    pub versions: u64,
+    /// Bytes of versions in memory.
+    pub cached_bytes: u64,
+    /// Of those, how many there may be.
+    pub cache_bytes_max: u64,
+    /// Versions that others here were made of and that are not here.
+    pub awaited: u64,
+    /// Policies known, of objects and families.
+    pub policies: usize,
+    /// Attestations held.
+    pub attestations: usize,
+    /// Signed heads held.
+    pub heads: usize,
 }
 
 /// Who pays for what is stored.
@@ -189,6 +212,7 @@ impl Core {
                 poisoned: stats.poisoned,
                 upkeep: self.metrics.upkeep.status(),
             },
+            objects: self.objects_status(),
             leases: self.leases_status(),
             peers: self.peers_status(),
             publications: LogStatus {
@@ -200,6 +224,20 @@ impl Core {
             repair: self.keeping.as_ref().map(|keeping| keeping.status(self)),
             calls: self.admission.in_progress().0,
             certificate_until: self.announcer.announcement().certificate.until,
+        }
+    }
+
+    fn objects_status(&self) -> ObjectsStatus {
+        let levels = self.objects.levels();
+        ObjectsStatus {
+            objects: levels.objects,
+            versions: levels.versions,
+            cached_bytes: levels.cached_bytes,
+            cache_bytes_max: self.objects.cache_bytes_max,
+            awaited: levels.awaited,
+            policies: levels.policies,
+            attestations: levels.attestations,
+            heads: levels.heads,
         }
     }
 

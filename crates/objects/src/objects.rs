@@ -55,6 +55,9 @@ type Beside = Box<dyn Fn(&Record) + Send + Sync>;
 pub struct Stats {
     /// Objects with a version here.
     pub objects: u64,
+    /// Versions: those found when the store was opened, and those written since. What was dropped since is counted until the
+    /// next start.
+    pub versions: u64,
     /// Bytes of versions in memory.
     pub cached_bytes: u64,
     /// Versions that are bases of others here and are not here themselves.
@@ -75,6 +78,7 @@ pub struct Objects {
     /// Who is told of records beside versions.
     beside: OnceLock<Beside>,
     unknown: AtomicU64,
+    versions: AtomicU64,
 }
 
 impl Objects {
@@ -88,9 +92,12 @@ impl Objects {
         options: ObjectsOptions,
     ) -> Result<Arc<Self>, ObjectsError> {
         let mut rebuild = Rebuild::new();
-        let mut unknown = 0;
+        let (mut unknown, mut versions) = (0, 0);
         store.each_of(&[Kind::Version], &mut |part| match met(options.suite, &part) {
-            Some((object, bases, tip, bytes)) => rebuild.meet(&object, &bases, tip, bytes),
+            Some((object, bases, tip, bytes)) => {
+                versions += 1;
+                rebuild.meet(&object, &bases, tip, bytes);
+            }
             None => unknown += 1,
         })?;
         let (index, awaited) = rebuild.done(|base| store.contains(base));
@@ -107,6 +114,7 @@ impl Objects {
             news: broadcast::Sender::new(WATCHED_MAX),
             beside: OnceLock::new(),
             unknown: AtomicU64::new(unknown),
+            versions: AtomicU64::new(versions),
         }))
     }
 
@@ -225,6 +233,8 @@ impl Objects {
     }
 
     pub(crate) fn tell(&self, events: Told) -> Arc<Told> {
+        let new = u64::try_from(events.len()).unwrap_or(u64::MAX);
+        self.versions.fetch_add(new, Ordering::Relaxed);
         let events = Arc::new(events);
         if self.news.receiver_count() > 0 && !events.is_empty() {
             let _ = self.news.send(events.clone());
@@ -247,6 +257,7 @@ impl Objects {
     pub fn stats(&self) -> Stats {
         Stats {
             objects: self.index.objects(),
+            versions: self.versions.load(Ordering::Relaxed),
             cached_bytes: self.cache.weight(),
             awaited: self.arrivals.awaited(),
             unknown: self.unknown.load(Ordering::Relaxed),

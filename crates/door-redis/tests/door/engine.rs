@@ -7,7 +7,7 @@ use crypto::{NetworkId, PublicKey, SecretKey, Suite};
 use door_redis::Engine;
 use env::Env;
 use objects::{NewVersion, Objects, ObjectsOptions};
-use store::{LogOptions, LogStore};
+use store::{LogOptions, LogStore, RecordStore};
 use testkit::disk::FaultyDisk;
 use version::{Bases, ValueKind, key_of};
 
@@ -112,6 +112,48 @@ fn what_was_answered_is_there_after_a_power_cut() {
     }
     let machine = machine.after_a_power_cut();
     assert_eq!(machine.caller().say("ZRANGE z 0 -1"), "[c b a]");
+}
+
+#[test]
+fn writes_end_once_what_was_answered_is_kept_and_reads_go_on() {
+    let (attest, attested) = std::sync::mpsc::sync_channel(64);
+    let machine = Machine::with(FaultyDisk::new(7), |engine| engine.attested(attest));
+    let mut caller = machine.caller();
+    let lines = ["SET k v", "SET ends v PX 1", "HSET h f 1", "ZADD z 1 a", "SET k w"];
+    caller.pipeline(&lines);
+    machine.door.writes().end();
+    // Whoever attests got every version, and nothing more will come.
+    assert!(attested.iter().flatten().count() >= lines.len());
+    let writes = [
+        "SET k x",
+        "SET new x",
+        "DEL k",
+        "HSET h f 2",
+        "ZADD z 2 b",
+        "ZREM z a",
+        "EXPIRE k 10",
+        "HOLD.PUT k - x",
+        "FLUSHALL",
+    ];
+    for line in writes {
+        let answer = caller.say(line);
+        let told = answer.starts_with("READONLY") && answer.contains("leaves");
+        assert!(told || line == "FLUSHALL", "{line}: {answer}");
+    }
+    let transaction = caller.pipeline(&["MULTI", "SET k x", "GET k", "EXEC"]);
+    assert!(transaction[3].starts_with("[READONLY") && transaction[3].ends_with(" w]"));
+    assert_eq!(caller.say("MGET k new ends"), "[w nil nil]");
+    assert_eq!(caller.say("HGETALL h"), "[f 1]");
+    assert_eq!(caller.say("ZRANGE z 0 -1"), "[a]");
+    // Of what has ended no tombstone is written.
+    let versions = machine.store.stats().records;
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(caller.say("EXISTS ends"), "0");
+    assert_eq!(machine.store.stats().records, versions);
+    let writes = machine.door.writes();
+    machine.door.close();
+    // Nobody answers any more, and nobody is waited for.
+    writes.end();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `peer.toml`: the settings of one peer.
 
+use librarian::ObjectsSettings;
+
 use super::settings::{Default::*, Key, Kind, settings};
 use super::{ADDRESSES_MAX, BOOTSTRAP_MAX};
 use crate::limits::LimitsConfig;
@@ -42,9 +44,15 @@ settings! {
         limits: LimitsConfig = Kind::Limits, Absent("the rates below");
         /// How the peer reads its own disk again and gives back the space of removed records.
         upkeep: UpkeepConfig = Kind::Upkeep, Absent("the paces below");
+        /// Bytes of versions of objects kept in memory, so that what is read often costs no read of the disk.
+        object_cache_bytes: Option<u64> = Kind::Bytes, Absent("`67108864`");
+        /// Bytes of an object's versions kept here, where its policy does not say: a writer goes on at the
+        /// object's next place then.
+        object_region_bytes: Option<u64> = Kind::Bytes, Absent("`1073741824`");
         /// How the peer compares what it holds with other peers, and mends what they lost.
         repair: RepairConfig = Kind::Repair, Absent("the paces below");
-        /// Hand over what the peer holds, leave the network, and end: `hold peer leave` sets it.
+        /// Hand over what the peer holds, leave the network, and end: `hold peer leave` sets it. A peer
+        /// that has begun goes on whatever it says: set false and start it again to take it back.
         leaving: bool = Kind::Switch, Value("false");
         /// Who may store how much here, and what happens to what nobody pays for any more.
         leases: LeasesConfig = Kind::Leases, Absent("the settings below");
@@ -52,6 +60,15 @@ settings! {
 }
 
 impl PeerConfig {
+    /// How versioned objects are kept.
+    pub(crate) fn objects(&self) -> ObjectsSettings {
+        let default = ObjectsSettings::default();
+        ObjectsSettings {
+            cache_bytes_max: self.object_cache_bytes.unwrap_or(default.cache_bytes_max),
+            region_bytes: self.object_region_bytes.unwrap_or(default.region_bytes),
+        }
+    }
+
     /// A new file: each key below what it means, those without a value as a remark.
     pub(crate) fn text(&self) -> Result<String, toml::ser::Error> {
         let values = toml::Table::try_from(self)?;
@@ -85,6 +102,7 @@ fn example(key: &Key) -> String {
         Kind::Limits => "[limits.known]\n# store = { per_second = 500 }".to_owned(),
         Kind::Repair => "[repair]\n# absent_after_s = 180".to_owned(),
         Kind::Upkeep => "[upkeep]\n# scrub_bytes_s = 1048576".to_owned(),
+        Kind::Bytes => format!("{} = 67108864", key.name),
         Kind::Leases => "[leases]\n# quota = 1099511627776".to_owned(),
         _ => format!("{} = \"127.0.0.1:4101\"", key.name),
     }
@@ -138,12 +156,17 @@ mod tests {
                 config.limits = toml::Table::clone(&limits).try_into().unwrap();
                 config.upkeep = toml::from_str("scrub_bytes_s = 5").unwrap();
                 config.repair = toml::from_str("settle_s = 5").unwrap();
+                config.object_cache_bytes = Some(1 << 20);
+                config.object_region_bytes = Some(1 << 21);
                 config.leases = toml::from_str("quota = 5\n[quotas]\nab = 6").unwrap();
             }
             let text = config.text().unwrap();
             let read: PeerConfig =
                 settings::read(Path::new(FILE), text.as_bytes(), PeerConfig::KEYS).unwrap();
             assert_eq!(read, config, "{text}");
+            let objects = ObjectsSettings { cache_bytes_max: 1 << 20, region_bytes: 1 << 21 };
+            let expected = if given { objects } else { ObjectsSettings::default() };
+            assert_eq!(read.objects(), expected);
             for key in PeerConfig::KEYS {
                 assert!(text.contains(key.name), "{}: {text}", key.name);
             }

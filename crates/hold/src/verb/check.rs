@@ -78,6 +78,8 @@ struct FoundResult {
     records: u64,
     /// Stripes.
     stripes: u64,
+    /// Of them, those that have not all their fragments.
+    stripes_lacking: u64,
     /// Records and stripes that have all they should.
     full: u64,
     /// Those that can be had, and lack some.
@@ -114,6 +116,7 @@ impl CheckResult {
             profile: checked.profile.map(|profile| profile.to_string()),
             records: checked.records,
             stripes: checked.stripes,
+            stripes_lacking: checked.stripes_lacking,
             full,
             lacking,
             unavailable,

@@ -146,5 +146,5 @@ async fn open_door(
     let owned = Owned { network: genesis.network(), suite: genesis.suite, key };
     let options = Options { listen, ..Options::default() };
     let env = network.env();
-    RedisDoor::open(&peer.librarian, env, owned, Durability::EverySecond, options).await
+    RedisDoor::open(peer, env, owned, Durability::EverySecond, options).await
 }

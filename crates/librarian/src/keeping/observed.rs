@@ -283,6 +283,63 @@ mod tests {
         assert_eq!(fresh.take(), Some(Vec::new()));
     }
 
+    /// A store at which somebody begins to listen while it writes.
+    struct Overheard {
+        store: MemoryStore,
+        fresh: Arc<Fresh>,
+    }
+
+    #[async_trait]
+    impl RecordStore for Overheard {
+        async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
+            self.fresh.listen();
+            self.store.put(records).await
+        }
+        fn each_of(
+            &self,
+            kinds: &[Kind],
+            each: &mut dyn FnMut(Part<'_>),
+        ) -> Result<(), StoreError> {
+            self.store.each_of(kinds, each)
+        }
+        async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+            self.store.get(id).await
+        }
+        fn contains(&self, id: &RecordId) -> bool {
+            self.store.contains(id)
+        }
+        async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError> {
+            self.store.remove(ids).await
+        }
+        fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
+            self.store.ids(from, limit)
+        }
+        fn stats(&self) -> Stats {
+            self.store.stats()
+        }
+        async fn close(&self) -> Result<(), StoreError> {
+            self.store.close().await
+        }
+    }
+
+    #[test]
+    fn what_is_written_while_somebody_begins_to_listen_is_told_as_lost() {
+        let fresh = Arc::new(Fresh::default());
+        let inner = Overheard { store: MemoryStore::new(), fresh: Arc::clone(&fresh) };
+        let store = Observed::new(Arc::new(inner), Arc::clone(&fresh));
+        let kept = |n| vec![Kept { record: record(n), form: None, new: false }];
+        store.put_here(kept(1), None).unwrap();
+        assert_eq!(fresh.take(), None, "the store may have been read before it was written");
+
+        let fresh = Arc::new(Fresh::default());
+        let store = Observed::new(Arc::new(MemoryStore::new()), Arc::clone(&fresh));
+        store.put_here(kept(1), None).unwrap();
+        fresh.listen();
+        assert_eq!(fresh.take(), Some(Vec::new()), "nothing is missed that was written before");
+        store.put_here(kept(2), None).unwrap();
+        assert_eq!(fresh.take(), Some(vec![Change::Stored(placed(&record(2)))]));
+    }
+
     #[tokio::test]
     async fn what_somebody_did_not_wait_for_is_told_as_perhaps_there() {
         let fresh = Arc::new(Fresh::default());

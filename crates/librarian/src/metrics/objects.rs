@@ -28,6 +28,7 @@ struct PutLabels {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ObjectLevels {
     pub(crate) objects: u64,
+    pub(crate) versions: u64,
     pub(crate) cached_bytes: u64,
     pub(crate) awaited: u64,
     pub(crate) policies: usize,
@@ -44,6 +45,7 @@ pub(crate) struct ObjectCounts {
     /// Records that were not what their ids say when they were read.
     pub(crate) altered: Counter,
     objects: Gauge,
+    held: Gauge,
     cached_bytes: Gauge,
     awaited: Gauge,
     policies: Gauge,
@@ -61,6 +63,7 @@ impl ObjectCounts {
         registry.register("objects_altered", help, self.altered.clone());
         for (name, help, gauge) in [
             ("objects", "Objects with a version here", &self.objects),
+            ("objects_versions", "Versions here", &self.held),
             ("objects_cached_bytes", "Versions in memory", &self.cached_bytes),
             ("objects_awaited", "Versions that others here stand on, not here", &self.awaited),
             ("objects_policies", "Policies known", &self.policies),
@@ -87,6 +90,7 @@ impl ObjectCounts {
     pub(super) fn set(&self, levels: &ObjectLevels) {
         let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.objects.set(whole(levels.objects));
+        self.held.set(whole(levels.versions));
         self.cached_bytes.set(whole(levels.cached_bytes));
         self.awaited.set(whole(levels.awaited));
         self.policies.set(whole(levels.policies as u64));

@@ -4,6 +4,7 @@
 //! nothing, and many share what a put costs. A line is told when its version is stored, in order; the first that is not
 //! ends it.
 
+use std::collections::VecDeque;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +25,9 @@ use crate::exit::Exit;
 const AHEAD: usize = 256;
 /// Bytes of one batch, about.
 const BATCH_BYTES: usize = 2 << 20;
+
+/// Batches whose last copies are waited for beside the next.
+const BEHIND_MAX: usize = 16;
 
 /// How long a batch is sent again where too few holders can be reached: one that was killed is back by then.
 const AGAIN_FOR: Duration = Duration::from_secs(60);
@@ -126,25 +130,83 @@ pub(super) async fn put(
     options: WriteOptions,
 ) -> Result<Exit, HoldError> {
     let mut lines = read(path);
-    // All of a batch share the copies that are on their way.
-    let mut last: Option<Written> = None;
-    let mut exit = Exit::Done;
+    let mut behind = Behind::default();
     while let Some(first) = lines.recv().await {
         let (values, ended) = gather(first?, &mut lines);
+        // All of a batch share the copies that are on their way.
+        let mut last: Option<Written> = None;
         for written in send((objects, object), &values, base, options).await? {
             let written = written?;
             base = Some(written.id);
             write::tell(session, &written, written.acked)?;
             last = Some(written);
         }
+        if let Some(last) = last {
+            behind.push(has_all(last)).await;
+        }
         if let Some(error) = ended {
             return Err(error);
         }
     }
-    if let Some(mut last) = last
-        && last.rest.wait(walk::WALK_LIMIT).await.acked < last.wanted
-    {
-        exit = Exit::Partly;
+    Ok(if behind.all_have().await { Exit::Done } else { Exit::Partly })
+}
+
+/// Whether a batch gets all the copies that were wanted, once what is on its way has ended.
+async fn has_all(mut last: Written) -> bool {
+    last.rest.wait(walk::WALK_LIMIT).await.acked >= last.wanted
+}
+
+/// The batches whose copies are still on their way, oldest first: at most [`BEHIND_MAX`], which bounds how far a slow holder is
+/// left behind.
+struct Behind<F> {
+    waiting: VecDeque<F>,
+    /// Whether one of those before had too few copies at its end.
+    short: bool,
+}
+
+impl<F> Default for Behind<F> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), short: false }
     }
-    Ok(exit)
+}
+
+impl<F: Future<Output = bool>> Behind<F> {
+    /// Adds a batch; where there are too many, the oldest is waited for.
+    async fn push(&mut self, batch: F) {
+        self.waiting.push_back(batch);
+        if self.waiting.len() > BEHIND_MAX
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            self.short |= !oldest.await;
+        }
+    }
+
+    /// Waits for all; whether each had all its copies at its end.
+    async fn all_have(mut self) -> bool {
+        while let Some(oldest) = self.waiting.pop_front() {
+            self.short |= !oldest.await;
+        }
+        !self.short
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_batch_that_lacks_copies_is_told_however_many_come_after_it() {
+        for count in [1, BEHIND_MAX, 3 * BEHIND_MAX] {
+            for short in [None, Some(0), Some(count / 2), Some(count - 1)] {
+                let mut behind = Behind::default();
+                for number in 0..count {
+                    behind.push(ready(Some(number) != short)).await;
+                    assert!(behind.waiting.len() <= BEHIND_MAX);
+                }
+                assert_eq!(behind.all_have().await, short.is_none(), "{short:?} of {count}");
+            }
+        }
+    }
 }

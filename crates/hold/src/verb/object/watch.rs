@@ -2,17 +2,23 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use author::objects::{Object, WatchPoint, WatchTold};
 use clap::{ArgAction, Args};
 use futures::StreamExt;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::{Which, history};
 use crate::cli::Session;
+use crate::client::blocking;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
+
+/// How often what was told is kept, while more comes: each time is two syncs of the disk.
+const KEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// `hold object watch`.
 #[derive(Debug, Args)]
@@ -60,19 +66,32 @@ impl WatchVerb {
         let objects = super::objects(session).await?;
         let object = self.which.open(&objects).await?;
         let mut watch = object.watch(from).await?;
-        while let Some(told) = watch.next().await {
+        let mut kept = self.resume.clone().map(Kept::new);
+        loop {
+            let told = tokio::select! {
+                told = watch.next() => told,
+                () = Kept::due(kept.as_ref()) => {
+                    Kept::keep(kept.as_mut()).await?;
+                    continue;
+                }
+            };
+            let Some(told) = told else { break };
             let caught_up = matches!(told, WatchTold::CaughtUp);
             if let Some(line) = self.line(&object, told)? {
                 session.out.result(&line)?;
             }
             // After the line: one that was not printed is told again.
-            if let Some(path) = &self.resume {
-                files::replace(path, &watch.point().encode(), Access::Secret)?;
+            if let Some(kept) = &mut kept {
+                kept.told(watch.point());
+                if kept.is_due() {
+                    kept.write().await?;
+                }
             }
             if caught_up && self.once {
                 break;
             }
         }
+        Kept::keep(kept.as_mut()).await?;
         Ok(Exit::Done)
     }
 
@@ -90,6 +109,65 @@ impl WatchVerb {
                 author: author.map(|author| author.to_string()),
             }),
         })
+    }
+}
+
+/// Where a watch is, and the file that says so: written at most once in [`KEEP_EVERY`], and at the end.
+struct Kept {
+    path: PathBuf,
+    /// What the file does not say yet.
+    point: Option<WatchPoint>,
+    written: Instant,
+}
+
+impl Kept {
+    fn new(path: PathBuf) -> Self {
+        Self { path, point: None, written: Instant::now() }
+    }
+
+    fn told(&mut self, point: &WatchPoint) {
+        self.point = Some(point.clone());
+    }
+
+    fn is_due(&self) -> bool {
+        self.written.elapsed() >= KEEP_EVERY
+    }
+
+    /// Waits until there is something to write and it is time to.
+    async fn due(this: Option<&Self>) {
+        match this.filter(|this| this.point.is_some()) {
+            Some(this) => tokio::time::sleep_until(this.written + KEEP_EVERY).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn keep(this: Option<&mut Self>) -> Result<(), HoldError> {
+        match this {
+            Some(this) => this.write().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what the file does not say yet.
+    async fn write(&mut self) -> Result<(), HoldError> {
+        let Some(point) = &self.point else { return Ok(()) };
+        let (path, bytes) = (self.path.clone(), point.encode());
+        blocking(move || files::replace(&path, &bytes, Access::Secret)).await?;
+        // Only now: a stop that comes meanwhile writes it again.
+        self.point = None;
+        self.written = Instant::now();
+        Ok(())
+    }
+}
+
+impl Drop for Kept {
+    /// A signal drops the verb at its next await: this is the end of it.
+    fn drop(&mut self) {
+        if let Some(point) = self.point.take()
+            && let Err(error) = files::replace(&self.path, &point.encode(), Access::Secret)
+        {
+            tracing::warn!(%error, "where the watch ended could not be kept");
+        }
     }
 }
 

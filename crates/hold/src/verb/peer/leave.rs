@@ -1,7 +1,7 @@
 //! `hold peer leave`: a peer hands over what it holds, and leaves the network.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +17,8 @@ use crate::peerdir;
 
 /// How often it is looked how far the peer is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So many looks in a row that fail end the wait: a peer that is busy, or starts again, is asked once more.
+const FAILED_MAX: u32 = 10;
 
 /// `hold peer leave`.
 #[derive(Debug, Args)]
@@ -66,9 +68,10 @@ impl Leave {
         if !self.no_wait {
             seen.wait(session, dir).await;
         }
-        let Seen { ran, said_left, to_hand_over } = seen;
-        // A peer that ended between two looks noted it in its directory.
-        let left = said_left || (ran && peerdir::has_left(dir));
+        let Seen { said_left, to_hand_over, .. } = seen;
+        // A peer that ended, between two looks or long ago, noted it in its directory.
+        let left = said_left || peerdir::has_left(dir);
+        let to_hand_over = to_hand_over.filter(|_| !left);
         session.out.result(&LeaveResult { dir: dir.into(), left, to_hand_over })?;
         Ok(if left || self.no_wait { Exit::Done } else { Exit::Partly })
     }
@@ -77,32 +80,89 @@ impl Leave {
 /// What was seen of a peer that leaves.
 #[derive(Default)]
 struct Seen {
-    ran: bool,
     said_left: bool,
     to_hand_over: Option<u64>,
+    /// Looks that failed in a row.
+    failed: u32,
+}
+
+/// One look at a peer.
+enum Look {
+    /// Its page's status.
+    Page(Value),
+    /// It should run, and nothing was learnt of it.
+    Failed,
+    /// It does not run.
+    Ended,
+}
+
+impl Look {
+    async fn at(dir: &Path) -> Self {
+        match Told::read(dir) {
+            Ok(told) => told.status().await.map_or(Self::Failed, Self::Page),
+            Err(HoldError::Missing { .. }) => Self::Ended,
+            Err(_) => Self::Failed,
+        }
+    }
 }
 
 impl Seen {
     /// Looks until the peer has left, does not run, or the user ends it.
-    async fn wait(&mut self, session: &Session, dir: &std::path::Path) {
-        loop {
-            let page = match Told::read(dir) {
-                Ok(told) => told.status().await.ok(),
-                Err(_) => None,
-            };
-            let Some(page) = page else { return };
-            self.ran = true;
-            let begun = page.pointer("/repair/leaving").and_then(Value::as_bool) == Some(true);
-            let left = page.pointer("/repair/left_to_hand_over").and_then(Value::as_u64);
-            self.to_hand_over = left.filter(|_| begun);
-            if page.pointer("/state").and_then(Value::as_str) == Some("left") {
-                self.said_left = true;
-                return;
-            }
+    async fn wait(&mut self, session: &Session, dir: &Path) {
+        while !peerdir::has_left(dir) && self.take(Look::at(dir).await) {
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 () = session.stop.cancelled() => return,
             }
         }
+    }
+
+    /// Takes one look into account; whether to look again.
+    fn take(&mut self, look: Look) -> bool {
+        let page = match look {
+            Look::Page(page) => page,
+            Look::Failed => {
+                self.failed += 1;
+                return self.failed < FAILED_MAX;
+            }
+            Look::Ended => return false,
+        };
+        self.failed = 0;
+        let begun = page.pointer("/repair/leaving").and_then(Value::as_bool) == Some(true);
+        let left = page.pointer("/repair/left_to_hand_over").and_then(Value::as_u64);
+        self.to_hand_over = left.filter(|_| begun);
+        self.said_left = page.pointer("/state").and_then(Value::as_str) == Some("left");
+        !self.said_left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_look_that_fails_does_not_end_the_wait() {
+        let leaving = || {
+            let repair = json!({ "leaving": true, "left_to_hand_over": 7 });
+            Look::Page(json!({ "state": "leaving", "repair": repair }))
+        };
+        let mut seen = Seen::default();
+        for _ in 0..3 {
+            assert!(seen.take(leaving()));
+            for _ in 1..FAILED_MAX {
+                assert!(seen.take(Look::Failed), "as long as some look in between does not fail");
+            }
+        }
+        assert_eq!(seen.to_hand_over, Some(7), "as of the last look");
+        assert!(!seen.take(Look::Failed));
+        assert!(!seen.said_left);
+
+        let mut seen = Seen::default();
+        assert!(seen.take(leaving()));
+        assert!(!seen.take(Look::Page(json!({ "state": "left" }))));
+        assert!(seen.said_left);
+        assert!(!Seen::default().take(Look::Ended), "a peer that does not run is not waited for");
     }
 }

@@ -27,6 +27,8 @@ struct OwnStatus {
     uptime_s: u64,
     /// What it stores.
     store: OwnStore,
+    /// What it keeps of versioned objects.
+    objects: OwnObjects,
     /// What scrub and compaction did since its start.
     upkeep: OwnUpkeep,
     /// What it does to keep the network whole.
@@ -81,6 +83,55 @@ struct OwnStore {
     damaged: u64,
     /// Whether a failed fsync ended writes.
     poisoned: bool,
+}
+
+/// What a peer keeps of versioned objects.
+#[derive(Serialize)]
+struct OwnObjects {
+    /// Objects with a version here.
+    objects: u64,
+    /// Versions; what was dropped since its start is counted until the next.
+    versions: u64,
+    /// Bytes of versions in memory.
+    cached_bytes: u64,
+    /// How many there may be.
+    cache_bytes_max: u64,
+    /// Versions that others here were made of and that are not here.
+    awaited: u64,
+    /// Policies known, of objects and families.
+    policies: u64,
+    /// Attestations held.
+    attestations: u64,
+    /// Signed heads held.
+    heads: u64,
+}
+
+impl OwnObjects {
+    fn new(page: &Page) -> Self {
+        let number = |name: &str| page.number(&format!("/objects/{name}"));
+        Self {
+            objects: number("objects"),
+            versions: number("versions"),
+            cached_bytes: number("cached_bytes"),
+            cache_bytes_max: number("cache_bytes_max"),
+            awaited: number("awaited"),
+            policies: number("policies"),
+            attestations: number("attestations"),
+            heads: number("heads"),
+        }
+    }
+}
+
+impl fmt::Display for OwnObjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { objects, versions, cached_bytes, cache_bytes_max, awaited, heads, .. } = self;
+        write!(f, "objects: {objects} with {versions} versions and {heads} heads")?;
+        write!(f, ", {cached_bytes} of at most {cache_bytes_max} bytes in memory")?;
+        if *awaited > 0 {
+            write!(f, ", {awaited} versions that others stand on are not here")?;
+        }
+        Ok(())
+    }
 }
 
 /// What scrub and compaction did since a peer's start.
@@ -241,6 +292,8 @@ impl fmt::Display for OwnRepair {
         let Self { copies_fetched, fragments_made, fragments_moved, dropped, .. } = self;
         write!(f, "\nmended: {copies_fetched} copies fetched, {fragments_made} fragments made")?;
         write!(f, ", {fragments_moved} moved, {dropped} records dropped that others hold")?;
+        let Self { fetched_bytes, sent_bytes, .. } = self;
+        write!(f, "; {fetched_bytes} bytes fetched and {sent_bytes} sent for it")?;
         let asked = self.audits.iter().filter(|audit| audit.last > 0).count();
         write!(f, "\naudits: {asked} peers were asked to prove what they hold")?;
         for OwnAudit { peer, last, last_failed, faulty, .. } in &self.audits {
@@ -304,6 +357,7 @@ impl OwnStatus {
                 damaged: store("damaged"),
                 poisoned: page.is("/store/poisoned"),
             },
+            objects: OwnObjects::new(page),
             upkeep: OwnUpkeep {
                 scrubbed_bytes: upkeep("scrubbed_bytes"),
                 scrub_passes: upkeep("scrub_passes"),
@@ -342,6 +396,9 @@ impl fmt::Display for OwnStatus {
         write!(f, " ({dead_bytes} of them dead), {free_bytes} bytes free")?;
         if *fragments > 0 {
             write!(f, "\nstripes: {fragments} of the records are fragments")?;
+        }
+        if self.objects.objects > 0 {
+            write!(f, "\n{}", self.objects)?;
         }
         write!(f, "\nscrub: {} passes, {} bytes read", upkeep.scrub_passes, upkeep.scrubbed_bytes)?;
         if let Some(last) = upkeep.scrub_last_pass {
@@ -395,6 +452,20 @@ mod tests {
             "store":{"damaged":2,"upkeep":{"scrub_damaged":3}},"publications":{"poisoned":true}}"#,
         );
         let ill = OwnStatus::new(&told, &ill).to_string();
+        let busy = page(
+            r#"{"repair":{"copies_fetched":3,"fetched_bytes":700,"sent_bytes":11,"settled":true}}"#,
+        );
+        let busy = OwnStatus::new(&told, &busy).to_string();
+        for part in ["nothing lacks here", "3 copies fetched", "700 bytes fetched and 11 sent"] {
+            assert!(busy.contains(part), "{part}: {busy}");
+        }
+        let objects = page(
+            r#"{"objects":{"objects":2,"versions":9,"cached_bytes":70,"cache_bytes_max":99}}"#,
+        );
+        let objects = OwnStatus::new(&told, &objects).to_string();
+        for part in ["2 with 9 versions", "70 of at most 99 bytes"] {
+            assert!(objects.contains(part), "{part}: {objects}");
+        }
         for part in ["no writes: its disk is full", "2 records now, 3 found", "fsync", "replace"] {
             assert!(ill.contains(part), "{part}: {ill}");
         }

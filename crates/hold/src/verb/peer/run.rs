@@ -7,7 +7,6 @@ use clap::Args;
 use env::Env;
 use serde::Serialize;
 
-use crate::beat;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
@@ -53,25 +52,12 @@ impl fmt::Display for Ready {
     }
 }
 
-/// Waits until the peer has handed over everything.
-async fn left(librarian: &librarian::Librarian) {
-    while !librarian.has_left() {
-        beat::next().await;
-    }
-}
-
 impl Run {
     /// Serves until SIGTERM or SIGINT, then drains.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         logging::to_stderr(logging::PEER_LEVEL, session.log_json);
         let mut dir = PeerDir::open(&self.dir, peerdir::now_s())?;
         dir.config.signed_listen = self.signed_listen.or(dir.config.signed_listen);
-        if dir.config.leaving && peerdir::has_left(&self.dir) {
-            let what = "this peer has left the network and holds nothing for it: to bring it back, set leaving = \
-                        false in its peer.toml";
-            return Err(HoldError::argument("peer run", what));
-        }
-        peerdir::note_left(&self.dir, false)?;
         let env = Env::real();
         let started = tokio::select! {
             started = Running::start(dir, &env) => started,
@@ -85,13 +71,11 @@ impl Run {
             metrics: running.metrics.to_string(),
             signed: running.signed.map(|address| address.to_string()),
         })?;
-        let librarian = std::sync::Arc::clone(&running.librarian);
-        let failed = tokio::select! {
-            failed = running.failed() => failed,
+        let ended = tokio::select! {
+            ended = running.ended() => ended,
             () = session.stop.cancelled() => Ok(()),
-            () = left(&librarian) => peerdir::note_left(&self.dir, true),
         };
-        failed?;
+        ended?;
         session.out.note("stopping");
         running.stop().await?;
         Ok(Exit::Done)

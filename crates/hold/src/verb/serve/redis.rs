@@ -124,6 +124,9 @@ impl Redis {
         let home = open_home(session).await?;
         let owner = home.keyring().owner();
         let dir = PeerDir::open(&self.peer, peerdir::now_s())?;
+        if !dir.has_left() {
+            crate::leaving::check_stays(&dir.config)?;
+        }
         let genesis = dir.network.genesis();
         let (network, suite) = (genesis.network(), genesis.suite);
         let env = Env::real();
@@ -131,7 +134,7 @@ impl Redis {
 
         let owned = Owned { network, suite, key: owner.clone() };
         let durability = self.durability.into();
-        let opening = RedisDoor::open(&running.librarian, &env, owned, durability, options);
+        let opening = RedisDoor::open(&running, &env, owned, durability, options);
         let door = match opening.await {
             Ok(door) => door,
             Err(error) => {
@@ -147,15 +150,15 @@ impl Redis {
             metrics: running.metrics.to_string(),
             owner: owner.public().to_string(),
         });
-        let failed = tokio::select! {
-            failed = running.failed() => failed,
+        let ended = tokio::select! {
+            ended = running.ended() => ended,
             () = session.stop.cancelled() => Ok(()),
         };
         session.out.note("stopping");
         // The door first, so that what it answered is attested and in the store when that closes.
         door.close().await?;
         running.stop().await?;
-        told.and(failed).map(|()| Exit::Done)
+        told.and(ended).map(|()| Exit::Done)
     }
 
     fn options(&self) -> Result<Options, HoldError> {
