@@ -310,8 +310,12 @@ impl Leases {
             return Ok(Some(bytes));
         }
         match self.records_at(place).await {
-            Ok(records) if records.is_empty() => Ok(None),
-            Ok(records) => Ok(Some(records.iter().map(|(_, bytes)| *bytes).sum())),
+            Ok(records) => {
+                // A stripe's header, and the longest of its fragments.
+                let mut bytes = records.iter().map(|(_, bytes)| *bytes);
+                let first = bytes.next();
+                Ok(first.map(|first| first.saturating_add(bytes.max().unwrap_or(0))))
+            }
             Err(error) => Err(crate::shelf::refusal(&error)),
         }
     }

@@ -359,11 +359,11 @@ impl Table {
         self.places.get(place).is_none_or(|at| at.unleased)
     }
 
-    /// The largest bytes that any lease is for at a place.
+    /// The fewest bytes that any lease is for at a place: each was at least what came, and more says nothing.
     pub(crate) fn bytes_at(&self, place: &Place) -> Option<u64> {
         let at = self.places.get(place)?;
         let holds = at.leases.iter().filter_map(|id| self.leases.get(id)?.places.get(place));
-        holds.map(|hold| hold.bytes).max()
+        holds.map(|hold| hold.bytes).min()
     }
 
     /// Where the leases of a place are kept: of each the frame with its leaf and the one with its pass.
