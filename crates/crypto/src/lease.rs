@@ -24,7 +24,7 @@ use bytes::Bytes;
 use prost::Message;
 
 pub use forget::{Forget, SignedForget};
-pub use kept::{Holding, Kept, kept_id, pass_id};
+pub use kept::{Charged, Holding, Kept, kept_id, pass_id};
 pub use shown::{SHOWN_BYTES_MAX, SHOWN_LEAVES_MAX, Shown, ShownLeaf};
 
 use crate::canonical::{self, CanonicalError};

@@ -517,7 +517,7 @@ pub trait Calls: Send + Sync {
 }
 
 fn no_leases() -> CallError {
-    CallError::Denied { reason: "there are no leases here".to_owned() }
+    CallError::Invalid { reason: "there are no leases here".to_owned() }
 }
 
 fn no_keeping() -> CallError {
