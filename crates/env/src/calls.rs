@@ -594,6 +594,14 @@ pub trait Service: Send + Sync + 'static {
         let _ = leases;
         self.put(caller, record, wait).await
     }
+    /// Whether a caller may ask what [`Calls::keep`] asks at all: before thousands of keys of its request are decoded.
+    ///
+    /// # Errors
+    /// `Denied`.
+    fn may_keep(&self, caller: &Caller) -> Result<(), CallError> {
+        let _ = caller;
+        Ok(())
+    }
     /// See [`Calls::lease`].
     async fn lease(&self, caller: Caller, request: LeaseRequest) -> Result<LeaseAnswer, CallError> {
         let _ = (caller, request);

@@ -290,6 +290,10 @@ impl Service for Endpoints {
         self.answer(method, caller, load, self.objects_answer(caller, request)).await
     }
 
+    fn may_keep(&self, caller: &Caller) -> Result<(), CallError> {
+        allow(Method::Keep, &self.0.standing(&caller.key), &self.0)
+    }
+
     async fn keep(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
         let load = Load::requests(requests_of(&request));
         self.answer(Method::Keep, caller, load, self.kept(caller, request)).await
