@@ -130,6 +130,11 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// Pages a stripe (k); `None` where the content is not in stripes.
+    pub(crate) fn stripe_pages(&self) -> Option<u32> {
+        self.content.stripe_pages()
+    }
+
     /// The next one's number and where it is; `None` after the last.
     ///
     /// # Errors

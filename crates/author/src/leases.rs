@@ -8,26 +8,27 @@
 //! A content's places are gone through in parts of [`TOGETHER`], so that one of any length takes the memory of one part, and each part
 //! has a lease of its own.
 //!
+//! Invariant: of what a holder says a lease counts where its signatures do and it has a leaf for the place that was asked about
+//! (`asking`): nothing is signed, and nothing believed, for a lease of something else.
+//!
 //! Limits: holders that are away are not asked. A lease is shown to who holds a record now; who was away and lacks it keeps the record as
 //! long as its older lease says. A word that ends one reaches them by the other holders when they return.
+
+mod asking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crypto::lease::{self, Claim, Forget, Leaf, Shown};
-use crypto::{PeerId, Place, RecordId};
-use document::DOCUMENT_BYTES_MAX;
-use env::calls::leases::{
-    FORGETS_MAX, Forgotten, LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases,
-};
+use crypto::lease::{self, Forget, LEAF_BYTES_MAX, Leaf};
+use crypto::{LeaseId, PeerId, Place, RecordId};
+use env::calls::leases::{FORGETS_MAX, LeaseAnswer, LeaseRequest};
 use env::calls::{CallError, Credential};
 use futures::StreamExt;
-use placement::SPARES;
-use walk::NEAR_EXTRA;
 
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
 use crate::error::AuthorError;
+use asking::{Part, Spot};
 
 /// Places that are renewed or ended together, under one lease.
 const TOGETHER: usize = 256;
@@ -35,8 +36,6 @@ const TOGETHER: usize = 256;
 const PEERS_ASKED: usize = 16;
 /// The deadline of one question.
 const LIMIT: Duration = Duration::from_secs(30);
-/// What a holder keeps of a stripe or page at most, where no lease says less.
-const PART_BYTES_MAX: u64 = DOCUMENT_BYTES_MAX as u64 + (64 << 10);
 
 /// A lease of a content, as one of its holders keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +66,8 @@ pub struct Renewed {
     pub until: u64,
     /// Places: records and stripes.
     pub places: u64,
-    /// Of those, the ones that no holder took a lease for.
+    /// Of those, the ones that too few holders took a lease for: of a stripe fewer than bring it back, of a copy fewer than
+    /// half of those that hold it.
     pub untaken: u64,
     /// Records at holders whose lease was taken.
     pub taken: u64,
@@ -75,6 +75,13 @@ pub struct Renewed {
     pub unreached: BTreeSet<PeerId>,
     /// What a peer said that refused.
     pub refused: Option<CallError>,
+}
+
+impl Renewed {
+    /// Whether all of it is paid for at every peer that may hold some.
+    pub fn is_whole(&self) -> bool {
+        self.taken > 0 && self.untaken == 0 && self.unreached.is_empty() && self.refused.is_none()
+    }
 }
 
 /// What forgetting reached.
@@ -90,42 +97,10 @@ pub struct Ended {
     pub unreached: BTreeSet<PeerId>,
     /// Places that others pay for too, or that holders keep without a lease: they stay there.
     pub kept: u64,
+    /// Places of which no holder heard it: they can be ended as long as the key is there, so it is kept then.
+    pub open: u64,
     /// Whether the key that opened it was this user's own and is forgotten.
     pub key_forgotten: bool,
-}
-
-/// What one holder says of places.
-type Answers = Result<Vec<PlaceLeases>, CallError>;
-
-/// A part of a content's places, and what their holders say.
-struct Part {
-    /// Each place, and the bytes there where they are known.
-    places: Vec<(Place, Option<u64>)>,
-    /// Peers that may hold some of them, with the numbers of those, and their answers.
-    asked: Vec<(PeerId, Vec<usize>, Answers)>,
-}
-
-impl Part {
-    /// What reachable holders say of each place: its number, who says it, and what.
-    fn said(&self) -> impl Iterator<Item = (usize, PeerId, &PlaceLeases)> {
-        self.asked.iter().flat_map(|(peer, places, answers)| {
-            let answers = answers.as_deref().unwrap_or_default();
-            places.iter().copied().zip(answers).map(|(place, said)| (place, *peer, said))
-        })
-    }
-
-    fn unreached(&self) -> impl Iterator<Item = PeerId> {
-        self.asked.iter().filter(|(.., answers)| answers.is_err()).map(|(peer, ..)| *peer)
-    }
-}
-
-fn claims(said: &PlaceLeases) -> Vec<(Claim, &Shown)> {
-    let claim = |shown| Some((claim_of(shown)?, shown));
-    said.leases.iter().filter_map(claim).collect()
-}
-
-fn claim_of(shown: &Shown) -> Option<Claim> {
-    lease::claim(&shown.lease, &shown.pass).ok()
 }
 
 impl Author {
@@ -150,16 +125,15 @@ impl Author {
     pub async fn payment(&self, address: RecordId) -> Result<Payment, AuthorError> {
         let content = self.content(address).await?;
         let part = self.ask_part(head_of(&content)).await?;
-        let own = self.payer().map(|payer| payer.secret.public());
         let mut payment = Payment::default();
-        let mut ends: Vec<Option<u64>> = vec![None; part.places.len()];
-        for (place, _, said) in part.said() {
+        let mut ends: Vec<Option<u64>> = vec![None; part.spots.len()];
+        for (spot, _, said) in part.said() {
             payment.unleased |= said.unleased;
-            for (claim, _) in claims(said) {
-                let Claim { client, organisation, until, .. } = claim;
-                let own = own == Some(*client.key());
+            for lease in &said.leases {
+                let (own, organisation) = (lease.own, lease.checked.organisation);
+                let until = lease.checked.terms.until;
                 payment.leases.push(Paid { own, organisation, until });
-                ends[place] = ends[place].max(Some(until));
+                ends[spot] = ends[spot].max(Some(until));
             }
         }
         payment.leases.sort_unstable();
@@ -190,7 +164,7 @@ impl Author {
             }
             self.renew_part(places, seconds, &mut renewed).await?;
         }
-        if renewed.untaken == 0 {
+        if renewed.is_whole() {
             self.note_paid(address, renewed.until).await?;
         }
         Ok(renewed)
@@ -198,54 +172,52 @@ impl Author {
 
     async fn renew_part(
         &self,
-        places: Vec<(Place, Option<u64>)>,
+        spots: Vec<Spot>,
         seconds: Option<u64>,
         renewed: &mut Renewed,
     ) -> Result<(), AuthorError> {
-        let part = self.ask_part(places).await?;
-        renewed.places += part.places.len() as u64;
+        let part = self.ask_part(spots).await?;
+        renewed.places += part.spots.len() as u64;
         renewed.unreached.extend(part.unreached());
-        let mut bytes: Vec<u64> = part.places.iter().map(|(_, known)| known.unwrap_or(0)).collect();
         let mut holders: BTreeMap<PeerId, BTreeSet<Place>> = BTreeMap::new();
-        let mut count = vec![0u32; part.places.len()];
-        for (place, peer, said) in part.said() {
-            if !said.held {
-                continue;
+        let mut count = vec![0u32; part.spots.len()];
+        for (spot, peer, said) in part.said() {
+            if said.held {
+                count[spot] += 1;
+                holders.entry(peer).or_default().insert(part.spots[spot].place);
             }
-            count[place] += 1;
-            holders.entry(peer).or_default().insert(part.places[place].0);
-            let said =
-                said.leases.iter().flat_map(|shown| &shown.leaves).map(|leaf| leaf.leaf.bytes);
-            bytes[place] = said.fold(bytes[place], u64::max);
         }
-        let leaf = |((place, _), bytes): (&(Place, _), &u64)| Leaf {
-            place: *place,
-            bytes: if *bytes == 0 { PART_BYTES_MAX } else { *bytes },
-        };
-        let leaves: Vec<Leaf> = part.places.iter().zip(&bytes).map(leaf).collect();
         let most = count.iter().copied().max().unwrap_or(1);
-        let Some(lease) = self.lease(&leaves, most, seconds)? else { return Ok(()) };
+        let Some(lease) = self.lease(&leaves_of(&part), most, seconds)? else { return Ok(()) };
         renewed.until = renewed.until.min(lease::until(&lease.lease).unwrap_or(0));
-        let shows = holders.into_iter().map(|(peer, places)| {
-            let shown = lease.of(|place| places.contains(place)).into_iter().collect();
-            async move { (peer, places, self.ask_leases(&peer, LeaseRequest::Show(shown)).await) }
+        let shows = holders.into_iter().filter_map(|(peer, places)| {
+            let shown = lease.of(|place| places.contains(place))?;
+            let leaves: Vec<Place> = shown.leaves.iter().map(|leaf| leaf.leaf.place).collect();
+            let request = LeaseRequest::Show(vec![shown]);
+            Some(async move { (peer, leaves, self.ask_leases(&peer, request).await) })
         });
-        let mut taken: BTreeSet<Place> = BTreeSet::new();
+        let mut taken: BTreeMap<Place, u32> = BTreeMap::new();
         let mut answers = futures::stream::iter(shows).buffer_unordered(PEERS_ASKED);
-        while let Some((peer, places, answer)) = answers.next().await {
+        while let Some((peer, leaves, answer)) = answers.next().await {
             match answer {
                 Ok(LeaseAnswer::Show(held)) => {
-                    renewed.taken += held.iter().flatten().filter(|held| **held).count() as u64;
-                    taken.extend(places);
+                    let each = leaves.into_iter().zip(held.into_iter().flatten());
+                    for (place, _) in each.filter(|(_, held)| *held) {
+                        renewed.taken += 1;
+                        *taken.entry(place).or_default() += 1;
+                    }
                 }
-                Ok(_) => drop(renewed.unreached.insert(peer)),
                 Err(error @ (CallError::Denied { .. } | CallError::Invalid { .. })) => {
                     renewed.refused = Some(error);
                 }
-                Err(_) => drop(renewed.unreached.insert(peer)),
+                Ok(_) | Err(_) => drop(renewed.unreached.insert(peer)),
             }
         }
-        renewed.untaken += (part.places.len() - taken.len()) as u64;
+        let few = |(spot, held): &(&Spot, u32)| {
+            let takers = taken.get(&spot.place).copied().unwrap_or(0);
+            !spot.is_kept_by(takers, *held)
+        };
+        renewed.untaken += part.spots.iter().zip(count).filter(few).count() as u64;
         Ok(())
     }
 
@@ -269,72 +241,67 @@ impl Author {
             self.forget_part(places, &mut ended).await?;
         }
         self.forget_part(head_of(&content), &mut ended).await?;
+        if ended.open > 0 {
+            return Ok(ended);
+        }
         let reader = content.opened.envelope.reader;
         ended.key_forgotten = self.at_home(move |home| home.forget_counter(&reader)).await?;
         self.note_paid(address, 0).await?;
         Ok(ended)
     }
 
-    async fn forget_part(
-        &self,
-        places: Vec<(Place, Option<u64>)>,
-        ended: &mut Ended,
-    ) -> Result<(), AuthorError> {
+    async fn forget_part(&self, spots: Vec<Spot>, ended: &mut Ended) -> Result<(), AuthorError> {
         let Some(payer) = self.payer() else { return Ok(()) };
-        let part = self.ask_part(places).await?;
-        ended.places += part.places.len() as u64;
-        ended.unreached.extend(part.unreached());
-        let client = payer.secret.public();
-        let mut own: BTreeMap<crypto::LeaseId, Claim> = BTreeMap::new();
+        let part = self.ask_part(spots).await?;
+        ended.places += part.spots.len() as u64;
+        let mut unreached: BTreeSet<PeerId> = part.unreached().collect();
+        let mut own: BTreeMap<LeaseId, Forget> = BTreeMap::new();
         let mut kept: BTreeSet<usize> = BTreeSet::new();
-        let mut holders: BTreeSet<PeerId> = BTreeSet::new();
-        for (place, peer, said) in part.said() {
+        let mut holders: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        let at = self.env().clock.unix_s();
+        for (spot, peer, said) in part.said() {
             if said.held {
-                holders.insert(peer);
+                holders.entry(peer).or_default().push(spot);
             }
-            for (claim, _) in claims(said) {
-                match *claim.client.key() == client {
-                    true => drop(own.insert(claim.id, claim)),
-                    false => drop(kept.insert(place)),
-                }
+            for lease::Checked { id, client, terms, .. } in said.own() {
+                let until = terms.until;
+                own.insert(*id, Forget { lease: *id, client: *client, until, at });
             }
-            if said.unleased {
-                kept.insert(place);
+            if said.unleased || said.leases.iter().any(|lease| !lease.own) {
+                kept.insert(spot);
             }
         }
         ended.kept += kept.len() as u64;
         ended.leases += own.len() as u64;
-        let at = self.env().clock.unix_s();
-        let words: Vec<_> = own
-            .values()
-            .map(|claim| {
-                let Claim { id, client, until, .. } = *claim;
-                Forget { lease: id, client, until, at }.sign(&payer.secret, &self.network())
-            })
-            .collect();
-        if words.is_empty() {
-            return Ok(());
-        }
+        let network = self.network();
+        let words: Vec<_> = own.values().map(|word| word.sign(&payer.secret, &network)).collect();
         let words = &words;
-        let tells = holders.into_iter().map(|peer| async move {
+        let tells = holders.into_iter().map(|(peer, spots)| async move {
             for some in words.chunks(FORGETS_MAX) {
                 let told = self.ask_leases(&peer, LeaseRequest::Forget(some.to_vec())).await;
-                match told {
-                    Ok(LeaseAnswer::Forget(done)) if !done.contains(&Forgotten::NotHere) => {}
-                    Ok(LeaseAnswer::Forget(_)) => {}
-                    Ok(_) | Err(_) => return (peer, false),
+                if !matches!(told, Ok(LeaseAnswer::Forget(_))) {
+                    return (peer, spots, false);
                 }
             }
-            (peer, true)
+            (peer, spots, true)
         });
+        let mut heard: BTreeSet<usize> = BTreeSet::new();
         let mut told = futures::stream::iter(tells).buffer_unordered(PEERS_ASKED);
-        while let Some((peer, reached)) = told.next().await {
-            if reached {
-                ended.reached.insert(peer)
-            } else {
-                ended.unreached.insert(peer)
-            };
+        while let Some((peer, spots, reached)) = told.next().await {
+            match reached {
+                true => {
+                    heard.extend(spots);
+                    if !words.is_empty() {
+                        ended.reached.insert(peer);
+                    }
+                }
+                false => drop(unreached.insert(peer)),
+            }
         }
+        // Where all answered and nobody has it, it has ended before.
+        let may_hold: BTreeSet<usize> = part.spots_of(&unreached);
+        ended.open += may_hold.difference(&heard).count() as u64;
+        ended.unreached.extend(unreached);
         Ok(())
     }
 
@@ -349,68 +316,46 @@ impl Author {
     async fn next_places(
         &self,
         parts: &mut crate::content::Parts<'_>,
-    ) -> Result<Vec<(Place, Option<u64>)>, AuthorError> {
+    ) -> Result<Vec<Spot>, AuthorError> {
+        let pages = parts.stripe_pages();
         let mut places = Vec::new();
         while places.len() < TOGETHER {
             match parts.next(self).await? {
                 None => break,
                 Some((_, At::Page(PageAt::Inline(_)))) => {}
-                Some((_, At::Page(PageAt::Record(id)) | At::Stripe(id))) => {
-                    places.push((Place::from(id), None));
+                Some((_, At::Page(PageAt::Record(id)))) => places.push(Spot::copy(id.into(), None)),
+                Some((_, At::Stripe(id))) => {
+                    places.push(Spot { pages, ..Spot::copy(id.into(), None) });
                 }
             }
         }
         Ok(places)
     }
+}
 
-    /// Asks whoever may hold records at these places which leases there are.
-    async fn ask_part(&self, places: Vec<(Place, Option<u64>)>) -> Result<Part, AuthorError> {
-        if self.walker().is_thin() {
-            return Err(AuthorError::ThinSurvey);
-        }
-        let view = self.walker().directory().view();
-        let most = crypto::genesis::FRAGMENTS_MAX as usize + SPARES + NEAR_EXTRA;
-        let mut by_peer: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
-        for (number, (place, _)) in places.iter().enumerate() {
-            for peer in view.holders(place, most) {
-                by_peer.entry(peer).or_default().push(number);
-            }
-        }
-        let all = &places;
-        let asks = by_peer.into_iter().map(|(peer, numbers)| async move {
-            let mut answers = Vec::with_capacity(numbers.len());
-            for some in numbers.chunks(PLACES_MAX) {
-                let some = some.iter().map(|number| all[*number].0).collect();
-                match self.ask_leases(&peer, LeaseRequest::Of(some)).await {
-                    Ok(LeaseAnswer::Of(said)) => answers.extend(said),
-                    Ok(_) => return (peer, numbers, Err(CallError::NotFound)),
-                    Err(error) => return (peer, numbers, Err(error)),
-                }
-            }
-            (peer, numbers, Ok(answers))
-        });
-        let asked = futures::stream::iter(asks).buffer_unordered(PEERS_ASKED).collect().await;
-        Ok(Part { places, asked })
-    }
-
-    async fn ask_leases(
-        &self,
-        peer: &PeerId,
-        request: LeaseRequest,
-    ) -> Result<LeaseAnswer, CallError> {
-        let to = self.walker().directory().endpoint(peer).ok_or(CallError::NotFound)?;
-        let call = self.walker().calls().lease(&to, request, LIMIT);
-        match self.env().within(LIMIT, call).await {
-            Ok(answer) => answer,
-            Err(_) => Err(CallError::TimedOut { address: to.address, limit: LIMIT }),
+/// What a lease over these places says of each: the bytes that are known, or that this user's own leases say, or others', and no
+/// more than there can be.
+fn leaves_of(part: &Part) -> Vec<Leaf> {
+    let (mut own, mut others) = (vec![0u64; part.spots.len()], vec![0u64; part.spots.len()]);
+    for (spot, _, said) in part.said().filter(|(.., said)| said.held) {
+        for lease in &said.leases {
+            let bytes = if lease.own { &mut own[spot] } else { &mut others[spot] };
+            *bytes = lease.bytes.max(*bytes);
         }
     }
+    let said = own.into_iter().zip(others);
+    let leaf = |(spot, (own, others)): (&Spot, (u64, u64))| {
+        let bytes = spot.bytes.unwrap_or(if own > 0 { own } else { others });
+        let bytes = if bytes == 0 { LEAF_BYTES_MAX } else { bytes.min(LEAF_BYTES_MAX) };
+        Leaf { place: spot.place, bytes }
+    };
+    part.spots.iter().zip(said).map(leaf).collect()
 }
 
 /// The places of a content's envelope, entry and lists, with their bytes where they are at hand.
-fn head_of(content: &Content) -> Vec<(Place, Option<u64>)> {
+fn head_of(content: &Content) -> Vec<Spot> {
     let at_hand = [&content.opened.record, &content.entry];
-    let at_hand = at_hand.map(|record| (record.place, Some(record.bytes.len() as u64)));
-    let lists = content.lists().iter().map(|id| (Place::from(*id), None));
+    let at_hand = at_hand.map(|record| Spot::copy(record.place, Some(record.bytes.len() as u64)));
+    let lists = content.lists().iter().map(|id| Spot::copy(Place::from(*id), None));
     at_hand.into_iter().chain(lists).collect()
 }

@@ -19,6 +19,7 @@ use env::calls::Credential;
 
 use crate::author::Author;
 use crate::error::AuthorError;
+use crate::types::PutOptions;
 
 /// How long leases last where nothing else is said, in seconds: a year.
 pub const LEASE_SECONDS: u64 = 365 * 24 * 3600;
@@ -74,6 +75,20 @@ impl Author {
         let terms = Terms { redundancy: holders.clamp(1, 256), from, until: from + seconds };
         let signed = lease::sign(leaves, terms, &pass, &payer.secret, &self.network());
         signed.map(Some).map_err(AuthorError::Lease)
+    }
+}
+
+impl Author {
+    /// Until when a put that began at `created` pays, Unix seconds; `None` where nobody pays for this user.
+    pub(crate) fn paid_until(&self, created: u32, options: &PutOptions) -> Option<u64> {
+        let payer = self.payer()?;
+        let seconds = options.lease_seconds.unwrap_or(payer.seconds).clamp(1, LEASE_SECONDS_MAX);
+        Some(u64::from(created) + seconds)
+    }
+
+    /// Seconds from now until then, one at least.
+    pub(crate) fn seconds_left(&self, until: Option<u64>) -> Option<u64> {
+        until.map(|until| until.saturating_sub(self.env().clock.unix_s()).max(1))
     }
 }
 

@@ -167,9 +167,10 @@ impl Author {
         let mut issued = issued.into_iter();
         let own = issued.next().ok_or(AuthorError::Stopped)?;
         let mut sealer = EntrySealer::new(self.suite(), eek.clone(), own.key());
-        let mut spread = Spread::new(self, Arc::clone(progress))
-            .noting(journal.cloned())
-            .paying(options.lease_seconds);
+        // All of it is paid until one time, also what an earlier try of this put stored.
+        let paid_until = self.paid_until(created, options);
+        let mut spread =
+            Spread::new(self, Arc::clone(progress)).noting(journal.cloned()).paying(paid_until);
         // What was resolved has one.
         let profile = options.profile.ok_or(AuthorError::Stopped)?;
         let (shape, pages) = (self.shape(options)?, self.redundancy(profile, Kind::Page));
@@ -205,7 +206,7 @@ impl Author {
         let all = || groups.iter().flatten();
         let leaves: Vec<_> = all().map(|(_, record, _)| record_leaf(record)).collect();
         let holders = all().map(|(_, _, copies)| copies.copies).max().unwrap_or(1);
-        let lease = self.lease(&leaves, holders, options.lease_seconds)?;
+        let lease = self.lease(&leaves, holders, self.seconds_left(paid_until))?;
         let until = lease.as_ref().and_then(|lease| crypto::lease::until(&lease.lease));
         for group in groups {
             let outgoing = group.into_iter().map(|(part, record, copies)| {
@@ -216,8 +217,11 @@ impl Author {
         }
 
         let tally = spread.settle(FULL_WAIT).await?;
-        if let Some(until) = until {
-            self.note_paid(addresses[0], until).await?;
+        if let Some(until) = until
+            && let Err(error) = self.note_paid(addresses[0], until).await
+        {
+            // It is stored: `hold renew --all` alone does not know of it.
+            tracing::warn!(%error, "until when it is paid for could not be noted at home");
         }
         let shared = options.readers.iter().copied().zip(addresses[1..].iter());
         let elapsed = self.env().clock.elapsed().saturating_sub(since);

@@ -62,12 +62,17 @@ impl Author {
             false => None,
         };
         if let Some(journal) = self.left_behind(place.clone()).await {
-            let start = self.started(journal.header(), &options).await?;
-            let put = self.put_from(&mut file, &options, start, Some(&journal), &progress).await;
-            if !matches!(put, Err(AuthorError::Changed)) {
-                return self.ended(&journal, put).await;
+            // What it stored is paid until the time that was set when it began.
+            let until = self.paid_until(journal.header().created, &options);
+            if until.is_none_or(|until| until > self.env().clock.unix_s()) {
+                let start = self.started(journal.header(), &options).await?;
+                let put =
+                    self.put_from(&mut file, &options, start, Some(&journal), &progress).await;
+                if !matches!(put, Err(AuthorError::Changed)) {
+                    return self.ended(&journal, put).await;
+                }
+                tracing::info!("the file changed since its put was interrupted: it starts anew");
             }
-            tracing::info!("the file changed since its put was interrupted: it starts anew");
             journal.close();
             progress.restarted();
             file.rewind().await.map_err(AuthorError::Read)?;

@@ -150,7 +150,8 @@ pub(crate) struct Spread<'a> {
     /// Those in `resting`, as they were at their acknowledgement, by number: how far they came.
     partial: BTreeMap<u64, (Weight, u32, u32)>,
     done: Tally,
-    lease_seconds: Option<u64>,
+    /// When leases end, Unix seconds.
+    paid_until: Option<u64>,
 }
 
 impl<'a> Spread<'a> {
@@ -164,7 +165,7 @@ impl<'a> Spread<'a> {
             resting: FuturesUnordered::new(),
             partial: BTreeMap::new(),
             done: Tally::NOTHING,
-            lease_seconds: None,
+            paid_until: None,
         }
     }
 
@@ -174,9 +175,9 @@ impl<'a> Spread<'a> {
         self
     }
 
-    /// Pays for so long, in seconds.
-    pub(crate) fn paying(mut self, seconds: Option<u64>) -> Self {
-        self.lease_seconds = seconds;
+    /// Pays until then, Unix seconds.
+    pub(crate) fn paying(mut self, until: Option<u64>) -> Self {
+        self.paid_until = until;
         self
     }
 
@@ -239,7 +240,8 @@ impl<'a> Spread<'a> {
             return Ok(paid);
         }
         let (leaf, holders) = load.leaf();
-        let lease = self.author.lease(&[leaf], holders, self.lease_seconds)?;
+        let lease =
+            self.author.lease(&[leaf], holders, self.author.seconds_left(self.paid_until))?;
         Ok(lease.into_iter().collect())
     }
 

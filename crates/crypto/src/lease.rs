@@ -24,7 +24,7 @@ use bytes::Bytes;
 use prost::Message;
 
 pub use forget::{Forget, SignedForget};
-pub use kept::{Holding, Kept, kept_id, pass_id};
+pub use kept::{Charged, Holding, Kept, kept_id, pass_id};
 pub use shown::{SHOWN_BYTES_MAX, SHOWN_LEAVES_MAX, Shown, ShownLeaf};
 
 use crate::canonical::{self, CanonicalError};
@@ -39,6 +39,9 @@ pub const LEASE_SECONDS_MAX: u64 = 10 * 366 * 24 * 3600;
 /// How long after it was signed a client may show a lease for the first time, in seconds: so nobody signs under a pass
 /// that has ended.
 pub const FRESH_SECONDS_MAX: u64 = 3600;
+
+/// The most bytes of a leaf: a stripe's header and the longest fragment, with room to spare.
+pub const LEAF_BYTES_MAX: u64 = (2 << 20) + (64 << 10);
 
 const DOMAIN: &str = "lease";
 
@@ -157,7 +160,7 @@ struct LeaseWire {
 /// Signs a lease over these leaves, as it is shown with all of them: a holder gets [`Shown::of`] its own.
 ///
 /// # Errors
-/// [`LeaseError::Field`] for no leaves, too many, or terms that nobody takes; [`LeaseError::Pass`] for bytes that are no
+/// [`LeaseError::Field`] for no leaves, too many, one of more than [`LEAF_BYTES_MAX`], or terms that nobody takes; [`LeaseError::Pass`] for bytes that are no
 /// pass. Whether the pass counts is for the holders to say.
 pub fn sign(
     leaves: &[Leaf],
@@ -167,6 +170,9 @@ pub fn sign(
     network: &crate::NetworkId,
 ) -> Result<Shown, LeaseError> {
     let count = u32::try_from(leaves.len()).map_err(|_| LeaseError::TooLarge)?;
+    if leaves.iter().any(|leaf| leaf.bytes > LEAF_BYTES_MAX) {
+        return Err(LeaseError::Field("bytes of a leaf"));
+    }
     let levels = tree::Levels::new(leaves).ok_or(LeaseError::Field("count of leaves"))?;
     let wire = LeaseWire {
         pass: Bytes::copy_from_slice(&pass_hash(pass)),
@@ -268,6 +274,28 @@ impl Checked {
         Self::of(&signed, &wire, &pass)
     }
 
+    /// Checks a lease that this client signed itself, whatever has become since of the pass that it signed under, and of who
+    /// signed that: for whoever ends its own.
+    ///
+    /// # Errors
+    /// [`LeaseError`].
+    pub fn own(
+        lease: &Bytes,
+        pass: &Bytes,
+        client: &crate::PublicKey,
+        roster: &impl Listing,
+    ) -> Result<Self, LeaseError> {
+        let (signed, _) = opened(lease, pass)?;
+        client
+            .verify(DOMAIN, &roster.network_id(), &signed.body, &signed.signature)
+            .map_err(LeaseError::Signer)?;
+        let checked = Self::trusted(lease, pass, roster)?;
+        match checked.client.key() == client {
+            true => Ok(checked),
+            false => Err(LeaseError::OtherPass),
+        }
+    }
+
     fn of(
         signed: &certificate::SignedWire,
         wire: &LeaseWire,
@@ -315,45 +343,18 @@ impl Checked {
     /// The leaf, where it is one of this lease.
     ///
     /// # Errors
-    /// [`LeaseError::Path`]; [`LeaseError::Field`] where it says more bytes than the whole lease.
+    /// [`LeaseError::Path`]; [`LeaseError::Field`] where it says more bytes than the whole lease, or than a holder can keep
+    /// at one place.
     pub fn leaf(&self, shown: &ShownLeaf) -> Result<Leaf, LeaseError> {
         let ShownLeaf { leaf, index, path } = shown;
         if tree::root(leaf, *index, self.leaves, path) != Some(self.root) {
             return Err(LeaseError::Path(leaf.place));
         }
-        if leaf.bytes > self.bytes {
+        if leaf.bytes > self.bytes.min(LEAF_BYTES_MAX) {
             return Err(LeaseError::Field("bytes of a leaf"));
         }
         Ok(*leaf)
     }
-}
-
-/// What a lease and its pass say of themselves, unchecked: for whoever looks for its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Which lease.
-    pub id: LeaseId,
-    /// Who signed it.
-    pub client: ClientKey,
-    /// Who pays.
-    pub organisation: OrgId,
-    /// When it ends, Unix seconds.
-    pub until: u64,
-}
-
-/// What a lease says of itself, unchecked.
-///
-/// # Errors
-/// [`LeaseError`] where it is no lease of that pass at all.
-pub fn claim(lease: &Bytes, pass: &Bytes) -> Result<Claim, LeaseError> {
-    let (signed, wire) = opened(lease, pass)?;
-    let pass = Pass::trusted(pass).map_err(LeaseError::Pass)?;
-    Ok(Claim {
-        id: LeaseId::new(*blake3::hash(&signed.body).as_bytes()),
-        client: pass.client,
-        organisation: pass.organisation,
-        until: wire.until,
-    })
 }
 
 /// When a signed lease ends, Unix seconds, unchecked.
@@ -368,4 +369,70 @@ pub fn until(lease: &Bytes) -> Option<u64> {
 pub fn id(lease: &Bytes) -> Result<LeaseId, LeaseError> {
     let signed: certificate::SignedWire = canonical::decode(lease)?;
     Ok(LeaseId::new(*blake3::hash(&signed.body).as_bytes()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::{Genesis, NetworkId, Organisation, Suite, Tier};
+
+    fn secret(byte: u8) -> SecretKey {
+        SecretKey::from_bytes(&[byte; 32]).unwrap()
+    }
+
+    fn genesis() -> Genesis {
+        let key = OrgId::new(secret(1).public());
+        let organisations = vec![Organisation { key, name: "one".into() }];
+        let (name, suite, nonce) = ("network".into(), Suite::Holdfast1, [7; 16]);
+        let (copies, profile, created) = (None, None, 1000);
+        Genesis { name, suite, organisations, copies, profile, created, nonce }.checked().unwrap()
+    }
+
+    fn pass(network: &NetworkId) -> Bytes {
+        let (client, organisation) =
+            (ClientKey::new(secret(4).public()), OrgId::new(secret(1).public()));
+        let (tier, quota, from, until) = (Tier::Known, 0, 1000, 2000);
+        Pass { client, organisation, tier, quota, from, until }.sign(&secret(1), network)
+    }
+
+    #[test]
+    fn a_leaf_of_more_than_a_holder_keeps_at_a_place_is_refused() {
+        let network = genesis().network();
+        let leaf = Leaf { place: Place::new([1; 32]), bytes: LEAF_BYTES_MAX + 1 };
+        let terms = Terms { redundancy: 3, from: 1000, until: 3000 };
+        let signed = sign(&[leaf], terms, &pass(&network), &secret(4), &network);
+        assert!(matches!(signed, Err(LeaseError::Field("bytes of a leaf"))));
+        // One that signs it all the same.
+        let root = tree::Levels::new(&[leaf]).unwrap().root();
+        let wire = LeaseWire {
+            pass: Bytes::copy_from_slice(&pass_hash(&pass(&network))),
+            root: Bytes::copy_from_slice(&root),
+            leaves: 1,
+            bytes: leaf.bytes,
+            redundancy: 3,
+            from: 1000,
+            until: 3000,
+        };
+        let lease = certificate::sign(&secret(4), DOMAIN, &network, wire.encode_to_vec());
+        let checked = Checked::verify(&lease, &pass(&network), &genesis()).unwrap();
+        let refused = checked.leaf(&ShownLeaf { leaf, index: 0, path: Vec::new() });
+        assert!(matches!(refused, Err(LeaseError::Field("bytes of a leaf"))), "{refused:?}");
+    }
+
+    #[test]
+    fn its_own_lease_counts_for_its_client_whatever_became_of_the_pass_and_for_no_other() {
+        let network = genesis().network();
+        let leaf = Leaf { place: Place::new([1; 32]), bytes: 10 };
+        let terms = Terms { redundancy: 3, from: 2500, until: 3000 };
+        let shown = sign(&[leaf], terms, &pass(&network), &secret(4), &network).unwrap();
+        let (lease, pass) = (&shown.lease, &shown.pass);
+        assert!(Checked::verify(lease, pass, &genesis()).is_err(), "the pass had ended");
+        let own = Checked::own(lease, pass, &secret(4).public(), &genesis()).unwrap();
+        assert_eq!(own.leaf(&shown.leaves[0]).unwrap(), leaf);
+        assert!(Checked::own(lease, pass, &secret(5).public(), &genesis()).is_err());
+        let forged = sign(&[leaf], terms, pass, &secret(5), &network).unwrap();
+        assert!(Checked::own(&forged.lease, pass, &secret(4).public(), &genesis()).is_err());
+        assert!(Checked::own(&forged.lease, pass, &secret(5).public(), &genesis()).is_err());
+    }
 }

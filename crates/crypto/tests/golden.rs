@@ -121,10 +121,15 @@ fn a_lease_and_a_forget() {
     let forget = forget.sign(&secret(6), &network);
     golden("forget", &forget);
     let leaves = shown.leaves.iter().cloned().zip([false, true]).collect();
-    let holding = lease::Holding { lease: shown.lease, pass: lease::pass_id(&pass), leaves };
+    let (lease, pass_id) = (shown.lease, lease::pass_id(&pass));
+    let holding = lease::Holding { lease, pass: pass_id, leaves, charged: Vec::new() };
+    let charged = lease::Charged { leaf: 1, client, bytes: 200 };
+    let charged = lease::Holding { charged: vec![charged], ..holding.clone() };
+    let charged = lease::Kept::Holding(charged);
     let buried = lease::Kept::Buried { forget, heard_ms: NOW * 1000, until };
-    let all = [lease::Kept::Pass(pass), lease::Kept::Holding(holding), buried];
-    for (kept, name) in all.into_iter().zip(["kept-pass", "kept-holding", "kept-forget"]) {
+    let all = [lease::Kept::Pass(pass), lease::Kept::Holding(holding), buried, charged];
+    let names = ["kept-pass", "kept-holding", "kept-forget", "kept-charged"];
+    for (kept, name) in all.into_iter().zip(names) {
         let bytes = kept.encode();
         golden(name, &bytes);
         assert_eq!(lease::Kept::decode(&bytes).unwrap(), kept);

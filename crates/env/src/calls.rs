@@ -517,7 +517,7 @@ pub trait Calls: Send + Sync {
 }
 
 fn no_leases() -> CallError {
-    CallError::Denied { reason: "there are no leases here".to_owned() }
+    CallError::Invalid { reason: "there are no leases here".to_owned() }
 }
 
 fn no_keeping() -> CallError {
@@ -593,6 +593,14 @@ pub trait Service: Send + Sync + 'static {
     ) -> Result<PutResponse, CallError> {
         let _ = leases;
         self.put(caller, record, wait).await
+    }
+    /// Whether a caller may ask what [`Calls::keep`] asks at all: before thousands of keys of its request are decoded.
+    ///
+    /// # Errors
+    /// `Denied`.
+    fn may_keep(&self, caller: &Caller) -> Result<(), CallError> {
+        let _ = caller;
+        Ok(())
     }
     /// See [`Calls::lease`].
     async fn lease(&self, caller: Caller, request: LeaseRequest) -> Result<LeaseAnswer, CallError> {

@@ -18,22 +18,25 @@ mod endings;
 mod table;
 mod work;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::lease::{Checked, Kept, LeaseError, SignedForget, kept_id};
+use crypto::lease::{Charged, Checked, Kept, LeaseError, SignedForget, kept_id};
 use crypto::{Listing, OrgId, Place, RecordId};
 use document::{Kind, Record};
 use env::Env;
 use store::{RecordStore, StoreError};
 use walk::Directory;
 
+use checking::Seen;
 pub(crate) use checking::{By, Covered};
 pub(crate) use dropping::{Swept, sweep_whole};
-use table::Table;
-pub(crate) use work::{hear_all, note, sweep_all};
+use futures::FutureExt;
+use table::{Charge, Ended, Table};
+use tokio::sync::oneshot;
+pub(crate) use work::{erase_all, forget, hear_all, sweep_all};
 
 /// Leases whose signatures were checked and that may come again soon: a put shows one to each holder of several records.
 const CHECKED_MAX: usize = 4096;
@@ -89,10 +92,11 @@ pub(crate) struct Leases {
     table: Mutex<Table>,
     /// Records of kind `lease`: they are not counted among the peer's records.
     own: Mutex<Own>,
-    /// By the hash of lease and pass, in two generations.
-    checked: Mutex<[HashMap<RecordId, Checked>; 2]>,
-    /// Places whose records were dropped last, the oldest first: repair brings none of them back.
-    dropped: Mutex<VecDeque<Place>>,
+    checked: Mutex<Seen>,
+    /// Places whose records were dropped last: repair brings none of them back.
+    dropped: Mutex<Lately>,
+    /// Ended leases whose records could not be dropped: the next sweep tries again.
+    undone: Mutex<Vec<Ended>>,
     /// When something was dropped first whose bytes may still be in the files.
     erasing: Mutex<Option<Duration>>,
 }
@@ -130,6 +134,7 @@ impl Leases {
                 own: Mutex::new(own),
                 checked: Mutex::default(),
                 dropped: Mutex::default(),
+                undone: Mutex::default(),
                 erasing: Mutex::new((dead && leases + tombstones > 0).then_some(begun)),
             }))
         };
@@ -155,11 +160,6 @@ impl Leases {
         self.table().covers(place)
     }
 
-    /// Whether records of this place are being dropped just now.
-    pub(crate) fn is_dropping(&self, place: &Place) -> bool {
-        self.table().is_dropping(place)
-    }
-
     /// Whether every lease of this place has ended, and its record waits for the sweep: it is not passed on.
     pub(crate) fn is_over(&self, place: &Place) -> bool {
         self.table().is_over(place, self.env.clock.unix_s())
@@ -168,19 +168,14 @@ impl Leases {
     /// Whether the record of this place was dropped lately, and nobody pays for it since.
     pub(crate) fn was_dropped(&self, place: &Place) -> bool {
         let dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        let lately = dropped.contains(place);
+        let lately = dropped.places.contains(place);
         drop(dropped);
         lately && !self.covers(place)
     }
 
     fn note_dropped(&self, places: impl Iterator<Item = Place>) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in places {
-            if dropped.len() >= DROPPED_MAX {
-                dropped.pop_front();
-            }
-            dropped.push_back(place);
-        }
+        places.for_each(|place| dropped.add(place));
     }
 
     /// Bytes that organisations pay for here, by the organisation.
@@ -204,6 +199,40 @@ impl std::fmt::Debug for Leases {
         let (leases, places, tombstones) = self.counts();
         write!(f, "Leases({leases} for {places} places, {tombstones} ended)")
     }
+}
+
+/// Places, the oldest first, each once.
+#[derive(Debug, Default)]
+struct Lately {
+    order: VecDeque<Place>,
+    places: HashSet<Place>,
+}
+
+impl Lately {
+    fn add(&mut self, place: Place) {
+        if !self.places.insert(place) {
+            return;
+        }
+        self.order.push_back(place);
+        if self.order.len() > DROPPED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.places.remove(&oldest);
+        }
+    }
+}
+
+/// Runs work to its end, also where whoever waits for it goes away; `None` where the peer ends first.
+pub(crate) async fn owned<T: Send + 'static>(
+    env: &Env,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let (answer, answered) = oneshot::channel();
+    let work = async move {
+        let _ = answer.send(work.await);
+    };
+    env.tasks.spawn(work.boxed()).detach();
+    answered.await.ok()
 }
 
 /// The records of kind `lease` in the store.
@@ -273,8 +302,16 @@ impl Reading {
                 .and_then(|pass| Checked::trusted(&holding.lease, pass, roster));
             match checked {
                 Ok(lease) => {
-                    let leaves: Vec<_> =
-                        holding.leaves.iter().map(|(shown, bare)| (shown.leaf, *bare)).collect();
+                    let mut leaves: Vec<_> = holding
+                        .leaves
+                        .iter()
+                        .map(|(shown, bare)| (shown.leaf, *bare, None))
+                        .collect();
+                    for Charged { leaf, client, bytes } in holding.charged {
+                        if let Some(leaf) = leaves.get_mut(leaf as usize) {
+                            leaf.2 = Some(Charge { client, bytes });
+                        }
+                    }
                     table.restore(&lease, holding.pass, &leaves, frame);
                 }
                 Err(error) => tracing::warn!(%frame, %error, "a lease that is kept does not count"),

@@ -217,6 +217,7 @@ fn start_tasks(
         spawn(neighbours::announce_all(Arc::clone(core)).boxed()),
         spawn(catch_up::catch_up_all(Arc::clone(core)).boxed()),
         spawn(leases::sweep_all(Arc::clone(core)).boxed()),
+        spawn(leases::erase_all(Arc::clone(core)).boxed()),
         spawn(leases::hear_all(Arc::clone(core), last_run_ms).boxed()),
     ]);
     neighbourly.extend(keeping::start(core));

@@ -128,6 +128,11 @@ impl Load {
         let bytes = records.iter().map(|record| record.bytes.len()).sum();
         Self { requests: records.len(), bytes }
     }
+
+    /// These leases too, whose signatures are to be checked: what has a lease of its own counts as before, more do not.
+    fn with(self, leases: &[Shown]) -> Self {
+        Self { requests: self.requests.max(leases.len()), ..self }
+    }
 }
 
 /// Whether a caller of this standing may make the call.
@@ -228,7 +233,7 @@ impl Service for Endpoints {
         records: Vec<Record>,
         leases: Vec<Shown>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
-        let load = Load::records(&records);
+        let load = Load::records(&records).with(&leases);
         let work = self.store_all_leased(caller, records, leases);
         self.answer(Method::StoreBatch, caller, load, work).await
     }
@@ -240,7 +245,7 @@ impl Service for Endpoints {
         leases: Vec<Shown>,
         wait: Duration,
     ) -> Result<PutResponse, CallError> {
-        let load = Load::records(std::slice::from_ref(&record));
+        let load = Load::records(std::slice::from_ref(&record)).with(&leases);
         let work = self.put_out_leased(caller, record, leases, wait);
         self.answer(Method::Put, caller, load, work).await
     }
@@ -283,6 +288,10 @@ impl Service for Endpoints {
     ) -> Result<ObjectsAnswer, CallError> {
         let (method, load) = objects::asks(&request);
         self.answer(method, caller, load, self.objects_answer(caller, request)).await
+    }
+
+    fn may_keep(&self, caller: &Caller) -> Result<(), CallError> {
+        allow(Method::Keep, &self.0.standing(&caller.key), &self.0)
     }
 
     async fn keep(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {

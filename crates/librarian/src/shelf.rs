@@ -11,7 +11,6 @@
 //! 3. A record that the disk damaged is as good as not held: it is counted, logged, and asked for
 //!    elsewhere.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,13 +22,11 @@ use document::{Document, Kind, Publication, Record, Stripe};
 use env::Env;
 use env::calls::leases::PlaceLeases;
 use env::calls::{CallError, StoreOutcome};
-use futures::FutureExt;
 use store::{RecordStore, StoreError, Upkeep};
-use tokio::sync::oneshot;
 use walk::LocalStore;
 
 use crate::fragments;
-use crate::leases::{By, Covered, Leases};
+use crate::leases::{By, Covered, Leases, owned};
 use crate::metrics::Metrics;
 use crate::publications::{Entry, Publications};
 
@@ -37,8 +34,6 @@ use crate::publications::{Entry, Publications};
 const LARGE_BYTES: usize = 64 * 1024;
 /// When to try again a peer that closes its store.
 const RETRY_AFTER_CLOSED: Duration = Duration::from_secs(5);
-/// When to try again to store what is being dropped.
-const RETRY_AFTER_DROPPED: Duration = Duration::from_millis(100);
 /// A full disk counts as mended when a part of what the store's files take is free again, so that
 /// the peer does not announce itself full and not full by turns; between these bounds.
 const FREE_AGAIN_PART: u64 = 16;
@@ -109,16 +104,14 @@ impl Shelf {
     /// # Errors
     /// As [`Shelf::put`].
     pub(crate) async fn restore(
-        &self,
+        self: &Arc<Self>,
         record: Record,
         said: Option<PlaceLeases>,
     ) -> Result<(), CallError> {
         self.check_writes()?;
         let covered = match said {
-            Some(said) if said.unleased || !said.leases.is_empty() => {
-                self.leases.passed_on(&record, said)
-            }
-            _ => (!self.leases.was_dropped(&record.place)).then(Covered::default),
+            Some(said) => self.leases.passed_on(&record, said).await,
+            None => (!self.leases.was_dropped(&record.place)).then(Covered::default),
         };
         let Some(covered) = covered else {
             let reason = "nobody pays for it any more".to_owned();
@@ -128,7 +121,9 @@ impl Shelf {
         if fragments::is_fragment(&proven) {
             return Err(CallError::Invalid { reason: "a fragment is no copy".to_owned() });
         }
-        self.write(vec![proven], &covered).await.map(drop)
+        let shelf = Arc::clone(self);
+        let work = async move { shelf.write(vec![proven], &covered).await.map(drop) };
+        owned(&self.env, work).await.unwrap_or_else(|| Err(closed()))
     }
 
     /// Takes writes, or takes none any more; whether that is a change.
@@ -181,24 +176,12 @@ impl Shelf {
         }
         let mut proven = self.prove(records).await;
         fragments::refuse_stray(self, &mut proven).await;
-        let told =
-            |one: &Result<Proven, _>| one.as_ref().is_ok_and(|proven| proven.publication.is_some());
-        if !proven.iter().any(told) && covered.is_empty() {
-            return self.put_proven(proven, covered).await;
-        }
-        // A dropped caller must not leave an envelope without its publication, nor a lease on the disk that
-        // is in no account, so such writes are a task of their own. Their number is bounded by the calls admitted and by the store's
-        // and the log's queues.
-        let (answer, answered) = oneshot::channel();
+        // A dropped caller must not leave an envelope without its publication, a lease on the disk that is in no account, nor
+        // a write under way that leases know nothing of, so writes are tasks of their own. Their number is bounded by the calls
+        // admitted and by the store's and the log's queues.
         let shelf = Arc::clone(self);
-        let work = async move {
-            let _ = answer.send(shelf.put_proven(proven, covered).await);
-        };
-        self.env.tasks.spawn(work.boxed()).detach();
-        match answered.await {
-            Ok(outcomes) => outcomes,
-            Err(_) => vec![Err(closed()); count],
-        }
+        let work = async move { shelf.put_proven(proven, covered).await };
+        owned(&self.env, work).await.unwrap_or_else(|| vec![Err(closed()); count])
     }
 
     async fn put_proven(
@@ -241,22 +224,7 @@ impl Shelf {
 
     /// Writes records with what they are paid by, all or none.
     async fn write(&self, records: Vec<Record>, covered: &Covered) -> Result<Vec<bool>, CallError> {
-        if records.iter().any(|record| self.leases.is_dropping(&record.place)) {
-            return Err(CallError::Busy { retry_after: RETRY_AFTER_DROPPED });
-        }
-        let places: BTreeSet<Place> = match covered.is_empty() {
-            true => BTreeSet::new(),
-            false => records.iter().map(|record| record.place).collect(),
-        };
-        let admission = self.leases.admit(covered, |place| places.contains(place))?;
-        // What pays comes first: of a write that a power cut tore nothing stays that nobody pays for.
-        let mut all = admission.records.clone();
-        let paying = all.len();
-        all.extend(records);
-        let mut stored = self.store.put(all).await.map_err(|error| self.refused(error))?;
-        let new = stored.split_off(paying.min(stored.len()));
-        admission.committed(&stored);
-        Ok(new)
+        self.leases.write(records, covered, |error| self.refused(error)).await
     }
 
     /// The record, if it is held whole. Those of versioned objects are not served here: who may read one, its object's
@@ -398,7 +366,7 @@ impl LocalStore for OwnShelf {
     }
 
     async fn store_leased(&self, record: Record, leases: Vec<Shown>) -> Result<(), CallError> {
-        let covered = self.0.leases.check(leases, std::slice::from_ref(&record), By::Peer)?;
+        let covered = self.0.leases.check(leases, std::slice::from_ref(&record), By::Peer).await?;
         let outcome = self.0.put(vec![record], covered).await.pop();
         outcome.unwrap_or_else(|| Err(closed())).map(drop)
     }

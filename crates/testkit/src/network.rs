@@ -26,7 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crypto::{PeerId, PublicKey};
 use env::Env;
-use env::calls::{Calls, Service};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
+use env::calls::{CallError, Calls, Service};
 
 pub use community::{Community, CommunityOptions, Member, community, key};
 pub use direct::DirectCalls;
@@ -41,11 +42,20 @@ pub struct DirectNetwork {
     hosts: Mutex<BTreeMap<String, Host>>,
 }
 
+/// What a peer answers about leases instead of the honest answer. It is asked before the request is served, with no answer:
+/// where it says something the peer does nothing; and then with the honest answer. `None`: as it is.
+pub type LeaseLie = Arc<
+    dyn Fn(&LeaseRequest, Option<&LeaseAnswer>) -> Option<Result<LeaseAnswer, CallError>>
+        + Send
+        + Sync,
+>;
+
 #[derive(Clone)]
 struct Host {
     peer: PeerId,
     service: Arc<dyn Service>,
     fault: Fault,
+    lie: Option<LeaseLie>,
     counts: Counts,
 }
 
@@ -57,7 +67,8 @@ impl DirectNetwork {
 
     /// Lets a peer answer at an address, in place of who did before.
     pub fn serve(&self, address: &str, peer: PeerId, service: Arc<dyn Service>) {
-        let host = Host { peer, service, fault: Fault::None, counts: Counts::default() };
+        let (fault, counts) = (Fault::None, Counts::default());
+        let host = Host { peer, service, fault, lie: None, counts };
         self.hosts().insert(address.to_owned(), host);
     }
 
@@ -78,9 +89,22 @@ impl DirectNetwork {
         }
     }
 
+    /// Lets a peer answer otherwise about leases, at all its addresses.
+    pub fn lie_of_leases(&self, peer: &PeerId, lie: LeaseLie) {
+        for host in self.hosts().values_mut().filter(|host| host.peer == *peer) {
+            host.lie = Some(Arc::clone(&lie));
+        }
+    }
+
     /// Makes every peer well.
     pub fn heal(&self) {
-        self.hosts().values_mut().for_each(|host| host.fault = Fault::None);
+        for host in self.hosts().values_mut() {
+            (host.fault, host.lie) = (Fault::None, None);
+        }
+    }
+
+    fn lie_at(&self, address: &str) -> Option<LeaseLie> {
+        self.hosts().get(address).and_then(|host| host.lie.clone())
     }
 
     /// The calls that reached a peer, at its first address.

@@ -51,5 +51,8 @@ pub(crate) fn digest(suite: Suite, network: &NetworkId, options: &PutOptions) ->
     // Another k cuts other chunks. With another n the pages are the same and live elsewhere, at another stripe's id.
     let profile = options.profile.map(|profile| profile.to_string());
     fields.bytes(profile.unwrap_or_default().as_bytes());
+    // What was stored is paid as long as was asked then.
+    let seconds = options.lease_seconds.map(u64::to_be_bytes);
+    fields.bytes(seconds.as_ref().map_or(&[], |seconds| &seconds[..]));
     Suite::Holdfast1.hash(&fields.0)
 }

@@ -189,7 +189,8 @@ async fn what_differs_is_sealed_under_another_key() {
     let named = PutOptions { name: Some("another".to_owned()), ..PutOptions::default() };
     let shared = PutOptions { readers: vec![reader], ..PutOptions::default() };
     let typed = PutOptions { media_type: Some("a/b".to_owned()), ..PutOptions::default() };
-    for other in [named, shared, typed] {
+    let longer = PutOptions { lease_seconds: Some(77), ..PutOptions::default() };
+    for other in [named, shared, typed, longer] {
         town.interrupted(&plain, 4).await;
         let report = town.put(&other).await;
         assert_eq!(report.resumed.pages, 0, "{other:?}");
@@ -201,6 +202,32 @@ async fn what_differs_is_sealed_under_another_key() {
     let report = town.put(&plain).await;
     assert_eq!((report.resumed.pages, report.bytes), (0, BYTES as u64 + 1));
     town.is_stored(&report).await;
+}
+
+/// What an earlier try stored is paid until the time that was set then, so the whole is; and once that is over it starts anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_that_goes_on_is_paid_until_the_time_that_was_set_when_it_began() {
+    let net = Net::new(&Env::real(), 3, 4, Suite::Holdfast1);
+    let author = net.payer("ada", 3600);
+    let town = Town::of(net, author);
+    let now = || town.net.env.clock.unix_s();
+    let options = PutOptions::default();
+    let began = now();
+    town.interrupted(&options, 4).await;
+    while now() < began + 3 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let went_on = now();
+    let report = town.put(&options).await;
+    assert!(report.resumed.pages > 0, "{report:?}");
+    let until = report.until.unwrap();
+    assert!((began + 3600..went_on + 3600).contains(&until), "{until}, begun at {began}");
+
+    let short = PutOptions { lease_seconds: Some(1), ..PutOptions::default() };
+    town.interrupted(&short, 4).await;
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let report = town.put(&short).await;
+    assert_eq!(report.resumed.pages, 0, "nobody pays for what was stored");
 }
 
 /// Same path, size, time of change and inode, other bytes in one chunk: found before the chunk is sealed, wherever it is.

@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use author::{
-    Author, AuthorError, AuthorOptions, GetReport, Home, NoProgress, PutOptions, PutReport,
+    Author, AuthorError, AuthorOptions, GetReport, Home, NoProgress, Payer, PutOptions, PutReport,
 };
-use crypto::{PeerId, ReaderKey, RecordId, Suite};
+use crypto::{PeerId, ReaderKey, RecordId, Suite, Tier};
 use env::Env;
+use env::calls::Credential;
 use testkit::network::{Community, CommunityOptions, DirectNetwork, Fault, key};
 use walk::{Directory, WalkOptions, Walker};
 
@@ -97,6 +98,22 @@ impl Net {
         let calls = self.network.calls(key(name, 0).public());
         let walker = Walker::new(self.env.clone(), calls, directory, WalkOptions::default());
         Author::new(self.env.clone(), Arc::new(home.unwrap()), walker, options)
+    }
+
+    /// A user with a pass, whose contents are paid for so many seconds.
+    pub(crate) fn payer(&self, name: &str, seconds: u64) -> Arc<Author> {
+        let dir = self.home_dir(name);
+        let home = Home::create_with(&dir, PASSPHRASE, self.env.entropy.as_ref(), 10).unwrap();
+        let directory = Directory::new(self.community.genesis.clone(), self.env.clone(), None);
+        directory.learn_from(&self.community.known());
+        let client = home.keyring().client_key();
+        let calls = self.network.calls(*client.key());
+        let pass = self.community.pass(client, 0, Tier::Own, &self.env);
+        let options = WalkOptions { credential: Credential::Client(pass), ..Default::default() };
+        let walker = Walker::new(self.env.clone(), calls, directory, options);
+        let payer = Payer { secret: home.keyring().client(), seconds };
+        let (env, home) = (self.env.clone(), Arc::new(home));
+        Author::paying(env, home, walker, &AuthorOptions::default(), Some(payer))
     }
 
     /// Sets a fault for the best n holders of a record, and tells who they are.

@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use author::{Author, AuthorError, NoProgress, PutOptions};
-use crypto::{Class, Classified};
+use crypto::lease::{self, Leaf, Shown, Terms};
+use crypto::{Class, Classified, ClientKey, PeerId, RecordId, SecretKey, Tier};
+use env::calls::leases::{LeaseAnswer, LeaseRequest, PlaceLeases};
+use env::calls::{CallError, Calls, Credential, Endpoint, IntroduceRequest};
+use testkit::network::{LeaseLie, key};
 use testkit::time::run;
 
 use crate::town::Town;
@@ -137,5 +141,182 @@ fn whoever_has_no_pass_cannot_renew_or_forget() {
         ] {
             assert!(matches!(error, AuthorError::NoPass), "{error}");
         }
+    });
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A client of its own, that asks and shows what it likes.
+struct Raw {
+    calls: Arc<dyn Calls>,
+    secret: SecretKey,
+    pass: bytes::Bytes,
+}
+
+impl Raw {
+    async fn new(town: &Town, env: &env::Env) -> Self {
+        let secret = key("raw", 0);
+        let client = ClientKey::new(secret.public());
+        let pass = town.community.pass(client, 1, Tier::Known, env);
+        let calls = town.network.calls(secret.public());
+        for member in &town.community.members {
+            let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
+            let request = IntroduceRequest::new(Credential::Client(pass.clone()), 0);
+            calls.introduce(&to, request, LIMIT).await.unwrap();
+        }
+        Self { calls, secret, pass }
+    }
+
+    async fn ask(&self, town: &Town, number: usize, request: LeaseRequest) -> LeaseAnswer {
+        let member = &town.community.members[number];
+        let to = Endpoint { peer: Some(member.peer), address: member.address.clone() };
+        self.calls.lease(&to, request, LIMIT).await.unwrap()
+    }
+
+    /// What a peer says of where a record lives.
+    async fn look(&self, town: &Town, number: usize, id: RecordId) -> PlaceLeases {
+        match self.ask(town, number, LeaseRequest::Of(vec![id.into()])).await {
+            LeaseAnswer::Of(mut places) => places.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn lease(&self, town: &Town, now: u64, leaf: Leaf) -> Shown {
+        let terms = Terms { redundancy: 1, from: now, until: now + 300 * SPAN_S };
+        let network = town.community.genesis.network();
+        lease::sign(&[leaf], terms, &self.pass, &self.secret, &network).unwrap()
+    }
+}
+
+/// A holder that tells these leases of every place, besides what is true.
+fn tells(more: Vec<Shown>) -> LeaseLie {
+    Arc::new(move |_, answer| {
+        let LeaseAnswer::Of(mut places) = answer?.clone() else { return None };
+        for place in &mut places {
+            place.held = true;
+            place.leases.extend(more.iter().cloned());
+        }
+        Some(Ok(LeaseAnswer::Of(places)))
+    })
+}
+
+fn holders(town: &Town) -> Vec<PeerId> {
+    let has = town.peers.iter().filter(|peer| peer.status().store.records > 0);
+    has.map(|peer| peer.peer()).collect()
+}
+
+#[test]
+fn a_holder_that_tells_leases_of_other_contents_gets_no_words_that_end_them() {
+    run(5, |env| async move {
+        let town = Town::new(&env, 5).await;
+        let ada = town.payer("ada", 0).await;
+        let mine = put(&ada, b"to be forgotten", Some(30 * SPAN_S)).await;
+        let other = put(&ada, b"to be kept", Some(90 * SPAN_S)).await;
+        let raw = Raw::new(&town, &env).await;
+        let mut of_other = Vec::new();
+        for number in 0..5 {
+            of_other.extend(raw.look(&town, number, other.address).await.leases);
+        }
+        assert!(!of_other.is_empty());
+        // As they are, and as if they had a leaf for what is asked about.
+        let moved = of_other.iter().map(|shown| {
+            let mut moved = shown.clone();
+            moved.leaves[0].leaf.place = mine.address.into();
+            moved
+        });
+        let lies: Vec<Shown> = of_other.iter().cloned().chain(moved).collect();
+        town.network.lie_of_leases(&holders(&town)[0], tells(lies));
+        let payment = ada.payment(mine.address).await.unwrap();
+        assert_eq!((payment.leases.len(), payment.until), (1, mine.until), "{payment:?}");
+        let ended = ada.forget(mine.address).await.unwrap();
+        assert_eq!((ended.leases, ended.key_forgotten), (1, true), "{ended:?}");
+        let mut back = Vec::new();
+        ada.get(other.address, &mut back, None, Arc::new(NoProgress)).await.unwrap();
+        assert_eq!(back, b"to be kept");
+        assert_eq!(ada.payment(other.address).await.unwrap().until, other.until);
+    });
+}
+
+#[test]
+fn a_renewal_that_too_few_holders_took_is_no_success() {
+    run(6, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let ada = town.payer("ada", 0).await;
+        let file = put(&ada, &vec![7; 300_000], Some(SPAN_S)).await;
+        let noted = ada.paid().await.unwrap();
+        let whole = town.peers.len();
+        // All but one take nothing that they are shown, and say so.
+        let nothing: LeaseLie = Arc::new(|_, answer| match answer? {
+            LeaseAnswer::Show(held) => {
+                let none = held.iter().map(|of| vec![false; of.len()]);
+                Some(Ok(LeaseAnswer::Show(none.collect())))
+            }
+            _ => None,
+        });
+        for peer in &town.peers[..whole - 1] {
+            town.network.lie_of_leases(&peer.peer(), Arc::clone(&nothing));
+        }
+        let renewed = ada.renew(file.address, Some(10 * SPAN_S)).await.unwrap();
+        assert!(renewed.untaken > 0 && !renewed.is_whole(), "{renewed:?}");
+        assert_eq!(ada.paid().await.unwrap(), noted, "it is noted as it was");
+        town.network.heal();
+        town.cut(&[town.peers[0].peer()]);
+        let renewed = ada.renew(file.address, Some(10 * SPAN_S)).await.unwrap();
+        assert_eq!((renewed.untaken, renewed.unreached.len()), (0, 1), "{renewed:?}");
+        assert!(!renewed.is_whole());
+        assert_eq!(ada.paid().await.unwrap(), noted);
+        town.cut(&[]);
+        let renewed = ada.renew(file.address, Some(10 * SPAN_S)).await.unwrap();
+        assert!(renewed.is_whole(), "{renewed:?}");
+        assert_eq!(ada.paid().await.unwrap()[&file.address], renewed.until);
+    });
+}
+
+#[test]
+fn a_strangers_leaf_does_not_say_what_a_renewal_pays_for() {
+    run(7, |env| async move {
+        let town = Town::new(&env, 5).await;
+        let ada = town.payer("ada", 0).await;
+        let file = put(&ada, &vec![7; 300_000], Some(30 * SPAN_S)).await;
+        let before = paid(&town);
+        let raw = Raw::new(&town, &env).await;
+        let now = env.clock.unix_s();
+        let place = file.address.into();
+        let large = raw.lease(&town, now, Leaf { place, bytes: lease::LEAF_BYTES_MAX });
+        let mut taken = 0;
+        for number in 0..5 {
+            let request = LeaseRequest::Show(vec![large.clone()]);
+            if raw.ask(&town, number, request).await == LeaseAnswer::Show(vec![vec![true]]) {
+                taken += 1;
+            }
+        }
+        assert!(taken > 0);
+        let strangers = taken * lease::LEAF_BYTES_MAX;
+        assert_eq!(paid(&town), before + strangers);
+        let renewed = ada.renew(file.address, Some(90 * SPAN_S)).await.unwrap();
+        assert!(renewed.is_whole(), "{renewed:?}");
+        assert_eq!(paid(&town), before + strangers, "the same bytes as when it was put");
+    });
+}
+
+#[test]
+fn a_key_is_kept_while_there_is_a_place_of_which_no_holder_heard() {
+    run(8, |env| async move {
+        let town = Town::new(&env, 5).await;
+        let ada = town.payer("ada", 0).await;
+        let letter = put(&ada, b"a letter", None).await;
+        let refuse: LeaseLie = Arc::new(|request, _| match request {
+            LeaseRequest::Forget(_) => Some(Err(CallError::NotFound)),
+            _ => None,
+        });
+        for peer in holders(&town) {
+            town.network.lie_of_leases(&peer, Arc::clone(&refuse));
+        }
+        let ended = ada.forget(letter.address).await.unwrap();
+        assert!(ended.open > 0 && !ended.key_forgotten, "{ended:?}");
+        assert_eq!(ada.paid().await.unwrap().len(), 1);
+        town.network.heal();
+        let ended = ada.forget(letter.address).await.unwrap();
+        assert!(ended.open == 0 && ended.key_forgotten, "{ended:?}");
     });
 }

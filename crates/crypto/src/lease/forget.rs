@@ -44,6 +44,14 @@ pub struct SignedForget {
 }
 
 impl Forget {
+    /// What a word says, its signature unchecked: for whoever looks first whether it has the lease.
+    ///
+    /// # Errors
+    /// [`LeaseError`] where it is no such word.
+    pub fn claimed(bytes: &Bytes) -> Result<Self, LeaseError> {
+        Ok(opened(bytes)?.1)
+    }
+
     /// The signed word; `key` is the client's.
     pub fn sign(&self, key: &SecretKey, network: &NetworkId) -> Bytes {
         let wire = ForgetWire {
@@ -56,24 +64,28 @@ impl Forget {
     }
 }
 
+/// A word's parts, its form checked.
+fn opened(bytes: &Bytes) -> Result<(certificate::SignedWire, Forget), LeaseError> {
+    let opened = certificate::open::<ForgetWire>(bytes);
+    let (signed, wire) = opened.map_err(|error| match error {
+        CertificateError::Encoding(source) => LeaseError::Encoding(source),
+        _ => LeaseError::TooLarge,
+    })?;
+    let client = ClientKey::from_slice(&wire.client).map_err(|_| LeaseError::Field("client"))?;
+    let lease = LeaseId::from_slice(&wire.lease).map_err(|_| LeaseError::Field("id"))?;
+    Ok((signed, Forget { lease, client, until: wire.until, at: wire.at }))
+}
+
 impl SignedForget {
     /// Checks form and signature. That the client is the lease's own is for whoever has the lease to compare.
     ///
     /// # Errors
     /// [`LeaseError`].
     pub fn verify(bytes: Bytes, network: &NetworkId) -> Result<Self, LeaseError> {
-        let opened = certificate::open::<ForgetWire>(&bytes);
-        let (signed, wire) = opened.map_err(|error| match error {
-            CertificateError::Encoding(source) => LeaseError::Encoding(source),
-            _ => LeaseError::TooLarge,
-        })?;
-        let client =
-            ClientKey::from_slice(&wire.client).map_err(|_| LeaseError::Field("client"))?;
-        let lease = LeaseId::from_slice(&wire.lease).map_err(|_| LeaseError::Field("id"))?;
-        let key = client.key();
+        let (signed, forget) = opened(&bytes)?;
+        let key = forget.client.key();
         key.verify(DOMAIN, network, &signed.body, &signed.signature)
             .map_err(LeaseError::Forgetter)?;
-        let forget = Forget { lease, client, until: wire.until, at: wire.at };
         Ok(Self { forget, bytes })
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! LeaseKept   pass 1 (bytes: a Signed Pass) | holding 2 (Holding) | forget 3 (Buried)
 //! Holding     lease 1 (bytes: a Signed Lease) · leaves 2 (repeated bytes: Leaf) · unleased 3 (repeated u32, packed: which of
-//!             the leaves' records were here before without a lease) · pass 4 (32: the record of its pass)
+//!             the leaves' records were here before without a lease) · pass 4 (32: the record of its pass) · charged 5 (repeated)
+//! Charged     leaf 1 (u32: which of the leaves) · client 2 (33) · bytes 3 (u64)
 //! Buried      forget 1 (bytes: a Signed Forget) · heard_ms 2 (u64) · until 3 (u64)
 //! ```
 //! The record's id is the BLAKE3 of its bytes, in both suites.
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::{LeaseError, Shown, ShownLeaf};
-use crate::{Place, RecordId, canonical};
+use crate::{ClientKey, Place, RecordId, canonical};
 
 /// What one record of kind `lease` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,19 @@ pub struct Holding {
     pub pass: RecordId,
     /// Each leaf, and whether its record was here before without a lease.
     pub leaves: Vec<(ShownLeaf, bool)>,
+    /// Who was charged for the records of some of the leaves, by the quota of a pass, in the order of the leaves.
+    pub charged: Vec<Charged>,
+}
+
+/// Who stored what is at a leaf's place, and was charged for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// Which of the leaves beside it, from 0.
+    pub leaf: u32,
+    /// Who.
+    pub client: ClientKey,
+    /// How many bytes.
+    pub bytes: u64,
 }
 
 impl Holding {
@@ -72,6 +86,31 @@ struct HoldingWire {
     unleased: Vec<u32>,
     #[prost(bytes = "bytes", tag = "4")]
     pass: Bytes,
+    #[prost(message, repeated, tag = "5")]
+    charged: Vec<ChargedWire>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ChargedWire {
+    #[prost(uint32, tag = "1")]
+    leaf: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    client: Bytes,
+    #[prost(uint64, tag = "3")]
+    bytes: u64,
+}
+
+impl ChargedWire {
+    fn new(charged: &Charged) -> Self {
+        let Charged { leaf, client, bytes } = *charged;
+        Self { leaf, client: Bytes::copy_from_slice(client.as_bytes()), bytes }
+    }
+
+    fn open(&self) -> Result<Charged, LeaseError> {
+        let client = ClientKey::from_slice(&self.client);
+        let client = client.map_err(|_| LeaseError::Field("client that was charged"))?;
+        Ok(Charged { leaf: self.leaf, client, bytes: self.bytes })
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -95,13 +134,14 @@ impl Kept {
         let mut wire = KeptWire::default();
         match self {
             Self::Pass(pass) => wire.pass = pass.clone(),
-            Self::Holding(Holding { lease, pass, leaves }) => {
+            Self::Holding(Holding { lease, pass, leaves, charged }) => {
                 let bare = leaves.iter().zip(0..).filter(|((_, unleased), _)| *unleased);
                 wire.holding = Some(HoldingWire {
                     lease: lease.clone(),
                     leaves: leaves.iter().map(|(leaf, _)| leaf.encode()).collect(),
                     unleased: bare.map(|(_, index)| index).collect(),
                     pass: Bytes::copy_from_slice(pass.as_bytes()),
+                    charged: charged.iter().map(ChargedWire::new).collect(),
                 });
             }
             Self::Buried { forget, heard_ms, until } => {
@@ -128,7 +168,9 @@ impl Kept {
                 let leaves = leaves.collect::<Result<_, _>>()?;
                 let pass = RecordId::from_slice(&holding.pass);
                 let pass = pass.map_err(|_| LeaseError::Field("pass"))?;
-                Ok(Self::Holding(Holding { lease: holding.lease, pass, leaves }))
+                let charged = holding.charged.iter().map(ChargedWire::open);
+                let charged = charged.collect::<Result<_, _>>()?;
+                Ok(Self::Holding(Holding { lease: holding.lease, pass, leaves, charged }))
             }
             (true, None, Some(BuriedWire { forget, heard_ms, until })) => {
                 Ok(Self::Buried { forget, heard_ms, until })

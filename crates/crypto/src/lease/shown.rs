@@ -10,8 +10,10 @@ use crate::{Place, canonical};
 
 /// Leaves shown at once, at most.
 pub const SHOWN_LEAVES_MAX: usize = 1024;
-/// The largest encoding: lease and pass, and so many leaves with paths of ten hashes.
-pub const SHOWN_BYTES_MAX: usize = 2 * SIGNED_BYTES_MAX + SHOWN_LEAVES_MAX * 400;
+/// The largest encoding: lease and pass, and so many leaves with the longest paths.
+pub const SHOWN_BYTES_MAX: usize = 2 * SIGNED_BYTES_MAX + SHOWN_LEAVES_MAX * LEAF_BYTES_ENCODED_MAX;
+/// A leaf with the longest path, encoded.
+const LEAF_BYTES_ENCODED_MAX: usize = 64 + 32 * PATH_MAX;
 
 /// A leaf, and what proves that it is one of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]

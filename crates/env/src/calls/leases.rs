@@ -4,8 +4,8 @@
 //! request is in ADR 9.
 
 use bytes::Bytes;
-use crypto::Place;
 use crypto::lease::Shown;
+use crypto::{LeaseId, Place};
 
 /// Leases shown in one call, at most; their leaves are bounded by [`crypto::lease::SHOWN_LEAVES_MAX`] together.
 pub const SHOWN_MAX: usize = 256;
@@ -25,12 +25,12 @@ pub enum LeaseRequest {
     Of(Vec<Place>),
     /// End leases, by signed words: at most [`FORGETS_MAX`].
     Forget(Vec<Bytes>),
-    /// Words that were heard since then, Unix milliseconds, after the one with this hash: for peers.
+    /// Words that were heard since then, Unix milliseconds: for peers.
     Tombstones {
         /// Since when.
         since_ms: u64,
-        /// How many of them to pass over: those that an answer before had.
-        skip: u32,
+        /// Of those heard in that very moment, the ones for leases behind this one: where an answer before ended.
+        after: Option<LeaseId>,
     },
 }
 
@@ -65,11 +65,11 @@ pub enum LeaseAnswer {
     Of(Vec<PlaceLeases>),
     /// Of each word.
     Forget(Vec<Forgotten>),
-    /// The words, oldest first, and whether there are more.
+    /// The words, oldest first, and where to go on.
     Tombstones {
         /// Signed words.
         forgets: Vec<Bytes>,
-        /// Whether to ask again.
-        more: bool,
+        /// When the last of them was heard, and which lease it ended; `None` where there are no more.
+        next: Option<(u64, LeaseId)>,
     },
 }

@@ -37,6 +37,8 @@ struct ForgetResult {
     unreached: Vec<String>,
     /// Records and stripes that somebody else pays for too, or that were stored without a lease: holders keep them.
     kept: u64,
+    /// Records and stripes of which no holder heard it. The key is kept while there are some: forget it again later.
+    open: u64,
     /// Whether the key that opened it was this user's own and is forgotten here.
     key_forgotten: bool,
 }
@@ -50,6 +52,7 @@ impl ForgetResult {
             reached: ended.reached.len() as u64,
             unreached: ended.unreached.iter().map(ToString::to_string).collect(),
             kept: ended.kept,
+            open: ended.open,
             key_forgotten: ended.key_forgotten,
         }
     }
@@ -67,6 +70,13 @@ impl fmt::Display for ForgetResult {
                 f,
                 "\nkept       {} of them: somebody else pays for them, or they were stored without a lease",
                 self.kept
+            )?;
+        }
+        if self.open > 0 {
+            write!(
+                f,
+                "\nopen       {} of them: no holder heard it, so the key is kept; forget it again when they are back",
+                self.open
             )?;
         }
         for peer in self.unreached.iter().take(NAMED_MAX) {
@@ -90,7 +100,7 @@ impl ForgetVerb {
         session.out.note(
             "whoever read it, or has the seed and a copy of its records, can still read what they have",
         );
-        let whole = ended.unreached.is_empty() && ended.kept == 0;
+        let whole = ended.unreached.is_empty() && ended.kept == 0 && ended.open == 0;
         Ok(if whole { Exit::Done } else { Exit::Partly })
     }
 }

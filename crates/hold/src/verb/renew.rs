@@ -39,7 +39,7 @@ struct RenewResult {
     until: Option<u64>,
     /// Its records and stripes.
     places: u64,
-    /// Those that no holder took a lease for.
+    /// Those that too few holders took a lease for.
     untaken: u64,
     /// Records at holders that took one.
     taken: u64,
@@ -47,6 +47,8 @@ struct RenewResult {
     unreached: Vec<String>,
     /// Why nothing, or not everything, was renewed.
     error: Option<String>,
+    /// Whether every peer that may hold some of it took one for what it holds.
+    whole: bool,
 }
 
 impl RenewResult {
@@ -54,6 +56,7 @@ impl RenewResult {
         let address = address::text(address);
         match renewed {
             Ok(renewed) => Self {
+                whole: renewed.is_whole(),
                 address,
                 until: (renewed.taken > 0).then_some(renewed.until),
                 places: renewed.places,
@@ -70,12 +73,9 @@ impl RenewResult {
                 taken: 0,
                 unreached: Vec::new(),
                 error: Some(error.to_string()),
+                whole: false,
             },
         }
-    }
-
-    fn is_whole(&self) -> bool {
-        self.until.is_some() && self.untaken == 0 && self.error.is_none()
     }
 }
 
@@ -109,14 +109,14 @@ impl Renew {
             let renewed = author.renew(address, seconds).await?;
             let result = RenewResult::new(&address, Ok(renewed));
             session.out.result(&result)?;
-            return Ok(if result.is_whole() { Exit::Done } else { Exit::Partly });
+            return Ok(if result.whole { Exit::Done } else { Exit::Partly });
         }
         let mut exit = Exit::Done;
         for address in author.paid().await?.into_keys() {
             let renewed = author.renew(address, seconds).await;
             let result = RenewResult::new(&address, renewed.map_err(HoldError::from));
             session.out.result(&result)?;
-            if !result.is_whole() {
+            if !result.whole {
                 exit = Exit::Partly;
             }
         }

@@ -552,7 +552,7 @@ async fn send(
         reason: "it announced no address".to_owned(),
     })?;
     // Who pays for the stripe pays for what is made again of it.
-    let leases = core.leases.of(&place).await.unwrap_or_default();
+    let leases = core.leases.of(&place).await.map_err(|error| crate::shelf::refusal(&error))?;
     let call = async {
         match leases.is_empty() {
             true => core.calls.store_batch(&to, records, LARGE_LIMIT).await,

@@ -55,6 +55,11 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
     if ids.is_empty() {
         return;
     }
+    let Some(mut paid) = payments(core, holder, &ids).await else {
+        let mut work = locked(&keeping.work);
+        ids.iter().for_each(|(id, place)| work.not_at(id, place, holder));
+        return;
+    };
     let asked = ids.iter().map(|(id, place)| FetchAt { id: *id, place: *place }).collect();
     let answer = ask(core, holder, KeepRequest::Fetch(asked), LARGE_LIMIT).await;
     let answers = match answer {
@@ -68,7 +73,6 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         }
     };
     let counts = &core.metrics.keeping;
-    let mut paid = payments(core, holder, &ids).await;
     // Who has so much that nothing of it fits into an answer has nothing.
     let nothing = !answers.iter().any(|answer| matches!(answer, FetchAnswer::Found { .. }));
     for ((id, place), answer) in ids.iter().zip(answers) {
@@ -77,9 +81,11 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
                 let bytes = record.bytes.len() as u64;
                 keeping.budget.pay(&core.env, bytes);
                 counts.fetched_bytes.inc_by(bytes);
-                let right = record.id == *id && record.place == *place;
                 let said = paid.remove(place);
-                if !right {
+                // What came between the two questions is asked for again: by then it is known who pays for it.
+                let known =
+                    !record.kind.is_document() || said.as_ref().is_none_or(|said| said.held);
+                if !(known && record.id == *id && record.place == *place) {
                     locked(&keeping.work).not_at(id, place, holder);
                     continue;
                 }
@@ -147,18 +153,22 @@ pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
     false
 }
 
-/// What a holder says of who pays for these places; nothing where it does not know leases.
+/// What a holder says of who pays for these places: nothing of any where it does not know leases, and `None` where it did not
+/// say: they are fetched later then, when a comparison brings them again, and no lease is lost by that.
 async fn payments(
     core: &Core,
     holder: &PeerId,
     ids: &[(RecordId, Place)],
-) -> BTreeMap<Place, PlaceLeases> {
+) -> Option<BTreeMap<Place, PlaceLeases>> {
     let places: Vec<Place> = ids.iter().map(|(_, place)| *place).take(PLACES_MAX).collect();
-    let Some(to) = core.directory.endpoint(holder) else { return BTreeMap::new() };
+    let to = core.directory.endpoint(holder)?;
     let call = core.calls.lease(&to, LeaseRequest::Of(places.clone()), LARGE_LIMIT);
     match core.env.within(LARGE_LIMIT, call).await {
-        Ok(Ok(LeaseAnswer::Of(said))) => places.into_iter().zip(said).collect(),
-        _ => BTreeMap::new(),
+        Ok(Ok(LeaseAnswer::Of(said))) if said.len() == places.len() => {
+            Some(places.into_iter().zip(said).collect())
+        }
+        Ok(Err(CallError::Invalid { .. })) => Some(BTreeMap::new()),
+        _ => None,
     }
 }
 
@@ -185,14 +195,16 @@ async fn keep(
     companions: Vec<Record>,
     said: Option<PlaceLeases>,
 ) -> Kept {
-    let id = record.id;
+    let (id, place) = (record.id, record.place);
     if record.kind.is_document() {
         return match core.shelf.restore(record, said).await {
             Ok(()) => Kept::Here,
             Err(error) => {
                 tracing::warn!(record = %id, error = one_line(&error), "a fetched copy is not kept");
                 match error {
-                    CallError::Denied { .. } | CallError::Invalid { .. } => Kept::Never,
+                    CallError::Invalid { .. } => Kept::Never,
+                    // Else it is this holder's word that nobody pays for it: another may know who does.
+                    CallError::Denied { .. } if core.leases.was_dropped(&place) => Kept::Never,
                     _ => Kept::NotNow,
                 }
             }

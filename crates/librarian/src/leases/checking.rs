@@ -1,32 +1,43 @@
 //! Leases that came with records, or for records that are here: checked, admitted, written beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use crypto::lease::{
-    Checked, Holding, Kept, Leaf, LeaseError, SHOWN_LEAVES_MAX, Shown, ShownLeaf, kept_id, pass_id,
+    Charged, Checked, Holding, Kept, Leaf, LeaseError, SHOWN_LEAVES_MAX, Shown, ShownLeaf, kept_id,
+    pass_id,
 };
-use crypto::{Class, Classified, Place, RecordId};
-use document::Record;
+use crypto::{Class, Classified, ClientKey, Place, RecordId};
+use document::{Kind, Record};
 use env::calls::CallError;
 use env::calls::leases::{PlaceLeases, SHOWN_MAX};
+use store::StoreError;
 
-use super::table::{Admitted, Refusal};
-use super::{CHECKED_MAX, Leases, kept};
+use super::table::{Admitted, Charge, Refusal, Wanted};
+use super::{CHECKED_MAX, Leases, kept, owned};
+
+/// Leases and leaves up to which the signatures are checked where the call runs: a hop costs more.
+const CHECKED_HERE_MAX: usize = 2;
+const LEAVES_HERE_MAX: usize = 16;
 
 /// Who shows a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum By {
     /// A client, for the first time: it must have been signed just now.
     Client,
     /// A peer, which may pass on any that runs.
+    #[default]
     Peer,
 }
 
-/// Leases that were checked, each with the leaves that were shown.
+/// Leases that were checked, each with the leaves that were shown; and who stores what comes with them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Covered(Vec<One>);
+pub(crate) struct Covered {
+    ones: Vec<One>,
+    by: By,
+    charged: Option<ClientKey>,
+}
 
 #[derive(Clone, Debug)]
 struct One {
@@ -39,7 +50,43 @@ struct One {
 impl Covered {
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ones.is_empty()
+    }
+
+    /// The same, of records that this client is charged for.
+    pub(crate) fn charged_to(self, client: Option<ClientKey>) -> Self {
+        Self { charged: client, ..self }
+    }
+
+    /// What calls want to write of these records: each place once.
+    fn wanted(&self, records: &[Record], here: impl Fn(&RecordId) -> bool) -> Vec<Wanted> {
+        let paid: BTreeSet<Place> =
+            self.ones.iter().flat_map(|one| &one.leaves).map(|shown| shown.leaf.place).collect();
+        let mut wanted: BTreeMap<Place, Wanted> = BTreeMap::new();
+        for record in records {
+            let place = record.place;
+            // A client reckons with its staying. So may a peer, which stores what a client gave it; but fragments that a peer made
+            // again belong to who pays for the stripe.
+            let is_copy =
+                record.kind != Kind::Stripe && RecordId::new(*place.as_bytes()) == record.id;
+            let stays = self.by == By::Client || (is_copy && here(&record.id));
+            let (paid, new) = (paid.contains(&place), Wanted { place, paid: false, stays: true });
+            let one = wanted.entry(place).or_insert(new);
+            (one.paid, one.stays) = (paid, one.stays && stays);
+        }
+        wanted.into_values().collect()
+    }
+}
+
+/// Places where something is being written: nothing is dropped there meanwhile.
+pub(crate) struct Writes {
+    leases: Arc<Leases>,
+    begun: Vec<(Place, bool)>,
+}
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        self.leases.table().written(&self.begun);
     }
 }
 
@@ -101,8 +148,8 @@ impl Leases {
     ///
     /// # Errors
     /// `Invalid` or `Denied`, with what is wrong with which.
-    pub(crate) fn check(
-        &self,
+    pub(crate) async fn check(
+        self: &Arc<Self>,
         shown: Vec<Shown>,
         records: &[Record],
         by: By,
@@ -111,8 +158,8 @@ impl Leases {
         for record in records {
             *bytes.entry(record.place).or_default() += record.bytes.len() as u64;
         }
-        let covered = self.check_all(shown, by)?;
-        for leaf in covered.0.iter().flat_map(|one| &one.leaves).map(|shown| shown.leaf) {
+        let covered = self.check_all(shown, by).await?;
+        for leaf in covered.ones.iter().flat_map(|one| &one.leaves).map(|shown| shown.leaf) {
             let Some(&found) = bytes.get(&leaf.place) else {
                 let place = leaf.place;
                 let reason = format!("a lease for {place} came, and no record that lives there");
@@ -124,7 +171,7 @@ impl Leases {
             }
         }
         let paid = |place: &Place| {
-            let mut leaves = covered.0.iter().flat_map(|one| &one.leaves);
+            let mut leaves = covered.ones.iter().flat_map(|one| &one.leaves);
             leaves.any(|shown| shown.leaf.place == *place)
         };
         if by == By::Peer
@@ -148,29 +195,49 @@ impl Leases {
     }
 
     /// Of the leases that another holder has for a record those that count here; `None` where it says some and none does, or
-    /// where the record was dropped here.
-    pub(crate) fn passed_on(&self, record: &Record, said: PlaceLeases) -> Option<Covered> {
-        if said.unleased {
-            return Some(Covered::default());
-        }
+    /// where the record was dropped here. That it keeps the record without a lease is believed of what was never dropped here.
+    pub(crate) async fn passed_on(
+        self: &Arc<Self>,
+        record: &Record,
+        said: PlaceLeases,
+    ) -> Option<Covered> {
         let mut covered = Covered::default();
-        let buried = |one: &One| self.table().is_buried(&one.checked.id);
+        let mut ended = self.was_dropped(&record.place);
         for shown in said.leases {
-            if let Ok(some) = self.check(vec![shown], std::slice::from_ref(record), By::Peer) {
-                covered.0.extend(some.0.into_iter().filter(|one| !buried(one)));
+            let some = self.check(vec![shown], std::slice::from_ref(record), By::Peer).await;
+            for one in some.into_iter().flat_map(|some| some.ones) {
+                match self.table().is_buried(&one.checked.id) {
+                    true => ended = true,
+                    false => covered.ones.push(one),
+                }
             }
         }
-        (!covered.is_empty()).then_some(covered)
+        match said.unleased {
+            true => (!ended).then(Covered::default),
+            false => (!covered.is_empty()).then_some(covered),
+        }
     }
 
-    /// Checks leases by themselves.
-    pub(crate) fn check_all(&self, shown: Vec<Shown>, by: By) -> Result<Covered, CallError> {
+    /// Checks leases by themselves, on a CPU thread where they are many.
+    pub(crate) async fn check_all(
+        self: &Arc<Self>,
+        shown: Vec<Shown>,
+        by: By,
+    ) -> Result<Covered, CallError> {
         let leaves: usize = shown.iter().map(|one| one.leaves.len()).sum();
         if shown.len() > SHOWN_MAX || leaves > SHOWN_LEAVES_MAX {
             return Err(invalid(format!(
                 "at most {SHOWN_MAX} leases with {SHOWN_LEAVES_MAX} leaves are shown at once"
             )));
         }
+        if shown.len() <= CHECKED_HERE_MAX && leaves <= LEAVES_HERE_MAX {
+            return self.check_each(shown, by);
+        }
+        let leases = Arc::clone(self);
+        self.env.cpu(move || leases.check_each(shown, by)).await
+    }
+
+    fn check_each(&self, shown: Vec<Shown>, by: By) -> Result<Covered, CallError> {
         let now = self.env.clock.unix_s();
         let one = |shown: Shown| {
             let Shown { lease, pass, leaves } = shown;
@@ -190,39 +257,96 @@ impl Leases {
             }
             Ok(One { checked, lease, pass, leaves })
         };
-        Ok(Covered(shown.into_iter().map(one).collect::<Result<_, _>>()?))
+        let ones = shown.into_iter().map(one).collect::<Result<_, _>>()?;
+        Ok(Covered { ones, by, charged: None })
     }
 
-    /// The lease, its signatures checked now or a moment ago.
+    /// The lease, its signatures checked now or a moment ago, by this roster.
     fn checked(&self, lease: &Bytes, pass: &Bytes) -> Result<Checked, LeaseError> {
-        let key = kept_id(&[&lease[..], &pass[..]].concat());
+        let roster = self.directory.roster();
+        let key = [kept_id(lease), kept_id(pass)];
         {
-            let cache = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(checked) = cache.iter().find_map(|generation| generation.get(&key)) {
-                return Ok(checked.clone());
+            let mut seen = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(checked) = seen.get(roster.number(), &key) {
+                return Ok(checked);
             }
         }
-        let checked = Checked::verify(lease, pass, &self.directory.roster())?;
-        let mut cache = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache[0].len() >= CHECKED_MAX / 2 {
-            cache[1] = std::mem::take(&mut cache[0]);
-        }
-        cache[0].insert(key, checked.clone());
+        let checked = Checked::verify(lease, pass, &roster)?;
+        let mut seen = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.add(roster.number(), key, checked.clone());
         Ok(checked)
     }
 
-    /// Takes leases for these places, or nothing of them; what is to be written for it.
+    /// Lets records be written, which these leases came with: until the answer is dropped nothing goes at their places.
+    ///
+    /// # Errors
+    /// `Busy` where a place is being dropped, `Denied` where a lease alone holds what is there and none came.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        covered: &Covered,
+        records: &[Record],
+    ) -> Result<Writes, CallError> {
+        let wanted = covered.wanted(records, |id| self.store.contains(id));
+        let begun = self.table().begin(&wanted).map_err(|refusal| refused(&refusal))?;
+        Ok(Writes { leases: Arc::clone(self), begun })
+    }
+
+    /// Bytes of these records that are new, by their places.
+    fn new_bytes<'a>(records: impl Iterator<Item = &'a Record>) -> BTreeMap<Place, u64> {
+        let mut bytes: BTreeMap<Place, u64> = BTreeMap::new();
+        for record in records {
+            let at = bytes.entry(record.place).or_default();
+            *at = at.saturating_add(record.bytes.len() as u64);
+        }
+        bytes
+    }
+
+    /// Writes records with what they are paid by, all or none; of each whether it was new.
+    ///
+    /// # Errors
+    /// As [`Leases::begin`] and [`Leases::admit`], and what the store says by `refused`.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        records: Vec<Record>,
+        covered: &Covered,
+        refused: impl Fn(StoreError) -> CallError + Send,
+    ) -> Result<Vec<bool>, CallError> {
+        let _writes = self.begin(covered, &records)?;
+        let places: BTreeSet<Place> = records.iter().map(|record| record.place).collect();
+        let absent = records.iter().filter(|record| !self.store.contains(&record.id));
+        let charges = covered.charged.map(|client| (client, Self::new_bytes(absent)));
+        let admission = self.admit(covered, charges.as_ref(), |place| places.contains(place))?;
+        // What pays comes first: of a write that a power cut tore nothing stays that nobody pays for.
+        let mut all = admission.records.clone();
+        let paying = all.len();
+        all.extend(records.iter().cloned());
+        let mut stored = self.store.put(all).await.map_err(refused)?;
+        let new = stored.split_off(paying.min(stored.len()));
+        admission.committed(&stored);
+        if let Some(client) = covered.charged {
+            let came = records.iter().zip(&new).filter(|(_, new)| **new);
+            let mut table = self.table();
+            for (place, bytes) in Self::new_bytes(came.map(|(record, _)| record)) {
+                table.charged(&place, Charge { client, bytes });
+            }
+        }
+        Ok(new)
+    }
+
+    /// Takes leases for these places, or nothing of them; what is to be written for it. `charges` is who is charged for what is
+    /// about to be stored, and for how many bytes where.
     ///
     /// # Errors
     /// `Denied` (an organisation's quota, a forgotten lease, a full table), `Busy` where a place is being dropped.
-    pub(crate) fn admit(
+    fn admit(
         self: &Arc<Self>,
         covered: &Covered,
+        charges: Option<&(ClientKey, BTreeMap<Place, u64>)>,
         places: impl Fn(&Place) -> bool,
     ) -> Result<Admission, CallError> {
         let mut admission =
             Admission { leases: Arc::clone(self), admitted: Vec::new(), records: Vec::new() };
-        for One { checked, lease, pass, leaves } in &covered.0 {
+        for One { checked, lease, pass, leaves } in &covered.ones {
             let mine: Vec<&ShownLeaf> =
                 leaves.iter().filter(|shown| places(&shown.leaf.place)).collect();
             if mine.is_empty() {
@@ -234,7 +358,7 @@ impl Leases {
             // What is here and in no lease's account came without one.
             let here = |place: &Place| self.store.contains(&RecordId::new(*place.as_bytes()));
             let mut table = self.table();
-            let admitted = table.admit(checked, kept_pass, &plain, quota, here);
+            let admitted = table.admit(checked, kept_pass, &plain, (quota, covered.by), here);
             let admitted = match admitted {
                 Ok(admitted) => admitted,
                 Err(refusal) => {
@@ -245,13 +369,21 @@ impl Leases {
             if admitted.new.is_empty() {
                 continue;
             }
-            let is_new = |shown: &&&ShownLeaf| admitted.new.contains(&shown.leaf);
-            let leaves = mine.iter().filter(is_new);
-            let leaves =
-                leaves.map(|shown| ((*shown).clone(), table.is_unleased(&shown.leaf.place)));
-            let holding =
-                Holding { lease: lease.clone(), pass: kept_pass, leaves: leaves.collect() };
+            let new: BTreeSet<Place> = admitted.new.iter().map(|leaf| leaf.place).collect();
+            let (mut leaves, mut charged) = (Vec::new(), Vec::new());
+            for shown in mine.iter().filter(|shown| new.contains(&shown.leaf.place)) {
+                let place = shown.leaf.place;
+                let comes = || {
+                    let (client, bytes) = charges?;
+                    Some(Charge { client: *client, bytes: *bytes.get(&place)? })
+                };
+                if let Some(Charge { client, bytes }) = table.charge_at(&place).or_else(comes) {
+                    charged.push(Charged { leaf: leaves.len() as u32, client, bytes });
+                }
+                leaves.push(((*shown).clone(), table.is_unleased(&place)));
+            }
             drop(table);
+            let holding = Holding { lease: lease.clone(), pass: kept_pass, leaves, charged };
             if !self.store.contains(&kept_pass) {
                 admission.records.push(kept(&Kept::Pass(pass.clone())));
             }
@@ -262,7 +394,8 @@ impl Leases {
         Ok(admission)
     }
 
-    /// Takes leases for records that are here; of each lease's leaves whether there is a record.
+    /// Takes leases for records that are here; of each lease's leaves whether there is a record. A caller that goes away does not
+    /// undo it.
     ///
     /// # Errors
     /// As [`Leases::check`] and [`Leases::admit`], and what the store says.
@@ -271,13 +404,25 @@ impl Leases {
         shown: Vec<Shown>,
         by: By,
     ) -> Result<Vec<Vec<bool>>, CallError> {
-        let covered = self.check_all(shown, by)?;
-        let mut held = Vec::with_capacity(covered.0.len());
-        let mut here = std::collections::BTreeSet::new();
-        for one in &covered.0 {
+        let covered = self.check_all(shown, by).await?;
+        let leases = Arc::clone(self);
+        let work = async move { leases.take(&covered).await };
+        owned(&self.env, work).await.unwrap_or_else(|| Err(crate::shelf::closed()))
+    }
+
+    async fn take(self: &Arc<Self>, covered: &Covered) -> Result<Vec<Vec<bool>>, CallError> {
+        let shown = covered.ones.iter().flat_map(|one| &one.leaves);
+        let places: BTreeSet<Place> = shown.map(|shown| shown.leaf.place).collect();
+        let wanted = |place: Place| Wanted { place, paid: true, stays: false };
+        let wanted: Vec<Wanted> = places.into_iter().map(wanted).collect();
+        let begun = self.table().begin(&wanted).map_err(|refusal| refused(&refusal))?;
+        let _writes = Writes { leases: Arc::clone(self), begun };
+        let mut held = Vec::with_capacity(covered.ones.len());
+        let mut here = BTreeSet::new();
+        for one in &covered.ones {
             let mut of_one = Vec::with_capacity(one.leaves.len());
             for ShownLeaf { leaf, .. } in &one.leaves {
-                let found = self.bytes_here(&leaf.place).await?;
+                let found = self.bytes_here(&leaf.place, leaf.bytes).await?;
                 if let Some(found) = found.filter(|found| *found > leaf.bytes) {
                     let (place, said) = (leaf.place, leaf.bytes);
                     return Err(refusal(&LeaseError::Understated { place, said, found }));
@@ -289,7 +434,7 @@ impl Leases {
             }
             held.push(of_one);
         }
-        let mut admission = self.admit(&covered, |place| here.contains(place))?;
+        let mut admission = self.admit(covered, None, |place| here.contains(place))?;
         let records = std::mem::take(&mut admission.records);
         if !records.is_empty() {
             let stored = self.store.put(records.clone()).await;
@@ -300,19 +445,51 @@ impl Leases {
         Ok(held)
     }
 
-    /// How many bytes there are at a place, as other leases say, or as they are; `None` where no record lives there.
-    async fn bytes_here(&self, place: &Place) -> Result<Option<u64>, CallError> {
+    /// How many bytes there are at a place, or as many as are `said` where another lease was taken for no more; `None` where no
+    /// record lives there.
+    async fn bytes_here(&self, place: &Place, said: u64) -> Result<Option<u64>, CallError> {
         let id = RecordId::new(*place.as_bytes());
         if !self.store.contains(&id) {
             return Ok(None);
         }
-        if let Some(bytes) = self.table().bytes_at(place) {
-            return Ok(Some(bytes));
+        if self.table().bytes_at(place).is_some_and(|bytes| bytes <= said) {
+            return Ok(Some(said));
         }
-        match self.records_at(place).await {
-            Ok(records) if records.is_empty() => Ok(None),
-            Ok(records) => Ok(Some(records.iter().map(|(_, bytes)| *bytes).sum())),
+        match self.records_at(place, true).await {
+            Ok(records) => {
+                // A stripe's header, and the longest of its fragments.
+                let mut bytes = records.iter().map(|(_, bytes)| *bytes);
+                let first = bytes.next();
+                Ok(first.map(|first| first.saturating_add(bytes.max().unwrap_or(0))))
+            }
             Err(error) => Err(crate::shelf::refusal(&error)),
         }
+    }
+}
+
+/// Leases whose signatures were checked by one roster, in two generations. Each is known by the hashes of lease and pass, one by
+/// one: the bytes of one must not reach into the other.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    roster: u64,
+    generations: [HashMap<[RecordId; 2], Checked>; 2],
+}
+
+impl Seen {
+    fn get(&mut self, roster: u64, key: &[RecordId; 2]) -> Option<Checked> {
+        if self.roster != roster {
+            *self = Self { roster, ..Self::default() };
+        }
+        self.generations.iter().find_map(|generation| generation.get(key)).cloned()
+    }
+
+    fn add(&mut self, roster: u64, key: [RecordId; 2], checked: Checked) {
+        if self.roster != roster {
+            return;
+        }
+        if self.generations[0].len() >= CHECKED_MAX / 2 {
+            self.generations[1] = std::mem::take(&mut self.generations[0]);
+        }
+        self.generations[0].insert(key, checked);
     }
 }

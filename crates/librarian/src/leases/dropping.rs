@@ -4,17 +4,18 @@
 //! another lease pays for as a copy stays.
 //!
 //! Order: records and what was kept of the lease go in one removal, so that a crash leaves both or neither; were it to
-//! leave the lease, the next sweep does it again.
+//! leave the lease, the next sweep does it again. Where a removal fails its place takes neither lease nor record until a sweep has
+//! done it. All of it is done by tasks that nobody's going away ends.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crypto::{LeaseId, Place, RecordId};
 use document::{Document, Kind};
 use store::{PUT_RECORDS_MAX, StoreError};
 
-use super::Leases;
-use super::table::Ended;
+use super::table::{Charge, Ended};
+use super::{Leases, owned};
 
 /// Leases that one round of a sweep ends.
 const ROUND_MAX: usize = 256;
@@ -26,7 +27,7 @@ pub(crate) struct Swept {
     pub(crate) leases: u64,
     /// Records dropped.
     pub(crate) records: u64,
-    /// What each client paid for that was dropped.
+    /// What each client was charged for that was dropped.
     pub(crate) freed: Vec<(crypto::ClientKey, u64)>,
 }
 
@@ -36,6 +37,7 @@ impl Leases {
     /// # Errors
     /// The store's; what was not dropped is so by the next sweep.
     pub(crate) async fn sweep(&self, done: &mut Swept) -> Result<bool, StoreError> {
+        self.finish_undone(done).await?;
         let now = self.env.clock.unix_s();
         let (due, superfluous) = {
             let mut table = self.table();
@@ -64,22 +66,52 @@ impl Leases {
         for lease in leases {
             let Some(ended) = self.table().end(lease) else { continue };
             self.note_dropped(ended.places.iter().map(|(place, _)| *place));
-            let guard = Dropping { leases: self, ended: &ended };
-            let records = self.drop_records(&ended).await?;
-            drop(guard);
             count += 1;
             done.leases += 1;
-            done.records += records;
-            let bytes = ended.places.iter().map(|(_, bytes)| bytes).sum();
-            done.freed.extend(ended.client.map(|client| (client, bytes)));
+            self.finish(ended, done).await?;
         }
         Ok(count)
     }
 
-    async fn drop_records(&self, ended: &Ended) -> Result<u64, StoreError> {
-        let mut ids = Vec::new();
-        for (place, _) in &ended.places {
-            ids.extend(self.records_at(place).await?.into_iter().map(|(id, _)| id));
+    /// Drops what could not be dropped before.
+    pub(super) async fn finish_undone(&self, done: &mut Swept) -> Result<(), StoreError> {
+        let mut undone = std::mem::take(&mut *self.undone()).into_iter();
+        while let Some(ended) = undone.next() {
+            let finished = self.finish(ended, done).await;
+            if finished.is_err() {
+                self.undone().extend(undone);
+                return finished;
+            }
+        }
+        Ok(())
+    }
+
+    fn undone(&self) -> MutexGuard<'_, Vec<Ended>> {
+        self.undone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn finish(&self, ended: Ended, done: &mut Swept) -> Result<(), StoreError> {
+        match self.drop_records(&ended, done).await {
+            Ok(()) => {
+                self.table().dropped(&ended);
+                Ok(())
+            }
+            Err(error) => {
+                self.undone().push(ended);
+                Err(error)
+            }
+        }
+    }
+
+    async fn drop_records(&self, ended: &Ended, done: &mut Swept) -> Result<(), StoreError> {
+        let (mut ids, mut freed) = (Vec::new(), Vec::new());
+        for (place, charge) in &ended.places {
+            let found = self.records_at(place, charge.is_some()).await?;
+            if let Some(Charge { client, bytes }) = charge {
+                let there = found.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+                freed.push((*client, there.min(*bytes)));
+            }
+            ids.extend(found.into_iter().map(|(id, _)| id));
         }
         let records = ids.len() as u64;
         ids.extend(&ended.frames);
@@ -87,17 +119,21 @@ impl Leases {
             self.store.remove(some.to_vec()).await?;
         }
         self.recount(&ended.frames);
+        done.records += records;
+        done.freed.extend(freed);
         if records > 0 {
             let mut erasing = self.erasing.lock().unwrap_or_else(PoisonError::into_inner);
             erasing.get_or_insert(self.env.clock.elapsed());
         }
-        Ok(records)
+        Ok(())
     }
 
-    /// The records that live at a place, with their bytes. Those that are damaged are among them.
+    /// The records that live at a place, with their bytes, those of fragments where `sized` asks for them: they must be read for
+    /// that. Those that are damaged are among them.
     pub(super) async fn records_at(
         &self,
         place: &Place,
+        sized: bool,
     ) -> Result<Vec<(RecordId, u64)>, StoreError> {
         let id = RecordId::new(*place.as_bytes());
         let mut found = Vec::new();
@@ -117,6 +153,15 @@ impl Leases {
         {
             for fragment in stripe.fragments() {
                 if !self.store.contains(fragment) || self.covers(&Place::from(*fragment)) {
+                    continue;
+                }
+                if !sized {
+                    // One whose place was lost is damaged, and left out of what is listed.
+                    let listed = self.store.list(fragment, 1).await?;
+                    let other = listed.first().filter(|placed| placed.id == *fragment);
+                    if other.is_none_or(|placed| placed.place == *place) {
+                        found.push((*fragment, 0));
+                    }
                     continue;
                 }
                 match self.store.get(fragment).await {
@@ -150,30 +195,25 @@ impl Leases {
         *self.erasing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything that was dropped until `begun` has left the files.
-    pub(crate) fn erased(&self, begun: Duration) {
+    /// Begins to let what was dropped until now leave the files: what is dropped from here on is noted anew.
+    pub(crate) fn begin_erasing(&self) {
+        *self.erasing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Some of it is in the files still: it is tried again as if it had been dropped then.
+    pub(crate) fn erase_again(&self, since: Duration) {
         let mut erasing = self.erasing.lock().unwrap_or_else(PoisonError::into_inner);
-        if erasing.is_some_and(|since| since <= begun) {
-            *erasing = None;
-        }
+        *erasing = Some(erasing.map_or(since, |other| other.min(since)));
     }
 }
 
-/// Lets a place take leases again when its records are gone, and also where that failed: they are dropped at the next start.
-struct Dropping<'a> {
-    leases: &'a Leases,
-    ended: &'a Ended,
-}
-
-impl Drop for Dropping<'_> {
-    fn drop(&mut self) {
-        self.leases.table().dropped(self.ended);
-    }
-}
-
-/// Ends leases until there is nothing to end.
+/// Ends leases until there is nothing to end, also where whoever waits for it goes away.
 pub(crate) async fn sweep_whole(leases: &Arc<Leases>) -> Result<Swept, StoreError> {
-    let mut done = Swept::default();
-    while leases.sweep(&mut done).await? {}
-    Ok(done)
+    let all = Arc::clone(leases);
+    let work = async move {
+        let mut done = Swept::default();
+        while all.sweep(&mut done).await? {}
+        Ok(done)
+    };
+    owned(&leases.env, work).await.unwrap_or(Err(StoreError::Closed))
 }

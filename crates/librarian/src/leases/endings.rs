@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use crypto::certificate::CLOCK_SKEW_S;
-use crypto::lease::{Kept, Shown, SignedForget};
-use crypto::{LeaseId, Place, RecordId};
+use crypto::lease::{Forget, Kept, LeaseError, Shown, SignedForget};
+use crypto::{LeaseId, Place, PublicKey, RecordId};
 use document::Record;
 use env::calls::CallError;
-use env::calls::leases::{FORGETS_MAX, Forgotten, PlaceLeases};
+use env::calls::leases::{FORGETS_MAX, Forgotten, PLACE_LEASES_MAX, PlaceLeases};
 use store::StoreError;
 
 use super::checking::refusal;
@@ -28,34 +28,46 @@ impl Leases {
             let reason = format!("at most {FORGETS_MAX} leases are ended at once");
             return Err(CallError::Invalid { reason });
         }
+        let claimed = words.into_iter().map(|word| Ok((Forget::claimed(&word)?, word)));
+        let claimed: Result<Vec<(Forget, Bytes)>, LeaseError> = claimed.collect();
+        let claimed = claimed.map_err(|error| refusal(&error))?;
+        // It is looked first which leases are here: signatures of others are not worth checking.
+        let here: Vec<Option<Forgotten>> = {
+            let table = self.table();
+            let look = |(word, _): &(Forget, Bytes)| match table.is_buried(&word.lease) {
+                true => Some(Forgotten::Known),
+                false if table.client(&word.lease) == Some(word.client) => None,
+                false => Some(Forgotten::NotHere),
+            };
+            claimed.iter().map(look).collect()
+        };
         let network = self.directory.genesis().network();
-        let verified: Result<Vec<SignedForget>, _> =
-            words.into_iter().map(|word| SignedForget::verify(word, &network)).collect();
-        let verified = verified.map_err(|error| refusal(&error))?;
+        let (mut outcomes, mut verified) = (Vec::new(), Vec::new());
+        for ((_, word), here) in claimed.into_iter().zip(here) {
+            if here.is_none() {
+                let signed = SignedForget::verify(word, &network);
+                verified.push(signed.map_err(|error| refusal(&error))?);
+            }
+            outcomes.push(here.unwrap_or(Forgotten::Ended));
+        }
         let now_ms = self.env.clock.unix_ms();
-        let (mut outcomes, mut buried, mut leases) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut buried, mut leases) = (Vec::new(), Vec::new());
         {
             let table = self.table();
             for signed in verified {
                 let lease = signed.forget.lease;
-                let outcome = if table.is_buried(&lease) {
-                    Forgotten::Known
-                } else if table.client(&lease) == Some(signed.forget.client) {
-                    if !leases.contains(&lease) {
-                        let until = table.until(&lease).unwrap_or(0).saturating_add(CLOCK_SKEW_S);
-                        let until = until.min(now_ms / 1000 + TOMBSTONE_SECONDS_MAX);
-                        buried.push((lease, signed.bytes, until));
-                        leases.push(lease);
-                    }
-                    Forgotten::Ended
-                } else {
-                    Forgotten::NotHere
-                };
-                outcomes.push(outcome);
+                if !leases.contains(&lease) {
+                    let until = table.until(&lease).unwrap_or(0).saturating_add(CLOCK_SKEW_S);
+                    let until = until.min(now_ms / 1000 + TOMBSTONE_SECONDS_MAX);
+                    buried.push((lease, signed.bytes, until));
+                    leases.push(lease);
+                }
             }
         }
         let ended = async {
             self.bury(buried, now_ms).await?;
+            // Of a word that comes again what it could not drop before goes now.
+            self.finish_undone(done).await?;
             self.end_all(&leases, done).await
         };
         ended.await.map_err(|error| shelf::refusal(&error))?;
@@ -92,9 +104,14 @@ impl Leases {
         if superfluous.is_empty() { Ok(()) } else { self.remove(superfluous).await }
     }
 
-    /// Words heard since then, Unix milliseconds, oldest first, after so many of them; and whether there are more.
-    pub(crate) fn tombstones_since(&self, since_ms: u64, skip: u32) -> (Vec<Bytes>, bool) {
-        self.table().tombstones_since(since_ms, skip as usize, FORGETS_MAX)
+    /// Words heard since then, Unix milliseconds, oldest first, of one moment those behind a lease; and where to go on, where
+    /// there are more.
+    pub(crate) fn tombstones_since(
+        &self,
+        since_ms: u64,
+        after: Option<LeaseId>,
+    ) -> (Vec<Bytes>, Option<(u64, LeaseId)>) {
+        self.table().tombstones_since(since_ms, after, FORGETS_MAX)
     }
 
     /// The leases of a place, each with the leaf for it, as they were shown: to be shown to another holder with the record.
@@ -102,7 +119,16 @@ impl Leases {
     /// # Errors
     /// The store's.
     pub(crate) async fn of(&self, place: &Place) -> Result<Vec<Shown>, StoreError> {
-        let frames = self.table().frames_at(place);
+        self.of_for(place, None).await
+    }
+
+    /// The same, of more than are told those of a client first.
+    async fn of_for(
+        &self,
+        place: &Place,
+        client: Option<&PublicKey>,
+    ) -> Result<Vec<Shown>, StoreError> {
+        let frames = self.table().frames_at(place, client, PLACE_LEASES_MAX);
         let mut leases = Vec::with_capacity(frames.len());
         for (lease, frame, pass) in frames {
             let (holding, pass) = (self.kept_at(&frame).await?, self.kept_at(&pass).await?);
@@ -125,13 +151,17 @@ impl Leases {
         }
     }
 
-    /// What there is at a place, for whoever renews, forgets or looks.
+    /// What there is at a place, for whoever renews, forgets or looks: its own leases first.
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn look(&self, place: &Place) -> Result<PlaceLeases, StoreError> {
+    pub(crate) async fn look(
+        &self,
+        place: &Place,
+        caller: &PublicKey,
+    ) -> Result<PlaceLeases, StoreError> {
         let held = self.store.contains(&RecordId::new(*place.as_bytes()));
         let unleased = held && self.table().is_unleased(place);
-        Ok(PlaceLeases { held, unleased, leases: self.of(place).await? })
+        Ok(PlaceLeases { held, unleased, leases: self.of_for(place, Some(caller)).await? })
     }
 }

@@ -9,21 +9,38 @@
 //!
 //! Invariants:
 //! 1. An organisation's account is the sum, over the places that it pays for, of the largest bytes among its leases there.
-//! 2. A place is dropped only when no lease holds it, pending ones counted, and it was not here without a lease.
-//! 3. A place that is being dropped takes no lease until that is done.
+//! 2. A place is dropped only when no lease holds it, pending ones counted, it was not here without a lease, and nothing is
+//!    being written there.
+//! 3. A place that is being dropped takes no lease and no record until that is done.
 //! 4. A lease that was forgotten is not admitted while its tombstone stands.
+//! 5. What is being written at a place without a lease takes none until it is there, so that it is known to have come without.
+//!
+//! A client has [`CLIENT_LEASES_MAX`] leases of a place: of more, the one that ends first gives way, so that whoever renews every
+//! week is never refused, and nobody takes another's room. Which ones those are goes by their ends alone, so that it is the same
+//! after a restart, when they are read in any order.
 
+mod words;
+mod writes;
+
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 use crypto::certificate::CLOCK_SKEW_S;
 use crypto::lease::{Checked, Leaf};
-use crypto::{ClientKey, LeaseId, OrgId, Place, RecordId};
+use crypto::{ClientKey, LeaseId, OrgId, Place, PublicKey, RecordId};
 
-/// Places that are kept account of: about 150 bytes each.
-pub(crate) const PLACES_MAX: usize = 4 << 20;
-/// Leases of one place.
-pub(crate) const PLACE_LEASES_MAX: usize = env::calls::leases::PLACE_LEASES_MAX;
+use super::By;
+pub(crate) use writes::Wanted;
+use writes::Writing;
+
+/// Leases of places that are kept account of, a place counted for each lease. Measured: 170 bytes each in leases of
+/// 256 places, 530 in leases of one, so 0.7 to 2.2 GB of a full table.
+pub(crate) const HOLDS_MAX: usize = if cfg!(test) { 64 } else { 4 << 20 };
+/// Leases of one client for one place: one, and the one that renews it.
+pub(crate) const CLIENT_LEASES_MAX: usize = 2;
+/// Leases of one organisation's clients for one place, but for those of a client that has one there.
+pub(crate) const ORGANISATION_LEASES_MAX: usize = 8;
 /// Words of ended leases that are kept; of more, the oldest goes.
 pub(crate) const TOMBSTONES_MAX: usize = 1 << 20;
 /// How long such a word is kept at most, in seconds: 90 days.
@@ -39,10 +56,17 @@ pub(crate) enum Refusal {
          (hold forget), or ask this peer's operator for more"
     )]
     Quota { organisation: OrgId, used: u64, quota: u64, more: u64 },
-    #[error("this peer keeps account of {PLACES_MAX} places at most: store at another peer")]
+    #[error(
+        "this peer keeps account of {HOLDS_MAX} leases of places at most: store at another peer"
+    )]
     Full,
-    #[error("over {PLACE_LEASES_MAX} leases for the place {0}")]
-    Crowded(Place),
+    #[error(
+        "clients of organisation {organisation} have {ORGANISATION_LEASES_MAX} leases for the place {place} \
+         already"
+    )]
+    Crowded { organisation: OrgId, place: Place },
+    #[error("what lives at {0} is held under a lease alone, and goes with it: show one")]
+    Alone(Place),
     /// Again in a moment.
     #[error("what is at {0} is being dropped or written just now")]
     Busy(Place),
@@ -58,22 +82,41 @@ struct Held {
     pass: RecordId,
     /// Where its leaves are kept; those of one write together.
     frames: Vec<RecordId>,
-    places: BTreeMap<Place, Hold>,
+    /// Places that it holds, or held: which of them it does, they say.
+    places: Vec<Place>,
+    /// How many it holds.
+    live: u32,
+    /// How many of those are being written.
+    pending: u32,
 }
 
-/// What a lease holds at a place.
+/// A lease of a place.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    bytes: u64,
-    /// Which of the lease's frames has the leaf; `None` while it is being written.
-    frame: Option<u32>,
+    lease: LeaseId,
+    bytes: u32,
+    /// Which of the lease's frames has the leaf; [`PENDING`] while it is being written.
+    frame: u32,
+}
+
+/// A hold that is not durable yet.
+const PENDING: u32 = u32::MAX;
+
+/// Bytes that a client was charged for by its pass's quota: it has them back when they are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// Who stored them.
+    pub(crate) client: ClientKey,
+    /// How many.
+    pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct At {
-    leases: Vec<LeaseId>,
+    holds: Vec<Hold>,
     /// The record was here before any lease, and stays.
     unleased: bool,
+    charged: Option<Box<Charge>>,
 }
 
 /// A word that ended a lease.
@@ -93,10 +136,8 @@ pub(crate) struct Ended {
     pub(crate) frames: Vec<RecordId>,
     /// The last of them, where it is that of the pass.
     pub(crate) pass: Option<RecordId>,
-    /// Places whose records are to be dropped, and how many bytes were paid for there.
-    pub(crate) places: Vec<(Place, u64)>,
-    /// Who had signed it.
-    pub(crate) client: Option<ClientKey>,
+    /// Places whose records are to be dropped, and who was charged for them.
+    pub(crate) places: Vec<(Place, Option<Charge>)>,
 }
 
 /// What a lease brings to the table.
@@ -120,15 +161,55 @@ pub(crate) struct Table {
     heard: BTreeSet<(u64, LeaseId)>,
     dropping: HashSet<Place>,
     dropping_passes: HashSet<RecordId>,
+    writing: HashMap<Place, Writing>,
+    /// Leases that hold nothing any more, since others of their clients run longer: their records are to be removed.
+    spent: BTreeSet<LeaseId>,
+    holds: usize,
 }
 
 impl Table {
     /// Bytes that an organisation pays for at a place.
     fn charge(&self, place: &Place, organisation: &OrgId) -> u64 {
         let Some(at) = self.places.get(place) else { return 0 };
-        let of = at.leases.iter().filter_map(|id| self.leases.get(id));
-        let own = of.filter(|held| held.organisation == *organisation);
-        own.filter_map(|held| Some(held.places.get(place)?.bytes)).max().unwrap_or(0)
+        let of = |hold: &&Hold| {
+            self.leases.get(&hold.lease).is_some_and(|held| held.organisation == *organisation)
+        };
+        at.holds.iter().filter(of).map(|hold| u64::from(hold.bytes)).max().unwrap_or(0)
+    }
+
+    fn hold_of(&self, lease: &LeaseId, place: &Place) -> Option<&Hold> {
+        self.places.get(place)?.holds.iter().find(|hold| hold.lease == *lease)
+    }
+
+    /// Whether a lease for a place would be more than is kept of its client, or of its organisation's.
+    ///
+    /// # Errors
+    /// [`Refusal::Crowded`].
+    fn is_superfluous(&self, lease: &Checked, place: &Place, by: By) -> Result<bool, Refusal> {
+        let Some(at) = self.places.get(place) else { return Ok(false) };
+        let (mut later, mut own, mut others) = (0, 0, 0);
+        for held in
+            at.holds.iter().filter_map(|hold| Some((hold.lease, self.leases.get(&hold.lease)?)))
+        {
+            if held.1.client == lease.client {
+                own += 1;
+                later += usize::from((held.1.until, held.0) > (lease.terms.until, lease.id));
+            } else if held.1.organisation == lease.organisation {
+                others += 1;
+            }
+        }
+        if later >= CLIENT_LEASES_MAX {
+            return Ok(true);
+        }
+        match (own == 0 && others >= ORGANISATION_LEASES_MAX, by) {
+            (false, _) => Ok(false),
+            // It lives on under those: what a peer passes on is not refused for it.
+            (true, By::Peer) => Ok(true),
+            (true, By::Client) => {
+                let (organisation, place) = (lease.organisation, *place);
+                Err(Refusal::Crowded { organisation, place })
+            }
+        }
     }
 
     /// Takes leaves of a lease, as pending, or nothing of them. `unleased` says which places have a record that came without a
@@ -141,7 +222,7 @@ impl Table {
         lease: &Checked,
         pass: RecordId,
         leaves: &[Leaf],
-        quota: u64,
+        (quota, by): (u64, By),
         unleased: impl Fn(&Place) -> bool,
     ) -> Result<Admitted, Refusal> {
         if self.tombstones.contains_key(&lease.id) {
@@ -156,25 +237,24 @@ impl Table {
         let mut more = 0u64;
         for leaf in leaves {
             let place = leaf.place;
-            let held = self.leases.get(&lease.id).and_then(|held| held.places.get(&place));
-            match held {
-                Some(Hold { frame: None, .. }) => return Err(Refusal::Busy(place)),
+            match self.hold_of(&lease.id, &place) {
+                Some(Hold { frame: PENDING, .. }) => return Err(Refusal::Busy(place)),
                 Some(_) => continue,
                 None if new.iter().any(|other| other.place == place) => continue,
                 None => {}
             }
-            if self.dropping.contains(&place) {
+            let bare = self.writing.get(&place).is_some_and(|writing| writing.bare > 0);
+            if bare || self.dropping.contains(&place) {
                 return Err(Refusal::Busy(place));
             }
-            let crowd = self.places.get(&place).map_or(0, |at| at.leases.len());
-            if crowd >= PLACE_LEASES_MAX {
-                return Err(Refusal::Crowded(place));
+            if self.is_superfluous(lease, &place, by)? {
+                continue;
             }
             let paid = self.charge(&place, &lease.organisation);
             more = more.saturating_add(leaf.bytes.saturating_sub(paid));
             new.push(*leaf);
         }
-        if self.places.len() + new.len() > PLACES_MAX {
+        if self.holds + new.len() > HOLDS_MAX {
             return Err(Refusal::Full);
         }
         let used = self.account(&lease.organisation);
@@ -184,34 +264,32 @@ impl Table {
         }
         for leaf in &new {
             let bare = !self.places.contains_key(&leaf.place) && unleased(&leaf.place);
-            self.hold(lease, pass, leaf, None, bare);
+            self.hold(lease, pass, leaf, PENDING, bare);
         }
         Ok(Admitted { lease: lease.id, new })
     }
 
     /// Puts a leaf into the table.
-    fn hold(
-        &mut self,
-        lease: &Checked,
-        pass: RecordId,
-        leaf: &Leaf,
-        frame: Option<u32>,
-        unleased: bool,
-    ) {
+    fn hold(&mut self, lease: &Checked, pass: RecordId, leaf: &Leaf, frame: u32, unleased: bool) {
         let before = self.charge(&leaf.place, &lease.organisation);
         let Checked { id, client, organisation, terms, .. } = *lease;
         let until = terms.until;
         let held = self.leases.entry(id).or_insert_with(|| {
             self.ends.insert((until, id));
             *self.passes.entry(pass).or_default() += 1;
-            let (frames, places) = (Vec::new(), BTreeMap::new());
-            Held { client, organisation, until, pass, frames, places }
+            let (frames, places) = (Vec::new(), Vec::new());
+            Held { client, organisation, until, pass, frames, places, live: 0, pending: 0 }
         });
-        held.places.insert(leaf.place, Hold { bytes: leaf.bytes, frame });
         let at = self.places.entry(leaf.place).or_default();
         at.unleased |= unleased;
-        if !at.leases.contains(&id) {
-            at.leases.push(id);
+        let bytes = u32::try_from(leaf.bytes).unwrap_or(u32::MAX);
+        if at.holds.iter().all(|hold| hold.lease != id) {
+            push(&mut at.holds, Hold { lease: id, bytes, frame });
+            push(&mut held.places, leaf.place);
+            held.live += 1;
+            held.pending += u32::from(frame == PENDING);
+            self.holds += 1;
+            self.spent.remove(&id);
         }
         let after = self.charge(&leaf.place, &organisation);
         *self.accounts.entry(organisation).or_default() += after.saturating_sub(before);
@@ -220,11 +298,52 @@ impl Table {
     /// What was admitted is durable, in this frame.
     pub(crate) fn commit(&mut self, admitted: &Admitted, frame: RecordId) {
         let Some(held) = self.leases.get_mut(&admitted.lease) else { return };
-        let number = u32::try_from(held.frames.len()).unwrap_or(u32::MAX);
-        held.frames.push(frame);
+        let (number, client) = (held.frames.len() as u32, held.client);
+        push(&mut held.frames, frame);
         for leaf in &admitted.new {
-            if let Some(hold) = held.places.get_mut(&leaf.place) {
-                hold.frame = Some(number);
+            let at = self.places.get_mut(&leaf.place);
+            let hold =
+                at.and_then(|at| at.holds.iter_mut().find(|hold| hold.lease == admitted.lease));
+            if let Some(hold) = hold.filter(|hold| hold.frame == PENDING) {
+                hold.frame = number;
+                if let Some(held) = self.leases.get_mut(&admitted.lease) {
+                    held.pending -= 1;
+                }
+            }
+        }
+        admitted.new.iter().for_each(|leaf| self.give_way(&leaf.place, &client));
+    }
+
+    /// Notes who was charged for what was stored at a place, where leases hold it.
+    pub(crate) fn charged(&mut self, place: &Place, charge: Charge) {
+        let Some(at) = self.places.get_mut(place) else { return };
+        match &mut at.charged {
+            Some(charged) if charged.client == charge.client => {
+                charged.bytes = charged.bytes.saturating_add(charge.bytes);
+            }
+            Some(_) => {}
+            None => at.charged = Some(Box::new(charge)),
+        }
+    }
+
+    /// Who was charged for what is stored at a place.
+    pub(crate) fn charge_at(&self, place: &Place) -> Option<Charge> {
+        self.places.get(place)?.charged.as_deref().copied()
+    }
+
+    /// Of more leases of a client for a place than are kept, those that end first hold it no more.
+    fn give_way(&mut self, place: &Place, client: &ClientKey) {
+        loop {
+            let Some(at) = self.places.get(place) else { return };
+            let held = at.holds.iter().filter(|hold| hold.frame != PENDING);
+            let of = held.filter_map(|hold| Some((hold.lease, self.leases.get(&hold.lease)?)));
+            let own = of.filter(|(_, held)| held.client == *client);
+            let own: Vec<(u64, LeaseId)> = own.map(|(id, held)| (held.until, id)).collect();
+            let first = own.iter().min().filter(|_| own.len() > CLIENT_LEASES_MAX);
+            let Some((_, lease)) = first else { return };
+            self.release(lease, place);
+            if self.leases.get(lease).is_some_and(|held| held.live == 0) {
+                self.spent.insert(*lease);
             }
         }
     }
@@ -234,45 +353,55 @@ impl Table {
         for leaf in &admitted.new {
             self.release(&admitted.lease, &leaf.place);
         }
-        if self.leases.get(&admitted.lease).is_some_and(|held| held.places.is_empty()) {
-            self.remove(&admitted.lease);
+        match self.leases.get(&admitted.lease) {
+            Some(held) if held.live == 0 && held.frames.is_empty() => {
+                self.remove(&admitted.lease);
+            }
+            Some(held) if held.live == 0 => drop(self.spent.insert(admitted.lease)),
+            _ => {}
         }
     }
 
-    /// What the store has of a lease, at the start.
+    /// What the store has of a lease, at the start: of each leaf whether its record came without one, and who was charged.
     pub(crate) fn restore(
         &mut self,
         lease: &Checked,
         pass: RecordId,
-        leaves: &[(Leaf, bool)],
+        leaves: &[(Leaf, bool, Option<Charge>)],
         frame: RecordId,
     ) {
-        let number = self.leases.get(&lease.id).map_or(0, |held| held.frames.len());
-        let number = Some(u32::try_from(number).unwrap_or(u32::MAX));
-        for (leaf, unleased) in leaves {
+        let number = self.leases.get(&lease.id).map_or(0, |held| held.frames.len() as u32);
+        for (leaf, unleased, charge) in leaves {
             self.hold(lease, pass, leaf, number, *unleased);
+            if let (Some(charge), Some(at)) = (charge, self.places.get_mut(&leaf.place)) {
+                let most = at.charged.as_ref().map_or(0, |charged| charged.bytes);
+                if charge.bytes > most {
+                    at.charged = Some(Box::new(*charge));
+                }
+            }
         }
         if let Some(held) = self.leases.get_mut(&lease.id) {
-            held.frames.push(frame);
+            push(&mut held.frames, frame);
         }
+        leaves.iter().for_each(|(leaf, ..)| self.give_way(&leaf.place, &lease.client));
     }
 
-    /// Takes a lease off a place; whether nobody holds it now.
-    fn release(&mut self, lease: &LeaseId, place: &Place) -> bool {
-        let Some(organisation) = self.leases.get(lease).map(|held| held.organisation) else {
-            return false;
-        };
+    /// Takes a lease off a place; where nobody holds it now and it does not stay, who was charged for it.
+    fn release(&mut self, lease: &LeaseId, place: &Place) -> Option<Option<Charge>> {
+        let organisation = self.leases.get(lease)?.organisation;
         let before = self.charge(place, &organisation);
-        if let Some(held) = self.leases.get_mut(lease) {
-            held.places.remove(place);
+        let at = self.places.get_mut(place)?;
+        let number = at.holds.iter().position(|hold| hold.lease == *lease)?;
+        let hold = at.holds.swap_remove(number);
+        let is_last = at.holds.is_empty();
+        let bare = (is_last && !at.unleased).then(|| at.charged.as_deref().copied());
+        if is_last {
+            self.places.remove(place);
         }
-        let mut bare = false;
-        if let Some(at) = self.places.get_mut(place) {
-            at.leases.retain(|other| other != lease);
-            bare = at.leases.is_empty() && !at.unleased;
-            if at.leases.is_empty() {
-                self.places.remove(place);
-            }
+        self.holds -= 1;
+        if let Some(held) = self.leases.get_mut(lease) {
+            held.live -= 1;
+            held.pending -= u32::from(hold.frame == PENDING);
         }
         let after = self.charge(place, &organisation);
         let left = self.account(&organisation).saturating_sub(before.saturating_sub(after));
@@ -287,6 +416,7 @@ impl Table {
     fn remove(&mut self, lease: &LeaseId) -> (Vec<RecordId>, Option<RecordId>) {
         let Some(held) = self.leases.remove(lease) else { return Default::default() };
         self.ends.remove(&(held.until, *lease));
+        self.spent.remove(lease);
         let mut pass = None;
         if let Some(count) = self.passes.get_mut(&held.pass) {
             *count -= 1;
@@ -298,33 +428,37 @@ impl Table {
         (held.frames, pass)
     }
 
-    /// Leases that have ended at `now`, Unix seconds, the oldest first.
+    /// Leases that have ended at `now`, Unix seconds, the oldest first, after those that hold nothing any more.
     pub(crate) fn due(&self, now: u64, max: usize) -> Vec<LeaseId> {
         let over = |(until, _): &&(u64, LeaseId)| until.saturating_add(CLOCK_SKEW_S) <= now;
-        self.ends.iter().take_while(over).take(max).map(|(_, id)| *id).collect()
+        let over = self.ends.iter().take_while(over).map(|(_, id)| id);
+        let over = over.filter(|id| !self.spent.contains(*id));
+        self.spent.iter().chain(over).take(max).copied().collect()
     }
 
     /// Ends a lease; `None` where it is not here, or something is being written under it just now. The places it says are being
     /// dropped until [`Table::dropped`].
     pub(crate) fn end(&mut self, lease: &LeaseId) -> Option<Ended> {
         let held = self.leases.get(lease)?;
-        if held.places.values().any(|hold| hold.frame.is_none()) {
+        let writes = |place: &Place| {
+            self.writing.contains_key(place) && self.hold_of(lease, place).is_some()
+        };
+        if held.pending > 0 || (!self.writing.is_empty() && held.places.iter().any(writes)) {
             return None;
         }
-        let client = Some(held.client);
-        let all: Vec<(Place, u64)> =
-            held.places.iter().map(|(place, hold)| (*place, hold.bytes)).collect();
+        let mut all = held.places.clone();
+        all.sort_unstable();
         let mut places = Vec::new();
-        for (place, bytes) in all {
-            if self.release(lease, &place) {
+        for place in all {
+            if let Some(charge) = self.release(lease, &place) {
                 self.dropping.insert(place);
-                places.push((place, bytes));
+                places.push((place, charge));
             }
         }
         let (mut frames, pass) = self.remove(lease);
         frames.extend(pass);
         self.dropping_passes.extend(pass);
-        Some(Ended { frames, pass, places, client })
+        Some(Ended { frames, pass, places })
     }
 
     /// What was being dropped is gone.
@@ -338,6 +472,7 @@ impl Table {
     }
 
     /// Whether records of this place are being dropped.
+    #[cfg(test)]
     pub(crate) fn is_dropping(&self, place: &Place) -> bool {
         !self.dropping.is_empty() && self.dropping.contains(place)
     }
@@ -350,7 +485,7 @@ impl Table {
     /// Whether leases hold a place and all of them have ended at `now`, Unix seconds.
     pub(crate) fn is_over(&self, place: &Place, now: u64) -> bool {
         let Some(at) = self.places.get(place).filter(|at| !at.unleased) else { return false };
-        let mut held = at.leases.iter().filter_map(|id| self.leases.get(id));
+        let mut held = at.holds.iter().filter_map(|hold| self.leases.get(&hold.lease));
         held.all(|held| held.until <= now)
     }
 
@@ -359,22 +494,41 @@ impl Table {
         self.places.get(place).is_none_or(|at| at.unleased)
     }
 
-    /// The largest bytes that any lease is for at a place.
+    /// The fewest bytes that any lease is for at a place: each was at least what came, and more says nothing.
     pub(crate) fn bytes_at(&self, place: &Place) -> Option<u64> {
-        let at = self.places.get(place)?;
-        let holds = at.leases.iter().filter_map(|id| self.leases.get(id)?.places.get(place));
-        holds.map(|hold| hold.bytes).max()
+        let holds = &self.places.get(place)?.holds;
+        holds.iter().map(|hold| u64::from(hold.bytes)).min()
     }
 
-    /// Where the leases of a place are kept: of each the frame with its leaf and the one with its pass.
-    pub(crate) fn frames_at(&self, place: &Place) -> Vec<(LeaseId, RecordId, RecordId)> {
+    /// Where leases of a place are kept, at most so many: of each the frame with its leaf and the one with its pass. First those
+    /// of `client`, then the longest of each organisation, then the others, the longest first.
+    pub(crate) fn frames_at(
+        &self,
+        place: &Place,
+        client: Option<&PublicKey>,
+        max: usize,
+    ) -> Vec<(LeaseId, RecordId, RecordId)> {
         let Some(at) = self.places.get(place) else { return Vec::new() };
-        let frame = |id: &LeaseId| {
-            let held = self.leases.get(id)?;
-            let number = held.places.get(place)?.frame?;
-            Some((*id, *held.frames.get(number as usize)?, held.pass))
+        let mut all: Vec<(&Hold, &Held)> = at
+            .holds
+            .iter()
+            .filter_map(|hold| Some((hold, self.leases.get(&hold.lease)?)))
+            .filter(|(hold, _)| hold.frame != PENDING)
+            .collect();
+        all.sort_unstable_by_key(|(hold, held)| (Reverse(held.until), hold.lease));
+        let mut seen = BTreeSet::new();
+        let mut ranked: Vec<_> = all
+            .into_iter()
+            .map(|(hold, held)| {
+                let own = client.is_some_and(|client| held.client.key() == client);
+                (!own, !seen.insert(held.organisation), hold, held)
+            })
+            .collect();
+        ranked.sort_by_key(|(others, further, ..)| (*others, *further));
+        let frame = |(_, _, hold, held): &(bool, bool, &Hold, &Held)| {
+            Some((hold.lease, *held.frames.get(hold.frame as usize)?, held.pass))
         };
-        at.leases.iter().filter_map(frame).collect()
+        ranked.iter().take(max).filter_map(frame).collect()
     }
 
     /// Who signed a lease that is held.
@@ -401,73 +555,14 @@ impl Table {
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         (self.leases.len(), self.places.len(), self.tombstones.len())
     }
+}
 
-    /// Keeps the word that ended a lease; what it makes superfluous.
-    pub(crate) fn bury(
-        &mut self,
-        lease: LeaseId,
-        bytes: Bytes,
-        heard_ms: u64,
-        until: u64,
-        frame: RecordId,
-    ) -> Vec<RecordId> {
-        let mut superfluous = Vec::new();
-        if let Some(old) = self.tombstones.remove(&lease) {
-            self.heard.remove(&(old.heard_ms, lease));
-            superfluous.extend((old.frame != frame).then_some(old.frame));
-        }
-        if self.tombstones.len() >= TOMBSTONES_MAX
-            && let Some((_, oldest)) = self.heard.pop_first()
-        {
-            superfluous.extend(self.tombstones.remove(&oldest).map(|old| old.frame));
-        }
-        self.heard.insert((heard_ms, lease));
-        self.tombstones.insert(lease, Tombstone { bytes, heard_ms, until, frame });
-        superfluous
+/// Adds one without room for three more: most lists here have one.
+fn push<T>(list: &mut Vec<T>, item: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
     }
-
-    /// Whether the lease was ended, as far as is known.
-    pub(crate) fn is_buried(&self, lease: &LeaseId) -> bool {
-        self.tombstones.contains_key(lease)
-    }
-
-    /// Forgets words whose time is over at `now`, Unix seconds; where they are kept.
-    pub(crate) fn unbury(&mut self, now: u64) -> Vec<RecordId> {
-        let over: Vec<LeaseId> = self
-            .tombstones
-            .iter()
-            .filter(|(_, tombstone)| tombstone.until <= now)
-            .map(|(lease, _)| *lease)
-            .collect();
-        let mut frames = Vec::new();
-        for lease in over {
-            if let Some(tombstone) = self.tombstones.remove(&lease) {
-                self.heard.remove(&(tombstone.heard_ms, lease));
-                frames.push(tombstone.frame);
-            }
-        }
-        frames
-    }
-
-    /// Words heard since then, Unix milliseconds, oldest first, after so many of them; and whether there are more.
-    pub(crate) fn tombstones_since(
-        &self,
-        since_ms: u64,
-        skip: usize,
-        max: usize,
-    ) -> (Vec<Bytes>, bool) {
-        let from = (since_ms, LeaseId::new([0; 32]));
-        let mut heard = self.heard.range(from..).skip(skip);
-        let some = heard.by_ref().take(max);
-        let words = some.filter_map(|(_, lease)| Some(self.tombstones.get(lease)?.bytes.clone()));
-        let words = words.collect();
-        (words, heard.next().is_some())
-    }
-
-    /// Leases that are held though a word ended them: a crash came between.
-    pub(crate) fn unfinished(&self) -> Vec<LeaseId> {
-        self.leases.keys().filter(|lease| self.tombstones.contains_key(lease)).copied().collect()
-    }
+    list.push(item);
 }
 
 #[cfg(test)]

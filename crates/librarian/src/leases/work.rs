@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sweep    every ten minutes: leases that ended, words whose time is over
-//! erase    once something was dropped, and half of its time is over: every segment with dead bytes is compacted
+//! erase    beside it: once something was dropped, and half of its time is over, every segment with dead bytes is compacted
 //! hear     all peers after the start, then one a minute: which leases were ended since it was asked last
 //! ```
 //! A peer that was away for [`AWAY_MAX_S`] may have missed words that nobody keeps any more, and says so.
@@ -11,14 +11,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::PeerId;
+use bytes::Bytes;
+use crypto::{LeaseId, PeerId};
 use env::calls::CallError;
 use env::calls::leases::{FORGETS_MAX, Forgotten, LeaseAnswer, LeaseRequest};
 use store::{Compaction, CompactionOptions, StoreError};
 use walk::Health;
 
-use super::{Swept, sweep_whole};
+use super::{Swept, owned, sweep_whole};
 use crate::core::Core;
+use crate::shelf;
 
 /// The deadline of one question to a peer.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
@@ -30,7 +32,7 @@ const BEFORE_START_MS: u64 = 3_600_000;
 const AWAY_MAX_S: u64 = 80 * 24 * 3600;
 /// Answers of one peer in one round, at most.
 const ROUND_MAX: u32 = 64;
-/// Pace of erasing where compaction is off, in bytes a second.
+/// Pace of erasing, in bytes of segments that are written again in a second.
 const ERASE_BYTES_S: u64 = 16 << 20;
 
 /// Drops what ended, until the peer stops.
@@ -49,7 +51,16 @@ pub(crate) async fn sweep_all(core: Arc<Core>) {
             Err(StoreError::Closed) => return,
             Err(error) => tracing::warn!(%error, "ended leases could not be dropped"),
         }
-        erase(&core).await;
+    }
+}
+
+/// Lets what was dropped leave the files, until the peer stops. It takes hours where much was dropped, so it has a task of its own:
+/// leases that end meanwhile are dropped in time.
+pub(crate) async fn erase_all(core: Arc<Core>) {
+    while core.pause(core.jittered(core.leases.settings.sweep)).await {
+        if !core.shelf.is_left_alone() {
+            erase(&core).await;
+        }
     }
 }
 
@@ -73,11 +84,9 @@ async fn erase(core: &Core) {
     if now.saturating_sub(since) < core.leases.settings.erase_within / 2 {
         return;
     }
-    let Some(upkeep) = core.shelf.upkeep() else {
-        core.leases.erased(now);
-        return;
-    };
-    let options = CompactionOptions { dead_percent: 0, bytes_per_s: core.leases.erase_bytes_s() };
+    core.leases.begin_erasing();
+    let Some(upkeep) = core.shelf.upkeep() else { return };
+    let options = CompactionOptions { dead_percent: 0, bytes_per_s: ERASE_BYTES_S };
     let mut done = Compaction::default();
     let ended = tokio::select! {
         biased;
@@ -87,26 +96,23 @@ async fn erase(core: &Core) {
     let counts = &core.metrics.upkeep;
     counts.freed.inc_by(done.freed_bytes);
     counts.moved.inc_by(done.moved_bytes);
-    match ended {
-        Ok(()) => core.leases.erased(now),
-        Err(error) => {
-            tracing::error!(%error, "bytes that were dropped are still in the files");
-            return;
-        }
+    if let Err(error) = ended {
+        core.leases.erase_again(since);
+        tracing::error!(%error, "bytes that were dropped are still in the files");
+        return;
     }
     let took = core.env.clock.elapsed().saturating_sub(since);
     if done.blocked > 0 {
+        // Repair makes the damaged records good; then they can be written again elsewhere.
+        core.leases.erase_again(core.env.clock.elapsed());
         let segments = done.blocked;
         tracing::error!(segments, "dropped bytes stay in segments with damaged records");
     } else if took > core.leases.settings.erase_within {
         let seconds = took.as_secs();
-        tracing::error!(seconds, "erasing took longer than [leases] erase_within: raise its pace");
-    }
-}
-
-impl super::Leases {
-    fn erase_bytes_s(&self) -> u64 {
-        ERASE_BYTES_S
+        tracing::error!(
+            seconds,
+            "erasing took longer than [leases] erase_within_s: choose a longer one, or smaller peers"
+        );
     }
 }
 
@@ -122,11 +128,11 @@ pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
              let it begin empty"
         );
     }
-    let mut asked: HashMap<PeerId, u64> = HashMap::new();
+    let mut asked: HashMap<PeerId, Heard> = HashMap::new();
     let mut pause = core.rhythm.join;
     while core.pause(core.jittered(pause)).await {
         pause = core.leases.settings.ask;
-        if core.leases.counts().0 == 0 {
+        if core.leases.counts().0 == 0 || core.shelf.is_left_alone() {
             // Nothing here could be ended; when something is, questions begin where they would have.
             continue;
         }
@@ -142,49 +148,80 @@ pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
             pause = core.rhythm.join;
         }
         let begun = core.env.clock.unix_ms();
-        let since = asked.get(&peer).copied().unwrap_or(first);
+        let mut from = asked.get(&peer).copied().unwrap_or(Heard { since_ms: first, after: None });
         let heard = tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
-            heard = hear(&core, peer, since) => heard,
+            heard = hear(&core, peer, &mut from) => heard,
         };
         match heard {
-            Ok(()) => drop(asked.insert(peer, begun.saturating_sub(OVERLAP_MS))),
+            Ok(true) => {
+                from = Heard { since_ms: begun.saturating_sub(OVERLAP_MS), after: None };
+            }
+            // There is more: it is asked for in the peer's next turn, from where this one came to.
+            Ok(false) => {}
+            // An older peer knows no leases; another one is asked again in its turn.
             Err(error) => {
                 tracing::debug!(%peer, %error, "words that ended leases could not be heard");
-                // An older peer knows no leases; another one is asked again in its turn.
-                asked.entry(peer).or_insert(since);
             }
         }
+        asked.insert(peer, from);
     }
 }
 
-async fn hear(core: &Core, peer: PeerId, since_ms: u64) -> Result<(), CallError> {
+/// Until where a peer's words were heard: a moment, and of those of that moment a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Heard {
+    since_ms: u64,
+    after: Option<LeaseId>,
+}
+
+/// Hears a peer's words, in one round at most so many; whether that is all. `from` goes on with each answer.
+async fn hear(core: &Arc<Core>, peer: PeerId, from: &mut Heard) -> Result<bool, CallError> {
     let Some(to) = core.directory.endpoint(&peer) else { return Err(CallError::NotFound) };
-    let mut skip = 0;
     for _ in 0..ROUND_MAX {
-        let request = LeaseRequest::Tombstones { since_ms, skip };
+        let Heard { since_ms, after } = *from;
+        let request = LeaseRequest::Tombstones { since_ms, after };
         let answer = core.env.within(ASK_LIMIT, core.calls.lease(&to, request, ASK_LIMIT)).await;
         let silent = CallError::TimedOut { address: to.address.clone(), limit: ASK_LIMIT };
-        let LeaseAnswer::Tombstones { forgets, more } = answer.map_err(|_| silent)?? else {
+        let strange = || {
             let reason = "it answered something else than it was asked".to_owned();
-            return Err(CallError::Corrupt { address: to.address.clone(), reason });
+            CallError::Corrupt { address: to.address.clone(), reason }
         };
-        skip += u32::try_from(forgets.len()).unwrap_or(u32::MAX).min(FORGETS_MAX as u32);
+        let LeaseAnswer::Tombstones { forgets, next } = answer.map_err(|_| silent)?? else {
+            return Err(strange());
+        };
         for word in forgets.into_iter().take(FORGETS_MAX) {
-            let mut swept = Swept::default();
             // One that does not count is left out: the peer may be lying.
-            let heard = core.leases.forget(vec![word], &mut swept).await;
-            note(core, &swept);
-            if let Ok(outcomes) = heard
-                && outcomes.contains(&Forgotten::Ended)
-            {
+            let heard = forget(core, vec![word]).await;
+            if heard.is_ok_and(|outcomes| outcomes.contains(&Forgotten::Ended)) {
                 tracing::info!(%peer, "a lease was ended while this peer was away");
             }
         }
-        if !more {
-            break;
+        let Some((since_ms, lease)) = next else { return Ok(true) };
+        let next = Heard { since_ms, after: Some(lease) };
+        if next <= *from {
+            return Err(strange());
         }
+        *from = next;
     }
-    Ok(())
+    Ok(false)
+}
+
+/// Ends leases by signed words, also where whoever waits for it goes away.
+///
+/// # Errors
+/// As [`super::Leases::forget`].
+pub(crate) async fn forget(
+    core: &Arc<Core>,
+    words: Vec<Bytes>,
+) -> Result<Vec<Forgotten>, CallError> {
+    let all = Arc::clone(core);
+    let work = async move {
+        let mut swept = Swept::default();
+        let outcomes = all.leases.forget(words, &mut swept).await;
+        note(&all, &swept);
+        outcomes
+    };
+    owned(&core.env, work).await.unwrap_or_else(|| Err(shelf::closed()))
 }

@@ -8,7 +8,7 @@ use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX};
 use env::calls::{CallError, Caller, PutResponse, StoreOutcome};
 
 use super::{Endpoints, Load, invalid};
-use crate::leases::{By, Covered, Swept, note};
+use crate::leases::{self, By, Covered};
 use crate::shelf;
 use crate::standing::Standing;
 
@@ -33,7 +33,7 @@ impl Endpoints {
     }
 
     /// Leases that came with records.
-    pub(super) fn covered(
+    pub(super) async fn covered(
         &self,
         caller: Caller,
         records: &[Record],
@@ -47,7 +47,7 @@ impl Endpoints {
                     .to_owned(),
             });
         }
-        self.0.leases.check(leases, records, by)
+        self.0.leases.check(leases, records, by).await
     }
 
     pub(super) async fn store_all_leased(
@@ -56,7 +56,7 @@ impl Endpoints {
         records: Vec<Record>,
         leases: Vec<Shown>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
-        let covered = self.covered(caller, &records, leases)?;
+        let covered = self.covered(caller, &records, leases).await?;
         self.stored_all(caller, records, covered).await
     }
 
@@ -68,7 +68,7 @@ impl Endpoints {
         wait: Duration,
     ) -> Result<PutResponse, CallError> {
         // Checked here, so that a bad one is refused once and not by every holder.
-        self.covered(caller, std::slice::from_ref(&record), leases.clone())?;
+        self.covered(caller, std::slice::from_ref(&record), leases.clone()).await?;
         self.put_out(caller, record, leases, wait).await
     }
 
@@ -89,21 +89,18 @@ impl Endpoints {
                 }
                 let mut answers = Vec::with_capacity(places.len());
                 for place in &places {
-                    let found = core.leases.look(place).await;
+                    let found = core.leases.look(place, &caller.key).await;
                     answers.push(found.map_err(|error| shelf::refusal(&error))?);
                 }
                 Ok(LeaseAnswer::Of(answers))
             }
             LeaseRequest::Forget(words) => {
                 core.shelf.check_writes()?;
-                let mut swept = Swept::default();
-                let outcomes = core.leases.forget(words, &mut swept).await;
-                note(core, &swept);
-                outcomes.map(LeaseAnswer::Forget)
+                leases::forget(core, words).await.map(LeaseAnswer::Forget)
             }
-            LeaseRequest::Tombstones { since_ms, skip } => {
-                let (forgets, more) = core.leases.tombstones_since(since_ms, skip);
-                Ok(LeaseAnswer::Tombstones { forgets, more })
+            LeaseRequest::Tombstones { since_ms, after } => {
+                let (forgets, next) = core.leases.tombstones_since(since_ms, after);
+                Ok(LeaseAnswer::Tombstones { forgets, next })
             }
         }
     }

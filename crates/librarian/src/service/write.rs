@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crypto::ClientKey;
 use crypto::lease::Shown;
 use document::Record;
 use env::calls::{
@@ -23,7 +24,7 @@ impl Endpoints {
         record: Record,
     ) -> Result<StoreOutcome, CallError> {
         let bytes = record.bytes.len();
-        let covered = self.covered(caller, std::slice::from_ref(&record), Vec::new())?;
+        let covered = self.covered(caller, std::slice::from_ref(&record), Vec::new()).await?;
         let charged = self.charge(caller, Method::Store, bytes)?;
         let mut outcomes = self.0.shelf.put(vec![record], covered).await;
         self.give_back(caller, charged, &outcomes, &[bytes]);
@@ -49,7 +50,8 @@ impl Endpoints {
             return Err(invalid(format!("a batch has at most {BATCH_BYTES_MAX} bytes of records")));
         }
         let charged = self.charge(caller, Method::StoreBatch, bytes)?;
-        let outcomes = self.0.shelf.put(records, covered).await;
+        let client = (charged > 0).then(|| ClientKey::new(caller.key));
+        let outcomes = self.0.shelf.put(records, covered.charged_to(client)).await;
         self.give_back(caller, charged, &outcomes, &sizes);
         let taken = outcomes.iter().zip(&sizes).filter(|(outcome, _)| outcome.is_ok());
         self.0.metrics.received(Method::StoreBatch, taken.map(|(_, size)| size).sum());

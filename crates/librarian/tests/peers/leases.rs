@@ -16,6 +16,8 @@ use testkit::network::{DirectNetwork, key};
 
 use crate::town::{LIMIT, Shop, Town, envelope, introduce, page};
 
+mod hostile;
+
 /// Long enough for a lease that lasts as long as a test does, and short enough for virtual time.
 const SPAN_S: u64 = 2 * 3600;
 
@@ -189,7 +191,7 @@ fn hostile_leases_are_refused_by_name_and_nothing_is_kept() {
         assert_eq!(paid(&town, 0, 1), 0);
         // A record that does not prove itself brings no account either.
         let forged = Record { bytes: Bytes::from(vec![1; 100]), ..record.clone() };
-        refused(&client.store(&town, 0, &forged, vec![good.clone()]).await, "");
+        refused(&client.store(&town, 0, &forged, vec![good.clone()]).await, "not a document");
         assert_eq!((town.stores[0].stats_records(), paid(&town, 0, 1)), (0, 0));
         assert_eq!(client.store(&town, 0, &record, vec![good]).await, Ok(StoreOutcome::Stored));
     });
@@ -334,9 +336,9 @@ fn a_forgotten_record_goes_at_once_and_is_not_brought_back_by_who_was_away() {
         // It is told on by who heard it late.
         let since_ms = env.clock.unix_ms() - 3_600_000;
         let (peer, to) = (town.peer_calls(0), town.at(2));
-        let words = peer.lease(&to, LeaseRequest::Tombstones { since_ms, skip: 0 }, LIMIT);
-        assert_eq!(words.await, Ok(LeaseAnswer::Tombstones { forgets: vec![word], more: false }));
-        let request = LeaseRequest::Tombstones { since_ms: 0, skip: 0 };
+        let words = peer.lease(&to, LeaseRequest::Tombstones { since_ms, after: None }, LIMIT);
+        assert_eq!(words.await, Ok(LeaseAnswer::Tombstones { forgets: vec![word], next: None }));
+        let request = LeaseRequest::Tombstones { since_ms: 0, after: None };
         let asked = client.calls.lease(&to, request, LIMIT);
         assert!(matches!(asked.await, Err(CallError::Denied { .. })), "for peers alone");
         assert_eq!(town.peers[0].status().leases.ended, 1);

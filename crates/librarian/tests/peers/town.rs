@@ -266,13 +266,15 @@ pub(crate) struct Shop {
     inner: Arc<dyn RecordStore>,
     pub(crate) full: AtomicBool,
     pub(crate) rotten: AtomicBool,
+    /// Nothing can be removed.
+    pub(crate) stuck: AtomicBool,
     pub(crate) reads: AtomicUsize,
 }
 
 impl Shop {
     pub(crate) fn new(inner: Arc<dyn RecordStore>) -> Self {
-        let (full, rotten) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { inner, full, rotten, reads: AtomicUsize::new(0) }
+        let (full, rotten, stuck) = Default::default();
+        Self { inner, full, rotten, stuck, reads: AtomicUsize::new(0) }
     }
 
     pub(crate) fn holds(&self, id: &RecordId) -> bool {
@@ -313,6 +315,10 @@ impl RecordStore for Shop {
     }
 
     async fn remove(&self, ids: Vec<RecordId>) -> Result<(), StoreError> {
+        if self.stuck.load(Ordering::SeqCst) {
+            return Err(StoreError::Full);
+        }
+        pause_once().await;
         self.inner.remove(ids).await
     }
 

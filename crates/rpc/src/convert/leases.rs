@@ -1,9 +1,9 @@
 //! Leases: those that come with records, and what is asked about them.
 
 use bytes::Bytes;
-use crypto::Place;
 use crypto::certificate::SIGNED_BYTES_MAX;
 use crypto::lease::{SHOWN_LEAVES_MAX, Shown};
+use crypto::{LeaseId, Place};
 use env::calls::leases::{
     FORGETS_MAX, Forgotten, LeaseAnswer, LeaseRequest, PLACE_LEASES_MAX, PLACES_MAX, PlaceLeases,
     SHOWN_MAX,
@@ -38,6 +38,13 @@ fn words(forgets: Vec<Bytes>) -> Result<Vec<Bytes>, Wrong> {
     Ok(forgets)
 }
 
+fn lease(bytes: &Bytes) -> Result<Option<LeaseId>, Wrong> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    LeaseId::from_slice(bytes).map(Some).map_err(|_| Wrong("a lease's id has 32 bytes"))
+}
+
 impl Open<LeaseRequest> for proto::LeaseRequest {
     fn open(self) -> Result<LeaseRequest, Wrong> {
         use proto::lease_request::Request as Wire;
@@ -52,8 +59,8 @@ impl Open<LeaseRequest> for proto::LeaseRequest {
                 Ok(LeaseRequest::Of(of.places.iter().map(place).collect::<Result<_, Wrong>>()?))
             }
             Wire::Forget(forget) => Ok(LeaseRequest::Forget(words(forget.forgets)?)),
-            Wire::Tombstones(proto::LeaseTombstones { since_ms, skip }) => {
-                Ok(LeaseRequest::Tombstones { since_ms, skip })
+            Wire::Tombstones(proto::LeaseTombstones { since_ms, after }) => {
+                Ok(LeaseRequest::Tombstones { since_ms, after: lease(&after)? })
             }
         }
     }
@@ -71,8 +78,9 @@ impl From<LeaseRequest> for proto::LeaseRequest {
                 Wire::Of(proto::LeasesOf { places })
             }
             LeaseRequest::Forget(forgets) => Wire::Forget(proto::ForgetLeases { forgets }),
-            LeaseRequest::Tombstones { since_ms, skip } => {
-                Wire::Tombstones(proto::LeaseTombstones { since_ms, skip })
+            LeaseRequest::Tombstones { since_ms, after } => {
+                let after = after.map(|lease| copied(lease.as_bytes())).unwrap_or_default();
+                Wire::Tombstones(proto::LeaseTombstones { since_ms, after })
             }
         };
         Self { request: Some(request) }
@@ -100,7 +108,8 @@ impl Open<LeaseAnswer> for proto::LeaseResponse {
                 LeaseAnswer::Forget(outcomes.collect::<Result<_, Wrong>>()?)
             }
             Wire::Tombstones(answer) => {
-                LeaseAnswer::Tombstones { forgets: words(answer.forgets)?, more: answer.more }
+                let next = lease(&answer.next)?.map(|lease| (answer.next_ms, lease));
+                LeaseAnswer::Tombstones { forgets: words(answer.forgets)?, next }
             }
         })
     }
@@ -141,8 +150,11 @@ impl From<LeaseAnswer> for proto::LeaseResponse {
                 let outcomes = outcomes.into_iter().map(outcome).collect();
                 Wire::Forget(proto::ForgetLeasesAnswer { outcomes })
             }
-            LeaseAnswer::Tombstones { forgets, more } => {
-                Wire::Tombstones(proto::LeaseTombstonesAnswer { forgets, more })
+            LeaseAnswer::Tombstones { forgets, next } => {
+                let (next_ms, next) = next.map_or((0, Bytes::new()), |(heard_ms, lease)| {
+                    (heard_ms, copied(lease.as_bytes()))
+                });
+                Wire::Tombstones(proto::LeaseTombstonesAnswer { forgets, next, next_ms })
             }
         };
         Self { answer: Some(answer) }

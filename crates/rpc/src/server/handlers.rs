@@ -190,6 +190,7 @@ impl Librarian for Handlers {
         &self,
         request: Request<proto::KeepRequest>,
     ) -> Result<Response<proto::KeepResponse>, Status> {
+        self.service.may_keep(&caller(&request)?).map_err(|error| to_status(&error))?;
         let (caller, request) = opened(request)?;
         let asked = keep::Asked::of(&request);
         let answer = self.service.keep(caller, request).await;

@@ -263,3 +263,15 @@ async fn a_caller_with_wrong_fields_is_told_which() {
     }
     assert!(served.service.keeping.lock().unwrap().requests.is_empty());
 }
+
+#[tokio::test]
+async fn what_a_stranger_asks_of_keeping_is_not_decoded() {
+    use proto::keep_request::Request;
+    let served = Running::start(ServerLimits::default());
+    served.service.keeping.lock().unwrap().closed = true;
+    let mut wire = crate::client::wire(&identity(2, 1), &served.endpoint()).await.unwrap();
+    // It would be found to be no list of ids.
+    let request = Some(Request::Have(proto::KeepHave { ids: filled(33) }));
+    let refused = wire.keep(proto::KeepRequest { request }).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{refused:?}");
+}

@@ -51,6 +51,8 @@ pub(crate) struct Memory {
 pub(crate) struct Keeping {
     pub(crate) requests: Vec<KeepRequest>,
     pub(crate) answer: Option<Result<KeepAnswer, CallError>>,
+    /// Whether callers may ask nothing of that.
+    pub(crate) closed: bool,
 }
 
 /// What calls about objects asked, and what they are answered.
@@ -180,6 +182,13 @@ impl Service for Memory {
         let mut script = self.objects.lock().unwrap();
         script.requests.push(request);
         script.answer.clone().unwrap_or(Err(CallError::NotFound))
+    }
+
+    fn may_keep(&self, _: &Caller) -> Result<(), CallError> {
+        match self.keeping.lock().unwrap().closed {
+            true => Err(CallError::Denied { reason: "peers alone".into() }),
+            false => Ok(()),
+        }
     }
 
     async fn keep(&self, _: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {

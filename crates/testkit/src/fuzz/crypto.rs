@@ -97,7 +97,9 @@ fn kept() -> Vec<u8> {
     let shown = lease::Shown::decode(&lease().into()).expect("our own");
     let pass = lease::pass_id(&shown.pass);
     let leaves = shown.leaves.into_iter().map(|leaf| (leaf, true)).collect();
-    let holding = lease::Holding { lease: shown.lease, pass, leaves };
+    let client = ClientKey::new(secret(4).public());
+    let charged = vec![lease::Charged { leaf: 0, client, bytes: 100 }];
+    let holding = lease::Holding { lease: shown.lease, pass, leaves, charged };
     lease::Kept::Holding(holding).encode().to_vec()
 }
 

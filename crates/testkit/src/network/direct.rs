@@ -251,8 +251,15 @@ impl Calls for DirectCalls {
     ) -> Result<LeaseAnswer, CallError> {
         let caller = self.caller;
         let count: fn(&mut Counts) = |counts| counts.lease += 1;
-        let work =
-            |service: Arc<dyn Service>, _| async move { service.lease(caller, request).await };
+        let lie = self.network.lie_at(&to.address);
+        let work = |service: Arc<dyn Service>, _| async move {
+            let Some(lie) = lie else { return service.lease(caller, request).await };
+            if let Some(instead) = lie(&request, None) {
+                return instead;
+            }
+            let answer = service.lease(caller, request.clone()).await?;
+            lie(&request, Some(&answer)).unwrap_or(Ok(answer))
+        };
         self.reach(to, limit, false, count, work).await
     }
 

@@ -10,6 +10,8 @@ use proptest::prelude::*;
 use super::*;
 
 const NOW: u64 = 1_700_000_000;
+/// Without a quota, from a client.
+const FREE: (u64, By) = (u64::MAX, By::Client);
 
 fn secret(byte: u8) -> SecretKey {
     SecretKey::from_bytes(&[byte; 32]).unwrap()
@@ -40,9 +42,13 @@ fn place(number: u8) -> Place {
 
 /// A lease of an organisation over some places, and where its pass is kept.
 fn lease(by: u8, leaves: &[Leaf], until: u64) -> (Checked, RecordId) {
+    lease_of(4, by, leaves, until)
+}
+
+fn lease_of(client: u8, by: u8, leaves: &[Leaf], until: u64) -> (Checked, RecordId) {
     let network = genesis().network();
     let pass = Pass {
-        client: ClientKey::new(secret(4).public()),
+        client: ClientKey::new(secret(client).public()),
         organisation: OrgId::new(secret(by).public()),
         tier: Tier::Known,
         quota: 0,
@@ -51,7 +57,7 @@ fn lease(by: u8, leaves: &[Leaf], until: u64) -> (Checked, RecordId) {
     };
     let pass = pass.sign(&secret(by), &network);
     let terms = Terms { redundancy: 3, from: NOW, until };
-    let shown = lease::sign(leaves, terms, &pass, &secret(4), &network).unwrap();
+    let shown = lease::sign(leaves, terms, &pass, &secret(client), &network).unwrap();
     let checked = Checked::verify(&shown.lease, &shown.pass, &genesis()).unwrap();
     (checked, lease::pass_id(&shown.pass))
 }
@@ -70,7 +76,7 @@ fn none(_: &Place) -> bool {
 
 /// Admits and commits.
 fn take(table: &mut Table, (lease, pass): &(Checked, RecordId), leaves: &[Leaf], number: u8) {
-    let admitted = table.admit(lease, *pass, leaves, u64::MAX, none).unwrap();
+    let admitted = table.admit(lease, *pass, leaves, FREE, none).unwrap();
     table.commit(&admitted, frame(number));
 }
 
@@ -86,10 +92,10 @@ fn a_place_is_dropped_when_its_last_lease_ends() {
     assert_eq!((ended.places.len(), ended.frames.as_slice()), (0, [frame(1), short.1].as_slice()));
     assert!(table.covers(&place(1)));
     let ended = table.end(&long.0.id).unwrap();
-    assert_eq!(ended.places, [(place(1), 12)]);
+    assert_eq!(ended.places, [(place(1), None)]);
     assert!(!table.covers(&place(1)) && table.is_dropping(&place(1)));
     // While it is being dropped it takes no lease, nor does its pass.
-    let again = table.admit(&short.0, short.1, &[leaf(1, 10)], u64::MAX, none);
+    let again = table.admit(&short.0, short.1, &[leaf(1, 10)], FREE, none);
     assert!(matches!(again, Err(Refusal::Busy(_))));
     table.dropped(&ended);
     assert!(!table.is_dropping(&place(1)));
@@ -100,7 +106,7 @@ fn a_place_is_dropped_when_its_last_lease_ends() {
 fn a_record_that_came_without_a_lease_stays() {
     let mut table = Table::default();
     let one = lease(1, &[leaf(1, 10)], NOW + 50);
-    let admitted = table.admit(&one.0, one.1, &[leaf(1, 10)], u64::MAX, |_| true).unwrap();
+    let admitted = table.admit(&one.0, one.1, &[leaf(1, 10)], FREE, |_| true).unwrap();
     table.commit(&admitted, frame(1));
     // The mark goes on to those that come later, since the first lease's record goes with it.
     let other = lease(2, &[leaf(1, 10)], NOW + 60);
@@ -116,20 +122,20 @@ fn a_quota_is_an_organisations_and_counts_a_place_once() {
     let mut table = Table::default();
     let leaves = [leaf(1, 60), leaf(2, 30)];
     let first = lease(1, &leaves, NOW + 50);
-    let admitted = table.admit(&first.0, first.1, &leaves, 100, none).unwrap();
+    let admitted = table.admit(&first.0, first.1, &leaves, (100, By::Client), none).unwrap();
     table.commit(&admitted, frame(1));
     let longer = lease(1, &leaves, NOW + 90);
-    let renewed = table.admit(&longer.0, longer.1, &leaves, 100, none).unwrap();
+    let renewed = table.admit(&longer.0, longer.1, &leaves, (100, By::Client), none).unwrap();
     table.commit(&renewed, frame(2));
     assert_eq!(table.account(&first.0.organisation), 90, "a renewal costs nothing");
     let more = lease(1, &[leaf(3, 11)], NOW + 50);
-    let refused = table.admit(&more.0, more.1, &[leaf(3, 11)], 100, none);
+    let refused = table.admit(&more.0, more.1, &[leaf(3, 11)], (100, By::Client), none);
     assert!(matches!(refused, Err(Refusal::Quota { used: 90, quota: 100, more: 11, .. })));
     let other = lease(2, &[leaf(3, 11)], NOW + 50);
     take(&mut table, &other, &[leaf(3, 11)], 3);
     assert_eq!(table.account(&other.0.organisation), 11);
     let fits = lease(1, &[leaf(3, 10)], NOW + 50);
-    let admitted = table.admit(&fits.0, fits.1, &[leaf(3, 10)], 100, none).unwrap();
+    let admitted = table.admit(&fits.0, fits.1, &[leaf(3, 10)], (100, By::Client), none).unwrap();
     table.withdraw(&admitted);
     assert_eq!(table.account(&first.0.organisation), 90, "what was not written costs nothing");
     assert_eq!(table.counts().0, 3);
@@ -140,13 +146,13 @@ fn nothing_is_dropped_while_a_lease_for_it_is_being_written() {
     let mut table = Table::default();
     let (old, new) = (lease(1, &[leaf(1, 10)], NOW + 50), lease(1, &[leaf(1, 10)], NOW + 90));
     take(&mut table, &old, &[leaf(1, 10)], 1);
-    let pending = table.admit(&new.0, new.1, &[leaf(1, 10)], u64::MAX, none).unwrap();
+    let pending = table.admit(&new.0, new.1, &[leaf(1, 10)], FREE, none).unwrap();
     assert_eq!(table.end(&old.0.id).unwrap().places, []);
     assert!(table.end(&new.0.id).is_none(), "it is not durable yet");
-    let twice = table.admit(&new.0, new.1, &[leaf(1, 10)], u64::MAX, none);
+    let twice = table.admit(&new.0, new.1, &[leaf(1, 10)], FREE, none);
     assert!(matches!(twice, Err(Refusal::Busy(_))));
     table.commit(&pending, frame(2));
-    assert_eq!(table.frames_at(&place(1)), [(new.0.id, frame(2), new.1)]);
+    assert_eq!(table.frames_at(&place(1), None, 9), [(new.0.id, frame(2), new.1)]);
 }
 
 #[test]
@@ -155,13 +161,145 @@ fn what_was_forgotten_is_not_taken_again_until_its_tombstone_goes() {
     let one = lease(1, &[leaf(1, 10)], NOW + 50);
     let word = Bytes::from_static(b"word");
     assert!(table.bury(one.0.id, word.clone(), 5, NOW + 50, frame(7)).is_empty());
-    let refused = table.admit(&one.0, one.1, &[leaf(1, 10)], u64::MAX, none);
+    let refused = table.admit(&one.0, one.1, &[leaf(1, 10)], FREE, none);
     assert_eq!(refused.unwrap_err(), Refusal::Forgotten(one.0.id));
-    assert_eq!(table.tombstones_since(5, 0, 9), (vec![word], false));
-    assert_eq!(table.tombstones_since(6, 0, 9), (vec![], false));
+    assert_eq!(table.tombstones_since(5, None, 9), (vec![word], None));
+    assert_eq!(table.tombstones_since(6, None, 9), (vec![], None));
     assert!(table.unbury(NOW + 49).is_empty());
     assert_eq!(table.unbury(NOW + 50), [frame(7)]);
     take(&mut table, &one, &[leaf(1, 10)], 1);
+}
+
+#[test]
+fn words_are_told_to_the_last_though_more_than_are_told_at_once_came_in_one_moment() {
+    let mut table = Table::default();
+    let word = |number: u8| Bytes::copy_from_slice(&[number]);
+    for number in 0..200u8 {
+        let lease = LeaseId::new([number; 32]);
+        table.bury(lease, word(number), 5 + u64::from(number / 150), NOW + 50, frame(number));
+    }
+    let (mut from, mut told) = ((5, None), Vec::new());
+    loop {
+        let (words, next) = table.tombstones_since(from.0, from.1, 7);
+        told.extend(words);
+        let Some((heard_ms, lease)) = next else { break };
+        assert!((heard_ms, Some(lease)) > from, "it goes on");
+        from = (heard_ms, Some(lease));
+    }
+    assert_eq!(told, (0..200).map(word).collect::<Vec<_>>());
+}
+
+#[test]
+fn of_a_client_the_two_longest_leases_hold_a_place_whatever_came_first() {
+    let all: Vec<_> = (0..5).map(|at| lease(1, &[leaf(1, 10)], NOW + 50 + at)).collect();
+    let ids = |table: &Table| {
+        let frames = table.frames_at(&place(1), None, 9);
+        frames.into_iter().map(|(lease, ..)| lease).collect::<Vec<_>>()
+    };
+    for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 0, 3, 1]] {
+        let (mut table, mut again) = (Table::default(), Table::default());
+        for at in order {
+            take(&mut table, &all[at], &[leaf(1, 10)], at as u8);
+            again.restore(&all[at].0, all[at].1, &[(leaf(1, 10), false, None)], frame(at as u8));
+        }
+        assert_eq!(ids(&table), [all[4].0.id, all[3].0.id], "never refused");
+        assert_eq!(ids(&again), ids(&table));
+        assert_eq!(table.account(&all[0].0.organisation), 10);
+        // What gave way is removed by the next sweep, and drops nothing.
+        for lease in table.due(NOW, 9) {
+            assert_eq!(table.end(&lease).unwrap().places, []);
+        }
+        assert_eq!(table.counts(), (2, 1, 0));
+        assert_eq!(table.due(NOW, 9), []);
+    }
+}
+
+#[test]
+fn an_organisations_clients_cannot_take_the_room_of_others_at_a_place() {
+    let mut table = Table::default();
+    let leaves = [leaf(1, 10)];
+    for client in 10..10 + ORGANISATION_LEASES_MAX as u8 {
+        take(&mut table, &lease_of(client, 1, &leaves, NOW + 50), &leaves, client);
+    }
+    let over = lease_of(30, 1, &leaves, NOW + 50);
+    let refused = table.admit(&over.0, over.1, &leaves, FREE, none).unwrap_err();
+    assert!(matches!(refused, Refusal::Crowded { .. }), "{refused}");
+    // What a peer passes on lives under the others.
+    let skipped = table.admit(&over.0, over.1, &leaves, (u64::MAX, By::Peer), none).unwrap();
+    assert_eq!(skipped.new, []);
+    // Who has one there renews it, and another organisation has its own room.
+    for (number, one) in
+        [lease_of(10, 1, &leaves, NOW + 90), lease_of(30, 2, &leaves, NOW + 50)].iter().enumerate()
+    {
+        let admitted = table.admit(&one.0, one.1, &leaves, FREE, none).unwrap();
+        assert_eq!(admitted.new.len(), 1);
+        table.commit(&admitted, frame(100 + number as u8));
+    }
+    // Of more than are told, the asker's own and each organisation's longest come first.
+    let client = secret(17).public();
+    let told = table.frames_at(&place(1), Some(&client), 3);
+    let told: Vec<ClientKey> =
+        told.iter().map(|(lease, ..)| table.client(lease).unwrap()).collect();
+    let expected = [17, 10, 30].map(|client| ClientKey::new(secret(client).public()));
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn the_table_is_full_by_leases_of_places() {
+    let mut table = Table::default();
+    let leaves: Vec<Leaf> = (0..HOLDS_MAX as u8 / 2).map(|at| leaf(at, 1)).collect();
+    take(&mut table, &lease(1, &leaves, NOW + 50), &leaves, 1);
+    take(&mut table, &lease(2, &leaves, NOW + 60), &leaves, 2);
+    let more = lease_of(5, 1, &leaves, NOW + 50);
+    let refused = table.admit(&more.0, more.1, &leaves[..1], FREE, none);
+    assert_eq!(refused.unwrap_err(), Refusal::Full);
+    let id = lease(2, &leaves, NOW + 60).0.id;
+    let ended = table.end(&id).unwrap();
+    table.dropped(&ended);
+    take(&mut table, &more, &leaves[..1], 3);
+}
+
+#[test]
+fn what_is_being_written_is_not_dropped_and_takes_no_lease_half_way() {
+    let mut table = Table::default();
+    let one = lease(1, &[leaf(1, 10)], NOW + 50);
+    let wanted = |paid, stays| [Wanted { place: place(1), paid, stays }];
+    let bare = table.begin(&wanted(false, true)).unwrap();
+    let early = table.admit(&one.0, one.1, &[leaf(1, 10)], FREE, none);
+    assert_eq!(early.unwrap_err(), Refusal::Busy(place(1)), "it is not known yet how it came");
+    table.written(&bare);
+    take(&mut table, &one, &[leaf(1, 10)], 1);
+    // Who reckons with its staying is refused, who passes on is not; and nothing is dropped meanwhile.
+    let alone = table.begin(&wanted(false, true));
+    assert_eq!(alone.unwrap_err(), Refusal::Alone(place(1)));
+    for paid in [true, false] {
+        let writes = table.begin(&wanted(paid, false)).unwrap();
+        assert_eq!(table.end(&one.0.id), None);
+        table.written(&writes);
+    }
+    let ended = table.end(&one.0.id).unwrap();
+    assert_eq!(table.begin(&wanted(true, false)).unwrap_err(), Refusal::Busy(place(1)));
+    table.dropped(&ended);
+    table.begin(&wanted(false, true)).unwrap();
+}
+
+#[test]
+fn who_was_charged_is_known_to_the_end_of_the_last_lease() {
+    let mut table = Table::default();
+    let client = ClientKey::new(secret(4).public());
+    let charge = |bytes| Charge { client, bytes };
+    let (short, long) = (lease(1, &[leaf(1, 10)], NOW + 50), lease(2, &[leaf(1, 12)], NOW + 90));
+    take(&mut table, &short, &[leaf(1, 10)], 1);
+    table.charged(&place(1), charge(7));
+    table.charged(&place(1), charge(2));
+    take(&mut table, &long, &[leaf(1, 12)], 2);
+    assert_eq!(table.end(&short.0.id).unwrap().places, []);
+    assert_eq!(table.end(&long.0.id).unwrap().places, [(place(1), Some(charge(9)))]);
+    // Read back from several records the most counts, and not the sum.
+    let mut again = Table::default();
+    again.restore(&short.0, short.1, &[(leaf(1, 10), false, Some(charge(7)))], frame(1));
+    again.restore(&long.0, long.1, &[(leaf(1, 12), false, Some(charge(9)))], frame(2));
+    assert_eq!(again.charge_at(&place(1)), Some(charge(9)));
 }
 
 /// One step of the model.
@@ -184,7 +322,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 type Reference = BTreeMap<usize, BTreeMap<u8, u64>>;
 
 /// Leaves that were committed together, and where.
-type Frame = (RecordId, Vec<(Leaf, bool)>);
+type Frame = (RecordId, Vec<(Leaf, bool, Option<Charge>)>);
 
 fn bytes_of(lease: usize, place: u8) -> u64 {
     10 + lease as u64 * 3 + u64::from(place)
@@ -200,7 +338,7 @@ proptest! {
         let by = |lease: usize| 1 + (lease % 2) as u8;
         let all: Vec<_> = (0..6usize).map(|number| {
             let leaves: Vec<Leaf> = (0..4).map(|at| leaf(at, bytes_of(number, at))).collect();
-            lease(by(number), &leaves, NOW + 50 + number as u64)
+            lease_of(10 + number as u8, by(number), &leaves, NOW + 50 + number as u64)
         }).collect();
         let mut table = Table::default();
         let mut reference = Reference::new();
@@ -212,7 +350,7 @@ proptest! {
                     let leaves: Vec<Leaf> =
                         places.iter().map(|at| leaf(*at, bytes_of(lease, *at))).collect();
                     let (checked, pass) = &all[lease];
-                    let admitted = table.admit(checked, *pass, &leaves, u64::MAX, none).unwrap();
+                    let admitted = table.admit(checked, *pass, &leaves, FREE, none).unwrap();
                     if fails {
                         table.withdraw(&admitted);
                         continue;
@@ -222,7 +360,7 @@ proptest! {
                     let of = reference.entry(lease).or_default();
                     of.extend(places.iter().map(|at| (*at, bytes_of(lease, *at))));
                     if !admitted.new.is_empty() {
-                        let new = admitted.new.iter().map(|leaf| (*leaf, false)).collect();
+                        let new = admitted.new.iter().map(|leaf| (*leaf, false, None)).collect();
                         kept.entry(lease).or_default().push((frame(frames), new));
                     }
                 }

@@ -1,0 +1,295 @@
+//! Clients and peers that try to have others' records dropped, to keep what nobody pays for, or to be given back what they never
+//! paid; and disks and callers that fail in between.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use crypto::{LeaseId, OrgId, Pass};
+use testkit::network::LeaseLie;
+
+use super::*;
+
+impl Client {
+    /// A client whose pass has a quota, or one of several of an organisation.
+    async fn with(town: &Town, name: &str, organisation: usize, quota: u64) -> Self {
+        let secret = key(name, organisation);
+        let client = ClientKey::new(secret.public());
+        let of = &town.community.organisations[organisation];
+        let now = town.env.clock.unix_s();
+        let (tier, from, until) = (Tier::Known, now - 1800, now + 1800);
+        let organisation = OrgId::new(of.public());
+        let pass = Pass { client, organisation, tier, quota, from, until };
+        let network = town.community.genesis.network();
+        let pass = pass.sign(of, &network);
+        let calls = town.network.calls(secret.public());
+        for number in 0..town.peers.len() {
+            let to = town.at(number);
+            introduce(&calls, &to, Credential::Client(pass.clone())).await.unwrap();
+        }
+        Self { secret, pass, calls, network }
+    }
+
+    fn lease_of(&self, town: &Town, leaf: Leaf, seconds: u64) -> Shown {
+        let from = town.env.clock.unix_s();
+        let terms = Terms { redundancy: 3, from, until: from + seconds };
+        lease::sign(&[leaf], terms, &self.pass, &self.secret, &self.network).unwrap()
+    }
+
+    async fn end(&self, town: &Town, peer: usize, shown: &Shown) -> Result<LeaseAnswer, CallError> {
+        let words = LeaseRequest::Forget(vec![self.forget(town, shown)]);
+        self.calls.lease(&town.at(peer), words, LIMIT).await
+    }
+}
+
+#[test]
+fn a_quota_is_given_back_for_what_was_charged_and_no_byte_more() {
+    testkit::time::run(20, |env| async move {
+        let mut town = town_with(&env, 2, |_| {}).await;
+        let client = Client::with(&town, "charged", 1, 10_000).await;
+        let used = |town: &Town| {
+            let (all, _) = town.peers[0].stored_bytes();
+            let own = all.iter().find(|(of, _)| *of == ClientKey::new(client.secret.public()));
+            own.map_or(0, |(_, bytes)| *bytes)
+        };
+        let (kept, gone, repaired) = (page(1, 2000), page(2, 500), page(3, 3000));
+        let lease = client.lease(&town, &[&kept], SPAN_S);
+        client.store(&town, 0, &kept, vec![lease]).await.unwrap();
+        let large = Leaf { place: gone.place, bytes: lease::LEAF_BYTES_MAX };
+        let large = client.lease_of(&town, large, SPAN_S);
+        client.store(&town, 0, &gone, vec![large.clone()]).await.unwrap();
+        // A peer brings a copy of what this client pays for: nobody's quota is charged for that.
+        let copy = client.lease(&town, &[&repaired], SPAN_S);
+        let (peer, to) = (town.peer_calls(1), town.at(0));
+        let stored = peer.store_leased(&to, vec![repaired.clone()], vec![copy.clone()], LIMIT);
+        stored.await.unwrap().remove(0).unwrap();
+        let kept_bytes = kept.bytes.len() as u64;
+        assert_eq!(used(&town), kept_bytes + gone.bytes.len() as u64);
+        // Renewed, so that the first lease's end is not the record's.
+        let longer = client.lease(&town, &[&gone], 3 * SPAN_S);
+        client.ask(&town, 0, LeaseRequest::Show(vec![longer.clone()])).await;
+        client.end(&town, 0, &large).await.unwrap();
+        assert!(town.stores[0].holds(&gone.id));
+        assert_eq!(used(&town), kept_bytes + gone.bytes.len() as u64, "it is here still");
+        client.end(&town, 0, &longer).await.unwrap();
+        client.end(&town, 0, &copy).await.unwrap();
+        assert!(!town.stores[0].holds(&gone.id) && !town.stores[0].holds(&repaired.id));
+        assert_eq!(used(&town), kept_bytes);
+        // Who was charged is known after a restart too.
+        let (counts, _) = town.peers[0].stored_bytes();
+        town.restart_with(0, |options| options.stored_bytes = counts).await;
+        env.clock.sleep(Duration::from_secs(SPAN_S + 1800)).await;
+        assert!(!town.stores[0].holds(&kept.id));
+        assert_eq!(used(&town), 0);
+    });
+}
+
+#[test]
+fn nobodys_leases_keep_another_from_renewing_its_own() {
+    testkit::time::run(21, |env| async move {
+        let town = town_with(&env, 1, |_| {}).await;
+        let owner = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let shown = owner.lease(&town, &[&record], SPAN_S);
+        owner.store(&town, 0, &record, vec![shown]).await.unwrap();
+        let mut refusals = 0;
+        for number in 0..40 {
+            let other = Client::with(&town, &format!("other {number}"), 0, 0).await;
+            let long = LeaseRequest::Show(vec![other.lease(&town, &[&record], 300 * SPAN_S)]);
+            refusals += usize::from(other.calls.lease(&town.at(0), long, LIMIT).await.is_err());
+        }
+        assert_eq!(refusals, 32, "eight of an organisation");
+        // Every week another, longer one: none is refused, and the account is what it was.
+        for week in 1..40 {
+            let longer = owner.lease(&town, &[&record], SPAN_S + week);
+            let taken = owner.ask(&town, 0, LeaseRequest::Show(vec![longer.clone()])).await;
+            assert_eq!(taken, LeaseAnswer::Show(vec![vec![true]]), "week {week}");
+            let told = owner.look(&town, 0, &record).await.leases;
+            assert_eq!(told[0], longer, "the asker's own are told first");
+        }
+        assert_eq!(town.peers[0].status().leases.by_organisation.len(), 2);
+        assert_eq!(paid(&town, 0, 1), record.bytes.len() as u64);
+    });
+}
+
+#[test]
+fn what_is_acknowledged_without_a_lease_is_not_dropped_with_anothers() {
+    testkit::time::run(22, |env| async move {
+        let town = town_with(&env, 2, |_| {}).await;
+        let (client, other) = (Client::new(&town, 1).await, Client::new(&town, 0).await);
+        let record = page(1, 500);
+        let shown = client.lease(&town, &[&record], 600);
+        client.store(&town, 0, &record, vec![shown.clone()]).await.unwrap();
+        refused(&other.store(&town, 0, &record, Vec::new()).await, "under a lease alone");
+        // So is a peer, which may store it for such a client.
+        let copy = town.peer_calls(1).store(&town.at(0), record.clone(), LIMIT).await;
+        refused(&copy, "under a lease alone");
+        // Both at once, whichever comes first: what was acknowledged stays.
+        let mut stayed = 0;
+        for seed in 10..30 {
+            let record = page(seed, 500);
+            let shown = vec![client.lease(&town, &[&record], 600)];
+            let bare = other.store(&town, 0, &record, Vec::new());
+            let leased = client.store(&town, 0, &record, shown);
+            let bare = match seed % 2 {
+                0 => futures::join!(bare, leased).0,
+                _ => futures::join!(leased, bare).1,
+            };
+            if bare.is_ok() {
+                stayed += 1;
+            }
+            env.clock.sleep(Duration::from_secs(1800)).await;
+            assert_eq!(town.stores[0].holds(&record.id), bare.is_ok(), "seed {seed}: {bare:?}");
+        }
+        assert!((1..20).contains(&stayed), "{stayed} of both orders");
+    });
+}
+
+#[test]
+fn what_could_not_be_dropped_is_dropped_later_though_its_caller_went_away() {
+    testkit::time::run(23, |env| async move {
+        let town = town_with(&env, 1, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let records: Vec<Record> = (0..3).map(|seed| page(seed, 500)).collect();
+        let mut leases = Vec::new();
+        for record in &records {
+            let shown = client.lease(&town, &[record], 300 * SPAN_S);
+            client.store(&town, 0, record, vec![shown.clone()]).await.unwrap();
+            leases.push(shown);
+        }
+        // The disk takes no removals: the word is not answered, and when it comes again it is done.
+        town.stores[0].stuck.store(true, Ordering::SeqCst);
+        assert!(client.end(&town, 0, &leases[0]).await.is_err());
+        let again = client.store(&town, 0, &records[0], Vec::new()).await;
+        assert!(matches!(again, Err(CallError::Busy { .. })), "{again:?}");
+        town.stores[0].stuck.store(false, Ordering::SeqCst);
+        let known = client.end(&town, 0, &leases[0]).await;
+        assert_eq!(known, Ok(LeaseAnswer::Forget(vec![Forgotten::Known])));
+        assert!(!town.stores[0].holds(&records[0].id), "it is known, so it is gone");
+        // Or by the next sweep.
+        town.stores[0].stuck.store(true, Ordering::SeqCst);
+        assert!(client.end(&town, 0, &leases[1]).await.is_err());
+        town.stores[0].stuck.store(false, Ordering::SeqCst);
+        env.clock.sleep(Duration::from_secs(900)).await;
+        assert!(!town.stores[0].holds(&records[1].id));
+        // A caller that goes away half-way.
+        {
+            let ends = client.end(&town, 0, &leases[2]);
+            futures::pin_mut!(ends);
+            for _ in 0..4 {
+                let polled = futures::poll!(ends.as_mut());
+                assert!(polled.is_pending(), "it is half-way");
+                env.clock.sleep(Duration::ZERO).await;
+            }
+        }
+        env.clock.sleep(Duration::from_millis(10)).await;
+        assert!(!town.stores[0].holds(&records[2].id));
+        assert_eq!(town.stores[0].stats_records(), 3, "the words alone");
+    });
+}
+
+#[test]
+fn a_lease_whose_bytes_reach_into_its_pass_is_not_taken_for_a_good_one() {
+    testkit::time::run(24, |env| async move {
+        let town = town_with(&env, 1, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let good = client.lease(&town, &[&record], SPAN_S);
+        client.store(&town, 0, &record, vec![good.clone()]).await.unwrap();
+        let (lease, end) = good.lease.split_at(good.lease.len() - 1);
+        let (lease, pass) = (Bytes::copy_from_slice(lease), [end, &good.pass[..]].concat().into());
+        let moved = Shown { lease, pass, ..good };
+        let shown = client.calls.lease(&town.at(0), LeaseRequest::Show(vec![moved]), LIMIT).await;
+        assert!(matches!(shown, Err(CallError::Invalid { .. })), "{shown:?}");
+    });
+}
+
+#[test]
+fn words_of_a_peer_that_has_more_than_a_round_hears_are_heard_to_the_last() {
+    testkit::time::run(25, |env| async move {
+        let town = town_with(&env, 2, |leases| leases.ask = Duration::from_secs(1)).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let shown = client.lease(&town, &[&record], 300 * SPAN_S);
+        client.store(&town, 0, &record, vec![shown.clone()]).await.unwrap();
+        let word = client.forget(&town, &shown);
+        let start: Arc<Mutex<Option<u64>>> = Arc::default();
+        // A word a millisecond, and the one that ends it is the hundredth.
+        let lie: LeaseLie = Arc::new(move |request, _| {
+            let LeaseRequest::Tombstones { since_ms, .. } = request else { return None };
+            let start = *start.lock().unwrap().get_or_insert(*since_ms);
+            let behind = since_ms.saturating_sub(start);
+            let forgets = if behind == 100 { vec![word.clone()] } else { Vec::new() };
+            let next = (behind < 100).then(|| (since_ms + 1, LeaseId::new([1; 32])));
+            Some(Ok(LeaseAnswer::Tombstones { forgets, next }))
+        });
+        town.network.lie_of_leases(&town.peers[1].peer(), lie);
+        town.until("the last is heard", |town| !town.stores[0].holds(&record.id)).await;
+    });
+}
+
+/// Two peers that mend, and a record of a client's that one of them has.
+async fn mending(env: &env::Env) -> (Town, Client, Record, Shown) {
+    let mut town = Town::empty(env, 2, 2);
+    for _ in 0..2 {
+        town.start_next(|options| options.keeping = Some(KeepingOptions::default())).await;
+    }
+    let all = |town: &Town| town.peers.iter().all(|peer| peer.directory().view().len() == 2);
+    town.until("all know all", all).await;
+    let client = Client::new(&town, 1).await;
+    let record = page(1, 500);
+    let shown = client.lease(&town, &[&record], 300 * SPAN_S);
+    (town, client, record, shown)
+}
+
+#[test]
+fn a_copy_is_not_fetched_while_its_holder_does_not_say_who_pays() {
+    testkit::time::run(26, |env| async move {
+        let (town, client, record, shown) = mending(&env).await;
+        for answer in [
+            Err(CallError::Busy { retry_after: Duration::from_secs(1) }),
+            Ok(LeaseAnswer::Of(vec![PlaceLeases::default()])),
+        ] {
+            let lie: LeaseLie = Arc::new(move |request, _| match request {
+                LeaseRequest::Of(_) => Some(answer.clone()),
+                _ => None,
+            });
+            town.network.lie_of_leases(&town.peers[0].peer(), lie);
+            let _ = client.store(&town, 0, &record, vec![shown.clone()]).await;
+            env.clock.sleep(Duration::from_secs(900)).await;
+            assert!(!town.stores[1].holds(&record.id), "who pays for it was lost");
+        }
+        town.network.heal();
+        town.until("it is fetched", |town| town.stores[1].holds(&record.id)).await;
+        let client = Client::new(&town, 1).await;
+        assert_eq!(client.look(&town, 1, &record).await.leases, [shown]);
+    });
+}
+
+#[test]
+fn a_peer_that_says_it_needs_no_lease_does_not_bring_back_what_was_forgotten() {
+    testkit::time::run(27, |env| async move {
+        let (town, client, record, shown) = mending(&env).await;
+        for peer in 0..2 {
+            client.store(&town, peer, &record, vec![shown.clone()]).await.unwrap();
+        }
+        let lie: LeaseLie = Arc::new(|request, answer| match request {
+            LeaseRequest::Tombstones { .. } => {
+                Some(Ok(LeaseAnswer::Tombstones { forgets: Vec::new(), next: None }))
+            }
+            LeaseRequest::Of(_) => {
+                let LeaseAnswer::Of(mut places) = answer?.clone() else { return None };
+                for place in &mut places {
+                    (place.unleased, place.leases) = (place.held, Vec::new());
+                }
+                Some(Ok(LeaseAnswer::Of(places)))
+            }
+            _ => None,
+        });
+        town.network.lie_of_leases(&town.peers[1].peer(), lie.clone());
+        town.network.lie_of_leases(&town.peers[0].peer(), lie);
+        client.end(&town, 0, &shown).await.unwrap();
+        env.clock.sleep(Duration::from_secs(1800)).await;
+        assert!(town.stores[1].holds(&record.id), "it was told by nobody");
+        assert!(!town.stores[0].holds(&record.id), "it came back");
+    });
+}
