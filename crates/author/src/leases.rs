@@ -333,6 +333,22 @@ impl Author {
     }
 }
 
+impl Author {
+    /// Where a content's envelope, entry and lists are.
+    pub(crate) fn head_places(&self, content: &Content) -> Vec<Place> {
+        head_of(content).into_iter().map(|spot| spot.place).collect()
+    }
+
+    /// Where the next of its pages and stripes are; none where there are no more.
+    pub(crate) async fn next_part(
+        &self,
+        parts: &mut crate::content::Parts<'_>,
+    ) -> Result<Vec<Place>, AuthorError> {
+        let spots = self.next_places(parts).await?;
+        Ok(spots.into_iter().map(|spot| spot.place).collect())
+    }
+}
+
 /// What a lease over these places says of each: the bytes that are known, or that this user's own leases say, or others', and no
 /// more than there can be.
 fn leaves_of(part: &Part) -> Vec<Leaf> {

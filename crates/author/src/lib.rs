@@ -42,6 +42,7 @@ mod progress;
 mod put;
 mod put_file;
 mod recover;
+mod repair;
 mod share;
 mod sink;
 mod spread;
@@ -62,6 +63,7 @@ pub use progress::{NoProgress, Progress};
 pub use put::{FULL_WAIT, PEERS_WAIT};
 pub use put_file::JOURNAL_FROM_BYTES;
 pub use recover::{AHEAD, RecoverReport, Recovered};
+pub use repair::Asked;
 pub use share::{SHARE_WAIT, SHARED_AT_ONCE, ShareReport, Shared};
 pub use sink::Sink;
 pub use types::{

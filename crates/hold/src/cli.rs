@@ -101,6 +101,8 @@ pub(crate) enum Verb {
     Info(verb::info::InfoVerb),
     /// Check that every record of a content can be had, and how many more losses it survives
     Check(verb::check::Check),
+    /// Have the peers that should hold a content look now at what of it lacks, and mend it
+    Repair(verb::repair::RepairVerb),
     /// Share what is at an address with another reader; prints the address that reader opens
     Share(verb::share::Share),
     /// Pay for a content for longer
@@ -200,6 +202,7 @@ impl Verb {
             Self::Check(verb) => session.stoppable(verb.run(session)).await,
             Self::Share(verb) => session.stoppable(verb.run(session)).await,
             Self::Renew(verb) => session.stoppable(verb.run(session)).await,
+            Self::Repair(verb) => session.stoppable(verb.run(session)).await,
             Self::Forget(verb) => session.stoppable(verb.run(session)).await,
             Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
             Self::Object(verb) => session.stoppable(verb.run(session)).await,

@@ -20,6 +20,7 @@ pub(crate) mod peer;
 pub(crate) mod put;
 pub(crate) mod reference;
 pub(crate) mod renew;
+pub(crate) mod repair;
 pub(crate) mod serve;
 pub(crate) mod share;
 pub(crate) mod up;

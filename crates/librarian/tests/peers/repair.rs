@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crypto::{Place, RecordId, Suite};
+use crypto::{Place, RecordId, Suite, Tier};
 use document::{Kind, Record, Striped};
 use env::Env;
-use env::calls::{FindRequest, FindResponse};
+use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::{CallError, FindRequest, FindResponse};
 use librarian::{KeepingOptions, LibrarianOptions};
 use placement::redundancy;
 use walk::StripeRecords;
@@ -458,5 +459,48 @@ fn a_false_stripe_header_costs_each_holder_at_most_one_attempt() {
         env.clock.sleep(Duration::from_secs(6 * 3600)).await;
         let later: Vec<u64> = alive.iter().map(|at| moved(&town, *at)).collect();
         assert_eq!(later, once, "it is tried again and again");
+    });
+}
+
+#[test]
+fn whoever_has_a_pass_may_ask_a_peer_to_mend_now() {
+    testkit::time::run(45, |env| async move {
+        let patient = |options: &mut LibrarianOptions| {
+            quick(options);
+            options.keeping.as_mut().unwrap().settle = Duration::from_secs(3_600);
+        };
+        let mut town = Town::empty(&env, 2, 4);
+        for _ in 0..4 {
+            town.start_next(patient).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 4)
+        })
+        .await;
+        let records = put_copies(&town, 10).await;
+        env.clock.sleep(Duration::from_secs(20)).await;
+        let holder = (0..4).find(|number| town.stores[*number].holds(&records[0].id)).unwrap();
+        town.lose(holder, &records[0].id).await;
+        town.restart_with(holder, patient).await;
+        town.until("it knows", |town| town.peers[holder].repair().unwrap().copies_lacking == 1)
+            .await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        assert!(!town.stores[holder].holds(&records[0].id), "it waits");
+        let look = || KeepRequest::Look(vec![records[0].place]);
+        let stranger = town.stranger().keep(&town.at(holder), look(), LIMIT).await;
+        assert!(matches!(stranger, Err(CallError::Denied { .. })), "{stranger:?}");
+        let client = town.client(0, Tier::Known).await;
+        let asked = client.keep(&town.at(holder), look(), LIMIT).await;
+        assert_eq!(asked, Ok(KeepAnswer::Look(1)));
+        for _ in 0..10 {
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        assert!(town.stores[holder].holds(&records[0].id), "it did not wait any longer");
+        let fetch = KeepRequest::Fetch(Vec::new());
+        let denied = client.keep(&town.at(holder), fetch, LIMIT).await;
+        assert!(
+            matches!(denied, Err(CallError::Denied { .. })),
+            "clients mend nothing: {denied:?}"
+        );
     });
 }
