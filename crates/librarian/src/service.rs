@@ -154,8 +154,8 @@ fn allow(method: Method, standing: &Standing, core: &Core) -> Result<(), CallErr
              network signs passes for its clients",
         ),
         (Method::Tell | Method::Keep, Standing::Peer(..)) => Ok(()),
-        (Method::Keep, Standing::Client { tier: Tier::Own, .. }) => Ok(()),
-        (Method::Keep, _) => denied("peers alone compare and mend what they keep"),
+        // They may ask that it be looked at, and nothing else of it.
+        (Method::Keep, Standing::Client { .. }) => Ok(()),
         (Method::Tell, _) => denied("peers alone give others news to tell"),
         (Method::Put | Method::Get, Standing::Client { tier: Tier::Own, .. }) => Ok(()),
         (Method::Put | Method::Get, Standing::Client { .. }) if core.limits.open_fan_out => Ok(()),

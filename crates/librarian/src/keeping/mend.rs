@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::{PeerId, Place, RecordId};
+use crypto::{OrgId, PeerId, Place, RecordId};
 use document::{Record, Stripe};
 use env::calls::keep::{CLAIMS_MAX, ClaimAnswer, KeepAnswer, KeepRequest, SettledStripe};
 use env::calls::{CallError, FindRequest, FindResponse};
@@ -311,14 +311,14 @@ fn is_blocked(epoch: &Epoch, stripe: &RecordId, words: &[Word]) -> bool {
         let candidate = epoch.view.candidates().get(usize::from(epoch.view.index_of(peer)?))?;
         Some(candidate.organisation)
     };
-    let words = || words.iter().filter(|word| word.stripe == *stripe);
-    words().any(|word| word.said_by == word.by)
-        || words().any(|word| {
-            let others = words().filter(|other| other.by == word.by);
-            others.into_iter().any(|other| {
-                matches!((of(&word.said_by), of(&other.said_by)), (Some(one), Some(two)) if one != two)
-            })
-        })
+    let mut told: BTreeMap<PeerId, BTreeSet<OrgId>> = BTreeMap::new();
+    for word in words.iter().filter(|word| word.stripe == *stripe) {
+        if word.said_by == word.by {
+            return true;
+        }
+        told.entry(word.by).or_default().extend(of(&word.said_by));
+    }
+    told.values().any(|organisations| organisations.len() > 1)
 }
 
 async fn claimed_at(

@@ -17,11 +17,14 @@ use testkit::network::{Community, CommunityOptions};
 use crate::repair::{put_copies, put_stripes};
 use crate::town::{LIMIT, Town};
 
+/// Answers instead of a peer; none where it answers as it should.
+pub(crate) type Answers = dyn Fn(&KeepRequest) -> Option<KeepAnswer> + Send + Sync;
+
 /// How a peer answers other than it should.
 #[derive(Clone)]
 pub(crate) enum Bent {
     /// To these requests so, to others as it should.
-    With(Arc<dyn Fn(&KeepRequest) -> Option<KeepAnswer> + Send + Sync>),
+    With(Arc<Answers>),
     /// No proof of every second record: the half that it dropped.
     Half,
     /// What it is asked to prove another proves, so far away.
