@@ -72,12 +72,15 @@ impl Said {
     }
 }
 
+/// A peer, the numbers of the places that it was asked about, and what it says of each.
+type Asked<T> = (PeerId, Vec<usize>, Result<Vec<T>, CallError>);
+
 /// Places that are asked about together, and what their holders say.
 pub(super) struct Part {
     /// The places.
     pub(super) spots: Vec<Spot>,
     /// Peers that may hold some of them, with the numbers of those, and their answers.
-    asked: Vec<(PeerId, Vec<usize>, Result<Vec<Said>, CallError>)>,
+    asked: Vec<Asked<Said>>,
 }
 
 impl Part {
@@ -171,8 +174,7 @@ impl Author {
             (peer, numbers, answers)
         });
         let asks = futures::stream::iter(asks).buffer_unordered(PEERS_ASKED);
-        let answered: Vec<(PeerId, Vec<usize>, Result<Vec<PlaceLeases>, CallError>)> =
-            asks.collect().await;
+        let answered: Vec<Asked<PlaceLeases>> = asks.collect().await;
         let mut checker = Checker {
             roster: self.walker().directory().roster(),
             own: self.payer().map(|payer| payer.secret.public()),
