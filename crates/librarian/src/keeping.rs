@@ -306,6 +306,10 @@ impl Keeping {
         let changes = self.fresh.take();
         let known = locked(&self.inventory).is_some();
         let Some(changes) = changes.filter(|_| known) else {
+            #[cfg(feature = "planted-bugs")]
+            if !known {
+                crate::planted::starts(core.own, core.store.stats().records);
+            }
             let epoch = Arc::new(Epoch::new(Arc::clone(&core.genesis), view, who));
             let inventory = self.read(core, epoch).await?;
             *locked(&self.inventory) = Some(inventory);
@@ -477,6 +481,10 @@ impl Keeping {
 
     /// Looks at stripes for what they lack.
     fn look_at(&self, core: &Core, stripes: &[RecordId]) {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is_blind(&core.own) {
+            return;
+        }
         let now = core.env.clock.elapsed();
         let mut states = Vec::with_capacity(stripes.len());
         {

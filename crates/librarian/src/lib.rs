@@ -64,6 +64,8 @@ mod news;
 mod objects;
 mod options;
 mod page;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod publications;
 mod quota;
 mod rates;

@@ -58,6 +58,18 @@ pub(crate) fn make(
         code.reconstruct(bytes, &given, &mut all)?;
     }
     let mut made = Vec::with_capacity(wanted.len());
+    #[cfg(feature = "planted-bugs")]
+    if crate::planted::is_on(crate::planted::PlantedBug::BelieveHeader) {
+        let pages = pages.into_iter().map(|(index, bytes)| (index, Kind::Page, bytes.into()));
+        let parities = parities
+            .into_iter()
+            .map(|(index, buffer)| (index, Kind::Parity, buffer.record(suite).bytes));
+        let believed = pages.chain(parities).filter_map(|(index, kind, bytes)| {
+            let listed = *stripe.fragments().get(usize::from(index))?;
+            Some((index, Record { kind, id: listed, place: (*id).into(), bytes }))
+        });
+        return Ok(believed.collect());
+    }
     for (index, bytes) in pages {
         made.push((index, stripe.page(suite, id, u32::from(index), &bytes.into())?));
     }

@@ -49,7 +49,7 @@ pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Optio
     let whole: Vec<(u8, PeerId)> =
         map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
     let (k, n, leaving) = (map.k(), map.n(), &epoch.leaving);
-    let plan = placement::plan(&StripeNow { k, n, whole: &whole, possible: &possible, leaving });
+    let plan = planned(&StripeNow { k, n, whole: &whole, possible: &possible, leaving });
     let mut there: Vec<u8> = whole.iter().map(|(index, _)| *index).collect();
     there.sort_unstable();
     there.dedup();
@@ -61,6 +61,24 @@ pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Optio
     let unreadable = possible.contains(own) && plan.spare < 0 && missing > 0;
     let due = made || moves || unreadable;
     due.then_some((missing, plan.spare))
+}
+
+/// What mends a stripe.
+fn planned(now: &StripeNow<'_>) -> Mend {
+    #[cfg(feature = "planted-bugs")]
+    if counts_twice() {
+        let mut plan = placement::plan(now);
+        let first = plan.make.first().map(|(_, to)| *to);
+        plan.make.iter_mut().zip(first.into_iter().cycle()).for_each(|((_, to), one)| *to = one);
+        plan.moves.clear();
+        return plan;
+    }
+    placement::plan(now)
+}
+
+#[cfg(feature = "planted-bugs")]
+fn counts_twice() -> bool {
+    crate::planted::is_on(crate::planted::PlantedBug::CountHolderTwice)
 }
 
 /// Mends until the peer stops.
@@ -104,7 +122,7 @@ impl Job {
         let answers = |peer: &&PeerId| !self.silent.contains(*peer) || holds(peer);
         let possible: Vec<PeerId> = self.possible.iter().filter(answers).copied().collect();
         let (k, n, whole) = (self.k, self.n, &self.whole[..]);
-        placement::plan(&StripeNow { k, n, whole, possible: &possible, leaving })
+        planned(&StripeNow { k, n, whole, possible: &possible, leaving })
     }
 
     /// Everybody else who may have something of it.
@@ -651,6 +669,11 @@ impl Keeping {
             // Numbers are for peers that there are: anybody may send any key.
             for (index, peer) in moved.iter().filter(|(_, peer)| view.index_of(peer).is_some()) {
                 // What is here nobody else need tell.
+                #[cfg(feature = "planted-bugs")]
+                if counts_twice() {
+                    map.set(*index, Some(names.of(peer)));
+                    continue;
+                }
                 if by_own || !map.mine.contains(index) {
                     map.set_only(*index, names.of(peer));
                 }

@@ -20,6 +20,9 @@ use crate::shelf::one_line;
 
 /// How often it is looked for something to fetch.
 const EVERY: Duration = Duration::from_secs(1);
+/// For how long a holder that did not answer comes behind all others: each such answer is waited for in vain, and records that
+/// it invented would otherwise be fetched before others' real ones.
+const RESTS_FOR: Duration = Duration::from_secs(600);
 
 /// Fetches until the peer stops.
 pub(super) async fn pull_all(core: Arc<Core>, keeping: Arc<Keeping>) {
@@ -67,8 +70,10 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         other => {
             let error = other.err().unwrap_or_else(|| strange(holder));
             tracing::debug!(peer = %holder, %error, "copies could not be fetched");
+            let until = core.env.clock.elapsed() + RESTS_FOR;
             let mut work = locked(&keeping.work);
             ids.iter().for_each(|(id, place)| work.not_at(id, place, holder));
+            work.rest(*holder, until);
             return;
         }
     };
@@ -100,7 +105,7 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
                         work.found(id, place);
                     }
                     Kept::NotNow => work.not_at(id, place, holder),
-                    Kept::Never => work.refuse(id, place, core.env.clock.elapsed()),
+                    Kept::Never => work.refuse(id, place, holder, core.env.clock.elapsed()),
                 }
             }
             FetchAnswer::Later if !nothing => {}

@@ -11,23 +11,35 @@ use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record, Stripe};
+use env::calls::keep::{HAVE_MAX, KeepAnswer, KeepRequest, Listed, RANGES_MAX, Range};
 use env::calls::{VerifyRequest, VerifyResponse};
 use placement::Profile;
 use store::Placed;
 
-use super::ask::SMALL_LIMIT;
+use super::ask::{SMALL_LIMIT, ask};
 use super::epoch::Epoch;
 use super::{Keeping, locked, mend};
 use crate::core::Core;
 
 /// Records looked at in one round.
 const ROUND_MAX: usize = 256;
+/// Of the 256 parts of all places, those whose strays are offered in one round.
+const OFFERED_PARTS: u8 = 4;
+const _: () = assert!(ROUND_MAX * OFFERED_PARTS as usize <= HAVE_MAX, "one call asks about them");
+const _: () = assert!(OFFERED_PARTS as usize <= RANGES_MAX, "one call offers them");
 
 /// Looks for what is too much until the peer stops.
 pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    let (mut number, mut steady) = (0_u8, None::<(Arc<Epoch>, Duration)>);
+    let (mut number, mut offered) = (0_u8, 0_u8);
+    let mut steady = None::<(Arc<Epoch>, Duration)>;
     while core.pause(core.jittered(keeping.options.compare)).await {
         let Some(epoch) = keeping.epoch() else { continue };
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            () = offer(&core, &keeping, &epoch, offered) => {}
+        }
+        offered = offered.wrapping_add(OFFERED_PARTS);
         let now = core.env.clock.elapsed();
         let since = match &steady {
             Some((known, since)) if Arc::ptr_eq(known, &epoch) => *since,
@@ -49,6 +61,52 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
             () = round => {}
         }
         number = number.wrapping_add(1);
+    }
+}
+
+/// Tells those whose duty a copy is of copies here that none of them has: after a partition healed, or a put by somebody who saw
+/// other peers, a record may be at none of those that compare it with each other. They fetch it as whatever else they lack.
+async fn offer(core: &Core, keeping: &Keeping, epoch: &Epoch, first: u8) {
+    let strays: Vec<Placed> = {
+        let inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_ref() else { return };
+        let parts = (0..OFFERED_PARTS).map(|part| first.wrapping_add(part));
+        parts.flat_map(|part| inventory.strays(part, ROUND_MAX)).collect()
+    };
+    let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+    for (at, placed) in strays.iter().enumerate() {
+        for peer in epoch.duty(&placed.place, placed.kind) {
+            asked.entry(peer).or_default().push(at);
+        }
+    }
+    let mut answered: Vec<(PeerId, Vec<usize>)> = Vec::new();
+    let mut there = vec![false; strays.len()];
+    for (peer, items) in asked {
+        let ids: Vec<RecordId> =
+            items.iter().filter_map(|at| Some(strays.get(*at)?.id)).take(HAVE_MAX).collect();
+        let have = ask(core, &peer, KeepRequest::Have(ids), SMALL_LIMIT).await;
+        let Ok(KeepAnswer::Have(have)) = have else { continue };
+        for (at, have) in items.iter().zip(&have) {
+            if let Some(there) = there.get_mut(*at).filter(|_| *have) {
+                *there = true;
+            }
+        }
+        answered.push((peer, items));
+    }
+    for (peer, items) in answered {
+        let mut lists: BTreeMap<u8, Listed> = BTreeMap::new();
+        let lacking = items.into_iter().filter(|at| there.get(*at) == Some(&false));
+        for placed in lacking.filter_map(|at| strays.get(at)) {
+            let [part, ..] = *placed.place.as_bytes();
+            // The list is not all that is here, so it says nothing of what is not on it.
+            let (range, more) = (Range::ALL.part(part), true);
+            let empty = || Listed { range, copies: Vec::new(), fragments: Vec::new(), more };
+            lists.entry(part).or_insert_with(empty).copies.push((placed.id, placed.place));
+        }
+        if !lists.is_empty() {
+            let request = KeepRequest::Lists(lists.into_values().collect());
+            let _ = ask(core, &peer, request, SMALL_LIMIT).await;
+        }
     }
 }
 
@@ -162,7 +220,12 @@ pub(super) async fn drop_records(core: &Core, ids: Vec<RecordId>) {
         return;
     }
     let count = ids.len() as u64;
-    match core.store.remove(ids).await {
+    let places: Vec<Place> = ids.iter().map(|id| Place::from(*id)).collect();
+    let removed = async {
+        core.store.remove(ids).await?;
+        core.leases.let_go(&places).await
+    };
+    match removed.await {
         Ok(()) => {
             core.metrics.keeping.dropped.inc_by(count);
             tracing::info!(count, "records that others hold were dropped");

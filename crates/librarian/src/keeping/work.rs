@@ -57,12 +57,15 @@ pub(crate) struct Work {
     lacking: BTreeMap<(RecordId, Place), Lacking>,
     /// How many of these each peer told of first.
     told_by: BTreeMap<PeerId, usize>,
-    /// Copies that are not fetched again before.
-    refused: BTreeMap<RecordId, Duration>,
+    /// Copies that are not fetched again before, each from the one that sent what was not to be kept: whoever lies about a record, its
+    /// kind or its leases keeps nobody from fetching it elsewhere.
+    refused: BTreeMap<(RecordId, PeerId), Duration>,
     pub(crate) due: BTreeMap<RecordId, Due>,
     /// Fragments that are here and at another peer too.
     pub(crate) twice: BTreeMap<RecordId, (u8, PeerId)>,
     given_up: BTreeSet<RecordId>,
+    /// Peers from which nothing is fetched before this time, as long as others have something.
+    resting: BTreeMap<PeerId, Duration>,
     /// Stripes being mended.
     pub(crate) mending: usize,
 }
@@ -77,7 +80,7 @@ impl Work {
         holder: PeerId,
         now: Duration,
     ) {
-        if self.refused.get(&id).is_some_and(|until| now < *until) {
+        if self.refused.get(&(id, holder)).is_some_and(|until| now < *until) {
             return;
         }
         if let Some(lacking) = self.lacking.get_mut(&(id, place)) {
@@ -135,14 +138,14 @@ impl Work {
         gone.iter().for_each(|(id, place)| self.found(id, place));
     }
 
-    /// A copy was fetched and is not to be kept here: it is not asked for again for a while.
-    pub(crate) fn refuse(&mut self, id: &RecordId, place: &Place, now: Duration) {
-        self.found(id, place);
+    /// A copy was fetched and is not to be kept here: that holder is not asked for it again for a while.
+    pub(crate) fn refuse(&mut self, id: &RecordId, place: &Place, holder: &PeerId, now: Duration) {
+        self.not_at(id, place, holder);
         if self.refused.len() >= REFUSED_MAX {
             self.refused.retain(|_, until| now < *until);
         }
         if self.refused.len() < REFUSED_MAX {
-            self.refused.insert(*id, now + REFUSED_FOR);
+            self.refused.insert((*id, *holder), now + REFUSED_FOR);
         }
     }
 
@@ -207,9 +210,16 @@ impl Work {
         most: usize,
     ) -> Option<(PeerId, Vec<(RecordId, Place)>)> {
         let is_ready = |lacking: &&Lacking| now.saturating_sub(lacking.since) >= settle;
+        let rests = |peer: &&PeerId| self.resting.get(*peer).is_some_and(|until| now < *until);
         let ready = self.lacking.values().filter(is_ready);
-        let first = ready.max_by_key(|lacking| lacking.missing)?;
-        let holder = *first.holders.first()?;
+        let best = |lacking: &Lacking| {
+            let holder = lacking.holders.iter().find(|peer| !rests(peer));
+            let rested = holder.is_some();
+            let holder = *holder.or_else(|| lacking.holders.first())?;
+            Some((rested, lacking.missing, holder))
+        };
+        let (_, _, holder) =
+            ready.filter_map(best).max_by_key(|(rested, missing, _)| (*rested, *missing))?;
         let mut all: Vec<(usize, RecordId, Place)> = self
             .lacking
             .iter()
@@ -219,6 +229,11 @@ impl Work {
         all.sort_by_key(|(missing, ..)| std::cmp::Reverse(*missing));
         all.truncate(most);
         Some((holder, all.into_iter().map(|(_, id, place)| (id, place)).collect()))
+    }
+
+    /// A holder let its caller wait, or broke off: whoever else has something goes first for a while.
+    pub(crate) fn rest(&mut self, holder: PeerId, until: Duration) {
+        self.resting.insert(holder, until);
     }
 
     /// A holder did not have it after all, or does not answer.

@@ -206,7 +206,10 @@ impl Leases {
         for shown in said.leases {
             let some = self.check(vec![shown], std::slice::from_ref(record), By::Peer).await;
             for one in some.into_iter().flat_map(|some| some.ones) {
-                match self.table().is_buried(&one.checked.id) {
+                let buried = self.table().is_buried(&one.checked.id);
+                #[cfg(feature = "planted-bugs")]
+                let buried = buried && !super::resurrects();
+                match buried {
                     true => ended = true,
                     false => covered.ones.push(one),
                 }

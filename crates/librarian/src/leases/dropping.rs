@@ -177,6 +177,16 @@ impl Leases {
         Ok(found)
     }
 
+    /// Records were dropped here since others hold them: who paid for them pays no more here. Their leaves may stay in frames that
+    /// other places need; a start passes over leaves without a record.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn let_go(&self, places: &[Place]) -> Result<(), StoreError> {
+        let superfluous = self.table().let_go(places);
+        if superfluous.is_empty() { Ok(()) } else { self.remove(superfluous).await }
+    }
+
     /// Removes records of kind `lease`.
     pub(super) async fn remove(&self, frames: Vec<RecordId>) -> Result<(), StoreError> {
         for some in frames.chunks(PUT_RECORDS_MAX) {

@@ -225,7 +225,10 @@ impl Table {
         (quota, by): (u64, By),
         unleased: impl Fn(&Place) -> bool,
     ) -> Result<Admitted, Refusal> {
-        if self.tombstones.contains_key(&lease.id) {
+        let forgotten = self.tombstones.contains_key(&lease.id);
+        #[cfg(feature = "planted-bugs")]
+        let forgotten = forgotten && !super::resurrects();
+        if forgotten {
             return Err(Refusal::Forgotten(lease.id));
         }
         if self.dropping_passes.contains(&pass) {
@@ -459,6 +462,29 @@ impl Table {
         frames.extend(pass);
         self.dropping_passes.extend(pass);
         Some(Ended { frames, pass, places })
+    }
+
+    /// Takes all leases off places whose records were dropped since others hold them: they pay for nothing here any more. What is to be
+    /// removed of leases that hold nothing now. A place at which something is being written keeps its leases.
+    pub(crate) fn let_go(&mut self, places: &[Place]) -> Vec<RecordId> {
+        let mut superfluous = Vec::new();
+        for place in places {
+            let Some(at) = self.places.get(place) else { continue };
+            if self.writing.contains_key(place) || at.holds.iter().any(|hold| hold.frame == PENDING)
+            {
+                continue;
+            }
+            let leases: Vec<LeaseId> = at.holds.iter().map(|hold| hold.lease).collect();
+            for lease in leases {
+                self.release(&lease, place);
+                if self.leases.get(&lease).is_some_and(|held| held.live == 0) {
+                    let (frames, pass) = self.remove(&lease);
+                    superfluous.extend(frames);
+                    superfluous.extend(pass);
+                }
+            }
+        }
+        superfluous
     }
 
     /// What was being dropped is gone.

@@ -38,7 +38,9 @@ const ERASE_BYTES_S: u64 = 16 << 20;
 /// Drops what ended, until the peer stops.
 pub(crate) async fn sweep_all(core: Arc<Core>) {
     while core.pause(core.jittered(core.leases.settings.sweep)).await {
-        if core.shelf.is_left_alone() {
+        // Who leaves takes nothing any more; what is over would keep it for ever, since nobody takes that over.
+        let leaving = core.keeping.as_ref().is_some_and(|keeping| keeping.is_leaving());
+        if core.shelf.is_left_alone() && !leaving {
             continue;
         }
         let swept = tokio::select! {

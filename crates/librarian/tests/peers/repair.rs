@@ -504,3 +504,23 @@ fn whoever_has_a_pass_may_ask_a_peer_to_mend_now() {
         );
     });
 }
+
+#[test]
+fn a_copy_that_only_peers_have_whose_duty_it_is_not_comes_to_those_whose_it_is() {
+    testkit::time::run(39, |env| async move {
+        let town = town(&env, 3, 9).await;
+        let record = page(7, 500);
+        let view = town.peers[0].directory().view();
+        let holders = view.holders(&Place::from(record.id), wanted(&town, record.kind));
+        let (duty, strays): (Vec<usize>, Vec<usize>) =
+            (0..9).partition(|number| holders.contains(&town.community.peer(*number)));
+        // As after a partition: a put that saw other peers.
+        let calls = town.peer_calls(strays[1]);
+        calls.store(&town.at(strays[0]), record.clone(), LIMIT).await.unwrap();
+        town.until("it is at all whose duty it is", |town| {
+            copies_of(town, &duty, &record.id) == duty.len()
+        })
+        .await;
+        assert_eq!(sum(&town, &duty, |status| status.copies_fetched), duty.len() as u64);
+    });
+}

@@ -118,6 +118,25 @@ fn a_record_that_came_without_a_lease_stays() {
 }
 
 #[test]
+fn who_pays_for_what_others_hold_now_pays_no_more_here() {
+    let mut table = Table::default();
+    let leaves = [leaf(1, 10), leaf(2, 20)];
+    let one = lease(1, &leaves, NOW + 50);
+    take(&mut table, &one, &leaves, 1);
+    let account = |table: &Table| table.account(&OrgId::new(secret(1).public()));
+    assert_eq!(account(&table), 30);
+    assert_eq!(table.let_go(&[place(1), place(9)]), [], "its frame is the other place's too");
+    assert_eq!((account(&table), table.covers(&place(1))), (20, false));
+    // It may come back, with its lease.
+    let admitted = table.admit(&one.0, one.1, &leaves[..1], FREE, none).unwrap();
+    assert_eq!(table.let_go(&[place(1)]), [], "it is being written");
+    assert_eq!(account(&table), 30);
+    table.commit(&admitted, frame(2));
+    assert_eq!(table.let_go(&[place(1), place(2)]), [frame(1), frame(2), one.1]);
+    assert_eq!((account(&table), table.counts()), (0, (0, 0, 0)));
+}
+
+#[test]
 fn a_quota_is_an_organisations_and_counts_a_place_once() {
     let mut table = Table::default();
     let leaves = [leaf(1, 60), leaf(2, 30)];
