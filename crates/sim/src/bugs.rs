@@ -17,6 +17,14 @@ pub enum PlantedBug {
     AcknowledgeStripeEarly,
     /// A reader takes a fragment that proves itself for the one that it asked for, and does not look which the header says it is.
     TakeOther,
+    /// A peer that starts with records looks for nothing that it lacks.
+    DropRepairOnRestart,
+    /// A peer with two fragments of a stripe counts as two holders.
+    CountHolderTwice,
+    /// A record comes back under a lease that was ended.
+    ResurrectAfterTombstone,
+    /// A fragment that was made again is taken for what the header says.
+    BelieveHeader,
 }
 
 /// Plants a defect in this thread until it is dropped.
@@ -33,6 +41,14 @@ impl Planted {
             Some(PlantedBug::TakeOther) => Some(walk::planted::PlantedBug::TakeOther),
             _ => None,
         });
+        use librarian::planted::PlantedBug as Keeping;
+        librarian::planted::plant(match bug {
+            Some(PlantedBug::DropRepairOnRestart) => Some(Keeping::DropRepairOnRestart),
+            Some(PlantedBug::CountHolderTwice) => Some(Keeping::CountHolderTwice),
+            Some(PlantedBug::ResurrectAfterTombstone) => Some(Keeping::ResurrectAfterTombstone),
+            Some(PlantedBug::BelieveHeader) => Some(Keeping::BelieveHeader),
+            _ => None,
+        });
         document::planted::seal_twice(bug == Some(PlantedBug::SealTwice));
         Self(())
     }
@@ -41,6 +57,7 @@ impl Planted {
 impl Drop for Planted {
     fn drop(&mut self) {
         walk::planted::plant(None);
+        librarian::planted::plant(None);
         document::planted::seal_twice(false);
     }
 }

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use crypto::{RecordId, Suite};
+use crypto::lease::{Checked, Shown};
+use crypto::{Genesis, OrgId, Place, RecordId, Suite};
 use document::{Document, Record, Stripe};
 use env::Clock;
 
@@ -40,6 +41,17 @@ pub struct Content {
     pub promise: Promise,
 }
 
+/// A lease, as it was shown for one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Paid {
+    /// Who pays.
+    pub(crate) organisation: OrgId,
+    /// What one holder keeps there at most.
+    pub(crate) bytes: u64,
+    /// When it ends, Unix seconds.
+    pub(crate) until: u64,
+}
+
 /// What a run has seen so far. Shared by everything in it.
 #[derive(Clone)]
 pub struct History(Arc<Mutex<Inner>>);
@@ -60,6 +72,10 @@ pub(crate) struct Inner {
     /// Pages seen, by author key and index.
     pages: BTreeMap<([u8; 33], u32), RecordId>,
     pub(crate) contents: Vec<Content>,
+    /// What was ever shown as paid for, by place.
+    pub(crate) paid: BTreeMap<Place, BTreeSet<Paid>>,
+    /// Stripes whose header lies; how many fragments each run of each party fetched of one.
+    pub(crate) poisoned: BTreeMap<Place, BTreeMap<(usize, u64), u32>>,
     pub(crate) tallies: BTreeMap<&'static str, u64>,
 }
 
@@ -93,6 +109,8 @@ impl History {
             stripes: BTreeMap::new(),
             pages: BTreeMap::new(),
             contents: Vec::new(),
+            paid: BTreeMap::new(),
+            poisoned: BTreeMap::new(),
             tallies: BTreeMap::new(),
         })))
     }
@@ -151,6 +169,26 @@ impl History {
     pub fn on_wire(&self, what: &str, bytes: &Bytes) {
         if self.needle().is_in(bytes) {
             self.find("Q5", format!("a plaintext marker in a message: {what}"));
+        }
+    }
+
+    /// Leases go over a wire.
+    pub(crate) fn leased(&self, leases: &[Shown], genesis: &Genesis) {
+        for shown in leases {
+            let checked = Checked::trusted(&shown.lease, &shown.pass, genesis);
+            let Ok(checked) = checked else { continue };
+            let (organisation, until) = (checked.organisation, checked.terms.until);
+            for leaf in shown.leaves.iter().map(|shown| shown.leaf) {
+                let paid = Paid { organisation, bytes: leaf.bytes, until };
+                self.lock().paid.entry(leaf.place).or_default().insert(paid);
+            }
+        }
+    }
+
+    /// A party was sent a record that lives at this place.
+    pub(crate) fn fetched(&self, party: usize, run: u64, place: Place) {
+        if let Some(fetched) = self.lock().poisoned.get_mut(&place) {
+            *fetched.entry((party, run)).or_default() += 1;
         }
     }
 

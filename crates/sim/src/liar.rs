@@ -1,8 +1,12 @@
 //! Lies that take knowledge: other fragments of the same stripe, fragments and headers of others, records cut short, and
 //! the word that a record is there which was never kept.
 //!
+//! How a peer cheats those that keep the network whole with it is a [`Cheat`], in `liar/cheat.rs`.
+//!
 //! Every peer's service is behind a [`Liar`], which is honest until it is told a [`Lie`]. Liars know whatever was ever sent to any
 //! peer, as if all of them worked together. Simpler lies are `testkit`'s `Fault`.
+
+mod cheat;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +14,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use crypto::lease::Shown;
 use crypto::{Place, RecordId};
 use document::{Kind, Record};
 use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::{
     CallError, Caller, Events, FindRequest, FindResponse, IntroduceRequest, IntroduceResponse,
@@ -20,6 +26,8 @@ use env::calls::{
 };
 
 use crate::history::History;
+pub use cheat::Cheat;
+pub(crate) use cheat::{Knowing, invented};
 
 /// What a peer says that is not so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +61,7 @@ struct State {
     /// Whether anybody will ever lie: else nothing is remembered.
     remembers: bool,
     lies: BTreeMap<usize, Lie>,
+    cheats: BTreeMap<usize, (Cheat, Knowing)>,
     /// Fragments and headers that were sent to anybody, by place.
     seen: BTreeMap<Place, BTreeMap<RecordId, Record>>,
     told: usize,
@@ -61,7 +70,8 @@ struct State {
 impl Liars {
     pub(crate) fn new(history: History, remembers: bool) -> Arc<Self> {
         let (lies, seen) = (BTreeMap::new(), BTreeMap::new());
-        Arc::new(Self { history, state: Mutex::new(State { remembers, lies, seen, told: 0 }) })
+        let state = State { remembers, lies, cheats: BTreeMap::new(), seen, told: 0 };
+        Arc::new(Self { history, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -249,6 +259,35 @@ impl Service for Liar {
         self.inner.store_batch(caller, records).await
     }
 
+    async fn store_leased(
+        &self,
+        caller: Caller,
+        records: Vec<Record>,
+        leases: Vec<Shown>,
+    ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
+        if self.drops(&records) {
+            return Ok(records.iter().map(|_| Ok(StoreOutcome::Present)).collect());
+        }
+        self.inner.store_leased(caller, records, leases).await
+    }
+
+    async fn put_leased(
+        &self,
+        caller: Caller,
+        record: Record,
+        leases: Vec<Shown>,
+        wait: Duration,
+    ) -> Result<PutResponse, CallError> {
+        self.inner.put_leased(caller, record, leases, wait).await
+    }
+
+    async fn lease(&self, caller: Caller, request: LeaseRequest) -> Result<LeaseAnswer, CallError> {
+        match self.liars.cheat(self.peer) {
+            Some((Cheat::Deaf, _)) if cheat::is_word(&request) => Ok(cheat::unheard(&request)),
+            _ => self.inner.lease(caller, request).await,
+        }
+    }
+
     async fn put(
         &self,
         caller: Caller,
@@ -279,7 +318,10 @@ impl Service for Liar {
     }
 
     async fn keep(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
-        self.inner.keep(caller, request).await
+        match self.liars.cheat(self.peer) {
+            Some((cheat, knowing)) => self.cheated(cheat, &knowing, caller, request).await,
+            None => self.inner.keep(caller, request).await,
+        }
     }
 
     async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {

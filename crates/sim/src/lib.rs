@@ -13,6 +13,7 @@ mod bugs;
 pub mod chance;
 pub mod check;
 mod history;
+mod ledger;
 mod liar;
 pub mod plan;
 pub mod probe;
@@ -28,7 +29,7 @@ mod world;
 
 pub use bugs::PlantedBug;
 pub use history::{Content, Finding, History};
-pub use liar::{LIES, Lie};
+pub use liar::{Cheat, LIES, Lie};
 pub use process::{Gated, Process, Slowness};
 pub use run::{Report, RunOptions, command, run, run_many};
 pub use search::{NEEDLE_BYTES, Needle};

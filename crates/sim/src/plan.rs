@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use librarian::{KeepingOptions, LeaseSettings};
 use testkit::network::Fault;
 
 use crate::chance::Chance;
@@ -87,6 +88,19 @@ pub struct Plan {
     pub events: Vec<(Duration, Event)>,
     /// Whether somebody may lie with what it knows of others.
     pub liars: bool,
+    /// Of the peers, so many (the last ones) that the first organisation has beyond its part.
+    pub crowd: usize,
+    /// How peers keep the network whole, and authors pay; they do neither where it is not said.
+    pub keeping: Option<Keeping>,
+}
+
+/// How peers keep the network whole, and what they ask of leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// Comparing, mending, audits.
+    pub options: KeepingOptions,
+    /// Leases.
+    pub leases: LeaseSettings,
 }
 
 impl Plan {
@@ -98,7 +112,9 @@ impl Plan {
         let authors = 2 + chance.index(2);
         let victim = chance.permille(600).then(|| chance.index(peers));
         let (events, liars) = (Vec::new(), false);
-        let mut plan = Self { peers, organisations, authors, victim, events, liars };
+        let (crowd, keeping) = (0, None);
+        let mut plan =
+            Self { peers, organisations, authors, victim, events, liars, crowd, keeping };
         for _ in 0..(3 + chance.below(10)) {
             plan.add_trouble(&mut chance);
         }
@@ -114,7 +130,9 @@ impl Plan {
 
     /// A network to which nothing happens by itself.
     pub fn quiet(peers: usize, organisations: usize, authors: usize) -> Self {
-        Self { peers, organisations, authors, victim: None, events: Vec::new(), liars: true }
+        let (victim, events, liars) = (None, Vec::new(), true);
+        let (crowd, keeping) = (0, None);
+        Self { peers, organisations, authors, victim, events, liars, crowd, keeping }
     }
 
     /// What befalls anybody.

@@ -104,6 +104,17 @@ pub fn command(seed: u64) -> String {
 /// Runs seeds on `threads` threads, each seed on one. Seeds that found something, or panicked, are told at once, with the command
 /// that runs each again; how far it is, now and then.
 pub fn run_many(seeds: std::ops::Range<u64>, threads: usize, options: RunOptions) -> Vec<Report> {
+    run_all(seeds, threads, options.bug.is_none(), command, |seed| run(seed, options))
+}
+
+/// As [`run_many`], whatever one run is.
+pub(crate) fn run_all(
+    seeds: std::ops::Range<u64>,
+    threads: usize,
+    tells: bool,
+    command: impl Fn(u64) -> String + Sync,
+    run: impl Fn(u64) -> Report + Sync,
+) -> Vec<Report> {
     let next = AtomicU64::new(seeds.start);
     let reports = Mutex::new(Vec::new());
     let progress = Mutex::new(Progress::new(seeds.clone()));
@@ -115,8 +126,8 @@ pub fn run_many(seeds: std::ops::Range<u64>, threads: usize, options: RunOptions
                     if seed >= seeds.end {
                         return;
                     }
-                    let report = run_caught(seed, options);
-                    if !report.findings.is_empty() && options.bug.is_none() {
+                    let report = run_caught(seed, &run);
+                    if !report.findings.is_empty() && tells {
                         eprintln!("seed {seed} found {:#?}\n{}", report.findings, command(seed));
                     }
                     progress.lock().unwrap_or_else(PoisonError::into_inner).done(&report);
@@ -168,9 +179,9 @@ impl Progress {
     }
 }
 
-/// As [`run`]; a panic is a finding.
-fn run_caught(seed: u64, options: RunOptions) -> Report {
-    catch_unwind(AssertUnwindSafe(|| run(seed, options))).unwrap_or_else(|panic| {
+/// One run; a panic is a finding.
+fn run_caught(seed: u64, run: impl Fn(u64) -> Report) -> Report {
+    catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().cloned();
         let what = what.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let what = what.unwrap_or_default();

@@ -1,13 +1,16 @@
-//! Runs that put one question to stripes, where the runs of [`crate::run()`] put all to everything.
+//! Runs that put one question, where the runs of [`crate::run()`] put all to everything.
 //!
 //! - [`Trial::Losses`]: at the answer of a put, or once it is full, every peer that can be taken away without taking the last k
 //!   fragments or the last copy is gone, emptied or lies; all is read (Q2, Q1, Q6).
 //! - [`Trial::Churn`]: peers restart, leave and join while others read what is full (Q2).
+//! - [`Trial::Keeping`]: peers vanish, lose disks, return with old ones and cheat; what is paid for is whole again by itself, and
+//!   what is not is gone (Q3, Q2, Q1).
 //! - [`slow`]: one holder answers a hundred times slower; readers take no longer (Q8).
 //!
 //! The peers are more than in other runs, and the contents few and mostly small.
 
 mod churn;
+mod keeping;
 mod losses;
 mod slow;
 
@@ -15,17 +18,17 @@ use std::sync::Arc;
 
 use ::bytes::Bytes;
 use author::{NoProgress, PutOptions, PutReport};
-use placement::Profile;
 
 use crate::chance::Chance;
 use crate::check::answers::Begun;
 use crate::check::bytes;
 use crate::check::holdings::Kept;
 use crate::history::Content;
-use crate::run::{Report, RunOptions, in_world};
+use crate::run::{Report, RunOptions, in_world, run_all};
 use crate::workload::content;
 use crate::world::World;
 
+pub use keeping::{CASTS, GEPPETTO, POISONER, REVENANT};
 pub use slow::{Compared, slow};
 
 /// What is asked.
@@ -35,6 +38,8 @@ pub enum Trial {
     Losses,
     /// Whether readers find what is full while peers come and go.
     Churn,
+    /// Whether the network mends itself, and forgets, whatever befalls it and whoever cheats.
+    Keeping,
 }
 
 /// The trial of this seed.
@@ -42,16 +47,29 @@ pub fn run(seed: u64, trial: Trial, options: RunOptions) -> Report {
     match trial {
         Trial::Losses => in_world(seed, options, losses::plan(seed), losses::run),
         Trial::Churn => in_world(seed, options, churn::plan(seed), churn::run),
+        Trial::Keeping => in_world(seed, options, keeping::plan(seed), keeping::run),
     }
+}
+
+/// Trials of seeds on `threads` threads, as [`crate::run_many`].
+pub fn run_many(
+    seeds: std::ops::Range<u64>,
+    threads: usize,
+    trial: Trial,
+    options: RunOptions,
+) -> Vec<Report> {
+    let command = |seed| command(seed, trial);
+    run_all(seeds, threads, options.bug.is_none(), command, |seed| run(seed, trial, options))
 }
 
 /// The command that runs one trial again and tells all its events.
 pub fn command(seed: u64, trial: Trial) -> String {
     let test = match trial {
-        Trial::Losses => "a_put_survives",
-        Trial::Churn => "what_is_full",
+        Trial::Losses => "stripes a_put_survives",
+        Trial::Churn => "stripes what_is_full",
+        Trial::Keeping => "keeping",
     };
-    format!("HOLD_SIM_SEED={seed} cargo test -p sim --test stripes {test} -- --nocapture")
+    format!("HOLD_SIM_SEED={seed} cargo test -p sim --test {test} -- --nocapture")
 }
 
 /// A put that was answered.
@@ -69,7 +87,7 @@ impl World {
         &self,
         number: usize,
         len: usize,
-        profile: Option<Profile>,
+        options: PutOptions,
         readers: &[usize],
         chance: &mut Chance,
     ) -> Option<Answered> {
@@ -79,7 +97,7 @@ impl World {
         for reader in readers {
             keys.push(self.author(*reader).await.author.reader_keys()[0]);
         }
-        let options = PutOptions { readers: keys, profile, ..PutOptions::default() };
+        let options = PutOptions { readers: keys, ..options };
         let walker = running.author.walker();
         let begun = Begun::new(&self.history, self.author_party(number), walker);
         let source = Bytes::from(content(chance.bits(), len, &needle));

@@ -26,6 +26,9 @@ use crate::wires::Wires;
 pub use author_slot::{AuthorSlot, RunningAuthor};
 pub use peer_slot::{PeerSlot, Running};
 
+/// Bytes that a peer of a crowd offers, as all others do.
+const CAPACITY: u64 = 1 << 40;
+
 /// Everything in one run.
 pub struct World {
     /// True time, and what runs outside all programs.
@@ -50,6 +53,15 @@ pub struct World {
     runs: Mutex<u64>,
     /// Whether all trouble has ended.
     calm: AtomicBool,
+}
+
+/// The peers of a plan, each with a certificate of its organisation.
+fn crowded(plan: &Plan) -> Community {
+    let mut all = community(plan.organisations, plan.peers - plan.crowd);
+    for _ in 0..plan.crowd {
+        all.admit(0, CAPACITY);
+    }
+    all
 }
 
 impl World {
@@ -82,7 +94,7 @@ impl World {
         let authors = (0..plan.authors).map(AuthorSlot::new);
         Arc::new(Self {
             seed,
-            community: community(plan.organisations, plan.peers),
+            community: crowded(&plan),
             direct: DirectNetwork::new(env.clone()),
             mesh: MemoryMesh::with(env.clock.clone(), members),
             wires: Wires::new(env.clone(), seed, history.clone()),

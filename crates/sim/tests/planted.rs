@@ -34,6 +34,24 @@ fn is_found_by_trials(bug: PlantedBug, promise: &str) {
     assert_eq!(run(seed, None), [], "it is the bug that was found");
 }
 
+/// The same by the trials of a network that keeps itself. Those of this cast alone, where the bug needs one to show.
+fn is_found_by_keeping(bug: PlantedBug, only: Option<u64>) {
+    let run = |seed, bug| {
+        let options = RunOptions { bug, ..RunOptions::default() };
+        trial::run(seed, Trial::Keeping, options).findings
+    };
+    let seeds = (0..).filter(|seed| only.is_none_or(|cast| seed % trial::CASTS == cast));
+    let found = seeds.take(SEEDS).map(|seed| (seed, run(seed, Some(bug))));
+    let (seed, findings) = found
+        .into_iter()
+        .find(|(_, findings)| !findings.is_empty())
+        .unwrap_or_else(|| panic!("{bug:?} is not found"));
+    println!("{bug:?}: seed {seed}: {findings:#?}");
+    let expected = findings.iter().any(|finding| finding.promise == "Q3");
+    assert!(expected, "{bug:?} shows as another promise: {findings:#?}");
+    assert_eq!(run(seed, None), [], "it is the bug that was found");
+}
+
 fn is_found(bug: PlantedBug, seeds: impl Iterator<Item = u64>, promises: &[&str]) {
     let (seed, findings) = found_by(bug, seeds).unwrap_or_else(|| panic!("{bug:?} is not found"));
     println!("{bug:?}: seed {seed}: {findings:#?}");
@@ -76,4 +94,27 @@ fn acknowledging_a_stripe_one_fragment_early_is_found() {
 #[test]
 fn taking_one_fragment_for_another_is_found() {
     is_found_by_trials(PlantedBug::TakeOther, "Q1");
+}
+
+#[test]
+fn repair_that_is_dropped_on_a_restart_is_found() {
+    is_found_by_keeping(PlantedBug::DropRepairOnRestart, None);
+}
+
+#[test]
+fn one_holder_that_is_counted_twice_is_found() {
+    // It takes a loss of several fragments at once.
+    is_found_by_keeping(PlantedBug::CountHolderTwice, Some(trial::GEPPETTO));
+}
+
+#[test]
+fn what_comes_back_after_its_end_is_found() {
+    // It takes a peer that returns with what was ended.
+    is_found_by_keeping(PlantedBug::ResurrectAfterTombstone, Some(trial::REVENANT));
+}
+
+#[test]
+fn a_header_that_is_believed_is_found() {
+    // It takes an author whose headers lie.
+    is_found_by_keeping(PlantedBug::BelieveHeader, Some(trial::POISONER));
 }

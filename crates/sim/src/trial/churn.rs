@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use author::PutOptions;
 use crypto::PeerState;
 use futures::FutureExt;
 
@@ -56,7 +57,7 @@ pub(super) async fn run(world: Arc<World>) {
     let mut kept = Vec::new();
     for number in 0..CONTENTS {
         let len = chance.one(&SIZES);
-        let put = world.put_kept(0, len, None, &[1, 2], &mut chance).await;
+        let put = world.put_kept(0, len, PutOptions::default(), &[1, 2], &mut chance).await;
         match put {
             Some(put) if put.report.full => kept.extend(put.kept),
             _ => {

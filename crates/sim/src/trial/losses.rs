@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use author::PutOptions;
 use env::calls::CallError;
 use placement::Profile;
 use testkit::network::Fault;
@@ -75,9 +76,10 @@ pub(super) async fn run(world: Arc<World>) {
     for _ in 0..1 + chance.below(2) {
         let (k, n) = chance.one(&PROFILES);
         let profile = chance.permille(600).then_some(Profile::Stripe { k, n });
+        let options = PutOptions { profile, ..PutOptions::default() };
         let len = chance.one(&SIZES);
         let readers: &[usize] = if chance.permille(600) { &[reader] } else { &[] };
-        answered.extend(world.put_kept(writer, len, profile, readers, &mut chance).await);
+        answered.extend(world.put_kept(writer, len, options, readers, &mut chance).await);
     }
     let kept: Vec<Kept> = answered.iter().flat_map(|one| one.kept.iter().cloned()).collect();
     world.count_displaced(writer, &kept);

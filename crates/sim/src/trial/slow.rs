@@ -3,6 +3,7 @@
 //! The same network is run twice, once with the slow holder and once without, and the same reads are timed in virtual time by
 //! one reader that starts with no idea of who is slow: copies and stripes, whole and in part. Compared is the 99th percentile of each.
 
+use author::PutOptions;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -90,7 +91,8 @@ async fn run(world: &Arc<World>, is_slow: bool, times: &Times) {
     world.env.clock.sleep(SETTLE).await;
     let mut contents = Vec::new();
     for (len, profile) in KEPT.into_iter().cycle().take(KEPT.len() * CONTENTS) {
-        let Some(put) = world.put_kept(0, len, profile, &[], &mut chance).await else { return };
+        let options = PutOptions { profile, ..PutOptions::default() };
+        let Some(put) = world.put_kept(0, len, options, &[], &mut chance).await else { return };
         contents.push((put.at, matches!(profile, Some(Profile::Stripe { .. }))));
     }
     // A page's holder: of the last stripe that was put, so of others' too.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use author::{Author, AuthorOptions, Home};
+use author::{Author, AuthorOptions, Home, Payer};
 use crypto::{ClientKey, Tier};
 use env::calls::Credential;
 use testkit::network::key;
@@ -14,6 +14,8 @@ use crate::skew::SkewedClock;
 
 /// The base-2 logarithm of scrypt's N: the least there is, since a run makes some homes.
 const LOG_N: u8 = 10;
+/// How long what is put is paid for where a put says nothing else: longer than any run.
+const LEASE_SECONDS: u64 = 7 * 24 * 3600;
 const PASSPHRASE: &[u8] = b"correct horse";
 
 /// One author.
@@ -65,6 +67,7 @@ impl World {
         let shown = credential.clone();
         let inner = self.direct.calls(secret.public());
         let party = self.author_party(number);
+        self.wires.of_network(self.community.genesis.clone());
         let calls = self.wires.line(party, inner, Arc::new(move || shown.clone()));
         let directory = Directory::new(self.community.genesis.clone(), env.clone(), None);
         let options = WalkOptions { credential, ..WalkOptions::default() };
@@ -80,7 +83,9 @@ impl World {
             Arc::new(home.expect("a home that opens"))
         });
         self.authors()[number].home = Some(home.clone());
-        let author = Author::new(env, home, walker, &AuthorOptions::default());
+        let payer = || Payer { secret: secret.clone(), seconds: LEASE_SECONDS };
+        let payer = self.plan.keeping.is_some().then(payer);
+        let author = Author::paying(env, home, walker, &AuthorOptions::default(), payer);
         let running = RunningAuthor { author, process };
         self.history.event(format!("author {number} runs"));
         self.authors()[number].running = Some(running.clone());

@@ -24,7 +24,7 @@ impl World {
         }
     }
 
-    async fn happens(self: &Arc<Self>, event: &Event) {
+    pub(crate) async fn happens(self: &Arc<Self>, event: &Event) {
         self.history.event(format!("{event:?}"));
         self.history.tally(name(event));
         match event {
@@ -173,10 +173,15 @@ impl World {
 
     /// Ends all trouble: everybody runs, on disks that work, over calm wires. What is lost stays lost.
     pub async fn mend(self: &Arc<Self>) {
+        self.mend_all_but(&BTreeSet::new()).await;
+    }
+
+    /// The same, but these peers stay as they are.
+    pub(crate) async fn mend_all_but(self: &Arc<Self>, but: &BTreeSet<usize>) {
         self.history.event("all trouble ends");
         self.calm.store(true, Ordering::SeqCst);
         self.wires.set_weather(Weather::CALM);
-        for number in 0..self.plan.peers {
+        for number in (0..self.plan.peers).filter(|number| !but.contains(number)) {
             self.pause(number, false);
             {
                 let mut peers = self.peers();

@@ -1,9 +1,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use env::Env;
 use env::calls::objects::WatchEvent;
 use testkit::network::DirectNetwork;
 
 use super::*;
+use crate::process::Process;
 use crate::search::Needle;
 
 const ADDRESS: &str = "peer:1";

@@ -1,0 +1,231 @@
+//! What befalls the peers, and what waits until it takes nothing with it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::cast::{Cast, crowd};
+use super::{TROUBLE, Town};
+use crate::chance::Chance;
+use crate::ledger;
+use crate::plan::Event;
+use crate::wires::Weather;
+
+/// Steps of one run, besides what its cast brings.
+const STEPS_MAX: u64 = 5;
+/// How few peers may be left.
+const PEERS_MIN: usize = 5;
+/// How long a step that would take the last of something waits before it is left out.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Something that befalls peers.
+#[derive(Clone, Debug)]
+enum Step {
+    /// It takes no data with it.
+    Harmless(Event),
+    /// Several peers are killed.
+    Kill(BTreeSet<usize>),
+    /// They run again.
+    Start(BTreeSet<usize>),
+    /// A peer's disks are empty, or what they were.
+    Lose(Event),
+    /// Peers are gone for good.
+    Gone(BTreeSet<usize>),
+    /// A peer hands over what it has and leaves.
+    Leave(usize),
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+impl Town {
+    /// All of it, in its time; who is gone for good.
+    pub(super) async fn befalls(&self) -> BTreeSet<usize> {
+        let world = &self.world;
+        let steps = self.steps();
+        let mut gone = BTreeSet::new();
+        for (at, step) in steps {
+            let left = at.saturating_sub(world.env.clock.elapsed());
+            world.env.clock.sleep(left).await;
+            self.happens(step, &mut gone).await;
+        }
+        let left = TROUBLE.saturating_sub(world.env.clock.elapsed());
+        world.env.clock.sleep(left).await;
+        for number in 0..world.plan.peers {
+            let running = world.peers()[number].running.clone();
+            if running.is_some_and(|one| one.librarian.has_left()) {
+                world.history.tally("event: a peer has left");
+                world.kill_peer(number);
+                gone.insert(number);
+            }
+        }
+        gone
+    }
+
+    fn steps(&self) -> Vec<(Duration, Step)> {
+        let mut chance = Chance::new(self.world.seed, "steps");
+        let mut steps = Vec::new();
+        for _ in 0..1 + chance.below(STEPS_MAX) {
+            self.add(&mut steps, &mut chance);
+        }
+        match (self.cast, self.rogues.first().copied()) {
+            (Cast::Revenant, Some(peer)) => {
+                steps.push((ms(40_000), Step::Harmless(Event::Remember(peer))));
+                steps.push((ms(150_000), Step::Lose(Event::SetBack(peer))));
+                steps.push((ms(215_000), Step::Start([peer].into())));
+            }
+            (Cast::Geppetto, _) => {
+                steps.push((ms(60_000 + chance.below(60_000)), Step::Gone(crowd(&self.world))));
+            }
+            // What lies must be met: something has to be made again.
+            (Cast::Poisoner | Cast::Claimer, _) => {
+                let peer = self.victim(&mut chance);
+                steps.push((ms(30_000), Step::Lose(Event::Destroy(peer))));
+                steps.push((ms(32_000), Step::Start([peer].into())));
+            }
+            _ => {}
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        steps
+    }
+
+    /// A peer that is not cast.
+    fn victim(&self, chance: &mut Chance) -> usize {
+        let honest: Vec<usize> =
+            (0..self.world.plan.peers).filter(|number| !self.rogues.contains(number)).collect();
+        honest[chance.index(honest.len())]
+    }
+
+    fn add(&self, steps: &mut Vec<(Duration, Step)>, chance: &mut Chance) {
+        let at = ms(15_000 + chance.below(170_000));
+        let until = at + ms(chance.one(&[3_000, 20_000, 100_000]) + chance.below(20_000));
+        let peer = self.victim(chance);
+        match chance.below(13) {
+            0 | 1 => {
+                steps.push((at, Step::Kill([peer].into())));
+                steps.push((until, Step::Start([peer].into())));
+            }
+            2 => {
+                steps.push((at, Step::Harmless(Event::PowerOff(peer))));
+                steps.push((until, Step::Start([peer].into())));
+            }
+            3 => {
+                steps.push((at, Step::Harmless(Event::Stop(peer))));
+                steps.push((until, Step::Start([peer].into())));
+            }
+            4 | 5 => {
+                steps.push((at, Step::Lose(Event::Destroy(peer))));
+                steps.push((until, Step::Start([peer].into())));
+            }
+            6 => {
+                steps.push((at, Step::Harmless(Event::Remember(peer))));
+                steps.push((until, Step::Lose(Event::SetBack(peer))));
+                steps.push((until + ms(1_000), Step::Start([peer].into())));
+            }
+            7 => {
+                let members = &self.world.community.members;
+                let same = |one: &usize| members[*one].organisation == members[peer].organisation;
+                let all: BTreeSet<usize> = (0..members.len()).filter(same).collect();
+                let all: BTreeSet<usize> = all.difference(&self.rogues).copied().collect();
+                steps.push((at, Step::Kill(all.clone())));
+                steps.push((until, Step::Start(all)));
+            }
+            8 => steps.push((at, Step::Gone([peer].into()))),
+            9 => steps.push((at, Step::Leave(peer))),
+            10 => {
+                let weather = Weather {
+                    lost_permille: chance.one(&[5, 20, 50]),
+                    delay_ms_max: 900,
+                    late_permille: 100,
+                    twice_permille: 50,
+                };
+                steps.push((at, Step::Harmless(Event::Weather(weather))));
+                steps.push((until, Step::Harmless(Event::Weather(Weather::CALM))));
+            }
+            11 => {
+                let parties = self.world.plan.peers + self.world.plan.authors;
+                let side = (0..parties).filter(|_| chance.permille(300)).collect();
+                steps.push((at, Step::Harmless(Event::CutOff(side))));
+                steps.push((until, Step::Harmless(Event::CutOff(BTreeSet::new()))));
+            }
+            _ => {
+                steps.push((at, Step::Harmless(Event::Slow(peer, chance.one(&[20, 300])))));
+                steps.push((until, Step::Harmless(Event::Slow(peer, 0))));
+            }
+        }
+    }
+
+    async fn happens(&self, step: Step, gone: &mut BTreeSet<usize>) {
+        let world = &self.world;
+        match step {
+            Step::Harmless(event) => world.happens(&event).await,
+            Step::Kill(peers) => {
+                world.history.tally(if peers.len() > 1 {
+                    "event: an organisation is killed"
+                } else {
+                    "event: kill"
+                });
+                peers.iter().for_each(|peer| world.kill_peer(*peer));
+            }
+            Step::Start(peers) => {
+                for peer in peers.difference(gone) {
+                    world.start_peer(*peer).await;
+                }
+            }
+            Step::Lose(event) => {
+                let (Event::Destroy(peer) | Event::SetBack(peer)) = event else { return };
+                if !gone.contains(&peer) && self.may_go(&[peer].into(), gone).await {
+                    world.happens(&event).await;
+                }
+            }
+            Step::Gone(peers) => {
+                let left = world.plan.peers - gone.union(&peers).count();
+                let few = left < PEERS_MIN && self.cast != Cast::Geppetto;
+                if few || !self.may_go(&peers, gone).await {
+                    return;
+                }
+                world.history.tally(if peers.len() > 1 {
+                    "event: many are gone for good"
+                } else {
+                    "event: a peer is gone for good"
+                });
+                peers.iter().for_each(|peer| world.kill_peer(*peer));
+                gone.extend(peers);
+            }
+            Step::Leave(peer) => {
+                let running = world.peers()[peer].running.clone();
+                let few = world.plan.peers - gone.len() <= PEERS_MIN;
+                if let Some(running) = running.filter(|_| !few) {
+                    world.history.tally("event: a peer leaves");
+                    world.history.event(format!("peer {peer} is to leave"));
+                    running.librarian.leave();
+                }
+            }
+        }
+    }
+
+    /// Waits until nothing that must be there goes with these peers; whether that came.
+    async fn may_go(&self, peers: &BTreeSet<usize>, gone: &BTreeSet<usize>) -> bool {
+        let world = &self.world;
+        let since = world.env.clock.elapsed();
+        loop {
+            let mut without = gone.clone();
+            without.extend(peers);
+            if self.cast.is_lost() {
+                without.extend(&self.rogues);
+            }
+            // What is on the disks of those that are down is there, and does not count: nobody knows when they are up.
+            let by = ledger::stores(&ledger::running(world, &BTreeSet::new()));
+            let kept = self.kept();
+            let mut all = kept.iter().flat_map(|entry| &entry.kept);
+            if all.all(|one| ledger::held(world, one, &by).is_there_without(&without)) {
+                return true;
+            }
+            if world.env.clock.elapsed() - since > PATIENCE {
+                world.history.tally("event: held back, since something would be lost");
+                return false;
+            }
+            world.env.clock.sleep(Duration::from_secs(5)).await;
+        }
+    }
+}
