@@ -49,6 +49,33 @@ pub(crate) fn namespace(network: &NetworkId) -> Vec<u8> {
     [NAMESPACE, network.as_bytes()].concat()
 }
 
+/// Whether the committee notarised what a member claims.
+pub(crate) fn verify_notarised(
+    claim: &crate::engine::Notarised,
+    network: &NetworkId,
+    group: &GroupKey,
+) -> bool {
+    let round = Round::new(Epoch::new(claim.epoch), View::new(claim.view));
+    let proposal = Proposal::new(round, View::new(claim.parent_view), blake3::Digest(claim.digest));
+    let signature = Signature::decode(Bytes::copy_from_slice(&claim.signature));
+    let Ok(signature) = signature else { return false };
+    holds(network, group, Subject::Notarize { proposal: &proposal }, &signature)
+}
+
+/// Whether a signature is the committee's for this.
+fn holds(
+    network: &NetworkId,
+    group: &GroupKey,
+    subject: Subject<'_, Digest>,
+    signature: &Signature,
+) -> bool {
+    let names = Namespace::new(&namespace(network));
+    let (name, message) = (subject.namespace(&names), subject.message());
+    signature.get().is_some_and(|signature| {
+        verify_message::<MinSig>(group.point(), name, &message, signature).is_ok()
+    })
+}
+
 /// The committee's word for a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
@@ -82,6 +109,11 @@ impl Certificate {
     /// What is certified. It is only certified once [`Certificate::verify`] said so.
     pub const fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The view of the finalisation.
+    pub const fn view(&self) -> u64 {
+        self.view
     }
 
     fn last(&self) -> &Header {
@@ -133,12 +165,7 @@ impl Certificate {
         }
         self.follows()?;
         let (proposal, signature) = (self.proposal(), self.point()?);
-        let Some(signature) = signature.get() else { return Err(CommitteeError::Signature) };
-        let names = Namespace::new(&namespace(network));
-        let holds = |subject: Subject<'_, Digest>| {
-            let (name, message) = (subject.namespace(&names), subject.message());
-            verify_message::<MinSig>(group.point(), name, &message, signature).is_ok()
-        };
+        let holds = |subject| holds(network, group, subject, &signature);
         if holds(Subject::Finalize { proposal: &proposal }) {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use crate::CommitteeError;
 /// The length of a group key, in bytes.
 pub const GROUP_KEY_BYTES: usize = 96;
 /// The length of a certificate's signature, in bytes.
-pub const SIGNATURE_BYTES: usize = 48;
+pub(crate) const SIGNATURE_BYTES: usize = 48;
 
 const PREFIX: &[u8] = b"holdfast group v1";
 

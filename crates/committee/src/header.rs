@@ -186,18 +186,30 @@ fn run(
     Executed { state, outcomes, tree }
 }
 
+/// What a block is made on.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// The header before.
+    pub parent: &'a Header,
+    /// The state after it.
+    pub before: &'a State,
+    /// The epoch.
+    pub epoch: u64,
+    /// The digest of the set of members.
+    pub members: Hash,
+    /// Now, Unix milliseconds; pushed to the parent's time where it is before that.
+    pub time_ms: u64,
+}
+
 impl Block {
-    /// Makes the block after `parent`; `time_ms` is pushed behind the parent's where it is not.
+    /// Makes the next block.
     pub fn propose(
         rules: &Rules,
-        parent: &Header,
-        before: &State,
-        epoch: u64,
-        members: Hash,
-        time_ms: u64,
+        start: &Start<'_>,
         submissions: Vec<Submission>,
         checked: &mut Checked,
     ) -> (Self, Executed) {
+        let Start { parent, before, epoch, members, time_ms } = *start;
         let moment = Moment { height: parent.height + 1, time_ms: time_ms.max(parent.time_ms) };
         let executed = run(rules, before, moment, &submissions, checked);
         let header = Header {

@@ -16,9 +16,11 @@
 
 pub mod answer;
 pub mod certificate;
+pub mod engine;
 pub mod entry;
 mod error;
 mod group;
+mod handle;
 pub mod header;
 pub mod map;
 pub mod outcome;
@@ -32,6 +34,7 @@ pub use answer::{Answer, CertifiedHead, Read};
 pub use certificate::Certificate;
 pub use error::CommitteeError;
 pub use group::{GROUP_KEY_BYTES, GroupId, GroupKey};
+pub use handle::{Committee, Handle, Member, Request, Status};
 pub use header::{Block, Executed, Header, HeaderDigest};
 pub use outcome::Outcome;
 pub use state::{Checked, Moment, Rules, State};

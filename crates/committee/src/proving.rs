@@ -17,10 +17,13 @@ use version::receipt::Terms;
 use version::{Durability, Hint, ObjectKey, ObjectRecord, Receipt, VersionId};
 
 use crate::certificate::{Digest, Scheme, namespace};
+use crate::header::Start;
 use crate::{
     Block, Certificate, Checked, Executed, GroupKey, Header, Operation, Rules, State, Submission,
     Update,
 };
+
+mod golden;
 
 pub(crate) const NETWORK: NetworkId = NetworkId::new([9; 32]);
 pub(crate) const SUITE: Suite = Suite::Holdfast1;
@@ -97,8 +100,12 @@ impl Founded {
         let (tip, rules) = (&self.tip, &self.rules);
         let time = tip.time_ms + 1_000;
         let mut checked = Checked::default();
-        let (block, executed) =
-            Block::propose(rules, tip, &self.state, 0, [3; 32], time, submissions, &mut checked);
+        let (block, executed) = Block::propose(
+            rules,
+            &Start { parent: tip, before: &self.state, epoch: 0, members: [3; 32], time_ms: time },
+            submissions,
+            &mut checked,
+        );
         let again = Block::decode(&block.encode()).expect("our own");
         assert_eq!(again, block);
         let other = again

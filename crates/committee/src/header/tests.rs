@@ -12,8 +12,12 @@ fn case() -> (Founded, Block) {
     let submissions = vec![Submission::bundle(&[made, first], &secret(1)).expect("good")];
     let (tip, rules) = (&founded.tip, &founded.rules);
     let mut checked = Checked::default();
-    let (block, _) =
-        Block::propose(rules, tip, &founded.state, 0, [3; 32], 5, submissions, &mut checked);
+    let (block, _) = Block::propose(
+        rules,
+        &Start { parent: tip, before: &founded.state, epoch: 0, members: [3; 32], time_ms: 5 },
+        submissions,
+        &mut checked,
+    );
     (founded, block)
 }
 
@@ -67,8 +71,12 @@ fn a_block_with_an_unsigned_or_foreign_update_is_refused() {
     let stranger = vec![stranger.sign(&secret(1)).expect("good")];
     let (tip, rules) = (&founded.tip, &founded.rules);
     let mut checked = Checked::default();
-    let (block, _) =
-        Block::propose(rules, tip, &founded.state, 0, [3; 32], 5, stranger, &mut checked);
+    let (block, _) = Block::propose(
+        rules,
+        &Start { parent: tip, before: &founded.state, epoch: 0, members: [3; 32], time_ms: 5 },
+        stranger,
+        &mut checked,
+    );
     assert!(matches!(run(&founded, &block), Err(CommitteeError::Block("committee of an update"))));
 }
 
