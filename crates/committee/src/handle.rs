@@ -177,6 +177,15 @@ fn runner(folder: PathBuf) -> runtime::Runner {
     runtime::Runner::new(config.with_worker_threads(THREADS).with_max_blocking_threads(16))
 }
 
+/// Does something on a thread of its own, and waits: a runtime cannot be started inside another.
+fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CommitteeError> + Send + 'static,
+) -> Result<T, CommitteeError> {
+    let thread = std::thread::Builder::new().name("committee".into()).spawn(work);
+    let end = thread.map_err(CommitteeError::Disk)?.join();
+    end.map_err(|_| CommitteeError::Stopped)?
+}
+
 /// A member on a thread of its own.
 #[derive(Debug)]
 pub struct Member {
@@ -190,7 +199,7 @@ impl Member {
     /// # Errors
     /// [`CommitteeError::Founding`], the disk.
     pub fn found(folder: PathBuf, founding: Founding) -> Result<Charter, CommitteeError> {
-        runner(folder).start(|context| engine::found(context, founding))
+        aside(move || runner(folder).start(|context| engine::found(context, founding)))
     }
 
     /// Makes this machine one that follows a committee which others founded.
@@ -198,7 +207,10 @@ impl Member {
     /// # Errors
     /// [`CommitteeError::Files`] where there is a member already, the disk.
     pub fn join(folder: PathBuf, name: &str, charter: &Charter) -> Result<(), CommitteeError> {
-        runner(folder).start(async |context| engine::join(&context, name, charter).await)
+        let (name, charter) = (String::from(name), charter.clone());
+        aside(move || {
+            runner(folder).start(async |context| engine::join(&context, &name, &charter).await)
+        })
     }
 
     /// Starts the member whose files are in a folder.
@@ -207,8 +219,9 @@ impl Member {
     /// [`CommitteeError::Files`], the disk.
     pub fn start(folder: PathBuf, settings: Settings) -> Result<Self, CommitteeError> {
         let name = settings.name.clone();
+        let read = folder.clone();
         let kept =
-            runner(folder.clone()).start(async |context| engine::kept(&context, &name).await);
+            aside(move || runner(read).start(async |context| engine::kept(&context, &name).await));
         let (handle, requests) = Handle::new(kept?.0.group);
         let run = move || runner(folder).start(|context| engine::run(context, settings, requests));
         let thread = std::thread::Builder::new().name("committee".into()).spawn(run);

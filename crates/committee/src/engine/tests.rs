@@ -335,3 +335,48 @@ fn one_seed_is_one_run() {
     };
     assert_eq!(run(6), run(6));
 }
+
+#[test]
+fn a_member_that_missed_more_than_the_logs_hold_takes_the_state_whole() {
+    simulated(7, async |context| {
+        let mut members = Members::start(context, 4).await;
+        let key = members.known().await;
+        members.kill(3).await;
+        let mut current = None;
+        // Logs of 4 KiB: they are begun anew again and again meanwhile.
+        for number in 1..30 {
+            let outcome = members.ask(&[0, 1], set(key, current, version(number), &[5])).await;
+            let Ok(Outcome::Accepted { height }) = outcome else { panic!("{outcome:?}") };
+            current = Some((version(number), height));
+        }
+        for partition in ["m3-votes-0", "m3-chain"] {
+            let _ = members.context.remove(partition, None).await;
+        }
+        members.run(&[3]).await;
+        members.context.sleep(Duration::from_secs(15)).await;
+        let group = members.charter.group.clone();
+        let read = members.handle(3).read(key, "main").await.expect("answered");
+        let certified = read.verify(&NETWORK, &group, &key, "main").expect("certified");
+        assert_eq!(certified.head.map(|head| (head.version, head.height)), current);
+        assert!(members.handle(3).status().await.expect("it runs").height > 20);
+    });
+}
+
+#[test]
+fn too_much_that_waits_is_refused_and_said_to_be_busy() {
+    let mut pool = pool::Pool::default();
+    let founded = Founded::new(4);
+    let one = |number: u32| {
+        let operation = Operation::Peer { certificate: Bytes::from(number.to_be_bytes().to_vec()) };
+        founded.update(1, 1, operation).sign(&secret(1)).expect("good")
+    };
+    for number in 0..pool::AUTHOR_WAITING_MAX as u32 {
+        assert!(pool.take(one(number)).expect("room"), "new");
+    }
+    assert!(!pool.take(one(0)).expect("known"), "the same again takes no room");
+    let full = pool.take(one(u32::MAX));
+    assert!(matches!(full, Err(CommitteeError::Busy { .. })), "{full:?}");
+    pool.remove(&one(0).key());
+    assert!(pool.take(one(u32::MAX)).expect("room again"));
+    assert_eq!(pool.len(), pool::AUTHOR_WAITING_MAX);
+}
