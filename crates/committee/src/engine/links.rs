@@ -111,6 +111,6 @@ impl<E: Runtime> Open<E> {
 
     /// Connects.
     pub(crate) fn start(self) {
-        let _ = self.network.start();
+        drop(self.network.start());
     }
 }

@@ -36,6 +36,7 @@ use crate::{Block, Certificate, CommitteeError};
 mod others;
 mod requests;
 mod snapshots;
+mod start;
 
 /// The most blocks of others that wait for their parents, and of one member.
 const PARKED_MAX: usize = 128;
@@ -48,6 +49,8 @@ const ASK_AGAIN_MS: u64 = 400;
 const FORGET_MS: u64 = 5_000;
 /// Who said nothing for so long is not heard.
 const HEARD_MS: u64 = 4_000;
+/// For how long a block is executed at most by who makes it, about, in microseconds.
+const BLOCK_US: u64 = 150_000;
 /// A header so far ahead of this clock waits.
 const AHEAD_MS: u64 = 5_000;
 /// For so long after its start a member does not say how far it is: its journal is being read.
@@ -119,6 +122,7 @@ struct Member<E: Runtime> {
     fresh: Vec<Fresh>,
     nonce: u64,
     outbox: Vec<Bytes>,
+    update_us: u64,
     given: Option<snapshots::Given>,
     taken: Option<snapshots::Taken>,
     started_ms: u64,
@@ -137,8 +141,8 @@ pub async fn run<E: Runtime>(
     let (charter, share) = founding::kept(&context, &settings.name).await?;
     let (log, found) = Log::open(context.child("log"), format!("{}-chain", settings.name)).await?;
     let mut chain = Chain::new(&charter);
-    restore(&mut chain, &charter, found)?;
-    let share = may_vote(&context, &settings.name, share).await?;
+    start::restore(&mut chain, &charter, found)?;
+    let share = start::may_vote(&context, &settings.name, share).await?;
     let links = settings.links.open(&context, &charter.rules.network, b"");
     let mut links = links?;
     let (votes, certificates, resolver) = (links.channel(0), links.channel(1), links.channel(2));
@@ -149,7 +153,8 @@ pub async fn run<E: Runtime>(
     let me = settings.links.secret.0.public_key();
     let engine =
         engine(&context, &settings, &charter, share.clone(), &me, oracle.clone(), Port(asks))?;
-    let _ = engine.start(votes, certificates, resolver);
+    // Its end is seen by the end of what it asks.
+    drop(engine.start(votes, certificates, resolver));
     let now = now_ms(&context);
     let mut member = Member {
         me,
@@ -169,6 +174,7 @@ pub async fn run<E: Runtime>(
         fresh: Vec::new(),
         nonce: now,
         outbox: Vec::new(),
+        update_us: 0,
         given: None,
         taken: None,
         started_ms: now,
@@ -178,76 +184,6 @@ pub async fn run<E: Runtime>(
         context,
     };
     member.go_on(&mut requests, &mut asked, &mut receiver).await
-}
-
-/// The chain as the log has it.
-fn restore(
-    chain: &mut Chain,
-    charter: &Charter,
-    found: super::log::Found,
-) -> Result<(), CommitteeError> {
-    let group = &charter.group;
-    if let Some((certificate, state)) = found.snapshot {
-        certificate.verify(&charter.rules.network, group)?;
-        chain.start_from(certificate, state);
-    }
-    let mut blocks: Vec<(Block, Bytes)> = found.blocks;
-    blocks.sort_by_key(|(block, _)| block.header.height);
-    let last = found.certificates.into_iter().next_back();
-    // What is final is what the last certificate stands on; the others are candidates.
-    let mut finals = HashSet::new();
-    if let Some((_, certificate)) = &last {
-        certificate.verify(&charter.rules.network, group)?;
-        let mut at = certificate.header().digest();
-        for (block, _) in blocks.iter().rev() {
-            if block.header.digest() == at {
-                finals.insert(at);
-                at = block.header.parent;
-            }
-        }
-    }
-    for (block, bytes) in blocks {
-        let digest = block.header.digest();
-        let fit = chain.execute(block, bytes, |_| finals.contains(&digest));
-        if let Fit::Bad(error) = fit {
-            if finals.contains(&digest) {
-                return Err(error);
-            }
-            tracing::warn!(%error, ?digest, "a block in the log that is not final does not hold");
-            continue;
-        }
-        // Final blocks are many: the tip follows them as they are executed.
-        if finals.contains(&digest) {
-            let whole = last.as_ref().filter(|(_, one)| one.header().digest() == digest);
-            match whole {
-                Some((_, certificate)) if chain.above(&digest).is_some() => {
-                    chain.finalise(&certificate.finalization()?)?;
-                }
-                _ => chain.fold(&digest),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The share, unless the member began to vote and its votes are gone.
-async fn may_vote<E: Runtime>(
-    context: &E,
-    name: &str,
-    share: Option<Share>,
-) -> Result<Option<Share>, CommitteeError> {
-    let Some(share) = share else { return Ok(None) };
-    let votes = match context.scan(&votes_partition(name)).await {
-        Ok(names) => !names.is_empty(),
-        Err(commonware_runtime::Error::PartitionMissing(_)) => false,
-        Err(error) => return Err(CommitteeError::Storage(error)),
-    };
-    if founding::began(context, name).await? && !votes {
-        tracing::error!("the votes of this member are gone: it follows, and votes no more");
-        return Ok(None);
-    }
-    founding::begin(context, name).await?;
-    Ok(Some(share))
 }
 
 fn votes_partition(name: &str) -> String {
@@ -426,10 +362,22 @@ impl<E: Runtime> Member<E> {
             self.proposing = Some((context, response));
             return;
         }
-        let submissions = self.pool.next(&taken);
-        if let Some((digest, _)) = self.chain.propose(&parent, now, submissions) {
+        let submissions = self.pool.next(&taken, self.batch());
+        let count: usize = submissions.iter().map(|one| one.updates().len()).sum();
+        let made = self.chain.propose(&parent, now, submissions);
+        let took_us = now_ms(&self.context).saturating_sub(now) * 1_000;
+        if let Some(one_us) = took_us.checked_div(count as u64) {
+            self.update_us = (3 * self.update_us + one_us) / 4;
+        }
+        if let Some((digest, _)) = made {
             let _ = response.send(blake3::Digest(*digest.as_bytes()));
         }
+    }
+
+    /// How many updates a block carries: as many as this machine executes in [`BLOCK_US`]. The others must check and execute them
+    /// before the round is over, or the round is lost, and the next one with the same block.
+    const fn batch(&self) -> usize {
+        (BLOCK_US / if self.update_us == 0 { 1 } else { self.update_us }) as usize
     }
 
     /// Executes a block that is parked, after those before it that are.

@@ -110,14 +110,15 @@ impl Pool {
         self.order.iter().any(|key| !taken.contains(key))
     }
 
-    /// What a block may carry, the oldest first, without these.
-    pub(crate) fn next(&self, taken: &HashSet<UpdateDigest>) -> Vec<Submission> {
+    /// What a block may carry, the oldest first, without these: about so many updates, and one submission at least.
+    pub(crate) fn next(&self, taken: &HashSet<UpdateDigest>, most: usize) -> Vec<Submission> {
+        let most = most.min(BLOCK_UPDATES_MAX);
         let (mut all, mut updates, mut bytes) = (Vec::new(), 0, BLOCK_HEAD_BYTES);
         for key in self.order.iter().filter(|key| !taken.contains(*key)) {
             let Some(Waiting { submission, .. }) = self.waiting.get(key) else { continue };
             updates += submission.updates().len();
             bytes += submission.size() + 4;
-            if updates > BLOCK_UPDATES_MAX || bytes > BLOCK_BYTES_MAX {
+            if !all.is_empty() && (updates > most || bytes > BLOCK_BYTES_MAX) {
                 break;
             }
             all.push(submission.clone());

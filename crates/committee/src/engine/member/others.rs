@@ -14,6 +14,8 @@ use crate::{Block, Certificate, CommitteeError, Submission};
 
 /// How often a member says that it is there.
 const HERE_MS: u64 = 1_000;
+/// How many of those that wait longest are passed on again.
+const AGAIN_MAX: usize = 64;
 /// Bytes of submissions in one message.
 const PASS_ON_BYTES: usize = 2 << 20;
 
@@ -240,7 +242,7 @@ impl<E: Runtime> Member<E> {
             self.ask_how_far();
             // A member that was away has not heard of what waits.
             if self.pool.len() > 0 {
-                self.outbox.extend(self.pool.encoded(SUBMISSIONS_MAX));
+                self.outbox.extend(self.pool.encoded(AGAIN_MAX));
             }
         }
         self.told_ms = now;
