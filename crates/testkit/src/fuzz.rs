@@ -2,11 +2,12 @@
 //! bytes again.
 //!
 //! They are run twice: by `cargo fuzz` (the folder `fuzz/`, where a nightly compiler is there) and by
-//! `tests/fuzz.rs` on the stable one, over the committed corpus, mutations of it and random bytes. The
+//! `tests/fuzz.rs` (and [`driver`], for crates whose decoders are not linked here) on the stable one, over the committed corpus, mutations of it and random bytes. The
 //! corpus is `fuzz/corpus/NAME/`; `HOLD_GOLDEN=update` writes each target's seeds there.
 
 pub mod crypto;
 pub mod document;
+pub mod driver;
 pub mod overlay;
 pub mod version;
 

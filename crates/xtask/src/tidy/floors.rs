@@ -11,7 +11,7 @@ use super::{Finding, TidyError, list, read};
 const FLOORS: [&[&str]; 6] = [
     &["crypto", "document", "erasure", "placement", "version"],
     &["env"],
-    &["store", "objects", "rpc", "overlay", "walk"],
+    &["store", "objects", "rpc", "overlay", "walk", "committee"],
     &["librarian", "author"],
     &["door-redis", "bench"],
     &["hold"],

@@ -1,0 +1,219 @@
+//! A certificate: a header, and the one signature of the committee that stands for n - f of its members.
+//!
+//! ```text
+//! certificate  "holdfast certificate v1" | header 332 | later 1 | header 332 each | view 8 | parent view 8 | signature 48
+//! ```
+//! The signature is that of a *finalisation* of simplex over (epoch, view, parent view, digest of the last header): the epoch and the
+//! digest are the header's, so neither stands there a second time. Mostly there is no later header. A block whose own finalisation
+//! never came together is final by that of a block after it; then the headers from one to the other follow, each of which names
+//! the one before.
+//!
+//! Whoever has the group key checks it offline: one pairing. A **notarisation** has the same shape and proves nothing, since another
+//! block may still take its place; its signature is over other words and is refused by name.
+
+use bytes::Bytes;
+use commonware_codec::{DecodeExt, Encode};
+use commonware_consensus::simplex::scheme::Namespace;
+use commonware_consensus::simplex::scheme::bls12381_threshold::standard;
+use commonware_consensus::simplex::types::{Finalization, Proposal, Subject};
+use commonware_consensus::types::{Epoch, Round, View};
+use commonware_cryptography::bls12381::primitives::ops::verify_message;
+use commonware_cryptography::bls12381::primitives::variant::MinSig;
+use commonware_cryptography::certificate::{Subject as _, Verifier};
+use commonware_cryptography::{blake3, ed25519};
+use crypto::NetworkId;
+
+use crate::group::SIGNATURE_BYTES;
+use crate::header::{HEADER_BYTES, Header};
+use crate::reader::Reader;
+use crate::{CommitteeError, GroupKey};
+
+/// The most headers between a block and the one whose finalisation certifies it.
+pub const LATER_MAX: usize = 64;
+/// The longest certificate, in bytes.
+pub const CERTIFICATE_BYTES_MAX: usize =
+    PREFIX.len() + (1 + LATER_MAX) * HEADER_BYTES + 1 + 16 + SIGNATURE_BYTES;
+
+const PREFIX: &[u8] = b"holdfast certificate v1";
+/// What all signatures of the engine are made under, before the network's id.
+const NAMESPACE: &[u8] = b"holdfast committee v1";
+
+/// The scheme that members vote with.
+pub(crate) type Scheme = standard::Scheme<ed25519::PublicKey, MinSig>;
+/// What consensus decides on: a header's digest.
+pub(crate) type Digest = blake3::Digest;
+type Signature = <Scheme as Verifier>::Certificate;
+
+/// What the signatures of a network's committees are made under.
+pub(crate) fn namespace(network: &NetworkId) -> Vec<u8> {
+    [NAMESPACE, network.as_bytes()].concat()
+}
+
+/// Whether the committee notarised what a member claims.
+pub(crate) fn verify_notarised(
+    claim: &crate::engine::Notarised,
+    network: &NetworkId,
+    group: &GroupKey,
+) -> bool {
+    let round = Round::new(Epoch::new(claim.epoch), View::new(claim.view));
+    let proposal = Proposal::new(round, View::new(claim.parent_view), blake3::Digest(claim.digest));
+    let signature = Signature::decode(Bytes::copy_from_slice(&claim.signature));
+    let Ok(signature) = signature else { return false };
+    holds(network, group, Subject::Notarize { proposal: &proposal }, &signature)
+}
+
+/// Whether a signature is the committee's for this.
+fn holds(
+    network: &NetworkId,
+    group: &GroupKey,
+    subject: Subject<'_, Digest>,
+    signature: &Signature,
+) -> bool {
+    let names = Namespace::new(&namespace(network));
+    let (name, message) = (subject.namespace(&names), subject.message());
+    signature.get().is_some_and(|signature| {
+        verify_message::<MinSig>(group.point(), name, &message, signature).is_ok()
+    })
+}
+
+/// The committee's word for a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    header: Header,
+    later: Vec<Header>,
+    view: u64,
+    parent_view: u64,
+    signature: [u8; SIGNATURE_BYTES],
+}
+
+impl Certificate {
+    /// The certificate of a header by the finalisation of it, or of the last of those that follow it.
+    pub(crate) fn new(
+        header: Header,
+        later: Vec<Header>,
+        finalization: &Finalization<Scheme, Digest>,
+    ) -> Result<Self, CommitteeError> {
+        let proposal = &finalization.proposal;
+        let signature = finalization.certificate.encode();
+        let signature = signature[..].try_into().map_err(|_| CommitteeError::Field("signature"))?;
+        let (view, parent_view) = (proposal.round.view().get(), proposal.parent.get());
+        let certificate = Self { header, later, view, parent_view, signature };
+        let digest = blake3::Digest(*certificate.last().digest().as_bytes());
+        if proposal.payload != digest || certificate.last().epoch != proposal.round.epoch().get() {
+            return Err(CommitteeError::Chain);
+        }
+        certificate.follows()?;
+        Ok(certificate)
+    }
+
+    /// What is certified. It is only certified once [`Certificate::verify`] said so.
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The view of the finalisation.
+    pub const fn view(&self) -> u64 {
+        self.view
+    }
+
+    fn last(&self) -> &Header {
+        self.later.last().unwrap_or(&self.header)
+    }
+
+    fn follows(&self) -> Result<(), CommitteeError> {
+        if self.later.len() > LATER_MAX {
+            return Err(CommitteeError::Chain);
+        }
+        let mut before = &self.header;
+        for header in &self.later {
+            let next = before.height.checked_add(1) == Some(header.height);
+            if !next || header.parent != before.digest() || header.network != before.network {
+                return Err(CommitteeError::Chain);
+            }
+            before = header;
+        }
+        Ok(())
+    }
+
+    fn proposal(&self) -> Proposal<Digest> {
+        let last = self.last();
+        let round = Round::new(Epoch::new(last.epoch), View::new(self.view));
+        Proposal::new(round, View::new(self.parent_view), blake3::Digest(*last.digest().as_bytes()))
+    }
+
+    /// The finalisation, as the engine takes it.
+    pub(crate) fn finalization(&self) -> Result<Finalization<Scheme, Digest>, CommitteeError> {
+        Ok(Finalization { proposal: self.proposal(), certificate: self.point()? })
+    }
+
+    fn point(&self) -> Result<Signature, CommitteeError> {
+        let bytes = Bytes::copy_from_slice(&self.signature);
+        Signature::decode(bytes).map_err(|_| CommitteeError::Signature)
+    }
+
+    /// Checks, with nothing but the group key, that the committee certified the header in this network.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Network`], [`CommitteeError::Group`], [`CommitteeError::Chain`], [`CommitteeError::Notarisation`],
+    /// [`CommitteeError::Signature`].
+    pub fn verify(&self, network: &NetworkId, group: &GroupKey) -> Result<(), CommitteeError> {
+        if self.header.network != *network {
+            return Err(CommitteeError::Network(self.header.network));
+        }
+        if self.header.group != *group {
+            return Err(CommitteeError::Group);
+        }
+        self.follows()?;
+        let (proposal, signature) = (self.proposal(), self.point()?);
+        let holds = |subject| holds(network, group, subject, &signature);
+        if holds(Subject::Finalize { proposal: &proposal }) {
+            return Ok(());
+        }
+        if holds(Subject::Notarize { proposal: &proposal }) {
+            return Err(CommitteeError::Notarisation);
+        }
+        Err(CommitteeError::Signature)
+    }
+
+    /// Appends the encoding.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(PREFIX);
+        out.extend_from_slice(&self.header.encode());
+        out.push(self.later.len() as u8);
+        self.later.iter().for_each(|header| out.extend_from_slice(&header.encode()));
+        out.extend_from_slice(&self.view.to_be_bytes());
+        out.extend_from_slice(&self.parent_view.to_be_bytes());
+        out.extend_from_slice(&self.signature);
+    }
+
+    /// The encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(PREFIX.len() + HEADER_BYTES + 17 + SIGNATURE_BYTES);
+        self.write(&mut out);
+        out
+    }
+
+    /// Reads one.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, CommitteeError> {
+        reader.prefix(PREFIX)?;
+        let header = Header::read(reader)?;
+        let (found, max) = (usize::from(reader.u8()?), LATER_MAX);
+        if found > max {
+            return Err(CommitteeError::TooLarge { what: "later headers", found, max });
+        }
+        let later = (0..found).map(|_| Header::read(reader)).collect::<Result<_, _>>()?;
+        let (view, parent_view) = (reader.u64()?, reader.u64()?);
+        Ok(Self { header, later, view, parent_view, signature: reader.array()? })
+    }
+
+    /// Decodes and checks the form.
+    ///
+    /// # Errors
+    /// [`CommitteeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, CommitteeError> {
+        let mut reader = Reader::new("certificate", bytes);
+        let certificate = Self::read(&mut reader)?;
+        reader.end()?;
+        Ok(certificate)
+    }
+}

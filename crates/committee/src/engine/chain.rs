@@ -1,0 +1,275 @@
+//! The final tip, and the executed blocks above it.
+//!
+//! Invariants:
+//! 1. Every block here was executed on its parent, which is here or is the tip ([`Chain::execute`]).
+//! 2. The tip moves to a block only by a finalisation of it or of a block above it, and only along parents ([`Chain::finalise`]).
+//!    A finalisation of a block that does not stand on the tip is a fork: more than f members lie. It is refused, and the member stops.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use bytes::Bytes;
+use commonware_consensus::simplex::types::Finalization;
+
+use super::charter::Charter;
+use crate::certificate::{Digest, LATER_MAX, Scheme};
+use crate::header::HeaderDigest;
+use crate::map::Hash;
+use crate::{
+    Answer, Block, Certificate, Checked, CommitteeError, Executed, Header, Rules, State,
+    Submission, UpdateDigest,
+};
+
+/// The most blocks above the tip.
+pub(crate) const ABOVE_MAX: usize = 256;
+/// How many final blocks are remembered by digest alone.
+const RECENT_MAX: usize = 1_024;
+
+/// A block above the tip.
+pub(crate) struct Above {
+    pub(crate) block: Block,
+    pub(crate) bytes: Bytes,
+    executed: Executed,
+}
+
+/// A block that became final.
+pub(crate) struct Final {
+    pub(crate) digest: HeaderDigest,
+    pub(crate) block: Block,
+    pub(crate) bytes: Bytes,
+    executed: Executed,
+    certificate: Certificate,
+}
+
+/// What a member knows of the chain.
+pub(crate) struct Chain {
+    rules: Rules,
+    members: Hash,
+    epoch: u64,
+    tip: Header,
+    tip_digest: HeaderDigest,
+    state: State,
+    certificate: Option<Certificate>,
+    above: BTreeMap<HeaderDigest, Above>,
+    recent: VecDeque<HeaderDigest>,
+    checked: Checked,
+}
+
+/// What became of executing a block.
+pub(crate) enum Fit {
+    /// It is here now, or was.
+    Here,
+    /// Its parent is not here.
+    NoParent,
+    /// It is below the tip, or too far above it.
+    Aside,
+    /// No honest leader proposes it.
+    Bad(CommitteeError),
+}
+
+impl Chain {
+    /// The chain of a charter, from its genesis.
+    pub(crate) fn new(charter: &Charter) -> Self {
+        let tip = charter.genesis();
+        Self {
+            rules: charter.rules.clone(),
+            members: charter.members_digest(),
+            epoch: tip.epoch,
+            tip_digest: tip.digest(),
+            tip,
+            state: State::default(),
+            certificate: None,
+            above: BTreeMap::new(),
+            recent: VecDeque::new(),
+            checked: Checked::default(),
+        }
+    }
+
+    /// Goes on from a snapshot.
+    pub(crate) fn start_from(&mut self, certificate: Certificate, state: State) {
+        self.tip = certificate.header().clone();
+        self.tip_digest = self.tip.digest();
+        (self.state, self.certificate) = (state, Some(certificate));
+        self.above.clear();
+    }
+
+    /// Moves the tip to the block after it, which is known to be final by one that comes later.
+    pub(crate) fn fold(&mut self, digest: &HeaderDigest) {
+        let follows = |above: &Above| above.block.header.parent == self.tip_digest;
+        if !self.above.get(digest).is_some_and(follows) {
+            return;
+        }
+        if let Some(above) = self.above.remove(digest) {
+            (self.tip, self.tip_digest) = (above.block.header, *digest);
+            (self.state, self.certificate) = (above.executed.state, None);
+            let height = self.tip.height;
+            self.above.retain(|_, above| above.block.header.height > height);
+        }
+    }
+
+    /// The final tip.
+    pub(crate) const fn tip(&self) -> &Header {
+        &self.tip
+    }
+
+    /// The state after it.
+    pub(crate) const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Its certificate; `None` at the genesis.
+    pub(crate) const fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
+    }
+
+    /// The view of its certificate.
+    pub(crate) fn view(&self) -> u64 {
+        self.certificate.as_ref().map_or(0, Certificate::view)
+    }
+
+    /// Whether a block is final, as far as is remembered.
+    pub(crate) fn is_final(&self, digest: &HeaderDigest) -> bool {
+        *digest == self.tip_digest || self.recent.contains(digest)
+    }
+
+    /// A block above the tip.
+    pub(crate) fn above(&self, digest: &HeaderDigest) -> Option<&Above> {
+        self.above.get(digest)
+    }
+
+    /// All of them.
+    pub(crate) fn all_above(&self) -> impl Iterator<Item = (&HeaderDigest, &Above)> {
+        self.above.iter()
+    }
+
+    /// The header and the state to go on from, where the block is here.
+    pub(crate) fn parent(&self, digest: &HeaderDigest) -> Option<(&Header, &State)> {
+        if *digest == self.tip_digest {
+            return Some((&self.tip, &self.state));
+        }
+        let above = self.above.get(digest)?;
+        Some((&above.block.header, &above.executed.state))
+    }
+
+    /// The submissions of the blocks from one down to the tip.
+    pub(crate) fn taken(&self, from: &HeaderDigest) -> HashSet<UpdateDigest> {
+        let (mut taken, mut at) = (HashSet::new(), *from);
+        while let Some(above) = self.above.get(&at) {
+            taken.extend(above.block.submissions.iter().map(Submission::key));
+            at = above.block.header.parent;
+        }
+        taken
+    }
+
+    /// Makes the block after one that is here.
+    pub(crate) fn propose(
+        &mut self,
+        parent: &HeaderDigest,
+        now_ms: u64,
+        submissions: Vec<Submission>,
+    ) -> Option<(HeaderDigest, Bytes)> {
+        let (header, state) =
+            self.parent(parent).map(|(header, state)| (header.clone(), state.clone()))?;
+        let start = crate::header::Start {
+            parent: &header,
+            before: &state,
+            epoch: self.epoch,
+            members: self.members,
+            time_ms: now_ms,
+        };
+        let (block, executed) = Block::propose(&self.rules, &start, submissions, &mut self.checked);
+        let (digest, bytes) = (block.header.digest(), block.encode());
+        self.above.insert(digest, Above { block, bytes: bytes.clone(), executed });
+        Some((digest, bytes))
+    }
+
+    /// Executes a block on its parent, if that is here.
+    pub(crate) fn execute(
+        &mut self,
+        block: Block,
+        bytes: Bytes,
+        known: impl FnMut(&Submission) -> bool,
+    ) -> Fit {
+        let digest = block.header.digest();
+        if self.above.contains_key(&digest) || self.is_final(&digest) {
+            return Fit::Here;
+        }
+        if block.header.height <= self.tip.height || self.above.len() >= ABOVE_MAX {
+            return Fit::Aside;
+        }
+        let Some((parent, state)) = self.parent(&block.header.parent) else {
+            return Fit::NoParent;
+        };
+        if block.header.epoch != self.epoch || block.header.members != self.members {
+            return Fit::Bad(CommitteeError::Block("epoch or set of members"));
+        }
+        let (parent, state) = (parent.clone(), state.clone());
+        match block.execute(&self.rules, &parent, &state, &mut self.checked, known) {
+            Ok(executed) => {
+                self.above.insert(digest, Above { block, bytes, executed });
+                Fit::Here
+            }
+            Err(error) => Fit::Bad(error),
+        }
+    }
+
+    /// Moves the tip to a block that is here; what became final, the oldest first.
+    pub(crate) fn finalise(
+        &mut self,
+        finalization: &Finalization<Scheme, Digest>,
+    ) -> Result<Vec<Final>, CommitteeError> {
+        let mut at = HeaderDigest::new(finalization.proposal.payload.0);
+        let mut path = Vec::new();
+        while at != self.tip_digest {
+            let above = self.above.remove(&at).ok_or(CommitteeError::Chain)?;
+            let digest = std::mem::replace(&mut at, above.block.header.parent);
+            path.push((digest, above));
+        }
+        path.reverse();
+        let headers: Vec<Header> = path.iter().map(|(_, one)| one.block.header.clone()).collect();
+        let mut all = Vec::with_capacity(path.len());
+        for (index, (digest, above)) in path.into_iter().enumerate() {
+            let Above { block, bytes, executed } = above;
+            let later = headers.get(index + 1..).unwrap_or_default().to_vec();
+            if later.len() > LATER_MAX {
+                return Err(CommitteeError::Chain);
+            }
+            let certificate = Certificate::new(block.header.clone(), later, finalization)?;
+            all.push(Final { digest, block, bytes, executed, certificate });
+        }
+        if let Some(last) = all.last() {
+            self.tip = last.block.header.clone();
+            self.tip_digest = last.digest;
+            self.state = last.executed.state.clone();
+            self.certificate = Some(last.certificate.clone());
+        }
+        self.recent.extend(all.iter().map(|one| one.digest));
+        let over = self.recent.len().saturating_sub(RECENT_MAX);
+        self.recent.drain(..over);
+        let height = self.tip.height;
+        self.above.retain(|_, above| above.block.header.height > height);
+        Ok(all)
+    }
+}
+
+impl Final {
+    /// Its certificate.
+    pub(crate) const fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// The answers to each of its submissions.
+    pub(crate) fn answers(&self, which: usize) -> Vec<Answer> {
+        let before = self.block.submissions.iter().take(which);
+        let first: usize = before.map(|one| one.updates().len()).sum();
+        let Some(submission) = self.block.submissions.get(which) else { return Vec::new() };
+        let answer = |(index, body): (usize, &Bytes)| {
+            Some(Answer {
+                body: body.clone(),
+                outcome: self.executed.outcomes.get(index)?.clone(),
+                path: self.executed.tree.as_ref()?.path(index)?,
+                certificate: self.certificate.clone(),
+            })
+        };
+        (first..).zip(submission.bodies()).filter_map(answer).collect()
+    }
+}

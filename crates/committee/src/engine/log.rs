@@ -1,0 +1,333 @@
+//! What a member keeps on its disk beside the engine's journal: blocks, their certificates, and snapshots of the state.
+//!
+//! ```text
+//! frame  length 4 | kind 1 (1 block, 2 certificate, 3 snapshot) | first 16 of BLAKE3(kind | bytes) | bytes
+//! ```
+//! Frames are appended, and synced where somebody waits for that. At a start the log is read to its end or its first frame that is
+//! damaged, and cut there. A log that has grown long is begun anew with a snapshot: the new file is whole on the disk
+//! before the old one goes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use commonware_runtime::{Blob, ReadOptions, Storage, WriteOptions};
+use crypto::Suite;
+
+use crate::certificate::CERTIFICATE_BYTES_MAX;
+use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
+use crate::reader::{Reader, put_long};
+use crate::state::STATE_BYTES_MAX;
+use crate::{Block, Certificate, CommitteeError, State};
+
+const HEAD_BYTES: usize = 4 + 1 + 16;
+const BLOCK: u8 = 1;
+const CERTIFICATE: u8 = 2;
+const SNAPSHOT: u8 = 3;
+
+fn checksum(kind: u8, bytes: &[u8]) -> [u8; 16] {
+    let mut sum = [0; 16];
+    sum.copy_from_slice(&Suite::Holdfast1.hash(&[&[kind], bytes].concat())[..16]);
+    sum
+}
+
+/// Where a frame's bytes are.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    at: u64,
+    length: usize,
+}
+
+/// The log.
+pub(crate) struct Log<S: Storage> {
+    storage: S,
+    partition: String,
+    number: u64,
+    blob: S::Blob,
+    end: u64,
+    floor: u64,
+    dirty: bool,
+    blocks: HashMap<HeaderDigest, Span>,
+    finals: BTreeMap<u64, (Span, Span)>,
+}
+
+/// What a log held at the start.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The newest snapshot, with the certificate of the block after which it was taken.
+    pub(crate) snapshot: Option<(Certificate, State)>,
+    /// Blocks, as they were written.
+    pub(crate) blocks: Vec<(Block, Bytes)>,
+    /// Certificates by height.
+    pub(crate) certificates: BTreeMap<u64, Certificate>,
+}
+
+/// A log's file, read.
+struct Opened<B> {
+    blob: B,
+    end: u64,
+    blocks: HashMap<HeaderDigest, Span>,
+    finals: BTreeMap<u64, (Span, Span)>,
+    found: Found,
+}
+
+fn storage_error(error: commonware_runtime::Error) -> CommitteeError {
+    CommitteeError::Storage(error)
+}
+
+/// The length that a frame of this kind may have.
+const fn most(kind: u8) -> usize {
+    match kind {
+        BLOCK => BLOCK_BYTES_MAX,
+        CERTIFICATE => CERTIFICATE_BYTES_MAX,
+        SNAPSHOT => 2 * STATE_BYTES_MAX,
+        _ => 0,
+    }
+}
+
+async fn read_bytes(blob: &impl Blob, span: Span) -> Result<Bytes, CommitteeError> {
+    let read = blob.read_at(span.at, span.length, ReadOptions::default()).await;
+    Ok(Bytes::from(read.map_err(storage_error)?.coalesce().freeze()))
+}
+
+/// The next frame; `None` at the end and where it is damaged.
+async fn next(
+    blob: &impl Blob,
+    at: u64,
+    end: u64,
+) -> Result<Option<(u8, Span, Bytes)>, CommitteeError> {
+    if at + HEAD_BYTES as u64 > end {
+        return Ok(None);
+    }
+    let head = read_bytes(blob, Span { at, length: HEAD_BYTES }).await?;
+    let mut reader = Reader::new("frame of the log", &head);
+    let (length, kind, sum) = (reader.u32()? as usize, reader.u8()?, reader.array::<16>()?);
+    let span = Span { at: at + HEAD_BYTES as u64, length };
+    if length > most(kind) || span.at + length as u64 > end {
+        return Ok(None);
+    }
+    let bytes = read_bytes(blob, span).await?;
+    Ok((checksum(kind, &bytes) == sum).then_some((kind, span, bytes)))
+}
+
+impl<B: Blob> Opened<B> {
+    async fn read(blob: B, length: u64) -> Result<Self, CommitteeError> {
+        let (blocks, finals) = (HashMap::new(), BTreeMap::new());
+        let mut opened = Self { blob, end: 0, blocks, finals, found: Found::default() };
+        while let Some((kind, span, bytes)) = next(&opened.blob, opened.end, length).await? {
+            if opened.take(kind, span, &bytes).is_err() {
+                break;
+            }
+            opened.end = span.at + span.length as u64;
+        }
+        if opened.end < length {
+            tracing::warn!(
+                at = opened.end,
+                length,
+                "the committee's log is cut at a damaged frame"
+            );
+            opened.blob.resize(opened.end).await.map_err(storage_error)?;
+            opened.blob.sync().await.map_err(storage_error)?;
+        }
+        Ok(opened)
+    }
+
+    fn take(&mut self, kind: u8, span: Span, bytes: &Bytes) -> Result<(), CommitteeError> {
+        match kind {
+            BLOCK => {
+                let block = Block::decode(bytes)?;
+                self.blocks.insert(block.header.digest(), span);
+                self.found.blocks.push((block, bytes.clone()));
+            }
+            CERTIFICATE => {
+                let certificate = Certificate::decode(bytes)?;
+                let header = certificate.header();
+                if let Some(block) = self.blocks.get(&header.digest()) {
+                    self.finals.insert(header.height, (*block, span));
+                }
+                self.found.certificates.insert(header.height, certificate);
+            }
+            _ => {
+                let mut reader = Reader::new("snapshot", bytes);
+                let certificate = reader.long("bytes of a certificate", CERTIFICATE_BYTES_MAX)?;
+                let certificate = Certificate::decode(certificate)?;
+                let state = State::restore(&bytes.slice_ref(reader.rest()))?;
+                if state.root() != certificate.header().state {
+                    return Err(CommitteeError::Path("snapshot"));
+                }
+                self.found.snapshot = Some((certificate, state));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Storage> Log<S> {
+    /// Opens the newest log of a partition, or makes one.
+    pub(crate) async fn open(
+        storage: S,
+        partition: String,
+    ) -> Result<(Self, Found), CommitteeError> {
+        let names = match storage.scan(&partition).await {
+            Ok(names) => names,
+            Err(commonware_runtime::Error::PartitionMissing(_)) => Vec::new(),
+            Err(error) => return Err(storage_error(error)),
+        };
+        let number = |name: &Vec<u8>| Some(u64::from_be_bytes(name[..].try_into().ok()?));
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        let mut newest = numbers.pop().unwrap_or_default();
+        let opened = loop {
+            let name = newest.to_be_bytes();
+            let (blob, length) = storage.open(&partition, &name).await.map_err(storage_error)?;
+            let opened = Opened::read(blob, length).await?;
+            // One that was begun anew and is not whole: the one before it is still there.
+            match numbers.pop() {
+                Some(before) if opened.found.snapshot.is_none() => {
+                    drop(opened);
+                    storage.remove(&partition, Some(&name)).await.map_err(storage_error)?;
+                    newest = before;
+                }
+                before => {
+                    numbers.extend(before);
+                    break opened;
+                }
+            }
+        };
+        let Opened { blob, end, blocks, finals, found } = opened;
+        let (number, floor) = (newest, end);
+        let log =
+            Self { storage, partition, number, blob, end, floor, dirty: false, blocks, finals };
+        for old in numbers {
+            log.remove(old).await;
+        }
+        Ok((log, found))
+    }
+
+    async fn remove(&self, number: u64) {
+        let name = number.to_be_bytes();
+        if let Err(error) = self.storage.remove(&self.partition, Some(&name)).await {
+            tracing::warn!(%error, number, "an old log of the committee's could not be removed");
+        }
+    }
+
+    async fn append(&mut self, kind: u8, bytes: &[u8]) -> Result<Span, CommitteeError> {
+        let mut frame = Vec::with_capacity(HEAD_BYTES + bytes.len());
+        frame.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+        frame.push(kind);
+        frame.extend_from_slice(&checksum(kind, bytes));
+        frame.extend_from_slice(bytes);
+        let span = Span { at: self.end + HEAD_BYTES as u64, length: bytes.len() };
+        let written = self.blob.write_at(self.end, frame, WriteOptions::default()).await;
+        written.map_err(storage_error)?;
+        self.end = span.at + span.length as u64;
+        self.dirty = true;
+        Ok(span)
+    }
+
+    /// Whether a block is in the log.
+    pub(crate) fn has(&self, digest: &HeaderDigest) -> bool {
+        self.blocks.contains_key(digest)
+    }
+
+    /// Writes a block; [`Log::sync`] makes it durable.
+    pub(crate) async fn block(
+        &mut self,
+        digest: HeaderDigest,
+        bytes: &Bytes,
+    ) -> Result<(), CommitteeError> {
+        if !self.has(&digest) {
+            let span = self.append(BLOCK, bytes).await?;
+            self.blocks.insert(digest, span);
+        }
+        Ok(())
+    }
+
+    /// Writes the certificate of a block that is in the log.
+    pub(crate) async fn certificate(
+        &mut self,
+        certificate: &Certificate,
+    ) -> Result<(), CommitteeError> {
+        let header = certificate.header();
+        let span = self.append(CERTIFICATE, &certificate.encode()).await?;
+        if let Some(block) = self.blocks.get(&header.digest()) {
+            self.finals.insert(header.height, (*block, span));
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was written is on the disk.
+    pub(crate) async fn sync(&mut self) -> Result<(), CommitteeError> {
+        if self.dirty {
+            self.blob.sync().await.map_err(storage_error)?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// A block's bytes.
+    pub(crate) async fn read(
+        &self,
+        digest: &HeaderDigest,
+    ) -> Result<Option<Bytes>, CommitteeError> {
+        match self.blocks.get(digest) {
+            Some(span) => read_bytes(&self.blob, *span).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Blocks above a height, in order, each certified by itself, up to so many and so many bytes; with the last one's certificate.
+    pub(crate) async fn since(
+        &self,
+        height: u64,
+        count: usize,
+        bytes: usize,
+    ) -> Result<Option<(Bytes, Vec<Bytes>)>, CommitteeError> {
+        let (mut blocks, mut taken, mut last) = (Vec::new(), 0, None);
+        for (wanted, (at, (block, certificate))) in
+            (height.saturating_add(1)..).zip(self.finals.range(height.saturating_add(1)..))
+        {
+            taken += block.length;
+            if wanted != *at || blocks.len() == count || (taken > bytes && !blocks.is_empty()) {
+                break;
+            }
+            blocks.push(read_bytes(&self.blob, *block).await?);
+            last = Some(*certificate);
+        }
+        match last {
+            Some(span) => Ok(Some((read_bytes(&self.blob, span).await?, blocks))),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether it has grown enough to be begun anew.
+    pub(crate) const fn is_long(&self, state_bytes: usize, growth: u64) -> bool {
+        self.end - self.floor > growth + 2 * state_bytes as u64
+    }
+
+    /// Begins it anew with a snapshot and the blocks that are not final yet.
+    pub(crate) async fn renew(
+        &mut self,
+        certificate: &Certificate,
+        state: &State,
+        blocks: &[(HeaderDigest, Bytes)],
+    ) -> Result<(), CommitteeError> {
+        let mut snapshot = Vec::new();
+        put_long(&mut snapshot, &certificate.encode());
+        snapshot.extend_from_slice(&state.snapshot());
+        let (old, number) = (self.number, self.number + 1);
+        let name = number.to_be_bytes();
+        let opened = self.storage.open(&self.partition, &name).await.map_err(storage_error)?;
+        self.blob = opened.0;
+        self.blob.resize(0).await.map_err(storage_error)?;
+        (self.number, self.end, self.floor) = (number, 0, 0);
+        (self.blocks, self.finals) = (HashMap::new(), BTreeMap::new());
+        self.append(SNAPSHOT, &snapshot).await?;
+        for (digest, bytes) in blocks {
+            self.block(*digest, bytes).await?;
+        }
+        self.sync().await?;
+        self.floor = self.end;
+        self.remove(old).await;
+        Ok(())
+    }
+}

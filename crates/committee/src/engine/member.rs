@@ -1,0 +1,540 @@
+//! The one task that owns a member's chain: it answers the engine, the other members and the clients, one message at a time.
+//!
+//! Why one task: what the engine asks, what a client sends and what another member brings all touch the same tip, and each is short.
+//! The disk is waited for here in two places alone: before a vote to finalise ([`Ask::Certify`]), and at a snapshot.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use commonware_consensus::simplex::elector::RoundRobin;
+use commonware_consensus::simplex::types::{Context, Finalization};
+use commonware_consensus::simplex::{self, Floor, ForwardPolicy, Plan, SkipBudget, SkipPolicy};
+use commonware_consensus::types::{Epoch, ViewDelta};
+use commonware_cryptography::bls12381::primitives::group::Share;
+use commonware_cryptography::{Signer as _, blake3};
+use commonware_p2p::authenticated::lookup::{Oracle, Receiver, Sender};
+use commonware_p2p::{Receiver as _, Recipients, Sender as _};
+use commonware_parallel::Sequential;
+use commonware_runtime::buffer::paged::CacheRef;
+use commonware_utils::channel::{mpsc, oneshot};
+use commonware_utils::{NZDuration, NZU16, NZUsize};
+
+use super::chain::{Chain, Fit};
+use super::charter::Charter;
+use super::links::Links;
+use super::log::Log;
+use super::pool::{Pool, Reply};
+use super::port::{Ask, Port};
+use super::wire::{Message, Notarised};
+use super::{Key, Runtime, founding, now_ms};
+use crate::certificate::{Digest, Scheme, namespace};
+use crate::handle::Request;
+use crate::header::HeaderDigest;
+use crate::{Block, Certificate, CommitteeError};
+
+mod others;
+mod requests;
+mod snapshots;
+mod start;
+
+/// The most blocks of others that wait for their parents, and of one member.
+const PARKED_MAX: usize = 128;
+const PARKED_OF_ONE_MAX: usize = 32;
+/// How often a member looks at what is late.
+const TICK_MS: u64 = 200;
+/// After how long what was asked for is asked for again.
+const ASK_AGAIN_MS: u64 = 400;
+/// After how long a block that nobody asks for any more is no longer wanted.
+const FORGET_MS: u64 = 5_000;
+/// Who said nothing for so long is not heard.
+const HEARD_MS: u64 = 4_000;
+/// For how long a block is executed at most by who makes it, about, in microseconds.
+const BLOCK_US: u64 = 150_000;
+/// A header so far ahead of this clock waits.
+const AHEAD_MS: u64 = 5_000;
+/// For so long after its start a member does not say how far it is: its journal is being read.
+const QUIET_MS: u64 = 2_000;
+
+/// How a member is run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What its files begin with: lower-case letters, digits and `-`.
+    pub name: String,
+    /// Where it and the others are.
+    pub links: Links,
+    /// How long an update, or a fresh read, is waited for.
+    pub answer_within: Duration,
+    /// How long the chain rests where nobody wants anything: at least a block each.
+    pub rest: Duration,
+    /// By how many bytes its log grows, beside twice the state's, before it is begun anew with a snapshot.
+    pub log_growth: u64,
+}
+
+impl Settings {
+    /// The usual ones: answers within 30 s, a block a second at rest, 64 MiB of log.
+    pub fn new(name: &str, links: Links) -> Self {
+        Self {
+            name: String::from(name),
+            links,
+            answer_within: Duration::from_secs(30),
+            rest: Duration::from_secs(1),
+            log_growth: 64 << 20,
+        }
+    }
+}
+
+/// What the engine waits for.
+#[derive(Default)]
+struct Wanted {
+    verify: Vec<(Context<Digest, Key>, oneshot::Sender<bool>)>,
+    certify: Vec<oneshot::Sender<bool>>,
+    asked_ms: u64,
+}
+
+/// A fresh read under way.
+struct Fresh {
+    nonce: u64,
+    from: HashSet<Key>,
+    view: u64,
+    until_ms: u64,
+    what: requests::What,
+}
+
+struct Member<E: Runtime> {
+    context: E,
+    settings: Settings,
+    charter: Charter,
+    me: Key,
+    votes: bool,
+    chain: Chain,
+    log: Log<E>,
+    pool: Pool,
+    sender: Sender<Key, E>,
+    oracle: Oracle<Key>,
+    wanted: BTreeMap<HeaderDigest, Wanted>,
+    parked: BTreeMap<HeaderDigest, (Key, Block, Bytes)>,
+    proposing: Option<(Context<Digest, Key>, oneshot::Sender<Digest>)>,
+    notarised: Option<Notarised>,
+    ahead: Option<Finalization<Scheme, Digest>>,
+    asked_since_ms: u64,
+    heard: HashMap<Key, u64>,
+    fresh: Vec<Fresh>,
+    nonce: u64,
+    outbox: Vec<Bytes>,
+    update_us: u64,
+    given: Option<snapshots::Given>,
+    taken: Option<snapshots::Taken>,
+    started_ms: u64,
+    told_ms: u64,
+}
+
+/// Runs a member until its requests end. With a share it votes, without one, or after it forgot its votes, it follows.
+///
+/// # Errors
+/// [`CommitteeError`]: its files, its disk, or a fork.
+pub async fn run<E: Runtime>(
+    context: E,
+    settings: Settings,
+    mut requests: mpsc::Receiver<Request>,
+) -> Result<(), CommitteeError> {
+    let (charter, share) = founding::kept(&context, &settings.name).await?;
+    let (log, found) = Log::open(context.child("log"), format!("{}-chain", settings.name)).await?;
+    let mut chain = Chain::new(&charter);
+    start::restore(&mut chain, &charter, found)?;
+    let share = start::may_vote(&context, &settings.name, share).await?;
+    let links = settings.links.open(&context, &charter.rules.network, b"");
+    let mut links = links?;
+    let (votes, certificates, resolver) = (links.channel(0), links.channel(1), links.channel(2));
+    let (sender, mut receiver) = links.channel(3);
+    let oracle = links.oracle.clone();
+    links.start();
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let me = settings.links.secret.0.public_key();
+    let engine =
+        engine(&context, &settings, &charter, share.clone(), &me, oracle.clone(), Port(asks))?;
+    // Its end is seen by the end of what it asks.
+    drop(engine.start(votes, certificates, resolver));
+    let now = now_ms(&context);
+    let mut member = Member {
+        me,
+        votes: share.is_some(),
+        chain,
+        log,
+        sender,
+        oracle,
+        pool: Pool::default(),
+        wanted: BTreeMap::new(),
+        parked: BTreeMap::new(),
+        proposing: None,
+        notarised: None,
+        ahead: None,
+        asked_since_ms: 0,
+        heard: HashMap::new(),
+        fresh: Vec::new(),
+        nonce: now,
+        outbox: Vec::new(),
+        update_us: 0,
+        given: None,
+        taken: None,
+        started_ms: now,
+        told_ms: 0,
+        settings,
+        charter,
+        context,
+    };
+    member.go_on(&mut requests, &mut asked, &mut receiver).await
+}
+
+fn votes_partition(name: &str) -> String {
+    format!("{name}-votes-0")
+}
+
+type Engine<E> =
+    simplex::Engine<E, Scheme, RoundRobin, Oracle<Key>, Digest, Port, Port, Port, Sequential>;
+
+fn engine<E: Runtime>(
+    context: &E,
+    settings: &Settings,
+    charter: &Charter,
+    share: Option<Share>,
+    me: &Key,
+    blocker: Oracle<Key>,
+    port: Port,
+) -> Result<Engine<E>, CommitteeError> {
+    let names = namespace(&charter.rules.network);
+    let (members, polynomial) = (charter.keys().clone(), charter.outcome.public().clone());
+    let scheme = match share {
+        Some(share) => Scheme::signer(&names, members, polynomial, share),
+        None => Scheme::member(&names, members, polynomial, me),
+    };
+    let scheme = scheme.ok_or(CommitteeError::Files("the share is not the charter's"))?;
+    let leader_timeout = settings.rest + Duration::from_millis(1_000);
+    let config = simplex::Config {
+        scheme,
+        elector: RoundRobin::default(),
+        blocker,
+        automaton: port.clone(),
+        relay: port.clone(),
+        reporter: port,
+        track_historical_votes: false,
+        strategy: Sequential,
+        partition: votes_partition(&settings.name),
+        mailbox_size: NZUsize!(1_024),
+        epoch: Epoch::new(0),
+        floor: Floor::Genesis(blake3::Digest(*charter.genesis().digest().as_bytes())),
+        replay_buffer: NZUsize!(1 << 20),
+        write_buffer: NZUsize!(64 << 10),
+        page_cache: CacheRef::new(NZU16!(4_096), NZUsize!(256)),
+        leader_timeout,
+        certification_timeout: leader_timeout + Duration::from_millis(1_000),
+        timeout_retry: Duration::from_millis(1_000),
+        view_retention: ViewDelta::new(64),
+        skip: SkipPolicy::Enabled {
+            timeout: leader_timeout + Duration::from_millis(3_000),
+            budget: SkipBudget::Participants,
+        },
+        fetch_timeout: NZDuration!(Duration::from_millis(1_000)),
+        fetch_retry_delay: Duration::from_millis(100),
+        forward: ForwardPolicy::SilentVoters,
+    };
+    Ok(simplex::Engine::new(context.child("engine"), config))
+}
+
+impl<E: Runtime> Member<E> {
+    async fn go_on(
+        &mut self,
+        requests: &mut mpsc::Receiver<Request>,
+        asked: &mut mpsc::UnboundedReceiver<Ask>,
+        receiver: &mut Receiver<Key>,
+    ) -> Result<(), CommitteeError> {
+        loop {
+            let wait = self.wait_ms();
+            let sleep = self.context.sleep(Duration::from_millis(wait));
+            tokio::select! {
+                biased;
+                ask = asked.recv() => match ask {
+                    Some(ask) => self.answer(ask).await?,
+                    None => return Err(CommitteeError::Stopped),
+                },
+                message = receiver.recv() => match message {
+                    Ok((from, message)) => self.hear(from, message.into()).await?,
+                    Err(_) => return Err(CommitteeError::Stopped),
+                },
+                request = requests.recv() => match request {
+                    Some(request) => self.take(request),
+                    None => return Ok(()),
+                },
+                () = sleep => {}
+            }
+            // What came at once is taken at once: one message to the others, one block.
+            for _ in 0..super::wire::SUBMISSIONS_MAX {
+                let Ok(request) = requests.try_recv() else { break };
+                self.take(request);
+            }
+            self.pass_on();
+            self.propose();
+            if now_ms(&self.context) >= self.told_ms + TICK_MS {
+                self.tick().await?;
+            }
+        }
+    }
+
+    /// Until when nothing happens by itself.
+    fn wait_ms(&self) -> u64 {
+        let now = now_ms(&self.context);
+        let tick = (self.told_ms + TICK_MS).saturating_sub(now);
+        let proposal = self.proposing.as_ref().and_then(|(context, _)| {
+            let (parent, _) = self.chain.parent(&digest_of(&context.parent.1))?;
+            Some((parent.time_ms + self.rest_ms()).saturating_sub(now))
+        });
+        tick.min(proposal.unwrap_or(u64::MAX)).max(1)
+    }
+
+    const fn rest_ms(&self) -> u64 {
+        self.settings.rest.as_millis() as u64
+    }
+
+    fn send(&mut self, recipients: Recipients<Key>, message: &Message) {
+        let _ = self.sender.send(recipients, message.encode(), false);
+    }
+
+    async fn answer(&mut self, ask: Ask) -> Result<(), CommitteeError> {
+        match ask {
+            Ask::Propose { context, response } => self.proposing = Some((context, response)),
+            Ask::Verify { context, payload, response } => {
+                let digest = digest_of(&payload);
+                self.wanted.entry(digest).or_default().verify.push((context, response));
+                self.settle(digest).await?;
+            }
+            Ask::Certify { payload, response } => {
+                let digest = digest_of(&payload);
+                self.wanted.entry(digest).or_default().certify.push(response);
+                self.settle(digest).await?;
+            }
+            Ask::Send { payload, plan } => {
+                let digest = digest_of(&payload);
+                let recipients = match plan {
+                    Plan::Propose { .. } => Recipients::All,
+                    Plan::Forward { recipients, .. } => recipients,
+                    Plan::Prepare { .. } => return Ok(()),
+                };
+                if let Some(bytes) = self.bytes(&digest).await? {
+                    self.send(recipients, &Message::Block(bytes));
+                }
+            }
+            Ask::Notarised(notarization) => {
+                let proposal = &notarization.proposal;
+                let view = proposal.round.view().get();
+                if self.notarised.as_ref().is_none_or(|known| known.view < view) {
+                    self.notarised = Notarised::of(&notarization);
+                }
+            }
+            Ask::Final(finalization) => self.finalise(finalization).await?,
+        }
+        Ok(())
+    }
+
+    async fn bytes(&self, digest: &HeaderDigest) -> Result<Option<Bytes>, CommitteeError> {
+        match self.chain.above(digest) {
+            Some(above) => Ok(Some(above.bytes.clone())),
+            None => self.log.read(digest).await,
+        }
+    }
+
+    /// Makes a block, if one is asked for and it is time.
+    fn propose(&mut self) {
+        let Some((context, response)) = self.proposing.take() else { return };
+        if response.is_closed() {
+            return;
+        }
+        let parent = digest_of(&context.parent.1);
+        self.execute(parent);
+        let now = now_ms(&self.context);
+        let known = self.chain.parent(&parent).map(|(header, _)| header.time_ms);
+        let Some(time_ms) = known else {
+            self.want(parent);
+            self.proposing = Some((context, response));
+            return;
+        };
+        let taken = self.chain.taken(&parent);
+        if now < time_ms + self.rest_ms() && !self.pool.has_beside(&taken) {
+            self.proposing = Some((context, response));
+            return;
+        }
+        let submissions = self.pool.next(&taken, self.batch());
+        let count: usize = submissions.iter().map(|one| one.updates().len()).sum();
+        let made = self.chain.propose(&parent, now, submissions);
+        let took_us = now_ms(&self.context).saturating_sub(now) * 1_000;
+        if let Some(one_us) = took_us.checked_div(count as u64) {
+            self.update_us = (3 * self.update_us + one_us) / 4;
+        }
+        if let Some((digest, _)) = made {
+            let _ = response.send(blake3::Digest(*digest.as_bytes()));
+        }
+    }
+
+    /// How many updates a block carries: as many as this machine executes in [`BLOCK_US`]. The others must check and execute them
+    /// before the round is over, or the round is lost, and the next one with the same block.
+    const fn batch(&self) -> usize {
+        (BLOCK_US / if self.update_us == 0 { 1 } else { self.update_us }) as usize
+    }
+
+    /// Executes a block that is parked, after those before it that are.
+    fn execute(&mut self, digest: HeaderDigest) -> Option<CommitteeError> {
+        let mut path = vec![digest];
+        while let Some((_, block, _)) = path.last().and_then(|last| self.parked.get(last)) {
+            path.push(block.header.parent);
+        }
+        for digest in path.into_iter().rev() {
+            let Some((from, block, bytes)) = self.parked.remove(&digest) else { continue };
+            let pool = &self.pool;
+            match self.chain.execute(block.clone(), bytes.clone(), |one| pool.has(one)) {
+                Fit::Here | Fit::Aside => {}
+                Fit::NoParent => {
+                    self.want(block.header.parent);
+                    self.parked.insert(digest, (from, block, bytes));
+                    return None;
+                }
+                Fit::Bad(error) => return Some(error),
+            }
+        }
+        None
+    }
+
+    /// Asks the others for a block, now and then.
+    fn want(&mut self, digest: HeaderDigest) {
+        let now = now_ms(&self.context);
+        let wanted = self.wanted.entry(digest).or_default();
+        if wanted.asked_ms + ASK_AGAIN_MS <= now {
+            // The proposal itself is mostly on its way.
+            let first = wanted.asked_ms == 0;
+            wanted.asked_ms = now;
+            if !first {
+                self.send(Recipients::All, &Message::WantBlock(digest));
+            }
+        }
+    }
+
+    /// Answers what the engine asked about a block, as far as can be said now.
+    async fn settle(&mut self, digest: HeaderDigest) -> Result<(), CommitteeError> {
+        let bad = self.execute(digest);
+        let Some(mut wanted) = self.wanted.remove(&digest) else { return Ok(()) };
+        if let Some(error) = bad {
+            tracing::warn!(%error, ?digest, "a proposed block is refused");
+            tell_all(wanted.verify.into_iter().map(|(_, response)| response), false);
+            tell_all(wanted.certify, false);
+            return Ok(());
+        }
+        let now = now_ms(&self.context);
+        let here = self.chain.above(&digest).map(|above| above.block.header.clone());
+        if let Some(header) = here {
+            if header.time_ms <= now + AHEAD_MS {
+                for (context, response) in wanted.verify.drain(..) {
+                    let right = header.parent == digest_of(&context.parent.1)
+                        && header.epoch == context.round.epoch().get();
+                    let _ = response.send(right);
+                }
+            }
+            if !wanted.certify.is_empty()
+                && let Some(bytes) = self.bytes(&digest).await?
+            {
+                self.log.block(digest, &bytes).await?;
+                self.log.sync().await?;
+                tell_all(wanted.certify.drain(..), true);
+            }
+        } else if self.chain.is_final(&digest) {
+            tell_all(wanted.certify.drain(..), true);
+        }
+        wanted.verify.retain(|(_, response)| !response.is_closed());
+        wanted.certify.retain(|response| !response.is_closed());
+        let here = self.chain.above(&digest).is_some() || self.chain.is_final(&digest);
+        let waits = !wanted.verify.is_empty() || !wanted.certify.is_empty();
+        if waits || (!here && wanted.asked_ms + FORGET_MS > now) {
+            self.wanted.insert(digest, wanted);
+        }
+        if waits && !here {
+            self.want(digest);
+        }
+        Ok(())
+    }
+
+    /// Takes a finalisation: of a block that is here, or of one to be fetched.
+    async fn finalise(
+        &mut self,
+        finalization: Finalization<Scheme, Digest>,
+    ) -> Result<(), CommitteeError> {
+        let view = finalization.proposal.round.view().get();
+        if view <= self.chain.view() {
+            return Ok(());
+        }
+        let digest = digest_of(&finalization.proposal.payload);
+        if let Some(error) = self.execute(digest) {
+            // More than f members lie, or this one executes otherwise: it must not go on.
+            tracing::error!(%error, ?digest, "a final block does not hold");
+            return Err(CommitteeError::Chain);
+        }
+        if self.chain.above(&digest).is_none() {
+            let known = self.ahead.as_ref().map_or(0, |one| one.proposal.round.view().get());
+            if view > known {
+                self.ahead = Some(finalization);
+            }
+            self.want(digest);
+            return Ok(());
+        }
+        let finals = self.chain.finalise(&finalization)?;
+        for one in &finals {
+            self.log.block(one.digest, &one.bytes).await?;
+        }
+        if let Some(last) = finals.last() {
+            self.log.certificate(last.certificate()).await?;
+        }
+        for one in &finals {
+            for (which, submission) in one.block.submissions.iter().enumerate() {
+                let replies = self.pool.remove(&submission.key());
+                if !replies.is_empty() {
+                    let answers = one.answers(which);
+                    let send = |reply: Reply| drop(reply.send(Ok(answers.clone())));
+                    replies.into_iter().for_each(send);
+                }
+            }
+        }
+        if self.ahead.as_ref().is_some_and(|one| one.proposal.round.view().get() <= view) {
+            self.ahead = None;
+        }
+        let height = self.chain.tip().height;
+        self.parked.retain(|_, (_, block, _)| block.header.height > height);
+        self.answer_fresh();
+        self.renew().await
+    }
+
+    /// Begins the log anew where it has grown long.
+    async fn renew(&mut self) -> Result<(), CommitteeError> {
+        let state = self.chain.state().clone();
+        if !self.log.is_long(state.bytes(), self.settings.log_growth) {
+            return Ok(());
+        }
+        let Some(certificate) = self.chain.certificate().cloned() else { return Ok(()) };
+        let above = self.chain.all_above();
+        let blocks: Vec<(HeaderDigest, Bytes)> =
+            above.map(|(digest, above)| (*digest, above.bytes.clone())).collect();
+        self.log.renew(&certificate, &state, &blocks).await
+    }
+
+    /// The newest certificate; `None` before the first block.
+    const fn certificate(&self) -> Option<&Certificate> {
+        self.chain.certificate()
+    }
+}
+
+/// Answers all of the engine's requests alike; those that it gave up are gone.
+fn tell_all(all: impl IntoIterator<Item = oneshot::Sender<bool>>, answer: bool) {
+    for response in all {
+        let _ = response.send(answer);
+    }
+}
+
+/// The digest of a header, as we call it.
+pub(super) const fn digest_of(digest: &Digest) -> HeaderDigest {
+    HeaderDigest::new(digest.0)
+}

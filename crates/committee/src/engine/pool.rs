@@ -1,0 +1,148 @@
+//! Submissions that wait for a block, and the clients that wait for them.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use bytes::Bytes;
+use crypto::PublicKey;
+use tokio::sync::oneshot;
+
+use crate::header::{BLOCK_BYTES_MAX, BLOCK_UPDATES_MAX};
+use crate::{Answer, CommitteeError, Submission, UpdateDigest};
+
+/// The most submissions that wait.
+pub(crate) const WAITING_MAX: usize = 16_384;
+/// The most bytes of them.
+pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
+/// The most that wait of one author.
+pub(crate) const AUTHOR_WAITING_MAX: usize = 1_024;
+/// When to try again, told with *busy*.
+pub(crate) const RETRY_MS: u64 = 200;
+
+/// What stands before the updates of a block.
+const BLOCK_HEAD_BYTES: usize = 1_024;
+
+/// Who waits for an answer.
+pub(crate) type Reply = oneshot::Sender<Result<Vec<Answer>, CommitteeError>>;
+
+struct Waiting {
+    submission: Submission,
+    replies: Vec<(Reply, u64)>,
+}
+
+/// What waits.
+#[derive(Default)]
+pub(crate) struct Pool {
+    order: VecDeque<UpdateDigest>,
+    waiting: BTreeMap<UpdateDigest, Waiting>,
+    of_author: HashMap<PublicKey, usize>,
+    bytes: usize,
+}
+
+impl Pool {
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether it is here: then its signature was checked.
+    pub(crate) fn has(&self, submission: &Submission) -> bool {
+        let known = self.waiting.get(&submission.key());
+        known.is_some_and(|known| known.submission == *submission)
+    }
+
+    /// Takes a submission whose signature holds; `true` where it is new.
+    pub(crate) fn take(&mut self, submission: Submission) -> Result<bool, CommitteeError> {
+        let key = submission.key();
+        if self.waiting.contains_key(&key) {
+            return Ok(false);
+        }
+        let author = submission.updates().first().map(|update| update.author);
+        let author = author.ok_or(CommitteeError::Length("update"))?;
+        let of_author = self.of_author.entry(author).or_default();
+        let size = submission.size();
+        let full = self.waiting.len() >= WAITING_MAX || self.bytes + size > WAITING_BYTES_MAX;
+        if full || *of_author >= AUTHOR_WAITING_MAX {
+            if *of_author == 0 {
+                self.of_author.remove(&author);
+            }
+            return Err(CommitteeError::Busy { retry_ms: RETRY_MS });
+        }
+        *of_author += 1;
+        self.bytes += size;
+        self.order.push_back(key);
+        self.waiting.insert(key, Waiting { submission, replies: Vec::new() });
+        Ok(true)
+    }
+
+    /// Waits for the answer to one that is here, until a time.
+    pub(crate) fn wait(&mut self, key: &UpdateDigest, reply: Reply, until_ms: u64) {
+        match self.waiting.get_mut(key) {
+            Some(waiting) => waiting.replies.push((reply, until_ms)),
+            None => {
+                let _ = reply.send(Err(CommitteeError::Stopped));
+            }
+        }
+    }
+
+    /// Takes one out: it is decided. Whoever waits for it is returned.
+    pub(crate) fn remove(&mut self, key: &UpdateDigest) -> Vec<Reply> {
+        let Some(Waiting { submission, replies }) = self.waiting.remove(key) else {
+            return Vec::new();
+        };
+        self.bytes -= submission.size();
+        if let Some(author) = submission.updates().first().map(|update| update.author)
+            && let Some(count) = self.of_author.get_mut(&author)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.of_author.remove(&author);
+            }
+        }
+        // Mostly it is among the first.
+        if let Some(at) = self.order.iter().position(|one| one == key) {
+            self.order.remove(at);
+        }
+        replies.into_iter().map(|(reply, _)| reply).collect()
+    }
+
+    /// Whether there is one that is not among these.
+    pub(crate) fn has_beside(&self, taken: &HashSet<UpdateDigest>) -> bool {
+        self.order.iter().any(|key| !taken.contains(key))
+    }
+
+    /// What a block may carry, the oldest first, without these: about so many updates, and one submission at least.
+    pub(crate) fn next(&self, taken: &HashSet<UpdateDigest>, most: usize) -> Vec<Submission> {
+        let most = most.min(BLOCK_UPDATES_MAX);
+        let (mut all, mut updates, mut bytes) = (Vec::new(), 0, BLOCK_HEAD_BYTES);
+        for key in self.order.iter().filter(|key| !taken.contains(*key)) {
+            let Some(Waiting { submission, .. }) = self.waiting.get(key) else { continue };
+            updates += submission.updates().len();
+            bytes += submission.size() + 4;
+            if !all.is_empty() && (updates > most || bytes > BLOCK_BYTES_MAX) {
+                break;
+            }
+            all.push(submission.clone());
+        }
+        all
+    }
+
+    /// All that wait, encoded: for a member that comes back.
+    pub(crate) fn encoded(&self, count: usize) -> Vec<Bytes> {
+        let all = self.order.iter().filter_map(|key| self.waiting.get(key));
+        all.take(count).map(|waiting| waiting.submission.encode()).collect()
+    }
+
+    /// Those whose time is over.
+    pub(crate) fn late(&mut self, now_ms: u64) -> Vec<Reply> {
+        let mut late = Vec::new();
+        for waiting in self.waiting.values_mut() {
+            let (over, rest) = std::mem::take(&mut waiting.replies)
+                .into_iter()
+                .partition(|(reply, until_ms)| *until_ms <= now_ms || reply.is_closed());
+            waiting.replies = rest;
+            let over: Vec<(Reply, u64)> = over;
+            late.extend(over.into_iter().map(|(reply, _)| reply));
+        }
+        late
+    }
+}

@@ -1,0 +1,248 @@
+//! A committee as its clients see it, and a member that runs on a thread of its own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use commonware_runtime::{Runner as _, tokio as runtime};
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+use version::ObjectKey;
+
+use crate::engine::{self, Charter, Founding, MemberId, Reply, Settings};
+use crate::{Answer, CommitteeError, GroupKey, Read, Submission};
+
+/// The most requests of clients on their way to the member.
+const REQUESTS_MAX: usize = 4_096;
+/// Threads of the member's runtime: votes, connections and the disk wait for each other there.
+const THREADS: usize = 2;
+
+/// Who waits for a read.
+pub(crate) type ReadReply = oneshot::Sender<Result<Read, CommitteeError>>;
+
+/// What a client asks.
+#[derive(Debug)]
+pub enum Request {
+    /// What becomes of these updates?
+    Update {
+        /// The updates.
+        submission: Submission,
+        /// Who waits.
+        reply: Reply,
+    },
+    /// Where is a head?
+    Read {
+        /// The object.
+        object: ObjectKey,
+        /// The branch.
+        branch: Box<str>,
+        /// Whether every update answered before must be in.
+        fresh: bool,
+        /// Who waits.
+        reply: ReadReply,
+    },
+    /// Members are reached elsewhere now.
+    Moved {
+        /// Who, and where.
+        members: Vec<(MemberId, SocketAddr)>,
+    },
+    /// How is the member?
+    Status {
+        /// Who waits.
+        reply: oneshot::Sender<Status>,
+    },
+}
+
+/// How a member is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The height of the final tip.
+    pub height: u64,
+    /// Its time, Unix milliseconds.
+    pub time_ms: u64,
+    /// The view in which it became final.
+    pub view: u64,
+    /// The epoch.
+    pub epoch: u64,
+    /// The members.
+    pub members: Vec<MemberId>,
+    /// How many of them must agree.
+    pub needed: u32,
+    /// How many of them are heard, this one among them.
+    pub heard: u32,
+    /// Whether this one votes; else it follows.
+    pub votes: bool,
+    /// Submissions that wait.
+    pub waiting: u64,
+    /// Entries of the state.
+    pub entries: u64,
+    /// Bytes of them.
+    pub state_bytes: u64,
+}
+
+/// A committee.
+pub trait Committee: Send + Sync {
+    /// The key that its answers are checked with.
+    fn group(&self) -> &GroupKey;
+
+    /// What became of each update, certified. Sent again it is answered again.
+    fn update(&self, submission: Submission) -> BoxFuture<'_, Result<Vec<Answer>, CommitteeError>>;
+
+    /// Where a head is, as of the newest height that is known where it is asked.
+    fn read(&self, object: ObjectKey, branch: &str) -> BoxFuture<'_, Result<Read, CommitteeError>>;
+
+    /// Where a head is, as of a height at which every update is in that was answered before the call.
+    fn read_fresh(
+        &self,
+        object: ObjectKey,
+        branch: &str,
+    ) -> BoxFuture<'_, Result<Read, CommitteeError>>;
+
+    /// How the member is that is asked.
+    fn status(&self) -> BoxFuture<'_, Result<Status, CommitteeError>>;
+}
+
+/// The way to a member.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    group: GroupKey,
+    requests: mpsc::Sender<Request>,
+}
+
+impl Handle {
+    /// The way to a member that takes its requests from the other end.
+    pub fn new(group: GroupKey) -> (Self, mpsc::Receiver<Request>) {
+        let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
+        (Self { group, requests }, receiver)
+    }
+
+    /// Tells the member that others are reached elsewhere now.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Stopped`].
+    pub async fn moved(&self, members: Vec<(MemberId, SocketAddr)>) -> Result<(), CommitteeError> {
+        let sent = self.requests.send(Request::Moved { members }).await;
+        sent.map_err(|_| CommitteeError::Stopped)
+    }
+
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, CommitteeError> {
+        let (reply, receiver) = oneshot::channel();
+        let sent = self.requests.send(request(reply)).await;
+        sent.map_err(|_| CommitteeError::Stopped)?;
+        receiver.await.map_err(|_| CommitteeError::Stopped)
+    }
+
+    async fn ask_read(
+        &self,
+        object: ObjectKey,
+        branch: Box<str>,
+        fresh: bool,
+    ) -> Result<Read, CommitteeError> {
+        self.ask(|reply| Request::Read { object, branch, fresh, reply }).await?
+    }
+}
+
+impl Committee for Handle {
+    fn group(&self) -> &GroupKey {
+        &self.group
+    }
+
+    fn update(&self, submission: Submission) -> BoxFuture<'_, Result<Vec<Answer>, CommitteeError>> {
+        Box::pin(async { self.ask(|reply| Request::Update { submission, reply }).await? })
+    }
+
+    fn read(&self, object: ObjectKey, branch: &str) -> BoxFuture<'_, Result<Read, CommitteeError>> {
+        let branch = branch.into();
+        Box::pin(self.ask_read(object, branch, false))
+    }
+
+    fn read_fresh(
+        &self,
+        object: ObjectKey,
+        branch: &str,
+    ) -> BoxFuture<'_, Result<Read, CommitteeError>> {
+        let branch = branch.into();
+        Box::pin(self.ask_read(object, branch, true))
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<Status, CommitteeError>> {
+        Box::pin(self.ask(|reply| Request::Status { reply }))
+    }
+}
+
+fn runner(folder: PathBuf) -> runtime::Runner {
+    let config = runtime::Config::new().with_storage_directory(folder);
+    runtime::Runner::new(config.with_worker_threads(THREADS).with_max_blocking_threads(16))
+}
+
+/// Does something on a thread of its own, and waits: a runtime cannot be started inside another.
+fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CommitteeError> + Send + 'static,
+) -> Result<T, CommitteeError> {
+    let thread = std::thread::Builder::new().name("committee".into()).spawn(work);
+    let end = thread.map_err(CommitteeError::Disk)?.join();
+    end.map_err(|_| CommitteeError::Stopped)?
+}
+
+/// A member on a thread of its own.
+#[derive(Debug)]
+pub struct Member {
+    handle: Handle,
+    thread: Option<std::thread::JoinHandle<Result<(), CommitteeError>>>,
+}
+
+impl Member {
+    /// Founds a committee with the others; blocks until all have agreed, or it is over.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Founding`], the disk.
+    pub fn found(folder: PathBuf, founding: Founding) -> Result<Charter, CommitteeError> {
+        aside(move || runner(folder).start(|context| engine::found(context, founding)))
+    }
+
+    /// Makes this machine one that follows a committee which others founded.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Files`] where there is a member already, the disk.
+    pub fn join(folder: PathBuf, name: &str, charter: &Charter) -> Result<(), CommitteeError> {
+        let (name, charter) = (String::from(name), charter.clone());
+        aside(move || {
+            runner(folder).start(async |context| engine::join(&context, &name, &charter).await)
+        })
+    }
+
+    /// Starts the member whose files are in a folder.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Files`], the disk.
+    pub fn start(folder: PathBuf, settings: Settings) -> Result<Self, CommitteeError> {
+        let name = settings.name.clone();
+        let read = folder.clone();
+        let kept =
+            aside(move || runner(read).start(async |context| engine::kept(&context, &name).await));
+        let (handle, requests) = Handle::new(kept?.0.group);
+        let run = move || runner(folder).start(|context| engine::run(context, settings, requests));
+        let thread = std::thread::Builder::new().name("committee".into()).spawn(run);
+        Ok(Self { handle, thread: Some(thread.map_err(CommitteeError::Disk)?) })
+    }
+
+    /// The way to it.
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Stops it, once every other way to it is dropped, and waits.
+    ///
+    /// # Errors
+    /// What it ended with.
+    pub fn stop(self) -> Result<(), CommitteeError> {
+        let Self { handle, thread } = self;
+        drop(handle);
+        match thread.map(std::thread::JoinHandle::join) {
+            Some(Ok(end)) => end,
+            _ => Err(CommitteeError::Stopped),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The formats' golden bytes, and the page that shows them.
+
+use bytes::Bytes;
+use testkit::golden;
+
+use super::{Founded, NETWORK, object, secret, set, version};
+use crate::entry::Subject;
+use crate::{Answer, Operation, Read, Submission};
+
+const MANIFEST: &str = env!("CARGO_MANIFEST_DIR");
+
+#[test]
+fn formats_do_not_change_by_accident() {
+    let mut founded = Founded::new(4);
+    let (record, object) = object(1);
+    let made = founded.update(1, 1, Operation::Object { record, policy: Bytes::new() });
+    let first = founded.update(1, 2, set(object, None, version(1), &[5]));
+    let one = made.sign(&secret(1)).expect("good");
+    let bundle = Submission::bundle(&[made, first], &secret(1)).expect("good");
+    golden::check(MANIFEST, "certified-update", &one.encode());
+    golden::check(MANIFEST, "certified-bundle", &bundle.encode());
+    let (block, executed) = founded.block(vec![bundle]);
+    golden::check(MANIFEST, "certified-block", &block.encode());
+    golden::check(MANIFEST, "certified-state", &founded.state.snapshot());
+    let certificate = founded.certify(&block.header);
+    golden::check(MANIFEST, "certified-head", &certificate.encode());
+    let answer = Answer {
+        body: block.submissions[0].bodies()[1].clone(),
+        outcome: executed.outcomes[1].clone(),
+        path: executed.tree.as_ref().and_then(|tree| tree.path(1)).expect("a leaf"),
+        certificate: certificate.clone(),
+    };
+    answer.verify(&NETWORK, &founded.group).expect("certified");
+    golden::check(MANIFEST, "certified-answer", &answer.encode());
+    let subject = Subject::Head(&object, "main");
+    let (value, proof) = (founded.state.value(subject).cloned(), founded.state.prove(subject));
+    let read = Read { object, branch: "main".into(), value, proof, certificate };
+    golden::check(MANIFEST, "certified-read", &read.encode());
+}
+
+#[test]
+fn the_page_shows_them() {
+    if !golden::updating() {
+        golden::check_page(MANIFEST, "heads.md");
+    }
+}

@@ -1,0 +1,402 @@
+//! The certified state, and what an update does to it: the only place where a head moves.
+//!
+//! Executing is a function of the state, the block's height and time, and the update: every member that executes the same blocks
+//! has the same state, and its root is in each header. The signature is not looked at here ([`crate::Submission::verify`]); a block
+//! with a bad one is no block.
+//!
+//! An update of a head is done where, in this order: it is not late; the object is known; the author is its owner or one of its
+//! writers, and the owner where the head does not exist yet; it was not done before (then it is answered with that height); the
+//! head is where it expects it, by version *and* height, so that a version that comes back is not taken for the old one; and as
+//! many peers of the network as the policy says signed that they keep the new version.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use crypto::{Listed, Listing, NetworkId, OrgId, PeerCertificate, PeerId, PublicKey, Suite};
+use version::policy::For;
+use version::{ObjectKey, ObjectRecord, Policy, Received, VersionId};
+
+use crate::entry::{AccountEntry, Entry, HeadEntry, MADE_BY_MAX, ObjectEntry, PeerEntry, Subject};
+use crate::map::{Hash, Map, Proof};
+use crate::outcome::Outcome;
+use crate::reader::{Reader, put_long};
+use crate::update::{At, Operation, Update, UpdateDigest};
+use crate::{CommitteeError, GroupId};
+
+/// The most entries of the state.
+pub const ENTRIES_MAX: usize = 4 << 20;
+/// The most bytes of all entries.
+pub const STATE_BYTES_MAX: usize = 1 << 30;
+/// The most objects and heads of one owner.
+pub const OWNER_ENTRIES_MAX: u32 = 1 << 17;
+/// The most heads of one object.
+pub const BRANCHES_MAX: u16 = 256;
+
+/// How many receipts whose signature was checked are remembered.
+const CHECKED_MAX: usize = 1 << 16;
+/// The longest entry, in bytes.
+const ENTRY_BYTES_MAX: usize = 16 << 10;
+const SNAPSHOT_PREFIX: &[u8] = b"holdfast state snapshot v1";
+
+/// What the members agreed on when they founded the committee.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// The network.
+    pub network: NetworkId,
+    /// Its suite.
+    pub suite: Suite,
+    /// The committee.
+    pub group: GroupId,
+    /// Whose peers' receipts count; where there is none, every key's do.
+    pub organisations: Vec<OrgId>,
+    /// Receipts that a version needs where the object's policy does not say.
+    pub wanted: u8,
+}
+
+impl Listing for Rules {
+    fn network_id(&self) -> NetworkId {
+        self.network
+    }
+
+    fn listed(&self, key: &OrgId, _: u64) -> Option<Listed> {
+        let found = self.organisations.contains(key);
+        found.then_some(Listed { organisation: *key, until: u64::MAX })
+    }
+}
+
+/// When an update is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The height of the block.
+    pub height: u64,
+    /// Its time, Unix milliseconds.
+    pub time_ms: u64,
+}
+
+/// Receipts whose signature held: peers answer many versions with one.
+#[derive(Debug, Default)]
+pub struct Checked(HashSet<Hash>);
+
+impl Checked {
+    /// Whether the receipt holds.
+    fn holds(&mut self, suite: Suite, received: &Received) -> bool {
+        let receipt = &received.receipt;
+        let Some(root) = received.path.root(suite, &received.h, receipt.count) else {
+            return false;
+        };
+        let key = Suite::Holdfast1.hash(&[&receipt.encode()[..], &root].concat());
+        if self.0.contains(&key) {
+            return true;
+        }
+        let holds = received.verify(suite).is_ok();
+        if holds {
+            if self.0.len() >= CHECKED_MAX {
+                self.0.clear();
+            }
+            self.0.insert(key);
+        }
+        holds
+    }
+}
+
+/// The certified state. A copy shares everything.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    map: Map,
+}
+
+/// A head to be moved, as an update names it.
+struct Set<'a> {
+    object: &'a ObjectKey,
+    branch: &'a str,
+    expected: &'a Option<At>,
+    new: &'a VersionId,
+    receipts: &'a [Bytes],
+}
+
+impl State {
+    /// Its root.
+    pub fn root(&self) -> Hash {
+        self.map.root()
+    }
+
+    /// How many entries it has.
+    pub const fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Bytes of its entries.
+    pub const fn bytes(&self) -> usize {
+        self.map.value_bytes()
+    }
+
+    /// The encoded entry of a subject.
+    pub fn value(&self, subject: Subject<'_>) -> Option<&Bytes> {
+        self.map.get(&subject.key())
+    }
+
+    /// What proves the entry of a subject, or that there is none.
+    pub fn prove(&self, subject: Subject<'_>) -> Proof {
+        self.map.prove(&subject.key())
+    }
+
+    fn entry(&self, subject: Subject<'_>) -> Option<Entry> {
+        self.value(subject).and_then(|bytes| Entry::decode(bytes).ok())
+    }
+
+    /// Where a branch is.
+    pub fn head(&self, object: &ObjectKey, branch: &str) -> Option<HeadEntry> {
+        match self.entry(Subject::Head(object, branch))? {
+            Entry::Head(head) => Some(head),
+            _ => None,
+        }
+    }
+
+    /// Whose an object is.
+    pub fn object(&self, object: &ObjectKey) -> Option<ObjectEntry> {
+        match self.entry(Subject::Object(object))? {
+            Entry::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// A peer whose receipts count.
+    pub fn peer(&self, peer: &PeerId) -> Option<PeerEntry> {
+        match self.entry(Subject::Peer(peer))? {
+            Entry::Peer(peer) => Some(peer),
+            _ => None,
+        }
+    }
+
+    fn put(&mut self, entry: &Entry) {
+        self.map.insert(entry.subject().key(), entry.encode());
+    }
+
+    const fn has_room(&self) -> bool {
+        self.map.len() + 2 <= ENTRIES_MAX
+            && self.map.value_bytes() + 2 * ENTRY_BYTES_MAX <= STATE_BYTES_MAX
+    }
+
+    /// Counts one entry more for an owner; `false` where it has too many.
+    fn charge(&mut self, owner: &PublicKey) -> bool {
+        let entries = match self.entry(Subject::Account(owner)) {
+            Some(Entry::Account(account)) => account.entries,
+            _ => 0,
+        };
+        if entries >= OWNER_ENTRIES_MAX || !self.has_room() {
+            return false;
+        }
+        self.put(&Entry::Account(AccountEntry { owner: *owner, entries: entries + 1 }));
+        true
+    }
+
+    /// Does what an update asks for, or says why not. A refused update changes nothing.
+    pub fn apply(
+        &mut self,
+        rules: &Rules,
+        moment: Moment,
+        update: &Update,
+        digest: &UpdateDigest,
+        checked: &mut Checked,
+    ) -> Outcome {
+        if moment.height > update.last_valid {
+            return Outcome::Expired;
+        }
+        match &update.operation {
+            Operation::Set { object, branch, expected, new, receipts } => {
+                let set = Set { object, branch, expected, new, receipts };
+                self.set(rules, moment, update, &set, digest, checked)
+            }
+            Operation::Object { record, policy } => {
+                self.make_known(rules, moment, update, record, policy)
+            }
+            Operation::Peer { certificate } => self.take_peer(rules, moment, certificate),
+        }
+    }
+
+    fn set(
+        &mut self,
+        rules: &Rules,
+        moment: Moment,
+        update: &Update,
+        set: &Set<'_>,
+        digest: &UpdateDigest,
+        checked: &mut Checked,
+    ) -> Outcome {
+        let Some(mut object) = self.object(set.object) else { return Outcome::NoObject };
+        let head = self.head(set.object, set.branch);
+        let owns = update.author == object.owner;
+        let writes = owns || object.writers.binary_search(&update.author).is_ok();
+        if !writes || (head.is_none() && !owns) {
+            return Outcome::NotAWriter;
+        }
+        let mut made_by = Vec::new();
+        if let Some(head) = &head {
+            if let Some((_, height)) = head.made_by.iter().find(|(made, _)| made == digest) {
+                return Outcome::Accepted { height: *height };
+            }
+            made_by.clone_from(&head.made_by);
+        }
+        let current = head.map(|head| (head.version, head.height));
+        if current.map(|(version, height)| (version.h, height)) != *set.expected {
+            return Outcome::MovedOn { current };
+        }
+        let found = self.receipts(rules, moment, set, checked);
+        if found < object.wanted {
+            return Outcome::NotStored { wanted: object.wanted, found };
+        }
+        if current.is_none() {
+            if object.branches >= BRANCHES_MAX || !self.charge(&object.owner) {
+                return Outcome::Full;
+            }
+            object.branches += 1;
+            self.put(&Entry::Object(object));
+        }
+        made_by.insert(0, (*digest, moment.height));
+        made_by.truncate(MADE_BY_MAX);
+        self.put(&Entry::Head(HeadEntry {
+            object: *set.object,
+            branch: set.branch.into(),
+            version: *set.new,
+            height: moment.height,
+            made_by,
+        }));
+        Outcome::Accepted { height: moment.height }
+    }
+
+    /// How many peers say that they keep the new version.
+    fn receipts(&self, rules: &Rules, moment: Moment, set: &Set<'_>, checked: &mut Checked) -> u8 {
+        let mut peers: Vec<PeerId> = Vec::new();
+        for bytes in set.receipts {
+            let Ok(received) = Received::decode(bytes) else { continue };
+            let receipt = &received.receipt;
+            let known = rules.organisations.is_empty()
+                || self.peer(&receipt.peer).is_some_and(|peer| peer.until > moment.time_ms / 1_000);
+            let fits = received.h == set.new.h && receipt.network == rules.network;
+            if fits
+                && known
+                && !peers.contains(&receipt.peer)
+                && checked.holds(rules.suite, &received)
+            {
+                peers.push(receipt.peer);
+            }
+        }
+        peers.len() as u8
+    }
+
+    fn make_known(
+        &mut self,
+        rules: &Rules,
+        moment: Moment,
+        update: &Update,
+        record: &Bytes,
+        policy: &Bytes,
+    ) -> Outcome {
+        let Ok(named) = ObjectRecord::decode(record) else { return Outcome::NotValid };
+        let key = ObjectKey::from(rules.suite.id(record));
+        if named.network != rules.network {
+            return Outcome::NotValid;
+        }
+        if named.owner != update.author {
+            return Outcome::NotAWriter;
+        }
+        let policy = match read_policy(rules, &named, policy) {
+            Ok(policy) => policy,
+            Err(outcome) => return outcome,
+        };
+        let before = self.object(&key);
+        let known = before.as_ref().map(|object| object.policy);
+        if known.is_some_and(|newest| newest > policy.version) {
+            return Outcome::RolledBack { newest: known.unwrap_or_default() };
+        }
+        let mut writers = policy.writers;
+        writers.sort_unstable();
+        writers.dedup();
+        let wanted = policy.copies.map_or(rules.wanted, |copies| copies.acknowledged as u8);
+        let branches = before.as_ref().map_or(0, |object| object.branches);
+        let (owner, policy) = (named.owner, policy.version);
+        let object = ObjectEntry { object: key, owner, policy, wanted, branches, writers };
+        match before {
+            Some(before) if before.policy == policy && before != object => {
+                return Outcome::RolledBack { newest: policy };
+            }
+            Some(_) => {}
+            None if !self.charge(&owner) => return Outcome::Full,
+            None => {}
+        }
+        self.put(&Entry::Object(object));
+        Outcome::Accepted { height: moment.height }
+    }
+
+    fn take_peer(&mut self, rules: &Rules, moment: Moment, certificate: &Bytes) -> Outcome {
+        let now = moment.time_ms / 1_000;
+        let Ok(found) = PeerCertificate::verify(certificate, rules, now) else {
+            return Outcome::NotValid;
+        };
+        let PeerCertificate { peer, organisation, until, .. } = found;
+        match self.peer(&peer) {
+            Some(known) if known.until > until => {
+                return Outcome::RolledBack { newest: known.until };
+            }
+            None if !self.has_room() => return Outcome::Full,
+            _ => {}
+        }
+        self.put(&Entry::Peer(PeerEntry { peer, organisation, until }));
+        Outcome::Accepted { height: moment.height }
+    }
+
+    /// All of it: a count of eight bytes, then each entry with a length of four bytes, in the order of their keys.
+    pub fn snapshot(&self) -> Bytes {
+        let mut out = Vec::with_capacity(self.bytes() + 4 * self.len() + 64);
+        out.extend_from_slice(SNAPSHOT_PREFIX);
+        out.extend_from_slice(&(self.len() as u64).to_be_bytes());
+        self.map.each(|_, value| put_long(&mut out, value));
+        out.into()
+    }
+
+    /// The state of a snapshot. Whoever takes one from another compares the root with a header's.
+    ///
+    /// # Errors
+    /// [`CommitteeError`] for what is none.
+    pub fn restore(snapshot: &Bytes) -> Result<Self, CommitteeError> {
+        let mut reader = Reader::new("snapshot of the state", snapshot);
+        reader.prefix(SNAPSHOT_PREFIX)?;
+        let (found, max) = (reader.u64()? as usize, ENTRIES_MAX);
+        if found > max {
+            return Err(CommitteeError::TooLarge { what: "entries of the state", found, max });
+        }
+        let mut map = Map::new();
+        for _ in 0..found {
+            let value = reader.long("bytes of an entry", ENTRY_BYTES_MAX)?;
+            let entry = Entry::decode(value)?;
+            map.insert(entry.subject().key(), Bytes::copy_from_slice(value));
+        }
+        reader.end()?;
+        if map.len() != found {
+            return Err(CommitteeError::Field(
+                "entries of the state, of which one is there twice,",
+            ));
+        }
+        Ok(Self { map })
+    }
+}
+
+/// The policy that an update carries, or the implied one.
+fn read_policy(rules: &Rules, named: &ObjectRecord, bytes: &Bytes) -> Result<Policy, Outcome> {
+    if bytes.is_empty() {
+        return Ok(Policy::implied(rules.network, named.owner));
+    }
+    let policy = Policy::verify(bytes).map_err(|_| Outcome::NotValid)?;
+    let fits = policy.network == rules.network
+        && policy.owner == named.owner
+        && policy.for_what == For::Object(named.name.clone());
+    if fits { Ok(policy) } else { Err(Outcome::NotValid) }
+}
+
+#[cfg(test)]
+mod tests;

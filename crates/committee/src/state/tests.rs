@@ -1,0 +1,288 @@
+//! What an update does, against the rules and against a plain model.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use version::policy::Copies;
+
+use super::*;
+use crate::proving::{
+    Founded, NETWORK, SUITE, object, peer_certificate, receipt, secret, set, version,
+};
+
+const MOMENT: Moment = Moment { height: 7, time_ms: 2_000_000 };
+
+struct Bench {
+    founded: Founded,
+    checked: Checked,
+    id: u8,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { founded: Founded::new(4), checked: Checked::default(), id: 0 }
+    }
+
+    fn at(&mut self, height: u64, author: u8, operation: Operation) -> Outcome {
+        self.id = self.id.wrapping_add(1);
+        let update = self.founded.update(author, self.id, operation);
+        self.apply(height, &update)
+    }
+
+    fn apply(&mut self, height: u64, update: &Update) -> Outcome {
+        let digest = crate::update::digest(&update.encode().expect("a good update"));
+        let Founded { state, rules, .. } = &mut self.founded;
+        let before = state.root();
+        let moment = Moment { height, ..MOMENT };
+        let outcome = state.apply(rules, moment, update, &digest, &mut self.checked);
+        if !matches!(outcome, Outcome::Accepted { .. }) {
+            assert_eq!(state.root(), before, "a refused update changes nothing: {outcome:?}");
+        }
+        assert_eq!(Outcome::decode(&outcome.encode()).expect("our own"), outcome);
+        outcome
+    }
+
+    fn known(owner: u8) -> (Self, ObjectKey) {
+        let mut bench = Self::new();
+        let (record, key) = object(owner);
+        let made = bench.at(1, owner, Operation::Object { record, policy: Bytes::new() });
+        assert_eq!(made, Outcome::Accepted { height: 1 });
+        (bench, key)
+    }
+}
+
+fn policy(version: u64, writers: &[u8], acknowledged: u32) -> Bytes {
+    let policy = Policy {
+        for_what: For::Object(Bytes::from_static(b"report")),
+        version,
+        writers: writers.iter().map(|writer| secret(*writer).public()).collect(),
+        copies: Some(Copies { copies: acknowledged, acknowledged }),
+        ..Policy::implied(NETWORK, secret(1).public())
+    };
+    policy.sign(SUITE, &secret(1)).expect("a good policy").bytes
+}
+
+#[test]
+fn a_head_moves_from_what_was_expected_alone() {
+    let (mut bench, key) = Bench::known(1);
+    let expected = Some((version(9), 3));
+    let none = bench.at(2, 1, set(key, expected, version(1), &[5]));
+    assert_eq!(none, Outcome::MovedOn { current: None });
+    let first = bench.at(3, 1, set(key, None, version(1), &[5]));
+    assert_eq!(first, Outcome::Accepted { height: 3 });
+    let current = Some((version(1), 3));
+    for wrong in [None, Some((version(1), 2)), Some((version(2), 3))] {
+        let outcome = bench.at(4, 1, set(key, wrong, version(2), &[5]));
+        assert_eq!(outcome, Outcome::MovedOn { current }, "{wrong:?}");
+    }
+    let second = bench.at(4, 1, set(key, current, version(2), &[5]));
+    assert_eq!(second, Outcome::Accepted { height: 4 });
+    // The first version again: it is not the head that it was at height 3.
+    let back = bench.at(5, 1, set(key, Some((version(2), 4)), version(1), &[5]));
+    assert_eq!(back, Outcome::Accepted { height: 5 });
+    let stale = bench.at(6, 1, set(key, Some((version(1), 3)), version(3), &[5]));
+    assert_eq!(stale, Outcome::MovedOn { current: Some((version(1), 5)) });
+}
+
+#[test]
+fn an_update_is_done_once_and_answered_again() {
+    let (mut bench, key) = Bench::known(1);
+    let update = bench.founded.update(1, 99, set(key, None, version(1), &[5]));
+    assert_eq!(bench.apply(3, &update), Outcome::Accepted { height: 3 });
+    let root = bench.founded.state.root();
+    assert_eq!(bench.apply(4, &update), Outcome::Accepted { height: 3 }, "as it was answered");
+    assert_eq!(bench.founded.state.root(), root);
+    let mut current = (version(1), 3);
+    for height in 4..7 {
+        let new = version(height as u8);
+        let next = bench.at(height, 1, set(key, Some(current), new, &[5]));
+        assert_eq!(next, Outcome::Accepted { height });
+        current = (new, height);
+        assert_eq!(bench.apply(height, &update), Outcome::Accepted { height: 3 });
+    }
+    bench.at(7, 1, set(key, Some(current), version(7), &[5]));
+    let late = bench.apply(8, &update);
+    assert_eq!(late, Outcome::MovedOn { current: Some((version(7), 7)) }, "never done twice");
+}
+
+#[test]
+fn only_writers_write_and_only_the_owner_begins() {
+    let (mut bench, key) = Bench::known(1);
+    assert_eq!(bench.at(2, 2, set(key, None, version(1), &[5])), Outcome::NotAWriter);
+    let (record, _) = object(1);
+    let named = |policy| Operation::Object { record: record.clone(), policy };
+    assert_eq!(bench.at(2, 2, named(policy(1, &[2], 1))), Outcome::NotAWriter, "another's");
+    assert_eq!(bench.at(2, 1, named(policy(1, &[2], 1))), Outcome::Accepted { height: 2 });
+    assert_eq!(bench.at(3, 2, set(key, None, version(1), &[5])), Outcome::NotAWriter);
+    assert_eq!(bench.at(3, 1, set(key, None, version(1), &[5])), Outcome::Accepted { height: 3 });
+    let next = set(key, Some((version(1), 3)), version(2), &[5]);
+    assert_eq!(bench.at(4, 3, next.clone()), Outcome::NotAWriter);
+    assert_eq!(bench.at(4, 2, next), Outcome::Accepted { height: 4 });
+    let other = object(2).1;
+    assert_eq!(bench.at(5, 2, set(other, None, version(1), &[5])), Outcome::NoObject);
+}
+
+#[test]
+fn a_policy_never_rolls_back() {
+    let (mut bench, key) = Bench::known(1);
+    let (record, _) = object(1);
+    let mut take = |policy: &Bytes| {
+        bench.at(2, 1, Operation::Object { record: record.clone(), policy: policy.clone() })
+    };
+    let (first, second) = (policy(1, &[2], 1), policy(2, &[3], 2));
+    assert_eq!(take(&second), Outcome::Accepted { height: 2 });
+    assert_eq!(take(&second), Outcome::Accepted { height: 2 }, "the same again");
+    assert_eq!(take(&first), Outcome::RolledBack { newest: 2 });
+    assert_eq!(take(&policy(2, &[4], 2)), Outcome::RolledBack { newest: 2 });
+    assert_eq!(take(&Bytes::new()), Outcome::RolledBack { newest: 2 });
+    let mut changed = second.to_vec();
+    *changed.last_mut().expect("bytes") ^= 1;
+    assert_eq!(take(&changed.into()), Outcome::NotValid);
+    let known = bench.founded.state.object(&key).expect("known");
+    assert_eq!((known.policy, known.wanted, known.writers.len()), (2, 2, 1));
+    let other = object(2).0;
+    let stolen = Operation::Object { record: other, policy: second };
+    assert_eq!(bench.at(3, 2, stolen), Outcome::NotValid, "a policy for another object");
+}
+
+#[test]
+fn a_version_that_too_few_keep_is_refused() {
+    let (mut bench, key) = Bench::known(1);
+    let (record, _) = object(1);
+    bench.at(2, 1, Operation::Object { record, policy: policy(1, &[], 2) });
+    let short = |found| Outcome::NotStored { wanted: 2, found };
+    assert_eq!(bench.at(3, 1, set(key, None, version(1), &[])), short(0));
+    assert_eq!(bench.at(3, 1, set(key, None, version(1), &[5])), short(1));
+    assert_eq!(bench.at(3, 1, set(key, None, version(1), &[5, 5, 5])), short(1), "one peer");
+    let with = |receipts: Vec<Bytes>| Operation::Set {
+        object: key,
+        branch: "main".into(),
+        expected: None,
+        new: version(1),
+        receipts,
+    };
+    let other = receipt(6, &version(2));
+    assert_eq!(bench.at(3, 1, with(vec![receipt(5, &version(1)), other])), short(1));
+    let mut forged = receipt(6, &version(1)).to_vec();
+    forged["holdfast received v1".len() + 32 + 33 + 1 + 8 + 8 + 4 + 5] ^= 1;
+    let forged = Bytes::from(forged);
+    assert_eq!(bench.at(3, 1, with(vec![receipt(5, &version(1)), forged])), short(1));
+    let done = bench.at(3, 1, set(key, None, version(1), &[5, 6]));
+    assert_eq!(done, Outcome::Accepted { height: 3 });
+}
+
+#[test]
+fn only_peers_of_the_organisations_count() {
+    let (mut bench, key) = Bench::known(1);
+    bench.founded.rules.organisations = vec![OrgId::new(secret(3).public())];
+    let refused = Outcome::NotStored { wanted: 1, found: 0 };
+    assert_eq!(bench.at(2, 1, set(key, None, version(1), &[5])), refused);
+    let mut take = |until, organisation| {
+        bench.at(2, 9, Operation::Peer { certificate: peer_certificate(5, organisation, until) })
+    };
+    assert_eq!(take(3_000, 4), Outcome::NotValid, "nobody of the committee's organisations");
+    assert_eq!(take(1_999, 3), Outcome::NotValid, "over since the block's time");
+    assert_eq!(take(2_001, 3), Outcome::Accepted { height: 2 });
+    assert_eq!(take(2_002, 3), Outcome::Accepted { height: 2 });
+    assert_eq!(take(2_001, 3), Outcome::RolledBack { newest: 2_002 });
+    let peer = PeerId::new(secret(5).public());
+    assert_eq!(bench.founded.state.peer(&peer).expect("known").until, 2_002);
+    let done = bench.at(3, 1, set(key, None, version(1), &[5]));
+    assert_eq!(done, Outcome::Accepted { height: 3 });
+    let (update, digest) = {
+        let next = set(key, Some((version(1), 3)), version(2), &[5]);
+        let update = bench.founded.update(1, 77, next);
+        let digest = crate::update::digest(&update.encode().expect("good"));
+        (update, digest)
+    };
+    let late = Moment { height: 4, time_ms: 2_002_000 };
+    let Founded { state, rules, .. } = &mut bench.founded;
+    let outcome = state.apply(rules, late, &update, &digest, &mut bench.checked);
+    assert_eq!(outcome, refused, "a certificate ends");
+}
+
+#[test]
+fn a_late_update_is_refused() {
+    let (mut bench, key) = Bench::known(1);
+    assert_eq!(bench.at(1_001, 1, set(key, None, version(1), &[5])), Outcome::Expired);
+    let last = bench.at(1_000, 1, set(key, None, version(1), &[5]));
+    assert_eq!(last, Outcome::Accepted { height: 1_000 });
+}
+
+#[test]
+fn heads_of_an_object_and_of_an_owner_are_bounded() {
+    let (mut bench, key) = Bench::known(1);
+    let mut branch = |number: u16| {
+        let receipts = vec![receipt(5, &version(1))];
+        let branch = format!("b{number}").into();
+        let new = version(1);
+        bench.at(2, 1, Operation::Set { object: key, branch, expected: None, new, receipts })
+    };
+    for number in 0..BRANCHES_MAX {
+        assert_eq!(branch(number), Outcome::Accepted { height: 2 });
+    }
+    assert_eq!(branch(BRANCHES_MAX), Outcome::Full);
+    let (mut bench, key) = Bench::known(1);
+    let owner = secret(1).public();
+    let entries = OWNER_ENTRIES_MAX;
+    bench.founded.state.put(&Entry::Account(AccountEntry { owner, entries }));
+    assert_eq!(bench.at(2, 1, set(key, None, version(1), &[5])), Outcome::Full);
+}
+
+#[test]
+fn a_snapshot_is_the_state() {
+    let (mut bench, key) = Bench::known(1);
+    bench.at(2, 1, set(key, None, version(1), &[5]));
+    let state = &bench.founded.state;
+    let snapshot = state.snapshot();
+    let again = State::restore(&snapshot).expect("our own");
+    assert_eq!((again.root(), again.len()), (state.root(), state.len()));
+    for at in 0..snapshot.len() {
+        let mut other = snapshot.to_vec();
+        other[at] ^= 1;
+        let other = State::restore(&other.into());
+        assert!(other.is_err() || other.is_ok_and(|other| other.root() != state.root()), "{at}");
+        assert!(State::restore(&snapshot.slice(..at)).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+
+    /// Against a model of one line: a head moves where it was expected, and nowhere else.
+    #[test]
+    fn heads_are_those_of_a_plain_model(
+        steps in prop::collection::vec((0u8..3, 0u8..2, 0u8..6, any::<bool>(), any::<bool>()), 1..40),
+    ) {
+        let mut bench = Bench::new();
+        let objects: Vec<ObjectKey> = (1..=2).map(|owner| {
+            let (record, key) = object(owner);
+            bench.at(1, owner, Operation::Object { record, policy: Bytes::new() });
+            key
+        }).collect();
+        let mut model: BTreeMap<u8, (VersionId, u64)> = BTreeMap::new();
+        for (height, (author, which, new, right, kept)) in (2..).zip(steps) {
+            let current = model.get(&which).copied();
+            let expected = if right { current } else { Some((version(new), 1)) };
+            let peers: &[u8] = if kept { &[5] } else { &[] };
+            let operation = set(objects[usize::from(which)], expected, version(new), peers);
+            let outcome = bench.at(height, author + 1, operation);
+            let wanted = if author != which {
+                Outcome::NotAWriter
+            } else if expected != current {
+                Outcome::MovedOn { current }
+            } else if !kept {
+                Outcome::NotStored { wanted: 1, found: 0 }
+            } else {
+                model.insert(which, (version(new), height));
+                Outcome::Accepted { height }
+            };
+            prop_assert_eq!(outcome, wanted);
+            for (which, object) in (0..).zip(&objects) {
+                let head = bench.founded.state.head(object, "main");
+                let head = head.map(|head| (head.version, head.height));
+                prop_assert_eq!(head, model.get(&which).copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! What a client asks the committee for: a head moved from what it expects to a new version, a policy, a peer made known.
+//!
+//! ```text
+//! body     "holdfast update v1" | network 32 | group 32 | author 33 | id 16 | last valid height 8 | operation 1 | ...
+//!   1 set     object 32 | branch length 1 | branch | expected 1 (0: none) [h 32 | height 8] | h 32 | l 8 | n 16 | receipts 1 | (length 4 | receipt) each
+//!   2 object  length 4 | object's record | length 4 | signed policy, or nothing
+//!   3 peer    length 4 | signed peer certificate
+//! one      "holdfast signed update v1"  | signature 64 | body
+//! bundle   "holdfast update bundle v1"  | signature 64 | count 4 | (length 4 | body) each
+//! ```
+//! The **digest** of an update is the BLAKE3 of its body, which holds all but the signature: the same wish signed again, or in a
+//! bundle, is the same update. The author signs the digest in the domain `update`; a bundle's author, who is that of each of its
+//! bodies, signs count and the root of the tree over the digests ([`version::merkle`]) in the domain `update-bundle`. `id` is
+//! random and makes two wishes of the same content two.
+
+use bytes::Bytes;
+use crypto::{NetworkId, PublicKey, RecordId, SecretKey, Signature, Suite};
+use version::head::BRANCH_BYTES_MAX;
+use version::merkle;
+use version::receipt::RECEIPT_BYTES_MAX;
+use version::{Hint, ObjectKey, Received, VersionId};
+
+use crate::reader::{Reader, put_long};
+use crate::{CommitteeError, GroupId};
+
+/// The most receipts that an update carries.
+pub const RECEIPTS_MAX: usize = 16;
+/// The longest body of an update, in bytes: a policy with all its writers.
+pub const UPDATE_BYTES_MAX: usize = 32 << 10;
+/// The most updates of a bundle.
+pub const BUNDLE_UPDATES_MAX: usize = 1_024;
+/// The longest bundle, in bytes.
+pub const SUBMISSION_BYTES_MAX: usize = 1 << 20;
+
+const PREFIX: &[u8] = b"holdfast update v1";
+const ONE_PREFIX: &[u8] = b"holdfast signed update v1";
+const BUNDLE_PREFIX: &[u8] = b"holdfast update bundle v1";
+const DOMAIN: &str = "update";
+const BUNDLE_DOMAIN: &str = "update-bundle";
+const WHAT: &str = "update";
+
+/// The hash of an update's body.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UpdateDigest([u8; 32]);
+
+impl UpdateDigest {
+    /// The digest with these bytes.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for UpdateDigest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UpdateDigest({})", hex::encode(self.0))
+    }
+}
+
+/// Where a head is: a version, and the height at which it became the head.
+pub type At = (RecordId, u64);
+
+/// What an update does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Moves a head.
+    Set {
+        /// The object.
+        object: ObjectKey,
+        /// The branch: 1 to [`BRANCH_BYTES_MAX`] bytes without control characters.
+        branch: Box<str>,
+        /// What the client saw: the version and the height it was set at; `None` where there is no head yet.
+        expected: Option<At>,
+        /// The new version.
+        new: VersionId,
+        /// Who keeps the new version, as encoded [`Received`]; at most [`RECEIPTS_MAX`].
+        receipts: Vec<Bytes>,
+    },
+    /// Makes an object known, or gives it another policy.
+    Object {
+        /// The encoded [`version::ObjectRecord`].
+        record: Bytes,
+        /// The signed [`version::Policy`]; empty for the implied one.
+        policy: Bytes,
+    },
+    /// Makes a peer known, whose receipts count from then on.
+    Peer {
+        /// The signed [`crypto::PeerCertificate`].
+        certificate: Bytes,
+    },
+}
+
+/// What a client asks for, not signed yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The network.
+    pub network: NetworkId,
+    /// The committee.
+    pub group: GroupId,
+    /// Who asks.
+    pub author: PublicKey,
+    /// Random: two wishes of the same content are two.
+    pub id: [u8; 16],
+    /// It is refused in blocks above this height.
+    pub last_valid: u64,
+    /// What is asked for.
+    pub operation: Operation,
+}
+
+impl Update {
+    /// The body.
+    ///
+    /// # Errors
+    /// [`CommitteeError`] for what no update can say.
+    pub fn encode(&self) -> Result<Bytes, CommitteeError> {
+        let mut out = Vec::with_capacity(256);
+        out.extend_from_slice(PREFIX);
+        out.extend_from_slice(self.network.as_bytes());
+        out.extend_from_slice(self.group.as_bytes());
+        out.extend_from_slice(self.author.as_bytes());
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(&self.last_valid.to_be_bytes());
+        match &self.operation {
+            Operation::Set { object, branch, expected, new, receipts } => {
+                out.push(1);
+                out.extend_from_slice(object.as_bytes());
+                out.push(branch.len() as u8);
+                out.extend_from_slice(branch.as_bytes());
+                out.push(u8::from(expected.is_some()));
+                if let Some((h, height)) = expected {
+                    out.extend_from_slice(h.as_bytes());
+                    out.extend_from_slice(&height.to_be_bytes());
+                }
+                put_version(&mut out, new);
+                out.push(receipts.len() as u8);
+                receipts.iter().for_each(|receipt| put_long(&mut out, receipt));
+            }
+            Operation::Object { record, policy } => {
+                out.push(2);
+                put_long(&mut out, record);
+                put_long(&mut out, policy);
+            }
+            Operation::Peer { certificate } => {
+                out.push(3);
+                put_long(&mut out, certificate);
+            }
+        }
+        let out = Bytes::from(out);
+        // What cannot be read again is not let out.
+        if Self::decode(&out)? == *self { Ok(out) } else { Err(CommitteeError::Field("update")) }
+    }
+
+    /// Decodes a body and checks its form; what it carries is checked where it is executed.
+    ///
+    /// # Errors
+    /// [`CommitteeError`].
+    pub fn decode(bytes: &Bytes) -> Result<Self, CommitteeError> {
+        if bytes.len() > UPDATE_BYTES_MAX {
+            let (found, max) = (bytes.len(), UPDATE_BYTES_MAX);
+            return Err(CommitteeError::TooLarge { what: "bytes of an update", found, max });
+        }
+        let mut reader = Reader::new(WHAT, bytes);
+        reader.prefix(PREFIX)?;
+        let network = NetworkId::new(reader.array()?);
+        let group = GroupId::new(reader.array()?);
+        let author = PublicKey::from_slice(&reader.array::<33>()?)?;
+        let (id, last_valid) = (reader.array()?, reader.u64()?);
+        let operation = match reader.u8()? {
+            1 => read_set(&mut reader)?,
+            2 => {
+                let record = reader.long("bytes of an object's record", UPDATE_BYTES_MAX)?;
+                let policy = reader.long("bytes of a policy", UPDATE_BYTES_MAX)?;
+                let [record, policy] = [record, policy].map(Bytes::copy_from_slice);
+                Operation::Object { record, policy }
+            }
+            3 => {
+                let certificate = reader.long("bytes of a certificate", UPDATE_BYTES_MAX)?;
+                Operation::Peer { certificate: Bytes::copy_from_slice(certificate) }
+            }
+            _ => return Err(CommitteeError::Field("operation of the update")),
+        };
+        reader.end()?;
+        Ok(Self { network, group, author, id, last_valid, operation })
+    }
+
+    /// Signs it by itself; `key` is the author's.
+    ///
+    /// # Errors
+    /// [`CommitteeError`] for what no update can say, or for another's key.
+    pub fn sign(&self, key: &SecretKey) -> Result<Submission, CommitteeError> {
+        let body = self.encode()?;
+        let signature = key.sign(DOMAIN, &self.network, digest(&body).as_bytes());
+        Submission::checked(vec![body], signature, false)?.verify()
+    }
+}
+
+/// Reads where a version is.
+pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<VersionId, CommitteeError> {
+    let h = RecordId::new(reader.array()?);
+    Ok(VersionId { h, l: reader.u64()?, n: Hint::new(reader.array()?) })
+}
+
+/// Appends where a version is.
+pub(crate) fn put_version(out: &mut Vec<u8>, version: &VersionId) {
+    out.extend_from_slice(version.h.as_bytes());
+    out.extend_from_slice(&version.l.to_be_bytes());
+    out.extend_from_slice(version.n.as_bytes());
+}
+
+/// Reads a branch's name.
+pub(crate) fn read_branch(reader: &mut Reader<'_>) -> Result<Box<str>, CommitteeError> {
+    let length = usize::from(reader.u8()?);
+    let branch = std::str::from_utf8(reader.take(length)?);
+    let branch = branch.map_err(|_| CommitteeError::Field("name of the branch"))?;
+    check_branch(branch)?;
+    Ok(branch.into())
+}
+
+/// Whether a branch can be called so.
+pub(crate) fn check_branch(branch: &str) -> Result<(), CommitteeError> {
+    let right = (1..=BRANCH_BYTES_MAX).contains(&branch.len());
+    if right && !branch.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err(CommitteeError::Field("name of the branch"))
+    }
+}
+
+fn read_set(reader: &mut Reader<'_>) -> Result<Operation, CommitteeError> {
+    let object = ObjectKey::new(reader.array()?);
+    let branch = read_branch(reader)?;
+    let expected = match reader.flag()? {
+        true => Some((RecordId::new(reader.array()?), reader.u64()?)),
+        false => None,
+    };
+    let new = read_version(reader)?;
+    let count = usize::from(reader.u8()?);
+    if count > RECEIPTS_MAX {
+        let max = RECEIPTS_MAX;
+        return Err(CommitteeError::TooLarge { what: "receipts of an update", found: count, max });
+    }
+    let receipt = |_| {
+        let bytes = reader.long("bytes of a receipt", RECEIPT_BYTES_MAX)?;
+        Received::decode(bytes)?;
+        Ok::<_, CommitteeError>(Bytes::copy_from_slice(bytes))
+    };
+    let receipts = (0..count).map(receipt).collect::<Result<_, _>>()?;
+    Ok(Operation::Set { object, branch, expected, new, receipts })
+}
+
+/// The digest of a body.
+pub fn digest(body: &[u8]) -> UpdateDigest {
+    UpdateDigest(Suite::Holdfast1.hash(body))
+}
+
+/// What a client sends: updates under one signature. Decoded, it is nobody's word yet: [`Submission::verify`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    bodies: Vec<Bytes>,
+    updates: Vec<Update>,
+    digests: Vec<UpdateDigest>,
+    signature: Signature,
+    bundle: bool,
+}
+
+impl Submission {
+    /// Signs updates of one author together.
+    ///
+    /// # Errors
+    /// [`CommitteeError`] for none, too many, or what no update can say.
+    pub fn bundle(updates: &[Update], key: &SecretKey) -> Result<Self, CommitteeError> {
+        let bodies: Vec<Bytes> = updates.iter().map(Update::encode).collect::<Result<_, _>>()?;
+        let unsigned = Self::checked(bodies, [0; 64], true)?;
+        let network = unsigned.first()?.network;
+        let signature = key.sign(BUNDLE_DOMAIN, &network, &unsigned.message());
+        Self { signature, ..unsigned }.verify()
+    }
+
+    fn checked(
+        bodies: Vec<Bytes>,
+        signature: Signature,
+        bundle: bool,
+    ) -> Result<Self, CommitteeError> {
+        let updates: Vec<Update> = bodies.iter().map(Update::decode).collect::<Result<_, _>>()?;
+        let (found, max) = (updates.len(), BUNDLE_UPDATES_MAX);
+        if found == 0 || found > max {
+            return Err(CommitteeError::TooLarge { what: "updates of a bundle", found, max });
+        }
+        let first = &updates[0];
+        let same = |one: &Update| {
+            (one.author, one.network, one.group) == (first.author, first.network, first.group)
+        };
+        if !updates.iter().all(same) {
+            return Err(CommitteeError::Field("author, network or committee of the bundle"));
+        }
+        let bytes: usize = bodies.iter().map(|body| body.len() + 4).sum();
+        if bytes + BUNDLE_PREFIX.len() + 68 > SUBMISSION_BYTES_MAX {
+            let (found, max) = (bytes, SUBMISSION_BYTES_MAX);
+            return Err(CommitteeError::TooLarge { what: "bytes of a bundle", found, max });
+        }
+        let digests = bodies.iter().map(|body| digest(body)).collect();
+        Ok(Self { bodies, updates, digests, signature, bundle })
+    }
+
+    fn first(&self) -> Result<&Update, CommitteeError> {
+        self.updates.first().ok_or(CommitteeError::Length(WHAT))
+    }
+
+    fn message(&self) -> [u8; 36] {
+        let mut message = [0; 36];
+        let leaves: Vec<RecordId> =
+            self.digests.iter().map(|one| RecordId::new(*one.as_bytes())).collect();
+        message[..4].copy_from_slice(&(self.digests.len() as u32).to_be_bytes());
+        let root = merkle::root(Suite::Holdfast1, &leaves).unwrap_or_default();
+        message[4..].copy_from_slice(&root);
+        message
+    }
+
+    /// Decodes and checks the form.
+    ///
+    /// # Errors
+    /// [`CommitteeError`].
+    pub fn decode(bytes: &Bytes) -> Result<Self, CommitteeError> {
+        if bytes.len() > SUBMISSION_BYTES_MAX {
+            let (found, max) = (bytes.len(), SUBMISSION_BYTES_MAX);
+            return Err(CommitteeError::TooLarge { what: "bytes of a bundle", found, max });
+        }
+        if bytes.starts_with(ONE_PREFIX) {
+            let mut reader = Reader::new(WHAT, bytes);
+            reader.prefix(ONE_PREFIX)?;
+            let signature = reader.array()?;
+            return Self::checked(vec![bytes.slice_ref(reader.rest())], signature, false);
+        }
+        let mut reader = Reader::new("bundle of updates", bytes);
+        reader.prefix(BUNDLE_PREFIX)?;
+        let signature = reader.array()?;
+        let (found, max) = (reader.u32()? as usize, BUNDLE_UPDATES_MAX);
+        if found > max {
+            return Err(CommitteeError::TooLarge { what: "updates of a bundle", found, max });
+        }
+        let body = |_| {
+            let body = reader.long("bytes of an update", UPDATE_BYTES_MAX)?;
+            Ok::<_, CommitteeError>(bytes.slice_ref(body))
+        };
+        let bodies = (0..found).map(body).collect::<Result<_, _>>()?;
+        reader.end()?;
+        Self::checked(bodies, signature, true)
+    }
+
+    /// The encoding.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(self.size());
+        out.extend_from_slice(if self.bundle { BUNDLE_PREFIX } else { ONE_PREFIX });
+        out.extend_from_slice(&self.signature);
+        if self.bundle {
+            out.extend_from_slice(&(self.bodies.len() as u32).to_be_bytes());
+            self.bodies.iter().for_each(|body| put_long(&mut out, body));
+        } else {
+            self.bodies.iter().for_each(|body| out.extend_from_slice(body));
+        }
+        out.into()
+    }
+
+    /// The length of the encoding, in bytes, or a few more.
+    pub fn size(&self) -> usize {
+        BUNDLE_PREFIX.len() + 68 + self.bodies.iter().map(|body| body.len() + 4).sum::<usize>()
+    }
+
+    /// Checks the signature.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Key`].
+    pub fn verify(self) -> Result<Self, CommitteeError> {
+        let Update { author, network, .. } = self.first()?;
+        if self.bundle {
+            author.verify(BUNDLE_DOMAIN, network, &self.message(), &self.signature)?;
+        } else {
+            let message = self.digests.first().ok_or(CommitteeError::Length(WHAT))?;
+            author.verify(DOMAIN, network, message.as_bytes(), &self.signature)?;
+        }
+        Ok(self)
+    }
+
+    /// Its updates, in order.
+    pub fn updates(&self) -> &[Update] {
+        &self.updates
+    }
+
+    /// Their bodies.
+    pub fn bodies(&self) -> &[Bytes] {
+        &self.bodies
+    }
+
+    /// Their digests.
+    pub fn digests(&self) -> &[UpdateDigest] {
+        &self.digests
+    }
+
+    /// What stands for all of it, the signature aside.
+    pub fn key(&self) -> UpdateDigest {
+        UpdateDigest(Suite::Holdfast1.hash(&self.message()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Decoders of what a committee writes: any bytes are refused, or encode to the same again.
+
+use bytes::Bytes;
+use committee::{Answer, Block, Certificate, Outcome, Read, State, Submission};
+use testkit::fuzz::Target;
+use testkit::golden;
+
+/// This crate, also where `cargo fuzz` includes this file.
+const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../committee");
+/// As seen from the folder of `cargo fuzz`.
+const FROM_FUZZ: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/committee");
+
+/// The targets.
+pub(crate) const TARGETS: &[Target] = &[
+    Target { name: "certified-update", run: update, seeds: updates },
+    Target { name: "certified-block", run: block, seeds: blocks },
+    Target { name: "certified-answer", run: answer, seeds: answers },
+    Target { name: "certified-read", run: read, seeds: reads },
+    Target { name: "certified-head", run: head, seeds: heads },
+];
+
+fn golden(names: &[&str]) -> Vec<Vec<u8>> {
+    let here = std::path::Path::new(MANIFEST).join("tests/golden").exists();
+    let manifest = if here { MANIFEST } else { FROM_FUZZ };
+    names.iter().map(|name| golden::read(manifest, name)).collect()
+}
+
+fn updates() -> Vec<Vec<u8>> {
+    golden(&["certified-update", "certified-bundle"])
+}
+
+fn update(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(submission) = Submission::decode(&data) {
+        assert_eq!(submission.encode(), data);
+        assert_eq!(submission.updates().len(), submission.digests().len());
+        let _ = submission.verify();
+    }
+}
+
+fn blocks() -> Vec<Vec<u8>> {
+    golden(&["certified-block"])
+}
+
+fn block(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(block) = Block::decode(&data) {
+        assert_eq!(block.encode(), data);
+    }
+}
+
+fn answers() -> Vec<Vec<u8>> {
+    golden(&["certified-answer"])
+}
+
+fn answer(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(answer) = Answer::decode(&data) {
+        assert_eq!(answer.encode(), data);
+    }
+}
+
+fn reads() -> Vec<Vec<u8>> {
+    golden(&["certified-read"])
+}
+
+fn read(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(read) = Read::decode(&data) {
+        assert_eq!(read.encode(), data);
+    }
+}
+
+fn heads() -> Vec<Vec<u8>> {
+    golden(&["certified-head", "certified-state"])
+}
+
+fn head(data: &[u8]) {
+    if let Ok(certificate) = Certificate::decode(data) {
+        assert_eq!(certificate.encode(), data);
+    }
+    if let Ok(outcome) = Outcome::decode(data) {
+        assert_eq!(outcome.encode(), data);
+    }
+    if let Ok(state) = State::restore(&Bytes::copy_from_slice(data)) {
+        let again = State::restore(&state.snapshot()).expect("our own");
+        assert_eq!(again.root(), state.root());
+    }
+}

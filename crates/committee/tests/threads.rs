@@ -1,0 +1,150 @@
+//! Four members on real threads, disks and loopback connections.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use committee::engine::{Charter, Founding, Links, MemberId, MemberSecret, Settings};
+use committee::{Answer, Committee as _, CommitteeError, Member, Operation, Outcome, Update};
+use crypto::{Class, Classified as _, NetworkId, SecretKey, Suite};
+use version::ObjectRecord;
+
+const NETWORK: NetworkId = NetworkId::new([9; 32]);
+const COUNT: usize = 4;
+
+struct Four {
+    folder: tempfile::TempDir,
+    links: Vec<Links>,
+    running: Vec<Option<Member>>,
+    id: u8,
+}
+
+fn free_addresses() -> Vec<SocketAddr> {
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let held: Vec<TcpListener> = (0..COUNT).map(bind).collect();
+    held.iter().map(|one| one.local_addr().unwrap()).collect()
+}
+
+impl Four {
+    fn new() -> Self {
+        let secrets: Vec<MemberSecret> =
+            (1..=COUNT as u8).map(|one| MemberSecret::new(&[one; 32]).unwrap()).collect();
+        let ids = secrets.iter().map(MemberSecret::id);
+        let members: Vec<(MemberId, SocketAddr)> = ids.zip(free_addresses()).collect();
+        let links = secrets.into_iter().zip(&members).map(|(secret, (_, listen))| Links {
+            secret,
+            listen: *listen,
+            members: members.clone(),
+        });
+        let links = links.collect();
+        let running = (0..COUNT).map(|_| None).collect();
+        Self { folder: tempfile::tempdir().unwrap(), links, running, id: 0 }
+    }
+
+    fn path(&self, which: usize) -> PathBuf {
+        Path::new(self.folder.path()).join(which.to_string())
+    }
+
+    fn found(&self) -> Charter {
+        let founding = |links: &Links| Founding {
+            name: String::from("member"),
+            network: NETWORK,
+            suite: Suite::Holdfast1,
+            organisations: Vec::new(),
+            wanted: 0,
+            number: 1,
+            links: links.clone(),
+            within: Duration::from_secs(60),
+        };
+        let all: Vec<_> = self
+            .links
+            .iter()
+            .enumerate()
+            .map(|(which, links)| {
+                let (path, founding) = (self.path(which), founding(links));
+                std::thread::spawn(move || Member::found(path, founding).unwrap())
+            })
+            .collect();
+        let charters: Vec<Charter> = all.into_iter().map(|one| one.join().unwrap()).collect();
+        assert!(charters.windows(2).all(|two| two[0] == two[1]));
+        charters[0].clone()
+    }
+
+    fn start(&mut self, which: usize) {
+        let settings = Settings {
+            answer_within: Duration::from_secs(10),
+            ..Settings::new("member", self.links[which].clone())
+        };
+        self.running[which] = Some(Member::start(self.path(which), settings).unwrap());
+    }
+
+    fn stop(&mut self, which: usize) {
+        self.running[which].take().unwrap().stop().unwrap();
+    }
+
+    async fn ask(
+        &mut self,
+        which: usize,
+        charter: &Charter,
+        operation: Operation,
+    ) -> Result<Answer, CommitteeError> {
+        self.id += 1;
+        let key = SecretKey::from_bytes(&[1; 32]).unwrap();
+        let (group, author, id) = (charter.rules.group, key.public(), [self.id; 16]);
+        let update =
+            Update { network: NETWORK, group, author, id, last_valid: u64::MAX, operation };
+        let submission = update.sign(&key).unwrap();
+        let member = self.running[which].as_ref().unwrap();
+        let answers = member.handle().update(submission).await?;
+        let answer = Answer::decode(&answers[0].encode()).unwrap();
+        answer.verify(&NETWORK, &charter.group).unwrap();
+        Ok(answer)
+    }
+
+    async fn patiently(&mut self, which: usize, charter: &Charter, operation: Operation) -> Answer {
+        for _ in 0..20 {
+            if let Ok(answer) = self.ask(which, charter, operation.clone()).await {
+                return answer;
+            }
+        }
+        panic!("no answer")
+    }
+}
+
+fn object(name: &str) -> Operation {
+    let owner = SecretKey::from_bytes(&[1; 32]).unwrap().public();
+    let name = Bytes::copy_from_slice(name.as_bytes());
+    let record = ObjectRecord { network: NETWORK, owner, name }.encode().unwrap();
+    Operation::Object { record, policy: Bytes::new() }
+}
+
+#[test]
+fn four_members_on_loopback_survive_one_say_so_without_two_and_resume() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut four = Four::new();
+        let charter = four.found();
+        (0..COUNT).for_each(|which| four.start(which));
+        let first = four.patiently(0, &charter, object("first")).await;
+        assert!(matches!(first.outcome, Outcome::Accepted { .. }));
+        four.stop(3);
+        let second = four.patiently(1, &charter, object("second")).await;
+        assert!(matches!(second.outcome, Outcome::Accepted { .. }));
+        four.stop(2);
+        let error = loop {
+            match four.ask(0, &charter, object("third")).await {
+                // Both may still have voted on it before they went.
+                Ok(_) | Err(CommitteeError::Busy { .. }) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, CommitteeError::NotEnoughMembers { needed: 3, heard: 2 }));
+        assert_eq!(error.class(), Class::Unavailable);
+        four.start(2);
+        let third = four.patiently(0, &charter, object("fourth")).await;
+        assert!(matches!(third.outcome, Outcome::Accepted { .. }));
+        [0, 1, 2].into_iter().for_each(|which| four.stop(which));
+    });
+}
