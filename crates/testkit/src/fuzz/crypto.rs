@@ -82,7 +82,7 @@ fn pass() -> Vec<u8> {
 const LEAVES: [lease::Leaf; 3] = [
     lease::Leaf { place: Place::new([1; 32]), bytes: 1000 },
     lease::Leaf { place: Place::new([2; 32]), bytes: 211 },
-    lease::Leaf { place: Place::new([3; 32]), bytes: 1 << 40 },
+    lease::Leaf { place: Place::new([3; 32]), bytes: 2 << 20 },
 ];
 const UNTIL: u64 = NOW + 365 * 86_400;
 
