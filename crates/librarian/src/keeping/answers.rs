@@ -77,7 +77,7 @@ impl Keeping {
                     places.iter().map(|place| RecordId::new(*place.as_bytes())).collect();
                 self.look_at(core, &stripes);
                 let now = core.env.clock.elapsed();
-                locked(&self.work).hurry(&places, now, self.options.settle);
+                locked(&self.work).hurry(&places, now);
                 // What lacks here and nobody told of yet is found by comparing.
                 self.asked.notify_one();
                 let work = locked(&self.work);

@@ -162,7 +162,11 @@ impl Inventory {
     /// Whose duty a copy is.
     pub(crate) fn duty(&self, held: &Held) -> Vec<PeerId> {
         let Held { placed: Placed { kind, place, .. }, copies } = held;
-        self.epoch.first(place, self.epoch.wanted(*kind, *copies))
+        // What is kept in one copy, here, is handed to as many as anything else of its kind when this peer leaves: nobody
+        // would have it else once its next holder is lost.
+        let alone = *copies == 1 && self.epoch.leaving.contains(&self.own);
+        let copies = if alone { 0 } else { *copies };
+        self.epoch.first(place, self.epoch.wanted(*kind, copies))
     }
 
     fn count_copy(&mut self, held: &Held, with: fn(Sum, Sum) -> Sum) {
@@ -443,10 +447,11 @@ impl Inventory {
     }
 
     /// Copies that are here and whose duty is others' alone, in one of the 256 first parts.
-    pub(crate) fn strays(&self, number: u8, most: usize) -> Vec<Placed> {
+    /// What a policy keeps in one copy is not among them: it stays where it was written.
+    pub(crate) fn strays(&self, number: u8, most: usize) -> Vec<Held> {
         let all = self.copies_in(Range::ALL.part(number));
-        let stray = all.filter(|held| !self.duty(held).contains(&self.own));
-        stray.take(most).map(|held| held.placed).collect()
+        let stray = all.filter(|held| held.copies != 1 && !self.duty(held).contains(&self.own));
+        stray.take(most).collect()
     }
 }
 

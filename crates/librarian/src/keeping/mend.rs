@@ -22,6 +22,7 @@ use super::ask::{LARGE_LIMIT, SMALL_LIMIT, ask, strange};
 use super::epoch::Epoch;
 use super::inventory::Inventory;
 use super::make::{self, checked};
+use super::work::Due;
 use super::{Keeping, locked};
 use crate::core::Core;
 use crate::leases::Covered;
@@ -164,16 +165,18 @@ fn due_now(core: &Core, keeping: &Keeping) -> Vec<Job> {
     let mut ready: Vec<(i32, RecordId, Duration)> = {
         let work = locked(&keeping.work);
         let ready = work.due.iter().filter(|(_, due)| now >= due.not_before);
-        let ready = ready.filter(|(_, due)| now >= due.since + settle);
+        let begins =
+            |due: &Due| if due.hurried { due.since } else { due.since.saturating_add(settle) };
+        let ready = ready.filter(|(_, due)| now >= begins(due));
         // What nobody pays for any more is about to be dropped.
         let ready = ready.filter(|(id, _)| !core.leases.is_over(&Place::from(**id)));
-        ready.map(|(id, due)| (due.spare, *id, due.since)).collect()
+        ready.map(|(id, due)| (due.spare, *id, begins(due))).collect()
     };
     ready.sort_unstable();
     let mut jobs = Vec::new();
     let inventory = locked(&keeping.inventory);
     let Some(inventory) = inventory.as_ref() else { return jobs };
-    for (_, id, since) in ready {
+    for (_, id, begins) in ready {
         if jobs.len() == CLAIMED_MAX {
             break;
         }
@@ -182,7 +185,7 @@ fn due_now(core: &Core, keeping: &Keeping) -> Vec<Job> {
         let turn = job.possible.iter().filter(holds).position(|peer| *peer == core.own);
         // One that is not possible, or leaves, has its own fragment to move, and need not wait.
         let turn = u32::try_from(turn.unwrap_or(0)).unwrap_or(u32::MAX);
-        if now < since + settle + settle * turn {
+        if now < begins.saturating_add(settle.saturating_mul(turn)) {
             continue;
         }
         jobs.push(job);

@@ -18,6 +18,7 @@ use store::Placed;
 
 use super::ask::{SMALL_LIMIT, ask};
 use super::epoch::Epoch;
+use super::inventory::Held;
 use super::{Keeping, locked, mend};
 use crate::core::Core;
 
@@ -37,7 +38,7 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
-            () = offer(&core, &keeping, &epoch, offered) => {}
+            () = offer(&core, &keeping, offered) => {}
         }
         offered = offered.wrapping_add(OFFERED_PARTS);
         let now = core.env.clock.elapsed();
@@ -66,19 +67,20 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
 
 /// Tells those whose duty a copy is of copies here that none of them has: after a partition healed, or a put by somebody who saw
 /// other peers, a record may be at none of those that compare it with each other. They fetch it as whatever else they lack.
-async fn offer(core: &Core, keeping: &Keeping, epoch: &Epoch, first: u8) {
+async fn offer(core: &Core, keeping: &Keeping, first: u8) {
+    let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
     let strays: Vec<Placed> = {
         let inventory = locked(&keeping.inventory);
         let Some(inventory) = inventory.as_ref() else { return };
         let parts = (0..OFFERED_PARTS).map(|part| first.wrapping_add(part));
-        parts.flat_map(|part| inventory.strays(part, ROUND_MAX)).collect()
-    };
-    let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
-    for (at, placed) in strays.iter().enumerate() {
-        for peer in epoch.duty(&placed.place, placed.kind) {
-            asked.entry(peer).or_default().push(at);
+        let strays: Vec<Held> = parts.flat_map(|part| inventory.strays(part, ROUND_MAX)).collect();
+        for (at, held) in strays.iter().enumerate() {
+            for peer in inventory.duty(held) {
+                asked.entry(peer).or_default().push(at);
+            }
         }
-    }
+        strays.into_iter().map(|held| held.placed).collect()
+    };
     let mut answered: Vec<(PeerId, Vec<usize>)> = Vec::new();
     let mut there = vec![false; strays.len()];
     for (peer, items) in asked {
@@ -126,7 +128,7 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, number: u8) {
         inventory.as_ref().map_or_else(Vec::new, |all| all.strays(number, ROUND_MAX))
     };
     let mut gone = Vec::new();
-    for placed in strays.into_iter().filter(may_go) {
+    for placed in strays.into_iter().map(|held| held.placed).filter(may_go) {
         let Ok(Some(record)) = core.shelf.get(&placed.id).await else { continue };
         let duty = epoch.duty(&placed.place, placed.kind);
         let mut proven =

@@ -34,6 +34,8 @@ struct Lacking {
     holders: Vec<PeerId>,
     /// Who told of it first.
     told_by: PeerId,
+    /// Whether somebody asked for it now.
+    hurried: bool,
 }
 
 /// A stripe that is to be mended.
@@ -49,6 +51,8 @@ pub(crate) struct Due {
     pub(crate) tries: u32,
     /// Tries that others' claims ended.
     blocked: u32,
+    /// Whether somebody asked for it now.
+    pub(crate) hurried: bool,
 }
 
 /// Everything that is to be done.
@@ -92,7 +96,13 @@ impl Work {
         let told = self.told_by.entry(holder).or_default();
         if self.lacking.len() < LACKING_MAX && *told < LACKING_OF_ONE_MAX {
             *told += 1;
-            let lacking = Lacking { since: now, missing, holders: vec![holder], told_by: holder };
+            let lacking = Lacking {
+                since: now,
+                missing,
+                holders: vec![holder],
+                told_by: holder,
+                hurried: false,
+            };
             self.lacking.insert((id, place), lacking);
         }
     }
@@ -109,14 +119,13 @@ impl Work {
     }
 
     /// Does what lacks at these places now, or everywhere where none are named, without waiting for more to be missed.
-    pub(crate) fn hurry(&mut self, places: &[Place], now: Duration, settle: Duration) {
-        let since = now.saturating_sub(settle);
+    pub(crate) fn hurry(&mut self, places: &[Place], now: Duration) {
         let named: BTreeSet<&Place> = places.iter().collect();
         let is_named = |place: &Place| named.is_empty() || named.contains(place);
         let due = self.due.iter_mut().filter(|(id, _)| is_named(&Place::from(**id)));
-        due.for_each(|(_, due)| (due.since, due.not_before) = (due.since.min(since), now));
+        due.for_each(|(_, due)| (due.hurried, due.not_before) = (true, now));
         let lacking = self.lacking.iter_mut().filter(|((_, place), _)| is_named(place));
-        lacking.for_each(|(_, lacking)| lacking.since = lacking.since.min(since));
+        lacking.for_each(|(_, lacking)| lacking.hurried = true);
     }
 
     /// A copy lacks no more.
@@ -173,7 +182,15 @@ impl Work {
             }
             (due.spare, due.missing) = (spare, missing);
         } else if self.due.len() < DUE_MAX {
-            let due = Due { since: now, spare, missing, not_before: now, tries: 0, blocked: 0 };
+            let due = Due {
+                since: now,
+                spare,
+                missing,
+                not_before: now,
+                tries: 0,
+                blocked: 0,
+                hurried: false,
+            };
             self.due.insert(id, due);
         }
     }
@@ -209,7 +226,8 @@ impl Work {
         settle: Duration,
         most: usize,
     ) -> Option<(PeerId, Vec<(RecordId, Place)>)> {
-        let is_ready = |lacking: &&Lacking| now.saturating_sub(lacking.since) >= settle;
+        let is_ready =
+            |lacking: &&Lacking| lacking.hurried || now.saturating_sub(lacking.since) >= settle;
         let rests = |peer: &&PeerId| self.resting.get(*peer).is_some_and(|until| now < *until);
         let ready = self.lacking.values().filter(is_ready);
         let best = |lacking: &Lacking| {

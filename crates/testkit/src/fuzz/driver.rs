@@ -45,8 +45,10 @@ fn corpus(target: &Target) -> Vec<Vec<u8>> {
             std::fs::write(folder.join(format!("seed-{number}")), seed).expect("readable");
         }
     }
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&folder).expect("readable").map(|file| file.expect("readable").path()).collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .expect("readable")
+        .map(|file| file.expect("readable").path())
+        .collect();
     files.sort();
     files.iter().map(|file| std::fs::read(file).expect("readable")).collect()
 }
