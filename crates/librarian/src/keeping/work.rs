@@ -140,8 +140,10 @@ impl Work {
         }
     }
 
-    /// Forgets copies that should not be here any more.
+    /// Forgets copies that should not be here any more, now that other peers are there, and what was refused: it may be this
+    /// peer's to hold by now.
     pub(crate) fn only_those(&mut self, should_be_here: impl Fn(&Place) -> bool) {
+        self.refused.clear();
         let gone: Vec<(RecordId, Place)> =
             self.lacking.keys().filter(|(_, place)| !should_be_here(place)).copied().collect();
         gone.iter().for_each(|(id, place)| self.found(id, place));

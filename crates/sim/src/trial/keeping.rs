@@ -155,6 +155,10 @@ impl Town {
                 return;
             }
             if took > WHOLE_WITHIN {
+                for (number, peer) in crate::ledger::running(world, &BTreeSet::new()) {
+                    let status = peer.librarian.repair();
+                    world.history.event(format!("peer {number} knows {status:?}"));
+                }
                 for what in lacks.into_iter().take(4) {
                     world.history.find("Q3", format!("{when}: {what}"));
                 }
