@@ -27,7 +27,11 @@ fn again(proof: &Proof) -> Proof {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn it_holds_what_a_plain_map_holds(

@@ -247,12 +247,19 @@ fn a_snapshot_is_the_state() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     /// Against a model of one line: a head moves where it was expected, and nowhere else.
     #[test]
     fn heads_are_those_of_a_plain_model(
-        steps in prop::collection::vec((0u8..3, 0u8..2, 0u8..6, any::<bool>(), any::<bool>()), 1..40),
+        steps in prop::collection::vec(
+            (0u8..3, 0u8..2, 0u8..6, any::<bool>(), any::<bool>()),
+            1..40,
+        ),
     ) {
         let mut bench = Bench::new();
         let objects: Vec<ObjectKey> = (1..=2).map(|owner| {
