@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn stripes_that_lack_fragments_are_told_beside_copies_that_lack() {
-        let peer = PeerId::new(crypto::SecretKey::from_slice(&[7; 32]).unwrap().public());
+        let peer = PeerId::new(crypto::SecretKey::from_slice(&[7; 32]).expect("a scalar").public());
         let fragment = |held: bool| Fragment {
             id: RecordId::new([2; 32]),
             kind: Kind::Page,
