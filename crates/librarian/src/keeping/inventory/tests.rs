@@ -56,7 +56,7 @@ fn two(count: u32) -> (PeerId, Inventory, PeerId, Inventory) {
         let duty = epoch.duty(&placed.place, placed.kind);
         for inventory in &mut inventories {
             if duty.contains(&inventory.own) {
-                inventory.add_copy(Held { placed: placed, copies: 0 });
+                inventory.add_copy(Held { placed, copies: 0 });
             }
         }
         let (stripe_id, stripe) = stripe(number, 4);
