@@ -373,7 +373,10 @@ impl Keeping {
             inventory = core
                 .env
                 .cpu(move || {
-                    found.into_iter().for_each(|found| apply(&mut inventory, found));
+                    for found in found {
+                        // All of them are looked at when all is read.
+                        let _ = apply(&mut inventory, found);
+                    }
                     inventory
                 })
                 .await;
@@ -388,11 +391,13 @@ impl Keeping {
     async fn take(&self, core: &Core, changes: Vec<Change>) {
         for some in changes.chunks(TAKE_STEP) {
             let found = self.found(core, some.to_vec()).await;
-            {
+            let stripes: BTreeSet<RecordId> = {
                 let mut inventory = locked(&self.inventory);
                 let Some(inventory) = inventory.as_mut() else { return };
-                found.into_iter().for_each(|found| apply(inventory, found));
-            }
+                found.into_iter().filter_map(|found| apply(inventory, found)).collect()
+            };
+            // A stripe that is new may lack what a holder has that is absent: no change of peers will say so.
+            self.look_at(core, &stripes.into_iter().collect::<Vec<RecordId>>());
             tokio::task::yield_now().await;
         }
     }
@@ -467,12 +472,13 @@ impl Keeping {
         copies
     }
 
-    /// Looks at every stripe for what it lacks.
+    /// Looks at every stripe for what it lacks, and at those that were to be mended.
     async fn look_at_all(&self, core: &Core) {
-        let ids: Vec<RecordId> = {
-            let inventory = locked(&self.inventory);
-            inventory.as_ref().map_or_else(Vec::new, |all| all.stripes.keys().copied().collect())
-        };
+        let mut ids: BTreeSet<RecordId> = locked(&self.work).due.keys().copied().collect();
+        if let Some(inventory) = locked(&self.inventory).as_ref() {
+            ids.extend(inventory.stripes.keys());
+        }
+        let ids: Vec<RecordId> = ids.into_iter().collect();
         for some in ids.chunks(LIST_STEP) {
             self.look_at(core, some);
             tokio::task::yield_now().await;
@@ -623,18 +629,23 @@ enum Found {
     Dropped(RecordId),
 }
 
-/// Counts a change. What was dropped and is not found was never counted.
-fn apply(inventory: &mut Inventory, found: Found) {
+/// Counts a change; the stripe that has another fragment here, or one less. What was dropped and is not found was never counted.
+fn apply(inventory: &mut Inventory, found: Found) -> Option<RecordId> {
     match found {
-        Found::Copy(held) => inventory.add_copy(held),
+        Found::Copy(held) => {
+            inventory.add_copy(held);
+            None
+        }
         Found::Fragment { id, stripe, index, header } => {
             inventory.add_fragment(id, stripe, index, |epoch, names| {
                 StripeMap::by_rank(&stripe, &header, epoch, names)
             });
+            Some(stripe)
         }
-        Found::Dropped(id) => {
-            let _ = inventory.drop_copy(&id) || inventory.drop_fragment(&id);
-        }
+        Found::Dropped(id) => match inventory.drop_copy(&id) {
+            true => None,
+            false => inventory.drop_fragment(&id),
+        },
     }
 }
 

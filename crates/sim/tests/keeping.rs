@@ -11,9 +11,6 @@ use sim::{Report, RunOptions};
 
 /// Seeds of a test run without a wish: every one of the cast several times.
 const SEEDS: u64 = 78;
-/// Of those, seeds with a peer that holds nothing and says so of everything: at the end of these one fragment that it was
-/// believed to have is still missing. `docs/internals/simulation.md` says what is known of it. A full run leaves none out.
-const OPEN: [u64; 2] = [14, 66];
 /// Seeds of a full run.
 const SEEDS_FULL: u64 = 10_000;
 
@@ -37,16 +34,8 @@ fn what_is_paid_for_is_whole_again_by_itself_and_what_is_not_is_gone() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = wish("HOLD_SIM_THREADS").map_or(cores, |threads| threads as usize);
     let began = Instant::now();
-    let left_out: Vec<u64> = match full || seeds.is_some() {
-        true => Vec::new(),
-        false => OPEN.into_iter().filter(|seed| (from..until).contains(seed)).collect(),
-    };
-    let (mut reports, mut next): (Vec<Report>, u64) = (Vec::new(), from);
-    for end in left_out.into_iter().chain([until]) {
-        let options = RunOptions::default();
-        reports.extend(trial::run_many(next..end, threads, Trial::Keeping, options));
-        next = end + 1;
-    }
+    let reports: Vec<Report> =
+        trial::run_many(from..until, threads, Trial::Keeping, RunOptions::default());
     let seconds = began.elapsed().as_secs_f64();
     let events: u64 = reports.iter().map(|report| report.events).sum();
     let count = reports.len();

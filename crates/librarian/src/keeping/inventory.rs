@@ -223,9 +223,9 @@ impl Inventory {
         });
     }
 
-    /// Counts a fragment no more; whether it was counted.
-    pub(crate) fn drop_fragment(&mut self, id: &RecordId) -> bool {
-        let Some((stripe, index)) = self.fragments.remove(id) else { return false };
+    /// Counts a fragment no more; the stripe that it was counted of.
+    pub(crate) fn drop_fragment(&mut self, id: &RecordId) -> Option<RecordId> {
+        let (stripe, index) = self.fragments.remove(id)?;
         let own = self.own;
         self.with_map(&stripe, |map, names| {
             map.mine.retain(|mine| *mine != index);
@@ -233,7 +233,7 @@ impl Inventory {
                 map.set(index, None);
             }
         });
-        true
+        Some(stripe)
     }
 
     fn count_stripe(&mut self, stripe: &RecordId, map: &StripeMap, with: fn(Sum, Sum) -> Sum) {

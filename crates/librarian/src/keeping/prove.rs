@@ -67,11 +67,19 @@ impl Keeping {
 
     /// Counts a record no more that is not here, where it was.
     fn is_not_here(&self, core: &Core, id: crypto::RecordId) {
-        let mut inventory = locked(&self.inventory);
-        let Some(inventory) = inventory.as_mut() else { return };
-        if inventory.drop_copy(&id) || inventory.drop_fragment(&id) {
-            core.metrics.audit.lost.inc();
-            tracing::warn!(record = %id, "a record that was asked for is not here any more, and is fetched again");
-        }
+        let stripe = {
+            let mut inventory = locked(&self.inventory);
+            let Some(inventory) = inventory.as_mut() else { return };
+            match inventory.drop_copy(&id) {
+                true => None,
+                false => match inventory.drop_fragment(&id) {
+                    None => return,
+                    stripe => stripe,
+                },
+            }
+        };
+        core.metrics.audit.lost.inc();
+        tracing::warn!(record = %id, "a record that was asked for is not here any more, and is fetched again");
+        self.look_at(core, stripe.as_slice());
     }
 }
