@@ -94,7 +94,7 @@ impl Core {
         if let Some(keeping) = self.keeping.as_ref().filter(|keeping| keeping.is_leaving()) {
             return if keeping.has_left() { PeerState::Left } else { PeerState::Leaving };
         }
-        match self.shelf.refuses_writes() {
+        match self.shelf.refuses_clients() {
             None => PeerState::Serving,
             Some(_) => PeerState::ReadOnly,
         }

@@ -351,7 +351,18 @@ impl Keeping {
             fresh: self.words_for(view.len()),
             cut_off: self.options.absent_after * CUT_OFF,
         };
-        (present.absent(view, &core.own, leaving, now, spans), changed)
+        let absent = present.absent(view, &core.own, leaving, now, spans);
+        let cut_off = present.is_cut_off(now, self.options.absent_after);
+        drop(present);
+        if core.shelf.set_cut_off(cut_off) {
+            match cut_off {
+                true => tracing::warn!(
+                    "fewer than half of the organisations are heard: clients read here, and write nothing, until more are"
+                ),
+                false => tracing::info!("enough organisations are heard again: clients write here"),
+            }
+        }
+        (absent, changed)
     }
 
     /// Reads the store.

@@ -32,6 +32,9 @@ use crate::publications::{Entry, Publications};
 
 /// From so many bytes on, records are hashed on a CPU thread: below it the hop costs more.
 const LARGE_BYTES: usize = 64 * 1024;
+/// What a peer says that hears too few others: what it took would be at few organisations, and perhaps not the newest word.
+const CUT_OFF: &str =
+    "it is cut off from most of the organisations, and serves reads alone until it hears them";
 /// When to try again a peer that closes its store.
 const RETRY_AFTER_CLOSED: Duration = Duration::from_secs(5);
 /// A full disk counts as mended when a part of what the store's files take is free again, so that
@@ -50,6 +53,7 @@ pub(crate) struct Shelf {
     metrics: Arc<Metrics>,
     read_only: AtomicBool,
     full: AtomicBool,
+    cut_off: AtomicBool,
 }
 
 impl Shelf {
@@ -63,7 +67,18 @@ impl Shelf {
         read_only: bool,
     ) -> Arc<Self> {
         let (read_only, full) = (AtomicBool::new(read_only), AtomicBool::new(false));
-        Arc::new(Self { env, suite, store, publications, leases, metrics, read_only, full })
+        let cut_off = AtomicBool::new(false);
+        Arc::new(Self {
+            env,
+            suite,
+            store,
+            publications,
+            leases,
+            metrics,
+            read_only,
+            full,
+            cut_off,
+        })
     }
 
     /// What is in the store, but for what it keeps of leases.
@@ -129,6 +144,29 @@ impl Shelf {
     /// Takes writes, or takes none any more; whether that is a change.
     pub(crate) fn set_read_only(&self, read_only: bool) -> bool {
         self.read_only.swap(read_only, Ordering::Relaxed) != read_only
+    }
+
+    /// Notes whether fewer than half of the organisations are heard; whether that is a change.
+    pub(crate) fn set_cut_off(&self, cut_off: bool) -> bool {
+        self.cut_off.swap(cut_off, Ordering::Relaxed) != cut_off
+    }
+
+    /// Why the peer takes no writes of clients now; `None` where it does. What the disk takes, and repair needs, is
+    /// [`Shelf::refuses_writes`].
+    pub(crate) fn refuses_clients(&self) -> Option<&'static str> {
+        let cut_off = self.cut_off.load(Ordering::Relaxed).then_some(CUT_OFF);
+        self.refuses_writes().or(cut_off)
+    }
+
+    /// Whether clients' writes are to be tried: not while the rest of the network is not heard. What they read is served.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    pub(crate) fn check_clients(&self) -> Result<(), CallError> {
+        match self.cut_off.load(Ordering::Relaxed) {
+            true => Err(CallError::ReadOnly { reason: CUT_OFF.to_owned() }),
+            false => Ok(()),
+        }
     }
 
     /// Why the peer takes no writes now; `None` where it does.

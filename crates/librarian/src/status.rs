@@ -183,7 +183,7 @@ impl Core {
     pub(crate) fn status(&self) -> Status {
         let stats = self.shelf.stats();
         let roster = self.directory.roster();
-        let read_only = self.shelf.refuses_writes();
+        let read_only = self.shelf.refuses_clients();
         let state = match (self.admission.is_draining(), self.state()) {
             (true, _) => "draining",
             (false, PeerState::Serving) => "serving",
@@ -297,7 +297,7 @@ impl Core {
             log_poisoned: self.journal.is_poisoned(),
             spreading: self.publications.spreading(),
             certificate_until: self.announcer.announcement().certificate.until,
-            read_only: self.shelf.refuses_writes().is_some(),
+            read_only: self.shelf.refuses_clients().is_some(),
             roster: self.directory.roster().number(),
             organisations: self.directory.roster().organisations().len(),
             roster_conflicts: self.directory.roster_conflict().1,

@@ -123,6 +123,11 @@ impl Present {
         Absent { absent, leaving }
     }
 
+    /// Whether fewer than half of the organisations have been heard for so long.
+    pub(crate) fn is_cut_off(&self, now: Duration, after: Duration) -> bool {
+        self.few_since.is_some_and(|since| now.saturating_sub(since) >= after)
+    }
+
     /// Whether fewer than half of the organisations are heard, and not for long enough yet to believe that the rest is gone:
     /// who is cut off with a few others would else begin to copy everything among them.
     fn hears_few(&mut self, view: &View, own: &PeerId, now: Duration, cut_off: Duration) -> bool {

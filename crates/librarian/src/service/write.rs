@@ -90,7 +90,7 @@ impl Endpoints {
         Ok(PutResponse { acked, wanted })
     }
 
-    /// Charges the caller's quota; its quota, which is 0 where it has none.
+    /// Charges the caller's quota for a write; its quota, which is 0 where it has none. Refused where clients' writes are.
     pub(super) fn charge(
         &self,
         caller: Caller,
@@ -98,6 +98,9 @@ impl Endpoints {
         bytes: usize,
     ) -> Result<u64, CallError> {
         let standing = self.0.standing(&caller.key);
+        if !matches!(standing, Standing::Peer(..)) {
+            self.0.shelf.check_clients()?;
+        }
         let Standing::Client { quota, tier, .. } = standing else { return Ok(0) };
         let charged = self.0.quotas.charge(&caller.key, quota, bytes as u64);
         charged.inspect_err(|_| self.0.metrics.refused(tier, method, Bound::Quota))?;

@@ -146,7 +146,7 @@ impl Town {
         self.bring_back_with(number, records, |_| {}).await;
     }
 
-    async fn bring_back_with(
+    pub(crate) async fn bring_back_with(
         &mut self,
         number: usize,
         records: Vec<Record>,
