@@ -40,6 +40,7 @@ mod span;
 mod upkeep;
 mod verb;
 mod watch;
+mod words;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -32,7 +32,7 @@ use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
 use crate::peerdir::{self, LAYOUT, PeerDir};
-use crate::{page, quotas, watch};
+use crate::{page, quotas, watch, words};
 
 /// Peers are written at most this often.
 const PEERS_WRITTEN_EVERY: Duration = Duration::from_secs(1);
@@ -63,8 +63,10 @@ pub(crate) struct Running {
     page: JoinHandle<Result<(), librarian::LibrarianError>>,
     writing: JoinHandle<()>,
     counting: JoinHandle<()>,
+    hearing: JoinHandle<()>,
     watching: JoinHandle<()>,
     quotas: Arc<Path>,
+    words: Arc<Path>,
 }
 
 impl Running {
@@ -110,6 +112,9 @@ impl Running {
         let quotas: Arc<Path> = dir.path.join(quotas::FILE).into();
         let counting =
             tokio::spawn(quotas::write_all(librarian.clone(), quotas.clone(), stop.clone()));
+        let words: Arc<Path> = dir.path.join(words::FILE).into();
+        let hearing =
+            tokio::spawn(words::write_all(librarian.clone(), words.clone(), stop.clone()));
         let leaving = Leaving::new(dir.config.leaving);
         let watching =
             watch::watch_all(librarian.clone(), dir.path.clone(), leaving.clone(), stop.clone());
@@ -131,8 +136,10 @@ impl Running {
             page,
             writing,
             counting,
+            hearing,
             watching,
             quotas,
+            words,
         })
     }
 
@@ -164,10 +171,12 @@ impl Running {
         self.stop.cancel();
         let _ = self.writing.await;
         let _ = self.counting.await;
+        let _ = self.hearing.await;
         let _ = self.watching.await;
         page::Told::remove(&self.dir);
         let kept = keep_peers(&self.librarian, &self.path)
-            .and(quotas::write(&self.librarian, &self.quotas).map(drop));
+            .and(quotas::write(&self.librarian, &self.quotas).map(drop))
+            .and(words::write(&self.librarian, &self.words).map(drop));
         self.client.close();
         let _ = self.serving.await;
         if let Some(signing) = self.signing {
@@ -204,6 +213,7 @@ fn options(dir: &PeerDir) -> Result<LibrarianOptions, HoldError> {
     options.bootstrap.clone_from(&dir.config.bootstrap);
     options.known_peers = read_peers(&dir.path.join(PEERS_FILE));
     options.stored_bytes = quotas::read(&dir.path.join(quotas::FILE));
+    options.words_heard_ms = words::read(&dir.path.join(words::FILE));
     options.limits = dir.config.limits.limits();
     options.read_only = dir.config.read_only;
     options.upkeep = Some(dir.config.upkeep.options());

@@ -135,7 +135,7 @@ fn a_peer_starts_without_what_is_damaged_beside_its_store() {
     for peer in &network.peers {
         let mut noise = vec![0; 50_000];
         Noise::new(3).fill(&mut noise);
-        for name in ["peers", "quotas"] {
+        for name in ["peers", "quotas", "words"] {
             fs::write(peer.dir.join(name), &noise).unwrap();
         }
         let revoked = peer.dir.join("revoked");

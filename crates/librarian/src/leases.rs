@@ -19,6 +19,7 @@ mod table;
 mod work;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -99,6 +100,8 @@ pub(crate) struct Leases {
     undone: Mutex<Vec<Ended>>,
     /// When something was dropped first whose bytes may still be in the files.
     erasing: Mutex<Option<Duration>>,
+    /// Until when words that ended leases were heard of all organisations, Unix milliseconds.
+    heard_ms: AtomicU64,
 }
 
 impl Leases {
@@ -137,9 +140,19 @@ impl Leases {
                 dropped: Mutex::default(),
                 undone: Mutex::default(),
                 erasing: Mutex::new((dead && leases + tombstones > 0).then_some(begun)),
+                heard_ms: AtomicU64::new(0),
             }))
         };
         blocking.blocking(open).await
+    }
+
+    /// Until when words that ended leases were heard of all organisations, Unix milliseconds.
+    pub(crate) fn heard_ms(&self) -> u64 {
+        self.heard_ms.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_heard_ms(&self, until: u64) {
+        self.heard_ms.store(until, Ordering::Relaxed);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -113,6 +113,10 @@ impl Prepared {
         let leases =
             Leases::open(env.clone(), Arc::clone(&store), Arc::clone(&directory), options.leases);
         let leases = leases.await?;
+        // What it heard before it is known to have run it may not have heard: the earlier counts.
+        leases.set_heard_ms(
+            options.words_heard_ms.map_or(last_run_ms, |heard| heard.min(last_run_ms)),
+        );
         let shelf = Shelf::new(
             env.clone(),
             suite,
@@ -171,7 +175,7 @@ impl Prepared {
             announcer,
             metrics,
         });
-        let tasks = start_tasks(&core, outlets, options.upkeep, last_run_ms);
+        let tasks = start_tasks(&core, outlets, options.upkeep);
         tracing::info!(
             peer = %core.own,
             organisation = %core.organisation,
@@ -194,7 +198,6 @@ fn start_tasks(
     core: &Arc<Core>,
     outlets: Outlets,
     kept: Option<upkeep::UpkeepOptions>,
-    last_run_ms: u64,
 ) -> Option<Running> {
     let spawn = |work: BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let changes = core.directory.changes();
@@ -218,7 +221,7 @@ fn start_tasks(
         spawn(catch_up::catch_up_all(Arc::clone(core)).boxed()),
         spawn(leases::sweep_all(Arc::clone(core)).boxed()),
         spawn(leases::erase_all(Arc::clone(core)).boxed()),
-        spawn(leases::hear_all(Arc::clone(core), last_run_ms).boxed()),
+        spawn(leases::hear_all(Arc::clone(core)).boxed()),
     ]);
     neighbourly.extend(keeping::start(core));
     Some(Running { neighbourly, log: vec![spawn(log.boxed()), spawn(spreading.boxed())] })
@@ -352,6 +355,12 @@ impl Librarian {
     /// Its metrics, as OpenMetrics text.
     pub fn metrics(&self) -> String {
         self.core.metrics.encode(&self.core.levels())
+    }
+
+    /// Until when this peer heard of every organisation which leases were ended, Unix milliseconds: to be kept for the next start,
+    /// whose questions begin there.
+    pub fn words_heard_ms(&self) -> u64 {
+        self.core.leases.heard_ms()
     }
 
     /// The announcements of other peers, to be kept for the next start; a random part of them

@@ -32,6 +32,9 @@ pub struct LibrarianOptions {
     /// Bytes that each client with a quota has stored, as [`crate::Librarian::stored_bytes`] told
     /// them at the last look.
     pub stored_bytes: Vec<(ClientKey, u64)>,
+    /// Until when words that ended leases were heard, as [`crate::Librarian::words_heard_ms`] told it at the last look; `None`: until
+    /// the last announcement among `known_peers`.
+    pub words_heard_ms: Option<u64>,
     /// Serve reads alone.
     pub read_only: bool,
     /// What callers may do at once, and how far buffers go.
@@ -60,6 +63,7 @@ impl LibrarianOptions {
             rosters: Vec::new(),
             revocations: Vec::new(),
             stored_bytes: Vec::new(),
+            words_heard_ms: None,
             read_only: false,
             limits: Limits::default(),
             rhythm: Rhythm::default(),

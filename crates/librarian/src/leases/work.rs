@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{LeaseId, PeerId};
+use crypto::{LeaseId, OrgId, PeerId};
 use env::calls::CallError;
 use env::calls::leases::{FORGETS_MAX, Forgotten, LeaseAnswer, LeaseRequest};
 use store::{Compaction, CompactionOptions, StoreError};
@@ -26,7 +26,7 @@ use crate::shelf;
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 /// How much earlier than the last question the next one begins: clocks differ.
 const OVERLAP_MS: u64 = 600_000;
-/// How long before it was last known to run a peer's first questions begin.
+/// How long before it last heard all others a peer's first questions begin.
 const BEFORE_START_MS: u64 = 3_600_000;
 /// How long a peer may be away before it may have missed words, in seconds: they are kept for 90 days.
 const AWAY_MAX_S: u64 = 80 * 24 * 3600;
@@ -118,11 +118,13 @@ async fn erase(core: &Core) {
     }
 }
 
-/// Asks others for words that ended leases, until the peer stops.
-pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
-    let first = last_run_ms.saturating_sub(BEFORE_START_MS);
-    let away_s = core.env.clock.unix_ms().saturating_sub(last_run_ms) / 1000;
-    if last_run_ms > 0 && away_s > AWAY_MAX_S && core.leases.counts().0 > 0 {
+/// Asks others for words that ended leases, until the peer stops. Until when it heard all of them is kept for the next start
+/// ([`super::Leases::heard_ms`]): that it ran does not say that it heard.
+pub(crate) async fn hear_all(core: Arc<Core>) {
+    let heard_ms = core.leases.heard_ms();
+    let first = heard_ms.saturating_sub(BEFORE_START_MS);
+    let away_s = core.env.clock.unix_ms().saturating_sub(heard_ms) / 1000;
+    if heard_ms > 0 && away_s > AWAY_MAX_S && core.leases.counts().0 > 0 {
         let days = away_s / (24 * 3600);
         tracing::error!(
             days,
@@ -131,6 +133,7 @@ pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
         );
     }
     let mut asked: HashMap<PeerId, Heard> = HashMap::new();
+    let mut until: HashMap<PeerId, u64> = HashMap::new();
     let mut pause = core.rhythm.join;
     while core.pause(core.jittered(pause)).await {
         pause = core.leases.settings.ask;
@@ -159,6 +162,8 @@ pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
         match heard {
             Ok(true) => {
                 from = Heard { since_ms: begun.saturating_sub(OVERLAP_MS), after: None };
+                until.insert(peer, begun);
+                note_heard(&core, &until);
             }
             // There is more: it is asked for in the peer's next turn, from where this one came to.
             Ok(false) => {}
@@ -169,6 +174,19 @@ pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
         }
         asked.insert(peer, from);
     }
+}
+
+/// Notes until when the words of every organisation were heard, of each by the peer that was asked last. One that is not reached
+/// holds it where it is: the words that its peers heard may be known to nobody else.
+fn note_heard(core: &Core, until: &HashMap<PeerId, u64>) {
+    let view = core.directory.view();
+    let mut heard: HashMap<OrgId, u64> = HashMap::new();
+    for candidate in view.candidates().iter().filter(|one| one.peer != core.own) {
+        let last = heard.entry(candidate.organisation).or_default();
+        *last = (*last).max(until.get(&candidate.peer).copied().unwrap_or(0));
+    }
+    let all = heard.into_values().min().filter(|all| *all > core.leases.heard_ms());
+    all.into_iter().for_each(|all| core.leases.set_heard_ms(all));
 }
 
 /// Until where a peer's words were heard: a moment, and of those of that moment a lease.

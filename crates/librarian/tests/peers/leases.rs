@@ -345,6 +345,51 @@ fn a_forgotten_record_goes_at_once_and_is_not_brought_back_by_who_was_away() {
     });
 }
 
+#[test]
+fn who_ran_and_heard_nobody_still_hears_what_was_ended_meanwhile() {
+    testkit::time::run(73, |env| async move {
+        let mut town = town_with(&env, 3, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let shown = client.lease(&town, &[&record], 300 * SPAN_S);
+        for peer in 0..3 {
+            client.store(&town, peer, &record, vec![shown.clone()]).await.unwrap();
+        }
+        let all_heard = |town: &Town| town.peers[2].words_heard_ms() > 0;
+        town.until("it heard all others", all_heard).await;
+        let had = town.take_down(2).await;
+        let heard = town.peers[2].words_heard_ms();
+        let word = client.forget(&town, &shown);
+        for peer in 0..2 {
+            client.ask(&town, peer, LeaseRequest::Forget(vec![word.clone()])).await;
+        }
+        env.clock.sleep(Duration::from_secs(3 * 3600)).await;
+
+        // It runs for hours, hears nobody, and announces itself all the same.
+        let away = [0, 1].map(|peer| town.community.members[peer].address.clone());
+        away.iter().for_each(|address| town.network.remove(address));
+        let known = town.peers[2].known_peers();
+        let with = |known: Vec<Bytes>, heard| {
+            move |options: &mut LibrarianOptions| {
+                options.known_peers = known;
+                options.words_heard_ms = Some(heard);
+            }
+        };
+        town.bring_back_with(2, had, with(known, heard)).await;
+        env.clock.sleep(Duration::from_secs(3 * 3600)).await;
+        assert_eq!(town.peers[2].words_heard_ms(), heard, "nobody was heard");
+        let had = town.take_down(2).await;
+        let (known, heard) = (town.peers[2].known_peers(), town.peers[2].words_heard_ms());
+        for peer in 0..2 {
+            let member = &town.community.members[peer];
+            town.network.serve(&member.address, member.peer, town.peers[peer].service());
+        }
+        town.bring_back_with(2, had, with(known, heard)).await;
+        assert!(town.stores[2].holds(&record.id), "it was away");
+        town.until("the word reaches it", |town| !town.stores[2].holds(&record.id)).await;
+    });
+}
+
 impl Client {
     async fn new_at(town: &Town, organisation: usize, peers: &[usize]) -> Self {
         let secret = key("payer", organisation);

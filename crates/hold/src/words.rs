@@ -1,0 +1,74 @@
+//! Until when a peer heard of all organisations which leases were ended, kept over restarts.
+//!
+//! `D/words` is that moment, Unix milliseconds in decimal digits. A peer's first questions after a start begin there: that it ran
+//! does not say that it heard. Without the file they begin at its last announcement.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use librarian::Librarian;
+use tokio_util::sync::CancellationToken;
+
+use crate::beat;
+use crate::error::HoldError;
+use crate::files::{self, Access};
+
+/// The file's name in the peer's directory.
+pub(crate) const FILE: &str = "words";
+/// It is written when it changed by so much: questions begin an hour earlier anyway.
+const CHANGED_MS: u64 = 60_000;
+
+/// What the file says.
+pub(crate) fn read(path: &Path) -> Option<u64> {
+    let bytes = files::read_small(path).ok()?;
+    std::str::from_utf8(&bytes).ok()?.trim_end().parse().ok()
+}
+
+/// Writes it; what was written.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub(crate) fn write(librarian: &Librarian, path: &Path) -> Result<u64, HoldError> {
+    let heard = librarian.words_heard_ms();
+    files::replace(path, format!("{heard}\n").as_bytes(), Access::Public)?;
+    Ok(heard)
+}
+
+/// Writes it at once and whenever it changed, until `stop`.
+pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: CancellationToken) {
+    let mut written = None;
+    loop {
+        let heard = librarian.words_heard_ms();
+        if written.is_none_or(|before| heard.saturating_sub(before) >= CHANGED_MS) {
+            match write(&librarian, &path) {
+                Ok(heard) => written = Some(heard),
+                Err(error) => {
+                    tracing::warn!(%error, "how far words were heard could not be written")
+                }
+            }
+        }
+        tokio::select! {
+            () = beat::next() => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn noise_in_the_file_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        assert_eq!(read(&path), None);
+        for (text, said) in
+            [("17\n", Some(17)), ("17", Some(17)), ("", None), ("-1\n", None), ("x", None)]
+        {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read(&path), said, "{text:?}");
+        }
+    }
+}
