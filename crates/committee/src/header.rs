@@ -276,11 +276,8 @@ impl Block {
         out.into()
     }
 
-    /// Decodes, and checks that the updates are those of the header.
-    ///
-    /// # Errors
-    /// [`CommitteeError`].
-    pub fn decode(bytes: &Bytes) -> Result<Self, CommitteeError> {
+    /// The header of an encoded block, whose updates are those of the header; they are not looked at otherwise.
+    pub(crate) fn header_of(bytes: &[u8]) -> Result<Header, CommitteeError> {
         if bytes.len() > BLOCK_BYTES_MAX {
             let (found, max) = (bytes.len(), BLOCK_BYTES_MAX);
             return Err(CommitteeError::TooLarge { what: "bytes of a block", found, max });
@@ -291,6 +288,27 @@ impl Block {
         if Suite::Holdfast1.hash(reader.rest()) != header.updates {
             return Err(CommitteeError::Block("updates"));
         }
+        Ok(header)
+    }
+
+    /// Decodes, and checks that the updates are those of the header.
+    ///
+    /// # Errors
+    /// [`CommitteeError`].
+    pub fn decode(bytes: &Bytes) -> Result<Self, CommitteeError> {
+        let header = Self::header_of(bytes)?;
+        Self::decode_after(header, bytes, |_| None)
+    }
+
+    /// Decodes what follows a header that was read from the same bytes. `known` gives submissions that are here already, by the
+    /// hash of their encoding: they are not decoded again.
+    pub(crate) fn decode_after(
+        header: Header,
+        bytes: &Bytes,
+        mut known: impl FnMut(&Hash) -> Option<Submission>,
+    ) -> Result<Self, CommitteeError> {
+        let mut reader = Reader::new("block", bytes);
+        reader.take(BLOCK_PREFIX.len() + HEADER_BYTES)?;
         let (found, max) = (reader.u32()? as usize, BLOCK_UPDATES_MAX);
         if found > max || header.count as usize > max {
             return Err(CommitteeError::TooLarge { what: "updates of a block", found, max });
@@ -299,7 +317,10 @@ impl Block {
         let mut count = 0;
         for _ in 0..found {
             let one = reader.long("bytes of a bundle", SUBMISSION_BYTES_MAX)?;
-            let one = Submission::decode(&bytes.slice_ref(one))?;
+            let one = match known(&Submission::id_of(one)) {
+                Some(known) => known,
+                None => Submission::decode(&bytes.slice_ref(one))?,
+            };
             count += one.updates().len();
             if count > header.count as usize {
                 return Err(CommitteeError::Block("number of results"));

@@ -5,7 +5,9 @@ use commonware_consensus::simplex::types::{Finalization, Proposal, Subject};
 use commonware_consensus::types::{Epoch, Round, View};
 use commonware_cryptography::Signer as _;
 use commonware_cryptography::bls12381::dkg::feldman_desmedt::deal_anonymous;
+use commonware_cryptography::bls12381::primitives::group::Share;
 use commonware_cryptography::bls12381::primitives::sharing::Mode;
+use commonware_cryptography::bls12381::primitives::variant::MinSig;
 use commonware_cryptography::certificate::Scheme as _;
 use commonware_cryptography::{blake3, ed25519};
 use commonware_parallel::Sequential;
@@ -122,6 +124,12 @@ impl Founded {
         let author = secret(author).public();
         Update { network, group, author, id: [id; 16], last_valid: 1_000, operation }
     }
+}
+
+/// Some member's share.
+pub(crate) fn share() -> Share {
+    let deal = deal_anonymous::<MinSig, N3f1>(TestRng::new(1), Mode::NonZeroCounter, NZU32!(4));
+    deal.1.into_iter().next().expect("one of four")
 }
 
 pub(crate) fn object(owner: u8) -> (Bytes, ObjectKey) {

@@ -13,6 +13,8 @@
 //! bodies, signs count and the root of the tree over the digests ([`version::merkle`]) in the domain `update-bundle`. `id` is
 //! random and makes two wishes of the same content two.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use crypto::{NetworkId, PublicKey, RecordId, SecretKey, Signature, Suite};
 use version::head::BRANCH_BYTES_MAX;
@@ -20,6 +22,7 @@ use version::merkle;
 use version::receipt::RECEIPT_BYTES_MAX;
 use version::{Hint, ObjectKey, Received, VersionId};
 
+use crate::map::Hash;
 use crate::reader::{Reader, put_long};
 use crate::{CommitteeError, GroupId};
 
@@ -194,7 +197,7 @@ impl Update {
     pub fn sign(&self, key: &SecretKey) -> Result<Submission, CommitteeError> {
         let body = self.encode()?;
         let signature = key.sign(DOMAIN, &self.network, digest(&body).as_bytes());
-        Submission::checked(vec![body], signature, false)?.verify()
+        Submission::checked(vec![body], signature, false, None)?.verify()
     }
 }
 
@@ -258,13 +261,28 @@ pub fn digest(body: &[u8]) -> UpdateDigest {
 }
 
 /// What a client sends: updates under one signature. Decoded, it is nobody's word yet: [`Submission::verify`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Submission {
+///
+/// A copy shares everything: what waits, what a block carries and what is answered is one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Submission(Arc<Signed>);
+
+/// What stands under one signature, and what is computed of it once.
+#[derive(PartialEq, Eq)]
+struct Signed {
+    bytes: Bytes,
+    id: Hash,
+    message: [u8; 36],
     bodies: Vec<Bytes>,
     updates: Vec<Update>,
     digests: Vec<UpdateDigest>,
     signature: Signature,
     bundle: bool,
+}
+
+impl std::fmt::Debug for Submission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Submission of {} updates, {:?}", self.0.updates.len(), self.key())
+    }
 }
 
 impl Submission {
@@ -274,16 +292,18 @@ impl Submission {
     /// [`CommitteeError`] for none, too many, or what no update can say.
     pub fn bundle(updates: &[Update], key: &SecretKey) -> Result<Self, CommitteeError> {
         let bodies: Vec<Bytes> = updates.iter().map(Update::encode).collect::<Result<_, _>>()?;
-        let unsigned = Self::checked(bodies, [0; 64], true)?;
+        let unsigned = Self::checked(bodies, [0; 64], true, None)?;
         let network = unsigned.first()?.network;
-        let signature = key.sign(BUNDLE_DOMAIN, &network, &unsigned.message());
-        Self { signature, ..unsigned }.verify()
+        let signature = key.sign(BUNDLE_DOMAIN, &network, &unsigned.0.message);
+        let bodies = unsigned.0.bodies.clone();
+        Self::checked(bodies, signature, true, None)?.verify()
     }
 
     fn checked(
         bodies: Vec<Bytes>,
         signature: Signature,
         bundle: bool,
+        bytes: Option<Bytes>,
     ) -> Result<Self, CommitteeError> {
         let updates: Vec<Update> = bodies.iter().map(Update::decode).collect::<Result<_, _>>()?;
         let (found, max) = (updates.len(), BUNDLE_UPDATES_MAX);
@@ -297,30 +317,23 @@ impl Submission {
         if !updates.iter().all(same) {
             return Err(CommitteeError::Field("author, network or committee of the bundle"));
         }
-        let bytes: usize = bodies.iter().map(|body| body.len() + 4).sum();
-        if bytes + BUNDLE_PREFIX.len() + 68 > SUBMISSION_BYTES_MAX {
-            let (found, max) = (bytes, SUBMISSION_BYTES_MAX);
+        let length: usize = bodies.iter().map(|body| body.len() + 4).sum();
+        if length + BUNDLE_PREFIX.len() + 68 > SUBMISSION_BYTES_MAX {
+            let (found, max) = (length, SUBMISSION_BYTES_MAX);
             return Err(CommitteeError::TooLarge { what: "bytes of a bundle", found, max });
         }
-        let digests = bodies.iter().map(|body| digest(body)).collect();
-        Ok(Self { bodies, updates, digests, signature, bundle })
+        let digests: Vec<UpdateDigest> = bodies.iter().map(|body| digest(body)).collect();
+        let bytes = bytes.unwrap_or_else(|| encoded(&bodies, &signature, bundle));
+        let (id, message) = (Self::id_of(&bytes), message(&digests));
+        let signed = Signed { bytes, id, message, bodies, updates, digests, signature, bundle };
+        Ok(Self(Arc::new(signed)))
     }
 
     fn first(&self) -> Result<&Update, CommitteeError> {
-        self.updates.first().ok_or(CommitteeError::Length(WHAT))
+        self.0.updates.first().ok_or(CommitteeError::Length(WHAT))
     }
 
-    fn message(&self) -> [u8; 36] {
-        let mut message = [0; 36];
-        let leaves: Vec<RecordId> =
-            self.digests.iter().map(|one| RecordId::new(*one.as_bytes())).collect();
-        message[..4].copy_from_slice(&(self.digests.len() as u32).to_be_bytes());
-        let root = merkle::root(Suite::Holdfast1, &leaves).unwrap_or_default();
-        message[4..].copy_from_slice(&root);
-        message
-    }
-
-    /// Decodes and checks the form.
+    /// Decodes and checks the form. It keeps `bytes`, and whatever they are a part of.
     ///
     /// # Errors
     /// [`CommitteeError`].
@@ -333,7 +346,8 @@ impl Submission {
             let mut reader = Reader::new(WHAT, bytes);
             reader.prefix(ONE_PREFIX)?;
             let signature = reader.array()?;
-            return Self::checked(vec![bytes.slice_ref(reader.rest())], signature, false);
+            let bodies = vec![bytes.slice_ref(reader.rest())];
+            return Self::checked(bodies, signature, false, Some(bytes.clone()));
         }
         let mut reader = Reader::new("bundle of updates", bytes);
         reader.prefix(BUNDLE_PREFIX)?;
@@ -348,26 +362,25 @@ impl Submission {
         };
         let bodies = (0..found).map(body).collect::<Result<_, _>>()?;
         reader.end()?;
-        Self::checked(bodies, signature, true)
+        Self::checked(bodies, signature, true, Some(bytes.clone()))
+    }
+
+    /// The same in bytes of its own: one that waits long keeps no message alive around it.
+    ///
+    /// # Errors
+    /// None: it was decoded before.
+    pub(crate) fn detached(bytes: &[u8]) -> Result<Self, CommitteeError> {
+        Self::decode(&Bytes::copy_from_slice(bytes))
     }
 
     /// The encoding.
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(self.size());
-        out.extend_from_slice(if self.bundle { BUNDLE_PREFIX } else { ONE_PREFIX });
-        out.extend_from_slice(&self.signature);
-        if self.bundle {
-            out.extend_from_slice(&(self.bodies.len() as u32).to_be_bytes());
-            self.bodies.iter().for_each(|body| put_long(&mut out, body));
-        } else {
-            self.bodies.iter().for_each(|body| out.extend_from_slice(body));
-        }
-        out.into()
+        self.0.bytes.clone()
     }
 
-    /// The length of the encoding, in bytes, or a few more.
+    /// The length of the encoding, in bytes.
     pub fn size(&self) -> usize {
-        BUNDLE_PREFIX.len() + 68 + self.bodies.iter().map(|body| body.len() + 4).sum::<usize>()
+        self.0.bytes.len()
     }
 
     /// Checks the signature.
@@ -376,34 +389,68 @@ impl Submission {
     /// [`CommitteeError::Key`].
     pub fn verify(self) -> Result<Self, CommitteeError> {
         let Update { author, network, .. } = self.first()?;
-        if self.bundle {
-            author.verify(BUNDLE_DOMAIN, network, &self.message(), &self.signature)?;
+        let Signed { signature, message, digests, bundle, .. } = &*self.0;
+        if *bundle {
+            author.verify(BUNDLE_DOMAIN, network, message, signature)?;
         } else {
-            let message = self.digests.first().ok_or(CommitteeError::Length(WHAT))?;
-            author.verify(DOMAIN, network, message.as_bytes(), &self.signature)?;
+            let digest = digests.first().ok_or(CommitteeError::Length(WHAT))?;
+            author.verify(DOMAIN, network, digest.as_bytes(), signature)?;
         }
         Ok(self)
     }
 
     /// Its updates, in order.
     pub fn updates(&self) -> &[Update] {
-        &self.updates
+        &self.0.updates
     }
 
     /// Their bodies.
     pub fn bodies(&self) -> &[Bytes] {
-        &self.bodies
+        &self.0.bodies
     }
 
     /// Their digests.
     pub fn digests(&self) -> &[UpdateDigest] {
-        &self.digests
+        &self.0.digests
     }
 
     /// What stands for all of it, the signature aside.
     pub fn key(&self) -> UpdateDigest {
-        UpdateDigest(Suite::Holdfast1.hash(&self.message()))
+        UpdateDigest(Suite::Holdfast1.hash(&self.0.message))
     }
+
+    /// The hash of the encoding, the signature with it.
+    pub(crate) fn id(&self) -> &Hash {
+        &self.0.id
+    }
+
+    /// The id of what is encoded so.
+    pub(crate) fn id_of(bytes: &[u8]) -> Hash {
+        Suite::Holdfast1.hash(bytes)
+    }
+}
+
+fn message(digests: &[UpdateDigest]) -> [u8; 36] {
+    let mut message = [0; 36];
+    let leaves: Vec<RecordId> = digests.iter().map(|one| RecordId::new(*one.as_bytes())).collect();
+    message[..4].copy_from_slice(&(digests.len() as u32).to_be_bytes());
+    let root = merkle::root(Suite::Holdfast1, &leaves).unwrap_or_default();
+    message[4..].copy_from_slice(&root);
+    message
+}
+
+fn encoded(bodies: &[Bytes], signature: &Signature, bundle: bool) -> Bytes {
+    let length: usize = bodies.iter().map(|body| body.len() + 4).sum();
+    let mut out = Vec::with_capacity(BUNDLE_PREFIX.len() + 68 + length);
+    out.extend_from_slice(if bundle { BUNDLE_PREFIX } else { ONE_PREFIX });
+    out.extend_from_slice(signature);
+    if bundle {
+        out.extend_from_slice(&(bodies.len() as u32).to_be_bytes());
+        bodies.iter().for_each(|body| put_long(&mut out, body));
+    } else {
+        bodies.iter().for_each(|body| out.extend_from_slice(body));
+    }
+    out.into()
 }
 
 #[cfg(test)]

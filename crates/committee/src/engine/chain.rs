@@ -4,6 +4,9 @@
 //! 1. Every block here was executed on its parent, which is here or is the tip ([`Chain::execute`]).
 //! 2. The tip moves to a block only by a finalisation of it or of a block above it, and only along parents ([`Chain::finalise`]).
 //!    A finalisation of a block that does not stand on the tip is a fork: more than f members lie. It is refused, and the member stops.
+//! 3. What the blocks above may take is bounded, and the bound never keeps out a block that stands on those that the members agree
+//!    to go on from: first go those that it does not stand on ([`Chain::make_room`]). A chain that nothing finalises grows by blocks
+//!    without updates alone, since honest leaders put none so far above the tip ([`Chain::is_deep`]).
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -19,8 +22,11 @@ use crate::{
     Submission, UpdateDigest,
 };
 
-/// The most blocks above the tip.
+/// The most blocks above the tip, beside those that a new one stands on.
 pub(crate) const ABOVE_MAX: usize = 256;
+/// From so many blocks above the tip on a leader proposes none with updates: what is final by one that comes more than
+/// [`LATER_MAX`] blocks later has no certificate of its own.
+const DEEP: u64 = LATER_MAX as u64 / 2;
 /// How many final blocks are remembered by digest alone.
 const RECENT_MAX: usize = 1_024;
 
@@ -37,7 +43,7 @@ pub(crate) struct Final {
     pub(crate) block: Block,
     pub(crate) bytes: Bytes,
     executed: Executed,
-    certificate: Certificate,
+    certificate: Option<Certificate>,
 }
 
 /// What a member knows of the chain.
@@ -58,9 +64,9 @@ pub(crate) struct Chain {
 pub(crate) enum Fit {
     /// It is here now, or was.
     Here,
-    /// Its parent is not here.
-    NoParent,
-    /// It is below the tip, or too far above it.
+    /// Its parent is not here: it comes back.
+    NoParent(Box<Block>),
+    /// It is below the tip.
     Aside,
     /// No honest leader proposes it.
     Bad(CommitteeError),
@@ -69,10 +75,14 @@ pub(crate) enum Fit {
 impl Chain {
     /// The chain of a charter, from its genesis.
     pub(crate) fn new(charter: &Charter) -> Self {
-        let tip = charter.genesis();
+        Self::at(charter.rules.clone(), charter.genesis())
+    }
+
+    /// The chain that begins with a header.
+    pub(crate) fn at(rules: Rules, tip: Header) -> Self {
         Self {
-            rules: charter.rules.clone(),
-            members: charter.members_digest(),
+            rules,
+            members: tip.members,
             epoch: tip.epoch,
             tip_digest: tip.digest(),
             tip,
@@ -84,12 +94,39 @@ impl Chain {
         }
     }
 
-    /// Goes on from a snapshot.
+    /// Goes on from a snapshot. Blocks that stand on it stay: this member may have voted to finalise them.
     pub(crate) fn start_from(&mut self, certificate: Certificate, state: State) {
         self.tip = certificate.header().clone();
         self.tip_digest = self.tip.digest();
         (self.state, self.certificate) = (state, Some(certificate));
-        self.above.clear();
+        let mut all: Vec<(HeaderDigest, Above)> =
+            std::mem::take(&mut self.above).into_iter().collect();
+        all.sort_by_key(|(_, above)| above.block.header.height);
+        for (digest, above) in all {
+            let parent = &above.block.header.parent;
+            if *parent == self.tip_digest || self.above.contains_key(parent) {
+                self.above.insert(digest, above);
+            }
+        }
+    }
+
+    /// Whether a block after this one should carry no updates.
+    pub(crate) fn is_deep(&self, parent: &HeaderDigest) -> bool {
+        let above = self.above.get(parent);
+        above.is_some_and(|above| above.block.header.height >= self.tip.height + DEEP)
+    }
+
+    /// Makes room for a block after `parent`: those that it does not stand on go. They are asked for again should they be decided.
+    fn make_room(&mut self, parent: &HeaderDigest) {
+        if self.above.len() < ABOVE_MAX {
+            return;
+        }
+        let (mut path, mut at) = (HashSet::new(), *parent);
+        while let Some(above) = self.above.get(&at) {
+            path.insert(at);
+            at = above.block.header.parent;
+        }
+        self.above.retain(|digest, _| path.contains(digest));
     }
 
     /// Moves the tip to the block after it, which is known to be final by one that comes later.
@@ -176,6 +213,7 @@ impl Chain {
             members: self.members,
             time_ms: now_ms,
         };
+        self.make_room(parent);
         let (block, executed) = Block::propose(&self.rules, &start, submissions, &mut self.checked);
         let (digest, bytes) = (block.header.digest(), block.encode());
         self.above.insert(digest, Above { block, bytes: bytes.clone(), executed });
@@ -193,11 +231,15 @@ impl Chain {
         if self.above.contains_key(&digest) || self.is_final(&digest) {
             return Fit::Here;
         }
-        if block.header.height <= self.tip.height || self.above.len() >= ABOVE_MAX {
+        if block.header.height <= self.tip.height {
             return Fit::Aside;
         }
+        if self.parent(&block.header.parent).is_none() {
+            return Fit::NoParent(Box::new(block));
+        }
+        self.make_room(&block.header.parent);
         let Some((parent, state)) = self.parent(&block.header.parent) else {
-            return Fit::NoParent;
+            return Fit::NoParent(Box::new(block));
         };
         if block.header.epoch != self.epoch || block.header.members != self.members {
             return Fit::Bad(CommitteeError::Block("epoch or set of members"));
@@ -212,7 +254,8 @@ impl Chain {
         }
     }
 
-    /// Moves the tip to a block that is here; what became final, the oldest first.
+    /// Moves the tip to a block that is here; what became final, the oldest first. Those that are more than [`LATER_MAX`] blocks
+    /// below it have no certificate.
     pub(crate) fn finalise(
         &mut self,
         finalization: &Finalization<Scheme, Digest>,
@@ -229,18 +272,18 @@ impl Chain {
         let mut all = Vec::with_capacity(path.len());
         for (index, (digest, above)) in path.into_iter().enumerate() {
             let Above { block, bytes, executed } = above;
-            let later = headers.get(index + 1..).unwrap_or_default().to_vec();
-            if later.len() > LATER_MAX {
-                return Err(CommitteeError::Chain);
-            }
-            let certificate = Certificate::new(block.header.clone(), later, finalization)?;
+            let later = headers.get(index + 1..).unwrap_or_default();
+            let certificate = match later.len() <= LATER_MAX {
+                true => Some(Certificate::new(block.header.clone(), later.to_vec(), finalization)?),
+                false => None,
+            };
             all.push(Final { digest, block, bytes, executed, certificate });
         }
         if let Some(last) = all.last() {
             self.tip = last.block.header.clone();
             self.tip_digest = last.digest;
             self.state = last.executed.state.clone();
-            self.certificate = Some(last.certificate.clone());
+            self.certificate = last.certificate.clone();
         }
         self.recent.extend(all.iter().map(|one| one.digest));
         let over = self.recent.len().saturating_sub(RECENT_MAX);
@@ -252,24 +295,34 @@ impl Chain {
 }
 
 impl Final {
-    /// Its certificate.
-    pub(crate) const fn certificate(&self) -> &Certificate {
-        &self.certificate
+    /// Its certificate, unless its finalisation came too late for one.
+    pub(crate) const fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
     }
 
-    /// The answers to each of its submissions.
-    pub(crate) fn answers(&self, which: usize) -> Vec<Answer> {
-        let before = self.block.submissions.iter().take(which);
-        let first: usize = before.map(|one| one.updates().len()).sum();
-        let Some(submission) = self.block.submissions.get(which) else { return Vec::new() };
+    /// Its submissions, each with the index of its first update.
+    pub(crate) fn submissions(&self) -> impl Iterator<Item = (&Submission, usize)> {
+        self.block.submissions.iter().scan(0, |next, one| {
+            let first = *next;
+            *next += one.updates().len();
+            Some((one, first))
+        })
+    }
+
+    /// The answers to a submission whose first update has this index; none where it has no certificate.
+    pub(crate) fn answers(&self, submission: &Submission, first: usize) -> Vec<Answer> {
+        let Some(certificate) = &self.certificate else { return Vec::new() };
         let answer = |(index, body): (usize, &Bytes)| {
             Some(Answer {
                 body: body.clone(),
                 outcome: self.executed.outcomes.get(index)?.clone(),
                 path: self.executed.tree.as_ref()?.path(index)?,
-                certificate: self.certificate.clone(),
+                certificate: certificate.clone(),
             })
         };
         (first..).zip(submission.bodies()).filter_map(answer).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,8 +47,12 @@ pub(crate) struct Log<S: Storage> {
     floor: u64,
     dirty: bool,
     blocks: HashMap<HeaderDigest, Span>,
-    finals: BTreeMap<u64, (Span, Span)>,
+    finals: Finals,
 }
+
+/// Where the final blocks are, by height, and the certificates of those that have one: of blocks that became final together the
+/// last alone is written with its certificate.
+type Finals = BTreeMap<u64, (Span, Option<Span>)>;
 
 /// What a log held at the start.
 #[derive(Default)]
@@ -66,7 +70,8 @@ struct Opened<B> {
     blob: B,
     end: u64,
     blocks: HashMap<HeaderDigest, Span>,
-    finals: BTreeMap<u64, (Span, Span)>,
+    finals: Finals,
+    parents: HashMap<HeaderDigest, (u64, HeaderDigest)>,
     found: Found,
 }
 
@@ -111,8 +116,8 @@ async fn next(
 
 impl<B: Blob> Opened<B> {
     async fn read(blob: B, length: u64) -> Result<Self, CommitteeError> {
-        let (blocks, finals) = (HashMap::new(), BTreeMap::new());
-        let mut opened = Self { blob, end: 0, blocks, finals, found: Found::default() };
+        let (blocks, finals, parents) = (HashMap::new(), BTreeMap::new(), HashMap::new());
+        let mut opened = Self { blob, end: 0, blocks, finals, parents, found: Found::default() };
         while let Some((kind, span, bytes)) = next(&opened.blob, opened.end, length).await? {
             if opened.take(kind, span, &bytes).is_err() {
                 break;
@@ -135,14 +140,23 @@ impl<B: Blob> Opened<B> {
         match kind {
             BLOCK => {
                 let block = Block::decode(bytes)?;
-                self.blocks.insert(block.header.digest(), span);
+                let digest = block.header.digest();
+                self.blocks.insert(digest, span);
+                self.parents.insert(digest, (block.header.height, block.header.parent));
                 self.found.blocks.push((block, bytes.clone()));
             }
             CERTIFICATE => {
                 let certificate = Certificate::decode(bytes)?;
                 let header = certificate.header();
-                if let Some(block) = self.blocks.get(&header.digest()) {
-                    self.finals.insert(header.height, (*block, span));
+                let (mut at, mut certificate_span) = (header.digest(), Some(span));
+                while let (Some(block), Some((height, parent))) =
+                    (self.blocks.get(&at), self.parents.get(&at))
+                {
+                    if self.finals.contains_key(height) {
+                        break;
+                    }
+                    self.finals.insert(*height, (*block, certificate_span.take()));
+                    at = *parent;
                 }
                 self.found.certificates.insert(header.height, certificate);
             }
@@ -193,7 +207,7 @@ impl<S: Storage> Log<S> {
                 }
             }
         };
-        let Opened { blob, end, blocks, finals, found } = opened;
+        let Opened { blob, end, blocks, finals, found, .. } = opened;
         let (number, floor) = (newest, end);
         let log =
             Self { storage, partition, number, blob, end, floor, dirty: false, blocks, finals };
@@ -250,9 +264,16 @@ impl<S: Storage> Log<S> {
         let header = certificate.header();
         let span = self.append(CERTIFICATE, &certificate.encode()).await?;
         if let Some(block) = self.blocks.get(&header.digest()) {
-            self.finals.insert(header.height, (*block, span));
+            self.finals.insert(header.height, (*block, Some(span)));
         }
         Ok(())
+    }
+
+    /// Notes that a block which is in the log is final.
+    pub(crate) fn is_final(&mut self, height: u64, digest: &HeaderDigest) {
+        if let Some(block) = self.blocks.get(digest) {
+            self.finals.entry(height).or_insert((*block, None));
+        }
     }
 
     /// Waits until all that was written is on the disk.
@@ -275,28 +296,36 @@ impl<S: Storage> Log<S> {
         }
     }
 
-    /// Blocks above a height, in order, each certified by itself, up to so many and so many bytes; with the last one's certificate.
+    /// Blocks above a height, in order, up to so many and so many bytes, and up to one that has a certificate; with that.
     pub(crate) async fn since(
         &self,
         height: u64,
         count: usize,
         bytes: usize,
     ) -> Result<Option<(Bytes, Vec<Bytes>)>, CommitteeError> {
-        let (mut blocks, mut taken, mut last) = (Vec::new(), 0, None);
-        for (wanted, (at, (block, certificate))) in
-            (height.saturating_add(1)..).zip(self.finals.range(height.saturating_add(1)..))
-        {
+        let (mut spans, mut taken, mut last) = (Vec::new(), 0, None);
+        let first = height.saturating_add(1);
+        for (wanted, (at, (block, certificate))) in (first..).zip(self.finals.range(first..)) {
             taken += block.length;
-            if wanted != *at || blocks.len() == count || (taken > bytes && !blocks.is_empty()) {
+            if wanted != *at || spans.len() == count || (taken > bytes && !spans.is_empty()) {
                 break;
             }
-            blocks.push(read_bytes(&self.blob, *block).await?);
-            last = Some(*certificate);
+            spans.push(*block);
+            if let Some(certificate) = certificate {
+                last = Some((*certificate, spans.len()));
+            }
         }
-        match last {
-            Some(span) => Ok(Some((read_bytes(&self.blob, span).await?, blocks))),
-            None => Ok(None),
+        let Some((certificate, count)) = last else { return Ok(None) };
+        let mut blocks = Vec::with_capacity(count);
+        for block in spans.into_iter().take(count) {
+            blocks.push(read_bytes(&self.blob, block).await?);
         }
+        Ok(Some((read_bytes(&self.blob, certificate).await?, blocks)))
+    }
+
+    /// Whether what comes after a height is here.
+    pub(crate) fn reaches(&self, height: u64) -> bool {
+        self.finals.contains_key(&height.saturating_add(1))
     }
 
     /// Whether it has grown enough to be begun anew.

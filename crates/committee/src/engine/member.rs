@@ -3,7 +3,7 @@
 //! Why one task: what the engine asks, what a client sends and what another member brings all touch the same tip, and each is short.
 //! The disk is waited for here in two places alone: before a vote to finalise ([`Ask::Certify`]), and at a snapshot.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,17 +14,17 @@ use commonware_consensus::types::{Epoch, ViewDelta};
 use commonware_cryptography::bls12381::primitives::group::Share;
 use commonware_cryptography::{Signer as _, blake3};
 use commonware_p2p::authenticated::lookup::{Oracle, Receiver, Sender};
-use commonware_p2p::{Receiver as _, Recipients, Sender as _};
+use commonware_p2p::{Blocker as _, Receiver as _, Recipients, Sender as _};
 use commonware_parallel::Sequential;
 use commonware_runtime::buffer::paged::CacheRef;
 use commonware_utils::channel::{mpsc, oneshot};
 use commonware_utils::{NZDuration, NZU16, NZUsize};
 
-use super::chain::{Chain, Fit};
+use super::chain::{Chain, Final, Fit};
 use super::charter::Charter;
 use super::links::Links;
 use super::log::Log;
-use super::pool::{Pool, Reply};
+use super::pool::{Pool, RETRY_MS};
 use super::port::{Ask, Port};
 use super::wire::{Message, Notarised};
 use super::{Key, Runtime, founding, now_ms};
@@ -34,13 +34,11 @@ use crate::header::HeaderDigest;
 use crate::{Block, Certificate, CommitteeError};
 
 mod others;
+mod parked;
 mod requests;
 mod snapshots;
 mod start;
 
-/// The most blocks of others that wait for their parents, and of one member.
-const PARKED_MAX: usize = 128;
-const PARKED_OF_ONE_MAX: usize = 32;
 /// How often a member looks at what is late.
 const TICK_MS: u64 = 200;
 /// After how long what was asked for is asked for again.
@@ -92,15 +90,6 @@ struct Wanted {
     asked_ms: u64,
 }
 
-/// A fresh read under way.
-struct Fresh {
-    nonce: u64,
-    from: HashSet<Key>,
-    view: u64,
-    until_ms: u64,
-    what: requests::What,
-}
-
 struct Member<E: Runtime> {
     context: E,
     settings: Settings,
@@ -113,14 +102,19 @@ struct Member<E: Runtime> {
     sender: Sender<Key, E>,
     oracle: Oracle<Key>,
     wanted: BTreeMap<HeaderDigest, Wanted>,
-    parked: BTreeMap<HeaderDigest, (Key, Block, Bytes)>,
+    parked: parked::Parked,
     proposing: Option<(Context<Digest, Key>, oneshot::Sender<Digest>)>,
+    proposing_ms: u64,
+    /// Whether the engine asked about a round since the start: then it has read its journal, and told of all that is in it.
+    has_voted: bool,
     notarised: Option<Notarised>,
     ahead: Option<Finalization<Scheme, Digest>>,
     asked_since_ms: u64,
     heard: HashMap<Key, u64>,
-    fresh: Vec<Fresh>,
-    nonce: u64,
+    fresh: requests::FreshReads,
+    given_out: others::GivenOut,
+    turn: usize,
+    asked_of: Option<Key>,
     outbox: Vec<Bytes>,
     update_us: u64,
     given: Option<snapshots::Given>,
@@ -165,14 +159,18 @@ pub async fn run<E: Runtime>(
         oracle,
         pool: Pool::default(),
         wanted: BTreeMap::new(),
-        parked: BTreeMap::new(),
+        parked: parked::Parked::default(),
         proposing: None,
+        proposing_ms: 0,
+        has_voted: false,
         notarised: None,
         ahead: None,
         asked_since_ms: 0,
         heard: HashMap::new(),
-        fresh: Vec::new(),
-        nonce: now,
+        fresh: requests::FreshReads::new(now),
+        given_out: others::GivenOut::default(),
+        turn: 0,
+        asked_of: None,
         outbox: Vec::new(),
         update_us: 0,
         given: None,
@@ -273,6 +271,7 @@ impl<E: Runtime> Member<E> {
                 self.take(request);
             }
             self.pass_on();
+            self.ask_how_far();
             self.propose();
             if now_ms(&self.context) >= self.told_ms + TICK_MS {
                 self.tick().await?;
@@ -286,13 +285,16 @@ impl<E: Runtime> Member<E> {
         let tick = (self.told_ms + TICK_MS).saturating_sub(now);
         let proposal = self.proposing.as_ref().and_then(|(context, _)| {
             let (parent, _) = self.chain.parent(&digest_of(&context.parent.1))?;
-            Some((parent.time_ms + self.rest_ms()).saturating_sub(now))
+            Some(self.rests_until(parent.time_ms, now).saturating_sub(now))
         });
-        tick.min(proposal.unwrap_or(u64::MAX)).max(1)
+        tick.min(proposal.unwrap_or(u64::MAX)).min(self.fresh.wait_ms(now)).max(1)
     }
 
-    const fn rest_ms(&self) -> u64 {
-        self.settings.rest.as_millis() as u64
+    /// Until when nothing is proposed where nobody wants anything. A time ahead of this clock, which a lying leader may have set,
+    /// does not make the rest longer.
+    const fn rests_until(&self, time_ms: u64, now: u64) -> u64 {
+        let rest = self.settings.rest.as_millis() as u64;
+        if time_ms > now { self.proposing_ms + rest } else { time_ms + rest }
     }
 
     fn send(&mut self, recipients: Recipients<Key>, message: &Message) {
@@ -301,14 +303,20 @@ impl<E: Runtime> Member<E> {
 
     async fn answer(&mut self, ask: Ask) -> Result<(), CommitteeError> {
         match ask {
-            Ask::Propose { context, response } => self.proposing = Some((context, response)),
+            Ask::Propose { context, response } => {
+                self.has_voted = true;
+                self.proposing = Some((context, response));
+                self.proposing_ms = now_ms(&self.context);
+            }
             Ask::Verify { context, payload, response } => {
+                self.has_voted = true;
                 let digest = digest_of(&payload);
                 self.wanted.entry(digest).or_default().verify.push((context, response));
                 self.settle(digest).await?;
             }
             Ask::Certify { payload, response } => {
                 let digest = digest_of(&payload);
+                self.has_voted = true;
                 self.wanted.entry(digest).or_default().certify.push(response);
                 self.settle(digest).await?;
             }
@@ -358,11 +366,15 @@ impl<E: Runtime> Member<E> {
             return;
         };
         let taken = self.chain.taken(&parent);
-        if now < time_ms + self.rest_ms() && !self.pool.has_beside(&taken) {
+        let busy = self.pool.has_beside(&taken) && !self.chain.is_deep(&parent);
+        if now < self.rests_until(time_ms, now) && !busy {
             self.proposing = Some((context, response));
             return;
         }
-        let submissions = self.pool.next(&taken, self.batch());
+        let submissions = match self.chain.is_deep(&parent) {
+            true => Vec::new(),
+            false => self.pool.next(&taken, self.batch()),
+        };
         let count: usize = submissions.iter().map(|one| one.updates().len()).sum();
         let made = self.chain.propose(&parent, now, submissions);
         let took_us = now_ms(&self.context).saturating_sub(now) * 1_000;
@@ -382,24 +394,41 @@ impl<E: Runtime> Member<E> {
 
     /// Executes a block that is parked, after those before it that are.
     fn execute(&mut self, digest: HeaderDigest) -> Option<CommitteeError> {
-        let mut path = vec![digest];
-        while let Some((_, block, _)) = path.last().and_then(|last| self.parked.get(last)) {
-            path.push(block.header.parent);
-        }
-        for digest in path.into_iter().rev() {
-            let Some((from, block, bytes)) = self.parked.remove(&digest) else { continue };
+        for digest in self.parked.path(digest) {
+            let Some(parked) = self.parked.remove(&digest) else { continue };
+            let parked::Waiting { from, header, bytes, certified } = parked;
             let pool = &self.pool;
-            match self.chain.execute(block.clone(), bytes.clone(), |one| pool.has(one)) {
+            let block = Block::decode_after(header, &bytes, |id| pool.known(id).cloned());
+            let block = match block {
+                Ok(block) => block,
+                Err(error) => {
+                    self.offended(&from, "sent a block that is none");
+                    return Some(error);
+                }
+            };
+            let parent = block.header.parent;
+            // What is certified was checked by a quorum.
+            let known = |one: &crate::Submission| certified || pool.has(one);
+            match self.chain.execute(block, bytes.clone(), known) {
                 Fit::Here | Fit::Aside => {}
-                Fit::NoParent => {
-                    self.want(block.header.parent);
-                    self.parked.insert(digest, (from, block, bytes));
+                Fit::NoParent(block) => {
+                    self.want(parent);
+                    let header = block.header;
+                    self.parked.put(digest, parked::Waiting { from, header, bytes, certified });
                     return None;
                 }
                 Fit::Bad(error) => return Some(error),
             }
         }
         None
+    }
+
+    /// A member sent what no honest one sends: it is cut off for a while.
+    fn offended(&mut self, from: &Key, what: &str) {
+        tracing::warn!(%from, "a member {what}: it is cut off for a while");
+        if *from != self.me {
+            let _ = self.oracle.block(from.clone());
+        }
     }
 
     /// Asks the others for a block, now and then.
@@ -485,17 +514,24 @@ impl<E: Runtime> Member<E> {
         let finals = self.chain.finalise(&finalization)?;
         for one in &finals {
             self.log.block(one.digest, &one.bytes).await?;
+            self.log.is_final(one.block.header.height, &one.digest);
         }
-        if let Some(last) = finals.last() {
-            self.log.certificate(last.certificate()).await?;
+        if let Some(certificate) = finals.last().and_then(Final::certificate) {
+            self.log.certificate(certificate).await?;
         }
         for one in &finals {
-            for (which, submission) in one.block.submissions.iter().enumerate() {
+            for (submission, first) in one.submissions() {
                 let replies = self.pool.remove(&submission.key());
-                if !replies.is_empty() {
-                    let answers = one.answers(which);
-                    let send = |reply: Reply| drop(reply.send(Ok(answers.clone())));
-                    replies.into_iter().for_each(send);
+                if replies.is_empty() {
+                    continue;
+                }
+                let answers = one.answers(submission, first);
+                for reply in replies {
+                    // One without a certificate is done, and answered as it was when it is sent again.
+                    let _ = reply.send(match answers.is_empty() {
+                        true => Err(CommitteeError::Busy { retry_ms: RETRY_MS }),
+                        false => Ok(answers.clone()),
+                    });
                 }
             }
         }
@@ -503,17 +539,21 @@ impl<E: Runtime> Member<E> {
             self.ahead = None;
         }
         let height = self.chain.tip().height;
-        self.parked.retain(|_, (_, block, _)| block.header.height > height);
+        self.parked.forget_to(height);
         self.answer_fresh();
         self.renew().await
     }
 
     /// Begins the log anew where it has grown long.
     async fn renew(&mut self) -> Result<(), CommitteeError> {
-        let state = self.chain.state().clone();
-        if !self.log.is_long(state.bytes(), self.settings.log_growth) {
+        if !self.log.is_long(self.chain.state().bytes(), self.settings.log_growth) {
             return Ok(());
         }
+        self.renew_now().await
+    }
+
+    async fn renew_now(&mut self) -> Result<(), CommitteeError> {
+        let state = self.chain.state().clone();
         let Some(certificate) = self.chain.certificate().cloned() else { return Ok(()) };
         let above = self.chain.all_above();
         let blocks: Vec<(HeaderDigest, Bytes)> =

@@ -7,6 +7,7 @@ use crypto::PublicKey;
 use tokio::sync::oneshot;
 
 use crate::header::{BLOCK_BYTES_MAX, BLOCK_UPDATES_MAX};
+use crate::map::Hash;
 use crate::{Answer, CommitteeError, Submission, UpdateDigest};
 
 /// The most submissions that wait.
@@ -15,6 +16,10 @@ pub(crate) const WAITING_MAX: usize = 16_384;
 pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 /// The most that wait of one author.
 pub(crate) const AUTHOR_WAITING_MAX: usize = 1_024;
+/// The most clients that wait for the same submission.
+pub(crate) const REPLIES_MAX: usize = 64;
+/// The most bytes that are passed on again at once.
+const AGAIN_BYTES_MAX: usize = 256 << 10;
 /// When to try again, told with *busy*.
 pub(crate) const RETRY_MS: u64 = 200;
 
@@ -34,6 +39,7 @@ struct Waiting {
 pub(crate) struct Pool {
     order: VecDeque<UpdateDigest>,
     waiting: BTreeMap<UpdateDigest, Waiting>,
+    ids: HashMap<Hash, UpdateDigest>,
     of_author: HashMap<PublicKey, usize>,
     bytes: usize,
 }
@@ -46,8 +52,13 @@ impl Pool {
 
     /// Whether it is here: then its signature was checked.
     pub(crate) fn has(&self, submission: &Submission) -> bool {
-        let known = self.waiting.get(&submission.key());
-        known.is_some_and(|known| known.submission == *submission)
+        self.known(submission.id()).is_some()
+    }
+
+    /// The one that is encoded so, where it is here: its signature was checked, it need not be decoded again.
+    pub(crate) fn known(&self, id: &Hash) -> Option<&Submission> {
+        let waiting = self.waiting.get(self.ids.get(id)?)?;
+        Some(&waiting.submission)
     }
 
     /// Takes a submission whose signature holds; `true` where it is new.
@@ -70,6 +81,7 @@ impl Pool {
         *of_author += 1;
         self.bytes += size;
         self.order.push_back(key);
+        self.ids.insert(*submission.id(), key);
         self.waiting.insert(key, Waiting { submission, replies: Vec::new() });
         Ok(true)
     }
@@ -77,7 +89,10 @@ impl Pool {
     /// Waits for the answer to one that is here, until a time.
     pub(crate) fn wait(&mut self, key: &UpdateDigest, reply: Reply, until_ms: u64) {
         match self.waiting.get_mut(key) {
-            Some(waiting) => waiting.replies.push((reply, until_ms)),
+            Some(waiting) if waiting.replies.len() < REPLIES_MAX => {
+                waiting.replies.push((reply, until_ms));
+            }
+            Some(_) => drop(reply.send(Err(CommitteeError::Busy { retry_ms: RETRY_MS }))),
             None => {
                 let _ = reply.send(Err(CommitteeError::Stopped));
             }
@@ -90,6 +105,7 @@ impl Pool {
             return Vec::new();
         };
         self.bytes -= submission.size();
+        self.ids.remove(submission.id());
         if let Some(author) = submission.updates().first().map(|update| update.author)
             && let Some(count) = self.of_author.get_mut(&author)
         {
@@ -126,10 +142,16 @@ impl Pool {
         all
     }
 
-    /// All that wait, encoded: for a member that comes back.
+    /// Those that wait longest, encoded: for a member that comes back. One at least, then up to so many and a bound of bytes.
     pub(crate) fn encoded(&self, count: usize) -> Vec<Bytes> {
+        let mut bytes = 0;
+        let room = |waiting: &&Waiting| {
+            let first = bytes == 0;
+            bytes += waiting.submission.size();
+            first || bytes <= AGAIN_BYTES_MAX
+        };
         let all = self.order.iter().filter_map(|key| self.waiting.get(key));
-        all.take(count).map(|waiting| waiting.submission.encode()).collect()
+        all.take(count).take_while(room).map(|waiting| waiting.submission.encode()).collect()
     }
 
     /// Those whose time is over.

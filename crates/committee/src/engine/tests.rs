@@ -15,6 +15,8 @@ use super::*;
 use crate::proving::{Founded, NETWORK, object, secret, set, version};
 use crate::{Committee as _, CommitteeError, Handle, Operation, Outcome, Submission, Update};
 
+mod liars;
+
 type Context = deterministic::Context;
 type Run = Task<Result<(), CommitteeError>>;
 
@@ -379,4 +381,43 @@ fn too_much_that_waits_is_refused_and_said_to_be_busy() {
     pool.remove(&one(0).key());
     assert!(pool.take(one(u32::MAX)).expect("room again"));
     assert_eq!(pool.len(), pool::AUTHOR_WAITING_MAX);
+}
+
+#[test]
+fn one_submission_is_waited_for_by_so_many_and_passed_on_again_in_so_many_bytes() {
+    let mut pool = pool::Pool::default();
+    let founded = Founded::new(4);
+    let one = |number: u16| {
+        let certificate = Bytes::from([&number.to_be_bytes()[..], &[0; 20_000]].concat());
+        founded.update(1, 1, Operation::Peer { certificate }).sign(&secret(1)).expect("good")
+    };
+    for number in 0..100 {
+        assert!(pool.take(one(number)).expect("room"));
+    }
+    let again: usize = pool.encoded(100).iter().map(Bytes::len).sum();
+    assert!((20_000..300_000).contains(&again), "{again}");
+    let mut busy = 0;
+    for _ in 0..pool::REPLIES_MAX + 10 {
+        let (reply, mut answer) = tokio::sync::oneshot::channel();
+        pool.wait(&one(3).key(), reply, 1_000);
+        busy += usize::from(matches!(answer.try_recv(), Ok(Err(CommitteeError::Busy { .. }))));
+        // Whoever waits is still there.
+        std::mem::forget(answer);
+    }
+    assert_eq!(busy, 10);
+}
+
+#[test]
+fn what_waits_keeps_no_message_alive() {
+    let founded = Founded::new(4);
+    let (record, _) = object(1);
+    let update = founded.update(1, 1, Operation::Object { record, policy: Bytes::new() });
+    let one = update.sign(&secret(1)).expect("good");
+    let message = Bytes::from([&one.encode()[..], &[0; 100_000]].concat());
+    let part = message.slice(..one.size());
+    let own = Submission::detached(&part).expect("good");
+    drop(part);
+    assert_eq!(own, one);
+    // Nothing else holds the message any more.
+    assert!(message.try_into_mut().is_ok());
 }

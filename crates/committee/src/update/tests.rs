@@ -82,6 +82,7 @@ fn a_bundle_is_of_one_author_and_bounded() {
     assert!(Submission::bundle(&all, &secret(1)).is_err(), "two authors");
     // One alone and a bundle of one are signed for different things.
     let one = updates()[1].sign(&secret(1)).expect("its author's");
-    let alone = Submission { bundle: true, ..one };
+    let bundle = (one.bodies().to_vec(), one.0.signature);
+    let alone = Submission::checked(bundle.0, bundle.1, true, None).expect("well formed");
     assert!(alone.verify().is_err());
 }

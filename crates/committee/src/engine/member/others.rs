@@ -1,16 +1,18 @@
 //! What a member says to the others, and hears from them.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use commonware_codec::Encode as _;
 use commonware_consensus::simplex::types::Notarization;
 use commonware_p2p::Recipients;
 
-use super::{ASK_AGAIN_MS, HEARD_MS, Member, PARKED_MAX, PARKED_OF_ONE_MAX, QUIET_MS};
+use super::{ASK_AGAIN_MS, HEARD_MS, Member, QUIET_MS, parked};
 use crate::certificate::{Digest, Scheme};
 use crate::engine::wire::{Message, Notarised, SINCE_BLOCKS_MAX, SUBMISSIONS_MAX};
 use crate::engine::{Key, Runtime, now_ms};
-use crate::header::BLOCK_BYTES_MAX;
-use crate::{Block, Certificate, CommitteeError, Submission};
+use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
+use crate::{Block, Certificate, CommitteeError, Header, Submission};
 
 /// How often a member says that it is there.
 const HERE_MS: u64 = 1_000;
@@ -18,6 +20,33 @@ const HERE_MS: u64 = 1_000;
 const AGAIN_MAX: usize = 64;
 /// Bytes of submissions in one message.
 const PASS_ON_BYTES: usize = 2 << 20;
+/// What one member is given a second of what it asks for: answers, and bytes. Who asks for more is not answered.
+const GIVEN_MAX: usize = 256;
+const GIVEN_BYTES_MAX: usize = 128 << 20;
+
+/// What each member was given of late.
+#[derive(Debug, Default)]
+pub(super) struct GivenOut(HashMap<Key, (u64, usize, usize)>);
+
+impl GivenOut {
+    /// Whether a member may be given one answer more this second.
+    fn may(&mut self, to: &Key, now_ms: u64) -> bool {
+        let one = self.0.entry(to.clone()).or_default();
+        let second = now_ms / 1_000;
+        if one.0 != second {
+            *one = (second, 0, 0);
+        }
+        one.1 += 1;
+        one.1 <= GIVEN_MAX && one.2 < GIVEN_BYTES_MAX
+    }
+
+    /// Counts what it was given.
+    pub(super) fn gave(&mut self, to: &Key, bytes: usize) {
+        if let Some(one) = self.0.get_mut(to) {
+            one.2 += bytes;
+        }
+    }
+}
 
 impl Notarised {
     /// What a member tells of a notarisation.
@@ -33,6 +62,27 @@ impl Notarised {
     }
 }
 
+/// The headers of blocks that follow each other up to a certificate, with their bytes. Nothing else is kept of what a member says
+/// that this one lacks.
+fn chained(
+    certificate: &Certificate,
+    blocks: Vec<Bytes>,
+) -> Result<Vec<(HeaderDigest, Header, Bytes)>, CommitteeError> {
+    let mut all = Vec::with_capacity(blocks.len());
+    let mut wanted = certificate.header().digest();
+    for bytes in blocks.into_iter().rev() {
+        let header = Block::header_of(&bytes)?;
+        let digest = header.digest();
+        if digest != wanted {
+            return Err(CommitteeError::Chain);
+        }
+        wanted = header.parent;
+        all.push((digest, header, bytes));
+    }
+    all.reverse();
+    Ok(all)
+}
+
 impl<E: Runtime> Member<E> {
     /// How many members are heard, this one among them.
     pub(super) fn heard(&self) -> u32 {
@@ -41,32 +91,46 @@ impl<E: Runtime> Member<E> {
         1 + others as u32
     }
 
-    /// Whether its journal is read: before that, what it voted on would be missing.
+    /// Whether its journal is read: before that, what it voted on would be missing. The engine asks about no round before it has told
+    /// all that is in its journal; a member without a vote has none, and waits a little.
     pub(super) fn has_read(&self) -> bool {
-        now_ms(&self.context) >= self.started_ms + QUIET_MS
+        if self.votes {
+            self.has_voted
+        } else {
+            now_ms(&self.context) >= self.started_ms + QUIET_MS
+        }
     }
 
     pub(super) async fn hear(&mut self, from: Key, message: Bytes) -> Result<(), CommitteeError> {
-        self.heard.insert(from.clone(), now_ms(&self.context));
+        let now = now_ms(&self.context);
+        self.heard.insert(from.clone(), now);
         let Ok(message) = Message::decode(&message) else {
-            tracing::warn!(%from, "a member sent what is no message");
+            self.offended(&from, "sent what is no message");
             return Ok(());
         };
         match message {
             Message::Block(bytes) => self.take_block(from, &bytes).await?,
-            Message::Submissions(all) => self.take_submissions(&all),
-            Message::WantBlock(digest) => {
+            Message::Submissions(all) => self.take_submissions(&from, &all),
+            Message::WantBlock(digest) if self.given_out.may(&from, now) => {
                 if let Some(bytes) = self.bytes(&digest).await? {
+                    self.given_out.gave(&from, bytes.len());
                     self.send(Recipients::One(from), &Message::Block(bytes));
                 }
             }
-            Message::WantSince(height) => self.tell_since(from, height).await?,
+            Message::WantSince(height) if self.given_out.may(&from, now) => {
+                self.tell_since(from, height).await?;
+            }
+            Message::WantPart { digest, offset } if self.given_out.may(&from, now) => {
+                self.give_part(from, Some(digest), offset);
+            }
+            Message::WantBlock(_) | Message::WantSince(_) | Message::WantPart { .. } => {}
             Message::Since { certificate, blocks } => {
                 if let Err(error) = self.catch_up(&certificate, blocks).await {
                     if matches!(error, CommitteeError::Storage(_)) {
                         return Err(error);
                     }
-                    tracing::warn!(%from, %error, "a member sent what does not follow");
+                    tracing::warn!(%error, "what a member says comes next does not hold");
+                    self.offended(&from, "sent what does not follow");
                 }
             }
             Message::HowFar(nonce) => {
@@ -75,7 +139,6 @@ impl<E: Runtime> Member<E> {
                     self.send(Recipients::One(from), &answer);
                 }
             }
-            Message::WantPart { digest, offset } => self.give_part(from, Some(digest), offset),
             Message::Part { certificate, total, offset, bytes } => {
                 let taken = self.take_part(from.clone(), &certificate, total, offset, &bytes).await;
                 if let Err(error) = taken {
@@ -83,12 +146,13 @@ impl<E: Runtime> Member<E> {
                         return Err(error);
                     }
                     self.taken = None;
-                    tracing::warn!(%from, %error, "a member sent what is no snapshot");
+                    tracing::warn!(%error, "a snapshot does not hold");
+                    self.offended(&from, "sent what is no snapshot");
                 }
             }
             Message::ThisFar { nonce, notarised } => self.this_far(from, nonce, &notarised),
             Message::Here(height) => {
-                if height > self.chain.tip().height + 1 {
+                if height > self.chain.tip().height.saturating_add(1) {
                     self.want_since();
                 }
             }
@@ -97,24 +161,21 @@ impl<E: Runtime> Member<E> {
     }
 
     async fn take_block(&mut self, from: Key, bytes: &Bytes) -> Result<(), CommitteeError> {
-        let block = match Block::decode(bytes) {
-            Ok(block) => block,
-            Err(error) => {
-                tracing::warn!(%from, %error, "a member sent what is no block");
-                return Ok(());
-            }
+        let Ok(header) = Block::header_of(bytes) else {
+            self.offended(&from, "sent what is no block");
+            return Ok(());
         };
-        let digest = block.header.digest();
+        let digest = header.digest();
         let asked = self.wanted.contains_key(&digest);
-        let of_one = self.parked.values().filter(|(sender, ..)| *sender == from).count();
-        let room = self.parked.len() < PARKED_MAX && of_one < PARKED_OF_ONE_MAX;
-        if block.header.height <= self.chain.tip().height || !(asked || room) {
+        let room = asked || self.parked.has_room(&from, bytes.len());
+        if header.height <= self.chain.tip().height || !room {
             return Ok(());
         }
         if self.chain.above(&digest).is_none() {
-            self.parked.insert(digest, (from, block, bytes.clone()));
+            let bytes = bytes.clone();
+            self.parked.put(digest, parked::Waiting { from, header, bytes, certified: false });
         }
-        // What nobody asked for is not executed: a liar's blocks take no more than their bytes.
+        // What nobody asked for is not even decoded: a liar's blocks take no more than their bytes.
         if !asked {
             return Ok(());
         }
@@ -128,15 +189,23 @@ impl<E: Runtime> Member<E> {
         Ok(())
     }
 
-    fn take_submissions(&mut self, all: &[Bytes]) {
+    /// Takes what another passes on. It checked every signature before, so one that does not hold is its lie.
+    fn take_submissions(&mut self, from: &Key, all: &[Bytes]) {
         for bytes in all {
-            let Ok(submission) = Submission::decode(bytes) else { continue };
-            if !self.pool.has(&submission)
-                && self.is_ours(&submission)
-                && let Ok(submission) = submission.verify()
-            {
-                // One that finds no room here waits at the member that passed it on.
-                let _ = self.pool.take(submission);
+            if self.pool.known(&Submission::id_of(bytes)).is_some() {
+                continue;
+            }
+            // In bytes of its own, or a short one would keep the whole message.
+            let checked = Submission::detached(bytes).and_then(Submission::verify);
+            match checked {
+                Ok(submission) if self.is_ours(&submission) => {
+                    // One that finds no room here waits at the member that passed it on.
+                    let _ = self.pool.take(submission);
+                }
+                _ => {
+                    self.offended(from, "passed on an update that is none");
+                    return;
+                }
             }
         }
     }
@@ -174,10 +243,14 @@ impl<E: Runtime> Member<E> {
         let since = self.log.since(height, SINCE_BLOCKS_MAX, BLOCK_BYTES_MAX / 2).await?;
         match since {
             Some((certificate, blocks)) => {
+                self.given_out.gave(&from, blocks.iter().map(Bytes::len).sum());
                 self.send(Recipients::One(from), &Message::Since { certificate, blocks });
             }
             // The log begins later: the whole state.
-            None => self.give_part(from, None, 0),
+            None => {
+                self.renew_given(height);
+                self.give_part(from, None, 0);
+            }
         }
         Ok(())
     }
@@ -194,15 +267,15 @@ impl<E: Runtime> Member<E> {
         }
         certificate.verify(&self.charter.rules.network, &self.charter.group)?;
         let last = certificate.header().digest();
-        for bytes in blocks {
-            let block = Block::decode(&bytes)?;
-            if block.header.height > self.chain.tip().height {
-                let digest = block.header.digest();
-                self.parked.insert(digest, (self.me.clone(), block, bytes));
-                if let Some(error) = self.execute(digest) {
-                    return Err(error);
-                }
+        let height = self.chain.tip().height;
+        for (digest, header, bytes) in chained(&certificate, blocks)? {
+            if header.height > height && self.chain.above(&digest).is_none() {
+                let from = self.me.clone();
+                self.parked.put(digest, parked::Waiting { from, header, bytes, certified: true });
             }
+        }
+        if let Some(error) = self.execute(last) {
+            return Err(error);
         }
         if self.chain.above(&last).is_some() {
             self.finalise(certificate.finalization()?).await?;
@@ -217,19 +290,20 @@ impl<E: Runtime> Member<E> {
         Ok(())
     }
 
-    /// Asks one of the others for what comes after the tip.
+    /// Asks one of the others for what comes after the tip: each in its turn, so that none can keep this one from the rest.
     pub(super) fn want_since(&mut self) {
         let now = now_ms(&self.context);
         if self.asked_since_ms + ASK_AGAIN_MS > now || self.taken.is_some() {
             return;
         }
         self.asked_since_ms = now;
-        self.nonce = self.nonce.wrapping_add(1);
+        self.turn = self.turn.wrapping_add(1);
         let heard = |key: &&Key| self.heard.get(*key).is_some_and(|said| said + HEARD_MS >= now);
         let others: Vec<&Key> = self.charter.keys().iter().filter(heard).collect();
-        let which = others.get(self.nonce as usize % others.len().max(1));
+        let which = others.get(self.turn % others.len().max(1));
         if let Some(other) = which.map(|key| (*key).clone()) {
             let message = Message::WantSince(self.chain.tip().height);
+            self.asked_of = Some(other.clone());
             self.send(Recipients::One(other), &message);
         }
     }
@@ -239,7 +313,7 @@ impl<E: Runtime> Member<E> {
         let now = now_ms(&self.context);
         if now / HERE_MS != self.told_ms / HERE_MS {
             self.send(Recipients::All, &Message::Here(self.chain.tip().height));
-            self.ask_how_far();
+            self.ask_how_far_again();
             // A member that was away has not heard of what waits.
             if self.pool.len() > 0 {
                 self.outbox.extend(self.pool.encoded(AGAIN_MAX));
@@ -259,5 +333,38 @@ impl<E: Runtime> Member<E> {
         self.forget_snapshots();
         self.give_up();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::MemberSecret;
+    use crate::proving::Founded;
+
+    #[test]
+    fn only_blocks_that_lead_to_the_certificate_are_kept() {
+        let mut founded = Founded::new(4);
+        let blocks: Vec<Block> = (0..3).map(|_| founded.block(Vec::new()).0).collect();
+        let certificate = founded.certify(&blocks[2].header);
+        let bytes = |which: &[usize]| which.iter().map(|one| blocks[*one].encode()).collect();
+        assert_eq!(chained(&certificate, bytes(&[0, 1, 2])).expect("they follow").len(), 3);
+        assert!(chained(&certificate, bytes(&[0, 1])).is_err(), "they end elsewhere");
+        assert!(chained(&certificate, bytes(&[0, 2])).is_err(), "one is missing");
+        let mut other = Founded::seeded(4, 8);
+        let foreign = other.block(Vec::new()).0.encode();
+        let mixed = [vec![foreign], bytes(&[1, 2])].concat();
+        assert!(chained(&certificate, mixed).is_err(), "a block beside the chain");
+    }
+
+    #[test]
+    fn who_asks_without_end_is_answered_so_often() {
+        let secret = MemberSecret::new(&[1; 32]).expect("a key");
+        let (from, mut given) = (secret.id().key().expect("a key"), GivenOut::default());
+        let answered = (0..10_000).filter(|_| given.may(&from, 5)).count();
+        assert_eq!(answered, GIVEN_MAX);
+        assert!(given.may(&from, 1_000), "the next second");
+        given.gave(&from, GIVEN_BYTES_MAX);
+        assert!(!given.may(&from, 1_001), "bytes count too");
     }
 }

@@ -1,9 +1,11 @@
 //! What clients ask a member.
 
+use std::collections::HashSet;
+
 use commonware_p2p::{AddressableManager as _, Recipients};
 use version::ObjectKey;
 
-use super::{Fresh, Member};
+use super::Member;
 use crate::certificate::verify_notarised;
 use crate::engine::links::addresses;
 use crate::engine::pool::{RETRY_MS, Reply};
@@ -15,12 +17,50 @@ use crate::{CommitteeError, Read, Submission};
 
 /// The most fresh reads at once.
 const FRESH_MAX: usize = 4_096;
+/// The others are asked once for all fresh reads that came within so long.
+const TOGETHER_MS: u64 = 5;
+/// The most questions that are asked again at once.
+const AGAIN_MAX: usize = 16;
 
 /// What a read is of, and who waits for it.
 pub(super) struct What {
     pub(super) object: ObjectKey,
     pub(super) branch: Box<str>,
     pub(super) reply: ReadReply,
+}
+
+/// Fresh reads that one question to the others serves.
+struct Round {
+    nonce: u64,
+    from: HashSet<Key>,
+    view: u64,
+    reads: Vec<(What, u64)>,
+}
+
+/// Fresh reads under way: those that the others were not asked for yet, and the questions.
+pub(super) struct FreshReads {
+    waiting: Vec<(What, u64)>,
+    rounds: Vec<Round>,
+    nonce: u64,
+    asked_ms: u64,
+}
+
+impl FreshReads {
+    pub(super) const fn new(nonce: u64) -> Self {
+        Self { waiting: Vec::new(), rounds: Vec::new(), nonce, asked_ms: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len() + self.rounds.iter().map(|round| round.reads.len()).sum::<usize>()
+    }
+
+    /// After how long the others are to be asked.
+    pub(super) const fn wait_ms(&self, now: u64) -> u64 {
+        if self.waiting.is_empty() {
+            return u64::MAX;
+        }
+        (self.asked_ms + TOGETHER_MS).saturating_sub(now)
+    }
 }
 
 impl<E: Runtime> Member<E> {
@@ -66,7 +106,8 @@ impl<E: Runtime> Member<E> {
         let submission = if self.pool.has(&submission) {
             None
         } else {
-            match submission.verify() {
+            let own = Submission::detached(&submission.encode());
+            match own.and_then(Submission::verify) {
                 Ok(submission) => Some(submission),
                 Err(error) => {
                     let _ = reply.send(Err(error));
@@ -107,36 +148,57 @@ impl<E: Runtime> Member<E> {
             let _ = what.reply.send(Err(CommitteeError::Busy { retry_ms: RETRY_MS }));
             return;
         }
-        self.nonce = self.nonce.wrapping_add(1);
         let until_ms = now_ms(&self.context) + self.settings.answer_within.as_millis() as u64;
+        self.fresh.waiting.push((what, until_ms));
+    }
+
+    /// Asks the others how far they are, for all fresh reads that came since they were asked.
+    pub(super) fn ask_how_far(&mut self) {
+        let now = now_ms(&self.context);
+        if self.fresh.wait_ms(now) > 0 {
+            return;
+        }
         let view = self.notarised.as_ref().map_or(0, |known| known.view);
         let from = self.has_read().then(|| self.me.clone()).into_iter().collect();
-        self.fresh.push(Fresh { nonce: self.nonce, from, view, until_ms, what });
-        self.send(Recipients::All, &Message::HowFar(self.nonce));
+        self.fresh.asked_ms = now;
+        self.fresh.nonce = self.fresh.nonce.wrapping_add(1);
+        let (nonce, reads) = (self.fresh.nonce, std::mem::take(&mut self.fresh.waiting));
+        self.fresh.rounds.push(Round { nonce, from, view, reads });
+        self.send(Recipients::All, &Message::HowFar(nonce));
     }
 
     /// Asks again for fresh reads that too few answered.
-    pub(super) fn ask_how_far(&mut self) {
+    pub(super) fn ask_how_far_again(&mut self) {
         let needed = self.charter.quorum() as usize;
-        let short = self.fresh.iter().filter(|fresh| fresh.from.len() < needed);
-        let nonces: Vec<u64> = short.map(|fresh| fresh.nonce).collect();
+        if self.has_read() {
+            let view = self.notarised.as_ref().map_or(0, |known| known.view);
+            for round in &mut self.fresh.rounds {
+                round.from.insert(self.me.clone());
+                round.view = round.view.max(view);
+            }
+        }
+        let short = self.fresh.rounds.iter().filter(|round| round.from.len() < needed);
+        let nonces: Vec<u64> = short.map(|round| round.nonce).take(AGAIN_MAX).collect();
         for nonce in nonces {
             self.send(Recipients::All, &Message::HowFar(nonce));
         }
+        self.answer_fresh();
     }
 
     pub(super) fn this_far(&mut self, from: Key, nonce: u64, notarised: &Notarised) {
-        let Some(at) = self.fresh.iter().position(|fresh| fresh.nonce == nonce) else { return };
+        let Some(at) = self.fresh.rounds.iter().position(|round| round.nonce == nonce) else {
+            return;
+        };
         let known = self.notarised.as_ref().is_some_and(|known| known == notarised)
             || notarised.view <= self.chain.view();
         let rules = &self.charter.rules;
         if !known && !verify_notarised(notarised, &rules.network, &self.charter.group) {
-            tracing::warn!(%from, "a member claimed a notarisation that there is not");
+            self.offended(&from, "claimed a notarisation that there is not");
             return;
         }
-        if let Some(fresh) = self.fresh.get_mut(at) {
-            fresh.from.insert(from);
-            fresh.view = fresh.view.max(notarised.view);
+        if let Some(round) = self.fresh.rounds.get_mut(at) {
+            round.from.insert(from);
+            round.view = round.view.max(notarised.view);
         }
         self.answer_fresh();
     }
@@ -144,9 +206,9 @@ impl<E: Runtime> Member<E> {
     /// Answers fresh reads whose view is final.
     pub(super) fn answer_fresh(&mut self) {
         let (needed, view) = (self.charter.quorum() as usize, self.chain.view());
-        let ready = |fresh: &mut Fresh| fresh.from.len() >= needed && fresh.view <= view;
-        let all: Vec<Fresh> = self.fresh.extract_if(.., ready).collect();
-        all.into_iter().for_each(|fresh| self.read(fresh.what));
+        let ready = |round: &mut Round| round.from.len() >= needed && round.view <= view;
+        let all: Vec<Round> = self.fresh.rounds.extract_if(.., ready).collect();
+        all.into_iter().flat_map(|round| round.reads).for_each(|(what, _)| self.read(what));
     }
 
     /// Tells those who waited too long.
@@ -160,9 +222,13 @@ impl<E: Runtime> Member<E> {
         for reply in self.pool.late(now) {
             let _ = reply.send(Err(error()));
         }
-        let late = |fresh: &mut Fresh| fresh.until_ms <= now;
-        for fresh in self.fresh.extract_if(.., late) {
-            let _ = fresh.what.reply.send(Err(error()));
+        let late = |(_, until_ms): &mut (What, u64)| *until_ms <= now;
+        let FreshReads { waiting, rounds, .. } = &mut self.fresh;
+        let rounds_late = rounds.iter_mut().flat_map(|round| round.reads.extract_if(.., late));
+        let all: Vec<(What, u64)> = rounds_late.chain(waiting.extract_if(.., late)).collect();
+        rounds.retain(|round| !round.reads.is_empty());
+        for (what, _) in all {
+            let _ = what.reply.send(Err(error()));
         }
     }
 }

@@ -21,6 +21,7 @@ const PART_WITHIN_MS: u64 = 5_000;
 /// A snapshot that is given out.
 pub(super) struct Given {
     digest: HeaderDigest,
+    height: u64,
     certificate: Bytes,
     bytes: Bytes,
     used_ms: u64,
@@ -35,7 +36,42 @@ pub(super) struct Taken {
     heard_ms: u64,
 }
 
+impl Taken {
+    /// Adds a part: `false` for one that is not the next one of this snapshot, a repeated one perhaps.
+    ///
+    /// # Errors
+    /// One that is shorter than parts are: whoever sends such drags it out.
+    fn add(
+        &mut self,
+        from: &Key,
+        digest: &HeaderDigest,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<bool, CommitteeError> {
+        let next = self.from == *from
+            && self.certificate.header().digest() == *digest
+            && self.bytes.len() as u64 == offset;
+        if !next {
+            return Ok(false);
+        }
+        if bytes.len() != PART_BYTES_MAX.min(self.total - self.bytes.len()) {
+            return Err(CommitteeError::Length("part of a snapshot"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(true)
+    }
+}
+
 impl<E: Runtime> Member<E> {
+    /// Forgets the snapshot that is given out where it is of no use to who is at a height, or to anybody: what comes after it is no
+    /// longer in the log.
+    pub(super) fn renew_given(&mut self, height: u64) {
+        let (log, tip) = (&self.log, self.chain.tip().height);
+        self.given.take_if(|given| {
+            given.height < tip && (given.height <= height || !log.reaches(given.height))
+        });
+    }
+
     /// Gives out a part: of the snapshot with this header, or the beginning of the newest.
     pub(super) fn give_part(&mut self, to: Key, wanted: Option<HeaderDigest>, offset: u64) {
         let now = now_ms(&self.context);
@@ -43,6 +79,7 @@ impl<E: Runtime> Member<E> {
             let Some(certificate) = self.certificate() else { return };
             self.given = Some(Given {
                 digest: certificate.header().digest(),
+                height: certificate.header().height,
                 certificate: certificate.encode().into(),
                 bytes: self.chain.state().snapshot(),
                 used_ms: now,
@@ -61,6 +98,7 @@ impl<E: Runtime> Member<E> {
             offset: from as u64,
             bytes: given.bytes.slice(from..total.min(from + PART_BYTES_MAX)),
         };
+        self.given_out.gave(&to, PART_BYTES_MAX);
         self.send(Recipients::One(to), &message);
     }
 
@@ -86,24 +124,28 @@ impl<E: Runtime> Member<E> {
         if certificate.header().height <= self.chain.tip().height || bytes.is_empty() {
             return Ok(());
         }
-        if self.taken.is_none() && offset == 0 {
+        // From whom it was asked alone: another would hand this one junk again and again.
+        if self.taken.is_none() && offset == 0 && self.asked_of.as_ref() == Some(&from) {
             certificate.verify(&self.charter.rules.network, &self.charter.group)?;
             let (found, max) = (total as usize, 2 * STATE_BYTES_MAX);
             if found > max {
                 return Err(CommitteeError::TooLarge { what: "bytes of a snapshot", found, max });
             }
-            let (from, bytes) = (from.clone(), Vec::new());
-            self.taken = Some(Taken { certificate, from, total: found, bytes, heard_ms: now });
+            (self.taken, self.asked_of) = (
+                Some(Taken {
+                    certificate,
+                    from: from.clone(),
+                    total: found,
+                    bytes: Vec::new(),
+                    heard_ms: now,
+                }),
+                None,
+            );
         }
         let Some(taken) = &mut self.taken else { return Ok(()) };
-        let fits = taken.from == from
-            && taken.certificate.header().digest() == digest
-            && taken.bytes.len() as u64 == offset
-            && taken.bytes.len() + bytes.len() <= taken.total;
-        if !fits {
+        if !taken.add(&from, &digest, offset, bytes)? {
             return Ok(());
         }
-        taken.bytes.extend_from_slice(bytes);
         taken.heard_ms = now;
         if taken.bytes.len() < taken.total {
             let offset = taken.bytes.len() as u64;
@@ -116,9 +158,38 @@ impl<E: Runtime> Member<E> {
             return Err(CommitteeError::Path("snapshot"));
         }
         tracing::info!(height = certificate.header().height, "took the state from another member");
-        self.log.renew(&certificate, &state, &[]).await?;
+        // Blocks above it stay on the disk: this member may have voted to finalise them.
         self.chain.start_from(certificate, state);
+        self.renew_now().await?;
         self.answer_fresh();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::MemberSecret;
+    use crate::proving::Founded;
+
+    #[test]
+    fn a_snapshot_comes_in_whole_parts_from_whom_it_was_asked() {
+        let mut founded = Founded::new(4);
+        founded.block(Vec::new());
+        let certificate = founded.certify(&founded.tip);
+        let digest = certificate.header().digest();
+        let key = |byte| {
+            let secret = MemberSecret::new(&[byte; 32]).expect("a key");
+            secret.id().key().expect("a key")
+        };
+        let (from, total) = (key(1), PART_BYTES_MAX + 10);
+        let mut taken = Taken { certificate, from, total, bytes: Vec::new(), heard_ms: 0 };
+        let part = vec![7; PART_BYTES_MAX];
+        assert!(!taken.add(&key(2), &digest, 0, &part).expect("not asked"), "another member's");
+        assert!(taken.add(&key(1), &digest, 0, &part[1..]).is_err(), "a short one");
+        assert!(taken.add(&key(1), &digest, 0, &part).expect("whole"));
+        assert!(!taken.add(&key(1), &digest, 0, &part).expect("repeated"));
+        assert!(taken.add(&key(1), &digest, PART_BYTES_MAX as u64, &part).is_err(), "too long");
+        assert!(taken.add(&key(1), &digest, PART_BYTES_MAX as u64, &[7; 10]).expect("the last"));
     }
 }

@@ -78,6 +78,35 @@ pub(super) async fn may_vote<E: Runtime>(
         tracing::error!("the votes of this member are gone: it follows, and votes no more");
         return Ok(None);
     }
+    // First the place of the votes, then the note that they began: whoever dies between the two has not voted, and may.
+    if !votes {
+        let first = context.open(&votes_partition(name), &FIRST_VIEWS).await;
+        first.map_err(CommitteeError::Storage)?;
+    }
     founding::begin(context, name).await?;
     Ok(Some(share))
+}
+
+/// What the engine's journal calls the file of its first views.
+const FIRST_VIEWS: [u8; 8] = 0_u64.to_be_bytes();
+
+#[cfg(test)]
+mod tests {
+    use commonware_runtime::{Runner as _, Storage as _, deterministic};
+
+    use super::*;
+
+    #[test]
+    fn a_member_that_dies_before_its_first_vote_may_vote_and_one_that_lost_its_votes_may_not() {
+        deterministic::Runner::default().start(|context| async move {
+            let share = || Some(crate::proving::share());
+            let may = async || may_vote(&context, "m", share()).await.expect("a good disk");
+            assert!(may().await.is_some(), "the first start");
+            // It died before the engine wrote a vote.
+            assert!(may().await.is_some(), "it has not voted");
+            context.remove(&votes_partition("m"), None).await.expect("it began");
+            assert!(may().await.is_none(), "its votes are gone");
+            assert!(may_vote(&context, "n", None).await.expect("a good disk").is_none());
+        });
+    }
 }

@@ -1,0 +1,98 @@
+//! What becomes of blocks above the tip, however many there are.
+
+use super::*;
+use crate::proving::{Founded, object};
+use crate::{CommitteeError, Operation};
+
+fn chain(founded: &Founded) -> Chain {
+    Chain::at(founded.rules.clone(), founded.tip.clone())
+}
+
+/// So many blocks on top of each other, at a chain that proposed them.
+fn grown(chain: &mut Chain, count: usize) -> Vec<(HeaderDigest, Bytes)> {
+    let mut at = chain.tip().digest();
+    let grow = |number| {
+        let (digest, bytes) =
+            chain.propose(&at, number as u64, Vec::new()).expect("its parent is here");
+        at = digest;
+        (digest, bytes)
+    };
+    (0..count).map(grow).collect()
+}
+
+#[test]
+fn however_many_blocks_one_finalisation_decides_the_chain_goes_on() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let blocks = grown(&mut chain, ABOVE_MAX + 40);
+    let last = Block::decode(&blocks.last().expect("many").1).expect("our own");
+    let finals = chain.finalise(&founded.sign(&last.header, 900, true)).expect("no fork");
+    assert_eq!(finals.len(), blocks.len());
+    assert_eq!(chain.tip(), &last.header);
+    let certified = finals.iter().filter(|one| one.certificate().is_some()).count();
+    assert_eq!(certified, LATER_MAX + 1, "the others came too long before it");
+    for one in &finals {
+        if let Some(certificate) = one.certificate() {
+            let (network, group) = (founded.rules.network, &founded.group);
+            certificate.verify(&network, group).expect("certified");
+        }
+    }
+    assert!(!chain.is_deep(&chain.tip().digest()));
+}
+
+#[test]
+fn blocks_beside_the_chain_keep_none_out_that_stands_on_it() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let root = chain.tip().digest();
+    // A liar's: each another block on the tip, by its time.
+    for time in 1..=ABOVE_MAX as u64 {
+        chain.propose(&root, time, Vec::new()).expect("its parent is here");
+    }
+    let mut other = self::chain(&founded);
+    for (digest, bytes) in grown(&mut other, 3) {
+        let block = Block::decode(&bytes).expect("our own");
+        let fit = chain.execute(block, bytes, |_| false);
+        assert!(matches!(fit, Fit::Here), "there is room for it");
+        assert!(chain.above(&digest).is_some());
+    }
+    assert!(chain.all_above().count() <= ABOVE_MAX + 1, "and the bound holds");
+}
+
+#[test]
+fn far_above_the_tip_no_updates_are_proposed() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let blocks = grown(&mut chain, LATER_MAX);
+    assert!(!chain.is_deep(&blocks[1].0));
+    assert!(chain.is_deep(&blocks[LATER_MAX - 1].0));
+}
+
+#[test]
+fn what_stands_on_a_snapshot_stays_above_it() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let blocks = grown(&mut chain, 5);
+    let beside = chain.propose(&blocks[0].0, 999, Vec::new()).expect("its parent is here").0;
+    let header = Block::decode(&blocks[2].1).expect("our own").header;
+    chain.start_from(founded.certify(&header), State::default());
+    let above: Vec<HeaderDigest> = chain.all_above().map(|(digest, _)| *digest).collect();
+    assert_eq!(above.len(), 2, "the two after it, and nothing else");
+    assert!(above.contains(&blocks[3].0) && above.contains(&blocks[4].0));
+    assert!(chain.above(&beside).is_none());
+}
+
+#[test]
+fn a_finalisation_beside_the_tip_is_a_fork() {
+    let mut founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let (record, _) = object(1);
+    let update = founded.update(1, 1, Operation::Object { record, policy: Bytes::new() });
+    let one = update.sign(&crate::proving::secret(1)).expect("good");
+    let (foreign, _) = founded.block(vec![one]);
+    let blocks = grown(&mut chain, 1);
+    let ours = Block::decode(&blocks[0].1).expect("our own");
+    chain.finalise(&founded.sign(&ours.header, 5, true)).expect("the first");
+    let fork = chain.finalise(&founded.sign(&foreign.header, 6, true));
+    assert!(matches!(fork, Err(CommitteeError::Chain)));
+}
