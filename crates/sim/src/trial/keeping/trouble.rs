@@ -1,7 +1,10 @@
 //! What befalls the peers, and what waits until it takes nothing with it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crypto::{Change, Roster};
 
 use super::cast::{Cast, crowd};
 use super::{TROUBLE, Town};
@@ -10,6 +13,8 @@ use crate::ledger;
 use crate::plan::Event;
 use crate::wires::Weather;
 
+/// The organisation that is dismissed: authors are of the first two.
+const DISMISSED: usize = 2;
 /// Steps of one run, besides what its cast brings.
 const STEPS_MAX: u64 = 5;
 /// How few peers may be left.
@@ -32,6 +37,8 @@ enum Step {
     Gone(BTreeSet<usize>),
     /// A peer hands over what it has and leaves.
     Leave(usize),
+    /// An organisation is listed no more: one peer learns the roster that says so. Its machines go a minute later.
+    Dismiss,
 }
 
 fn ms(ms: u64) -> Duration {
@@ -76,6 +83,16 @@ impl Town {
             }
             (Cast::Geppetto, _) => {
                 steps.push((ms(60_000 + chance.below(60_000)), Step::Gone(crowd(&self.world))));
+            }
+            // Who takes part changes while some hear nothing of it.
+            (Cast::Honest | Cast::Grinder, _) if self.world.plan.organisations > DISMISSED => {
+                let at = 60_000 + chance.below(60_000);
+                let parties = self.world.plan.peers + self.world.plan.authors;
+                let side = (0..parties).filter(|_| chance.permille(300)).collect();
+                steps.push((ms(at), Step::Harmless(Event::CutOff(side))));
+                steps.push((ms(at + 2_000), Step::Dismiss));
+                let until = at + 10_000 + chance.below(50_000);
+                steps.push((ms(until), Step::Harmless(Event::CutOff(BTreeSet::new()))));
             }
             // What lies must be met: something has to be made again.
             (Cast::Poisoner | Cast::Claimer, _) => {
@@ -192,6 +209,7 @@ impl Town {
                 peers.iter().for_each(|peer| world.kill_peer(*peer));
                 gone.extend(peers);
             }
+            Step::Dismiss => self.dismiss(gone).await,
             Step::Leave(peer) => {
                 let running = world.peers()[peer].running.clone();
                 let few = world.plan.peers - gone.len() <= PEERS_MIN;
@@ -202,6 +220,36 @@ impl Town {
                 }
             }
         }
+    }
+
+    /// Tells one peer that an organisation takes part no more; some may hear of it later. No author is of that organisation.
+    async fn dismiss(&self, gone: &mut BTreeSet<usize>) {
+        let (world, community) = (&self.world, &self.world.community);
+        let dismissed = community.organisation(DISMISSED).key;
+        let members = community.members.iter().enumerate();
+        let peers: BTreeSet<usize> = members
+            .filter(|(_, member)| member.organisation == dismissed)
+            .map(|(number, _)| number)
+            .collect();
+        let few = world.plan.peers - gone.union(&peers).count() < PEERS_MIN;
+        if few || !self.may_go(&peers, gone).await {
+            return;
+        }
+        let told = world.peers().iter().enumerate().find_map(|(number, peer)| {
+            let running = peer.running.as_ref().filter(|_| !peers.contains(&number))?;
+            Some(Arc::clone(&running.librarian))
+        });
+        let Some(told) = told else { return };
+        let others: Vec<usize> =
+            (0..world.plan.organisations).filter(|number| *number != DISMISSED).collect();
+        let first = Roster::first(&community.genesis);
+        let roster = community.roster(&first, &Change::Remove(dismissed), &others);
+        let taught = told.learn_roster(&roster);
+        world.history.tally("event: an organisation is dismissed");
+        world.history.event(format!("peers {peers:?} are of nobody any more: {taught:?}"));
+        world.env.clock.sleep(Duration::from_secs(60)).await;
+        peers.iter().for_each(|peer| world.kill_peer(*peer));
+        gone.extend(peers);
     }
 
     /// Waits until nothing that must be there goes with these peers; whether that came.
