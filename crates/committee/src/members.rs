@@ -35,6 +35,8 @@ use crate::reader::{Reader, put_long};
 use crate::{CommitteeError, GroupId, Rules};
 
 pub(crate) mod round;
+#[cfg(test)]
+pub(crate) mod tests;
 
 /// For how long a round may go on, by the blocks' time, in milliseconds.
 pub const ROUND_MS: u64 = 600_000;
