@@ -12,7 +12,7 @@
 //! repeated without that player under the next number; one that comes to nothing leaves the epoch as it is.
 //!
 //! ```text
-//! change   1 wanted  wish | signatures 1 | (key 32 | signature 64) each, by key      2 dealt  number 8 | length 4 | log
+//! change   1 wanted  wish | signatures 1 | (key 32 | signature 64) each, by key      2 dealt  number 8 | signature 64 | length 4 | log
 //! wish     epoch 8 | number 8 | least 1 | places
 //! places   count 1, at most 32 | (key 32 | 0, or 4 | address 4 | port 2, or 6 | address 16 | port 2) each, by key
 //! members  5 | epoch 8 | number 8 | ended 1 | length 4 | outcome | places, the members | places, those before | round 1 (0 none, 1)
@@ -20,7 +20,8 @@
 //! dealt    6 | slot 1 | number 8 | usable 1 | length 4 | log
 //! ```
 //! `log` and `outcome` are the engine's own encodings. A wish is signed under `holdfast members wanted v1`, over network, group id
-//! and wish. A **number** never comes twice: a wish names the one after the last.
+//! and wish; a log under `holdfast members dealt v1`, over network, group id, number and log: so that nobody but a dealer makes the
+//! members look into one. A **number** never comes twice: a wish names the one after the last.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -46,6 +47,7 @@ pub(crate) const LOG_BYTES_MAX: usize = 12 << 10;
 pub(crate) const OUTCOME_BYTES_MAX: usize = 8 << 10;
 
 const NAMESPACE: &[u8] = b"holdfast members wanted v1";
+const DEALT_NAMESPACE: &[u8] = b"holdfast members dealt v1";
 const SET_PREFIX: &[u8] = b"holdfast members v1";
 const WHAT: &str = "change of the members";
 
@@ -149,6 +151,9 @@ impl Wish {
         }
         let wish = Self { epoch, number, least, members };
         wish.holds()?;
+        for place in &wish.members {
+            place.member.key()?;
+        }
         Ok(wish)
     }
 
@@ -159,9 +164,6 @@ impl Wish {
         }
         if !(MEMBERS_MIN..=count).contains(&least) {
             return Err(CommitteeError::Members("at least 4 must be left, at most all"));
-        }
-        for place in &self.members {
-            place.member.key()?;
         }
         Ok(())
     }
@@ -188,18 +190,31 @@ impl Wish {
 
     /// A member's signature under it.
     pub(crate) fn sign(&self, rules: &Rules, secret: &MemberSecret) -> Signed {
-        let signature = secret.0.sign(NAMESPACE, &self.signed(&rules.network, &rules.group));
-        let mut bytes = [0; 64];
-        bytes.copy_from_slice(&signature.encode());
-        Signed { wish: self.clone(), member: secret.id(), signature: bytes }
+        let signature = sign(NAMESPACE, &self.signed(&rules.network, &rules.group), secret);
+        Signed { wish: self.clone(), member: secret.id(), signature }
     }
 
     /// Whether a signature is that member's.
     fn is_signed(&self, rules: &Rules, member: &MemberId, signature: &[u8; 64]) -> bool {
-        let signature = ed25519::Signature::decode(Bytes::copy_from_slice(signature));
-        let (Ok(key), Ok(signature)) = (member.key(), signature) else { return false };
-        key.verify(NAMESPACE, &self.signed(&rules.network, &rules.group), &signature)
+        is_signed(NAMESPACE, &self.signed(&rules.network, &rules.group), member, signature)
     }
+}
+
+fn sign(namespace: &[u8], message: &[u8], secret: &MemberSecret) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes.copy_from_slice(&secret.0.sign(namespace, message).encode());
+    bytes
+}
+
+fn is_signed(namespace: &[u8], message: &[u8], member: &MemberId, signature: &[u8; 64]) -> bool {
+    let signature = ed25519::Signature::decode(Bytes::copy_from_slice(signature));
+    let (Ok(key), Ok(signature)) = (member.key(), signature) else { return false };
+    key.verify(namespace, message, &signature)
+}
+
+fn dealt_message(rules: &Rules, number: u64, log: &[u8]) -> Vec<u8> {
+    let (network, group) = (&rules.network.as_bytes()[..], &rules.group.as_bytes()[..]);
+    [network, group, &number.to_be_bytes(), log].concat()
 }
 
 /// A wish as one member signed it.
@@ -249,12 +264,20 @@ pub enum Change {
     Dealt {
         /// Of which round.
         number: u64,
+        /// The dealer's signature.
+        signature: [u8; 64],
         /// The engine's encoding of its signed log.
         log: Bytes,
     },
 }
 
 impl Change {
+    /// A dealer's log, signed by it.
+    pub(crate) fn dealt(rules: &Rules, number: u64, log: Bytes, dealer: &MemberSecret) -> Self {
+        let signature = sign(DEALT_NAMESPACE, &dealt_message(rules, number, &log), dealer);
+        Self::Dealt { number, signature, log }
+    }
+
     /// The encoding.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
@@ -268,9 +291,10 @@ impl Change {
                     out.extend_from_slice(signature);
                 }
             }
-            Self::Dealt { number, log } => {
+            Self::Dealt { number, signature, log } => {
                 out.push(2);
                 out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(signature);
                 put_long(&mut out, log);
             }
         }
@@ -298,9 +322,9 @@ impl Change {
                 Self::Wanted { wish, signatures }
             }
             2 => {
-                let number = reader.u64()?;
+                let (number, signature) = (reader.u64()?, reader.array()?);
                 let log = reader.long("bytes of a dealer's log", LOG_BYTES_MAX)?;
-                Self::Dealt { number, log: Bytes::copy_from_slice(log) }
+                Self::Dealt { number, signature, log: Bytes::copy_from_slice(log) }
             }
             _ => return Err(CommitteeError::Field(WHAT)),
         };

@@ -15,7 +15,10 @@ use commonware_utils::ordered::Set;
 use commonware_utils::{Faults as _, N3f1, NZU32};
 use crypto::NetworkId;
 
-use super::{Change, Dealt, Ended, Members, Place, ROUND_MS, Round, Wish};
+use super::{
+    Change, DEALT_NAMESPACE, Dealt, Ended, Members, Place, ROUND_MS, Round, Wish, dealt_message,
+    is_signed,
+};
 use crate::engine::{DkgOutcome, Key, MEMBERS_MAX, MEMBERS_MIN, MemberId, dkg_namespace};
 use crate::entry::Entry;
 use crate::outcome::Outcome;
@@ -107,7 +110,10 @@ pub(crate) fn apply(state: &mut State, rules: &Rules, moment: Moment, change: &C
         Change::Wanted { wish, signatures } => {
             begin(state, rules, moment, members, wish, signatures)
         }
-        Change::Dealt { number, log } => take_log(state, rules, moment, members, *number, log),
+        Change::Dealt { number, signature, log } => {
+            let dealt = Log { number: *number, signature, log };
+            take_log(state, rules, moment, members, &dealt)
+        }
     }
 }
 
@@ -130,6 +136,9 @@ fn begin(
     if !enough || !hold {
         return Outcome::NotAWriter;
     }
+    if keys(&wish.members).is_err() {
+        return Outcome::NotValid;
+    }
     members.number = wish.number;
     members.ended = if members.round.is_some() { Ended::Replaced } else { Ended::NotYet };
     let (began_ms, players) = (moment.time_ms, wish.members.clone());
@@ -138,34 +147,47 @@ fn begin(
     Outcome::Accepted { height: moment.height }
 }
 
+/// A dealer's log, as an update carries it.
+struct Log<'a> {
+    number: u64,
+    signature: &'a [u8; 64],
+    log: &'a Bytes,
+}
+
 fn take_log(
     state: &mut State,
     rules: &Rules,
     moment: Moment,
     mut members: Members,
-    number: u64,
-    log: &Bytes,
+    dealt: &Log<'_>,
 ) -> Outcome {
-    let newest = members.number;
+    let (newest, Log { number, log, .. }) = (members.number, *dealt);
     let Some(mut round) = members.round.take().filter(|_| number == newest) else {
         return Outcome::RolledBack { newest };
     };
     if moment.time_ms > round.began_ms.saturating_add(ROUND_MS) {
         return Outcome::Expired;
     }
-    // A log begins with its dealer, whose one log it is: the rest is checked once a dealer and number.
+    // A log begins with its dealer.
     let dealer = log.first_chunk::<32>().map(|key| MemberId::new(*key));
     let slot = members.members.iter().position(|place| Some(place.member) == dealer);
-    let Some(slot) = slot.map(|slot| slot as u8) else { return Outcome::NotAWriter };
+    let (Some(slot), Some(dealer)) = (slot.map(|slot| slot as u8), dealer) else {
+        return Outcome::NotAWriter;
+    };
     if state.dealt_at(slot).is_some_and(|dealt| dealt.number == number) {
         return Outcome::RolledBack { newest };
     }
+    let message = dealt_message(rules, number, log);
+    if !is_signed(DEALT_NAMESPACE, &message, &dealer, dealt.signature) {
+        return Outcome::NotAWriter;
+    }
+    // What follows takes milliseconds, and is done once a dealer and number: what the dealer signed is its one log.
     let Ok(before) = read_outcome(&members.outcome) else { return Outcome::NotValid };
     let Ok(info) = info(&rules.network, number, &before, &round.players) else {
         return Outcome::NotValid;
     };
-    let Some((key, read)) = read_log(&info, log) else { return Outcome::NotAWriter };
-    let usable = is_usable(&info, &key, &read, log);
+    let read = read_log(&info, log).filter(|(key, _)| MemberId::of(key) == dealer);
+    let usable = read.is_some_and(|(key, read)| is_usable(&info, &key, &read, log));
     state.put(&Entry::Dealt(Dealt { slot, number, usable, log: log.clone() }));
     if usable {
         round.usable += 1

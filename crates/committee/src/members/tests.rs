@@ -131,7 +131,8 @@ impl Table {
                 dealing.receive_player_ack(key, ack).expect("its own");
             }
         }
-        Change::Dealt { number, log: dealing.finalize::<N3f1>().encode() }
+        let log = dealing.finalize::<N3f1>().encode();
+        Change::dealt(&self.rules, number, log, &self.secrets[dealer])
     }
 
     fn acknowledge(
@@ -289,23 +290,28 @@ fn a_dealer_that_lies_is_not_used_and_has_one_log() {
         assert!(shown.receive_player_ack(key.clone(), ack).is_err(), "not of this dealing");
     }
     // Nothing is acknowledged: too many would be shown.
-    let lost = Change::Dealt { number, log: shown.finalize::<N3f1>().encode() };
+    let log = shown.finalize::<N3f1>().encode();
+    let lost = Change::dealt(&table.rules, number, log, &table.secrets[3]);
     assert!(accepted(&table.apply(&lost)));
     let round = table.members().round.expect("it goes on");
     assert_eq!((round.usable, round.lost), (0, 1));
     let good = table.log(3, &[]);
     assert_eq!(table.apply(&good), Outcome::RolledBack { newest: number }, "it had its one");
-    // A log of nobody, of a stranger, of another's name, cut or changed.
+    // A log of nobody, of a stranger, in another's name, cut or changed.
     let good = table.log(2, &[]);
-    let Change::Dealt { log, .. } = &good else { panic!() };
+    let Change::Dealt { signature, log, .. } = &good else { panic!() };
     let mut stranger = log.to_vec();
     stranger[..32].copy_from_slice(table.secrets[4].id().as_bytes());
     let mut another = log.to_vec();
     another[..32].copy_from_slice(table.secrets[1].id().as_bytes());
     let mut changed = log.to_vec();
     *changed.last_mut().expect("long") ^= 1;
-    for bytes in [Vec::new(), log[..40].to_vec(), stranger, another, changed] {
-        let wrong = Change::Dealt { number, log: bytes.into() };
+    for bytes in [Vec::new(), log[..40].to_vec(), stranger.clone(), another.clone(), changed] {
+        let wrong = Change::Dealt { number, signature: *signature, log: bytes.into() };
+        assert_eq!(table.apply(&wrong), Outcome::NotAWriter);
+    }
+    for (bytes, signer) in [(stranger, 4), (another, 3)] {
+        let wrong = Change::dealt(&table.rules, number, bytes.into(), &table.secrets[signer]);
         assert_eq!(table.apply(&wrong), Outcome::NotAWriter);
     }
     // The three honest ones do without it.
@@ -314,6 +320,19 @@ fn a_dealer_that_lies_is_not_used_and_has_one_log() {
         assert!(accepted(&table.apply(&log)));
     }
     assert_eq!((table.members().epoch, table.members().ended), (1, Ended::Changed));
+}
+
+#[test]
+fn what_a_dealer_signs_and_is_no_log_is_its_one_log() {
+    let mut table = Table::new(4, 6);
+    table.begin(4, &[0, 1, 2, 4]);
+    let number = table.members().number;
+    let junk = [&table.secrets[3].id().as_bytes()[..], &[7; 300]].concat();
+    let junk = Change::dealt(&table.rules, number, junk.into(), &table.secrets[3]);
+    assert!(accepted(&table.apply(&junk)));
+    assert_eq!(table.members().round.expect("it goes on").lost, 1);
+    let good = table.log(3, &[]);
+    assert_eq!(table.apply(&good), Outcome::RolledBack { newest: number }, "it had its one");
 }
 
 #[test]

@@ -183,8 +183,9 @@ impl<E: Runtime> Member<E> {
         if let Some(log) = dealing.log.clone() {
             if dealing.submitted_ms + SUBMIT_AGAIN_MS <= now {
                 dealing.submitted_ms = now;
-                let number = dealing.number;
-                self.submit(Change::Dealt { number, log })?;
+                let secret = &self.settings.links.secret;
+                let change = Change::dealt(&self.charter.rules, dealing.number, log, secret);
+                self.submit(change)?;
             }
         } else if dealing.told_ms + AGAIN_MS <= now {
             dealing.told_ms = now;
