@@ -148,6 +148,7 @@ fn begin(
 }
 
 /// A dealer's log, as an update carries it.
+#[derive(Clone, Copy)]
 struct Log<'a> {
     number: u64,
     signature: &'a [u8; 64],

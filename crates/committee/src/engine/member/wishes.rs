@@ -86,8 +86,10 @@ impl<E: Runtime> Member<E> {
     /// Takes up the wish that was signed before a restart.
     pub(super) async fn recall_wish(&mut self) -> Result<(), CommitteeError> {
         let bytes = files::wish(&self.context, &self.settings.name).await?;
+        let last = self.chain.state().members().map(|members| members.number);
         if let Ok(signed) = Signed::decode(&bytes)
-            && self.is_next(&signed.wish)
+            && signed.member == MemberId::of(&self.me)
+            && Some(signed.wish.number) > last
         {
             self.take_mine(signed);
         }
@@ -127,8 +129,9 @@ impl<E: Runtime> Member<E> {
 
     /// Tells this member's wish, and sends it to be ordered once n - f members want the same.
     pub(super) fn tell_wishes(&mut self, members: &Members) -> Result<(), CommitteeError> {
-        let (epoch, last) = (members.epoch, members.number);
-        let next = |wish: &Wish| wish.epoch == epoch && wish.number > last;
+        // After a restart the tip may be before what the wish is about.
+        let last = members.number;
+        let next = |wish: &Wish| wish.number > last;
         self.wishes.all.retain(|_, signed| next(&signed.wish));
         if self.wishes.mine.as_ref().is_some_and(|signed| !next(&signed.wish)) {
             self.wishes.mine = None;
@@ -145,6 +148,7 @@ impl<E: Runtime> Member<E> {
         let ready = self.behind(&mine.wish).is_empty() || waited;
         if signatures.len() as u32 >= self.term.quorum()
             && ready
+            && self.is_next(&mine.wish)
             && self.wishes.sent_ms + 2 * AGAIN_MS <= now
         {
             self.wishes.sent_ms = now;
