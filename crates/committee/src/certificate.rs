@@ -116,6 +116,11 @@ impl Certificate {
         self.view
     }
 
+    /// The epoch and the view of the finalisation: they grow along the chain.
+    pub fn round(&self) -> (u64, u64) {
+        (self.last().epoch, self.view)
+    }
+
     fn last(&self) -> &Header {
         self.later.last().unwrap_or(&self.header)
     }

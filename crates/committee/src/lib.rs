@@ -23,6 +23,7 @@ mod group;
 mod handle;
 pub mod header;
 pub mod map;
+pub mod members;
 pub mod outcome;
 #[cfg(test)]
 mod proving;
@@ -34,8 +35,9 @@ pub use answer::{Answer, CertifiedHead, Read};
 pub use certificate::Certificate;
 pub use error::CommitteeError;
 pub use group::{GROUP_KEY_BYTES, GroupId, GroupKey};
-pub use handle::{Committee, Handle, Member, Request, Status};
+pub use handle::{Changing, Committee, Handle, Member, Phase, Request, Status};
 pub use header::{Block, Executed, Header, HeaderDigest};
+pub use members::{Change, Members, Place, Wish};
 pub use outcome::Outcome;
 pub use state::{Checked, Moment, Rules, State};
 pub use update::{Operation, Submission, Update, UpdateDigest};
