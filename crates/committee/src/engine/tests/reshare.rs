@@ -11,9 +11,11 @@ use commonware_cryptography::bls12381::primitives::variant::MinSig;
 use commonware_parallel::Sequential;
 use commonware_runtime::{Blob as _, ReadOptions};
 
+use super::liars::Liar;
 use super::*;
+use crate::engine::wire::Message;
 use crate::handle::Phase;
-use crate::members::Ended;
+use crate::members::{Ended, Wish};
 use crate::{Answer, Read};
 
 impl Members {
@@ -269,6 +271,44 @@ fn a_round_that_shows_a_players_share_is_repeated_without_it() {
         let changing = members.handle(0).changing().await.expect("it runs");
         assert_eq!(changing.number, 3, "the second round after the founding's number");
         assert_eq!((changing.ended, changing.members.len()), (Ended::Changed, 5));
+        let outcome = members.ask(&[4, 1], set(key, None, version(1), &[5])).await;
+        assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_member_that_lies_in_a_round_neither_stops_nor_bends_it() {
+    simulated(26, async |context| {
+        let mut members = Members::start_of(context, 4, 5).await;
+        let key = members.known().await;
+        members.follow(&[4]).await;
+        members.kill(3).await;
+        members.starts[3] += 1;
+        for which in [0, 1, 2, 4] {
+            let places = super::members(&members.starts).1;
+            members.handle(which).moved(places).await.expect("it runs");
+        }
+        let mut liar = Liar::new(&members, 3);
+        // It wants another list, deals what is none, and acknowledges what nobody dealt.
+        let rules = members.charter.rules.clone();
+        let secret = super::members(&members.starts).0.swap_remove(3);
+        let all = super::members(&members.starts).1;
+        let list: Vec<_> = all.iter().map(|(key, _)| (*key, None)).collect();
+        let wish = Wish::new(0, 2, 4, &list).expect("a list").sign(&rules, &secret);
+        members.want(&[0, 1, 2], &[0, 1, 2, 4]).await;
+        for _ in 0..60 {
+            let junk = Bytes::from(vec![7; 200]);
+            for number in [1, 2, 3] {
+                let [public, private] = [junk.clone(), junk.clone()];
+                liar.say(Message::Dealt { number, public, private }.encode());
+                liar.say(Message::Taken { number, acknowledgement: junk.clone() }.encode());
+            }
+            liar.say(Message::Wish(wish.clone()).encode());
+            members.context.sleep(Duration::from_millis(200)).await;
+        }
+        members.until(1, &[0, 1, 2, 4]).await;
+        let changing = members.handle(0).changing().await.expect("it runs");
+        assert_eq!((changing.number, changing.members.len()), (2, 4), "in its first round");
         let outcome = members.ask(&[4, 1], set(key, None, version(1), &[5])).await;
         assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
     });
