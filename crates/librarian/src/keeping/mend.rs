@@ -24,7 +24,6 @@ use super::ask::{LARGE_LIMIT, SMALL_LIMIT, ask, strange};
 use super::epoch::Epoch;
 use super::inventory::Inventory;
 use super::make::{self, checked};
-use super::map::StripeMap;
 use super::work::Due;
 use super::{Keeping, locked};
 use crate::core::Core;
