@@ -353,6 +353,52 @@ fn a_reshare_that_comes_to_nothing_leaves_the_epoch_as_it_is() {
     });
 }
 
+#[test]
+fn the_last_block_of_an_epoch_is_proposed_again_until_it_is_final() {
+    simulated(27, async |context| {
+        let mut members = Members::start(context, 4).await;
+        let key = members.known().await;
+        // With slow disks its own round is lost: nobody votes to finalise it in time.
+        members.slow_last = Duration::from_secs(8);
+        for which in 0..4 {
+            members.kill(which).await;
+        }
+        members.run(&[0, 1, 2, 3]).await;
+        for which in 0..3 {
+            members.handle(which).refresh().await.expect("a member may ask");
+        }
+        members.until(1, &[0, 1, 2, 3]).await;
+        let outcome = members.ask(&[0, 1], set(key, None, version(1), &[5])).await;
+        assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_member_whose_chain_is_behind_keeps_what_was_dealt_to_it() {
+    simulated(28, async |context| {
+        let mut members = Members::start_of(context, 4, 5).await;
+        members.known().await;
+        // The fifth comes while it is dealt.
+        members.want(&[0, 1, 2, 3], &[0, 1, 2, 3, 4]).await;
+        for _ in 0..100 {
+            let changing = members.handle(0).changing().await.expect("it runs");
+            if changing.phase == Phase::Dealing {
+                break;
+            }
+            members.context.sleep(Duration::from_millis(100)).await;
+        }
+        members.context.sleep(Duration::from_millis(1_500)).await;
+        // One dies, and its disk has lost what it knew of the chain, not what it acknowledged.
+        members.kill(1).await;
+        members.context.remove("m1-chain", None).await.expect("it was there");
+        members.run(&[1]).await;
+        members.context.sleep(Duration::from_secs(1)).await;
+        members.follow(&[4]).await;
+        members.until(1, &[0, 1, 2, 3, 4]).await;
+        assert_eq!(members.handle(0).changing().await.expect("it runs").number, 2);
+    });
+}
+
 /// How many seeds are run; `HOLD_SIM_SEEDS=n` runs n.
 fn seeds() -> u64 {
     let wish = std::env::var("HOLD_SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
