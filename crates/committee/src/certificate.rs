@@ -11,6 +11,8 @@
 //! Whoever has the group key checks it offline: one pairing. A **notarisation** has the same shape and proves nothing, since another
 //! block may still take its place; its signature is over other words and is refused by name.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use commonware_codec::{DecodeExt, Encode};
 use commonware_consensus::simplex::scheme::Namespace;
@@ -71,14 +73,16 @@ fn holds(
 ) -> bool {
     let names = Namespace::new(&namespace(network));
     let (name, message) = (subject.namespace(&names), subject.message());
-    signature.get().is_some_and(|signature| {
-        verify_message::<MinSig>(group.point(), name, &message, signature).is_ok()
-    })
+    let (Some(point), Some(signature)) = (group.point(), signature.get()) else { return false };
+    verify_message::<MinSig>(point, name, &message, signature).is_ok()
 }
 
-/// The committee's word for a header.
+/// The committee's word for a header. A copy shares everything: each answer of a block has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
+pub struct Certificate(Arc<Word>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Word {
     header: Header,
     later: Vec<Header>,
     view: u64,
@@ -97,7 +101,8 @@ impl Certificate {
         let signature = finalization.certificate.encode();
         let signature = signature[..].try_into().map_err(|_| CommitteeError::Field("signature"))?;
         let (view, parent_view) = (proposal.round.view().get(), proposal.parent.get());
-        let certificate = Self { header, later, view, parent_view, signature };
+        let word = Word { header, later, view, parent_view, signature };
+        let certificate = Self(Arc::new(word));
         let digest = blake3::Digest(*certificate.last().digest().as_bytes());
         if proposal.payload != digest || certificate.last().epoch != proposal.round.epoch().get() {
             return Err(CommitteeError::Chain);
@@ -107,30 +112,30 @@ impl Certificate {
     }
 
     /// What is certified. It is only certified once [`Certificate::verify`] said so.
-    pub const fn header(&self) -> &Header {
-        &self.header
+    pub fn header(&self) -> &Header {
+        &self.0.header
     }
 
     /// The view of the finalisation.
-    pub const fn view(&self) -> u64 {
-        self.view
+    pub fn view(&self) -> u64 {
+        self.0.view
     }
 
     /// The epoch and the view of the finalisation: they grow along the chain.
     pub fn round(&self) -> (u64, u64) {
-        (self.last().epoch, self.view)
+        (self.last().epoch, self.0.view)
     }
 
     fn last(&self) -> &Header {
-        self.later.last().unwrap_or(&self.header)
+        self.0.later.last().unwrap_or(&self.0.header)
     }
 
     fn follows(&self) -> Result<(), CommitteeError> {
-        if self.later.len() > LATER_MAX {
+        if self.0.later.len() > LATER_MAX {
             return Err(CommitteeError::Chain);
         }
-        let mut before = &self.header;
-        for header in &self.later {
+        let mut before = &self.0.header;
+        for header in &self.0.later {
             let next = before.height.checked_add(1) == Some(header.height);
             if !next || header.parent != before.digest() || header.network != before.network {
                 return Err(CommitteeError::Chain);
@@ -142,8 +147,12 @@ impl Certificate {
 
     fn proposal(&self) -> Proposal<Digest> {
         let last = self.last();
-        let round = Round::new(Epoch::new(last.epoch), View::new(self.view));
-        Proposal::new(round, View::new(self.parent_view), blake3::Digest(*last.digest().as_bytes()))
+        let round = Round::new(Epoch::new(last.epoch), View::new(self.0.view));
+        Proposal::new(
+            round,
+            View::new(self.0.parent_view),
+            blake3::Digest(*last.digest().as_bytes()),
+        )
     }
 
     /// The finalisation, as the engine takes it.
@@ -152,7 +161,7 @@ impl Certificate {
     }
 
     fn point(&self) -> Result<Signature, CommitteeError> {
-        let bytes = Bytes::copy_from_slice(&self.signature);
+        let bytes = Bytes::copy_from_slice(&self.0.signature);
         Signature::decode(bytes).map_err(|_| CommitteeError::Signature)
     }
 
@@ -162,10 +171,10 @@ impl Certificate {
     /// [`CommitteeError::Network`], [`CommitteeError::Group`], [`CommitteeError::Chain`], [`CommitteeError::Notarisation`],
     /// [`CommitteeError::Signature`].
     pub fn verify(&self, network: &NetworkId, group: &GroupKey) -> Result<(), CommitteeError> {
-        if self.header.network != *network {
-            return Err(CommitteeError::Network(self.header.network));
+        if self.0.header.network != *network {
+            return Err(CommitteeError::Network(self.0.header.network));
         }
-        if self.header.group != *group {
+        if self.0.header.group != *group {
             return Err(CommitteeError::Group);
         }
         self.follows()?;
@@ -183,12 +192,12 @@ impl Certificate {
     /// Appends the encoding.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(PREFIX);
-        out.extend_from_slice(&self.header.encode());
-        out.push(self.later.len() as u8);
-        self.later.iter().for_each(|header| out.extend_from_slice(&header.encode()));
-        out.extend_from_slice(&self.view.to_be_bytes());
-        out.extend_from_slice(&self.parent_view.to_be_bytes());
-        out.extend_from_slice(&self.signature);
+        out.extend_from_slice(&self.0.header.encode());
+        out.push(self.0.later.len() as u8);
+        self.0.later.iter().for_each(|header| out.extend_from_slice(&header.encode()));
+        out.extend_from_slice(&self.0.view.to_be_bytes());
+        out.extend_from_slice(&self.0.parent_view.to_be_bytes());
+        out.extend_from_slice(&self.0.signature);
     }
 
     /// The encoding.
@@ -208,7 +217,8 @@ impl Certificate {
         }
         let later = (0..found).map(|_| Header::read(reader)).collect::<Result<_, _>>()?;
         let (view, parent_view) = (reader.u64()?, reader.u64()?);
-        Ok(Self { header, later, view, parent_view, signature: reader.array()? })
+        let signature = reader.array()?;
+        Ok(Self(Arc::new(Word { header, later, view, parent_view, signature })))
     }
 
     /// Decodes and checks the form.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use commonware_codec::{DecodeExt, Encode};
@@ -48,12 +49,23 @@ impl fmt::Debug for GroupId {
     }
 }
 
+type Point = <MinSig as Variant>::Public;
+
 /// A committee's public key. It stays the same though the members do not.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct GroupKey {
     bytes: [u8; GROUP_KEY_BYTES],
-    point: <MinSig as Variant>::Public,
+    /// Looked for when it is first asked for: a header's key is compared with one that is known, and nothing is checked with it.
+    point: OnceLock<Option<Point>>,
 }
+
+impl PartialEq for GroupKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for GroupKey {}
 
 impl GroupKey {
     /// The key with these bytes.
@@ -62,14 +74,17 @@ impl GroupKey {
     /// [`CommitteeError::Field`] for what is no point of the group, or its zero.
     pub fn decode(bytes: &[u8]) -> Result<Self, CommitteeError> {
         const WRONG: CommitteeError = CommitteeError::Field("group key");
-        let bytes: [u8; GROUP_KEY_BYTES] = bytes.try_into().map_err(|_| WRONG)?;
-        let copy = Bytes::copy_from_slice(&bytes);
-        let point = <MinSig as Variant>::Public::decode(copy).map_err(|_| WRONG)?;
-        Ok(Self { bytes, point })
+        let key = Self::named(bytes.try_into().map_err(|_| WRONG)?);
+        if key.point().is_some() { Ok(key) } else { Err(WRONG) }
+    }
+
+    /// The key that something names: whether it is one is not looked at.
+    pub(crate) const fn named(bytes: [u8; GROUP_KEY_BYTES]) -> Self {
+        Self { bytes, point: OnceLock::new() }
     }
 
     /// The key of this point.
-    pub(crate) fn of(point: &<MinSig as Variant>::Public) -> Result<Self, CommitteeError> {
+    pub(crate) fn of(point: &Point) -> Result<Self, CommitteeError> {
         Self::decode(&point.encode())
     }
 
@@ -78,9 +93,10 @@ impl GroupKey {
         &self.bytes
     }
 
-    /// The point.
-    pub(crate) const fn point(&self) -> &<MinSig as Variant>::Public {
-        &self.point
+    /// The point; `None` where the bytes are none of the group, or its zero.
+    pub(crate) fn point(&self) -> Option<&Point> {
+        let find = || Point::decode(Bytes::copy_from_slice(&self.bytes)).ok();
+        self.point.get_or_init(find).as_ref()
     }
 
     /// Its id.

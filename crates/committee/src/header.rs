@@ -120,7 +120,7 @@ impl Header {
         reader.prefix(PREFIX)?;
         Ok(Self {
             network: NetworkId::new(reader.array()?),
-            group: GroupKey::decode(reader.take(96)?)?,
+            group: GroupKey::named(reader.array()?),
             epoch: reader.u64()?,
             height: reader.u64()?,
             parent: HeaderDigest::new(reader.array()?),

@@ -25,6 +25,8 @@ pub mod header;
 pub mod map;
 pub mod members;
 pub mod outcome;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 #[cfg(test)]
 mod proving;
 mod reader;

@@ -8,10 +8,11 @@
 //! entry's leaf, and one with none is empty, so a map has one shape whatever the order in which it was filled, and a path is as
 //! long as the keys need to be told apart: keys are hashes, so about log2 of the entries.
 //!
-//! Trees share what they have in common: a copy costs nothing, and an insertion copies the nodes on its path. So each block that
-//! is not final yet has a map of its own.
+//! Trees share what they have in common: a copy costs nothing, and an insertion copies the nodes on its path that another map has
+//! too. So each block that is not final yet has a map of its own. A node is hashed when its hash is first asked for: of the many
+//! that the updates of one block make near the root, the last alone is.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use crypto::Suite;
@@ -47,25 +48,30 @@ fn bit(key: &Hash, depth: usize) -> bool {
 
 #[derive(Debug)]
 enum Node {
-    Leaf { key: Hash, hash: Hash, value: Bytes },
-    Branch { hash: Hash, left: Option<Arc<Node>>, right: Option<Arc<Node>> },
+    Leaf { hash: OnceLock<Hash>, key: Hash, value: Bytes },
+    Branch { hash: OnceLock<Hash>, left: Option<Arc<Node>>, right: Option<Arc<Node>> },
 }
 
 impl Node {
-    const fn hash(&self) -> &Hash {
+    /// No deeper than a key has bits.
+    fn hash(&self) -> Hash {
         match self {
-            Self::Leaf { hash, .. } | Self::Branch { hash, .. } => hash,
+            Self::Leaf { hash, key, value } => {
+                *hash.get_or_init(|| leaf(key, &Suite::Holdfast1.hash(value)))
+            }
+            Self::Branch { hash, left, right } => {
+                *hash.get_or_init(|| node(&hash_of(left.as_ref()), &hash_of(right.as_ref())))
+            }
         }
     }
 
     fn branch(left: Option<Arc<Self>>, right: Option<Arc<Self>>) -> Arc<Self> {
-        let hash = node(&hash_of(left.as_ref()), &hash_of(right.as_ref()));
-        Arc::new(Self::Branch { hash, left, right })
+        Arc::new(Self::Branch { hash: OnceLock::new(), left, right })
     }
 }
 
 fn hash_of(node: Option<&Arc<Node>>) -> Hash {
-    node.map_or([0; 32], |node| *node.hash())
+    node.map_or([0; 32], |node| node.hash())
 }
 
 /// The map. A copy shares everything.
@@ -126,9 +132,8 @@ impl Map {
             Some(before) => self.bytes -= before,
             None => self.entries += 1,
         }
-        let hash = leaf(&key, &Suite::Holdfast1.hash(&value));
-        let new = Arc::new(Node::Leaf { key, hash, value });
-        self.root = Some(inserted(self.root.take(), new, key, 0));
+        let new = Arc::new(Node::Leaf { hash: OnceLock::new(), key, value });
+        self.root = Some(inserted(self.root.take(), new, &key, 0));
     }
 
     /// All entries, in the order of their keys.
@@ -170,11 +175,17 @@ impl Map {
     }
 }
 
-/// The subtree with one entry more.
-fn inserted(at: Option<Arc<Node>>, new: Arc<Node>, key: Hash, depth: usize) -> Arc<Node> {
-    let Some(node) = at else { return new };
+/// The subtree with one entry more. A node that no other map has is changed where it is.
+fn inserted(at: Option<Arc<Node>>, new: Arc<Node>, key: &Hash, depth: usize) -> Arc<Node> {
+    let Some(mut node) = at else { return new };
+    if let Some(Node::Branch { hash, left, right }) = Arc::get_mut(&mut node) {
+        let side = if bit(key, depth) { right } else { left };
+        *side = Some(inserted(side.take(), new, key, depth + 1));
+        *hash = OnceLock::new();
+        return node;
+    }
     let (left, right) = match &*node {
-        Node::Leaf { key: found, .. } if *found == key => return new,
+        Node::Leaf { key: found, .. } if found == key => return new,
         Node::Leaf { key: found, .. } => {
             if bit(found, depth) {
                 (None, Some(node.clone()))
@@ -184,7 +195,7 @@ fn inserted(at: Option<Arc<Node>>, new: Arc<Node>, key: Hash, depth: usize) -> A
         }
         Node::Branch { left, right, .. } => (left.clone(), right.clone()),
     };
-    if bit(&key, depth) {
+    if bit(key, depth) {
         Node::branch(left, Some(inserted(right, new, key, depth + 1)))
     } else {
         Node::branch(Some(inserted(left, new, key, depth + 1)), right)

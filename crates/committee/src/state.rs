@@ -21,6 +21,8 @@ use crate::entry::{AccountEntry, Entry, HeadEntry, MADE_BY_MAX, ObjectEntry, Pee
 use crate::map::{Hash, Map, Proof};
 use crate::members::{Dealt, Members, round};
 use crate::outcome::Outcome;
+#[cfg(feature = "planted-bugs")]
+use crate::planted;
 use crate::reader::{Reader, put_long};
 use crate::update::{At, Operation, Update, UpdateDigest};
 use crate::{CommitteeError, GroupId};
@@ -148,7 +150,11 @@ impl State {
     }
 
     fn entry(&self, subject: Subject<'_>) -> Option<Entry> {
-        self.value(subject).and_then(|bytes| Entry::decode(bytes).ok())
+        self.entry_at(&subject.key())
+    }
+
+    fn entry_at(&self, key: &Hash) -> Option<Entry> {
+        self.map.get(key).and_then(|bytes| Entry::decode(bytes).ok())
     }
 
     /// Where a branch is.
@@ -254,7 +260,11 @@ impl State {
         checked: &mut Checked,
     ) -> Outcome {
         let Some(mut object) = self.object(set.object) else { return Outcome::NoObject };
-        let head = self.head(set.object, set.branch);
+        let key = Subject::Head(set.object, set.branch).key();
+        let head = match self.entry_at(&key) {
+            Some(Entry::Head(head)) => Some(head),
+            _ => None,
+        };
         let owns = update.author == object.owner;
         let writes = owns || object.writers.binary_search(&update.author).is_ok();
         if !writes || (head.is_none() && !owns) {
@@ -268,7 +278,10 @@ impl State {
             made_by.clone_from(&head.made_by);
         }
         let current = head.map(|head| (head.version, head.height));
-        if current.map(|(version, height)| (version.h, height)) != *set.expected {
+        let moved_on = current.map(|(version, height)| (version.h, height)) != *set.expected;
+        #[cfg(feature = "planted-bugs")]
+        let moved_on = moved_on && !planted::is_on(planted::PlantedBug::SkipCompareAndSet);
+        if moved_on {
             return Outcome::MovedOn { current };
         }
         let found = self.receipts(rules, moment, set, checked);
@@ -284,13 +297,9 @@ impl State {
         }
         made_by.insert(0, (*digest, moment.height));
         made_by.truncate(MADE_BY_MAX);
-        self.put(&Entry::Head(HeadEntry {
-            object: *set.object,
-            branch: set.branch.into(),
-            version: *set.new,
-            height: moment.height,
-            made_by,
-        }));
+        let (object, branch, version) = (*set.object, set.branch.into(), *set.new);
+        let head = HeadEntry { object, branch, version, height: moment.height, made_by };
+        self.map.insert(key, Entry::Head(head).encode());
         Outcome::Accepted { height: moment.height }
     }
 
@@ -303,11 +312,10 @@ impl State {
             let known = rules.organisations.is_empty()
                 || self.peer(&receipt.peer).is_some_and(|peer| peer.until > moment.time_ms / 1_000);
             let fits = received.h == set.new.h && receipt.network == rules.network;
-            if fits
-                && known
-                && !peers.contains(&receipt.peer)
-                && checked.holds(rules.suite, &received)
-            {
+            let counted = peers.contains(&receipt.peer);
+            #[cfg(feature = "planted-bugs")]
+            let counted = counted && !planted::is_on(planted::PlantedBug::CountTwice);
+            if fits && known && !counted && checked.holds(rules.suite, &received) {
                 peers.push(receipt.peer);
             }
         }

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::{NetworkId, PublicKey, RecordId, SecretKey, Signature, Suite};
+use crypto::{KeyError, NetworkId, PublicKey, RecordId, SecretKey, Signature, Suite};
 use version::head::BRANCH_BYTES_MAX;
 use version::merkle;
 use version::receipt::RECEIPT_BYTES_MAX;
@@ -208,8 +208,9 @@ impl Update {
     /// [`CommitteeError`] for what no update can say, or for another's key.
     pub fn sign(&self, key: &SecretKey) -> Result<Submission, CommitteeError> {
         let body = self.encode()?;
+        of_author(self, key)?;
         let signature = key.sign(DOMAIN, &self.network, digest(&body).as_bytes());
-        Submission::checked(vec![body], signature, false, None)?.verify()
+        Submission::checked(vec![body], signature, false, None)
     }
 }
 
@@ -305,10 +306,10 @@ impl Submission {
     pub fn bundle(updates: &[Update], key: &SecretKey) -> Result<Self, CommitteeError> {
         let bodies: Vec<Bytes> = updates.iter().map(Update::encode).collect::<Result<_, _>>()?;
         let unsigned = Self::checked(bodies, [0; 64], true, None)?;
-        let network = unsigned.first()?.network;
-        let signature = key.sign(BUNDLE_DOMAIN, &network, &unsigned.0.message);
-        let bodies = unsigned.0.bodies.clone();
-        Self::checked(bodies, signature, true, None)?.verify()
+        let first = unsigned.first()?;
+        of_author(first, key)?;
+        let signature = key.sign(BUNDLE_DOMAIN, &first.network, &unsigned.0.message);
+        Self::checked(unsigned.0.bodies.clone(), signature, true, None)
     }
 
     fn checked(
@@ -440,6 +441,11 @@ impl Submission {
     pub(crate) fn id_of(bytes: &[u8]) -> Hash {
         Suite::Holdfast1.hash(bytes)
     }
+}
+
+/// Whether a key is the author's.
+fn of_author(update: &Update, key: &SecretKey) -> Result<(), CommitteeError> {
+    if key.public() == update.author { Ok(()) } else { Err(KeyError::Signature.into()) }
 }
 
 fn message(digests: &[UpdateDigest]) -> [u8; 36] {

@@ -9,6 +9,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::ids::NetworkId;
 
+mod points;
+
 /// What is wrong with bytes that should have been a key or a signature.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,9 +53,8 @@ impl PublicKey {
     /// [`KeyError::PublicKey`] where they are not a compressed point on the curve.
     pub fn from_slice(bytes: &[u8]) -> Result<Self, KeyError> {
         let bytes: [u8; 33] = bytes.try_into().map_err(|_| KeyError::PublicKey)?;
-        let key = secp256k1::PublicKey::from_byte_array_compressed(bytes)
-            .map_err(|_| KeyError::PublicKey)?;
-        Ok(Self(key.serialize()))
+        points::point(&bytes).ok_or(KeyError::PublicKey)?;
+        Ok(Self(bytes))
     }
 
     /// Its 33 bytes.
@@ -104,7 +105,7 @@ impl PublicKey {
 
     #[expect(clippy::unwrap_used, reason = "the bytes were checked when the key was made")]
     fn point(&self) -> secp256k1::PublicKey {
-        secp256k1::PublicKey::from_byte_array_compressed(self.0).unwrap()
+        points::point(&self.0).unwrap()
     }
 }
 

@@ -25,6 +25,12 @@ pub enum PlantedBug {
     ResurrectAfterTombstone,
     /// A fragment that was made again is taken for what the header says.
     BelieveHeader,
+    /// A committee moves a head wherever it was.
+    SkipCompareAndSet,
+    /// A peer's receipt counts as often as an update carries it.
+    CountSignatureTwice,
+    /// A committee's member whose votes are gone votes again.
+    VoteAfterAmnesia,
 }
 
 /// Plants a defect in this thread until it is dropped.
@@ -49,6 +55,13 @@ impl Planted {
             Some(PlantedBug::BelieveHeader) => Some(Keeping::BelieveHeader),
             _ => None,
         });
+        use committee::planted::PlantedBug as Heads;
+        committee::planted::plant(match bug {
+            Some(PlantedBug::SkipCompareAndSet) => Some(Heads::SkipCompareAndSet),
+            Some(PlantedBug::CountSignatureTwice) => Some(Heads::CountTwice),
+            Some(PlantedBug::VoteAfterAmnesia) => Some(Heads::VoteAfterAmnesia),
+            _ => None,
+        });
         document::planted::seal_twice(bug == Some(PlantedBug::SealTwice));
         Self(())
     }
@@ -58,6 +71,7 @@ impl Drop for Planted {
     fn drop(&mut self) {
         walk::planted::plant(None);
         librarian::planted::plant(None);
+        committee::planted::plant(None);
         document::planted::seal_twice(false);
     }
 }

@@ -12,6 +12,7 @@
 mod bugs;
 pub mod chance;
 pub mod check;
+pub mod heads;
 mod history;
 mod ledger;
 mod liar;

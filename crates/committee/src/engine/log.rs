@@ -8,9 +8,11 @@
 //! before the old one goes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use commonware_runtime::{Blob, ReadOptions, Storage, WriteOptions};
+use commonware_runtime::{Blob, Handle, ReadOptions, Storage, WriteOptions};
 use crypto::Suite;
 
 use crate::certificate::CERTIFICATE_BYTES_MAX;
@@ -46,6 +48,8 @@ pub(crate) struct Log<S: Storage> {
     end: u64,
     floor: u64,
     dirty: bool,
+    /// Syncs under way: each says when it is over.
+    syncs: Vec<Arc<AtomicBool>>,
     blocks: HashMap<HeaderDigest, Span>,
     finals: Finals,
 }
@@ -209,8 +213,9 @@ impl<S: Storage> Log<S> {
         };
         let Opened { blob, end, blocks, finals, found, .. } = opened;
         let (number, floor) = (newest, end);
+        let (dirty, syncs) = (false, Vec::new());
         let log =
-            Self { storage, partition, number, blob, end, floor, dirty: false, blocks, finals };
+            Self { storage, partition, number, blob, end, floor, dirty, syncs, blocks, finals };
         for old in numbers {
             log.remove(old).await;
         }
@@ -276,9 +281,24 @@ impl<S: Storage> Log<S> {
         }
     }
 
+    /// Begins to bring all that was written to the disk; `None` where it is there, and nothing is on its way.
+    pub(crate) async fn start_sync(&mut self) -> Option<Handle<()>> {
+        self.syncs.retain(|sync| !sync.load(Ordering::Acquire));
+        (self.dirty || !self.syncs.is_empty()).then_some(())?;
+        self.dirty = false;
+        Some(self.blob.start_sync().await)
+    }
+
+    /// Notes a sync that was begun; it is said here when it is over. Until then what was written before may not be on the disk.
+    pub(crate) fn under_way(&mut self) -> Arc<AtomicBool> {
+        let over = Arc::new(AtomicBool::new(false));
+        self.syncs.push(Arc::clone(&over));
+        over
+    }
+
     /// Waits until all that was written is on the disk.
     pub(crate) async fn sync(&mut self) -> Result<(), CommitteeError> {
-        if self.dirty {
+        if self.dirty || !self.syncs.is_empty() {
             self.blob.sync().await.map_err(storage_error)?;
             self.dirty = false;
         }

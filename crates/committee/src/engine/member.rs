@@ -1,7 +1,8 @@
 //! The one task that owns a member's chain: it answers the engine, the other members and the clients, one message at a time.
 //!
 //! Why one task: what the engine asks, what a client sends and what another member brings all touch the same tip, and each is short.
-//! The disk is waited for here in two places alone: before a vote to finalise ([`Ask::Certify`]), and at a snapshot.
+//! What takes longer is done beside it and comes back as a message ([`beside`]): signatures of many updates are checked, and the disk is
+//! waited for before a vote to finalise ([`Ask::Certify`]). At a snapshot alone it is waited for here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use commonware_consensus::simplex::types::{Context, Finalization};
 use commonware_cryptography::bls12381::primitives::group::Share;
 use commonware_cryptography::{Signer as _, blake3};
 use commonware_p2p::authenticated::lookup::{Oracle, Receiver, Sender};
-use commonware_p2p::{Blocker as _, Receiver as _, Recipients, Sender as _};
+use commonware_p2p::{Receiver as _, Recipients, Sender as _};
 use commonware_utils::channel::{mpsc, oneshot};
 
 use super::chain::{Chain, Final, Fit};
@@ -27,8 +28,9 @@ use super::{Key, Runtime, now_ms};
 use crate::certificate::{Digest, Scheme};
 use crate::handle::Request;
 use crate::header::HeaderDigest;
-use crate::{Block, Certificate, CommitteeError};
+use crate::{Block, Certificate, CommitteeError, Header};
 
+mod beside;
 mod dealing;
 mod epoch;
 mod others;
@@ -48,6 +50,9 @@ const FORGET_MS: u64 = 5_000;
 const HEARD_MS: u64 = 4_000;
 /// For how long a block is executed at most by who makes it, about, in microseconds.
 const BLOCK_US: u64 = 150_000;
+/// After a block of so many updates the next one comes so many milliseconds later at the earliest.
+const PACED_FROM: u32 = 64;
+const PACE_MS: u64 = 30;
 /// A header so far ahead of this clock waits.
 const AHEAD_MS: u64 = 5_000;
 /// For so long after its start a member does not say how far it is: its journal is being read.
@@ -131,6 +136,7 @@ struct Member<E: Runtime> {
     moved_ms: u64,
     fresh: requests::FreshReads,
     given_out: others::GivenOut,
+    beside: beside::Beside,
     turn: usize,
     asked_of: Option<Key>,
     outbox: Vec<Bytes>,
@@ -165,6 +171,7 @@ pub async fn run<E: Runtime>(
     let (oracle, peers) = (links.oracle.clone(), epoch::Peers::new(&settings.links, &links));
     links.start();
     let now = now_ms(&context);
+    let (done, mut besides) = mpsc::unbounded_channel();
     let mut member = Member {
         me: settings.links.secret.0.public_key(),
         term: epoch::Term::of(chain.state())?,
@@ -194,6 +201,7 @@ pub async fn run<E: Runtime>(
         moved_ms: now,
         fresh: requests::FreshReads::new(now),
         given_out: others::GivenOut::default(),
+        beside: beside::Beside::new(done),
         turn: 0,
         asked_of: None,
         outbox: Vec::new(),
@@ -210,7 +218,7 @@ pub async fn run<E: Runtime>(
     };
     member.enter().await?;
     member.recall_wish().await?;
-    member.go_on(&mut requests, &mut receiver).await
+    member.go_on(&mut requests, &mut receiver, &mut besides).await
 }
 
 impl<E: Runtime> Member<E> {
@@ -218,6 +226,7 @@ impl<E: Runtime> Member<E> {
         &mut self,
         requests: &mut mpsc::Receiver<Request>,
         receiver: &mut Receiver<Key>,
+        besides: &mut mpsc::UnboundedReceiver<beside::Done>,
     ) -> Result<(), CommitteeError> {
         loop {
             let wait = self.wait_ms();
@@ -226,6 +235,10 @@ impl<E: Runtime> Member<E> {
                 biased;
                 ask = epoch::asked(&mut self.engine) => match ask {
                     Some(ask) => self.answer(ask).await?,
+                    None => return Err(CommitteeError::Stopped),
+                },
+                done = besides.recv() => match done {
+                    Some(done) => self.done(done)?,
                     None => return Err(CommitteeError::Stopped),
                 },
                 message = receiver.recv() => match message {
@@ -243,6 +256,7 @@ impl<E: Runtime> Member<E> {
                 let Ok(request) = requests.try_recv() else { break };
                 self.take(request).await?;
             }
+            self.check_asked();
             self.pass_on();
             self.ask_how_far();
             self.propose();
@@ -258,7 +272,9 @@ impl<E: Runtime> Member<E> {
         let tick = (self.told_ms + TICK_MS).saturating_sub(now);
         let proposal = self.proposing.as_ref().and_then(|(context, _)| {
             let (parent, _) = self.chain.parent(&digest_of(&context.parent.1))?;
-            Some(self.rests_until(parent.time_ms, now).saturating_sub(now))
+            let rests = self.rests_until(parent.time_ms, now).saturating_sub(now);
+            let paced = paced(parent).saturating_sub(now);
+            Some(if paced > 0 && self.pool.len() > 0 { rests.min(paced) } else { rests })
         });
         tick.min(proposal.unwrap_or(u64::MAX)).min(self.fresh.wait_ms(now)).max(1)
     }
@@ -271,6 +287,8 @@ impl<E: Runtime> Member<E> {
     }
 
     fn send(&mut self, recipients: Recipients<Key>, message: &Message) {
+        #[cfg(feature = "planted-bugs")]
+        let Some(message) = &self.lied(message) else { return };
         let _ = self.sender.send(recipients, message.encode(), false);
     }
 
@@ -332,8 +350,8 @@ impl<E: Runtime> Member<E> {
         let parent = digest_of(&context.parent.1);
         self.execute(parent);
         let now = now_ms(&self.context);
-        let known = self.chain.parent(&parent).map(|(header, _)| header.time_ms);
-        let Some(time_ms) = known else {
+        let known = self.chain.parent(&parent).map(|(header, _)| (header.time_ms, paced(header)));
+        let Some((time_ms, paced_until)) = known else {
             self.want(parent);
             self.proposing = Some((context, response));
             return;
@@ -346,7 +364,8 @@ impl<E: Runtime> Member<E> {
         }
         let taken = self.chain.taken(&parent);
         let busy = self.pool.has_beside(&taken) && !self.chain.is_deep(&parent);
-        if now < self.rests_until(time_ms, now) && !busy {
+        let rests = now < self.rests_until(time_ms, now) && !busy;
+        if rests || (time_ms <= now && now < paced_until) {
             self.proposing = Some((context, response));
             return;
         }
@@ -402,28 +421,6 @@ impl<E: Runtime> Member<E> {
         None
     }
 
-    /// A member sent what no honest one sends: it is cut off for a while.
-    fn offended(&mut self, from: &Key, what: &str) {
-        tracing::warn!(%from, "a member {what}: it is cut off for a while");
-        if *from != self.me {
-            let _ = self.oracle.block(from.clone());
-        }
-    }
-
-    /// Asks the others for a block, now and then.
-    fn want(&mut self, digest: HeaderDigest) {
-        let now = now_ms(&self.context);
-        let wanted = self.wanted.entry(digest).or_default();
-        if wanted.asked_ms + ASK_AGAIN_MS <= now {
-            // The proposal itself is mostly on its way.
-            let first = wanted.asked_ms == 0;
-            wanted.asked_ms = now;
-            if !first {
-                self.send(Recipients::All, &Message::WantBlock(digest));
-            }
-        }
-    }
-
     /// Whether the disk is still busy with a block: in tests, with the last one of an epoch.
     #[cfg(test)]
     fn is_slow(&mut self, digest: &HeaderDigest) -> bool {
@@ -466,8 +463,7 @@ impl<E: Runtime> Member<E> {
                 && let Some(bytes) = self.bytes(&digest).await?
             {
                 self.log.block(digest, &bytes).await?;
-                self.log.sync().await?;
-                tell_all(wanted.certify.drain(..), true);
+                self.tell_when_synced(std::mem::take(&mut wanted.certify)).await;
             }
         } else if self.chain.is_final(&digest) {
             tell_all(wanted.certify.drain(..), true);
@@ -516,9 +512,12 @@ impl<E: Runtime> Member<E> {
         if let Some(certificate) = finals.last().and_then(Final::certificate) {
             self.log.certificate(certificate).await?;
         }
+        let now = now_ms(&self.context);
         for one in &finals {
+            #[cfg(feature = "planted-bugs")]
+            one.see(&self.settings.name);
             for (submission, first) in one.submissions() {
-                let replies = self.pool.remove(&submission.key());
+                let replies = self.pool.decide(submission, now);
                 if replies.is_empty() {
                     continue;
                 }
@@ -564,6 +563,11 @@ impl<E: Runtime> Member<E> {
     const fn certificate(&self) -> Option<&Certificate> {
         self.chain.certificate()
     }
+}
+
+/// Until when the block after one waits for more: a round costs all members the same whatever it carries.
+const fn paced(parent: &Header) -> u64 {
+    if parent.count < PACED_FROM { 0 } else { parent.time_ms.saturating_add(PACE_MS) }
 }
 
 /// Answers all of the engine's requests alike; those that it gave up are gone.

@@ -20,6 +20,9 @@ pub(crate) const AUTHOR_WAITING_MAX: usize = 1_024;
 pub(crate) const REPLIES_MAX: usize = 64;
 /// The most bytes that are passed on again at once.
 const AGAIN_BYTES_MAX: usize = 256 << 10;
+/// How many decided ones are remembered at least for [`DECIDED_MS`], and at most for twice as long.
+const DECIDED_MAX: usize = 1 << 16;
+const DECIDED_MS: u64 = 5_000;
 /// When to try again, told with *busy*.
 pub(crate) const RETRY_MS: u64 = 200;
 
@@ -42,9 +45,35 @@ pub(crate) struct Pool {
     ids: HashMap<Hash, UpdateDigest>,
     of_author: HashMap<PublicKey, usize>,
     bytes: usize,
+    decided: Decided,
+}
+
+/// What was decided of late, by the hash of its encoding.
+#[derive(Default)]
+struct Decided {
+    new: HashSet<Hash>,
+    old: HashSet<Hash>,
+    since_ms: u64,
 }
 
 impl Pool {
+    /// Whether it was decided a few seconds ago. One that another member passes on late is not taken in again: it would be executed
+    /// once more to find that it is done. Who wants it answered again sends it to a member itself.
+    pub(crate) fn was_decided(&self, id: &Hash) -> bool {
+        self.decided.new.contains(id) || self.decided.old.contains(id)
+    }
+
+    /// Takes out one that was decided, and remembers that. Whoever waits for it is returned.
+    pub(crate) fn decide(&mut self, submission: &Submission, now_ms: u64) -> Vec<Reply> {
+        let decided = &mut self.decided;
+        if decided.since_ms + DECIDED_MS <= now_ms || decided.new.len() >= DECIDED_MAX {
+            decided.old = std::mem::take(&mut decided.new);
+            decided.since_ms = now_ms;
+        }
+        decided.new.insert(*submission.id());
+        self.remove(&submission.key())
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
@@ -99,7 +128,7 @@ impl Pool {
         }
     }
 
-    /// Takes one out: it is decided. Whoever waits for it is returned.
+    /// Takes one out. Whoever waits for it is returned.
     pub(crate) fn remove(&mut self, key: &UpdateDigest) -> Vec<Reply> {
         let Some(Waiting { submission, replies }) = self.waiting.remove(key) else {
             return Vec::new();

@@ -427,6 +427,25 @@ fn one_submission_is_waited_for_by_so_many_and_passed_on_again_in_so_many_bytes(
 }
 
 #[test]
+fn what_was_decided_of_late_is_remembered_for_a_while() {
+    let mut pool = pool::Pool::default();
+    let founded = Founded::new(4);
+    let one = |number: u8| {
+        let certificate = Bytes::from(vec![number]);
+        founded.update(1, 1, Operation::Peer { certificate }).sign(&secret(1)).expect("good")
+    };
+    assert!(pool.take(one(1)).expect("room"));
+    assert!(pool.known(one(1).id()).is_some());
+    pool.decide(&one(1), 10_000);
+    assert!(pool.known(one(1).id()).is_none() && pool.was_decided(one(1).id()));
+    pool.decide(&one(2), 16_000);
+    assert!(pool.was_decided(one(1).id()), "late ones still come");
+    pool.decide(&one(3), 22_000);
+    assert!(!pool.was_decided(one(1).id()), "it may be asked for again");
+    assert!(pool.take(one(1)).expect("room"));
+}
+
+#[test]
 fn what_waits_keeps_no_message_alive() {
     let founded = Founded::new(4);
     let (record, _) = object(1);

@@ -68,7 +68,29 @@ pub(crate) enum Message {
     Taken { number: u64, acknowledgement: Bytes },
 }
 
+/// The same with one bit changed in the middle.
+#[cfg(feature = "planted-bugs")]
+fn changed(bytes: &Bytes) -> Bytes {
+    let (mut bytes, at) = (bytes.to_vec(), bytes.len() / 2);
+    bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1);
+    bytes.into()
+}
+
 impl Message {
+    /// What a member that forges says instead.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn forged(&self) -> Self {
+        let mut message = self.clone();
+        match &mut message {
+            Self::Block(bytes) | Self::Part { bytes, .. } => *bytes = changed(bytes),
+            Self::Submissions(all) => all.iter_mut().for_each(|one| *one = changed(one)),
+            Self::Since { blocks, .. } => blocks.iter_mut().for_each(|one| *one = changed(one)),
+            Self::ThisFar { notarised, .. } => notarised.view += 1_000,
+            _ => {}
+        }
+        message
+    }
+
     /// The encoding.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();

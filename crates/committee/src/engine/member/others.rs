@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use commonware_codec::Encode as _;
 use commonware_consensus::simplex::types::Notarization;
-use commonware_p2p::Recipients;
+use commonware_p2p::{Blocker as _, Recipients};
 
 use super::{ASK_AGAIN_MS, HEARD_MS, Member, QUIET_MS, parked};
 use crate::certificate::{Digest, Scheme};
@@ -86,6 +86,45 @@ fn chained(
 }
 
 impl<E: Runtime> Member<E> {
+    /// What a member that lies says instead.
+    #[cfg(feature = "planted-bugs")]
+    pub(super) fn lied(&self, message: &Message) -> Option<Message> {
+        use crate::planted::Conduct;
+        let conduct = crate::planted::conduct(&self.settings.name);
+        match (conduct, message) {
+            (Conduct::Withholds, Message::Block(_) | Message::Submissions(_)) => None,
+            (Conduct::Forges, _) => Some(message.forged()),
+            _ => Some(message.clone()),
+        }
+    }
+
+    /// A member sent what no honest one sends: it is cut off for a while.
+    pub(super) fn offended(&mut self, from: &Key, what: &str) {
+        tracing::warn!(%from, "a member {what}: it is cut off for a while");
+        #[cfg(feature = "planted-bugs")]
+        crate::planted::see(|| {
+            let name = self.settings.name.clone();
+            crate::planted::Seen::CutOff(name, crate::engine::MemberId::of(from))
+        });
+        if *from != self.me {
+            let _ = self.oracle.block(from.clone());
+        }
+    }
+
+    /// Asks the others for a block, now and then.
+    pub(super) fn want(&mut self, digest: HeaderDigest) {
+        let now = now_ms(&self.context);
+        let wanted = self.wanted.entry(digest).or_default();
+        if wanted.asked_ms + ASK_AGAIN_MS <= now {
+            // The proposal itself is mostly on its way.
+            let first = wanted.asked_ms == 0;
+            wanted.asked_ms = now;
+            if !first {
+                self.send(Recipients::All, &Message::WantBlock(digest));
+            }
+        }
+    }
+
     /// How many members are heard, this one among them.
     pub(super) fn heard(&self) -> u32 {
         let now = now_ms(&self.context);
@@ -114,7 +153,7 @@ impl<E: Runtime> Member<E> {
         };
         match message {
             Message::Block(bytes) => self.take_block(from, &bytes).await?,
-            Message::Submissions(all) => self.take_submissions(&from, &all),
+            Message::Submissions(all) => self.take_submissions(&from, &all)?,
             Message::WantBlock(digest) if self.given_out.may(&from, now) => {
                 if let Some(bytes) = self.bytes(&digest).await? {
                     self.given_out.gave(&from, bytes.len());
@@ -205,24 +244,13 @@ impl<E: Runtime> Member<E> {
     }
 
     /// Takes what another passes on. It checked every signature before, so one that does not hold is its lie.
-    fn take_submissions(&mut self, from: &Key, all: &[Bytes]) {
-        for bytes in all {
-            if self.pool.known(&Submission::id_of(bytes)).is_some() {
-                continue;
-            }
-            // In bytes of its own, or a short one would keep the whole message.
-            let checked = Submission::detached(bytes).and_then(Submission::verify);
-            match checked {
-                Ok(submission) if self.is_ours(&submission) => {
-                    // One that finds no room here waits at the member that passed it on.
-                    let _ = self.pool.take(submission);
-                }
-                _ => {
-                    self.offended(from, "passed on an update that is none");
-                    return;
-                }
-            }
-        }
+    fn take_submissions(&mut self, from: &Key, all: &[Bytes]) -> Result<(), CommitteeError> {
+        let is_new = |bytes: &&Bytes| {
+            let id = Submission::id_of(bytes);
+            self.pool.known(&id).is_none() && !self.pool.was_decided(&id)
+        };
+        let new = all.iter().filter(is_new).cloned().collect();
+        self.check_passed(from, new)
     }
 
     /// Whether all of it is for this committee.

@@ -115,32 +115,12 @@ impl<E: Runtime> Member<E> {
             let _ = reply.send(Err(CommitteeError::Group));
             return;
         }
-        let key = submission.key();
-        let submission = if self.pool.has(&submission) {
-            None
+        if self.pool.has(&submission) {
+            let until = now_ms(&self.context) + self.settings.answer_within.as_millis() as u64;
+            self.pool.wait(&submission.key(), reply, until);
         } else {
-            let own = Submission::detached(&submission.encode());
-            match own.and_then(Submission::verify) {
-                Ok(submission) => Some(submission),
-                Err(error) => {
-                    let _ = reply.send(Err(error));
-                    return;
-                }
-            }
-        };
-        if let Some(submission) = submission {
-            let bytes = submission.encode();
-            match self.pool.take(submission) {
-                Ok(true) => self.outbox.push(bytes),
-                Ok(false) => {}
-                Err(error) => {
-                    let _ = reply.send(Err(error));
-                    return;
-                }
-            }
+            self.ask_check(submission, reply);
         }
-        let until = now_ms(&self.context) + self.settings.answer_within.as_millis() as u64;
-        self.pool.wait(&key, reply, until);
     }
 
     fn read(&self, what: What) {

@@ -10,6 +10,8 @@ use crate::engine::chain::{Chain, Fit};
 use crate::engine::charter::Charter;
 use crate::engine::log::Found;
 use crate::engine::{Runtime, files};
+#[cfg(feature = "planted-bugs")]
+use crate::planted;
 use crate::{Block, CommitteeError};
 
 /// The chain as the log has it.
@@ -80,7 +82,10 @@ pub(super) async fn may_vote<E: Runtime>(
         tracing::error!(epoch, ?began, "this member voted in a later epoch: it follows");
         return Ok(None);
     }
-    if began == Some(epoch) && !votes {
+    let forgot = began == Some(epoch) && !votes;
+    #[cfg(feature = "planted-bugs")]
+    let forgot = forgot && !planted::is_on(planted::PlantedBug::VoteAfterAmnesia);
+    if forgot {
         tracing::error!("the votes of this member are gone: it follows, and votes no more");
         return Ok(None);
     }

@@ -208,7 +208,8 @@ fn old_shares_are_overwritten_and_f_of_them_sign_nothing() {
                 .map(|share| sign_message::<MinSig>(share, b"name", b"word"))
                 .collect();
             let signature = recover(&public, &partials, &Sequential).ok()?;
-            verify_message::<MinSig>(group.point(), b"name", b"word", &signature).ok()
+            verify_message::<MinSig>(group.point().expect("a key"), b"name", b"word", &signature)
+                .ok()
         };
         // f = 1 kept share of the old epoch: alone it is too few, with shares of the new one it fits nothing.
         assert!(made(&[&old[0]]).is_none());
