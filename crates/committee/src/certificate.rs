@@ -116,6 +116,11 @@ impl Certificate {
         self.view
     }
 
+    /// The epoch and the view of the finalisation: everything up to them is in what the last header says.
+    pub fn at(&self) -> (u64, u64) {
+        (self.last().epoch, self.view)
+    }
+
     fn last(&self) -> &Header {
         self.later.last().unwrap_or(&self.header)
     }
@@ -173,6 +178,18 @@ impl Certificate {
             return Err(CommitteeError::Notarisation);
         }
         Err(CommitteeError::Signature)
+    }
+
+    /// Itself with a notarisation of its header for its signature, where it is of this header.
+    pub(crate) fn notarised(
+        &self,
+        view: u64,
+        parent_view: u64,
+        digest: &[u8; 32],
+        signature: &[u8; SIGNATURE_BYTES],
+    ) -> Option<Self> {
+        let same = self.last().digest().as_bytes() == digest;
+        same.then(|| Self { view, parent_view, signature: *signature, ..self.clone() })
     }
 
     /// Appends the encoding.

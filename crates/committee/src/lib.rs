@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod card;
 pub mod certificate;
 pub mod engine;
 pub mod entry;
@@ -24,6 +25,7 @@ mod handle;
 pub mod header;
 pub mod map;
 pub mod outcome;
+pub mod position;
 #[cfg(test)]
 mod proving;
 mod reader;
@@ -31,11 +33,13 @@ pub mod state;
 pub mod update;
 
 pub use answer::{Answer, CertifiedHead, Read};
+pub use card::Card;
 pub use certificate::Certificate;
 pub use error::CommitteeError;
 pub use group::{GROUP_KEY_BYTES, GroupId, GroupKey};
 pub use handle::{Committee, Handle, Member, Request, Status};
 pub use header::{Block, Executed, Header, HeaderDigest};
 pub use outcome::Outcome;
+pub use position::Position;
 pub use state::{Checked, Moment, Rules, State};
 pub use update::{Operation, Submission, Update, UpdateDigest};

@@ -34,6 +34,7 @@ use crate::header::HeaderDigest;
 use crate::{Block, Certificate, CommitteeError};
 
 mod others;
+mod positions;
 mod parked;
 mod requests;
 mod snapshots;

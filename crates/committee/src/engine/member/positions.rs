@@ -1,0 +1,42 @@
+//! How far a member is, in its own signed words, and reads that wait until it is so far: what a client's fresh read is made of.
+
+use super::Member;
+use super::requests::{FRESH_MAX, What};
+use crate::engine::pool::RETRY_MS;
+use crate::engine::{Runtime, now_ms};
+use crate::{CommitteeError, Position};
+
+impl<E: Runtime> Member<E> {
+    /// The highest notarisation that this member holds.
+    pub(super) fn position(&self, nonce: [u8; 32]) -> Result<Position, CommitteeError> {
+        let known = self.notarised.clone().filter(|_| self.has_read());
+        let notarised = known.ok_or(CommitteeError::Busy { retry_ms: RETRY_MS })?;
+        let (rules, secret) = (&self.charter.rules, &self.settings.links.secret);
+        Position::sign(nonce, &rules.network, rules.group, notarised, secret)
+    }
+
+    /// Up to which epoch and view everything is final here.
+    fn final_to(&self) -> (u64, u64) {
+        (self.chain.tip().epoch, self.chain.view())
+    }
+
+    /// Reads once this epoch and view, or later ones, are final: who asks has heard from enough members itself.
+    pub(super) fn read_at(&mut self, what: What, at: (u64, u64)) {
+        if self.final_to() >= at {
+            self.read(what);
+        } else if self.fresh.len() >= FRESH_MAX {
+            let _ = what.reply.send(Err(CommitteeError::Busy { retry_ms: RETRY_MS }));
+        } else {
+            let until_ms = now_ms(&self.context) + self.settings.answer_within.as_millis() as u64;
+            self.fresh.at.push((at, what, until_ms));
+        }
+    }
+
+    /// Answers those whose view is final.
+    pub(super) fn answer_at(&mut self) {
+        let final_to = self.final_to();
+        let ready = self.fresh.at.extract_if(.., |(at, ..)| *at <= final_to);
+        let ready: Vec<_> = ready.collect();
+        ready.into_iter().for_each(|(_, what, _)| self.read(what));
+    }
+}
