@@ -203,9 +203,9 @@ impl Committee for Handle {
         at: (u64, u64),
     ) -> BoxFuture<'_, Result<Read, CommitteeError>> {
         let branch = branch.into();
-        Box::pin(async move {
-            self.ask(|reply| Request::ReadAt { object, branch, at, reply }).await?
-        })
+        Box::pin(
+            async move { self.ask(|reply| Request::ReadAt { object, branch, at, reply }).await? },
+        )
     }
 
     fn how_far(&self, nonce: [u8; 32]) -> BoxFuture<'_, Result<Position, CommitteeError>> {
@@ -279,7 +279,8 @@ impl Member {
     /// [`CommitteeError::Files`] where there is none, the disk.
     pub fn charter(folder: PathBuf, name: &str) -> Result<Charter, CommitteeError> {
         let name = String::from(name);
-        let kept = move || runner(folder).start(async |context| engine::kept(&context, &name).await);
+        let kept =
+            move || runner(folder).start(async |context| engine::kept(&context, &name).await);
         Ok(aside(kept)?.0)
     }
 

@@ -55,7 +55,8 @@ impl Position {
         notarised: Notarised,
         secret: &MemberSecret,
     ) -> Result<Self, CommitteeError> {
-        let mut position = Self { nonce, group, member: secret.id(), notarised, signature: [0; 64] };
+        let mut position =
+            Self { nonce, group, member: secret.id(), notarised, signature: [0; 64] };
         let signature = secret.0.sign(&namespace(network), &position.body()).encode();
         position.signature =
             signature[..].try_into().map_err(|_| CommitteeError::Field("member's signature"))?;

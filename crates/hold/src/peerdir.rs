@@ -11,6 +11,7 @@
 //! D/peers          peers known at the last look, so that losing the bootstrap address does no harm
 //! D/store/         records
 //! D/news/          publications
+//! D/committee/     the member of a committee that the peer hosts (`hosting`)
 //! D/left           there once the peer has handed over everything and left
 //! D/lock           held by the running peer
 //! D/.metrics       where the running peer's page of metrics is, and its key

@@ -120,7 +120,8 @@ impl MemberSeat {
         let Some(hosted) = self.hosted() else { return };
         let asked = core.env.within(LOOK_LIMIT, hosted.member.status()).await;
         let mut taken = self.lock();
-        let same = taken.hosted.as_ref().is_some_and(|now| Arc::ptr_eq(&now.member, &hosted.member));
+        let same =
+            taken.hosted.as_ref().is_some_and(|now| Arc::ptr_eq(&now.member, &hosted.member));
         if !same {
             return;
         }

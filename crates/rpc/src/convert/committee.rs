@@ -52,7 +52,9 @@ impl Open<CommitteeRequest> for proto::CommitteeRequest {
                 let at = Some((read.epoch, read.view)).filter(|at| *at != (0, 0));
                 CommitteeAsk::Read { object, branch: read.branch, at }
             }
-            Wire::HowFar(how) => CommitteeAsk::HowFar(array32(&how.nonce, "nonce is not 32 bytes")?),
+            Wire::HowFar(how) => {
+                CommitteeAsk::HowFar(array32(&how.nonce, "nonce is not 32 bytes")?)
+            }
             Wire::Status(_) => CommitteeAsk::Status,
             Wire::Charter(_) => CommitteeAsk::Charter,
         };
