@@ -33,6 +33,7 @@ mod memory;
 mod seats;
 mod update;
 mod watch;
+mod words;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,7 @@ pub use memory::Seat;
 pub use seats::{MemberReport, Report};
 pub use update::{Decided, Expected};
 pub use watch::CertifiedWatch;
+pub use words::{KEPT_MAX, KeptReceipts};
 
 use memory::Memory;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use committee::position::{faulty, quorum};
-use committee::update::At;
+use committee::update::{At, RECEIPTS_MAX};
 use committee::{Answer, CommitteeError, Operation, Outcome, Submission, Update};
 use crypto::{PeerId, PublicKey};
 use env::calls::CallError;
@@ -15,7 +15,7 @@ use futures::stream::FuturesUnordered;
 use version::VersionId;
 
 use super::asking::Failures;
-use super::{CertifiedError, CertifiedHeads, Seat};
+use super::{CertifiedError, CertifiedHeads, KeptReceipts, Seat};
 use crate::objects::{Object, ObjectsError};
 
 /// How long one member may take: longer than it waits for the others itself.
@@ -92,12 +92,7 @@ impl CertifiedHeads {
         expected: Expected,
         new: &VersionId,
     ) -> Result<Decided, CertifiedError> {
-        let receipts = match object.receipts(new).await {
-            Ok(receipts) => receipts,
-            // The committee says what is to be thought of a version that nobody has.
-            Err(ObjectsError::NotYet { .. }) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
+        let receipts = self.receipts(object, new).await?;
         let expected = match expected {
             Expected::Nothing => None,
             Expected::At(at) => Some(at),
@@ -111,7 +106,7 @@ impl CertifiedHeads {
             branch: branch.into(),
             expected,
             new: *new,
-            receipts: receipts.iter().map(|(_, receipt)| receipt.clone()).collect(),
+            receipts: receipts.iter().take(RECEIPTS_MAX).map(|(_, one)| one.clone()).collect(),
         };
         for _ in 0..MADE_MAX {
             let decided = self.decide(operation.clone()).await?;
@@ -131,6 +126,29 @@ impl CertifiedHeads {
             }
         }
         self.decide(operation).await
+    }
+
+    /// What holders say of a version: as it is kept here, else they are asked.
+    async fn receipts(
+        &self,
+        object: &Object,
+        version: &VersionId,
+    ) -> Result<Vec<(PeerId, Bytes)>, CertifiedError> {
+        let home = self.inner.objects.author().home();
+        let kept = KeptReceipts::read(home.dir(), &version.h);
+        if let Some(kept) = kept.filter(|kept| kept.object == object.key()) {
+            return Ok(kept.receipts);
+        }
+        match object.receipts(version).await {
+            Ok(receipts) => {
+                let kept = KeptReceipts { object: object.key(), receipts: receipts.clone() };
+                kept.keep(home.dir(), &version.h)?;
+                Ok(receipts)
+            }
+            // The committee says what is to be thought of a version that nobody has.
+            Err(ObjectsError::NotYet { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Tells the committee of an object of this user's, with the policy that counts.

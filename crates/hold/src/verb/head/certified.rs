@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use author::certified::{Certified, CertifiedError, CertifiedHeads, Decided, Expected};
+use author::certified::{
+    Certified, CertifiedError, CertifiedHeads, Decided, Expected, KeptReceipts,
+};
 use author::objects::{Object, Objects, VersionId};
 use bytes::Bytes;
 use clap::Args;
-use committee::{CommitteeError, GroupKey};
+use committee::{CommitteeError, GroupKey, Read};
 use crypto::{Class, Classified, RecordId};
 use serde::Serialize;
 
@@ -139,16 +141,47 @@ impl fmt::Display for DecidedText {
     }
 }
 
-/// The object of a verb, and this user's way to the committee.
+/// This user's objects, and way to the committee.
 async fn opened(
     session: &Session,
-    of: &Of,
     group: GroupKey,
-) -> Result<(Objects, Object, CertifiedHeads), HoldError> {
+) -> Result<(Objects, CertifiedHeads), HoldError> {
     let objects = object::objects(session).await?;
-    let object = of.which.open(&objects).await?;
     let heads = CertifiedHeads::new(&objects, group)?;
-    Ok((objects, object, heads))
+    Ok((objects, heads))
+}
+
+/// The object that is to be updated: the one whose version this is, where its receipts are kept, else as peers say.
+async fn updated(of: &Of, objects: &Objects, to: &VersionId) -> Result<Object, HoldError> {
+    if let Some(kept) = KeptReceipts::read(objects.author().home().dir(), &to.h) {
+        let mut candidates = of.which.candidates(objects)?.into_iter();
+        if let Some(object) = candidates.find(|one| one.key() == kept.object) {
+            return Ok(object);
+        }
+    }
+    of.which.open(objects).await
+}
+
+/// Reads the first of the objects that may be meant that has a head. Peers that keep versions are not needed for it.
+async fn read_any(
+    heads: &CertifiedHeads,
+    candidates: &[Object],
+    branch: &str,
+    fresh: bool,
+) -> Result<Option<Certified>, HoldError> {
+    let mut last = None;
+    for object in candidates {
+        let read = match fresh {
+            true => heads.read_fresh(&object.key(), branch).await?,
+            false => heads.read(&object.key(), branch).await?,
+        };
+        let found = read.head.head.is_some();
+        last = Some(read);
+        if found {
+            break;
+        }
+    }
+    Ok(last)
 }
 
 /// Reads: 10 where there is no head, which is proven too.
@@ -159,10 +192,10 @@ pub(super) async fn read(
     fresh: bool,
     kept: Kept,
 ) -> Result<Exit, HoldError> {
-    let (_objects, object, heads) = opened(session, &of, group).await?;
-    let read = match fresh {
-        true => heads.read_fresh(&object.key(), &of.branch).await?,
-        false => heads.read(&object.key(), &of.branch).await?,
+    let (objects, heads) = opened(session, group).await?;
+    let candidates = of.which.candidates(&objects)?;
+    let Some(read) = read_any(&heads, &candidates, &of.branch, fresh).await? else {
+        return Err(HoldError::NoHead(of.branch));
     };
     kept.keep(&read.proof)?;
     if read.head.head.is_none() {
@@ -190,7 +223,8 @@ pub(super) async fn update(
             return Err(HoldError::argument("--expected", what));
         }
     };
-    let (_objects, object, heads) = opened(session, &of, group).await?;
+    let (objects, heads) = opened(session, group).await?;
+    let object = updated(&of, &objects, &to).await?;
     let decided = heads.set(&object, &of.branch, expected, &to).await?;
     told(session, &decided, Some(to), &kept)
 }
@@ -202,7 +236,8 @@ pub(super) async fn policy(
     group: GroupKey,
     kept: Kept,
 ) -> Result<Exit, HoldError> {
-    let (_objects, object, heads) = opened(session, &of, group).await?;
+    let (objects, heads) = opened(session, group).await?;
+    let object = of.which.open(&objects).await?;
     let decided = heads.make_known(&object).await?;
     told(session, &decided, None, &kept)
 }
@@ -232,8 +267,15 @@ pub(super) async fn watch(
     group: GroupKey,
     kept: Kept,
 ) -> Result<Exit, HoldError> {
-    let (_objects, object, heads) = opened(session, &of, group).await?;
-    let mut watch = heads.watch(&object.key(), &of.branch);
+    let (objects, heads) = opened(session, group).await?;
+    let candidates = of.which.candidates(&objects)?;
+    let read = read_any(&heads, &candidates, &of.branch, false).await?;
+    let at = read.filter(|read| read.head.head.is_some());
+    let object = match at.and_then(|read| Read::decode(&read.proof).ok()) {
+        Some(read) => read.object,
+        None => of.which.open(&objects).await?.key(),
+    };
+    let mut watch = heads.watch(&object, &of.branch);
     loop {
         match watch.next().await {
             Ok(read) => {
