@@ -40,8 +40,14 @@ pub(crate) const CERTIFICATE_DAYS: u64 = 365;
 /// Seconds of a day.
 pub(crate) const DAY_S: u64 = 24 * 3600;
 /// How it is laid out, for snapshots.
-pub(crate) const LAYOUT: store::snapshot::Layout =
-    store::snapshot::Layout { log: "store", journal: "news", prefix: "news", key: "peer.key" };
+pub(crate) const LAYOUT: store::snapshot::Layout = store::snapshot::Layout {
+    log: "store",
+    journal: "news",
+    prefix: "news",
+    key: "peer.key",
+    // A copy of a member is a member that forgot its votes.
+    never: &["committee"],
+};
 const REQUEST_DOMAIN: &str = "peer-request";
 const INIT: &str = "hold peer init --dir D --network NET --org ORG";
 

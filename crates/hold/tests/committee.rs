@@ -7,25 +7,25 @@ mod harness;
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Home, Network, Outcome, Running, hold, run};
+use bytes::Bytes;
+use committee::{GroupKey, Position, Read};
+use crypto::{NetworkId, SecretKey};
+use env::Env;
+use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
+use env::calls::{CallError, Calls as _, Credential, Endpoint};
+use harness::{Home, Network, Outcome, Running, free_addresses, hold, run};
+use rpc::{Client, ClientLimits, Identity};
 use serde_json::Value;
+use version::ObjectKey;
 
 const COUNT: usize = 4;
 /// The longest that a founding, or a committee that was cut short, may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// Loopback addresses whose ports are free, below those that systems hand out to outgoing connections.
-fn free_addresses(count: usize) -> Vec<String> {
-    let first = 10_240 + (std::process::id() as u16 * 97) % 20_000;
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let ports = (first..32_768).filter(free).take(count);
-    ports.map(|port| format!("127.0.0.1:{port}")).collect()
-}
 
 struct Four {
     network: Network,
@@ -102,6 +102,54 @@ impl Four {
         run(command.arg(file).args(["--network-id", &network]).args(more))
     }
 
+    /// A read with a real notarisation of its header in the place of the finalisation, as a member's librarian lets have both.
+    fn notarised(&self) -> PathBuf {
+        let network: NetworkId = self.network.network_id().parse().unwrap();
+        let key = SecretKey::from_bytes(&[9; 32]).unwrap();
+        let identity = Identity::new(key, network).unwrap();
+        let group: GroupKey = self.key.parse().unwrap();
+        let to = Endpoint { peer: None, address: self.network.peers[0].address.clone() };
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let forged = runtime.block_on(async {
+            let stranger = Arc::new(|| Credential::None);
+            let client = Client::new(identity, stranger, Env::real(), ClientLimits::default());
+            let ask = async |ask| {
+                let request = CommitteeRequest { group: Some(*group.id().as_bytes()), ask };
+                loop {
+                    match client.committee(&to, request.clone(), PATIENCE).await {
+                        // A stranger may ask once a second.
+                        Err(CallError::Busy { retry_after }) => {
+                            tokio::time::sleep(retry_after).await
+                        }
+                        answer => break answer.unwrap(),
+                    }
+                }
+            };
+            let object = ObjectKey::new([0; 32]);
+            let read = CommitteeAsk::Read { object, branch: Bytes::from_static(b"main"), at: None };
+            loop {
+                let CommitteeAnswer::HowFar(position) = ask(CommitteeAsk::HowFar([7; 32])).await
+                else {
+                    panic!("no position")
+                };
+                let position = Position::decode(&position).unwrap();
+                position.verify(&[7; 32], &network, &group).unwrap();
+                let CommitteeAnswer::Read(read) = ask(read.clone()).await else {
+                    panic!("no read")
+                };
+                let read = Read::decode(&read).unwrap();
+                read.verify(&network, &group, &object, "main").unwrap();
+                // Another block may have come in between.
+                if let Some(certificate) = position.instead_of(&read.certificate) {
+                    break Read { certificate, ..read };
+                }
+            }
+        });
+        let file = self.file("notarised");
+        fs::write(&file, forged.encode()).unwrap();
+        file
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.network.folder.path().join(name)
     }
@@ -115,58 +163,41 @@ impl Network {
     }
 }
 
-#[test]
-fn four_organisations_agree_through_kills_and_lies_are_found_offline() {
-    let mut four = Four::founded();
-    let (ada, eve) = (four.network.home("ada", 0), four.network.home("eve", 1));
+/// A user with an object, whose first version is certified.
+fn begun(four: &Four) -> (Home, String, Value) {
+    let ada = four.network.home("ada", 0);
     four.object(&ada, "create", &["board", "--open", "--public"]).expect(0);
     let first = four.put(&ada, "one");
-
-    // The first update makes the object, and the holders that gave receipts, known; the answer is checked.
-    let proof = four.file("proof");
-    let kept = ["--proof", proof.to_str().unwrap()];
-    let set = |version: &str, more: &[&str]| {
-        let mut command = four.head(&ada, "update", &["board", version]);
-        command.args(more);
-        command
-    };
-    let decided = run(&mut set(&first, &kept)).expect(0).json();
+    // The first update makes the object, and the holders that gave receipts, known.
+    let decided = run(&mut four.head(&ada, "update", &["board", &first])).expect(0).json();
     assert_eq!(decided["version"], first.as_str());
-    let read_file = four.file("read");
-    let to = ["board", "--proof", read_file.to_str().unwrap()];
+    (ada, first, decided)
+}
+
+#[test]
+fn four_organisations_agree_through_kills_and_resume() {
+    let mut four = Four::founded();
+    let (ada, first, decided) = begun(&four);
+    let to = ["board"];
     for more in [&["--fresh"][..], &[]] {
-        let mut command = four.head(&ada, "read", &to);
-        let read = run(command.args(more)).expect(0).json();
+        let read = run(four.head(&ada, "read", &to).args(more)).expect(0).json();
         assert_eq!((&read["version"], &read["since"]), (&first.as_str().into(), &decided["since"]));
     }
-
-    // Lost races and others' hands.
-    let second = four.put(&ada, "two");
-    let at = format!("{first}@{}", decided["since"]);
-    run(&mut set(&second, &["--expected", &at])).expect(0);
-    let lost = run(&mut set(&first, &["--expected", &at])).expect(14);
-    assert!(lost.error().contains(&second), "{lost:?}");
-    let owner = ada.hold(["keys", "show", "--owner", "--json"]);
-    let owner = run(&mut { owner }).expect(0).json();
-    let named = format!("{}:board", owner["owner_key"].as_str().unwrap());
-    let refused = run(&mut four.head(&eve, "update", &[&named, &first])).expect(13);
-    assert!(refused.error().contains("writer"), "{refused:?}");
-    let nowhere = format!("{}:7:{}", "ab".repeat(32), "00".repeat(16));
-    let refused = run(&mut set(&nowhere, &[])).expect(2);
-    assert!(refused.error().contains("receipts"), "{refused:?}");
-
-    let status = || {
-        let mut command = ada.hold(["committee", "status", "--json", "--committee", &four.key]);
+    let status = |four: &Four, verb: &str| {
+        let mut command = ada.hold(["committee", verb, "--json", "--committee", &four.key]);
         command.args(["--via", &four.network.everybody()]);
         command
     };
-    let told = run(&mut status()).expect(0).json();
+    let told = run(&mut status(&four, "status")).expect(0).json();
     assert_eq!((told["voting"].as_u64(), told["needed"].as_u64()), (Some(4), Some(3)));
+    let members = run(&mut status(&four, "members")).expect(0).text();
+    assert_eq!(members.lines().count(), COUNT, "{members}");
     let own = four.network.peers[0].status();
     assert_eq!(own["committee"]["committee"], four.key.as_str());
     assert!(four.network.peers[0].counter("holdfast_committee_height") > 0);
-
-    verifies_what_holds_and_nothing_else(&four, &proof, &read_file);
+    let mut own = hold(["peer", "status", "--json", "--dir"]);
+    let own = run(own.arg(&four.network.peers[0].dir)).expect(0).json();
+    assert_eq!(own["committee"]["votes"], true, "{own}");
 
     // One is killed: it goes on. What the others need later is put while enough of them live.
     let [third, fourth] = ["three", "four"].map(|value| four.put(&ada, value));
@@ -176,28 +207,95 @@ fn four_organisations_agree_through_kills_and_lies_are_found_offline() {
     // Two are killed: updates end, reads with proofs go on.
     four.network.peers[2].kill();
     let few = four.until(15, || set(&four, &fourth));
-    assert!(few.error().contains("not enough members"), "{few:?}");
-    let read = run(&mut four.head(&ada, "read", &to)).expect(0).json();
+    assert!(few.stderr.contains("not enough members"), "{few:?}");
+    let proof = four.file("read");
+    let mut read = four.head(&ada, "read", &to);
+    let read = run(read.arg("--proof").arg(&proof)).expect(0).json();
     assert_eq!(read["version"], third.as_str());
-    four.verify(&read_file, &[]).expect(0);
+    four.verify(&proof, &[]).expect(0);
     let fresh = run(four.head(&ada, "read", &to).arg("--fresh")).expect(15);
-    assert!(fresh.error().contains("not enough members"), "{fresh:?}");
+    assert!(fresh.stderr.contains("not enough members"), "{fresh:?}");
+    run(&mut status(&four, "status")).expect(15);
     // One returns, on its folder.
     four.network.peers[2].start();
     four.until(0, || set(&four, &fourth));
-    let read = four.until(0, || {
+    let fresh = || {
         let mut command = four.head(&ada, "read", &to);
         command.arg("--fresh");
         command
-    });
-    assert_eq!(read.json()["version"], fourth.as_str());
+    };
+    assert_eq!(four.until(0, fresh).json()["version"], fourth.as_str());
+
+    // Who saw a height takes nothing older, in another run neither.
+    let memory = ada.dir.join("committees");
+    let memory = fs::read_dir(&memory).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&memory).unwrap();
+    let rest: Vec<&str> = text.lines().filter(|line| !line.starts_with("height")).collect();
+    fs::write(&memory, format!("height 999999999\n{}\n", rest.join("\n"))).unwrap();
+    let behind = run(&mut four.head(&ada, "read", &to)).expect(15);
+    assert!(behind.stderr.contains("behind"), "{behind:?}");
     for peer in &mut four.network.peers[..3] {
         assert_eq!(peer.terminate(), Some(0));
     }
 }
 
+#[test]
+fn updates_that_may_not_be_are_refused_and_the_refusal_is_proven() {
+    let four = Four::founded();
+    let (ada, first, decided) = begun(&four);
+    let eve = four.network.home("eve", 1);
+    let set = |version: &str, more: &[&str]| {
+        let mut command = four.head(&ada, "update", &["board", version]);
+        command.args(more);
+        command
+    };
+    // A lost race names who won.
+    let second = four.put(&ada, "two");
+    let at = format!("{first}@{}", decided["since"]);
+    run(&mut set(&second, &["--expected", &at])).expect(0);
+    let proof = four.file("lost");
+    let kept = ["--expected", &at, "--proof", proof.to_str().unwrap()];
+    let lost = run(&mut set(&first, &kept)).expect(14);
+    assert!(lost.stderr.contains(&second), "{lost:?}");
+    let proven = four.verify(&proof, &[]).expect(0).json();
+    assert!(proven["outcome"].as_str().unwrap().contains(&second), "{proven}");
+    run(&mut set(&second, &["--expected", "none"])).expect(14);
+    run(&mut set(&second, &["--expected", &"ab".repeat(32)])).expect(2);
+    // Not on the list; then on it, and told.
+    let owner = |home: &Home| run(&mut home.hold(["keys", "show", "--owner"])).expect(0).text();
+    let named = format!("{}:board", owner(&ada).trim());
+    let others = || four.head(&eve, "update", &[&named, &second]);
+    let refused = run(&mut others()).expect(13);
+    assert!(refused.stderr.contains("writer"), "{refused:?}");
+    let writer = owner(&eve);
+    let policy = ["board", "--set", "--open", "--public", "--writer", writer.trim()];
+    four.object(&ada, "policy", &policy).expect(0);
+    run(&mut others()).expect(13);
+    run(&mut four.head(&ada, "policy", &["board"])).expect(0);
+    run(&mut others()).expect(0);
+    // A version that nobody keeps, and a branch that nobody began.
+    let nowhere = format!("{}:7:{}", "ab".repeat(32), "00".repeat(16));
+    let refused = run(&mut set(&nowhere, &[])).expect(2);
+    assert!(refused.stderr.contains("receipts"), "{refused:?}");
+    run(&mut four.head(&ada, "read", &["board", "--branch", "other"])).expect(10);
+    // A committee that there is not.
+    let mut unknown = ada.hold(["head", "read", "board", "--committee"]);
+    let key = four.key.replace(['0', '1'], "2");
+    run(unknown.arg(key).args(["--via", &four.network.via()])).expect(2);
+}
+
 /// Yes to the real ones, and no with the reason to each that was changed.
-fn verifies_what_holds_and_nothing_else(four: &Four, answer: &Path, read: &Path) {
+#[test]
+fn what_holds_verifies_and_nothing_else() {
+    let four = Four::founded();
+    let (ada, ..) = begun(&four);
+    let second = four.put(&ada, "two");
+    let [answer, read] = ["answer", "read"].map(|name| four.file(name));
+    let mut update = four.head(&ada, "update", &["board", &second]);
+    run(update.arg("--proof").arg(&answer)).expect(0);
+    let mut reading = four.head(&ada, "read", &["board"]);
+    run(reading.arg("--proof").arg(&read)).expect(0);
+    let [answer, read] = [answer.as_path(), read.as_path()];
     let object = |path: &Path| four.verify(path, &[]).expect(0).json();
     let (answered, told) = (object(answer), object(read));
     assert_eq!((&answered["kind"], &answered["outcome"]), (&"answer".into(), &"accepted".into()));
@@ -209,13 +307,15 @@ fn verifies_what_holds_and_nothing_else(four: &Four, answer: &Path, read: &Path)
     let other = "cd".repeat(32);
     for file in [answer, read] {
         let no = four.verify(file, &["--object", &other]).expect(16);
-        assert!(no.error().contains("another's"), "{no:?}");
+        assert!(no.stderr.contains("another's"), "{no:?}");
         let no = four.verify(file, &["--branch", "elsewhere"]).expect(16);
-        assert!(no.error().contains("another's"), "{no:?}");
+        assert!(no.stderr.contains("another's"), "{no:?}");
     }
     // Another network, and another committee.
     let mut elsewhere = hold(["committee", "verify", "--key", &four.key, "--network-id", &other]);
     run(elsewhere.arg(read)).expect(13);
+    let no = four.verify(&four.notarised(), &[]).expect(16);
+    assert!(no.stderr.contains("notarisation"), "{no:?}");
     // One bit, anywhere: some here, each in the crate's own tests.
     for file in [answer, read] {
         let bytes = fs::read(file).unwrap();
@@ -226,7 +326,7 @@ fn verifies_what_holds_and_nothing_else(four: &Four, answer: &Path, read: &Path)
             fs::write(&changed, &bytes).unwrap();
             let no = four.verify(&changed, &[]);
             assert!(matches!(no.code, Some(2 | 13 | 16)), "byte {at}: {no:?}");
-            assert!(!no.error().is_empty(), "byte {at}");
+            assert!(!no.stderr.is_empty(), "byte {at}");
         }
         fs::write(&changed, &bytes[..bytes.len() - 1]).unwrap();
         four.verify(&changed, &[]).expect(2);
@@ -242,6 +342,6 @@ fn verifies_what_holds_and_nothing_else(four: &Four, answer: &Path, read: &Path)
         let changed = four.file("changed");
         fs::write(&changed, &bytes).unwrap();
         let no = four.verify(&changed, &[]).expect(16);
-        assert!(no.error().contains("did not sign"), "{no:?}");
+        assert!(no.stderr.contains("did not sign"), "{no:?}");
     }
 }

@@ -194,14 +194,17 @@ impl Init {
         let mut organisations: Vec<OrgId> =
             roster.organisations().iter().map(|one| one.key).collect();
         organisations.sort_unstable();
-        let walker = connect::stranger(&peer.network)?;
-        let network = walker.redundancy(document::Kind::Version).acknowledged;
+        // Of as many peers as there are founders, so that it is the same at all of them.
+        let genesis = peer.network.genesis();
+        let count = founders.len() + 1;
+        let kind = document::Kind::Version;
+        let network = placement::redundancy(kind, count, genesis.suite, genesis.copies);
         let founding = Founding {
             name: String::from(hosting::NAME),
             network: roster.network(),
-            suite: peer.network.genesis().suite,
+            suite: genesis.suite,
             organisations,
-            wanted: self.receipts.unwrap_or(u8::try_from(network).unwrap_or(1)),
+            wanted: self.receipts.unwrap_or(u8::try_from(network.acknowledged).unwrap_or(1)),
             number: self.number,
             links: dir.links(&members, &cards),
             within: end.saturating_duration_since(Instant::now()).max(Duration::from_secs(10)),

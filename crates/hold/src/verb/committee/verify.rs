@@ -16,6 +16,7 @@ use crate::connect;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
+use crate::network_file::NetworkFile;
 
 /// `hold committee verify`.
 #[derive(Debug, Args)]
@@ -26,8 +27,11 @@ pub(crate) struct Verify {
     /// The committee's key, as `hold committee init` printed it, or @FILE with it
     #[arg(long, value_name = "KEY", value_parser = super::key)]
     key: GroupKey,
-    /// The network's id [default: that of the network file]
-    #[arg(long, value_name = "ID")]
+    /// The network's file [default: that of this user's settings]
+    #[arg(long, value_name = "NET")]
+    network: Option<PathBuf>,
+    /// The network's id, where its file is not at hand
+    #[arg(long, value_name = "ID", conflicts_with = "network")]
     network_id: Option<NetworkId>,
     /// The object that it must be about, 64 hex digits [default: whichever it is]
     #[arg(long, value_name = "KEY")]
@@ -92,9 +96,10 @@ impl Verify {
     /// Checks it: 16 or 13 with the reason where it does not hold.
     #[expect(clippy::unused_async, reason = "as all verbs")]
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        let network = match self.network_id {
-            Some(network) => network,
-            None => connect::network(session)?.genesis().network(),
+        let network = match (self.network_id, &self.network) {
+            (Some(network), _) => network,
+            (None, Some(file)) => NetworkFile::read(file)?.genesis().network(),
+            (None, None) => connect::network(session)?.genesis().network(),
         };
         let bytes = Bytes::copy_from_slice(&files::read_small(&self.file)?);
         let verified = if bytes.starts_with(READ_PREFIX) {
