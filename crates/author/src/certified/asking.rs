@@ -44,8 +44,8 @@ impl CertifiedHeads {
 pub(super) struct Failures {
     /// What did not hold, or was behind.
     refused: Option<CertifiedError>,
-    /// How many said that too few others are heard, and the most that one of them heard.
-    few: Option<(usize, u32, u32)>,
+    /// The most others that one heard of those who said that they are too few, and how many are needed.
+    few: Option<(u32, u32)>,
     /// How many could not be reached.
     pub(super) unreachable: usize,
     last: Option<CallError>,
@@ -70,8 +70,8 @@ impl Failures {
     pub(super) fn call(&mut self, error: CallError) {
         match error {
             CallError::TooFewPeers { reached, wanted } => {
-                let (count, most, _) = self.few.unwrap_or_default();
-                self.few = Some((count + 1, most.max(reached), wanted));
+                let (most, _) = self.few.unwrap_or_default();
+                self.few = Some((most.max(reached), wanted));
             }
             CallError::Unreachable { .. } | CallError::TimedOut { .. } => self.unreachable += 1,
             _ => {}
@@ -83,14 +83,9 @@ impl Failures {
         }
     }
 
-    /// How many said that too few members are heard.
-    pub(super) fn few(&self) -> usize {
-        self.few.map_or(0, |(count, ..)| count)
-    }
-
     /// The error of all together, of so many that were asked.
     pub(super) fn error(self, asked: usize) -> CertifiedError {
-        if let Some((_, heard, needed)) = self.few {
+        if let Some((heard, needed)) = self.few {
             return CommitteeError::NotEnoughMembers { needed, heard }.into();
         }
         match (self.refused, self.last) {
@@ -125,7 +120,7 @@ mod tests {
         failed.call(CallError::TooFewPeers { reached: 2, wanted: 3 });
         failed.refused(CommitteeError::Signature.into());
         failed.call(CallError::TooFewPeers { reached: 1, wanted: 3 });
-        assert_eq!((failed.few(), failed.unreachable), (2, 0));
+        assert_eq!(failed.unreachable, 0);
         assert!(matches!(
             failed.error(3),
             CertifiedError::Committee(CommitteeError::NotEnoughMembers { needed: 3, heard: 2 })

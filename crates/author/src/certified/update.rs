@@ -1,5 +1,6 @@
 //! Updates: made, signed, sent to f + 1 members until one of them answers, and the answer checked.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -243,12 +244,13 @@ impl CertifiedHeads {
                 if !pause.is_zero() {
                     self.env().clock.sleep(pause).await;
                 }
-                self.ask(&seat, CommitteeAsk::Update(bytes), ANSWER_LIMIT).await
+                let answer = self.ask(&seat, CommitteeAsk::Update(bytes), ANSWER_LIMIT).await;
+                (seat.member, answer)
             })
         };
         running.extend(next.by_ref().take(lying + 1).map(|seat| ask(seat, Duration::ZERO)));
-        let mut unreachable = 0;
-        while let Some(answer) = running.next().await {
+        let (mut unreachable, mut few) = (0, BTreeSet::new());
+        while let Some((member, answer)) = running.next().await {
             let pause = match answer {
                 Ok(CommitteeAnswer::Update(answers)) => match self.hold(submission, &answers) {
                     Ok(answers) => return Ok(answers),
@@ -269,6 +271,10 @@ impl CertifiedHeads {
                             // After a round of all of them it is waited for them to come back.
                             if unreachable >= seats.len() { RETRY_MAX } else { Duration::ZERO }
                         }
+                        CallError::TooFewPeers { .. } => {
+                            few.insert(member);
+                            Duration::ZERO
+                        }
                         _ => Duration::ZERO,
                     };
                     failed.call(error);
@@ -276,12 +282,12 @@ impl CertifiedHeads {
                 }
             };
             // One of f + 1 is honest.
-            if failed.few() > lying {
+            if few.len() > lying {
                 return Err(failed.error(seats.len()));
             }
             running.extend(next.next().map(|seat| ask(seat, pause)));
         }
-        if failed.few() == 0 && failed.unreachable > 0 && unreachable >= seats.len() {
+        if few.is_empty() && unreachable >= seats.len() {
             let needed = u32::try_from(quorum(total)).unwrap_or(u32::MAX);
             return Err(CommitteeError::NotEnoughMembers { needed, heard: 0 }.into());
         }

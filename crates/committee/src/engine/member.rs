@@ -34,8 +34,8 @@ use crate::header::HeaderDigest;
 use crate::{Block, Certificate, CommitteeError};
 
 mod others;
-mod positions;
 mod parked;
+mod positions;
 mod requests;
 mod snapshots;
 mod start;

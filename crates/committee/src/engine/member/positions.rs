@@ -7,9 +7,10 @@ use crate::engine::{Runtime, now_ms};
 use crate::{CommitteeError, Position};
 
 impl<E: Runtime> Member<E> {
-    /// The highest notarisation that this member holds.
+    /// The highest notarisation that this member holds. One that does not vote may have forgotten higher ones, or is no member any
+    /// more: it does not count.
     pub(super) fn position(&self, nonce: [u8; 32]) -> Result<Position, CommitteeError> {
-        let known = self.notarised.clone().filter(|_| self.has_read());
+        let known = self.notarised.clone().filter(|_| self.votes && self.has_read());
         let notarised = known.ok_or(CommitteeError::Busy { retry_ms: RETRY_MS })?;
         let (rules, secret) = (&self.charter.rules, &self.settings.links.secret);
         Position::sign(nonce, &rules.network, rules.group, notarised, secret)
