@@ -16,6 +16,7 @@ use crate::proving::{Founded, NETWORK, object, secret, set, version};
 use crate::{Committee as _, CommitteeError, Handle, Operation, Outcome, Submission, Update};
 
 mod liars;
+mod positions;
 
 type Context = deterministic::Context;
 type Run = Task<Result<(), CommitteeError>>;
