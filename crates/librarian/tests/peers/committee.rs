@@ -37,7 +37,7 @@ impl Fixed {
         Arc::new(Self { group, fails: Mutex::new(None), asked: Mutex::new(0) })
     }
 
-    fn answer<T: Send>(&self, answer: T) -> BoxFuture<'_, Result<T, CommitteeError>> {
+    fn answer<T: Send + 'static>(&self, answer: T) -> BoxFuture<'_, Result<T, CommitteeError>> {
         *self.asked.lock().unwrap() += 1;
         let failed = self.fails.lock().unwrap().take();
         async move { failed.map_or(Ok(answer), Err) }.boxed()
