@@ -169,7 +169,7 @@ impl CertifiedHeads {
         if head.header.height < known {
             return Err(CertifiedError::Behind { found: head.header.height, known });
         }
-        let found = read.certificate.at();
+        let found = read.certificate.round();
         if at.is_some_and(|at| found < at) {
             return Err(CertifiedError::Behind { found: head.header.height, known });
         }

@@ -116,8 +116,8 @@ impl Certificate {
         self.view
     }
 
-    /// The epoch and the view of the finalisation: everything up to them is in what the last header says.
-    pub fn at(&self) -> (u64, u64) {
+    /// The epoch and the view of the finalisation: they grow along the chain.
+    pub fn round(&self) -> (u64, u64) {
         (self.last().epoch, self.view)
     }
 

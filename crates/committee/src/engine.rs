@@ -16,6 +16,7 @@ use rand_core::CryptoRng;
 
 mod chain;
 mod charter;
+mod files;
 mod founding;
 mod links;
 mod log;
@@ -24,9 +25,12 @@ mod pool;
 mod port;
 mod wire;
 
+pub(crate) use charter::Outcome as DkgOutcome;
 pub use charter::{Charter, MemberId, MemberSecret};
-pub(crate) use founding::kept;
-pub use founding::{Founding, MEMBERS_MIN, found, join};
+pub(crate) use files::charter as kept;
+pub use files::join;
+pub(crate) use founding::dkg_namespace;
+pub use founding::{Founding, MEMBERS_MIN, found};
 pub use links::{Links, MEMBERS_MAX};
 pub use member::{Settings, run};
 pub(crate) use pool::Reply;

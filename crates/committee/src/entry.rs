@@ -1,11 +1,12 @@
-//! What the certified state holds: heads, objects, peers, and how much each owner has there.
+//! What the certified state holds: heads, objects, peers, how much each owner has there, and who the members are.
 //!
 //! ```text
 //! head     1 | object 32 | branch length 1 | branch | h 32 | l 8 | n 16 | height 8 | made by 1 | (update digest 32 | height 8) each, the newest first
 //! object   2 | object 32 | owner 33 | policy version 8 | receipts wanted 1 | branches 2 | writers 2 | 33 each, in order
 //! peer     3 | peer 33 | organisation 33 | until 8
 //! account  4 | owner 33 | entries 4
-//! key      BLAKE3("holdfast state v1" | kind 1 | object 32 and branch, object 32, peer 33, owner 33)
+//! members  5 | ...  dealt 6 | ...  (crate::members)
+//! key      BLAKE3("holdfast state v1" | kind 1 | object 32 and branch, object 32, peer 33, owner 33, nothing, slot 1)
 //! ```
 //! An entry says itself what it is of, so a snapshot of the state is its values. A head names the last [`MADE_BY_MAX`] updates that
 //! moved it: one that is sent again is answered as it was then.
@@ -17,6 +18,7 @@ use version::{ObjectKey, VersionId};
 
 use crate::CommitteeError;
 use crate::map::Hash;
+use crate::members::{Dealt, Members};
 use crate::reader::Reader;
 use crate::update::{UpdateDigest, put_version, read_branch, read_version};
 
@@ -89,6 +91,10 @@ pub enum Subject<'a> {
     Peer(&'a PeerId),
     /// An owner.
     Account(&'a PublicKey),
+    /// The members.
+    Members,
+    /// The log of the dealer in this slot.
+    Dealt(u8),
 }
 
 impl Subject<'_> {
@@ -114,6 +120,8 @@ impl Subject<'_> {
                 bytes.push(4);
                 bytes.extend_from_slice(owner.as_bytes());
             }
+            Self::Members => bytes.push(5),
+            Self::Dealt(slot) => bytes.extend_from_slice(&[6, *slot]),
         }
         Suite::Holdfast1.hash(&bytes)
     }
@@ -130,6 +138,10 @@ pub enum Entry {
     Peer(PeerEntry),
     /// An owner's account.
     Account(AccountEntry),
+    /// The members.
+    Members(Members),
+    /// A dealer's log.
+    Dealt(Dealt),
 }
 
 impl Entry {
@@ -140,6 +152,8 @@ impl Entry {
             Self::Object(object) => Subject::Object(&object.object),
             Self::Peer(peer) => Subject::Peer(&peer.peer),
             Self::Account(account) => Subject::Account(&account.owner),
+            Self::Members(_) => Subject::Members,
+            Self::Dealt(dealt) => Subject::Dealt(dealt.slot),
         }
     }
 
@@ -181,6 +195,14 @@ impl Entry {
                 out.extend_from_slice(owner.as_bytes());
                 out.extend_from_slice(&entries.to_be_bytes());
             }
+            Self::Members(members) => {
+                out.push(5);
+                members.write(&mut out);
+            }
+            Self::Dealt(dealt) => {
+                out.push(6);
+                dealt.write(&mut out);
+            }
         }
         out.into()
     }
@@ -203,6 +225,8 @@ impl Entry {
                 owner: PublicKey::from_slice(&reader.array::<33>()?)?,
                 entries: reader.u32()?,
             }),
+            5 => Self::Members(Members::read(&mut reader)?),
+            6 => Self::Dealt(Dealt::read(&mut reader)?),
             _ => return Err(CommitteeError::Field(WHAT)),
         };
         reader.end()?;

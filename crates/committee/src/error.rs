@@ -120,6 +120,9 @@ pub enum CommitteeError {
     /// The engine's own storage.
     #[error("the engine's storage")]
     Storage(#[source] commonware_runtime::Error),
+    /// Members that cannot be changed so.
+    #[error("the members cannot be changed so: {0}")]
+    Members(&'static str),
     /// The founding did not come about.
     #[error("the committee was not founded: {0}; nothing was kept, found again under a new number")]
     Founding(&'static str),

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use version::ObjectKey;
 
 use crate::engine::{self, Charter, Founding, MemberId, Reply, Settings};
+use crate::members::Ended;
 use crate::{Answer, CommitteeError, GroupKey, Position, Read, Submission};
 
 /// The most requests of clients on their way to the member.
@@ -63,6 +64,20 @@ pub enum Request {
         /// Who, and where.
         members: Vec<(MemberId, SocketAddr)>,
     },
+    /// Other members are wanted, or new shares for the same.
+    Reshare {
+        /// The members of the next epoch, and where they are; `None` for the same.
+        members: Option<Vec<(MemberId, SocketAddr)>>,
+        /// With fewer than these it comes to nothing.
+        least: Option<u8>,
+        /// Who waits.
+        reply: oneshot::Sender<Result<Changing, CommitteeError>>,
+    },
+    /// How far is a change of the members?
+    Changing {
+        /// Who waits.
+        reply: oneshot::Sender<Result<Changing, CommitteeError>>,
+    },
     /// How is the member?
     Status {
         /// Who waits.
@@ -95,6 +110,45 @@ pub struct Status {
     pub entries: u64,
     /// Bytes of them.
     pub state_bytes: u64,
+}
+
+/// Where a change of the members is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody wants one here.
+    Rest,
+    /// Fewer than n - f members want the same.
+    Asking,
+    /// Those that are new do not follow yet, or what was agreed on is not in a block yet.
+    Waiting,
+    /// Shares are dealt.
+    Dealing,
+    /// The next epoch is decided and has no certificate yet.
+    Entering,
+}
+
+/// How far a change of the members is, as this one sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changing {
+    /// The epoch of the next block.
+    pub epoch: u64,
+    /// The number of the last round.
+    pub number: u64,
+    /// Where it is.
+    pub phase: Phase,
+    /// How the last round ended.
+    pub ended: Ended,
+    /// The members, and where they are as far as was said.
+    pub members: Vec<(MemberId, Option<SocketAddr>)>,
+    /// The members that are wanted; none at rest.
+    pub wanted: Vec<MemberId>,
+    /// Who is missing: members that did not ask for the same, new ones that do not follow yet, players that did not take this
+    /// member's part.
+    pub missing: Vec<MemberId>,
+    /// Members whose dealing is ordered.
+    pub dealt: Vec<MemberId>,
+    /// Whether this member has a share, and votes.
+    pub has_share: bool,
 }
 
 /// A committee.
@@ -151,6 +205,36 @@ impl Handle {
     pub async fn moved(&self, members: Vec<(MemberId, SocketAddr)>) -> Result<(), CommitteeError> {
         let sent = self.requests.send(Request::Moved { members }).await;
         sent.map_err(|_| CommitteeError::Stopped)
+    }
+
+    /// Asks, as the member's operator, for these members in the next epoch, under the same group key: those that stay, and those that
+    /// are new. It begins once n - f members' operators asked for the same list; `least` is how many must be left where some of
+    /// them are not there (as many, usually, as keep the number that may lie).
+    ///
+    /// # Errors
+    /// [`CommitteeError::Members`], [`CommitteeError::Stopped`].
+    pub async fn reshare(
+        &self,
+        members: Vec<(MemberId, SocketAddr)>,
+        least: Option<u8>,
+    ) -> Result<Changing, CommitteeError> {
+        self.ask(|reply| Request::Reshare { members: Some(members), least, reply }).await?
+    }
+
+    /// Asks, as the member's operator, for new shares for the same members.
+    ///
+    /// # Errors
+    /// As [`Handle::reshare`].
+    pub async fn refresh(&self) -> Result<Changing, CommitteeError> {
+        self.ask(|reply| Request::Reshare { members: None, least: None, reply }).await?
+    }
+
+    /// How far a change of the members is.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Stopped`].
+    pub async fn changing(&self) -> Result<Changing, CommitteeError> {
+        self.ask(|reply| Request::Changing { reply }).await?
     }
 
     async fn ask<T>(
@@ -267,7 +351,7 @@ impl Member {
         let read = folder.clone();
         let kept =
             aside(move || runner(read).start(async |context| engine::kept(&context, &name).await));
-        let (handle, requests) = Handle::new(kept?.0.group);
+        let (handle, requests) = Handle::new(kept?.group);
         let run = move || runner(folder).start(|context| engine::run(context, settings, requests));
         let thread = std::thread::Builder::new().name("committee".into()).spawn(run);
         Ok(Self { handle, thread: Some(thread.map_err(CommitteeError::Disk)?) })
@@ -281,7 +365,7 @@ impl Member {
         let name = String::from(name);
         let kept =
             move || runner(folder).start(async |context| engine::kept(&context, &name).await);
-        Ok(aside(kept)?.0)
+        aside(kept)
     }
 
     /// Whether its thread has ended.

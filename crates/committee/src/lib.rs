@@ -24,6 +24,7 @@ mod group;
 mod handle;
 pub mod header;
 pub mod map;
+pub mod members;
 pub mod outcome;
 pub mod position;
 #[cfg(test)]
@@ -37,8 +38,9 @@ pub use card::Card;
 pub use certificate::Certificate;
 pub use error::CommitteeError;
 pub use group::{GROUP_KEY_BYTES, GroupId, GroupKey};
-pub use handle::{Committee, Handle, Member, Request, Status};
+pub use handle::{Changing, Committee, Handle, Member, Phase, Request, Status};
 pub use header::{Block, Executed, Header, HeaderDigest};
+pub use members::{Change, Members, Place, Wish};
 pub use outcome::Outcome;
 pub use position::Position;
 pub use state::{Checked, Moment, Rules, State};

@@ -16,8 +16,10 @@ use crypto::{Listed, Listing, NetworkId, OrgId, PeerCertificate, PeerId, PublicK
 use version::policy::For;
 use version::{ObjectKey, ObjectRecord, Policy, Received, VersionId};
 
+use crate::engine::MEMBERS_MAX;
 use crate::entry::{AccountEntry, Entry, HeadEntry, MADE_BY_MAX, ObjectEntry, PeerEntry, Subject};
 use crate::map::{Hash, Map, Proof};
+use crate::members::{Dealt, Members, round};
 use crate::outcome::Outcome;
 use crate::reader::{Reader, put_long};
 use crate::update::{At, Operation, Update, UpdateDigest};
@@ -173,7 +175,29 @@ impl State {
         }
     }
 
-    fn put(&mut self, entry: &Entry) {
+    /// Who the members are; `None` where the state was not begun by a charter.
+    pub fn members(&self) -> Option<Members> {
+        match self.entry(Subject::Members)? {
+            Entry::Members(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// The log of the dealer in a slot: of the last round, or an older one.
+    pub(crate) fn dealt_at(&self, slot: u8) -> Option<Dealt> {
+        match self.entry(Subject::Dealt(slot))? {
+            Entry::Dealt(dealt) => Some(dealt),
+            _ => None,
+        }
+    }
+
+    /// The logs of a round.
+    pub(crate) fn dealt(&self, number: u64) -> impl Iterator<Item = Dealt> {
+        let all = (0..MEMBERS_MAX as u8).filter_map(|slot| self.dealt_at(slot));
+        all.filter(move |dealt| dealt.number == number)
+    }
+
+    pub(crate) fn put(&mut self, entry: &Entry) {
         self.map.insert(entry.subject().key(), entry.encode());
     }
 
@@ -216,6 +240,7 @@ impl State {
                 self.make_known(rules, moment, update, record, policy)
             }
             Operation::Peer { certificate } => self.take_peer(rules, moment, certificate),
+            Operation::Members(change) => round::apply(self, rules, moment, change),
         }
     }
 

@@ -5,6 +5,7 @@
 //!   1 set     object 32 | branch length 1 | branch | expected 1 (0: none) [h 32 | height 8] | h 32 | l 8 | n 16 | receipts 1 | (length 4 | receipt) each
 //!   2 object  length 4 | object's record | length 4 | signed policy, or nothing
 //!   3 peer    length 4 | signed peer certificate
+//!   4 members change of the members ([`crate::members`])
 //! one      "holdfast signed update v1"  | signature 64 | body
 //! bundle   "holdfast update bundle v1"  | signature 64 | count 4 | (length 4 | body) each
 //! ```
@@ -23,6 +24,7 @@ use version::receipt::RECEIPT_BYTES_MAX;
 use version::{Hint, ObjectKey, Received, VersionId};
 
 use crate::map::Hash;
+use crate::members::Change;
 use crate::reader::{Reader, put_long};
 use crate::{CommitteeError, GroupId};
 
@@ -95,6 +97,8 @@ pub enum Operation {
         /// The signed [`crypto::PeerCertificate`].
         certificate: Bytes,
     },
+    /// Changes the members: signed by those of them that want it, or by the dealer, whoever sends it.
+    Members(Change),
 }
 
 /// What a client asks for, not signed yet.
@@ -151,6 +155,10 @@ impl Update {
                 out.push(3);
                 put_long(&mut out, certificate);
             }
+            Operation::Members(change) => {
+                out.push(4);
+                out.extend_from_slice(&change.encode());
+            }
         }
         let out = Bytes::from(out);
         // What cannot be read again is not let out.
@@ -183,6 +191,10 @@ impl Update {
             3 => {
                 let certificate = reader.long("bytes of a certificate", UPDATE_BYTES_MAX)?;
                 Operation::Peer { certificate: Bytes::copy_from_slice(certificate) }
+            }
+            4 => {
+                let operation = Operation::Members(Change::decode(reader.rest())?);
+                return Ok(Self { network, group, author, id, last_valid, operation });
             }
             _ => return Err(CommitteeError::Field("operation of the update")),
         };

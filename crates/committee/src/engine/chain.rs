@@ -2,9 +2,11 @@
 //!
 //! Invariants:
 //! 1. Every block here was executed on its parent, which is here or is the tip ([`Chain::execute`]).
-//! 2. The tip moves to a block only by a finalisation of it or of a block above it, and only along parents ([`Chain::finalise`]).
+//! 2. A block is of the epoch and names the members that the state before it says. So the block that completes a round is the last of
+//!    its epoch ([`Chain::ends_epoch`]): in its own epoch nothing follows it but itself, proposed again.
+//! 3. The tip moves to a block only by a finalisation of it or of a block above it, and only along parents ([`Chain::finalise`]).
 //!    A finalisation of a block that does not stand on the tip is a fork: more than f members lie. It is refused, and the member stops.
-//! 3. What the blocks above may take is bounded, and the bound never keeps out a block that stands on those that the members agree
+//! 4. What the blocks above may take is bounded, and the bound never keeps out a block that stands on those that the members agree
 //!    to go on from: first go those that it does not stand on ([`Chain::make_room`]). A chain that nothing finalises grows by blocks
 //!    without updates alone, since honest leaders put none so far above the tip ([`Chain::is_deep`]).
 
@@ -35,6 +37,24 @@ pub(crate) struct Above {
     pub(crate) block: Block,
     pub(crate) bytes: Bytes,
     executed: Executed,
+    next: Next,
+}
+
+/// What the block after one must say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) epoch: u64,
+    members: Hash,
+}
+
+impl Next {
+    /// As the state says it; as the block itself, where the state was not begun by a charter.
+    fn after(header: &Header, state: &State) -> Self {
+        match state.members() {
+            Some(members) => Self { epoch: members.epoch, members: members.digest() },
+            None => Self { epoch: header.epoch, members: header.members },
+        }
+    }
 }
 
 /// A block that became final.
@@ -49,11 +69,10 @@ pub(crate) struct Final {
 /// What a member knows of the chain.
 pub(crate) struct Chain {
     rules: Rules,
-    members: Hash,
-    epoch: u64,
     tip: Header,
     tip_digest: HeaderDigest,
     state: State,
+    next: Next,
     certificate: Option<Certificate>,
     above: BTreeMap<HeaderDigest, Above>,
     recent: VecDeque<HeaderDigest>,
@@ -75,18 +94,17 @@ pub(crate) enum Fit {
 impl Chain {
     /// The chain of a charter, from its genesis.
     pub(crate) fn new(charter: &Charter) -> Self {
-        Self::at(charter.rules.clone(), charter.genesis())
+        Self::at(charter.rules.clone(), charter.genesis(), charter.state())
     }
 
-    /// The chain that begins with a header.
-    pub(crate) fn at(rules: Rules, tip: Header) -> Self {
+    /// The chain that begins with a header, and the state after it.
+    pub(crate) fn at(rules: Rules, tip: Header, state: State) -> Self {
         Self {
             rules,
-            members: tip.members,
-            epoch: tip.epoch,
+            next: Next::after(&tip, &state),
             tip_digest: tip.digest(),
             tip,
-            state: State::default(),
+            state,
             certificate: None,
             above: BTreeMap::new(),
             recent: VecDeque::new(),
@@ -98,6 +116,7 @@ impl Chain {
     pub(crate) fn start_from(&mut self, certificate: Certificate, state: State) {
         self.tip = certificate.header().clone();
         self.tip_digest = self.tip.digest();
+        self.next = Next::after(&self.tip, &state);
         (self.state, self.certificate) = (state, Some(certificate));
         let mut all: Vec<(HeaderDigest, Above)> =
             std::mem::take(&mut self.above).into_iter().collect();
@@ -137,7 +156,8 @@ impl Chain {
         }
         if let Some(above) = self.above.remove(digest) {
             (self.tip, self.tip_digest) = (above.block.header, *digest);
-            (self.state, self.certificate) = (above.executed.state, None);
+            (self.state, self.next) = (above.executed.state, above.next);
+            self.certificate = None;
             let height = self.tip.height;
             self.above.retain(|_, above| above.block.header.height > height);
         }
@@ -158,9 +178,32 @@ impl Chain {
         self.certificate.as_ref()
     }
 
-    /// The view of its certificate.
-    pub(crate) fn view(&self) -> u64 {
-        self.certificate.as_ref().map_or(0, Certificate::view)
+    /// The epoch and view of its certificate.
+    pub(crate) fn round(&self) -> (u64, u64) {
+        self.certificate.as_ref().map_or((0, 0), Certificate::round)
+    }
+
+    /// The epoch of the block after one that is here.
+    pub(crate) fn epoch_after(&self, digest: &HeaderDigest) -> Option<u64> {
+        self.next_after(digest).map(|next| next.epoch)
+    }
+
+    /// The epoch of the block after the tip.
+    pub(crate) const fn epoch(&self) -> u64 {
+        self.next.epoch
+    }
+
+    fn next_after(&self, digest: &HeaderDigest) -> Option<Next> {
+        if *digest == self.tip_digest {
+            return Some(self.next);
+        }
+        self.above.get(digest).map(|above| above.next)
+    }
+
+    /// Whether a block that is here is the last of its epoch.
+    pub(crate) fn ends_epoch(&self, digest: &HeaderDigest) -> bool {
+        let header = self.parent(digest).map(|(header, _)| header.epoch);
+        header.zip(self.epoch_after(digest)).is_some_and(|(epoch, next)| epoch != next)
     }
 
     /// Whether a block is final, as far as is remembered.
@@ -206,17 +249,19 @@ impl Chain {
     ) -> Option<(HeaderDigest, Bytes)> {
         let (header, state) =
             self.parent(parent).map(|(header, state)| (header.clone(), state.clone()))?;
+        let next = self.next_after(parent)?;
         let start = crate::header::Start {
             parent: &header,
             before: &state,
-            epoch: self.epoch,
-            members: self.members,
+            epoch: next.epoch,
+            members: next.members,
             time_ms: now_ms,
         };
         self.make_room(parent);
         let (block, executed) = Block::propose(&self.rules, &start, submissions, &mut self.checked);
         let (digest, bytes) = (block.header.digest(), block.encode());
-        self.above.insert(digest, Above { block, bytes: bytes.clone(), executed });
+        let next = Next::after(&block.header, &executed.state);
+        self.above.insert(digest, Above { block, bytes: bytes.clone(), executed, next });
         Some((digest, bytes))
     }
 
@@ -241,13 +286,16 @@ impl Chain {
         let Some((parent, state)) = self.parent(&block.header.parent) else {
             return Fit::NoParent(Box::new(block));
         };
-        if block.header.epoch != self.epoch || block.header.members != self.members {
+        let next = self.next_after(&block.header.parent);
+        let said = Next { epoch: block.header.epoch, members: block.header.members };
+        if next != Some(said) {
             return Fit::Bad(CommitteeError::Block("epoch or set of members"));
         }
         let (parent, state) = (parent.clone(), state.clone());
         match block.execute(&self.rules, &parent, &state, &mut self.checked, known) {
             Ok(executed) => {
-                self.above.insert(digest, Above { block, bytes, executed });
+                let next = Next::after(&block.header, &executed.state);
+                self.above.insert(digest, Above { block, bytes, executed, next });
                 Fit::Here
             }
             Err(error) => Fit::Bad(error),
@@ -271,7 +319,7 @@ impl Chain {
         let headers: Vec<Header> = path.iter().map(|(_, one)| one.block.header.clone()).collect();
         let mut all = Vec::with_capacity(path.len());
         for (index, (digest, above)) in path.into_iter().enumerate() {
-            let Above { block, bytes, executed } = above;
+            let Above { block, bytes, executed, .. } = above;
             let later = headers.get(index + 1..).unwrap_or_default();
             let certificate = match later.len() <= LATER_MAX {
                 true => Some(Certificate::new(block.header.clone(), later.to_vec(), finalization)?),
@@ -283,6 +331,7 @@ impl Chain {
             self.tip = last.block.header.clone();
             self.tip_digest = last.digest;
             self.state = last.executed.state.clone();
+            self.next = Next::after(&self.tip, &self.state);
             self.certificate = last.certificate.clone();
         }
         self.recent.extend(all.iter().map(|one| one.digest));

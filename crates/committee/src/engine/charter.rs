@@ -20,12 +20,13 @@ use commonware_utils::{Faults as _, N3f1, NZU32};
 use crypto::{NetworkId, OrgId, Suite};
 
 use super::{Key, MEMBERS_MAX};
+use crate::entry::Entry;
 use crate::map::Hash;
+use crate::members::{Ended, Members, Place, set_digest};
 use crate::reader::{Reader, put_long};
-use crate::{CommitteeError, GroupKey, Header, Rules};
+use crate::{CommitteeError, GroupKey, Header, Rules, State};
 
 const PREFIX: &[u8] = b"holdfast committee charter v1";
-const MEMBERS_PREFIX: &[u8] = b"holdfast members v1";
 const OUTCOME_BYTES_MAX: usize = 64 << 10;
 const ORGANISATIONS_MAX: usize = 255;
 
@@ -152,14 +153,30 @@ impl Charter {
 
     /// The digest of the set of members.
     pub fn members_digest(&self) -> Hash {
-        let mut bytes = MEMBERS_PREFIX.to_vec();
-        self.keys().iter().for_each(|key| bytes.extend_from_slice(&key.encode()));
-        Suite::Holdfast1.hash(&bytes)
+        set_digest(self.members())
+    }
+
+    /// The state before the first block: who the founders are.
+    pub fn state(&self) -> State {
+        let place = |member| Place { member, address: None };
+        let mut state = State::default();
+        state.put(&Entry::Members(Members {
+            epoch: 0,
+            number: self.number,
+            ended: Ended::NotYet,
+            outcome: self.outcome.encode(),
+            members: self.members().into_iter().map(place).collect(),
+            before: Vec::new(),
+            round: None,
+        }));
+        state
     }
 
     /// The header before the first block.
     pub fn genesis(&self) -> Header {
-        Header::genesis(self.rules.network, self.group.clone(), self.members_digest())
+        let group = self.group.clone();
+        let genesis = Header::genesis(self.rules.network, group, self.members_digest());
+        Header { state: self.state().root(), ..genesis }
     }
 
     /// The encoding.

@@ -33,14 +33,13 @@ use commonware_cryptography::{Signer as _, Verifier as _, ed25519};
 use commonware_p2p::authenticated::lookup::Sender;
 use commonware_p2p::{Receiver as _, Recipients, Sender as _};
 use commonware_parallel::Sequential;
-use commonware_runtime::{Blob as _, ReadOptions, WriteOptions};
 use commonware_utils::N3f1;
 use commonware_utils::ordered::Set;
 use crypto::{NetworkId, OrgId, Suite};
 
 use super::charter::{Charter, Outcome};
 use super::links::Links;
-use super::{Key, MEMBERS_MAX, Runtime, now_ms};
+use super::{Key, MEMBERS_MAX, Runtime, files, now_ms};
 use crate::CommitteeError;
 use crate::reader::{Reader, put_long};
 
@@ -51,8 +50,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LINGER: Duration = Duration::from_secs(3);
 const NAMESPACE: &[u8] = b"holdfast committee founding v1";
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
-/// The longest file here, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What the founders agree on beforehand.
 #[derive(Clone, Debug)]
@@ -98,7 +95,7 @@ struct Founder<'a> {
 /// # Errors
 /// [`CommitteeError::Founding`] with what was missing, [`CommitteeError::Files`] where there is a member already, the disk.
 pub async fn found<E: Runtime>(context: E, founding: Founding) -> Result<Charter, CommitteeError> {
-    if !load(&context, &founding.name, CHARTER).await?.is_empty() {
+    if !files::load(&context, &founding.name, files::CHARTER).await?.is_empty() {
         return Err(CommitteeError::Files("there is a member here already"));
     }
     let namespace = [b" founding ", &founding.number.to_be_bytes()[..]].concat();
@@ -138,8 +135,8 @@ pub async fn found<E: Runtime>(context: E, founding: Founding) -> Result<Charter
         }
         if done_ms.is_none() && founder.is_done() {
             let (charter, share) = founder.made.as_ref().ok_or(CommitteeError::Stopped)?;
-            store(&context, &founding.name, SHARE, &share.encode()).await?;
-            store(&context, &founding.name, CHARTER, &charter.encode()).await?;
+            files::keep_share(&context, &founding.name, 0, share).await?;
+            files::store(&context, &founding.name, files::CHARTER, &charter.encode()).await?;
             founder.tell(&mut sender);
             done_ms = Some(now_ms(&context));
         }
@@ -164,7 +161,7 @@ impl<'a> Founder<'a> {
             return Err(CommitteeError::TooLarge { what: "founders (4 at least)", found, max });
         }
         let secret = founding.links.secret.0.clone();
-        let namespace = [NAMESPACE, founding.network.as_bytes()].concat();
+        let namespace = dkg_namespace(&founding.network);
         let (mode, reveal) = (Mode::NonZeroCounter, Reveal::V1);
         let (number, dealers) = (founding.number, members.clone());
         let info = Info::new::<N3f1>(&namespace, number, None, mode, reveal, dealers, members)
@@ -361,87 +358,11 @@ impl<'a> Founder<'a> {
     }
 }
 
+/// What all rounds of a network's committees are made under, the founding's and those after it.
+pub(crate) fn dkg_namespace(network: &NetworkId) -> Vec<u8> {
+    [NAMESPACE, network.as_bytes()].concat()
+}
+
 fn digest(charter: &Charter) -> [u8; 32] {
     Suite::Holdfast1.hash(&charter.encode())
-}
-
-const CHARTER: &[u8] = b"charter";
-const SHARE: &[u8] = b"share";
-const BEGAN: &[u8] = b"began";
-
-fn partition(name: &str) -> String {
-    format!("{name}-committee")
-}
-
-/// Writes a small file whole: `BLAKE3 32 | bytes`.
-async fn store<E: Runtime>(
-    context: &E,
-    name: &str,
-    file: &[u8],
-    bytes: &[u8],
-) -> Result<(), CommitteeError> {
-    let (blob, _) = context.open(&partition(name), file).await.map_err(CommitteeError::Storage)?;
-    let whole = [&Suite::Holdfast1.hash(bytes)[..], bytes].concat();
-    blob.resize(whole.len() as u64).await.map_err(CommitteeError::Storage)?;
-    blob.write_at(0, whole, WriteOptions::default()).await.map_err(CommitteeError::Storage)?;
-    blob.sync().await.map_err(CommitteeError::Storage)
-}
-
-/// A small file; nothing where there is none, or was none whole.
-async fn load<E: Runtime>(context: &E, name: &str, file: &[u8]) -> Result<Bytes, CommitteeError> {
-    let opened = context.open(&partition(name), file).await;
-    let (blob, length) = opened.map_err(CommitteeError::Storage)?;
-    if !(32..=FILE_BYTES_MAX).contains(&length) {
-        return Ok(Bytes::new());
-    }
-    let read = blob.read_at(0, length as usize, ReadOptions::default()).await;
-    let bytes = Bytes::from(read.map_err(CommitteeError::Storage)?.coalesce().freeze());
-    let (sum, rest) = (bytes.slice(..32), bytes.slice(32..));
-    let whole = Suite::Holdfast1.hash(&rest)[..] == sum[..];
-    Ok(if whole { rest } else { Bytes::new() })
-}
-
-/// The charter and the share that a member keeps.
-///
-/// # Errors
-/// [`CommitteeError::Files`] where there is no charter.
-pub(crate) async fn kept<E: Runtime>(
-    context: &E,
-    name: &str,
-) -> Result<(Charter, Option<Share>), CommitteeError> {
-    let charter = load(context, name, CHARTER).await?;
-    if charter.is_empty() {
-        return Err(CommitteeError::Files("there is no charter: found a committee, or join one"));
-    }
-    let (charter, share) = (Charter::decode(&charter)?, load(context, name, SHARE).await?);
-    if share.is_empty() {
-        return Ok((charter, None));
-    }
-    let share = Share::decode(share).map_err(|_| CommitteeError::Files("the share is damaged"))?;
-    Ok((charter, Some(share)))
-}
-
-/// Keeps the charter of a committee that others founded.
-///
-/// # Errors
-/// [`CommitteeError::Files`] where there is a member already.
-pub async fn join<E: Runtime>(
-    context: &E,
-    name: &str,
-    charter: &Charter,
-) -> Result<(), CommitteeError> {
-    if !load(context, name, CHARTER).await?.is_empty() {
-        return Err(CommitteeError::Files("there is a member here already"));
-    }
-    store(context, name, CHARTER, &charter.encode()).await
-}
-
-/// Whether the member voted before.
-pub(super) async fn began<E: Runtime>(context: &E, name: &str) -> Result<bool, CommitteeError> {
-    Ok(!load(context, name, BEGAN).await?.is_empty())
-}
-
-/// Notes that it begins to.
-pub(super) async fn begin<E: Runtime>(context: &E, name: &str) -> Result<(), CommitteeError> {
-    if began(context, name).await? { Ok(()) } else { store(context, name, BEGAN, b"1").await }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use commonware_cryptography::ChaCha20Poly1305;
 use commonware_p2p::authenticated::lookup::{Config, Network, Oracle, Receiver, Sender};
+use commonware_p2p::utils::mux::{MuxHandle, Muxer, SubReceiver, SubSender};
 use commonware_p2p::{Address, AddressableManager as _};
 use commonware_runtime::Quota;
 use commonware_stream::SakeCups;
@@ -28,7 +29,10 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = BLOCK_BYTES_MAX + (1 << 20);
 /// What the connections are made under, before the network's id.
 const NAMESPACE: &[u8] = b"holdfast committee links v1";
 /// Messages a second of one channel and one peer. Mailboxes for so many are allocated ahead, about 1.2 KiB each.
-const RATE: Quota = Quota::per_second(NZU32!(512));
+/// That is why so few at once, and why there is room for about twice the members alone ([`Open::peers_max`]).
+const RATE: Quota = Quota::per_second(NZU32!(512)).allow_burst(NZU32!(256));
+/// The fewest peers that there is room for: members, those before them, those that are wanted.
+const PEERS_MIN: usize = 12;
 const MAILBOX: NonZeroUsize = NZUsize!(512);
 
 /// Where the members are.
@@ -52,6 +56,35 @@ pub(crate) struct Open<E: Runtime> {
     network: Network<E, Upgrader>,
     /// Who keeps out a member that breaks the protocol.
     pub(crate) oracle: Oracle<Key>,
+    /// How many there is room for.
+    pub(crate) peers_max: usize,
+}
+
+/// The engine's channels, each divided by epochs.
+pub(crate) struct Lines<E: Runtime>([MuxHandle<Sender<Key, E>>; 3]);
+
+/// One of them, of one epoch.
+pub(crate) type Line<E> = (SubSender<Sender<Key, E>>, SubReceiver<Key>);
+
+impl<E: Runtime> Lines<E> {
+    /// Divides the channels of votes, certificates and what is fetched.
+    pub(crate) fn new(context: &E, channels: [Channel<E>; 3]) -> Self {
+        Self(channels.map(|(sender, receiver)| {
+            let (mux, handle) = Muxer::new(context.child("epochs"), sender, receiver);
+            drop(mux.start());
+            handle
+        }))
+    }
+
+    /// Those of an epoch, each once.
+    pub(crate) async fn of(&mut self, epoch: u64) -> Result<[Line<E>; 3], CommitteeError> {
+        let [votes, certificates, resolver] = &mut self.0;
+        let mut lines = Vec::with_capacity(3);
+        for one in [votes, certificates, resolver] {
+            lines.push(one.register(epoch).await.map_err(|_| CommitteeError::Stopped)?);
+        }
+        lines.try_into().map_err(|_| CommitteeError::Stopped)
+    }
 }
 
 impl Links {
@@ -63,8 +96,8 @@ impl Links {
         purpose: &[u8],
     ) -> Result<Open<E>, CommitteeError> {
         let count = self.members.len();
-        if count > MEMBERS_MAX {
-            let max = MEMBERS_MAX;
+        let max = 2 * MEMBERS_MAX;
+        if count > max {
             return Err(CommitteeError::TooLarge { what: "members", found: count, max });
         }
         let handshake = Cups::new(
@@ -77,7 +110,8 @@ impl Links {
             cups::Version::V1,
         );
         let namespace = [NAMESPACE, network.as_bytes(), purpose].concat();
-        let most = NonZeroUsize::new(count).unwrap_or(NZUsize!(1));
+        let peers_max = (2 * count).max(PEERS_MIN).min(max);
+        let most = NonZeroUsize::new(peers_max).unwrap_or(NZUsize!(1));
         let max = MESSAGE_BYTES_MAX as u32;
         // Members know each other's keys: what strangers may try is bounded by the handshakes alone.
         let mut config = Config::local(handshake, &namespace, self.listen, most, max, MAILBOX);
@@ -91,7 +125,7 @@ impl Links {
         config.block_duration = Duration::from_secs(60);
         let (network, mut oracle) = Network::new(context.child("links"), config);
         let _ = oracle.track(0, addresses(&self.members));
-        Ok(Open { network, oracle })
+        Ok(Open { network, oracle, peers_max })
     }
 }
 

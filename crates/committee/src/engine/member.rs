@@ -7,38 +7,37 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
-use commonware_consensus::simplex::elector::RoundRobin;
+use commonware_consensus::simplex::Plan;
 use commonware_consensus::simplex::types::{Context, Finalization};
-use commonware_consensus::simplex::{self, Floor, ForwardPolicy, Plan, SkipBudget, SkipPolicy};
-use commonware_consensus::types::{Epoch, ViewDelta};
 use commonware_cryptography::bls12381::primitives::group::Share;
 use commonware_cryptography::{Signer as _, blake3};
 use commonware_p2p::authenticated::lookup::{Oracle, Receiver, Sender};
 use commonware_p2p::{Blocker as _, Receiver as _, Recipients, Sender as _};
-use commonware_parallel::Sequential;
-use commonware_runtime::buffer::paged::CacheRef;
 use commonware_utils::channel::{mpsc, oneshot};
-use commonware_utils::{NZDuration, NZU16, NZUsize};
 
 use super::chain::{Chain, Final, Fit};
 use super::charter::Charter;
-use super::links::Links;
+use super::files::{self, Dealings};
+use super::links::{Lines, Links};
 use super::log::Log;
 use super::pool::{Pool, RETRY_MS};
-use super::port::{Ask, Port};
+use super::port::Ask;
 use super::wire::{Message, Notarised};
-use super::{Key, Runtime, founding, now_ms};
-use crate::certificate::{Digest, Scheme, namespace};
+use super::{Key, Runtime, now_ms};
+use crate::certificate::{Digest, Scheme};
 use crate::handle::Request;
 use crate::header::HeaderDigest;
 use crate::{Block, Certificate, CommitteeError};
 
+mod dealing;
+mod epoch;
 mod others;
 mod parked;
 mod positions;
 mod requests;
 mod snapshots;
 mod start;
+mod wishes;
 
 /// How often a member looks at what is late.
 const TICK_MS: u64 = 200;
@@ -68,10 +67,12 @@ pub struct Settings {
     pub rest: Duration,
     /// By how many bytes its log grows, beside twice the state's, before it is begun anew with a snapshot.
     pub log_growth: u64,
+    /// How long a reshare waits for new members to follow, and a dealer for players to acknowledge.
+    pub deal_within: Duration,
 }
 
 impl Settings {
-    /// The usual ones: answers within 30 s, a block a second at rest, 64 MiB of log.
+    /// The usual ones: answers within 30 s, a block a second at rest, 64 MiB of log, a minute for dealing.
     pub fn new(name: &str, links: Links) -> Self {
         Self {
             name: String::from(name),
@@ -79,6 +80,7 @@ impl Settings {
             answer_within: Duration::from_secs(30),
             rest: Duration::from_secs(1),
             log_growth: 64 << 20,
+            deal_within: Duration::from_secs(60),
         }
     }
 }
@@ -96,7 +98,16 @@ struct Member<E: Runtime> {
     settings: Settings,
     charter: Charter,
     me: Key,
-    votes: bool,
+    term: epoch::Term,
+    engine: Option<epoch::Running>,
+    lines: Lines<E>,
+    peers: epoch::Peers,
+    share: Option<Share>,
+    dealings: Dealings<E>,
+    dealing: Option<dealing::Dealing>,
+    /// The epoch before which nothing secret is left.
+    closed: Option<u64>,
+    wishes: wishes::Wishes,
     chain: Chain,
     log: Log<E>,
     pool: Pool,
@@ -112,6 +123,8 @@ struct Member<E: Runtime> {
     ahead: Option<Finalization<Scheme, Digest>>,
     asked_since_ms: u64,
     heard: HashMap<Key, u64>,
+    heights: HashMap<Key, u64>,
+    moved_ms: u64,
     fresh: requests::FreshReads,
     given_out: others::GivenOut,
     turn: usize,
@@ -133,27 +146,30 @@ pub async fn run<E: Runtime>(
     settings: Settings,
     mut requests: mpsc::Receiver<Request>,
 ) -> Result<(), CommitteeError> {
-    let (charter, share) = founding::kept(&context, &settings.name).await?;
+    let charter = files::charter(&context, &settings.name).await?;
     let (log, found) = Log::open(context.child("log"), format!("{}-chain", settings.name)).await?;
     let mut chain = Chain::new(&charter);
     start::restore(&mut chain, &charter, found)?;
-    let share = start::may_vote(&context, &settings.name, share).await?;
+    let dealings = Dealings::open(&context, &settings.name).await?;
     let links = settings.links.open(&context, &charter.rules.network, b"");
     let mut links = links?;
-    let (votes, certificates, resolver) = (links.channel(0), links.channel(1), links.channel(2));
+    let lines = [links.channel(0), links.channel(1), links.channel(2)];
+    let lines = Lines::new(&context, lines);
     let (sender, mut receiver) = links.channel(3);
-    let oracle = links.oracle.clone();
+    let (oracle, peers) = (links.oracle.clone(), epoch::Peers::new(&settings.links, &links));
     links.start();
-    let (asks, mut asked) = mpsc::unbounded_channel();
-    let me = settings.links.secret.0.public_key();
-    let engine =
-        engine(&context, &settings, &charter, share.clone(), &me, oracle.clone(), Port(asks))?;
-    // Its end is seen by the end of what it asks.
-    drop(engine.start(votes, certificates, resolver));
     let now = now_ms(&context);
     let mut member = Member {
-        me,
-        votes: share.is_some(),
+        me: settings.links.secret.0.public_key(),
+        term: epoch::Term::of(chain.state())?,
+        engine: None,
+        lines,
+        peers,
+        share: None,
+        dealings,
+        dealing: None,
+        closed: None,
+        wishes: wishes::Wishes::default(),
         chain,
         log,
         sender,
@@ -168,6 +184,8 @@ pub async fn run<E: Runtime>(
         ahead: None,
         asked_since_ms: 0,
         heard: HashMap::new(),
+        heights: HashMap::new(),
+        moved_ms: now,
         fresh: requests::FreshReads::new(now),
         given_out: others::GivenOut::default(),
         turn: 0,
@@ -182,69 +200,15 @@ pub async fn run<E: Runtime>(
         charter,
         context,
     };
-    member.go_on(&mut requests, &mut asked, &mut receiver).await
-}
-
-fn votes_partition(name: &str) -> String {
-    format!("{name}-votes-0")
-}
-
-type Engine<E> =
-    simplex::Engine<E, Scheme, RoundRobin, Oracle<Key>, Digest, Port, Port, Port, Sequential>;
-
-fn engine<E: Runtime>(
-    context: &E,
-    settings: &Settings,
-    charter: &Charter,
-    share: Option<Share>,
-    me: &Key,
-    blocker: Oracle<Key>,
-    port: Port,
-) -> Result<Engine<E>, CommitteeError> {
-    let names = namespace(&charter.rules.network);
-    let (members, polynomial) = (charter.keys().clone(), charter.outcome.public().clone());
-    let scheme = match share {
-        Some(share) => Scheme::signer(&names, members, polynomial, share),
-        None => Scheme::member(&names, members, polynomial, me),
-    };
-    let scheme = scheme.ok_or(CommitteeError::Files("the share is not the charter's"))?;
-    let leader_timeout = settings.rest + Duration::from_millis(1_000);
-    let config = simplex::Config {
-        scheme,
-        elector: RoundRobin::default(),
-        blocker,
-        automaton: port.clone(),
-        relay: port.clone(),
-        reporter: port,
-        track_historical_votes: false,
-        strategy: Sequential,
-        partition: votes_partition(&settings.name),
-        mailbox_size: NZUsize!(1_024),
-        epoch: Epoch::new(0),
-        floor: Floor::Genesis(blake3::Digest(*charter.genesis().digest().as_bytes())),
-        replay_buffer: NZUsize!(1 << 20),
-        write_buffer: NZUsize!(64 << 10),
-        page_cache: CacheRef::new(NZU16!(4_096), NZUsize!(256)),
-        leader_timeout,
-        certification_timeout: leader_timeout + Duration::from_millis(1_000),
-        timeout_retry: Duration::from_millis(1_000),
-        view_retention: ViewDelta::new(64),
-        skip: SkipPolicy::Enabled {
-            timeout: leader_timeout + Duration::from_millis(3_000),
-            budget: SkipBudget::Participants,
-        },
-        fetch_timeout: NZDuration!(Duration::from_millis(1_000)),
-        fetch_retry_delay: Duration::from_millis(100),
-        forward: ForwardPolicy::SilentVoters,
-    };
-    Ok(simplex::Engine::new(context.child("engine"), config))
+    member.enter().await?;
+    member.recall_wish().await?;
+    member.go_on(&mut requests, &mut receiver).await
 }
 
 impl<E: Runtime> Member<E> {
     async fn go_on(
         &mut self,
         requests: &mut mpsc::Receiver<Request>,
-        asked: &mut mpsc::UnboundedReceiver<Ask>,
         receiver: &mut Receiver<Key>,
     ) -> Result<(), CommitteeError> {
         loop {
@@ -252,7 +216,7 @@ impl<E: Runtime> Member<E> {
             let sleep = self.context.sleep(Duration::from_millis(wait));
             tokio::select! {
                 biased;
-                ask = asked.recv() => match ask {
+                ask = epoch::asked(&mut self.engine) => match ask {
                     Some(ask) => self.answer(ask).await?,
                     None => return Err(CommitteeError::Stopped),
                 },
@@ -261,7 +225,7 @@ impl<E: Runtime> Member<E> {
                     Err(_) => return Err(CommitteeError::Stopped),
                 },
                 request = requests.recv() => match request {
-                    Some(request) => self.take(request),
+                    Some(request) => self.take(request).await?,
                     None => return Ok(()),
                 },
                 () = sleep => {}
@@ -269,7 +233,7 @@ impl<E: Runtime> Member<E> {
             // What came at once is taken at once: one message to the others, one block.
             for _ in 0..super::wire::SUBMISSIONS_MAX {
                 let Ok(request) = requests.try_recv() else { break };
-                self.take(request);
+                self.take(request).await?;
             }
             self.pass_on();
             self.ask_how_far();
@@ -334,8 +298,8 @@ impl<E: Runtime> Member<E> {
             }
             Ask::Notarised(notarization) => {
                 let proposal = &notarization.proposal;
-                let view = proposal.round.view().get();
-                if self.notarised.as_ref().is_none_or(|known| known.view < view) {
+                let round = (proposal.round.epoch().get(), proposal.round.view().get());
+                if self.notarised.as_ref().is_none_or(|known| known.round() < round) {
                     self.notarised = Notarised::of(&notarization);
                 }
             }
@@ -366,6 +330,12 @@ impl<E: Runtime> Member<E> {
             self.proposing = Some((context, response));
             return;
         };
+        // The last block of an epoch is followed by itself until it is final.
+        if self.chain.ends_epoch(&parent) && self.chain.epoch_after(&parent) > Some(self.term.epoch)
+        {
+            let _ = response.send(context.parent.1);
+            return;
+        }
         let taken = self.chain.taken(&parent);
         let busy = self.pool.has_beside(&taken) && !self.chain.is_deep(&parent);
         if now < self.rests_until(time_ms, now) && !busy {
@@ -461,7 +431,9 @@ impl<E: Runtime> Member<E> {
         if let Some(header) = here {
             if header.time_ms <= now + AHEAD_MS {
                 for (context, response) in wanted.verify.drain(..) {
-                    let right = header.parent == digest_of(&context.parent.1)
+                    let parent = digest_of(&context.parent.1);
+                    let again = parent == digest && self.chain.ends_epoch(&digest);
+                    let right = (again || header.parent == parent)
                         && header.epoch == context.round.epoch().get();
                     let _ = response.send(right);
                 }
@@ -494,19 +466,19 @@ impl<E: Runtime> Member<E> {
         &mut self,
         finalization: Finalization<Scheme, Digest>,
     ) -> Result<(), CommitteeError> {
-        let view = finalization.proposal.round.view().get();
-        if view <= self.chain.view() {
+        let round = round_of(&finalization);
+        let digest = digest_of(&finalization.proposal.payload);
+        if round <= self.chain.round() || self.chain.is_final(&digest) {
             return Ok(());
         }
-        let digest = digest_of(&finalization.proposal.payload);
         if let Some(error) = self.execute(digest) {
             // More than f members lie, or this one executes otherwise: it must not go on.
             tracing::error!(%error, ?digest, "a final block does not hold");
             return Err(CommitteeError::Chain);
         }
         if self.chain.above(&digest).is_none() {
-            let known = self.ahead.as_ref().map_or(0, |one| one.proposal.round.view().get());
-            if view > known {
+            let known = self.ahead.as_ref().map_or((0, 0), round_of);
+            if round > known {
                 self.ahead = Some(finalization);
             }
             self.want(digest);
@@ -536,11 +508,13 @@ impl<E: Runtime> Member<E> {
                 }
             }
         }
-        if self.ahead.as_ref().is_some_and(|one| one.proposal.round.view().get() <= view) {
+        if self.ahead.as_ref().is_some_and(|one| round_of(one) <= round) {
             self.ahead = None;
         }
+        self.moved_ms = now_ms(&self.context);
         let height = self.chain.tip().height;
         self.parked.forget_to(height);
+        self.keep_up().await?;
         self.answer_fresh();
         self.renew().await
     }
@@ -573,6 +547,12 @@ fn tell_all(all: impl IntoIterator<Item = oneshot::Sender<bool>>, answer: bool) 
     for response in all {
         let _ = response.send(answer);
     }
+}
+
+/// The epoch and view of a finalisation: they grow along the chain.
+fn round_of(finalization: &Finalization<Scheme, Digest>) -> (u64, u64) {
+    let round = &finalization.proposal.round;
+    (round.epoch().get(), round.view().get())
 }
 
 /// The digest of a header, as we call it.

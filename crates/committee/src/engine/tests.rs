@@ -17,6 +17,7 @@ use crate::{Committee as _, CommitteeError, Handle, Operation, Outcome, Submissi
 
 mod liars;
 mod positions;
+mod reshare;
 
 type Context = deterministic::Context;
 type Run = Task<Result<(), CommitteeError>>;
@@ -67,11 +68,17 @@ async fn founded(context: &Context, count: u8) -> Charter {
     charters.swap_remove(0)
 }
 
-fn settings(starts: &[u16], which: usize) -> Settings {
+/// Of a member that knows these.
+fn settings(starts: &[u16], which: usize, list: &[usize]) -> Settings {
+    let mut links = links(starts, which);
+    let all = std::mem::take(&mut links.members).into_iter().enumerate();
+    let known = all.filter(|(one, _)| *one == which || list.contains(one));
+    links.members = known.map(|(_, place)| place).collect();
     Settings {
         answer_within: Duration::from_secs(8),
         log_growth: 4 << 10,
-        ..Settings::new(&format!("m{which}"), links(starts, which))
+        deal_within: Duration::from_secs(6),
+        ..Settings::new(&format!("m{which}"), links)
     }
 }
 
@@ -79,18 +86,25 @@ struct Members {
     context: Context,
     charter: Charter,
     starts: Vec<u16>,
+    /// The members of now.
+    list: Vec<usize>,
     running: Vec<Option<(Handle, Run)>>,
-    id: u8,
+    id: u64,
 }
 
 impl Members {
     async fn start(context: Context, count: u8) -> Self {
+        Self::start_of(context, count, count).await
+    }
+
+    /// A committee of the first of so many machines.
+    async fn start_of(context: Context, count: u8, machines: u8) -> Self {
         let charter = founded(&context, count).await;
-        let running = (0..count).map(|_| None).collect();
-        let starts = vec![0; usize::from(count)];
-        let mut members = Self { context, charter, starts, running, id: 0 };
-        let all: Vec<usize> = (0..usize::from(count)).collect();
-        members.run(&all).await;
+        let running = (0..machines).map(|_| None).collect();
+        let starts = vec![0; usize::from(machines)];
+        let list: Vec<usize> = (0..usize::from(count)).collect();
+        let mut members = Self { context, charter, starts, list: list.clone(), running, id: 0 };
+        members.run(&list).await;
         members
     }
 
@@ -98,7 +112,7 @@ impl Members {
         all.iter().for_each(|which| self.starts[*which] += 1);
         for which in all {
             let (handle, requests) = Handle::new(self.charter.group.clone());
-            let settings = settings(&self.starts, *which);
+            let settings = settings(&self.starts, *which, &self.list);
             let member = self.context.child("member");
             let task = member.spawn(move |context| run(context, settings, requests));
             self.running[*which] = Some((handle, task));
@@ -123,7 +137,7 @@ impl Members {
         self.id += 1;
         let (network, group) = (NETWORK, self.charter.rules.group);
         let author = secret(1).public();
-        let (id, last_valid) = ([self.id; 16], u64::MAX);
+        let (id, last_valid) = (u128::from(self.id).to_be_bytes(), u64::MAX);
         let update = Update { network, group, author, id, last_valid, operation };
         update.sign(&secret(1)).expect("good")
     }

@@ -7,23 +7,29 @@
 //! 6 how far      nonce 8                                7 this far     nonce 8 | view 8 | parent view 8 | epoch 8 | digest 32 | signature 48
 //! 8 here         height 8                               9 want part    header digest 32 | offset 8
 //! 10 part        certificate length 4 | certificate | total 8 | offset 8 | length 4 | bytes of a snapshot
+//! 11 wish        wish | key 32 | signature 64              12 dealt      number 8 | length 4 | public message | length 4 | private message
+//! 13 taken       number 8 | length 4 | acknowledgement
 //! ```
 //! Nothing of it is believed: blocks by hash and execution, certificates by the group key, submissions by their signature. A *this
-//! far* carries a notarisation, so no member can make another wait for a view that there is not.
+//! far* carries a notarisation, so no member can make another wait for a view that there is not. *Dealt* is secret: it goes to its one
+//! player alone, over a connection that only the two can read.
 
 use bytes::Bytes;
 
 use crate::CommitteeError;
-use crate::certificate::CERTIFICATE_BYTES_MAX;
+use crate::certificate::{CERTIFICATE_BYTES_MAX, LATER_MAX};
 use crate::group::SIGNATURE_BYTES;
 use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
+use crate::members::Signed;
 use crate::reader::{Reader, put_long};
 use crate::update::SUBMISSION_BYTES_MAX;
 
-/// The most blocks in one answer.
-pub(crate) const SINCE_BLOCKS_MAX: usize = 256;
+/// The most blocks in one answer: the last one's certificate must reach from the first.
+pub(crate) const SINCE_BLOCKS_MAX: usize = LATER_MAX;
 /// The most bytes of a snapshot in one message.
 pub(crate) const PART_BYTES_MAX: usize = 1 << 20;
+/// The longest message of a dealer or a player, in bytes.
+pub(crate) const DEALT_BYTES_MAX: usize = 8 << 10;
 /// The most submissions in one message.
 pub(crate) const SUBMISSIONS_MAX: usize = 1_024;
 
@@ -35,6 +41,13 @@ pub(crate) struct Notarised {
     pub(crate) epoch: u64,
     pub(crate) digest: [u8; 32],
     pub(crate) signature: [u8; SIGNATURE_BYTES],
+}
+
+impl Notarised {
+    /// Its epoch and view.
+    pub(crate) const fn round(&self) -> (u64, u64) {
+        (self.epoch, self.view)
+    }
 }
 
 /// A message between members.
@@ -50,6 +63,9 @@ pub(crate) enum Message {
     Here(u64),
     WantPart { digest: HeaderDigest, offset: u64 },
     Part { certificate: Bytes, total: u64, offset: u64, bytes: Bytes },
+    Wish(Signed),
+    Dealt { number: u64, public: Bytes, private: Bytes },
+    Taken { number: u64, acknowledgement: Bytes },
 }
 
 impl Message {
@@ -107,6 +123,21 @@ impl Message {
                 out.extend_from_slice(&offset.to_be_bytes());
                 put_long(&mut out, bytes);
             }
+            Self::Wish(signed) => {
+                out.push(11);
+                out.extend_from_slice(&signed.encode());
+            }
+            Self::Dealt { number, public, private } => {
+                out.push(12);
+                out.extend_from_slice(&number.to_be_bytes());
+                put_long(&mut out, public);
+                put_long(&mut out, private);
+            }
+            Self::Taken { number, acknowledgement } => {
+                out.push(13);
+                out.extend_from_slice(&number.to_be_bytes());
+                put_long(&mut out, acknowledgement);
+            }
         }
         out
     }
@@ -154,6 +185,18 @@ impl Message {
                 let [certificate, part] = [certificate, part].map(|one| bytes.slice_ref(one));
                 Self::Part { certificate, total, offset, bytes: part }
             }
+            11 => return Ok(Self::Wish(Signed::decode(reader.rest())?)),
+            12 => {
+                let number = reader.u64()?;
+                let public = bytes.slice_ref(reader.long("bytes of a part", DEALT_BYTES_MAX)?);
+                let private = bytes.slice_ref(reader.long("bytes of a part", DEALT_BYTES_MAX)?);
+                Self::Dealt { number, public, private }
+            }
+            13 => {
+                let number = reader.u64()?;
+                let taken = reader.long("bytes of an acknowledgement", DEALT_BYTES_MAX)?;
+                Self::Taken { number, acknowledgement: bytes.slice_ref(taken) }
+            }
             _ => return Err(CommitteeError::Field("kind of the message")),
         };
         reader.end()?;
@@ -198,6 +241,8 @@ mod tests {
             Message::Here(8),
             Message::WantPart { digest: HeaderDigest::new([7; 32]), offset: 4 },
             Message::Part { certificate: one.clone(), total: 9, offset: 2, bytes: one.clone() },
+            Message::Dealt { number: 7, public: one.clone(), private: one.clone() },
+            Message::Taken { number: 7, acknowledgement: one.clone() },
         ];
         for message in all {
             let bytes = Bytes::from(message.encode());

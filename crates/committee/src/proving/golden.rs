@@ -5,6 +5,7 @@ use testkit::golden;
 
 use super::{Founded, NETWORK, object, secret, set, version};
 use crate::entry::Subject;
+use crate::members::tests::Table;
 use crate::{Answer, Operation, Read, Submission};
 
 const MANIFEST: &str = env!("CARGO_MANIFEST_DIR");
@@ -43,4 +44,17 @@ fn the_page_shows_them() {
     if !golden::updating() {
         golden::check_page(MANIFEST, "heads.md");
     }
+}
+
+#[test]
+fn the_formats_of_a_change_of_the_members_do_not_change_by_accident() {
+    let mut table = Table::new(4, 6);
+    let wish = table.wish(2, 4, &[0, 1, 2, 4, 5]);
+    let wanted = table.wanted(&wish, &[0, 1, 2]);
+    golden::check(MANIFEST, "members-wanted", &wanted.encode());
+    table.apply(&wanted);
+    let dealt = table.log(0, &[4]);
+    golden::check(MANIFEST, "members-dealt", &dealt.encode());
+    table.apply(&dealt);
+    golden::check(MANIFEST, "members-state", &table.state.snapshot());
 }

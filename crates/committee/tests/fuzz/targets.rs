@@ -1,7 +1,10 @@
 //! Decoders of what a committee writes: any bytes are refused, or encode to the same again.
 
 use bytes::Bytes;
-use committee::{Answer, Block, Card, Certificate, Outcome, Position, Read, State, Submission};
+use committee::entry::Entry;
+use committee::{
+    Answer, Block, Card, Certificate, Change, Outcome, Position, Read, State, Submission,
+};
 use testkit::fuzz::Target;
 use testkit::golden;
 
@@ -17,6 +20,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "certified-answer", run: answer, seeds: answers },
     Target { name: "certified-read", run: read, seeds: reads },
     Target { name: "certified-head", run: head, seeds: heads },
+    Target { name: "certified-members", run: members, seeds: member_seeds },
 ];
 
 fn golden(names: &[&str]) -> Vec<Vec<u8>> {
@@ -90,5 +94,22 @@ fn head(data: &[u8]) {
     if let Ok(state) = State::restore(&Bytes::copy_from_slice(data)) {
         let again = State::restore(&state.snapshot()).expect("our own");
         assert_eq!(again.root(), state.root());
+    }
+}
+
+fn member_seeds() -> Vec<Vec<u8>> {
+    golden(&["members-wanted", "members-dealt", "members-state"])
+}
+
+fn members(data: &[u8]) {
+    if let Ok(change) = Change::decode(data) {
+        assert_eq!(change.encode(), data);
+    }
+    if let Ok(entry) = Entry::decode(data) {
+        assert_eq!(entry.encode(), data);
+    }
+    if let Ok(state) = State::restore(&Bytes::copy_from_slice(data)) {
+        // What is in there is opaque bytes until somebody deals with it.
+        let _ = state.members().map(|members| members.round_at(0).is_some());
     }
 }

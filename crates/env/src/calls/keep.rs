@@ -125,7 +125,7 @@ pub struct Listed {
 pub struct SettledStripe {
     /// Of which stripe.
     pub stripe: RecordId,
-    /// Which fragments have which holder now; none where nothing was done.
+    /// Which fragments have which holder now: those that moved, and as far as all said so, the others.
     pub moved: Vec<(u8, PeerId)>,
 }
 

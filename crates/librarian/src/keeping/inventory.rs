@@ -182,6 +182,11 @@ impl Inventory {
         }
     }
 
+    /// Whose it is.
+    pub(super) fn own(&self) -> PeerId {
+        self.own
+    }
+
     /// Changes the map of a stripe; `None` and no change where nothing of it is here.
     pub(super) fn with_map<T>(
         &mut self,

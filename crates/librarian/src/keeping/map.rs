@@ -94,12 +94,6 @@ impl StripeMap {
         }
     }
 
-    /// Believes that a peer holds this fragment and no other.
-    pub(crate) fn set_only(&mut self, index: u8, holder: u16) {
-        self.forget(holder);
-        self.set(index, Some(holder));
-    }
-
     /// Believes that a peer holds nothing of it.
     pub(crate) fn forget(&mut self, holder: u16) {
         for at in self.holders.iter_mut().filter(|at| **at == holder) {

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use crypto::{OrgId, PeerId, Place, RecordId};
 use document::{Record, Stripe};
-use env::calls::keep::{CLAIMS_MAX, ClaimAnswer, KeepAnswer, KeepRequest, SettledStripe};
+use env::calls::keep::{
+    CLAIMS_MAX, ClaimAnswer, KeepAnswer, KeepRequest, MOVED_MAX, SettledStripe,
+};
 use env::calls::{CallError, FindRequest, FindResponse};
 use futures::StreamExt;
 use placement::{Mend, StripeNow};
@@ -124,6 +126,16 @@ impl Job {
         let possible: Vec<PeerId> = self.possible.iter().filter(answers).copied().collect();
         let (k, n, whole) = (self.k, self.n, &self.whole[..]);
         planned(&StripeNow { k, n, whole, possible: &possible, leaving })
+    }
+
+    /// Who holds what now, of those that said so: what moved, and the rest, or else each holder that believes otherwise asks
+    /// everybody itself.
+    fn said(&self, moved: &[(u8, PeerId)]) -> Moved {
+        let mut said = self.whole.clone();
+        let is_moved = |index| moved.iter().any(|(of, _)| *of == index);
+        said.retain(|(index, peer)| !self.silent.contains(peer) && !is_moved(*index));
+        said.extend(moved);
+        said
     }
 
     /// Everybody else who may have something of it.
@@ -619,8 +631,9 @@ async fn settle(core: &Core, keeping: &Keeping, ended: Vec<(Job, Result<Moved, U
         keeping.settled(&job.id, &moved, true);
         gave_away(core, keeping, &job, &moved).await;
         looked.push(job.id);
+        let holders = job.said(&moved);
         for peer in job.asked(&core.own) {
-            let settled = SettledStripe { stripe: job.id, moved: moved.clone() };
+            let settled = SettledStripe { stripe: job.id, moved: holders.clone() };
             told.entry(peer).or_default().push(settled);
         }
     }
@@ -635,9 +648,30 @@ async fn settle(core: &Core, keeping: &Keeping, ended: Vec<(Job, Result<Moved, U
         }
     }
     let told = told.into_iter().map(|(peer, stripes)| async move {
-        let _ = ask(core, &peer, KeepRequest::Settled(stripes), SMALL_LIMIT).await;
+        for some in within(stripes) {
+            let _ = ask(core, &peer, KeepRequest::Settled(some), SMALL_LIMIT).await;
+        }
     });
     futures::stream::iter(told).buffer_unordered(ASKED_AT_ONCE).collect::<Vec<()>>().await;
+}
+
+/// Parts that one call takes.
+fn within(stripes: Vec<SettledStripe>) -> Vec<Vec<SettledStripe>> {
+    let (mut parts, mut moved) = (vec![Vec::new()], 0);
+    for stripe in stripes {
+        let more = moved + stripe.moved.len();
+        match parts.last_mut().filter(|part| part.len() < CLAIMS_MAX && more <= MOVED_MAX) {
+            Some(part) => {
+                moved = more;
+                part.push(stripe);
+            }
+            None => {
+                moved = stripe.moved.len();
+                parts.push(vec![stripe]);
+            }
+        }
+    }
+    parts
 }
 
 /// What this peer moved is another's to hold, whose disk has it: it counts here no more. A peer that leaves serves it until it has left.
@@ -668,19 +702,27 @@ impl Keeping {
         let mut inventory = locked(&self.inventory);
         let Some(inventory) = inventory.as_mut() else { return };
         let view = Arc::clone(&inventory.epoch().view);
+        let own = inventory.own();
         inventory.with_map(stripe, |map, names| {
             // Numbers are for peers that there are: anybody may send any key.
-            for (index, peer) in moved.iter().filter(|(_, peer)| view.index_of(peer).is_some()) {
-                // What is here nobody else need tell.
-                #[cfg(feature = "planted-bugs")]
-                if counts_twice() {
-                    map.set(*index, Some(names.of(peer)));
-                    continue;
-                }
-                if by_own || !map.mine.contains(index) {
-                    map.set_only(*index, names.of(peer));
-                }
+            let known = moved.iter().filter(|(_, peer)| view.index_of(peer).is_some());
+            let moved: Vec<(u8, u16)> =
+                known.map(|(index, peer)| (*index, names.of(peer))).collect();
+            #[cfg(feature = "planted-bugs")]
+            if counts_twice() {
+                moved.iter().for_each(|(index, holder)| map.set(*index, Some(*holder)));
+                return;
             }
+            let own = names.of(&own);
+            // What is here, and what is not, nobody else need tell.
+            let counts = |(index, holder): &&(u8, u16)| {
+                by_own || (*holder != own && !map.mine.contains(index))
+            };
+            // Each of them holds what is told of it and nothing else.
+            let told: Vec<(u8, u16)> = moved.iter().filter(counts).copied().collect();
+            let others = told.iter().filter(|(_, holder)| *holder != own);
+            others.for_each(|(_, holder)| map.forget(*holder));
+            told.iter().for_each(|(index, holder)| map.set(*index, Some(*holder)));
         });
     }
 }

@@ -65,8 +65,9 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     }
 }
 
-/// Tells those whose duty a copy is of copies here that none of them has: after a partition healed, or a put by somebody who saw
+/// Tells each of those whose duty a copy is of copies here that it does not have: after a partition healed, or a put by somebody who saw
 /// other peers, a record may be at none of those that compare it with each other. They fetch it as whatever else they lack.
+/// That another of them has it is that one's word alone, and keeps nobody from being told.
 async fn offer(core: &Core, keeping: &Keeping, first: u8) {
     let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
     let strays: Vec<Placed> = {
@@ -81,24 +82,14 @@ async fn offer(core: &Core, keeping: &Keeping, first: u8) {
         }
         strays.into_iter().map(|held| held.placed).collect()
     };
-    let mut answered: Vec<(PeerId, Vec<usize>)> = Vec::new();
-    let mut there = vec![false; strays.len()];
     for (peer, items) in asked {
         let ids: Vec<RecordId> =
             items.iter().filter_map(|at| Some(strays.get(*at)?.id)).take(HAVE_MAX).collect();
         let have = ask(core, &peer, KeepRequest::Have(ids), SMALL_LIMIT).await;
         let Ok(KeepAnswer::Have(have)) = have else { continue };
-        for (at, have) in items.iter().zip(&have) {
-            if let Some(there) = there.get_mut(*at).filter(|_| *have) {
-                *there = true;
-            }
-        }
-        answered.push((peer, items));
-    }
-    for (peer, items) in answered {
         let mut lists: BTreeMap<u8, Listed> = BTreeMap::new();
-        let lacking = items.into_iter().filter(|at| there.get(*at) == Some(&false));
-        for placed in lacking.filter_map(|at| strays.get(at)) {
+        let lacking = items.iter().zip(&have).filter(|(_, have)| !**have);
+        for placed in lacking.filter_map(|(at, _)| strays.get(*at)) {
             let [part, ..] = *placed.place.as_bytes();
             // The list is not all that is here, so it says nothing of what is not on it.
             let (range, more) = (Range::ALL.part(part), true);

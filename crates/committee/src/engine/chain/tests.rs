@@ -5,7 +5,7 @@ use crate::proving::{Founded, object};
 use crate::{CommitteeError, Operation};
 
 fn chain(founded: &Founded) -> Chain {
-    Chain::at(founded.rules.clone(), founded.tip.clone())
+    Chain::at(founded.rules.clone(), founded.tip.clone(), State::default())
 }
 
 /// So many blocks on top of each other, at a chain that proposed them.

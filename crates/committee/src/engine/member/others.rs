@@ -14,6 +14,8 @@ use crate::engine::{Key, Runtime, now_ms};
 use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
 use crate::{Block, Certificate, CommitteeError, Header, Submission};
 
+/// A tip that is one block behind another's for so long is behind.
+const LAGS_MS: u64 = 2_000;
 /// How often a member says that it is there.
 const HERE_MS: u64 = 1_000;
 /// How many of those that wait longest are passed on again.
@@ -87,14 +89,16 @@ impl<E: Runtime> Member<E> {
     /// How many members are heard, this one among them.
     pub(super) fn heard(&self) -> u32 {
         let now = now_ms(&self.context);
-        let others = self.heard.values().filter(|said| **said + HEARD_MS >= now).count();
-        1 + others as u32
+        let heard = |key: &&Key| {
+            **key == self.me || self.heard.get(*key).is_some_and(|said| said + HEARD_MS >= now)
+        };
+        self.term.keys().iter().filter(heard).count() as u32
     }
 
     /// Whether its journal is read: before that, what it voted on would be missing. The engine asks about no round before it has told
     /// all that is in its journal; a member without a vote has none, and waits a little.
     pub(super) fn has_read(&self) -> bool {
-        if self.votes {
+        if self.share.is_some() {
             self.has_voted
         } else {
             now_ms(&self.context) >= self.started_ms + QUIET_MS
@@ -151,8 +155,19 @@ impl<E: Runtime> Member<E> {
                 }
             }
             Message::ThisFar { nonce, notarised } => self.this_far(from, nonce, &notarised),
+            Message::Wish(signed) => self.hear_wish(&from, signed),
+            Message::Dealt { number, public, private } => {
+                self.take_dealt(from, number, public, private).await?;
+            }
+            Message::Taken { number, acknowledgement } => {
+                self.take_acknowledgement(&from, number, acknowledgement);
+            }
             Message::Here(height) => {
-                if height > self.chain.tip().height.saturating_add(1) {
+                self.heights.insert(from, height);
+                // One behind is mostly one whose certificate is on its way.
+                let tip = self.chain.tip().height;
+                let rests = self.moved_ms + LAGS_MS <= now;
+                if height > tip.saturating_add(1) || (height > tip && rests) {
                     self.want_since();
                 }
             }
@@ -298,8 +313,9 @@ impl<E: Runtime> Member<E> {
         }
         self.asked_since_ms = now;
         self.turn = self.turn.wrapping_add(1);
-        let heard = |key: &&Key| self.heard.get(*key).is_some_and(|said| said + HEARD_MS >= now);
-        let others: Vec<&Key> = self.charter.keys().iter().filter(heard).collect();
+        let others = self.heard.iter().filter(|(_, said)| **said + HEARD_MS >= now);
+        let mut others: Vec<&Key> = others.map(|(key, _)| key).collect();
+        others.sort_unstable();
         let which = others.get(self.turn % others.len().max(1));
         if let Some(other) = which.map(|key| (*key).clone()) {
             let message = Message::WantSince(self.chain.tip().height);
@@ -332,7 +348,7 @@ impl<E: Runtime> Member<E> {
         }
         self.forget_snapshots();
         self.give_up();
-        Ok(())
+        self.change_members().await
     }
 }
 

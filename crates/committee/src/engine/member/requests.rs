@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use commonware_p2p::{AddressableManager as _, Recipients};
+use commonware_p2p::Recipients;
 use version::ObjectKey;
 
 use super::Member;
 use crate::certificate::verify_notarised;
-use crate::engine::links::addresses;
 use crate::engine::pool::{RETRY_MS, Reply};
 use crate::engine::wire::{Message, Notarised};
 use crate::engine::{Key, Runtime, now_ms};
@@ -33,7 +32,8 @@ pub(super) struct What {
 struct Round {
     nonce: u64,
     from: HashSet<Key>,
-    view: u64,
+    /// The highest epoch and view that one of them told of.
+    round: (u64, u64),
     reads: Vec<(What, u64)>,
 }
 
@@ -67,7 +67,7 @@ impl FreshReads {
 }
 
 impl<E: Runtime> Member<E> {
-    pub(super) fn take(&mut self, request: Request) {
+    pub(super) async fn take(&mut self, request: Request) -> Result<(), CommitteeError> {
         match request {
             Request::Update { submission, reply } => self.update(submission, reply),
             Request::Read { object, branch, fresh, reply } => {
@@ -81,12 +81,25 @@ impl<E: Runtime> Member<E> {
                 let _ = reply.send(self.position(nonce));
             }
             Request::Moved { members } => {
-                let _ = self.oracle.overwrite(addresses(&members));
+                self.peers.moved(&members);
+                self.track();
+            }
+            Request::Reshare { members, least, reply } => {
+                let changing = match self.want_members(members, least).await {
+                    Ok(()) => self.changing(),
+                    Err(error @ CommitteeError::Storage(_)) => return Err(error),
+                    Err(error) => Err(error),
+                };
+                let _ = reply.send(changing);
+            }
+            Request::Changing { reply } => {
+                let _ = reply.send(self.changing());
             }
             Request::Status { reply } => {
                 let _ = reply.send(self.status());
             }
         }
+        Ok(())
     }
 
     fn status(&self) -> Status {
@@ -94,12 +107,12 @@ impl<E: Runtime> Member<E> {
         Status {
             height: tip.height,
             time_ms: tip.time_ms,
-            view: self.chain.view(),
+            view: self.chain.round().1,
             epoch: tip.epoch,
-            members: self.charter.members(),
-            needed: self.charter.quorum(),
+            members: self.term.members(),
+            needed: self.term.quorum(),
             heard: self.heard(),
-            votes: self.votes,
+            votes: self.share.is_some(),
             waiting: self.pool.len() as u64,
             entries: self.chain.state().len() as u64,
             state_bytes: self.chain.state().bytes() as u64,
@@ -167,23 +180,39 @@ impl<E: Runtime> Member<E> {
         if self.fresh.wait_ms(now) > 0 {
             return;
         }
-        let view = self.notarised.as_ref().map_or(0, |known| known.view);
-        let from = self.has_read().then(|| self.me.clone()).into_iter().collect();
+        let round = self.highest();
+        let counts = self.has_read() && self.term.is_member(&self.me);
+        let from = counts.then(|| self.me.clone()).into_iter().collect();
         self.fresh.asked_ms = now;
         self.fresh.nonce = self.fresh.nonce.wrapping_add(1);
         let (nonce, reads) = (self.fresh.nonce, std::mem::take(&mut self.fresh.waiting));
-        self.fresh.rounds.push(Round { nonce, from, view, reads });
+        self.fresh.rounds.push(Round { nonce, from, round, reads });
         self.send(Recipients::All, &Message::HowFar(nonce));
+    }
+
+    /// The highest round that this member knows of.
+    fn highest(&self) -> (u64, u64) {
+        let notarised = self.notarised.as_ref().map_or((0, 0), Notarised::round);
+        notarised.max(self.chain.round())
+    }
+
+    /// What the members of another epoch said counts for nothing in this one.
+    pub(super) fn forget_how_far(&mut self) {
+        let round = self.chain.round();
+        for one in &mut self.fresh.rounds {
+            one.from.clear();
+            one.round = round;
+        }
     }
 
     /// Asks again for fresh reads that too few answered.
     pub(super) fn ask_how_far_again(&mut self) {
-        let needed = self.charter.quorum() as usize;
-        if self.has_read() {
-            let view = self.notarised.as_ref().map_or(0, |known| known.view);
-            for round in &mut self.fresh.rounds {
-                round.from.insert(self.me.clone());
-                round.view = round.view.max(view);
+        let needed = self.term.quorum() as usize;
+        if self.has_read() && self.term.is_member(&self.me) {
+            let highest = self.highest();
+            for one in &mut self.fresh.rounds {
+                one.from.insert(self.me.clone());
+                one.round = one.round.max(highest);
             }
         }
         let short = self.fresh.rounds.iter().filter(|round| round.from.len() < needed);
@@ -198,8 +227,11 @@ impl<E: Runtime> Member<E> {
         let Some(at) = self.fresh.rounds.iter().position(|round| round.nonce == nonce) else {
             return;
         };
+        if !self.term.is_member(&from) {
+            return;
+        }
         let known = self.notarised.as_ref().is_some_and(|known| known == notarised)
-            || notarised.view <= self.chain.view();
+            || notarised.round() <= self.chain.round();
         let rules = &self.charter.rules;
         if !known && !verify_notarised(notarised, &rules.network, &self.charter.group) {
             self.offended(&from, "claimed a notarisation that there is not");
@@ -207,15 +239,15 @@ impl<E: Runtime> Member<E> {
         }
         if let Some(round) = self.fresh.rounds.get_mut(at) {
             round.from.insert(from);
-            round.view = round.view.max(notarised.view);
+            round.round = round.round.max(notarised.round());
         }
         self.answer_fresh();
     }
 
     /// Answers fresh reads whose view is final.
     pub(super) fn answer_fresh(&mut self) {
-        let (needed, view) = (self.charter.quorum() as usize, self.chain.view());
-        let ready = |round: &mut Round| round.from.len() >= needed && round.view <= view;
+        let (needed, final_to) = (self.term.quorum() as usize, self.chain.round());
+        let ready = |one: &mut Round| one.from.len() >= needed && one.round <= final_to;
         let all: Vec<Round> = self.fresh.rounds.extract_if(.., ready).collect();
         all.into_iter().flat_map(|round| round.reads).for_each(|(what, _)| self.read(what));
         self.answer_at();
@@ -224,7 +256,7 @@ impl<E: Runtime> Member<E> {
     /// Tells those who waited too long.
     pub(super) fn give_up(&mut self) {
         let now = now_ms(&self.context);
-        let (needed, heard) = (self.charter.quorum(), self.heard());
+        let (needed, heard) = (self.term.quorum(), self.heard());
         let error = || match heard < needed {
             true => CommitteeError::NotEnoughMembers { needed, heard },
             false => CommitteeError::Busy { retry_ms: RETRY_MS },

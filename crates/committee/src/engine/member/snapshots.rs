@@ -161,6 +161,7 @@ impl<E: Runtime> Member<E> {
         // Blocks above it stay on the disk: this member may have voted to finalise them.
         self.chain.start_from(certificate, state);
         self.renew_now().await?;
+        self.keep_up().await?;
         self.answer_fresh();
         Ok(())
     }

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use commonware_cryptography::bls12381::primitives::group::Share;
 
-use super::votes_partition;
+use super::epoch::votes_partition;
 use crate::engine::chain::{Chain, Fit};
 use crate::engine::charter::Charter;
 use crate::engine::log::Found;
-use crate::engine::{Runtime, founding};
+use crate::engine::{Runtime, files};
 use crate::{Block, CommitteeError};
 
 /// The chain as the log has it.
@@ -62,28 +62,34 @@ pub(super) fn restore(
     Ok(())
 }
 
-/// The share, unless the member began to vote and its votes are gone.
+/// The share, unless the member began to vote in this epoch and its votes are gone.
 pub(super) async fn may_vote<E: Runtime>(
     context: &E,
     name: &str,
+    epoch: u64,
     share: Option<Share>,
 ) -> Result<Option<Share>, CommitteeError> {
     let Some(share) = share else { return Ok(None) };
-    let votes = match context.scan(&votes_partition(name)).await {
+    let votes = match context.scan(&votes_partition(name, epoch)).await {
         Ok(names) => !names.is_empty(),
         Err(commonware_runtime::Error::PartitionMissing(_)) => false,
         Err(error) => return Err(CommitteeError::Storage(error)),
     };
-    if founding::began(context, name).await? && !votes {
+    let began = files::began(context, name).await?;
+    if began.is_some_and(|began| began > epoch) {
+        tracing::error!(epoch, ?began, "this member voted in a later epoch: it follows");
+        return Ok(None);
+    }
+    if began == Some(epoch) && !votes {
         tracing::error!("the votes of this member are gone: it follows, and votes no more");
         return Ok(None);
     }
     // First the place of the votes, then the note that they began: whoever dies between the two has not voted, and may.
     if !votes {
-        let first = context.open(&votes_partition(name), &FIRST_VIEWS).await;
+        let first = context.open(&votes_partition(name, epoch), &FIRST_VIEWS).await;
         first.map_err(CommitteeError::Storage)?;
     }
-    founding::begin(context, name).await?;
+    files::begin(context, name, epoch).await?;
     Ok(Some(share))
 }
 
@@ -100,13 +106,13 @@ mod tests {
     fn a_member_that_dies_before_its_first_vote_may_vote_and_one_that_lost_its_votes_may_not() {
         deterministic::Runner::default().start(|context| async move {
             let share = || Some(crate::proving::share());
-            let may = async || may_vote(&context, "m", share()).await.expect("a good disk");
+            let may = async || may_vote(&context, "m", 0, share()).await.expect("a good disk");
             assert!(may().await.is_some(), "the first start");
             // It died before the engine wrote a vote.
             assert!(may().await.is_some(), "it has not voted");
-            context.remove(&votes_partition("m"), None).await.expect("it began");
+            context.remove(&votes_partition("m", 0), None).await.expect("it began");
             assert!(may().await.is_none(), "its votes are gone");
-            assert!(may_vote(&context, "n", None).await.expect("a good disk").is_none());
+            assert!(may_vote(&context, "n", 0, None).await.expect("a good disk").is_none());
         });
     }
 }

@@ -31,7 +31,7 @@ fn enough_positions_cover_what_was_answered_before() {
             for which in 0..4 {
                 let read = members.handle(which).read_at(key, "main", at).await.expect("in time");
                 let certified = read.verify(&NETWORK, &group, &key, "main").expect("certified");
-                assert!(read.certificate.at() >= at && certified.header.height >= height);
+                assert!(read.certificate.round() >= at && certified.header.height >= height);
                 assert_eq!(certified.head.map(|head| head.version), Some(version(1)));
                 let mut named = members.charter.members();
                 assert!(are_members(&certified.header, &named));

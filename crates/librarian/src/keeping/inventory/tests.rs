@@ -10,6 +10,7 @@ use placement::{Candidate, View};
 use testkit::network::{Community, community};
 
 use super::super::epoch::Absent;
+use super::super::{Keeping, KeepingOptions};
 use super::*;
 
 fn world(peers: usize) -> (Community, Arc<Genesis>, Arc<View>) {
@@ -163,4 +164,29 @@ fn a_list_is_cut_where_it_is_too_long_and_says_so() {
     assert!(!whole.more);
     let cut = first.listed(&b, Range::ALL, 10);
     assert!(cut.more && cut.copies.len() + cut.fragments.len() <= 10);
+}
+
+#[test]
+fn of_a_stripe_that_somebody_asked_about_the_others_take_what_all_said_and_nothing_about_themselves()
+ {
+    let (_, genesis, view) = world(9);
+    let (stripe_id, stripe) = stripe(7, 6);
+    let rank = view.holders(&Place::from(stripe_id), 9);
+    let (own, other, twice) = (rank[0], rank[6], rank[7]);
+    let mut inventory = Inventory::new(own, epoch(&genesis, &view, &[]));
+    inventory.add_fragment(stripe.fragments()[0], stripe_id, 0, |epoch, names| {
+        StripeMap::by_rank(&stripe_id, &stripe, epoch, names)
+    });
+    let keeping = Keeping::new(KeepingOptions::default(), Arc::default());
+    *keeping.inventory.lock().unwrap() = Some(inventory);
+    // The last one is no fragment of this peer, whatever others say; the first is, whatever they say.
+    let said = [(0, other), (1, other), (2, twice), (3, twice), (5, own)];
+    keeping.settled(&stripe_id, &said, false);
+    let inventory = keeping.inventory.lock().unwrap();
+    let map = &inventory.as_ref().unwrap().stripes[&stripe_id];
+    let names = &inventory.as_ref().unwrap().names;
+    let holder = |index| names.peer(map.holder(index)?);
+    let held: Vec<Option<PeerId>> = (0..6).map(holder).collect();
+    let all = [own, other, twice, twice, rank[4], rank[5]].map(Some);
+    assert_eq!(held, all);
 }
