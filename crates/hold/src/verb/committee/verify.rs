@@ -48,9 +48,9 @@ struct Verified {
     valid: bool,
     /// answer or read.
     kind: &'static str,
-    /// The object's key, hex; null of an answer about a peer.
+    /// The object's key, hex; null of an answer about a peer or the members.
     object: Option<String>,
-    /// The branch; null of an answer about an object or a peer.
+    /// The branch; null where a whole object is meant, or none.
     branch: Option<String>,
     /// The version that the branch is at, or that an accepted update moved it to, h:l:n.
     version: Option<String>,
@@ -138,7 +138,7 @@ impl Verify {
                 let suite = crypto::Suite::Holdfast1;
                 (Some(ObjectKey::from(suite.id(&record))), None, None)
             }
-            Operation::Peer { .. } => (None, None, None),
+            Operation::Peer { .. } | Operation::Members(_) => (None, None, None),
         };
         let other = self.object.is_some_and(|asked| object != Some(asked))
             || self.branch.as_ref().is_some_and(|asked| branch.as_deref() != Some(asked));
