@@ -198,7 +198,9 @@ impl Certificate {
         signature: &[u8; SIGNATURE_BYTES],
     ) -> Option<Self> {
         let same = self.last().digest().as_bytes() == digest;
-        same.then(|| Self { view, parent_view, signature: *signature, ..self.clone() })
+        let (header, later) = (self.0.header.clone(), self.0.later.clone());
+        let signature = *signature;
+        same.then(|| Self(Arc::new(Word { header, later, view, parent_view, signature })))
     }
 
     /// Appends the encoding.
