@@ -35,6 +35,7 @@ mod dealing;
 mod epoch;
 mod others;
 mod parked;
+mod positions;
 mod requests;
 mod snapshots;
 mod start;

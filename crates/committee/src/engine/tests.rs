@@ -16,6 +16,7 @@ use crate::proving::{Founded, NETWORK, object, secret, set, version};
 use crate::{Committee as _, CommitteeError, Handle, Operation, Outcome, Submission, Update};
 
 mod liars;
+mod positions;
 mod reshare;
 
 type Context = deterministic::Context;
