@@ -24,6 +24,9 @@ const ASKED_MAX: usize = 256;
 const AT_ONCE: usize = 8;
 /// How long one may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How often busy members are asked again, and how long is waited in between.
+const TRIES: usize = 30;
+const PAUSE: Duration = Duration::from_millis(500);
 /// What is asked for where only the header beside it matters.
 const ANY: ObjectKey = ObjectKey::new([0; 32]);
 
@@ -72,8 +75,21 @@ impl CertifiedHeads {
         }
     }
 
-    /// Looks for them anew.
+    /// Looks for them anew. Members that were just founded, or have just started, certify nothing yet and are busy: it is waited
+    /// for them for a while.
     pub(super) async fn find_seats(&self) -> Result<Arc<[Seat]>, CertifiedError> {
+        for _ in 1..TRIES {
+            match self.look_for_seats().await {
+                Err(CertifiedError::NoMembers { last: Some(CallError::Busy { .. }), .. }) => {
+                    self.env().clock.sleep(PAUSE).await;
+                }
+                found => return found,
+            }
+        }
+        self.look_for_seats().await
+    }
+
+    async fn look_for_seats(&self) -> Result<Arc<[Seat]>, CertifiedError> {
         let remembered = self.known().memory.seats.clone();
         let mut candidates: Vec<Endpoint> =
             self.shuffled(&remembered).iter().map(|seat| self.endpoint(seat)).collect();
@@ -105,7 +121,12 @@ impl CertifiedHeads {
                     return Ok(seats);
                 }
                 Err(Refused::Call(CallError::NotFound)) => {}
-                Err(Refused::Call(error)) => last = Some(error),
+                // One that is busy will tell them.
+                Err(Refused::Call(error)) => {
+                    if !matches!(last, Some(CallError::Busy { .. })) {
+                        last = Some(error);
+                    }
+                }
                 Err(Refused::Wrong(error)) => wrong = Some(error),
             }
         }
