@@ -79,6 +79,9 @@ pub enum BenchError {
     /// A call to a peer that must not fail did.
     #[error("a peer could not be asked")]
     Call(#[from] env::calls::CallError),
+    /// A committee, or what it answered.
+    #[error("a committee failed")]
+    Committee(#[from] committee::CommitteeError),
     /// A document could not be sealed.
     #[error("a document could not be sealed")]
     Document(#[from] document::DocumentError),
@@ -131,6 +134,7 @@ impl Classified for BenchError {
             Self::Missing { .. } => Class::NotFound,
             Self::Wrong(_) => Class::Corrupt,
             Self::Call(error) => error.class(),
+            Self::Committee(error) => error.class(),
             Self::Author(error) => error.class(),
             Self::Created(error) => error.class(),
             Self::Objects(error) => error.class(),

@@ -89,7 +89,7 @@ pub(crate) fn cores() -> usize {
 /// `hold bench limit`, `hold bench transfer`, `hold bench memory`, `hold bench libri`,
 /// `hold bench overload`, `hold bench slow`, `hold bench kv redis`, `hold bench kv ycsb`, `hold bench kv scan`,
 /// `hold bench kv delta`, `hold bench kv copies`, `hold bench scale`, `hold bench durability`, `hold bench repair`,
-/// `hold bench rounds`: what an experiment found.
+/// `hold bench rounds`, `hold bench heads`: what an experiment found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Which experiment.

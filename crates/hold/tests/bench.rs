@@ -160,6 +160,19 @@ fn nothing_is_lost_or_read_wrong_while_peers_are_killed_and_started_again() {
     assert!(after["reads"].as_u64() > Some(0), "{report}");
 }
 
+/// Four member processes; what they certify is checked by the experiment's clients with the group key.
+#[test]
+fn heads_are_certified_by_member_processes() {
+    let report = quick(&["heads", "--members", "4"], "heads");
+    let runs = report["runs"].as_array().unwrap();
+    let what: Vec<_> = runs.iter().map(|run| run["what"].as_str().unwrap()).collect();
+    assert_eq!(what[..4], ["rest", "one by one", "one by one", "bundles"], "{report}");
+    assert!(runs[1..4].iter().all(|run| run["updates"].as_u64() > Some(0)), "{report}");
+    for part in ["own client", "signed bundles", "p50 ms", "% of a core", "MiB"] {
+        assert!(bar(&report, part)["value"].as_f64().unwrap() > 0.0, "{part}: {report}");
+    }
+}
+
 #[test]
 fn gets_are_told_beside_those_with_a_slow_holder() {
     let args = ["slow", "--peers", "3", "--profile", "2/3", "--gets", "8"];

@@ -39,7 +39,7 @@ enum Registry {
 }
 
 /// What is compared with, and the clients it takes.
-pub(crate) const PINS: &[Pin] = &[MINIO, MC, KUBO, TAHOE, RESTIC];
+pub(crate) const PINS: &[Pin] = &[MINIO, MC, KUBO, TAHOE, RESTIC, ETCD, ETCDCTL];
 
 pub(crate) const MINIO: Pin = Pin {
     name: "minio",
@@ -74,6 +74,26 @@ pub(crate) const RESTIC: Pin = Pin {
     from: Registry::Go {
         module: "github.com/restic/restic",
         package: "github.com/restic/restic/cmd/restic",
+        with: &[],
+    },
+};
+
+pub(crate) const ETCD: Pin = Pin {
+    name: "server",
+    version: "v3.6.5",
+    from: Registry::Go {
+        module: "go.etcd.io/etcd/server/v3",
+        package: "go.etcd.io/etcd/server/v3",
+        with: &[],
+    },
+};
+/// etcd's own client.
+pub(crate) const ETCDCTL: Pin = Pin {
+    name: "etcdctl",
+    version: "v3.6.5",
+    from: Registry::Go {
+        module: "go.etcd.io/etcd/etcdctl/v3",
+        package: "go.etcd.io/etcd/etcdctl/v3",
         with: &[],
     },
 };

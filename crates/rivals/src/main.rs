@@ -1,4 +1,5 @@
-//! `cargo xtask bench transfer`: our transfer beside MinIO, Kubo and Tahoe-LAFS, in turns.
+//! `cargo xtask bench transfer`: our transfer beside MinIO, Kubo and Tahoe-LAFS, in turns; `cargo xtask bench heads`: certified heads and an
+//! etcd in one run.
 //!
 //! It installs what it compares with ([`install`]), hands each program as [`bench::Beside`] to the
 //! experiment of `hold bench transfer`, which decides what is compared, and writes one report. For
@@ -16,7 +17,7 @@ mod tahoe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::{Bench, Beside, Profile, Report, Stop, Transfer};
+use bench::{Bench, Beside, Etcd, Heads, Profile, Report, Stop, Transfer};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::error::RivalError;
@@ -45,8 +46,39 @@ struct Cli {
 enum Experiment {
     /// A large file in and out through peer processes, in turn with MinIO, Kubo and Tahoe-LAFS
     Transfer(TransferArgs),
+    /// Heads certified by committees of member processes, and three etcd
+    Heads(HeadsArgs),
     /// Install the programs and measure nothing
     Install,
+}
+
+#[derive(Debug, clap::Args)]
+struct HeadsArgs {
+    /// Members of each committee
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4,7,10")]
+    members: Vec<usize>,
+    /// For how long each load lasts
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    seconds: u64,
+    /// In seconds, with numbers that mean little
+    #[arg(long)]
+    quick: bool,
+    /// Where NAME.json and NAME.svg go
+    #[arg(long, value_name = "DIR", default_value = "bench/out")]
+    out: PathBuf,
+    /// Where all programs keep their data [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl HeadsArgs {
+    fn run(&self, bench: &Bench) -> Result<Report, RivalError> {
+        let cache = install::cache()?;
+        let server = install::ETCD.installed(&cache, bench)?;
+        let client = install::ETCDCTL.installed(&cache, bench)?;
+        let (members, etcd) = (self.members.clone(), Some(Etcd { server, client }));
+        Ok(Heads { members, seconds: self.seconds, etcd }.run(bench)?)
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -164,6 +196,12 @@ fn run(cli: &Cli) -> Result<bool, RivalError> {
             return Ok(true);
         }
         Experiment::Transfer(args) => {
+            (bench.dir, bench.quick) = (args.dir.clone(), args.quick);
+            let report = args.run(&bench)?;
+            report.write(&args.out)?;
+            report
+        }
+        Experiment::Heads(args) => {
             (bench.dir, bench.quick) = (args.dir.clone(), args.quick);
             let report = args.run(&bench)?;
             report.write(&args.out)?;

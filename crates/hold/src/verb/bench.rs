@@ -9,8 +9,8 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use bench::{
-    Assumed, BenchError, Durability, Libri, Limit, Memory, Overload, PEERS_MAX, Profile, Repair,
-    Report, Rounds, SCALE_PEERS_MAX, Scale, Slow, Stop, Transfer,
+    Assumed, BenchError, Durability, Etcd, Heads, Libri, Limit, Memory, Overload, PEERS_MAX,
+    Profile, Repair, Report, Rounds, SCALE_PEERS_MAX, Scale, Slow, Stop, Transfer,
 };
 use clap::{Args, Subcommand};
 use kv::KvArgs;
@@ -59,6 +59,8 @@ enum Experiment {
     Kv(KvArgs),
     /// What moves and what mending costs in networks of up to 100,000 peers, by the planner alone
     Scale(ScaleArgs),
+    /// Heads certified by a committee of member processes: one by one, in bundles, alone, at rest
+    Heads(HeadsArgs),
     /// How often data is lost: computed for each profile, and simulated where it can be seen
     Durability(DurabilityArgs),
 }
@@ -105,6 +107,19 @@ struct TransferArgs {
     /// How often; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     tries: usize,
+}
+
+#[derive(Clone, Debug, Args)]
+struct HeadsArgs {
+    /// Members of each committee; the bars are of four
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "4,7,10")]
+    members: Vec<usize>,
+    /// For how long each load lasts
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    seconds: u64,
+    /// Be one of the members
+    #[arg(long, hide = true, value_name = "FILE")]
+    as_member: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -272,6 +287,9 @@ impl Experiment {
                 Rounds { peers, organisations, rounds, seed }.run(bench)
             }
             Self::Scale(ScaleArgs { peers }) => Scale { peers }.run(bench),
+            Self::Heads(HeadsArgs { members, seconds, .. }) => {
+                Heads { members, seconds, etcd: Etcd::on_path() }.run(bench)
+            }
             Self::Durability(DurabilityArgs { failures, held }) => {
                 Durability { assumed: Assumed { failures, held } }.run(bench)
             }
@@ -288,6 +306,14 @@ impl Bench {
     /// files with it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         logging::to_stderr(logging::VERB_LEVEL, session.log_json);
+        if let Experiment::Heads(HeadsArgs { as_member: Some(file), .. }) = &self.experiment {
+            let file = file.clone();
+            let served = tokio::task::spawn_blocking(move || Heads::serve(&file)).await;
+            return match served {
+                Ok(end) => end.map(|()| Exit::Done).map_err(HoldError::from),
+                Err(_) => Err(BenchError::Interrupted.into()),
+            };
+        }
         let program = std::env::current_exe().map_err(HoldError::io("find", "this program"))?;
         let (stop, json) = (Stop::default(), session.out.json());
         let Self { experiment, quick, out, dir } = self;

@@ -1,0 +1,96 @@
+//! What the experiment's clients and members say to each other: frames with numbers, many at once on one connection.
+//!
+//! ```text
+//! asked     number 8 | length 4 | submission
+//! answered  number 8 | answers 4 | (length 4 | answer) each        no answers: it was refused, or is to be tried again
+//! ```
+//! It stands for the call through a librarian, so that the members can be processes of their own.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use committee::Submission;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+
+/// The longest frame, in bytes.
+pub(super) const FRAME_BYTES_MAX: u32 = 8 << 20;
+/// Frames that wait to be written.
+pub(super) const FRAMES_MAX: usize = 8_192;
+
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Vec<Bytes>>>>>;
+
+/// A connection to a member.
+#[derive(Clone)]
+pub(super) struct Line {
+    next: Arc<std::sync::atomic::AtomicU64>,
+    waiting: Waiting,
+    frames: mpsc::Sender<(u64, Bytes)>,
+}
+
+/// Reads a length and so many bytes.
+pub(super) async fn read_long(reader: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Bytes> {
+    let length = reader.read_u32().await?;
+    if length > FRAME_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; length as usize];
+    reader.read_exact(&mut bytes).await?;
+    Ok(bytes.into())
+}
+
+impl Line {
+    /// Connects.
+    pub(super) async fn open(place: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(place).await?;
+        stream.set_nodelay(true)?;
+        let (read, write) = stream.into_split();
+        let (frames, mut written) = mpsc::channel::<(u64, Bytes)>(FRAMES_MAX);
+        let waiting: Waiting = Arc::default();
+        tokio::spawn(async move {
+            let mut write = BufWriter::new(write);
+            while let Some((number, bytes)) = written.recv().await {
+                write.write_u64(number).await?;
+                write.write_u32(bytes.len() as u32).await?;
+                write.write_all(&bytes).await?;
+                if written.is_empty() {
+                    write.flush().await?;
+                }
+            }
+            io::Result::Ok(())
+        });
+        let answered = Arc::clone(&waiting);
+        tokio::spawn(async move {
+            let mut read = BufReader::new(read);
+            loop {
+                let (number, count) = (read.read_u64().await?, read.read_u32().await?);
+                let mut answers = Vec::new();
+                for _ in 0..count {
+                    answers.push(read_long(&mut read).await?);
+                }
+                let mut waiting = answered.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(reply) = waiting.remove(&number) {
+                    let _ = reply.send(answers);
+                }
+            }
+            #[expect(unreachable_code, reason = "names the type of the errors")]
+            io::Result::Ok(())
+        });
+        Ok(Self { next: Arc::default(), waiting, frames })
+    }
+
+    /// What became of it, as the member encoded it; nothing where it was refused.
+    pub(super) async fn ask(&self, submission: &Submission) -> Vec<Bytes> {
+        let number = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (reply, answer) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, reply);
+        if self.frames.send((number, submission.encode())).await.is_err() {
+            return Vec::new();
+        }
+        answer.await.unwrap_or_default()
+    }
+}
