@@ -8,6 +8,7 @@
 #   make shows-stripes  what stripes must show, in full; LINES as above
 #   make shows-objects  what versioned objects must show, as far as it is there; LINES as above; wants redis-server
 #   make shows-repair   what repair must show, as far as it is there; LINES as above
+#   make shows-committee what certified heads must show, as far as it is there; LINES as above
 #   make bench-transfer a large file in and out, beside MinIO, Kubo and Tahoe-LAFS (installs them: minutes, once)
 #
 # Compiled files lie outside the clone, so that clean checkouts share compiled dependencies.
@@ -20,7 +21,7 @@ export CARGO_INCREMENTAL ?= 0
 CARGO ?= cargo
 LOCKED := --locked
 
-.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground shows-stripes shows-objects shows-repair bench-transfer
+.PHONY: demo test lint fmt bench build unsealed shows-network shows-ground shows-stripes shows-objects shows-repair shows-committee bench-transfer
 
 build:
 	$(CARGO) build $(LOCKED) --package hold
@@ -66,3 +67,6 @@ shows-objects:
 
 shows-repair:
 	LINES_ONLY="$(LINES)" tests/shows-repair
+
+shows-committee:
+	LINES_ONLY="$(LINES)" tests/shows-committee

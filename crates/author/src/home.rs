@@ -17,6 +17,7 @@
 //! `docs/concepts/sharing.md`.
 
 mod files;
+pub(crate) use files::create_dir as private_dir;
 mod issued;
 mod paid;
 

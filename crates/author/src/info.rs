@@ -19,8 +19,8 @@ use document::entry::LIST_INDEX_BASE;
 use document::{Kind, Record};
 use env::calls::{CallError, VerifyRequest, VerifyResponse};
 use futures::StreamExt;
-use placement::Profile;
-use walk::{Held, Holding, NEAR_EXTRA};
+use placement::{Profile, View};
+use walk::{ASKED_MAX, Directory, Health, Held, Holding, NEAR_EXTRA};
 
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
@@ -118,7 +118,7 @@ impl Author {
         let asked: Vec<Asked> = asked.collect();
         let near: Vec<Vec<PeerId>> = asked
             .iter()
-            .map(|page| view.holders(&Place::from(page.id), copies as usize + NEAR_EXTRA))
+            .map(|page| near(&view, directory, &Place::from(page.id), copies as usize))
             .collect();
         let mut by_peer: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
         for (page, peers) in near.iter().enumerate() {
@@ -267,4 +267,16 @@ fn fragment(
         held: holding.held == Held::Yes,
     });
     Fragment { id, kind, index, stripe: None, number: None, holders: holders.collect() }
+}
+
+/// Who may hold a record: the first N and some in rank that are not away, and those before them that are.
+fn near(view: &View, directory: &Directory, place: &Place, copies: usize) -> Vec<PeerId> {
+    let mut left = copies + NEAR_EXTRA;
+    let rank = view.holders(place, ASKED_MAX);
+    let counted = rank.into_iter().take_while(|peer| {
+        let goes_on = left > 0;
+        left -= usize::from(goes_on && directory.health(peer) != Health::Away);
+        goes_on
+    });
+    counted.collect()
 }

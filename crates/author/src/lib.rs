@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod author;
+pub mod certified;
 mod check;
 mod content;
 mod error;

@@ -21,8 +21,10 @@ use crate::reader::{Reader, put_long};
 use crate::update::{UPDATE_BYTES_MAX, Update, check_branch, digest, read_branch};
 use crate::{CommitteeError, GroupKey};
 
-const ANSWER_PREFIX: &[u8] = b"holdfast answer v1";
-const READ_PREFIX: &[u8] = b"holdfast read v1";
+/// What an encoded answer begins with.
+pub const ANSWER_PREFIX: &[u8] = b"holdfast answer v1";
+/// What an encoded read begins with.
+pub const READ_PREFIX: &[u8] = b"holdfast read v1";
 /// The longest encoded head, in bytes.
 const ENTRY_BYTES_MAX: usize = 1 << 10;
 

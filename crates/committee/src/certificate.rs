@@ -189,6 +189,18 @@ impl Certificate {
         Err(CommitteeError::Signature)
     }
 
+    /// Itself with a notarisation of its header for its signature, where it is of this header.
+    pub(crate) fn notarised(
+        &self,
+        view: u64,
+        parent_view: u64,
+        digest: &[u8; 32],
+        signature: &[u8; SIGNATURE_BYTES],
+    ) -> Option<Self> {
+        let same = self.last().digest().as_bytes() == digest;
+        same.then(|| Self { view, parent_view, signature: *signature, ..self.clone() })
+    }
+
     /// Appends the encoding.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(PREFIX);

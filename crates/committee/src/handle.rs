@@ -10,7 +10,7 @@ use version::ObjectKey;
 
 use crate::engine::{self, Charter, Founding, MemberId, Reply, Settings};
 use crate::members::Ended;
-use crate::{Answer, CommitteeError, GroupKey, Read, Submission};
+use crate::{Answer, CommitteeError, GroupKey, Position, Read, Submission};
 
 /// The most requests of clients on their way to the member.
 const REQUESTS_MAX: usize = 4_096;
@@ -40,6 +40,24 @@ pub enum Request {
         fresh: bool,
         /// Who waits.
         reply: ReadReply,
+    },
+    /// Where is a head, once this epoch and view, or later ones, are final?
+    ReadAt {
+        /// The object.
+        object: ObjectKey,
+        /// The branch.
+        branch: Box<str>,
+        /// The epoch and the view.
+        at: (u64, u64),
+        /// Who waits.
+        reply: ReadReply,
+    },
+    /// How far is the member?
+    HowFar {
+        /// What its answer is signed with.
+        nonce: [u8; 32],
+        /// Who waits.
+        reply: oneshot::Sender<Result<Position, CommitteeError>>,
     },
     /// Members are reached elsewhere now.
     Moved {
@@ -151,6 +169,17 @@ pub trait Committee: Send + Sync {
         branch: &str,
     ) -> BoxFuture<'_, Result<Read, CommitteeError>>;
 
+    /// Where a head is, once this epoch and view, or later ones, are final.
+    fn read_at(
+        &self,
+        object: ObjectKey,
+        branch: &str,
+        at: (u64, u64),
+    ) -> BoxFuture<'_, Result<Read, CommitteeError>>;
+
+    /// How far the member is that is asked, in its own signed words.
+    fn how_far(&self, nonce: [u8; 32]) -> BoxFuture<'_, Result<Position, CommitteeError>>;
+
     /// How the member is that is asked.
     fn status(&self) -> BoxFuture<'_, Result<Status, CommitteeError>>;
 }
@@ -251,6 +280,22 @@ impl Committee for Handle {
         Box::pin(self.ask_read(object, branch, true))
     }
 
+    fn read_at(
+        &self,
+        object: ObjectKey,
+        branch: &str,
+        at: (u64, u64),
+    ) -> BoxFuture<'_, Result<Read, CommitteeError>> {
+        let branch = branch.into();
+        Box::pin(
+            async move { self.ask(|reply| Request::ReadAt { object, branch, at, reply }).await? },
+        )
+    }
+
+    fn how_far(&self, nonce: [u8; 32]) -> BoxFuture<'_, Result<Position, CommitteeError>> {
+        Box::pin(async move { self.ask(|reply| Request::HowFar { nonce, reply }).await? })
+    }
+
     fn status(&self) -> BoxFuture<'_, Result<Status, CommitteeError>> {
         Box::pin(self.ask(|reply| Request::Status { reply }))
     }
@@ -310,6 +355,22 @@ impl Member {
         let run = move || runner(folder).start(|context| engine::run(context, settings, requests));
         let thread = std::thread::Builder::new().name("committee".into()).spawn(run);
         Ok(Self { handle, thread: Some(thread.map_err(CommitteeError::Disk)?) })
+    }
+
+    /// The charter of the committee whose member's files are in a folder.
+    ///
+    /// # Errors
+    /// [`CommitteeError::Files`] where there is none, the disk.
+    pub fn charter(folder: PathBuf, name: &str) -> Result<Charter, CommitteeError> {
+        let name = String::from(name);
+        let kept =
+            move || runner(folder).start(async |context| engine::kept(&context, &name).await);
+        aside(kept)
+    }
+
+    /// Whether its thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
 
     /// The way to it.

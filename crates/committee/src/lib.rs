@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod card;
 pub mod certificate;
 pub mod engine;
 pub mod entry;
@@ -27,6 +28,7 @@ pub mod members;
 pub mod outcome;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+pub mod position;
 #[cfg(test)]
 mod proving;
 mod reader;
@@ -34,6 +36,7 @@ pub mod state;
 pub mod update;
 
 pub use answer::{Answer, CertifiedHead, Read};
+pub use card::Card;
 pub use certificate::Certificate;
 pub use error::CommitteeError;
 pub use group::{GROUP_KEY_BYTES, GroupId, GroupKey};
@@ -41,5 +44,6 @@ pub use handle::{Changing, Committee, Handle, Member, Phase, Request, Status};
 pub use header::{Block, Executed, Header, HeaderDigest};
 pub use members::{Change, Members, Place, Wish};
 pub use outcome::Outcome;
+pub use position::Position;
 pub use state::{Checked, Moment, Rules, State};
 pub use update::{Operation, Submission, Update, UpdateDigest};

@@ -13,10 +13,12 @@ use crypto::{Class, Classified, PeerId, Place, PublicKey, RecordId};
 use document::Record;
 use futures::stream::BoxStream;
 
+pub mod committee;
 pub mod keep;
 pub mod leases;
 pub mod objects;
 
+use committee::{CommitteeAnswer, CommitteeRequest};
 use crypto::lease::Shown;
 use keep::{KeepAnswer, KeepRequest};
 use leases::{LeaseAnswer, LeaseRequest};
@@ -227,6 +229,8 @@ pub struct IntroduceResponse {
     pub rosters: Vec<Bytes>,
     /// Signed revocations, where the caller does not know the same.
     pub revocations: Vec<Bytes>,
+    /// The signed card of the committee's member that it hosts.
+    pub member: Option<Bytes>,
 }
 
 /// Ask for a record at its place.
@@ -494,6 +498,18 @@ pub trait Calls: Send + Sync {
         Err(no_keeping())
     }
 
+    /// Ask the member of a committee that a librarian hosts. The answer is of the request's name, and what is in it is not yet
+    /// proven.
+    async fn committee(
+        &self,
+        to: &Endpoint,
+        request: CommitteeRequest,
+        limit: Duration,
+    ) -> Result<CommitteeAnswer, CallError> {
+        let _ = (to, request, limit);
+        Err(no_member())
+    }
+
     /// Watch versioned objects. `limit` and heartbeats as in [`Calls::subscribe`].
     async fn watch(
         &self,
@@ -522,6 +538,10 @@ fn no_leases() -> CallError {
 
 fn no_keeping() -> CallError {
     CallError::Denied { reason: "nothing is compared or mended here".to_owned() }
+}
+
+fn no_member() -> CallError {
+    CallError::NotFound
 }
 
 fn no_objects() -> CallError {
@@ -634,6 +654,15 @@ pub trait Service: Send + Sync + 'static {
     async fn keep(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
         let _ = (caller, request);
         Err(no_keeping())
+    }
+    /// See [`Calls::committee`].
+    async fn committee(
+        &self,
+        caller: Caller,
+        request: CommitteeRequest,
+    ) -> Result<CommitteeAnswer, CallError> {
+        let _ = (caller, request);
+        Err(no_member())
     }
     /// See [`Calls::watch`].
     async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {

@@ -117,6 +117,9 @@ pub(crate) enum Verb {
     /// Which version a branch of an object is at, as its owner's devices say
     #[command(subcommand)]
     Head(verb::head::HeadVerb),
+    /// Committees: librarians of different organisations that certify which version a branch is at
+    #[command(subcommand)]
+    Committee(verb::committee::CommitteeVerb),
     /// Open a door for tools that speak another protocol
     #[command(subcommand)]
     Serve(verb::serve::Serve),
@@ -207,6 +210,7 @@ impl Verb {
             Self::Inbox(verb) => session.stoppable(verb.run(session)).await,
             Self::Object(verb) => session.stoppable(verb.run(session)).await,
             Self::Head(verb) => session.stoppable(verb.run(session)).await,
+            Self::Committee(verb) => session.stoppable(verb.run(session)).await,
             Self::Serve(verb) => verb.run(session).await,
             Self::Document(verb) => session.stoppable(verb.run(session)).await,
             Self::Doctor => session.stoppable(verb::doctor::run(session)).await,

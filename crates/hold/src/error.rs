@@ -192,6 +192,20 @@ pub(crate) enum HoldError {
     /// Versioned objects, as a client reaches them.
     #[error(transparent)]
     ObjectsOf(#[from] author::objects::ObjectsError),
+    /// Certified heads.
+    #[error(transparent)]
+    Certified(#[from] author::certified::CertifiedError),
+    /// A committee, its files, or what it certified.
+    #[error(transparent)]
+    Committee(#[from] committee::CommitteeError),
+    /// Founders that did not come.
+    #[error("{waits} founders did not show their member in time, first the one at {first}")]
+    Founders {
+        /// How many.
+        waits: usize,
+        /// Where the first of them was looked for.
+        first: String,
+    },
     /// An object is at several versions, and a verb needs one.
     #[error("the object is at {0} versions: which is meant?")]
     Branches(usize),
@@ -296,6 +310,12 @@ impl HoldError {
             Self::Objects(source) => source.class().into(),
             Self::ObjectsOf(author::objects::ObjectsError::Author(source)) => author_exit(source),
             Self::ObjectsOf(source) => source.class().into(),
+            Self::Certified(author::certified::CertifiedError::Objects(source)) => {
+                source.class().into()
+            }
+            Self::Certified(source) => source.class().into(),
+            Self::Committee(source) => source.class().into(),
+            Self::Founders { .. } => Exit::Unavailable,
             Self::Branches(_) | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
             Self::NoVersion | Self::NoHead(_) | Self::Deleted(_) => Exit::NotFound,
             Self::Door(source) => source.class().into(),
@@ -315,6 +335,11 @@ impl HoldError {
             Self::Author(source) => author_hint(source)?,
             Self::ObjectsOf(author::objects::ObjectsError::Author(source)) => author_hint(source)?,
             Self::ObjectsOf(source) => objects_hint(source)?,
+            Self::Certified(source) => crate::verb::head::hint(source)?,
+            Self::Committee(source) => crate::verb::head::committee_hint(source)?,
+            Self::Founders { .. } => {
+                "hold committee init runs at all founders at the same time, beside their librarians"
+            }
             Self::Branches(_) => {
                 "hold object tips lists them; name one with --base, or hold object merge"
             }

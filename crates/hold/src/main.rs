@@ -16,6 +16,7 @@ mod environment;
 mod error;
 mod exit;
 mod files;
+mod hosting;
 mod interrupt;
 mod leaving;
 mod limits;

@@ -11,6 +11,7 @@
 //! D/peers          peers known at the last look, so that losing the bootstrap address does no harm
 //! D/store/         records
 //! D/news/          publications
+//! D/committee/     the member of a committee that the peer hosts (`hosting`)
 //! D/left           there once the peer has handed over everything and left
 //! D/lock           held by the running peer
 //! D/.metrics       where the running peer's page of metrics is, and its key
@@ -39,8 +40,14 @@ pub(crate) const CERTIFICATE_DAYS: u64 = 365;
 /// Seconds of a day.
 pub(crate) const DAY_S: u64 = 24 * 3600;
 /// How it is laid out, for snapshots.
-pub(crate) const LAYOUT: store::snapshot::Layout =
-    store::snapshot::Layout { log: "store", journal: "news", prefix: "news", key: "peer.key" };
+pub(crate) const LAYOUT: store::snapshot::Layout = store::snapshot::Layout {
+    log: "store",
+    journal: "news",
+    prefix: "news",
+    key: "peer.key",
+    // A copy of a member is a member that forgot its votes.
+    never: &["committee"],
+};
 const REQUEST_DOMAIN: &str = "peer-request";
 const INIT: &str = "hold peer init --dir D --network NET --org ORG";
 

@@ -32,7 +32,7 @@ use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
 use crate::peerdir::{self, LAYOUT, PeerDir};
-use crate::{page, quotas, watch, words};
+use crate::{hosting, page, quotas, watch, words};
 
 /// Peers are written at most this often.
 const PEERS_WRITTEN_EVERY: Duration = Duration::from_secs(1);
@@ -65,6 +65,7 @@ pub(crate) struct Running {
     counting: JoinHandle<()>,
     hearing: JoinHandle<()>,
     watching: JoinHandle<()>,
+    hosting: JoinHandle<()>,
     quotas: Arc<Path>,
     words: Arc<Path>,
 }
@@ -119,6 +120,13 @@ impl Running {
         let watching =
             watch::watch_all(librarian.clone(), dir.path.clone(), leaving.clone(), stop.clone());
         let watching = tokio::spawn(watching);
+        let host = hosting::Host {
+            dir: dir.path.clone(),
+            key: dir.key.clone(),
+            network: dir.network.genesis().network(),
+        };
+        let hosting = hosting::host_all(host, librarian.clone(), stop.clone());
+        let hosting = tokio::spawn(hosting);
         let address = dir.config.addresses.first().cloned().unwrap_or_default();
         Ok(Self {
             librarian,
@@ -138,6 +146,7 @@ impl Running {
             counting,
             hearing,
             watching,
+            hosting,
             quotas,
             words,
         })
@@ -173,6 +182,7 @@ impl Running {
         let _ = self.counting.await;
         let _ = self.hearing.await;
         let _ = self.watching.await;
+        let _ = self.hosting.await;
         page::Told::remove(&self.dir);
         let kept = keep_peers(&self.librarian, &self.path)
             .and(quotas::write(&self.librarian, &self.quotas).map(drop))

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod committee;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;

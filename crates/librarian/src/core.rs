@@ -14,6 +14,7 @@ use walk::{Directory, Walker};
 
 use crate::admission::Admission;
 use crate::announcer::Announcer;
+use crate::committee::MemberSeat;
 use crate::keeping::Keeping;
 use crate::leases::Leases;
 use crate::limiter::Limiter;
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     /// What keeps the network whole; `None` where this peer does nothing for it.
     pub(crate) keeping: Option<Arc<Keeping>>,
     pub(crate) leases: Arc<Leases>,
+    /// Where the member of a committee sits, if one does.
+    pub(crate) member: MemberSeat,
     pub(crate) publications: Arc<Publications>,
     pub(crate) announcer: Arc<Announcer>,
     pub(crate) standings: Standings,

@@ -51,6 +51,7 @@
 mod admission;
 mod announcer;
 mod catch_up;
+mod committee;
 mod core;
 mod error;
 mod fragments;
@@ -81,6 +82,7 @@ mod status;
 mod subscription;
 mod upkeep;
 
+pub use committee::{Hosted, MemberStatus};
 pub use error::LibrarianError;
 pub use keeping::{AuditStatus, KeepingOptions, RepairStatus};
 pub use leases::LeaseSettings;

@@ -28,6 +28,7 @@ use walk::{Directory, WalkOptions, Walker};
 
 use crate::admission::Admission;
 use crate::announcer::Announcer;
+use crate::committee::{Hosted, MemberSeat};
 use crate::core::Core;
 use crate::error::LibrarianError;
 use crate::keeping::{self, Fresh, Keeping, Observed, RepairStatus};
@@ -43,7 +44,7 @@ use crate::service::Endpoints;
 use crate::shelf::{OwnShelf, Shelf};
 use crate::standing::Standings;
 use crate::status::Status;
-use crate::{catch_up, leases, neighbours, news, rosters, spread, upkeep};
+use crate::{catch_up, committee, leases, neighbours, news, rosters, spread, upkeep};
 
 /// How long a stopping peer waits for copies that it is making for somebody (`Put`).
 const WALKS_DRAIN: Duration = Duration::from_secs(5);
@@ -171,6 +172,7 @@ impl Prepared {
             shelf,
             objects,
             leases,
+            member: MemberSeat::default(),
             publications,
             announcer,
             metrics,
@@ -222,6 +224,7 @@ fn start_tasks(
         spawn(leases::sweep_all(Arc::clone(core)).boxed()),
         spawn(leases::erase_all(Arc::clone(core)).boxed()),
         spawn(leases::hear_all(Arc::clone(core)).boxed()),
+        spawn(committee::look_all(Arc::clone(core)).boxed()),
     ]);
     neighbourly.extend(keeping::start(core));
     Some(Running { neighbourly, log: vec![spawn(log.boxed()), spawn(spreading.boxed())] })
@@ -340,6 +343,16 @@ impl Librarian {
     /// What it does to keep the network whole; `None` where it does nothing for it.
     pub fn repair(&self) -> Option<RepairStatus> {
         self.core.keeping.as_ref().map(|keeping| keeping.status(&self.core))
+    }
+
+    /// Hosts a member of a committee from now on, in the place of the one before, or none.
+    pub fn host(&self, hosted: Option<Hosted>) {
+        self.core.member.host(hosted);
+    }
+
+    /// Gives everyone who introduces themselves this signed card of the member, or none.
+    pub fn show_card(&self, card: Option<Bytes>) {
+        self.core.member.show(card);
     }
 
     /// Its state, for people and scripts.

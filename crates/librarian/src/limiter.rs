@@ -212,9 +212,14 @@ fn endpoint(method: Method, rates: &Rates) -> (usize, &Rate) {
         | Method::ObjectsTips
         | Method::ObjectsHeads
         | Method::ObjectsList
+        | Method::CommitteeRead
         | Method::Lease => (1, &rates.find),
         Method::Verify | Method::VerifyBatch | Method::Keep => (2, &rates.verify),
-        Method::Store | Method::StoreBatch | Method::Tell | Method::ObjectsPut => (3, &rates.store),
+        Method::Store
+        | Method::StoreBatch
+        | Method::Tell
+        | Method::ObjectsPut
+        | Method::CommitteeUpdate => (3, &rates.store),
         Method::Put => (4, &rates.put),
         Method::Get => (5, &rates.get),
         Method::Subscribe | Method::Watch => (6, &rates.subscribe),

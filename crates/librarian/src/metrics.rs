@@ -6,6 +6,7 @@
 //! `docs/operating/metrics.md` lists every name, and a test holds the two together.
 
 mod audit;
+mod committee;
 mod keeping;
 mod leases;
 mod objects;
@@ -23,6 +24,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub(crate) use self::audit::AuditCounts;
+pub(crate) use self::committee::{MemberGauges, MemberLevels};
 pub(crate) use self::keeping::KeepingCounts;
 pub(crate) use self::leases::{LeaseCounts, LeaseLevels};
 pub(crate) use self::objects::{ObjectCounts, ObjectLevels};
@@ -56,6 +58,8 @@ pub(crate) enum Method {
     Keep,
     Watch,
     Lease,
+    CommitteeUpdate,
+    CommitteeRead,
 }
 
 /// How a call ended.
@@ -211,6 +215,7 @@ pub(crate) struct Levels {
     pub(crate) roster_conflicts: u64,
     pub(crate) objects: ObjectLevels,
     pub(crate) leases: LeaseLevels,
+    pub(crate) member: MemberLevels,
 }
 
 /// Everything a peer counts.
@@ -237,6 +242,8 @@ pub(crate) struct Metrics {
     pub(crate) objects: ObjectCounts,
     /// What happened to leases.
     pub(crate) leases: LeaseCounts,
+    /// How the member of a committee is.
+    member: MemberGauges,
 }
 
 #[derive(Default)]
@@ -290,9 +297,11 @@ impl Metrics {
             audit: AuditCounts::default(),
             objects: ObjectCounts::default(),
             leases: LeaseCounts::default(),
+            member: MemberGauges::default(),
         };
         metrics.objects.register(&mut metrics.registry);
         metrics.leases.register(&mut metrics.registry);
+        metrics.member.register(&mut metrics.registry);
         metrics.upkeep.register(&mut metrics.registry);
         metrics.keeping.register(&mut metrics.registry);
         metrics.audit.register(&mut metrics.registry);
@@ -425,6 +434,7 @@ impl Metrics {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.objects.set(&levels.objects);
         self.leases.set(&levels.leases);
+        self.member.set(&levels.member);
         let gauges = &self.gauges;
         gauges.uptime.set(whole(levels.uptime.as_secs()));
         gauges.records.set(whole(levels.store.records));

@@ -2,7 +2,7 @@
 //!
 //! | caller | may call |
 //! |---|---|
-//! | stranger | `Introduce`, `Find`, and reads of versioned objects (public ones) |
+//! | stranger | `Introduce`, `Find`, reads of versioned objects (public ones), and all of `Committee` but updates |
 //! | client | all but `Put`, `Get`, `Tell`, `Keep`, and words that ended leases |
 //! | peer | all but `Put` and `Get` |
 //! | client of the own organisation, with tier own | all but `Tell`, and of `Keep` to look alone |
@@ -27,6 +27,7 @@ use bytes::Bytes;
 use crypto::lease::Shown;
 use crypto::{CertificateError, Class, Classified, PeerId, PublicKey, Taught, Tier};
 use document::Record;
+use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
 use env::calls::keep::{KeepAnswer, KeepRequest};
 use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
@@ -39,12 +40,16 @@ use overlay::News;
 use walk::Learnt;
 
 use crate::admission::Permit;
+use crate::committee;
 use crate::core::Core;
 use crate::limiter::Asked;
 use crate::metrics::{Bound, Method};
 use crate::spread;
 use crate::standing::{Standing, Vouched, refusal, vouch, vouched_before};
 use crate::subscription::{self, Filter, Surroundings};
+
+/// The bytes of a submission that count as one request.
+const UPDATE_BYTES: usize = 256;
 
 /// Answers callers for one librarian.
 pub(crate) struct Endpoints(pub(crate) Arc<Core>);
@@ -146,7 +151,9 @@ fn allow(method: Method, standing: &Standing, core: &Core) -> Result<(), CallErr
             | Method::ObjectsPrevious
             | Method::ObjectsTips
             | Method::ObjectsHeads
-            | Method::ObjectsList,
+            | Method::ObjectsList
+            // Proven to anybody, and about nobody's secrets.
+            | Method::CommitteeRead,
             _,
         ) => Ok(()),
         (_, Standing::Stranger) => denied(
@@ -299,6 +306,21 @@ impl Service for Endpoints {
         self.answer(Method::Keep, caller, load, self.kept(caller, request)).await
     }
 
+    async fn committee(
+        &self,
+        caller: Caller,
+        request: CommitteeRequest,
+    ) -> Result<CommitteeAnswer, CallError> {
+        let (method, load) = match &request.ask {
+            // What is in it is decoded later; the shortest update is longer than this.
+            CommitteeAsk::Update(bytes) => {
+                (Method::CommitteeUpdate, Load::requests(1 + bytes.len() / UPDATE_BYTES))
+            }
+            _ => (Method::CommitteeRead, Load::ONE),
+        };
+        self.answer(method, caller, load, committee::answer(&self.0, request)).await
+    }
+
     async fn watch(&self, caller: Caller, request: WatchRequest) -> Result<WatchEvents, CallError> {
         self.answer(Method::Watch, caller, Load::ONE, self.objects_watched(caller, request)).await
     }
@@ -369,6 +391,7 @@ impl Endpoints {
             bytes: stats.bytes,
             rosters,
             revocations,
+            member: core.member.card(),
         })
     }
 

@@ -6,6 +6,7 @@ use crypto::PeerState;
 use serde::Serialize;
 use walk::Health;
 
+use crate::committee::MemberStatus;
 use crate::core::Core;
 use crate::keeping::RepairStatus;
 use crate::metrics::{LeaseLevels, Levels};
@@ -44,6 +45,9 @@ pub struct Status {
     /// What is done to keep the network whole; absent where the peer does nothing for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<RepairStatus>,
+    /// The member of a committee that it hosts; absent where it hosts none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub committee: Option<MemberStatus>,
     /// Calls being answered.
     pub calls: usize,
     /// When its certificate expires, Unix seconds.
@@ -222,6 +226,7 @@ impl Core {
                 subscribers: self.seats.taken(),
             },
             repair: self.keeping.as_ref().map(|keeping| keeping.status(self)),
+            committee: self.member.status(),
             calls: self.admission.in_progress().0,
             certificate_until: self.announcer.announcement().certificate.until,
         }
@@ -303,6 +308,7 @@ impl Core {
             roster_conflicts: self.directory.roster_conflict().1,
             objects: self.objects.levels(),
             leases: self.lease_levels(),
+            member: self.member.status().as_ref().map(Into::into).unwrap_or_default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! that is wrong is named, so that whoever writes a client sees which.
 
 mod answers;
+pub(crate) mod committee;
 pub(crate) mod keep;
 pub(crate) mod leases;
 pub(crate) mod objects;

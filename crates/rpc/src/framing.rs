@@ -55,7 +55,7 @@ outgoing!(record: StoreRequest, GetResponse);
 outgoing!(IntroduceRequest, FindRequest, VerifyRequest, GetRequest, FindBatchRequest);
 outgoing!(VerifyBatchRequest, TellRequest, ObjectsRequest, ObjectsResponse);
 outgoing!(KeepRequest, KeepResponse);
-outgoing!(LeaseRequest, LeaseResponse);
+outgoing!(LeaseRequest, LeaseResponse, CommitteeRequest, CommitteeResponse);
 outgoing!(IntroduceResponse, VerifyResponse, StoreResponse, PutResponse, FindBatchResponse);
 outgoing!(VerifyBatchResponse, StoreBatchResponse, TellResponse);
 
@@ -105,7 +105,7 @@ incoming!(IntroduceRequest, FindRequest, VerifyRequest, StoreRequest, GetRequest
 incoming!(TellRequest, FindBatchRequest, VerifyBatchRequest, StoreBatchRequest);
 // Records to put, versions, and keys of objects.
 incoming!(ObjectsRequest: 1 2 4);
-incoming!(LeaseRequest: 1 2 3);
+incoming!(LeaseRequest: 1 2 3, CommitteeRequest, CommitteeResponse: 1 4);
 incoming!(IntroduceResponse, StoreResponse, GetResponse, PutResponse, TellResponse);
 incoming!(StoreBatchResponse, FindResponse: 2, VerifyResponse: 2);
 

@@ -6,6 +6,7 @@ mod golden;
 mod golden_keeping;
 mod handshake;
 mod hostile_callers;
+mod hostile_committee;
 mod hostile_keepers;
 mod hostile_objects;
 mod hostile_peers;

@@ -49,6 +49,8 @@ pub struct Layout {
     pub prefix: &'static str,
     /// The file of the peer's private key.
     pub key: &'static str,
+    /// Folders of which there must be no copy.
+    pub never: &'static [&'static str],
 }
 
 /// What a snapshot is of, and how it is taken.
@@ -256,7 +258,7 @@ fn copy_others(
 ) -> Result<Vec<String>, StoreError> {
     let mut left_out = Vec::new();
     let mut folders = vec![String::new()];
-    let Layout { log, journal, key, .. } = options.layout;
+    let Layout { log, journal, key, never, .. } = options.layout;
     while let Some(folder) = folders.pop() {
         let mut target: Option<DirDisk> = None;
         for name in names_in(&peer.join(&folder))? {
@@ -265,7 +267,9 @@ fn copy_others(
             // Gone since: an operator's or a peer's draft.
             let Ok(found) = fs::symlink_metadata(&here) else { continue };
             if found.is_dir() && folder.is_empty() && ![log, journal].contains(&name.as_str()) {
-                folders.push(name);
+                if !never.contains(&name.as_str()) {
+                    folders.push(name);
+                }
                 continue;
             }
             if !found.is_file() || (path == key && !options.with_key) {

@@ -6,7 +6,7 @@ use env::calls::{CallError, FindRequest, VerifyRequest, VerifyResponse};
 use futures::StreamExt;
 use placement::Redundancy;
 
-use crate::candidates::NEAR_EXTRA;
+use crate::candidates::{ASKED_MAX, NEAR_EXTRA};
 use crate::core::{Answer, Core, Wanted, limit};
 use crate::join::PARALLEL_MAX;
 use crate::latency::Size;
@@ -39,7 +39,8 @@ pub struct Holding {
 }
 
 impl Walker {
-    /// Asks the first N + [`NEAR_EXTRA`] peers in rank whether they hold a record, in the order of their rank.
+    /// Asks the first N + [`NEAR_EXTRA`] peers in rank that answer whether they hold a record, and those before them that do not,
+    /// in the order of their rank: what a peer held that is gone, the next in rank holds. At most [`ASKED_MAX`] are asked.
     ///
     /// With the record at hand each proves its copy by a MAC under a fresh key, which moves no bytes; without it each
     /// sends its copy. Where librarians walk for this program nobody is asked: proof is between holder and asker.
@@ -54,9 +55,28 @@ impl Walker {
             return Vec::new();
         }
         let view = self.core.directory.view();
-        let near = view.holders(&place, redundancy.copies as usize + NEAR_EXTRA);
-        let request = FindRequest { id, place };
-        let asked = near.into_iter().enumerate().map(|(rank, peer)| async move {
+        let wanted = redundancy.copies as usize + NEAR_EXTRA;
+        let mut rank = view.holders(&place, ASKED_MAX).into_iter().enumerate();
+        let mut all: Vec<Holding> = Vec::with_capacity(wanted);
+        loop {
+            let silent = |one: &&Holding| matches!(one.held, Held::Unreachable(_));
+            let answered = all.len() - all.iter().filter(silent).count();
+            let next: Vec<(usize, PeerId)> =
+                rank.by_ref().take(wanted.saturating_sub(answered)).collect();
+            if next.is_empty() {
+                return all;
+            }
+            all.extend(self.held_by(next, FindRequest { id, place }, record).await);
+        }
+    }
+
+    async fn held_by(
+        &self,
+        peers: Vec<(usize, PeerId)>,
+        request: FindRequest,
+        record: Option<&Record>,
+    ) -> Vec<Holding> {
+        let asked = peers.into_iter().map(|(rank, peer)| async move {
             let held = match record {
                 Some(record) => self.core.verify_at(peer, request, record).await,
                 None => self.core.held_at(peer, request).await,

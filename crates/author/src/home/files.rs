@@ -24,7 +24,7 @@ pub(super) fn failed(
 }
 
 /// Makes a folder that only its owner enters. One that is there keeps its permissions.
-pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn create_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 

@@ -1,11 +1,16 @@
 //! Versions made here, and signed for at once: one attestation under all of a batch, and of as many objects as there are.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use crypto::RecordId;
+use crypto::{PeerId, RecordId};
 use document::Record;
 use version::attestation::AnyAttestation;
+use version::policy::For;
 use version::{Attestation, Bases, BatchAttester, Durability, Hint, Version, VersionId, depth};
-use walk::objects::{PARCEL_BYTES_MAX, PARCEL_RECORDS_MAX, Parcel, PutTerms};
+use walk::objects::{
+    Delivered, PARCEL_BYTES_MAX, PARCEL_RECORDS_MAX, Parcel, PeerReceipt, PutTerms,
+};
 
 use super::sending::{self, Written};
 use super::{Object, Objects, ObjectsError, Value};
@@ -265,6 +270,54 @@ impl Object {
         let mut batch = self.objects.batch(options);
         batch.merge(self, first, second, value).await?;
         only(batch.send().await?)
+    }
+}
+
+impl Object {
+    /// The words of holders that keep a version, each with who gave it, as a committee takes them: gathered by putting the
+    /// version again, which changes nothing where it is.
+    ///
+    /// # Errors
+    /// As [`Object::get`]; [`ObjectsError::NotStored`] where fewer than W of them keep it.
+    pub async fn receipts(&self, id: &VersionId) -> Result<Vec<(PeerId, Bytes)>, ObjectsError> {
+        self.ask_policy().await?;
+        let found = self.find(&id.h, &id.n, Some(*id)).await?;
+        let bytes = found.version.encode();
+        let (object, version, hint) = (self.clone(), found.version, found.hint);
+        let made = Made { object, version, bytes, h: id.h, hint };
+        let parcel = Parcel {
+            place: self.place(&hint),
+            redundancy: self.redundancy(),
+            records: vec![made.record()],
+            // Who wrote it is known where it is.
+            with: Vec::new(),
+            object: self.introduction()?,
+        };
+        let terms = PutTerms { receipt: true, ..PutTerms::default() };
+        let delivered = self.objects.walker().put_objects(vec![parcel], terms).await;
+        let suite = self.objects.suite();
+        match delivered.into_iter().next() {
+            Some(Ok(Delivered::Stored(at))) => {
+                let of = |one: &Arc<PeerReceipt>| {
+                    Some((one.receipt.peer, one.of(suite, &id.h)?.encode()))
+                };
+                Ok(at.receipts.iter().filter_map(of).collect())
+            }
+            Some(Err(error)) => Err(ObjectsError::NotStored(error)),
+            Some(Ok(Delivered::Redirected(_))) | None => Err(ObjectsError::Full(self.key())),
+        }
+    }
+
+    /// What a committee is told of the object: its record, and the signed policy that counts, empty for the implied one.
+    pub(crate) async fn made_known(&self) -> Result<(Bytes, Bytes), ObjectsError> {
+        self.ask_policy().await?;
+        let mut records = self.introduction()?.into_iter().map(|record| record.bytes);
+        let record = records.next().unwrap_or_default();
+        // A family's is none of the object's there.
+        let own = For::Object(self.record_name().clone());
+        let is_own = self.known_policy().is_some_and(|policy| policy.for_what == own);
+        let policy = records.next().filter(|_| is_own).unwrap_or_default();
+        Ok((record, policy))
     }
 }
 

@@ -60,6 +60,16 @@ impl MemberId {
     }
 }
 
+impl std::str::FromStr for MemberId {
+    type Err = CommitteeError;
+    fn from_str(text: &str) -> Result<Self, CommitteeError> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes)
+            .map_err(|_| CommitteeError::Field("member's key"))?;
+        Ok(Self(bytes))
+    }
+}
+
 impl std::fmt::Display for MemberId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&hex::encode(self.0))

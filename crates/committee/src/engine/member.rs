@@ -35,6 +35,7 @@ mod dealing;
 mod epoch;
 mod others;
 mod parked;
+mod positions;
 mod requests;
 mod snapshots;
 mod start;
@@ -73,6 +74,9 @@ pub struct Settings {
     pub log_growth: u64,
     /// How long a reshare waits for new members to follow, and a dealer for players to acknowledge.
     pub deal_within: Duration,
+    /// For how long the disk is slow with the last block of an epoch.
+    #[cfg(test)]
+    pub(crate) slow_last: Duration,
 }
 
 impl Settings {
@@ -85,6 +89,8 @@ impl Settings {
             rest: Duration::from_secs(1),
             log_growth: 64 << 20,
             deal_within: Duration::from_secs(60),
+            #[cfg(test)]
+            slow_last: Duration::ZERO,
         }
     }
 }
@@ -140,6 +146,8 @@ struct Member<E: Runtime> {
     taken: Option<snapshots::Taken>,
     started_ms: u64,
     told_ms: u64,
+    #[cfg(test)]
+    seen: HashMap<HeaderDigest, u64>,
 }
 
 /// Runs a member until its requests end. With a share it votes, without one, or after it forgot its votes, it follows.
@@ -203,6 +211,8 @@ pub async fn run<E: Runtime>(
         taken: None,
         started_ms: now,
         told_ms: 0,
+        #[cfg(test)]
+        seen: HashMap::new(),
         settings,
         charter,
         context,
@@ -412,6 +422,21 @@ impl<E: Runtime> Member<E> {
         None
     }
 
+    /// Whether the disk is still busy with a block: in tests, with the last one of an epoch.
+    #[cfg(test)]
+    fn is_slow(&mut self, digest: &HeaderDigest) -> bool {
+        let now = now_ms(&self.context);
+        let first = *self.seen.entry(*digest).or_insert(now);
+        let slow = self.settings.slow_last.as_millis() as u64;
+        self.chain.ends_epoch(digest) && now < first + slow
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "as in tests")]
+    const fn is_slow(&self, _: &HeaderDigest) -> bool {
+        false
+    }
+
     /// Answers what the engine asked about a block, as far as can be said now.
     async fn settle(&mut self, digest: HeaderDigest) -> Result<(), CommitteeError> {
         let bad = self.execute(digest);
@@ -435,6 +460,7 @@ impl<E: Runtime> Member<E> {
                 }
             }
             if !wanted.certify.is_empty()
+                && !self.is_slow(&digest)
                 && let Some(bytes) = self.bytes(&digest).await?
             {
                 self.log.block(digest, &bytes).await?;

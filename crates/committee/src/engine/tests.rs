@@ -16,6 +16,7 @@ use crate::proving::{Founded, NETWORK, object, secret, set, version};
 use crate::{Committee as _, CommitteeError, Handle, Operation, Outcome, Submission, Update};
 
 mod liars;
+mod positions;
 mod reshare;
 
 type Context = deterministic::Context;
@@ -87,6 +88,8 @@ struct Members {
     starts: Vec<u16>,
     /// The members of now.
     list: Vec<usize>,
+    /// For how long disks are slow with the last block of an epoch.
+    slow_last: Duration,
     running: Vec<Option<(Handle, Run)>>,
     id: u64,
 }
@@ -102,7 +105,9 @@ impl Members {
         let running = (0..machines).map(|_| None).collect();
         let starts = vec![0; usize::from(machines)];
         let list: Vec<usize> = (0..usize::from(count)).collect();
-        let mut members = Self { context, charter, starts, list: list.clone(), running, id: 0 };
+        let slow_last = Duration::ZERO;
+        let mut members =
+            Self { context, charter, starts, list: list.clone(), slow_last, running, id: 0 };
         members.run(&list).await;
         members
     }
@@ -112,6 +117,7 @@ impl Members {
         for which in all {
             let (handle, requests) = Handle::new(self.charter.group.clone());
             let settings = settings(&self.starts, *which, &self.list);
+            let settings = Settings { slow_last: self.slow_last, ..settings };
             let member = self.context.child("member");
             let task = member.spawn(move |context| run(context, settings, requests));
             self.running[*which] = Some((handle, task));

@@ -64,6 +64,10 @@ impl Table {
         Self { rules, state, secrets, outcome, shares, time_ms: 1_000 }
     }
 
+    pub(crate) fn group(&self) -> GroupKey {
+        GroupKey::of(self.outcome.public().public()).expect("a key")
+    }
+
     pub(crate) fn members(&self) -> Members {
         self.state.members().expect("a charter's")
     }

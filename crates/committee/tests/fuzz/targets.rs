@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use committee::entry::Entry;
-use committee::{Answer, Block, Certificate, Change, Outcome, Read, State, Submission};
+use committee::{
+    Answer, Block, Card, Certificate, Change, Outcome, Position, Read, State, Submission,
+};
 use testkit::fuzz::Target;
 use testkit::golden;
 
@@ -81,6 +83,11 @@ fn head(data: &[u8]) {
     if let Ok(certificate) = Certificate::decode(data) {
         assert_eq!(certificate.encode(), data);
     }
+    if let Ok(position) = Position::decode(data) {
+        assert_eq!(position.encode(), data);
+    }
+    // Signed, so what is changed is refused; what is whole is not known here.
+    let _ = Card::verify(data, &crypto::NetworkId::new([9; 32]));
     if let Ok(outcome) = Outcome::decode(data) {
         assert_eq!(outcome.encode(), data);
     }

@@ -1,7 +1,9 @@
-//! `hold head`: which version a branch is at, as the owner's devices say.
+//! `hold head`: which version a branch is at, as the owner's devices say, or a committee certifies.
 
+mod certified;
 mod device;
 mod merge;
+mod policy;
 mod read;
 mod update;
 mod watch;
@@ -17,6 +19,8 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::verb::object::Which;
 
+pub(crate) use certified::{committee_hint, hint};
+
 /// What to do with heads.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HeadVerb {
@@ -30,6 +34,8 @@ pub(crate) enum HeadVerb {
     Merge(merge::Merge),
     /// Show the owner's devices, add one, or revoke one
     Device(device::Device),
+    /// Tell a committee of an object, and who may write it: what its policy says now
+    Policy(policy::Policy),
 }
 
 impl HeadVerb {
@@ -41,6 +47,7 @@ impl HeadVerb {
             Self::Watch(verb) => verb.run(session).await,
             Self::Merge(verb) => verb.run(session).await,
             Self::Device(verb) => verb.run(session).await,
+            Self::Policy(verb) => verb.run(session).await,
         }
     }
 }

@@ -79,15 +79,34 @@ pub(crate) struct Which {
 const ACCESS_TEXT: &str = "what `hold object access` printed";
 
 impl Which {
+    /// The object that an @FILE opens, where one was named.
+    fn shown(&self, objects: &Objects) -> Result<Option<Object>, HoldError> {
+        let Some(path) = self.object.strip_prefix('@') else { return Ok(None) };
+        let path = PathBuf::from(path);
+        let text = files::read_small(&path)?;
+        let not = || HoldError::NotA { what: ACCESS_TEXT, path: path.clone() };
+        let bytes = hex::decode(text.trim_ascii()).map_err(|_| not())?;
+        let access = Access::decode(&bytes).map_err(|_| not())?;
+        Ok(Some(objects.with_access(&access)?))
+    }
+
+    /// The objects that it may be, without asking anybody: this user's own may be sealed or open.
+    pub(crate) fn candidates(&self, objects: &Objects) -> Result<Vec<Object>, HoldError> {
+        if let Some(object) = self.shown(objects)? {
+            return Ok(vec![object]);
+        }
+        let (owner, name) = named(objects, &self.object)?;
+        let open = objects.plain(owner, name.as_bytes())?;
+        match owner == objects.public_key() {
+            true => Ok(vec![objects.sealed(name.as_bytes())?, open]),
+            false => Ok(vec![open]),
+        }
+    }
+
     /// The object, which exists, where its owner or a peer says so.
     pub(crate) async fn open(&self, objects: &Objects) -> Result<Object, HoldError> {
-        if let Some(path) = self.object.strip_prefix('@') {
-            let path = PathBuf::from(path);
-            let text = files::read_small(&path)?;
-            let not = || HoldError::NotA { what: ACCESS_TEXT, path: path.clone() };
-            let bytes = hex::decode(text.trim_ascii()).map_err(|_| not())?;
-            let access = Access::decode(&bytes).map_err(|_| not())?;
-            return Ok(objects.with_access(&access)?);
+        if let Some(object) = self.shown(objects)? {
+            return Ok(object);
         }
         let (owner, name) = named(objects, &self.object)?;
         Ok(objects.open(owner, name.as_bytes()).await?)

@@ -8,9 +8,10 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -150,6 +151,20 @@ fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let _ = child.kill();
     let _ = child.wait();
     None
+}
+
+/// Loopback addresses whose ports are free and below those that systems hand out to outgoing connections; none is told twice.
+pub fn free_addresses(count: usize) -> Vec<String> {
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let mut free = Vec::new();
+    while free.len() < count {
+        let next = std::process::id().wrapping_mul(89) + TOLD.fetch_add(1, Ordering::Relaxed);
+        let address = format!("127.0.0.1:{}", 10_240 + next % 22_000);
+        if TcpListener::bind(&address).is_ok() {
+            free.push(address);
+        }
+    }
+    free
 }
 
 /// Sends a signal to one process, by its id.

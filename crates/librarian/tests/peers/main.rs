@@ -5,6 +5,7 @@
 mod agreement;
 mod audit;
 mod callers;
+mod committee;
 mod cut_off;
 mod endings;
 mod joining;

@@ -47,6 +47,7 @@ impl Service for Null {
             bytes: 0,
             rosters: Vec::new(),
             revocations: Vec::new(),
+            member: None,
         })
     }
     async fn find(&self, _: Caller, request: FindRequest) -> Result<FindResponse, CallError> {

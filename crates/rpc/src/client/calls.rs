@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::lease::Shown;
 use document::Record;
+use env::calls::committee::{CommitteeAnswer, CommitteeRequest};
 use env::calls::keep::{KeepAnswer, KeepRequest};
 use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
@@ -19,7 +20,7 @@ use tonic::Request;
 use super::{Client, corrupt, opened};
 use crate::convert::leases::{check_answer as check_leases, close_shown};
 use crate::convert::objects::{check_answer, check_request, check_watch};
-use crate::convert::{Wrong, keep};
+use crate::convert::{Wrong, committee, keep};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::proto;
 
@@ -326,6 +327,22 @@ impl Calls for Client {
         };
         let answer: LeaseAnswer = opened(to, self.call(to, false, limit, ask).await?.0)?;
         check_leases(&request, &answer).map_err(|wrong| corrupt(to, wrong.0))?;
+        Ok(answer)
+    }
+
+    async fn committee(
+        &self,
+        to: &Endpoint,
+        request: CommitteeRequest,
+        limit: Duration,
+    ) -> Result<CommitteeAnswer, CallError> {
+        committee::check_request(&request).map_err(|wrong| refused(&wrong))?;
+        let ask = |attempt: super::Attempt| {
+            let message: proto::CommitteeRequest = request.clone().into();
+            attempt.ask(message)
+        };
+        let answer: CommitteeAnswer = opened(to, self.call(to, false, limit, ask).await?.0)?;
+        committee::check_answer(&request, &answer).map_err(|wrong| corrupt(to, wrong.0))?;
         Ok(answer)
     }
 

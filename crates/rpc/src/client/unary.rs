@@ -52,6 +52,7 @@ asks! {
     "Objects": ObjectsRequest -> ObjectsResponse,
     "Keep": KeepRequest -> KeepResponse,
     "Lease": LeaseRequest -> LeaseResponse,
+    "Committee": CommitteeRequest -> CommitteeResponse,
 }
 
 /// The deadline as its header: up to eight digits and a unit.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use crypto::certificate::SIGNED_BYTES_MAX;
 use crypto::roster::ROSTER_BYTES_MAX;
+use env::calls::committee::CARD_BYTES_MAX;
 use env::calls::{
     CallError, FindResponse, IntroduceResponse, KnownPeer, PEERS_MAX, PutResponse,
     REVOCATIONS_TOLD_BYTES_MAX, ROSTERS_TOLD_BYTES_MAX, ROSTERS_TOLD_MAX, StoreOutcome,
@@ -66,6 +67,9 @@ impl Open<IntroduceResponse> for proto::IntroduceResponse {
         if self.revocations.iter().any(|bytes| bytes.len() > SIGNED_BYTES_MAX) {
             return Err(Wrong("a revocation over 16 KiB"));
         }
+        if self.member.len() > CARD_BYTES_MAX {
+            return Err(Wrong("a member's card over 512 bytes"));
+        }
         let known = |peer: proto::KnownPeer| KnownPeer {
             announcement: peer.announcement,
             last_good_ms: peer.last_good_ms,
@@ -79,6 +83,7 @@ impl Open<IntroduceResponse> for proto::IntroduceResponse {
             bytes: self.bytes,
             rosters: self.rosters,
             revocations: self.revocations,
+            member: (!self.member.is_empty()).then_some(self.member),
         })
     }
 }
@@ -104,6 +109,7 @@ impl From<IntroduceResponse> for proto::IntroduceResponse {
             bytes: answer.bytes,
             rosters,
             revocations,
+            member: answer.member.unwrap_or_default(),
         }
     }
 }

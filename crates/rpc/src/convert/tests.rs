@@ -70,6 +70,18 @@ proptest! {
             let again = proto::SubscribeEvent::from(event.clone()).open().expect("it was");
             prop_assert_eq!(again, event);
         }
+        if let Ok(message) = proto::CommitteeRequest::decode(bytes)
+            && let Ok(request) = Open::<env::calls::committee::CommitteeRequest>::open(message)
+        {
+            let again = proto::CommitteeRequest::from(request.clone()).open().expect("it was");
+            prop_assert_eq!(again, request);
+        }
+        if let Ok(message) = proto::CommitteeResponse::decode(bytes)
+            && let Ok(answer) = Open::<env::calls::committee::CommitteeAnswer>::open(message)
+        {
+            let again = proto::CommitteeResponse::from(answer.clone()).open().expect("it was");
+            prop_assert_eq!(again, answer);
+        }
         let _ = proto::StoreBatchRequest::decode(bytes).map(Open::open);
         let _ = proto::IntroduceRequest::decode(bytes).map(Open::open);
         let _ = proto::IntroduceResponse::decode(bytes).map(Open::open);

@@ -255,6 +255,10 @@ fn a_message_of_too_many_parts_is_not_decoded() {
         let tips = field(4, &field(1, &field(1, &many(list, over))));
         assert!(is_counted_out::<proto::ObjectsResponse>(&tips), "{list}");
     }
+    for part in [1, 4] {
+        let answer = field(part, &many(1, over));
+        assert!(is_counted_out::<proto::CommitteeResponse>(&answer), "{part}");
+    }
     // Lists and settled stripes, and what is in them; records to fetch, chunks to prove.
     for part in [2, 4, 5, 7] {
         let inside = field(part, &many(1, over));

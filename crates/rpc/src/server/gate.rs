@@ -143,7 +143,7 @@ struct Allowed {
 fn allowed(path: &str) -> Allowed {
     let method = path.strip_prefix(LIBRARIAN).unwrap_or_default();
     let message_bytes_max = match method {
-        "Store" | "Put" | "StoreStream" => RECORD_MESSAGE_BYTES_MAX,
+        "Store" | "Put" | "StoreStream" | "Committee" => RECORD_MESSAGE_BYTES_MAX,
         "StoreBatch" | "Objects" | "Lease" => BATCH_MESSAGE_BYTES_MAX,
         _ => SMALL_MESSAGE_BYTES_MAX,
     };

@@ -20,7 +20,7 @@ use super::connection::Peer;
 use super::members::Members;
 use super::streams;
 use crate::convert::leases::open_shown;
-use crate::convert::{Open, Wrong, keep, objects};
+use crate::convert::{Open, Wrong, committee, keep, objects};
 use crate::limits::RECONNECT_HEADER;
 use crate::proto;
 use crate::proto::librarian_server::Librarian;
@@ -204,6 +204,15 @@ impl Librarian for Handlers {
     ) -> Result<Response<proto::LeaseResponse>, Status> {
         let (caller, request) = opened(request)?;
         closed(self.service.lease(caller, request).await)
+    }
+
+    async fn committee(
+        &self,
+        request: Request<proto::CommitteeRequest>,
+    ) -> Result<Response<proto::CommitteeResponse>, Status> {
+        let (caller, request) = opened(request)?;
+        let answer = self.service.committee(caller, request).await;
+        closed(answer.and_then(|answer| committee::fits(&answer).map(|()| answer).map_err(invalid)))
     }
 
     type WatchStream = Answers<proto::WatchEvent>;

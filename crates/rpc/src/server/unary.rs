@@ -31,6 +31,7 @@ pub(super) enum Unary {
     Objects,
     Keep,
     Lease,
+    Committee,
 }
 
 /// The method of a request, where it has one message and no encoding but protobuf's own.
@@ -52,6 +53,7 @@ pub(super) fn method<B>(request: &Request<B>) -> Option<Unary> {
         "Objects" => Unary::Objects,
         "Keep" => Unary::Keep,
         "Lease" => Unary::Lease,
+        "Committee" => Unary::Committee,
         _ => return None,
     })
 }
@@ -84,6 +86,7 @@ pub(super) async fn answer(
         Unary::Objects => by!(objects),
         Unary::Keep => by!(keep),
         Unary::Lease => by!(lease),
+        Unary::Committee => by!(committee),
     }
 }
 

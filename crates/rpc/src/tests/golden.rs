@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record};
+use env::calls::committee::*;
 use env::calls::objects::*;
 use env::calls::*;
 use prost::Message;
@@ -11,6 +12,7 @@ use version::claim::{READER_BYTES, REDIRECT_BYTES};
 use version::{Durability, Hint, ObjectKey};
 
 use super::secret;
+use crate::convert::Open as _;
 use crate::convert::objects::Asked;
 use crate::proto;
 
@@ -223,4 +225,64 @@ fn a_signed_request_has_its_bytes() {
             "NKng",
         )
     );
+}
+
+#[test]
+fn requests_about_committees_have_their_bytes() {
+    let (aa, bb) = ("aa".repeat(32), "bb".repeat(32));
+    let go = |group: Option<[u8; 32]>, ask, expected: &str| {
+        let request = CommitteeRequest { group, ask };
+        check(&proto::CommitteeRequest::from(request.clone()), expected);
+        let opened: CommitteeRequest =
+            proto::CommitteeRequest::from(request.clone()).open().unwrap();
+        assert_eq!(opened, request);
+    };
+    let group = Some([0xaa; 32]);
+    go(group, CommitteeAsk::Update(Bytes::from_static(b"u")), &format!("0a20{aa}12030a0175"));
+    let (object, branch) = (ObjectKey::new([0xbb; 32]), Bytes::from_static(b"main"));
+    let read = CommitteeAsk::Read { object, branch: branch.clone(), at: None };
+    go(group, read, &format!("0a20{aa}1a280a20{bb}12046d61696e"));
+    let read = CommitteeAsk::Read { object, branch, at: Some((0, 300)) };
+    go(None, read, &format!("1a2b0a20{bb}12046d61696e20ac02"));
+    go(None, CommitteeAsk::HowFar([0xbb; 32]), &format!("22220a20{bb}"));
+    go(None, CommitteeAsk::Status, "2a00");
+    go(group, CommitteeAsk::Charter, &format!("0a20{aa}3200"));
+}
+
+#[test]
+fn answers_about_committees_have_their_bytes() {
+    let go = |answer: CommitteeAnswer, expected: &str| {
+        check(&proto::CommitteeResponse::from(answer.clone()), expected);
+        let opened: CommitteeAnswer =
+            proto::CommitteeResponse::from(answer.clone()).open().unwrap();
+        assert_eq!(opened, answer);
+    };
+    let [one, two] = [&b"1"[..], b"2"].map(Bytes::from_static);
+    go(CommitteeAnswer::Update(vec![one.clone(), two]), "0a060a01310a0132");
+    go(CommitteeAnswer::Read(one.clone()), "120131");
+    go(CommitteeAnswer::HowFar(one.clone()), "1a0131");
+    go(CommitteeAnswer::Charter(one.clone()), "2a0131");
+    let status = CommitteeStatus {
+        group: Bytes::from(vec![0xcc; 96]),
+        height: 1,
+        time_ms: 2,
+        epoch: 3,
+        view: 4,
+        needed: 5,
+        heard: 6,
+        votes: true,
+        waiting: 7,
+        entries: 8,
+        state_bytes: 9,
+        member: [0xaa; 32],
+        members: vec![[0xaa; 32], [0xbb; 32]],
+        cards: vec![one],
+    };
+    let (aa, bb, cc) = ("aa".repeat(32), "bb".repeat(32), "cc".repeat(96));
+    let numbers = "10011802200328043005380640014807500858 09".replace(' ', "");
+    let keys = format!("6220{aa}6a20{aa}6a20{bb}720131");
+    // 225 is e1 01 as a varint.
+    let inside = format!("0a60{cc}{numbers}{keys}");
+    assert_eq!(inside.len() / 2, 225);
+    go(CommitteeAnswer::Status(Box::new(status)), &format!("22e101{inside}"));
 }

@@ -15,10 +15,10 @@ use tonic::{Code, Status};
 use super::memory::{PANICS, of, record};
 use super::*;
 use crate::client::connection::Connection;
-use crate::limits::BATCH_MESSAGE_BYTES_MAX;
+use crate::limits::{BATCH_MESSAGE_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX};
 use crate::proto;
 
-const METHODS: [&str; 18] = [
+const METHODS: [&str; 19] = [
     "Introduce",
     "Find",
     "Verify",
@@ -30,6 +30,7 @@ const METHODS: [&str; 18] = [
     "Objects",
     "Keep",
     "Lease",
+    "Committee",
     "Watch",
     "FindBatch",
     "VerifyBatch",
@@ -183,6 +184,7 @@ async fn truncated_and_oversized_messages_end_the_call_alone() {
         ("Find", 300 << 10),
         ("Keep", 300 << 10),
         ("Lease", BATCH_MESSAGE_BYTES_MAX + 1),
+        ("Committee", RECORD_MESSAGE_BYTES_MAX + 1),
         ("Watch", 300 << 10),
     ] {
         let body = Frames(vec![framed(len, &[0; 64])], true);

@@ -89,6 +89,7 @@ impl Service for Memory {
             bytes: 10,
             rosters: vec![Bytes::from_static(b"roster")],
             revocations: vec![Bytes::from_static(b"revocation")],
+            member: Some(Bytes::from_static(b"card")),
         })
     }
 

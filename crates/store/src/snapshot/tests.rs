@@ -17,7 +17,8 @@ use testkit::time::run;
 use super::*;
 use crate::{CompactionOptions, Journal, JournalOptions, LogOptions, LogStore, RecordStore};
 
-const LAYOUT: Layout = Layout { log: "store", journal: "news", prefix: "news", key: "peer.key" };
+const LAYOUT: Layout =
+    Layout { log: "store", journal: "news", prefix: "news", key: "peer.key", never: &["member"] };
 const SUITE: Suite = Suite::Holdfast1;
 
 fn open_log(disk: Arc<dyn Disk>, env: &Env) -> Arc<LogStore> {
@@ -429,6 +430,21 @@ fn whoever_watches_can_stop_it_and_nothing_is_left() {
         let stopped = restore(&to, &world.path("new"), &env, &options, &mut |_, _| false);
         assert!(matches!(stopped, Err(StoreError::Stopped)));
         assert!(!world.path("new").exists() && !world.path(".new.part").exists());
+    });
+}
+
+#[test]
+fn a_folder_of_which_there_must_be_no_copy_is_left_out() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        fs::create_dir_all(world.path("peer/member/engine")).unwrap();
+        for name in ["member/key", "member/engine/votes"] {
+            fs::write(world.path("peer").join(name), b"secret").unwrap();
+        }
+        world.take("snap", None).unwrap();
+        assert!(!world.path("snap/member").exists());
+        world.restore("snap", "new", None).unwrap();
+        assert!(!world.path("new/member").exists());
     });
 }
 

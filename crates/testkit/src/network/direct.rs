@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crypto::PublicKey;
 use crypto::lease::Shown;
 use document::Record;
+use env::calls::committee::{CommitteeAnswer, CommitteeRequest};
 use env::calls::keep::{KeepAnswer, KeepRequest};
 use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
@@ -240,6 +241,19 @@ impl Calls for DirectCalls {
         let work = |service: Arc<dyn Service>, _| async move {
             service.put_leased(caller, record, leases, wait).await
         };
+        self.reach(to, limit, true, count, work).await
+    }
+
+    async fn committee(
+        &self,
+        to: &Endpoint,
+        request: CommitteeRequest,
+        limit: Duration,
+    ) -> Result<CommitteeAnswer, CallError> {
+        let caller = self.caller;
+        let count: fn(&mut Counts) = |counts| counts.committee += 1;
+        let work =
+            |service: Arc<dyn Service>, _| async move { service.committee(caller, request).await };
         self.reach(to, limit, true, count, work).await
     }
 

@@ -59,6 +59,8 @@ pub struct Counts {
     pub keep: u64,
     /// Of leases.
     pub lease: u64,
+    /// `Committee`.
+    pub committee: u64,
     /// `Watch`.
     pub watch: u64,
     /// Calls running now.

@@ -193,6 +193,7 @@ impl Service for MemoryPeer {
                 inner.rosters.lacking(number, hash, ROSTERS_TOLD_MAX, ROSTERS_TOLD_BYTES_MAX)
             }),
             revocations: Vec::new(),
+            member: None,
         })
     }
 

@@ -1,8 +1,11 @@
 //! What becomes of blocks above the tip, however many there are.
 
 use super::*;
+use crate::header::Start;
+use crate::members::Change;
+use crate::members::tests::Table;
 use crate::proving::{Founded, object};
-use crate::{CommitteeError, Operation};
+use crate::{CommitteeError, Operation, Update};
 
 fn chain(founded: &Founded) -> Chain {
     Chain::at(founded.rules.clone(), founded.tip.clone(), State::default())
@@ -95,4 +98,68 @@ fn a_finalisation_beside_the_tip_is_a_fork() {
     chain.finalise(&founded.sign(&ours.header, 5, true)).expect("the first");
     let fork = chain.finalise(&founded.sign(&foreign.header, 6, true));
     assert!(matches!(fork, Err(CommitteeError::Chain)));
+}
+
+/// A change, sent by nobody in particular.
+fn sent(table: &Table, change: Change, id: u8) -> Submission {
+    let secret = crate::proving::secret(9);
+    let update = Update {
+        network: table.rules.network,
+        group: table.rules.group,
+        author: secret.public(),
+        id: [id; 16],
+        last_valid: u64::MAX,
+        operation: Operation::Members(change),
+    };
+    update.sign(&secret).expect("good")
+}
+
+/// A block on top of another, of this epoch and these members.
+fn block_of(chain: &Chain, parent: &HeaderDigest, epoch: u64, members: Hash) -> (Block, Bytes) {
+    let (header, before) = chain.parent(parent).expect("it is here");
+    let start = Start { parent: header, before, epoch, members, time_ms: 5 };
+    let (block, _) = Block::propose(&chain.rules, &start, Vec::new(), &mut Checked::default());
+    let bytes = block.encode();
+    (block, bytes)
+}
+
+#[test]
+fn a_block_is_of_the_epoch_and_the_members_that_the_state_before_it_says() {
+    let mut table = Table::new(4, 6);
+    let first = table.state.clone();
+    let members = table.members().digest();
+    let genesis = Header::genesis(table.rules.network, table.group(), members);
+    let genesis = Header { state: first.root(), ..genesis };
+    let mut chain = Chain::at(table.rules.clone(), genesis, first);
+    let tip = chain.tip().digest();
+    for (epoch, who) in [(1, members), (0, [7; 32]), (1, [7; 32])] {
+        let (block, bytes) = block_of(&chain, &tip, epoch, who);
+        let fit = chain.execute(block, bytes, |_| false);
+        assert!(matches!(fit, Fit::Bad(CommitteeError::Block("epoch or set of members"))));
+    }
+    // A block with a whole round in it ends its epoch.
+    let wish = table.wish(2, 4, &[0, 1, 2, 4, 5]);
+    let wanted = table.wanted(&wish, &[0, 1, 2]);
+    let mut all = vec![sent(&table, wanted.clone(), 1)];
+    table.apply(&wanted);
+    for dealer in 0..3 {
+        let log = table.log(dealer, &[]);
+        all.push(sent(&table, log.clone(), 2 + dealer as u8));
+        table.apply(&log);
+    }
+    assert!(!chain.ends_epoch(&tip));
+    let (last, _) = chain.propose(&tip, 5, all).expect("its parent is here");
+    assert!(chain.ends_epoch(&last));
+    assert_eq!((chain.epoch_after(&last), chain.epoch()), (Some(1), 0));
+    // Nothing of the old epoch stands on it, and what is of the new one names its members.
+    let next = table.members().digest();
+    assert_ne!(next, members);
+    for (epoch, who) in [(0, members), (0, next), (1, members)] {
+        let (block, bytes) = block_of(&chain, &last, epoch, who);
+        assert!(matches!(chain.execute(block, bytes, |_| false), Fit::Bad(_)), "{epoch}");
+    }
+    let (block, bytes) = block_of(&chain, &last, 1, next);
+    let digest = block.header.digest();
+    assert!(matches!(chain.execute(block, bytes, |_| false), Fit::Here));
+    assert!(!chain.ends_epoch(&digest));
 }

@@ -15,7 +15,7 @@ use crate::handle::{ReadReply, Request, Status};
 use crate::{CommitteeError, Read, Submission};
 
 /// The most fresh reads at once.
-const FRESH_MAX: usize = 4_096;
+pub(super) const FRESH_MAX: usize = 4_096;
 /// The others are asked once for all fresh reads that came within so long.
 const TOGETHER_MS: u64 = 5;
 /// The most questions that are asked again at once.
@@ -41,17 +41,20 @@ struct Round {
 pub(super) struct FreshReads {
     waiting: Vec<(What, u64)>,
     rounds: Vec<Round>,
+    /// Reads that wait for an epoch and view, which their clients learnt themselves.
+    pub(super) at: Vec<((u64, u64), What, u64)>,
     nonce: u64,
     asked_ms: u64,
 }
 
 impl FreshReads {
     pub(super) const fn new(nonce: u64) -> Self {
-        Self { waiting: Vec::new(), rounds: Vec::new(), nonce, asked_ms: 0 }
+        Self { waiting: Vec::new(), rounds: Vec::new(), at: Vec::new(), nonce, asked_ms: 0 }
     }
 
-    fn len(&self) -> usize {
-        self.waiting.len() + self.rounds.iter().map(|round| round.reads.len()).sum::<usize>()
+    pub(super) fn len(&self) -> usize {
+        let asked: usize = self.rounds.iter().map(|round| round.reads.len()).sum();
+        self.waiting.len() + asked + self.at.len()
     }
 
     /// After how long the others are to be asked.
@@ -70,6 +73,12 @@ impl<E: Runtime> Member<E> {
             Request::Read { object, branch, fresh, reply } => {
                 let what = What { object, branch, reply };
                 if fresh { self.read_fresh(what) } else { self.read(what) }
+            }
+            Request::ReadAt { object, branch, at, reply } => {
+                self.read_at(What { object, branch, reply }, at);
+            }
+            Request::HowFar { nonce, reply } => {
+                let _ = reply.send(self.position(nonce));
             }
             Request::Moved { members } => {
                 self.peers.moved(&members);
@@ -123,7 +132,7 @@ impl<E: Runtime> Member<E> {
         }
     }
 
-    fn read(&self, what: What) {
+    pub(super) fn read(&self, what: What) {
         let What { object, branch, reply } = what;
         let Some(certificate) = self.certificate() else {
             let _ = reply.send(Err(CommitteeError::Busy { retry_ms: RETRY_MS }));
@@ -221,6 +230,7 @@ impl<E: Runtime> Member<E> {
         let ready = |one: &mut Round| one.from.len() >= needed && one.round <= final_to;
         let all: Vec<Round> = self.fresh.rounds.extract_if(.., ready).collect();
         all.into_iter().flat_map(|round| round.reads).for_each(|(what, _)| self.read(what));
+        self.answer_at();
     }
 
     /// Tells those who waited too long.
@@ -235,9 +245,12 @@ impl<E: Runtime> Member<E> {
             let _ = reply.send(Err(error()));
         }
         let late = |(_, until_ms): &mut (What, u64)| *until_ms <= now;
-        let FreshReads { waiting, rounds, .. } = &mut self.fresh;
+        let FreshReads { waiting, rounds, at, .. } = &mut self.fresh;
+        let late_at = at.extract_if(.., |(_, _, until_ms)| *until_ms <= now);
+        let late_at: Vec<_> = late_at.map(|(_, what, until_ms)| (what, until_ms)).collect();
         let rounds_late = rounds.iter_mut().flat_map(|round| round.reads.extract_if(.., late));
-        let all: Vec<(What, u64)> = rounds_late.chain(waiting.extract_if(.., late)).collect();
+        let all: Vec<(What, u64)> =
+            rounds_late.chain(waiting.extract_if(.., late)).chain(late_at).collect();
         rounds.retain(|round| !round.reads.is_empty());
         for (what, _) in all {
             let _ = what.reply.send(Err(error()));

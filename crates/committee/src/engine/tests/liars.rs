@@ -7,7 +7,7 @@ use super::*;
 use crate::engine::wire::Message;
 use crate::group::SIGNATURE_BYTES;
 
-struct Liar {
+pub(super) struct Liar {
     sender: Sender<Key, Context>,
     receiver: Receiver<Key>,
     _others: Vec<super::super::links::Channel<Context>>,
@@ -15,7 +15,7 @@ struct Liar {
 }
 
 impl Liar {
-    fn new(members: &Members, which: usize) -> Self {
+    pub(super) fn new(members: &Members, which: usize) -> Self {
         let links = links(&members.starts, which);
         let mut open = links.open(&members.context, &NETWORK, b"").expect("a few members");
         let others = (0..3).map(|number| open.channel(number)).collect();
@@ -25,7 +25,7 @@ impl Liar {
         Self { sender, receiver, _others: others, _oracle: oracle }
     }
 
-    fn say(&mut self, bytes: Vec<u8>) {
+    pub(super) fn say(&mut self, bytes: Vec<u8>) {
         let _ = self.sender.send(Recipients::All, bytes, false);
     }
 }

@@ -11,9 +11,11 @@ use commonware_cryptography::bls12381::primitives::variant::MinSig;
 use commonware_parallel::Sequential;
 use commonware_runtime::{Blob as _, ReadOptions};
 
+use super::liars::Liar;
 use super::*;
+use crate::engine::wire::Message;
 use crate::handle::Phase;
-use crate::members::Ended;
+use crate::members::{Ended, Wish};
 use crate::{Answer, Read};
 
 impl Members {
@@ -276,6 +278,44 @@ fn a_round_that_shows_a_players_share_is_repeated_without_it() {
 }
 
 #[test]
+fn a_member_that_lies_in_a_round_neither_stops_nor_bends_it() {
+    simulated(26, async |context| {
+        let mut members = Members::start_of(context, 4, 5).await;
+        let key = members.known().await;
+        members.follow(&[4]).await;
+        members.kill(3).await;
+        members.starts[3] += 1;
+        for which in [0, 1, 2, 4] {
+            let places = super::members(&members.starts).1;
+            members.handle(which).moved(places).await.expect("it runs");
+        }
+        let mut liar = Liar::new(&members, 3);
+        // It wants another list, deals what is none, and acknowledges what nobody dealt.
+        let rules = members.charter.rules.clone();
+        let secret = super::members(&members.starts).0.swap_remove(3);
+        let all = super::members(&members.starts).1;
+        let list: Vec<_> = all.iter().map(|(key, _)| (*key, None)).collect();
+        let wish = Wish::new(0, 2, 4, &list).expect("a list").sign(&rules, &secret);
+        members.want(&[0, 1, 2], &[0, 1, 2, 4]).await;
+        for _ in 0..60 {
+            let junk = Bytes::from(vec![7; 200]);
+            for number in [1, 2, 3] {
+                let [public, private] = [junk.clone(), junk.clone()];
+                liar.say(Message::Dealt { number, public, private }.encode());
+                liar.say(Message::Taken { number, acknowledgement: junk.clone() }.encode());
+            }
+            liar.say(Message::Wish(wish.clone()).encode());
+            members.context.sleep(Duration::from_millis(200)).await;
+        }
+        members.until(1, &[0, 1, 2, 4]).await;
+        let changing = members.handle(0).changing().await.expect("it runs");
+        assert_eq!((changing.number, changing.members.len()), (2, 4), "in its first round");
+        let outcome = members.ask(&[4, 1], set(key, None, version(1), &[5])).await;
+        assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
+    });
+}
+
+#[test]
 fn a_reshare_that_comes_to_nothing_leaves_the_epoch_as_it_is() {
     simulated(25, async |context| {
         let mut members = Members::start_of(context, 4, 6).await;
@@ -311,6 +351,52 @@ fn a_reshare_that_comes_to_nothing_leaves_the_epoch_as_it_is() {
             members.handle(which).refresh().await.expect("asked");
         }
         members.until(1, &[0, 1, 2, 3]).await;
+    });
+}
+
+#[test]
+fn the_last_block_of_an_epoch_is_proposed_again_until_it_is_final() {
+    simulated(27, async |context| {
+        let mut members = Members::start(context, 4).await;
+        let key = members.known().await;
+        // With slow disks its own round is lost: nobody votes to finalise it in time.
+        members.slow_last = Duration::from_secs(8);
+        for which in 0..4 {
+            members.kill(which).await;
+        }
+        members.run(&[0, 1, 2, 3]).await;
+        for which in 0..3 {
+            members.handle(which).refresh().await.expect("a member may ask");
+        }
+        members.until(1, &[0, 1, 2, 3]).await;
+        let outcome = members.ask(&[0, 1], set(key, None, version(1), &[5])).await;
+        assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_member_whose_chain_is_behind_keeps_what_was_dealt_to_it() {
+    simulated(28, async |context| {
+        let mut members = Members::start_of(context, 4, 5).await;
+        members.known().await;
+        // The fifth comes while it is dealt.
+        members.want(&[0, 1, 2, 3], &[0, 1, 2, 3, 4]).await;
+        for _ in 0..100 {
+            let changing = members.handle(0).changing().await.expect("it runs");
+            if changing.phase == Phase::Dealing {
+                break;
+            }
+            members.context.sleep(Duration::from_millis(100)).await;
+        }
+        members.context.sleep(Duration::from_millis(1_500)).await;
+        // One dies, and its disk has lost what it knew of the chain, not what it acknowledged.
+        members.kill(1).await;
+        members.context.remove("m1-chain", None).await.expect("it was there");
+        members.run(&[1]).await;
+        members.context.sleep(Duration::from_secs(1)).await;
+        members.follow(&[4]).await;
+        members.until(1, &[0, 1, 2, 3, 4]).await;
+        assert_eq!(members.handle(0).changing().await.expect("it runs").number, 2);
     });
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Of, told};
+use super::{Of, certified, told};
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
@@ -21,11 +21,18 @@ const EVERY: Duration = Duration::from_secs(2);
 pub(crate) struct Watch {
     #[command(flatten)]
     of: Of,
+    #[command(flatten)]
+    by: certified::By,
+    #[command(flatten)]
+    kept: certified::Kept,
 }
 
 impl Watch {
     /// Runs until it is stopped. Holders that cannot be reached for a while are no end of it.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        if let Some(group) = self.by.committee {
+            return certified::watch(session, self.of, group, self.kept).await;
+        }
         let objects = object::objects(session).await?;
         let object = self.of.which.open(&objects).await?;
         let heads = objects.heads();

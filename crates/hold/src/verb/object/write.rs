@@ -3,9 +3,12 @@
 use std::fmt;
 use std::io::Read;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use author::certified::KeptReceipts;
 use author::objects::{
-    Durability, INLINE_VALUE_BYTES_MAX, Object, Value, VersionId, WriteOptions, Written,
+    Durability, INLINE_VALUE_BYTES_MAX, Object, Objects, PeerReceipt, Value, VersionId,
+    WriteOptions, Written,
 };
 use clap::{ArgAction, Args, ValueEnum};
 use serde::Serialize;
@@ -77,7 +80,7 @@ pub(super) struct How {
     /// What must have happened at a peer before it counts [default: the peer's own setting]
     #[arg(long, value_enum)]
     durability: Option<Answered>,
-    /// Print the peers' signed receipts
+    /// Print the peers' signed receipts, and keep them for a committee
     #[arg(long, action = ArgAction::SetTrue)]
     receipt: bool,
 }
@@ -178,6 +181,7 @@ impl Put {
             return lines::put(session, (&objects, &object), path, base, options).await;
         };
         let written = object.put(base.as_ref(), value, options).await?;
+        keep_receipts(&objects, &object, &written)?;
         told(session, written).await
     }
 }
@@ -194,6 +198,20 @@ async fn at(session: &Session, object: &Object) -> Result<Option<VersionId>, Hol
         [tip] => Ok(Some(tip.id)),
         more => Err(HoldError::Branches(more.len())),
     }
+}
+
+/// Keeps the receipts that were asked for, so that a committee can be shown them also when the holders are away.
+fn keep_receipts(objects: &Objects, object: &Object, written: &Written) -> Result<(), HoldError> {
+    let author = objects.author();
+    let suite = author.walker().directory().genesis().suite;
+    let word =
+        |one: &Arc<PeerReceipt>| Some((one.receipt.peer, one.of(suite, &written.id.h)?.encode()));
+    let receipts: Vec<_> = written.receipts.iter().filter_map(word).collect();
+    if !receipts.is_empty() {
+        let kept = KeptReceipts { object: object.key(), receipts };
+        kept.keep(author.home().dir(), &written.id.h)?;
+    }
+    Ok(())
 }
 
 /// Prints a new version, when the copies that are on their way are there too or cannot be had.

@@ -1,5 +1,7 @@
 //! `hold peer status --dir`: a peer on this machine, as its own page tells.
 
+mod member;
+
 use std::fmt;
 use std::path::Path;
 
@@ -11,6 +13,8 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::page::Told;
 use crate::peerdir;
+
+use member::OwnMember;
 
 /// `hold peer status --dir`: what a peer on this machine tells of itself.
 #[derive(Serialize)]
@@ -35,6 +39,8 @@ struct OwnStatus {
     repair: OwnRepair,
     /// Leases that run here.
     leases: u64,
+    /// The member of a committee that it hosts.
+    committee: Option<OwnMember>,
     /// What each organisation pays for here.
     payers: Vec<OwnPayer>,
     /// Other peers whose last call was answered, or that were not called yet.
@@ -372,6 +378,7 @@ impl OwnStatus {
             },
             repair: OwnRepair::new(page),
             leases: page.number("/leases/leases"),
+            committee: OwnMember::new(page),
             payers: page.payers(),
             peers_healthy: page.number("/peers/healthy"),
             peers_suspect: page.number("/peers/suspect"),
@@ -410,6 +417,9 @@ impl fmt::Display for OwnStatus {
         let (freed, moved) = (upkeep.compaction_freed_bytes, upkeep.compaction_moved_bytes);
         write!(f, "\ncompaction: {freed} bytes given back, {moved} written again")?;
         write!(f, "\n{}", self.repair)?;
+        if let Some(member) = &self.committee {
+            write!(f, "\n{member}")?;
+        }
         for OwnPayer { organisation, bytes, quota } in &self.payers {
             write!(f, "\npaid: {bytes} bytes by {organisation}")?;
             if let Some(quota) = quota {

@@ -1,0 +1,111 @@
+//! A fresh read: every update that was answered before it began is in it, whoever lies among f members.
+//!
+//! One member could answer with an old certificate, which proves itself. So n - f members are asked, with a nonce, for the highest
+//! notarisation that each holds, and a certificate of the highest view among these or of a later one is waited for
+//! ([`committee::position`] has why that is enough).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use committee::position::quorum;
+use committee::{CommitteeError, Position};
+use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use version::ObjectKey;
+
+use super::asking::Failures;
+use super::{Certified, CertifiedError, CertifiedHeads, Seat};
+
+/// How long a member may take to say how far it is.
+const HOW_FAR_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is tried while members answer *busy*, as those do that have just started.
+const TRIES: usize = 8;
+/// How long is waited in between.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl CertifiedHeads {
+    /// Where a head is, as of a height at which every update is in that was answered before this call: linearizable.
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// [`CommitteeError::NotEnoughMembers`] where fewer than n - f members say how far they are; as
+    /// [`CertifiedHeads::read`].
+    pub async fn read_fresh(
+        &self,
+        object: &ObjectKey,
+        branch: &str,
+    ) -> Result<Certified, CertifiedError> {
+        let mut tried = 0;
+        let (at, seats) = loop {
+            tried += 1;
+            match self.how_far().await {
+                Ok(found) => break found,
+                Err(_) if tried < TRIES => {
+                    self.known().seats = None;
+                    self.env().clock.sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        self.read_from(&seats, object, branch, Some(at)).await
+    }
+
+    /// The highest view that n - f members hold a notarisation of, and those that said so, first.
+    async fn how_far(&self) -> Result<((u64, u64), Vec<Seat>), CertifiedError> {
+        let seats = self.shuffled(&self.find_seats().await?);
+        let total = self.known().members.max(seats.len());
+        let needed = quorum(total);
+        let nonce: [u8; 32] = self.env().random();
+        let mut answers: FuturesUnordered<_> = seats
+            .iter()
+            .map(|seat| async move {
+                (seat, self.ask(seat, CommitteeAsk::HowFar(nonce), HOW_FAR_LIMIT).await)
+            })
+            .collect();
+        let (mut at, mut said, mut heard) = ((0, 0), BTreeSet::new(), Vec::new());
+        let mut failed = Failures::default();
+        while let Some((seat, answer)) = answers.next().await {
+            match answer {
+                Ok(CommitteeAnswer::HowFar(bytes)) => match self.position(seat, &bytes, &nonce) {
+                    Ok(position) => {
+                        at = at.max(position.at());
+                        said.insert(seat.member);
+                        heard.push(seat.clone());
+                    }
+                    Err(error) => failed.refused(error.into()),
+                },
+                Ok(_) => failed.odd(),
+                Err(error) => failed.call(error),
+            }
+            if said.len() >= needed {
+                return Ok((at, heard));
+            }
+        }
+        let (needed, heard) = (count(needed), count(said.len()));
+        tracing::debug!(needed, heard, "too few members say how far they are");
+        match failed.unreachable + said.len() >= seats.len() {
+            true => Err(CommitteeError::NotEnoughMembers { needed, heard }.into()),
+            false => Err(failed.error(seats.len())),
+        }
+    }
+
+    fn position(
+        &self,
+        seat: &Seat,
+        bytes: &[u8],
+        nonce: &[u8; 32],
+    ) -> Result<Position, CommitteeError> {
+        let position = Position::decode(bytes)?;
+        if position.member != seat.member {
+            return Err(CommitteeError::Path("member"));
+        }
+        position.verify(nonce, &self.inner.objects.network(), &self.inner.group)?;
+        Ok(position)
+    }
+}
+
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

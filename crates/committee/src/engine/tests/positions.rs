@@ -1,0 +1,61 @@
+//! What a client's own fresh read is made of: members' positions, and reads that wait for the highest of them.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::Position;
+use crate::position::{are_members, quorum};
+
+#[test]
+fn enough_positions_cover_what_was_answered_before() {
+    simulated(31, async |context| {
+        let mut members = Members::start(context, 4).await;
+        let key = members.known().await;
+        members.context.sleep(Duration::from_secs(3)).await;
+        let outcome = members.ask(&[0, 1], set(key, None, version(1), &[5])).await;
+        let Ok(Outcome::Accepted { height }) = outcome else { panic!("{outcome:?}") };
+        let (group, nonce) = (members.charter.group.clone(), [5; 32]);
+        let mut said = Vec::new();
+        for which in 0..4 {
+            let position = members.handle(which).how_far(nonce).await.expect("it votes");
+            let position = Position::decode(&position.encode()).expect("our own");
+            position.verify(&nonce, &NETWORK, &group).expect("its word");
+            assert!(position.verify(&[6; 32], &NETWORK, &group).is_err());
+            said.push(position);
+        }
+        let distinct: BTreeSet<MemberId> = said.iter().map(|one| one.member).collect();
+        assert_eq!((distinct.len(), quorum(4)), (4, 3));
+        for left_out in 0..4 {
+            let three = said.iter().enumerate().filter(|(which, _)| *which != left_out);
+            let at = three.map(|(_, position)| position.at()).max().expect("three");
+            for which in 0..4 {
+                let read = members.handle(which).read_at(key, "main", at).await.expect("in time");
+                let certified = read.verify(&NETWORK, &group, &key, "main").expect("certified");
+                assert!(read.certificate.round() >= at && certified.header.height >= height);
+                assert_eq!(certified.head.map(|head| head.version), Some(version(1)));
+                let mut named = members.charter.members();
+                assert!(are_members(&certified.header, &named));
+                named.pop();
+                assert!(!are_members(&certified.header, &named));
+            }
+        }
+        // A view that does not come is not waited for without end.
+        let far = members.handle(0).read_at(key, "main", (0, u64::MAX)).await;
+        assert!(matches!(far, Err(CommitteeError::Busy { .. })), "{far:?}");
+    });
+}
+
+#[test]
+fn a_member_that_forgot_its_votes_says_nothing_of_how_far_it_is() {
+    simulated(32, async |context| {
+        let mut members = Members::start(context, 4).await;
+        members.known().await;
+        members.kill(3).await;
+        members.context.remove("m3-votes-0", None).await.expect("it voted");
+        members.run(&[3]).await;
+        members.context.sleep(Duration::from_secs(5)).await;
+        let position = members.handle(3).how_far([5; 32]).await;
+        assert!(matches!(position, Err(CommitteeError::Busy { .. })), "{position:?}");
+        assert!(members.handle(2).how_far([5; 32]).await.is_ok());
+    });
+}
