@@ -211,7 +211,8 @@ fn main() {
         let rest = (cpu() - before).as_secs_f64() / seconds.as_secs_f64() / 4.0 * 100.0;
         println!("at rest: {rest:.1} % of a core a member");
         let height = async || members[0].handle().status().await.unwrap().height;
-        for (count, bundled) in [(60, false), (1_000, false), (4_000, false), (8, true), (64, true)] {
+        let loads = [(60, false), (1_000, false), (4_000, false), (8, true), (64, true)];
+        for (count, bundled) in loads {
             let first = 10_000 * (count + u32::from(bundled));
             let (before, at, from) = (cpu(), Instant::now(), height().await);
             let clients = (first..first + count).map(|which| {

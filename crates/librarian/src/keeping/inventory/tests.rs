@@ -167,8 +167,7 @@ fn a_list_is_cut_where_it_is_too_long_and_says_so() {
 }
 
 #[test]
-fn of_a_stripe_that_somebody_asked_about_the_others_take_what_all_said_and_nothing_about_themselves()
- {
+fn of_a_stripe_others_take_what_all_said_and_nothing_about_themselves() {
     let (_, genesis, view) = world(9);
     let (stripe_id, stripe) = stripe(7, 6);
     let rank = view.holders(&Place::from(stripe_id), 9);
