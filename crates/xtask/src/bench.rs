@@ -8,7 +8,7 @@ use std::io;
 use std::process::Command;
 
 /// Experiments that compare with other programs, and the installation of these alone.
-const BESIDE: &[&str] = &["transfer", "install"];
+const BESIDE: &[&str] = &["transfer", "heads", "install"];
 /// Where reports go, from the root.
 const OUT: &str = "bench/out";
 
@@ -53,6 +53,7 @@ mod tests {
     #[test]
     fn what_compares_is_run_by_rivals_and_all_else_by_the_program() {
         assert!(last(&["transfer", "--quick"]).ends_with("--package rivals -- transfer --quick"));
+        assert!(last(&["heads"]).ends_with("--package rivals -- heads"));
         assert!(last(&["libri"]).ends_with("--package hold -- bench --out bench/out libri"));
         assert!(last(&[]).ends_with("--package rivals --"), "which says what there is");
     }
