@@ -108,15 +108,19 @@ impl Four {
         let key = SecretKey::from_bytes(&[9; 32]).unwrap();
         let identity = Identity::new(key, network).unwrap();
         let group: GroupKey = self.key.parse().unwrap();
-        let to = Endpoint { peer: None, address: self.network.peers[0].address.clone() };
+        // Two peers are asked one right after the other: a block comes each second, and one peer answers a stranger as often.
+        let to = [0, 1].map(|peer| {
+            let address = self.network.peers[peer].address.clone();
+            Endpoint { peer: None, address }
+        });
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let forged = runtime.block_on(async {
             let stranger = Arc::new(|| Credential::None);
             let client = Client::new(identity, stranger, Env::real(), ClientLimits::default());
-            let ask = async |ask| {
+            let ask = async |to: &Endpoint, ask| {
                 let request = CommitteeRequest { group: Some(*group.id().as_bytes()), ask };
                 loop {
-                    match client.committee(&to, request.clone(), PATIENCE).await {
+                    match client.committee(to, request.clone(), PATIENCE).await {
                         // A stranger may ask once a second.
                         Err(CallError::Busy { retry_after }) => {
                             tokio::time::sleep(retry_after).await
@@ -128,13 +132,13 @@ impl Four {
             let object = ObjectKey::new([0; 32]);
             let read = CommitteeAsk::Read { object, branch: Bytes::from_static(b"main"), at: None };
             loop {
-                let CommitteeAnswer::HowFar(position) = ask(CommitteeAsk::HowFar([7; 32])).await
-                else {
+                let ask_how_far = ask(&to[0], CommitteeAsk::HowFar([7; 32]));
+                let CommitteeAnswer::HowFar(position) = ask_how_far.await else {
                     panic!("no position")
                 };
                 let position = Position::decode(&position).unwrap();
                 position.verify(&[7; 32], &network, &group).unwrap();
-                let CommitteeAnswer::Read(read) = ask(read.clone()).await else {
+                let CommitteeAnswer::Read(read) = ask(&to[1], read.clone()).await else {
                     panic!("no read")
                 };
                 let read = Read::decode(&read).unwrap();
