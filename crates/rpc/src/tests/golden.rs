@@ -281,8 +281,8 @@ fn answers_about_committees_have_their_bytes() {
     let (aa, bb, cc) = ("aa".repeat(32), "bb".repeat(32), "cc".repeat(96));
     let numbers = "10011802200328043005380640014807500858 09".replace(' ', "");
     let keys = format!("6220{aa}6a20{aa}6a20{bb}720131");
-    // 225 is e1 01 as a varint.
+    // 223 is df 01 as a varint.
     let inside = format!("0a60{cc}{numbers}{keys}");
-    assert_eq!(inside.len() / 2, 225);
-    go(CommitteeAnswer::Status(Box::new(status)), &format!("22e101{inside}"));
+    assert_eq!(inside.len() / 2, 223);
+    go(CommitteeAnswer::Status(Box::new(status)), &format!("22df01{inside}"));
 }
