@@ -58,6 +58,17 @@ fn rot(peer: &Peer, draws: &mut Draws, count: usize) -> Vec<String> {
     hit
 }
 
+/// Flips a byte of the header of each frame of these kinds, so that nothing of it is known any more once the peer starts anew.
+fn behead(peer: &Peer, kinds: &[u8]) -> Vec<String> {
+    let mut frames = frames::live(&peer.dir);
+    frames.retain(|frame| kinds.contains(&frame.kind));
+    for frame in &frames {
+        // The last bytes of the record's id, or of its place.
+        flip(&frame.file, frame.at + frame.header - 10, 1);
+    }
+    frames.iter().map(|frame| format!("kind {}", frame.kind)).collect()
+}
+
 fn until(peer: &Peer, what: &str, hit: &[String], mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
@@ -135,6 +146,13 @@ impl World {
         })
     }
 
+    /// What it gives when the others are gone is its own.
+    fn is_served_by_the_victim_alone(&mut self) {
+        let others = self.network.peers.iter_mut().enumerate();
+        others.filter(|(number, _)| *number != VICTIM).for_each(|(_, peer)| peer.kill());
+        assert!(self.gives_versions(), "it lacks versions: {}", self.victim().status());
+    }
+
     fn is_mended(&self) -> bool {
         let status = self.victim().status();
         status["store"]["damaged"] == 0 && status["repair"]["settled"] == true && self.is_whole()
@@ -166,8 +184,25 @@ fn bytes_flipped_anywhere_are_found_told_and_mended() {
         world.network.peers[VICTIM].start();
         until(world.victim(), "never mended after a start", &hit, || world.is_mended());
     }
-    // What it gives when the others are gone is its own.
-    let others = world.network.peers.iter_mut().enumerate();
-    others.filter(|(number, _)| *number != VICTIM).for_each(|(_, peer)| peer.kill());
-    assert!(world.gives_versions(), "it lacks versions: {}", world.victim().status());
+    world.is_served_by_the_victim_alone();
+}
+
+/// What versions came with is not counted by itself when peers compare what they hold.
+#[test]
+fn what_came_with_versions_is_found_lost_and_fetched_again() {
+    let mut world = World::new(3);
+    until(world.victim(), "never whole", &[], || world.is_mended());
+    for kinds in [&[frames::ATTESTATION][..], &[frames::OBJECT, frames::POLICY]] {
+        world.network.peers[VICTIM].kill();
+        let hit = behead(world.victim(), kinds);
+        assert!(hit.len() >= kinds.len(), "{hit:?}");
+        world.network.peers[VICTIM].start();
+        until(world.victim(), "never mended after a start", &hit, || world.is_mended());
+    }
+    // A place that is damaged while the peer runs is known to others alone, once it is counted no more.
+    let hit = behead(world.victim(), &[frames::VERSION]);
+    let found = |world: &World| world.victim().status()["store"]["damaged"] != 0;
+    until(world.victim(), "never found", &hit, || found(&world));
+    until(world.victim(), "never mended", &hit, || world.is_mended());
+    world.is_served_by_the_victim_alone();
 }

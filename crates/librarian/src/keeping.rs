@@ -39,7 +39,7 @@ mod surplus;
 mod work;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -138,6 +138,8 @@ pub(crate) struct Keeping {
     leaves: Notify,
     /// Whether all was handed over.
     left: AtomicBool,
+    /// Whether versions here may lack what came with them, and are looked for.
+    bereft: AtomicBool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -269,12 +271,23 @@ impl Keeping {
             leaving: AtomicBool::new(false),
             leaves: Notify::new(),
             left: AtomicBool::new(false),
+            bereft: AtomicBool::new(false),
         })
     }
 
     /// Where a record lives that is counted here, though the disk damaged what says so.
     pub(crate) fn place_of(&self, id: &RecordId) -> Option<Place> {
         locked(&self.inventory).as_ref().and_then(|inventory| inventory.place_of(id))
+    }
+
+    /// Whether there is somebody to compare with, and it is known what is here.
+    pub(crate) fn is_comparing(&self) -> bool {
+        self.epoch().is_some()
+    }
+
+    /// Notes whether versions here may lack what came with them, and are looked for.
+    pub(crate) fn set_bereft(&self, bereft: bool) {
+        self.bereft.store(bereft, Ordering::SeqCst);
     }
 
     /// How long others' words count.
@@ -587,8 +600,10 @@ impl Keeping {
         status.leaving = self.is_leaving();
         status.left_to_hand_over = u64::try_from(counts.to_hand_over.get()).unwrap_or(0);
         status.unknown = self.unknown(core).len();
-        status.settled =
-            status.unknown == 0 && status.copies_lacking == 0 && status.stripes_due == 0;
+        status.settled = status.unknown == 0
+            && status.copies_lacking == 0
+            && status.stripes_due == 0
+            && !self.bereft.load(Ordering::SeqCst);
         status
     }
 }

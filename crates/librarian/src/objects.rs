@@ -21,6 +21,7 @@
 //! large batch), names of objects as they are asked for.
 
 mod attestations;
+mod bereft;
 mod elsewhere;
 mod feed;
 mod heads;

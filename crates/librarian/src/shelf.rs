@@ -109,9 +109,14 @@ impl Shelf {
         self.store.put(vec![record]).await.map(drop)
     }
 
-    /// Whether a record is here, by the index alone.
+    /// Whether a record is here and not known to be damaged, by the index alone.
     pub(crate) fn holds(&self, id: &RecordId) -> bool {
-        self.store.contains(id)
+        self.store.contains(id) && !self.is_damaged(id)
+    }
+
+    /// Whether a record is here and known to be damaged, by the index alone.
+    pub(crate) fn is_damaged(&self, id: &RecordId) -> bool {
+        self.upkeep().is_some_and(|upkeep| upkeep.is_damaged(id))
     }
 
     /// Stores a copy that was fetched from another holder, if it proves itself. It was told when it was first stored.

@@ -17,6 +17,7 @@
 //! three timers, the shortest of a minute. An operator's read-only mode, and a disk whose fsync
 //! failed, end mending and compaction; a full disk does not.
 
+mod bereft;
 mod mending;
 mod rebuilding;
 

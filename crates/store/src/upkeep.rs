@@ -32,6 +32,8 @@ pub trait Upkeep: Send + Sync {
     async fn scrub_step(&self, from: ScrubCursor, bytes_max: u64) -> Result<ScrubStep, StoreError>;
     /// Up to `limit` damaged records in the order of their ids, from `from` on (inclusive).
     async fn damaged(&self, from: &RecordId, limit: usize) -> Result<Vec<Damaged>, StoreError>;
+    /// Whether a record is here and known to be damaged, by the index alone.
+    fn is_damaged(&self, id: &RecordId) -> bool;
     /// See [`LogStore::compact`]. What it did is added to `done` as it is done, so that it is known
     /// where the work fails or is dropped, too.
     async fn compact(
@@ -49,6 +51,8 @@ pub trait Upkeep: Send + Sync {
     }
     /// Bytes of the files that no live record needs.
     fn dead_bytes(&self) -> u64;
+    /// Whether opening found that records are gone of which nothing is known, not even their ids.
+    fn lost_records(&self) -> bool;
 }
 
 #[async_trait]
@@ -75,6 +79,10 @@ impl Upkeep for LogStore {
         Ok(self.shared.env.blocking(with_places).await)
     }
 
+    fn is_damaged(&self, id: &RecordId) -> bool {
+        self.shared.index().get(id).is_some_and(|location| location.damaged)
+    }
+
     async fn compact(
         &self,
         options: CompactionOptions,
@@ -89,6 +97,11 @@ impl Upkeep for LogStore {
         done: &mut Compaction,
     ) -> Result<(), StoreError> {
         self.erase_counting(options, done).await
+    }
+
+    fn lost_records(&self) -> bool {
+        let found = self.recovery();
+        found.gaps > 0 || found.unreadable_segments > 0
     }
 
     fn dead_bytes(&self) -> u64 {

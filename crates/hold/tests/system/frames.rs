@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The kinds of what objects are made of.
+pub const VERSION: u8 = 6;
+pub const OBJECT: u8 = 7;
+pub const POLICY: u8 = 8;
+pub const ATTESTATION: u8 = 9;
 /// The kind of a frame that keeps leases, which are no copies of anything.
 pub const LEASE: u8 = 12;
 

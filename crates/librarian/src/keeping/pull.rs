@@ -11,7 +11,7 @@ use document::{Kind, Record};
 use env::calls::CallError;
 use env::calls::keep::{FETCH_MAX, FetchAnswer, FetchAt, KeepAnswer, KeepRequest};
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases};
-use env::calls::objects::PutObjects;
+use env::calls::objects::{PutObjects, PutOutcome};
 
 use super::ask::{LARGE_LIMIT, ask, strange};
 use super::{Keeping, locked};
@@ -133,29 +133,42 @@ pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
         if record.id != id || record.place != place {
             continue;
         }
-        let suite = core.genesis.suite;
-        let proven = |record: &Record| version::prove(suite, record).is_ok();
-        let all: Vec<Record> =
-            companions.into_iter().chain([record]).filter(|one| proven(one)).collect();
-        if all.last().is_none_or(|last| last.id != id) {
-            continue;
+        let records = companions.into_iter().chain([record]).collect();
+        if put_objects(core, records).await {
+            return true;
         }
-        // First as anybody puts them, which counts them where the start could not read them.
-        let put = PutObjects { records: all.clone(), ..PutObjects::default() };
-        if let Err(error) = core.objects.put(put).await {
-            tracing::debug!(record = %id, %error, "a fetched record of an object is not taken");
-        }
-        // It was here and is no other: what stands in the way of taking it anew does not keep it damaged.
-        let here = all.into_iter().filter(|one| core.shelf.holds(&one.id));
-        for record in here.collect::<Vec<_>>() {
-            if let Err(error) = core.shelf.mend(record).await {
-                tracing::error!(record = %id, %error, "a damaged record cannot be written again");
-                return false;
-            }
-        }
-        return true;
     }
     false
+}
+
+/// Puts records of objects that prove themselves as anybody puts them, which counts them where a start could not read them, and
+/// writes those that are damaged here: what stands in the way of taking one anew does not keep it damaged. Whether the last
+/// is here.
+async fn put_objects(core: &Core, mut records: Vec<Record>) -> bool {
+    let suite = core.genesis.suite;
+    let last = records.last().map(|record| record.id);
+    records.retain(|record| version::prove(suite, record).is_ok());
+    if records.last().map(|record| record.id) != last {
+        return false;
+    }
+    let put = PutObjects { records: records.clone(), ..PutObjects::default() };
+    let mut taken = false;
+    match core.objects.put(put).await {
+        Ok(answer) => {
+            let last = answer.outcomes.last();
+            taken = matches!(last, Some(Ok(PutOutcome::Stored | PutOutcome::Present)));
+        }
+        Err(error) => tracing::debug!(%error, "fetched records of an object are not taken"),
+    }
+    for record in records.into_iter().filter(|record| core.shelf.is_damaged(&record.id)) {
+        let id = record.id;
+        if let Err(error) = core.shelf.mend(record).await {
+            tracing::error!(record = %id, %error, "a damaged record cannot be written again");
+            return false;
+        }
+        taken |= last == Some(id);
+    }
+    taken
 }
 
 /// What a holder says of who pays for these places: nothing of any where it does not know leases, and `None` where it did not
@@ -217,18 +230,13 @@ async fn keep(
     }
     let mut records = companions;
     records.push(record);
-    let put = PutObjects { records, ..PutObjects::default() };
-    match core.objects.put(put).await {
-        Ok(answer) => {
-            use env::calls::objects::PutOutcome;
-            match answer.outcomes.last() {
-                Some(Ok(PutOutcome::Stored | PutOutcome::Present)) => Kept::Here,
-                _ => Kept::NotNow,
-            }
+    // Of a comparison alone it is known where a record is placed whose damage took its place with it.
+    let damaged = core.shelf.is_damaged(&id);
+    match put_objects(core, records).await {
+        true => {
+            core.metrics.upkeep.mended.inc_by(u64::from(damaged));
+            Kept::Here
         }
-        Err(error) => {
-            tracing::debug!(record = %id, %error, "a fetched record of an object is not kept");
-            Kept::NotNow
-        }
+        false => Kept::NotNow,
     }
 }

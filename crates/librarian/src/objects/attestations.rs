@@ -135,7 +135,12 @@ impl Attestations {
 
     /// Whether one may name a version.
     pub(super) fn may_name(&self, h: &RecordId) -> bool {
-        !self.index().of(h).is_empty()
+        !self.candidates(h).is_empty()
+    }
+
+    /// Those that may name a version, few of them in vain.
+    pub(super) fn candidates(&self, h: &RecordId) -> Vec<RecordId> {
+        self.index().of(h)
     }
 
     /// How many there are.
@@ -215,7 +220,7 @@ impl ObjectShelf {
 
     /// The attestations here that name a version.
     pub(super) async fn attested(&self, h: &RecordId) -> Result<Vec<Arc<Opened>>, CallError> {
-        let candidates = self.attestations.index().of(h);
+        let candidates = self.attestations.candidates(h);
         let mut found = Vec::new();
         for id in candidates {
             if let Some(opened) = self.opened(&id).await?

@@ -6,6 +6,9 @@
 //! least of repair: it mends what this peer has lost of its own and knows of. Redundancy that was lost
 //! with whole peers is not its matter.
 //!
+//! An attestation, policy or object's record lives where versions do that came with it, so those are fetched again in its place
+//! (`bereft`). The same is done after a start that found records gone: it is not known which.
+//!
 //! A fragment that the code does not make as its header says is its author's fault: it is left, since each try would
 //! fetch a whole stripe. What was given up so is forgotten with the peer's next start, or after
 //! [`GIVEN_UP_MAX`] of them.
@@ -19,6 +22,7 @@ use document::Kind;
 use store::Damaged;
 use tokio::sync::Notify;
 
+use super::bereft::Bereft;
 use super::rebuilding::{self, Unmended};
 use crate::core::Core;
 use crate::keeping;
@@ -39,17 +43,25 @@ const FIRST: RecordId = RecordId::new([0; 32]);
 pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
     // Rounds go on where the last one ended, so that what nobody has does not stand before the rest.
     let (mut from, mut given_up) = (FIRST, BTreeSet::new());
+    let mut bereft = Bereft::at_start(&core);
     loop {
+        let pause = bereft.pause(&core).unwrap_or(EVERY).min(EVERY);
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
             () = found.notified() => {}
-            () = core.env.clock.sleep(core.jittered(EVERY)) => {}
+            () = core.env.clock.sleep(core.jittered(pause)) => {}
         }
-        if core.shelf.stats().damaged == 0 || core.shelf.is_left_alone() {
+        let damaged = core.shelf.stats().damaged > 0;
+        if !(damaged || bereft.pause(&core).is_some()) || core.shelf.is_left_alone() {
             continue;
         }
-        let round = async { from = mend_some(&core, from, &mut given_up).await };
+        let round = async {
+            if damaged {
+                from = mend_some(&core, from, &mut given_up, &mut bereft).await;
+            }
+            bereft.look(&core).await;
+        };
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
@@ -59,7 +71,12 @@ pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
 }
 
 /// One round from `from` on; where the next one begins.
-async fn mend_some(core: &Core, from: RecordId, given_up: &mut BTreeSet<RecordId>) -> RecordId {
+async fn mend_some(
+    core: &Core,
+    from: RecordId,
+    given_up: &mut BTreeSet<RecordId>,
+    bereft: &mut Bereft,
+) -> RecordId {
     let Some(upkeep) = core.shelf.upkeep() else { return FIRST };
     let damaged = match upkeep.damaged(&from, ROUND_MAX).await {
         Ok(damaged) => damaged,
@@ -72,6 +89,9 @@ async fn mend_some(core: &Core, from: RecordId, given_up: &mut BTreeSet<RecordId
         Some(last) if damaged.len() == ROUND_MAX => last.id,
         _ => FIRST,
     };
+    if damaged.iter().any(|record| comes_with_versions(record.kind)) {
+        bereft.something_is_damaged();
+    }
     let mut mended = 0;
     for record in damaged.iter().filter(|record| !given_up.contains(&record.id)).collect::<Vec<_>>()
     {
@@ -83,6 +103,11 @@ async fn mend_some(core: &Core, from: RecordId, given_up: &mut BTreeSet<RecordId
         tracing::info!(mended, left, "damaged records were fetched again and written");
     }
     next
+}
+
+/// Whether records of a kind are where versions are that came with them.
+fn comes_with_versions(kind: Kind) -> bool {
+    matches!(kind, Kind::Attestation | Kind::Object | Kind::Policy)
 }
 
 /// Whether a record was found elsewhere and written again.
@@ -98,7 +123,7 @@ async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>)
     }
     if !kind.is_document() {
         let came = keeping::again(core, id, place).await;
-        if !came {
+        if !came && !comes_with_versions(kind) {
             tracing::warn!(record = %id, "nobody gives a damaged record of an object");
         }
         return came;

@@ -93,6 +93,10 @@ impl Upkeep for Watched {
         self.inner.damaged(from, limit).await
     }
 
+    fn is_damaged(&self, id: &RecordId) -> bool {
+        self.inner.is_damaged(id)
+    }
+
     async fn compact(
         &self,
         options: CompactionOptions,
@@ -104,6 +108,10 @@ impl Upkeep for Watched {
 
     fn dead_bytes(&self) -> u64 {
         self.inner.dead_bytes()
+    }
+
+    fn lost_records(&self) -> bool {
+        self.inner.lost_records()
     }
 }
 
