@@ -348,16 +348,19 @@ pub enum Ended {
     FewPlayers,
     /// Another list was wanted before it was done.
     Replaced,
+    /// It was not done within [`ROUND_MS`].
+    TooLate,
 }
 
 impl Ended {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::NotYet,
         Self::Changed,
         Self::Shown,
         Self::FewDealers,
         Self::FewPlayers,
         Self::Replaced,
+        Self::TooLate,
     ];
 
     fn byte(self) -> u8 {
@@ -413,6 +416,12 @@ impl Members {
     /// The round under way, if it may go on at this time.
     pub fn round_at(&self, time_ms: u64) -> Option<&Round> {
         self.round.as_ref().filter(|round| time_ms <= round.began_ms.saturating_add(ROUND_MS))
+    }
+
+    /// How the last round ended, where it is looked at so late.
+    pub fn ended_at(&self, time_ms: u64) -> Ended {
+        let late = self.round.is_some() && self.round_at(time_ms).is_none();
+        if late { Ended::TooLate } else { self.ended }
     }
 
     /// Appends the encoding.

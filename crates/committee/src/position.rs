@@ -12,17 +12,17 @@
 use bytes::Bytes;
 use commonware_codec::{DecodeExt as _, Encode as _};
 use commonware_cryptography::{Signer as _, Verifier as _, ed25519};
-use crypto::{NetworkId, Suite};
+use crypto::NetworkId;
 
 use crate::certificate::verify_notarised;
 use crate::engine::{MemberId, MemberSecret, Notarised};
 use crate::header::Header;
+use crate::members::set_digest;
 use crate::reader::Reader;
 use crate::{Certificate, CommitteeError, GroupId, GroupKey};
 
 const PREFIX: &[u8] = b"holdfast position v1";
 const NAMESPACE: &[u8] = b"holdfast committee position v1";
-const MEMBERS_PREFIX: &[u8] = b"holdfast members v1";
 /// The length of a position, in bytes.
 pub const POSITION_BYTES: usize = PREFIX.len() + 3 * 32 + 3 * 8 + 32 + 48 + 64;
 
@@ -146,9 +146,7 @@ impl Position {
 
 /// Whether these are the members whom a certified header names; then n of them are, and n - f must agree.
 pub fn are_members(header: &Header, members: &[MemberId]) -> bool {
-    let mut bytes = MEMBERS_PREFIX.to_vec();
-    members.iter().for_each(|member| bytes.extend_from_slice(member.as_bytes()));
-    Suite::Holdfast1.hash(&bytes) == header.members
+    set_digest(members.iter().copied()) == header.members
 }
 
 /// How many of so many members must agree: n - f, with f = (n - 1) / 3.

@@ -40,6 +40,8 @@ pub const BRANCHES_MAX: u16 = 256;
 const CHECKED_MAX: usize = 1 << 16;
 /// The longest entry, in bytes.
 const ENTRY_BYTES_MAX: usize = 16 << 10;
+/// Entries that clients leave free: the members, and what each of them dealt.
+const OWN_ENTRIES: usize = 1 + MEMBERS_MAX;
 const SNAPSHOT_PREFIX: &[u8] = b"holdfast state snapshot v1";
 
 /// What the members agreed on when they founded the committee.
@@ -208,8 +210,8 @@ impl State {
     }
 
     const fn has_room(&self) -> bool {
-        self.map.len() + 2 <= ENTRIES_MAX
-            && self.map.value_bytes() + 2 * ENTRY_BYTES_MAX <= STATE_BYTES_MAX
+        self.map.len() + 2 + OWN_ENTRIES <= ENTRIES_MAX
+            && self.map.value_bytes() + (2 + OWN_ENTRIES) * ENTRY_BYTES_MAX <= STATE_BYTES_MAX
     }
 
     /// Counts one entry more for an owner; `false` where it has too many.

@@ -200,9 +200,12 @@ fn what_came_with_versions_is_found_lost_and_fetched_again() {
         until(world.victim(), "never mended after a start", &hit, || world.is_mended());
     }
     // A place that is damaged while the peer runs is known to others alone, once it is counted no more.
+    let mended = |world: &World| {
+        world.victim().status()["store"]["upkeep"]["mended_records"].as_u64().unwrap()
+    };
+    let before = mended(&world);
     let hit = behead(world.victim(), &[frames::VERSION]);
-    let found = |world: &World| world.victim().status()["store"]["damaged"] != 0;
-    until(world.victim(), "never found", &hit, || found(&world));
+    until(world.victim(), "none is mended", &hit, || mended(&world) > before);
     until(world.victim(), "never mended", &hit, || world.is_mended());
     world.is_served_by_the_victim_alone();
 }

@@ -99,7 +99,7 @@ pub async fn found<E: Runtime>(context: E, founding: Founding) -> Result<Charter
         return Err(CommitteeError::Files("there is a member here already"));
     }
     let namespace = [b" founding ", &founding.number.to_be_bytes()[..]].concat();
-    let mut links = founding.links.open(&context, &founding.network, &namespace)?;
+    let mut links = founding.links.open(&context, &founding.network, &namespace, 0)?;
     let (mut sender, mut receiver) = links.channel(0);
     // Who may connect is known for as long as this lives.
     let _oracle = links.oracle.clone();

@@ -88,14 +88,15 @@ impl<E: Runtime> Lines<E> {
 }
 
 impl Links {
-    /// Opens so many channels.
+    /// Opens so many channels, with room for twice the members: those of the settings, or as many as the state says.
     pub(crate) fn open<E: Runtime>(
         &self,
         context: &E,
         network: &NetworkId,
         purpose: &[u8],
+        known: usize,
     ) -> Result<Open<E>, CommitteeError> {
-        let count = self.members.len();
+        let count = self.members.len().max(known);
         let max = 2 * MEMBERS_MAX;
         if count > max {
             return Err(CommitteeError::TooLarge { what: "members", found: count, max });

@@ -123,9 +123,8 @@ impl<B: Blob> Opened<B> {
         let (blocks, finals, parents) = (HashMap::new(), BTreeMap::new(), HashMap::new());
         let mut opened = Self { blob, end: 0, blocks, finals, parents, found: Found::default() };
         while let Some((kind, span, bytes)) = next(&opened.blob, opened.end, length).await? {
-            if opened.take(kind, span, &bytes).is_err() {
-                break;
-            }
+            // Its checksum holds, so it was written as it is: a log that this build cannot read is not cut.
+            opened.take(kind, span, &bytes)?;
             opened.end = span.at + span.length as u64;
         }
         if opened.end < length {
@@ -378,5 +377,34 @@ impl<S: Storage> Log<S> {
         self.floor = self.end;
         self.remove(old).await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use commonware_runtime::{Runner as _, Supervisor as _, deterministic};
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_and_cannot_be_read_is_not_cut_away() {
+        deterministic::Runner::default().start(|context| async move {
+            let open = |name: &'static str| Log::open(context.child(name), String::from("chain"));
+            let (mut log, _) = open("first").await.expect("an empty one");
+            log.append(BLOCK, b"of another build").await.expect("written");
+            log.sync().await.expect("synced");
+            let end = log.end;
+            drop(log);
+            assert!(open("second").await.is_err(), "it says so");
+            let name = 0_u64.to_be_bytes();
+            let (blob, length) = context.open("chain", &name).await.expect("still there");
+            assert_eq!(length, end);
+            // A frame that the disk damaged is another matter.
+            blob.write_at(length - 1, vec![0], WriteOptions::default()).await.expect("written");
+            blob.sync().await.expect("synced");
+            drop(blob);
+            let (log, _) = open("third").await.expect("cut");
+            assert_eq!(log.end, 0);
+        });
     }
 }

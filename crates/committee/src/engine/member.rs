@@ -131,7 +131,6 @@ struct Member<E: Runtime> {
     has_voted: bool,
     notarised: Option<Notarised>,
     ahead: Option<Finalization<Scheme, Digest>>,
-    asked_since_ms: u64,
     heard: HashMap<Key, u64>,
     heights: HashMap<Key, u64>,
     moved_ms: u64,
@@ -139,7 +138,7 @@ struct Member<E: Runtime> {
     given_out: others::GivenOut,
     beside: beside::Beside,
     turn: usize,
-    asked_of: Option<Key>,
+    asked: others::Asked,
     outbox: Vec<Bytes>,
     update_us: u64,
     given: Option<snapshots::Given>,
@@ -164,7 +163,8 @@ pub async fn run<E: Runtime>(
     let mut chain = Chain::new(&charter);
     start::restore(&mut chain, &charter, found)?;
     let dealings = Dealings::open(&context, &settings.name).await?;
-    let links = settings.links.open(&context, &charter.rules.network, b"");
+    let known = chain.state().members().map_or(0, |members| members.members.len());
+    let links = settings.links.open(&context, &charter.rules.network, b"", known);
     let mut links = links?;
     let lines = [links.channel(0), links.channel(1), links.channel(2)];
     let lines = Lines::new(&context, lines);
@@ -196,7 +196,6 @@ pub async fn run<E: Runtime>(
         has_voted: false,
         notarised: None,
         ahead: None,
-        asked_since_ms: 0,
         heard: HashMap::new(),
         heights: HashMap::new(),
         moved_ms: now,
@@ -204,7 +203,7 @@ pub async fn run<E: Runtime>(
         given_out: others::GivenOut::default(),
         beside: beside::Beside::new(done),
         turn: 0,
-        asked_of: None,
+        asked: others::Asked::default(),
         outbox: Vec::new(),
         update_us: 0,
         given: None,

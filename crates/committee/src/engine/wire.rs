@@ -265,6 +265,7 @@ mod tests {
             Message::Part { certificate: one.clone(), total: 9, offset: 2, bytes: one.clone() },
             Message::Dealt { number: 7, public: one.clone(), private: one.clone() },
             Message::Taken { number: 7, acknowledgement: one.clone() },
+            Message::Wish(crate::members::tests::signed()),
         ];
         for message in all {
             let bytes = Bytes::from(message.encode());
@@ -272,6 +273,10 @@ mod tests {
             for at in 0..bytes.len() {
                 let cut = Message::decode(&bytes.slice(..at));
                 assert!(cut.is_err() || cut.is_ok_and(|cut| cut != message), "{at}");
+            }
+            if !matches!(message, Message::Block(_)) {
+                let longer = [&bytes[..], &[0]].concat();
+                assert!(Message::decode(&longer.into()).is_err(), "a byte behind it: {message:?}");
             }
         }
         let block = Message::Block(one);

@@ -130,17 +130,22 @@ fn begin(
     }
     let is_member = |key: &MemberId| members.members.iter().any(|place| place.member == *key);
     let enough = signatures.len() as u32 >= N3f1::quorum(members.members.len());
-    let hold = signatures
-        .iter()
-        .all(|(key, signature)| is_member(key) && wish.is_signed(rules, key, signature));
-    if !enough || !hold {
+    // Signatures are verified where there are enough alone: each costs every member.
+    let hold = |(key, signature): &(MemberId, [u8; 64])| {
+        is_member(key) && wish.is_signed(rules, key, signature)
+    };
+    if !enough || !signatures.iter().all(hold) {
         return Outcome::NotAWriter;
     }
     if keys(&wish.members).is_err() {
         return Outcome::NotValid;
     }
     members.number = wish.number;
-    members.ended = if members.round.is_some() { Ended::Replaced } else { Ended::NotYet };
+    members.ended = match members.ended_at(moment.time_ms) {
+        Ended::TooLate => Ended::TooLate,
+        _ if members.round.is_some() => Ended::Replaced,
+        _ => Ended::NotYet,
+    };
     let (began_ms, players) = (moment.time_ms, wish.members.clone());
     members.round = Some(Round { began_ms, least: wish.least, usable: 0, lost: 0, players });
     state.put(&Entry::Members(members));

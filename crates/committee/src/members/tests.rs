@@ -27,6 +27,12 @@ pub(crate) struct Table {
     time_ms: u64,
 }
 
+/// A wish as a member signs it.
+pub(crate) fn signed() -> Signed {
+    let table = Table::new(4, 5);
+    table.wish(2, 4, &[0, 1, 2, 4]).sign(&table.rules, &table.secrets[0])
+}
+
 type Dealt1 = (Dealer<MinSig, ed25519::PrivateKey>, Bytes, Vec<(Key, DealerPrivMsg)>);
 
 impl Table {
@@ -213,6 +219,16 @@ fn a_number_never_comes_twice() {
     assert!(accepted(&table.apply(&wanted)));
     assert_eq!(table.members().ended, Ended::Replaced);
     assert_eq!(table.apply(&old), Outcome::RolledBack { newest: 3 });
+}
+
+#[test]
+fn a_round_that_took_too_long_ended() {
+    let mut table = Table::new(4, 6);
+    table.begin(4, &[0, 1, 2, 4]);
+    let members = table.members();
+    let began = members.round.as_ref().expect("it goes on").began_ms;
+    assert_eq!(members.ended_at(began + ROUND_MS), Ended::NotYet);
+    assert_eq!(members.ended_at(began + ROUND_MS + 1), Ended::TooLate);
 }
 
 #[test]

@@ -40,6 +40,18 @@ pub(super) struct Beside {
     asked: Vec<(Submission, Reply)>,
 }
 
+/// Bytes that are being checked, until this goes.
+struct UnderWay {
+    checking: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.checking.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Beside {
     pub(super) fn new(done: mpsc::UnboundedSender<Done>) -> Self {
         Self { done, checking: Arc::default(), asked: Vec::new() }
@@ -60,9 +72,11 @@ impl<E: Runtime> Member<E> {
     fn do_beside(&self, bytes: usize, work: impl FnOnce() -> Done + Send + 'static) {
         let (done, checking) = (self.beside.done.clone(), Arc::clone(&self.beside.checking));
         checking.fetch_add(bytes, Ordering::Relaxed);
-        let task = self.context.child("check").spawn(move |_| async move {
+        let under_way = UnderWay { checking, bytes };
+        // Beside the threads of connections and disk: it takes milliseconds at a time.
+        let task = self.context.child("check").shared(true).spawn(move |_| async move {
             let what = work();
-            checking.fetch_sub(bytes, Ordering::Relaxed);
+            drop(under_way);
             // Where nobody takes it the member is gone.
             let _ = done.send(what);
         });
@@ -105,8 +119,7 @@ impl<E: Runtime> Member<E> {
     /// Checks what clients sent.
     pub(super) fn check_asked(&mut self) {
         let check = |all: Vec<(Submission, Reply)>| {
-            let one =
-                |(submission, reply): (Submission, Reply)| (checked(&submission.encode()), reply);
+            let one = |(submission, reply): (Submission, Reply)| (submission.verify(), reply);
             Done::Asked(all.into_iter().map(one).collect())
         };
         let mut all = std::mem::take(&mut self.beside.asked);

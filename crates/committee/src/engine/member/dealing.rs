@@ -208,13 +208,13 @@ impl<E: Runtime> Member<E> {
         public: Bytes,
         private: Bytes,
     ) -> Result<(), CommitteeError> {
-        let Some(dealing) = self.dealing.as_mut().filter(|one| one.number == number) else {
-            return Ok(());
-        };
+        // Members alone deal.
+        let dealing = self.dealing.as_mut().filter(|one| one.number == number);
+        let Some(dealing) = dealing.filter(|_| self.term.is_member(&from)) else { return Ok(()) };
         if !dealing.taken.contains_key(&from) {
             let Some(player) = &mut dealing.player else { return Ok(()) };
             let Ok((commitment, part)) = read_part(&public, &private) else {
-                tracing::warn!(%from, "a dealer sent what is no part");
+                self.offended(&from, "dealt what is no part");
                 return Ok(());
             };
             let acknowledged = player.dealer_message::<N3f1>(from.clone(), commitment, part);
@@ -222,7 +222,8 @@ impl<E: Runtime> Member<E> {
                 Ok(Some(acknowledgement)) => acknowledgement,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    tracing::warn!(%from, %error, "a dealer sent what does not fit");
+                    tracing::warn!(%error, "what a dealer sent does not fit");
+                    self.offended(&from, "dealt what does not fit");
                     return Ok(());
                 }
             };

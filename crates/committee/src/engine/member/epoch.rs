@@ -291,7 +291,8 @@ impl<E: Runtime> Member<E> {
     pub(super) fn track(&mut self) {
         let Some(members) = self.chain.state().members() else { return };
         let mut wanted: Vec<Place> = members.members.clone();
-        let players = members.round.iter().flat_map(|round| &round.players);
+        let round = members.round_at(self.chain.tip().time_ms);
+        let players = round.iter().flat_map(|round| &round.players);
         wanted.extend(players.chain(&members.before).copied());
         wanted.extend(self.wishes.mine_members());
         let mut peers: Vec<(Key, SocketAddr)> = Vec::new();

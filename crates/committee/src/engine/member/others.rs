@@ -9,6 +9,7 @@ use commonware_p2p::{Blocker as _, Recipients};
 
 use super::{ASK_AGAIN_MS, HEARD_MS, Member, QUIET_MS, parked};
 use crate::certificate::{Digest, Scheme};
+use crate::engine::chain::ABOVE_MAX;
 use crate::engine::wire::{Message, Notarised, SINCE_BLOCKS_MAX, SUBMISSIONS_MAX};
 use crate::engine::{Key, Runtime, now_ms};
 use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
@@ -16,6 +17,9 @@ use crate::{Block, Certificate, CommitteeError, Header, Submission};
 
 /// A tip that is one block behind another's for so long is behind.
 const LAGS_MS: u64 = 2_000;
+/// The longest pause between two questions for what comes after the tip, and how long an answer may take.
+const ASK_AGAIN_MAX_MS: u64 = 3_200;
+const ANSWER_WITHIN_MS: u64 = 20_000;
 /// How often a member says that it is there.
 const HERE_MS: u64 = 1_000;
 /// How many of those that wait longest are passed on again.
@@ -25,6 +29,41 @@ const PASS_ON_BYTES: usize = 2 << 20;
 /// What one member is given a second of what it asks for: answers, and bytes. Who asks for more is not answered.
 const GIVEN_MAX: usize = 256;
 const GIVEN_BYTES_MAX: usize = 128 << 20;
+
+/// Who was asked for what comes after the tip, and when: what others send of it is not taken.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    all: Vec<(Key, u64)>,
+    /// Questions since the last answer: with each the pause before the next one doubles, so that answers which take long on a slow
+    /// line are not asked for again and again.
+    unanswered: u32,
+}
+
+impl Asked {
+    fn may_again(&self, now_ms: u64) -> bool {
+        let pause = (ASK_AGAIN_MS << self.unanswered.min(8)).min(ASK_AGAIN_MAX_MS);
+        self.all.last().is_none_or(|(_, asked)| asked + pause <= now_ms)
+    }
+
+    fn ask(&mut self, of: Key, now_ms: u64) {
+        self.all.retain(|(key, asked)| *key != of && asked + ANSWER_WITHIN_MS > now_ms);
+        self.all.push((of, now_ms));
+        self.unanswered = self.unanswered.saturating_add(1);
+    }
+
+    /// Whether a member was asked of late.
+    pub(super) fn was(&self, key: &Key, now_ms: u64) -> bool {
+        self.all.iter().any(|(of, asked)| of == key && asked + ANSWER_WITHIN_MS > now_ms)
+    }
+
+    /// An answer came: the next question may be asked at once.
+    pub(super) fn answered(&mut self) {
+        self.unanswered = 0;
+        if let Some((_, asked)) = self.all.last_mut() {
+            *asked = asked.saturating_sub(ASK_AGAIN_MS);
+        }
+    }
+}
 
 /// What each member was given of late.
 #[derive(Debug, Default)]
@@ -167,15 +206,18 @@ impl<E: Runtime> Member<E> {
                 self.give_part(from, Some(digest), offset);
             }
             Message::WantBlock(_) | Message::WantSince(_) | Message::WantPart { .. } => {}
-            Message::Since { certificate, blocks } => {
-                if let Err(error) = self.catch_up(&certificate, blocks).await {
-                    if matches!(error, CommitteeError::Storage(_)) {
-                        return Err(error);
+            Message::Since { certificate, blocks } if self.asked.was(&from, now) => {
+                self.asked.answered();
+                match self.catch_up(&certificate, blocks) {
+                    Ok(Some(certificate)) => self.caught_up(&certificate).await?,
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "what a member says comes next does not hold");
+                        self.offended(&from, "sent what does not follow");
                     }
-                    tracing::warn!(%error, "what a member says comes next does not hold");
-                    self.offended(&from, "sent what does not follow");
                 }
             }
+            Message::Since { .. } => {}
             Message::HowFar(nonce) => {
                 if let Some(notarised) = self.notarised.clone().filter(|_| self.has_read()) {
                     let answer = Message::ThisFar { nonce, notarised };
@@ -183,14 +225,14 @@ impl<E: Runtime> Member<E> {
                 }
             }
             Message::Part { certificate, total, offset, bytes } => {
-                let taken = self.take_part(from.clone(), &certificate, total, offset, &bytes).await;
-                if let Err(error) = taken {
-                    if matches!(error, CommitteeError::Storage(_)) {
-                        return Err(error);
+                match self.take_part(from.clone(), &certificate, total, offset, &bytes) {
+                    Ok(Some((certificate, state))) => self.start_from(*certificate, state).await?,
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.taken = None;
+                        tracing::warn!(%error, "a snapshot does not hold");
+                        self.offended(&from, "sent what is no snapshot");
                     }
-                    self.taken = None;
-                    tracing::warn!(%error, "a snapshot does not hold");
-                    self.offended(&from, "sent what is no snapshot");
                 }
             }
             Message::ThisFar { nonce, notarised } => self.this_far(from, nonce, &notarised),
@@ -221,8 +263,12 @@ impl<E: Runtime> Member<E> {
         };
         let digest = header.digest();
         let asked = self.wanted.contains_key(&digest);
-        let room = asked || self.parked.has_room(&from, bytes.len());
-        if header.height <= self.chain.tip().height || !room {
+        let tip = self.chain.tip().height;
+        // What nobody asked for is a proposal, so it is a member's and a little above the tip.
+        let proposal = self.term.is_member(&from)
+            && header.height <= tip.saturating_add(ABOVE_MAX as u64)
+            && self.parked.has_room(&from, bytes.len());
+        if header.height <= tip || !(asked || proposal) {
             return Ok(());
         }
         if self.chain.above(&digest).is_none() {
@@ -298,37 +344,49 @@ impl<E: Runtime> Member<E> {
         Ok(())
     }
 
-    /// Executes what another has that this one lacks, up to its certificate.
-    async fn catch_up(
+    /// Executes what another has that this one lacks, up to its certificate; that, where it leads on from here. An error is the
+    /// sender's.
+    fn catch_up(
         &mut self,
         certificate: &[u8],
         blocks: Vec<Bytes>,
-    ) -> Result<(), CommitteeError> {
+    ) -> Result<Option<Certificate>, CommitteeError> {
         let certificate = Certificate::decode(certificate)?;
-        if certificate.header().height <= self.chain.tip().height {
-            return Ok(());
+        let tip = self.chain.tip();
+        if certificate.header().height <= tip.height {
+            return Ok(None);
         }
         certificate.verify(&self.charter.rules.network, &self.charter.group)?;
         let last = certificate.header().digest();
-        let height = self.chain.tip().height;
-        for (digest, header, bytes) in chained(&certificate, blocks)? {
-            if header.height > height && self.chain.above(&digest).is_none() {
-                let from = self.me.clone();
-                self.parked.put(digest, parked::Waiting { from, header, bytes, certified: true });
-            }
+        let mut new = chained(&certificate, blocks)?;
+        new.retain(|(digest, header, _)| {
+            header.height > tip.height && self.chain.above(digest).is_none()
+        });
+        // What stands on nothing here would wait for ever.
+        let stands = |parent: &HeaderDigest| {
+            tip.digest() == *parent || self.chain.above(parent).is_some() || self.parked.has(parent)
+        };
+        if new.first().is_some_and(|(_, header, _)| !stands(&header.parent)) {
+            return Ok(None);
         }
-        if let Some(error) = self.execute(last) {
-            return Err(error);
+        for (digest, header, bytes) in new {
+            let from = self.me.clone();
+            self.parked.put(digest, parked::Waiting { from, header, bytes, certified: true });
         }
-        if self.chain.above(&last).is_some() {
-            self.finalise(certificate.finalization()?).await?;
-            self.asked_since_ms = 0;
-            if let Some(ahead) = self.ahead.clone() {
-                self.finalise(ahead).await?;
-            }
-            if self.ahead.is_some() {
-                self.want_since();
-            }
+        match self.execute(last) {
+            Some(error) => Err(error),
+            None => Ok(self.chain.above(&last).is_some().then_some(certificate)),
+        }
+    }
+
+    /// Goes over to a certificate whose block was executed. An error is this member's own.
+    async fn caught_up(&mut self, certificate: &Certificate) -> Result<(), CommitteeError> {
+        self.finalise(certificate.finalization()?).await?;
+        if let Some(ahead) = self.ahead.clone() {
+            self.finalise(ahead).await?;
+        }
+        if self.ahead.is_some() {
+            self.want_since();
         }
         Ok(())
     }
@@ -336,10 +394,9 @@ impl<E: Runtime> Member<E> {
     /// Asks one of the others for what comes after the tip: each in its turn, so that none can keep this one from the rest.
     pub(super) fn want_since(&mut self) {
         let now = now_ms(&self.context);
-        if self.asked_since_ms + ASK_AGAIN_MS > now || self.taken.is_some() {
+        if !self.asked.may_again(now) || self.taken.is_some() {
             return;
         }
-        self.asked_since_ms = now;
         self.turn = self.turn.wrapping_add(1);
         let others = self.heard.iter().filter(|(_, said)| **said + HEARD_MS >= now);
         let mut others: Vec<&Key> = others.map(|(key, _)| key).collect();
@@ -347,7 +404,7 @@ impl<E: Runtime> Member<E> {
         let which = others.get(self.turn % others.len().max(1));
         if let Some(other) = which.map(|key| (*key).clone()) {
             let message = Message::WantSince(self.chain.tip().height);
-            self.asked_of = Some(other.clone());
+            self.asked.ask(other.clone(), now);
             self.send(Recipients::One(other), &message);
         }
     }
@@ -399,6 +456,26 @@ mod tests {
         let foreign = other.block(Vec::new()).0.encode();
         let mixed = [vec![foreign], bytes(&[1, 2])].concat();
         assert!(chained(&certificate, mixed).is_err(), "a block beside the chain");
+    }
+
+    #[test]
+    fn who_was_asked_may_take_its_time_and_no_other_answers() {
+        let key = |byte| MemberSecret::new(&[byte; 32]).expect("a key").id().key().expect("a key");
+        let mut asked = Asked::default();
+        assert!(asked.may_again(0) && !asked.was(&key(1), 0));
+        asked.ask(key(1), 1_000);
+        assert!(
+            !asked.may_again(1_000 + ASK_AGAIN_MS) && asked.may_again(1_000 + 2 * ASK_AGAIN_MS)
+        );
+        asked.ask(key(2), 1_800);
+        assert!(asked.was(&key(1), 3_000) && asked.was(&key(2), 3_000), "both may answer");
+        assert!(!asked.was(&key(3), 3_000));
+        assert!(!asked.was(&key(1), 1_000 + ANSWER_WITHIN_MS));
+        (0..40).for_each(|number| asked.ask(key(number), 4_000));
+        assert!(!asked.may_again(4_000 + ASK_AGAIN_MAX_MS - 1));
+        assert!(asked.may_again(4_000 + ASK_AGAIN_MAX_MS));
+        asked.answered();
+        assert!(asked.may_again(4_000), "the next one follows an answer at once");
     }
 
     #[test]

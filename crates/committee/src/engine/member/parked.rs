@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::Header;
-use crate::engine::Key;
+use crate::engine::{Key, MEMBERS_MAX};
 use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
 
-/// The most blocks that nobody asked for, and of one member, and the most bytes of one member's.
-const PARKED_MAX: usize = 128;
+/// The most blocks that nobody asked for of one member, of all, and the most bytes of one member's. Each of the members has room
+/// of its own, so that no number of them keeps the others' out.
 const PARKED_OF_ONE_MAX: usize = 32;
+const PARKED_MAX: usize = MEMBERS_MAX * PARKED_OF_ONE_MAX;
 const PARKED_OF_ONE_BYTES: usize = 3 * BLOCK_BYTES_MAX;
 
 /// A block that waits.
@@ -42,6 +43,11 @@ impl Parked {
     /// Keeps one.
     pub(super) fn put(&mut self, digest: HeaderDigest, waiting: Waiting) {
         self.0.insert(digest, waiting);
+    }
+
+    /// Whether one waits.
+    pub(super) fn has(&self, digest: &HeaderDigest) -> bool {
+        self.0.contains_key(digest)
     }
 
     /// Takes one out.

@@ -1,10 +1,24 @@
 //! How far a member is, in its own signed words, and reads that wait until it is so far: what a client's fresh read is made of.
 
 use super::Member;
-use super::requests::{FRESH_MAX, What};
+use super::requests::What;
 use crate::engine::pool::RETRY_MS;
+use crate::engine::wire::Notarised;
 use crate::engine::{Runtime, now_ms};
 use crate::{CommitteeError, Position};
+
+/// The most reads that wait for a view.
+const AT_MAX: usize = 4_096;
+/// A read waits for a view that is so far ahead of what this member knows; for a later one it is asked at another member.
+const AHEAD_VIEWS: u64 = 64;
+
+/// Whether a view is further ahead of what is known than any member is.
+const fn is_far((epoch, view): (u64, u64), at: (u64, u64)) -> bool {
+    if at.0 > epoch {
+        return at.0 > epoch.saturating_add(1) || at.1 > AHEAD_VIEWS;
+    }
+    at.0 == epoch && at.1 > view.saturating_add(AHEAD_VIEWS)
+}
 
 impl<E: Runtime> Member<E> {
     /// The highest notarisation that this member holds. One that does not vote may have forgotten higher ones, or is no member any
@@ -19,9 +33,12 @@ impl<E: Runtime> Member<E> {
 
     /// Reads once this epoch and view, or later ones, are final: who asks has heard from enough members itself.
     pub(super) fn read_at(&mut self, what: What, at: (u64, u64)) {
+        // As far as any member is, or nearly: strangers' impossible ones would keep the room from others.
+        let known = self.notarised.as_ref().map_or_else(|| self.chain.round(), Notarised::round);
+        let far = is_far(known, at);
         if self.chain.round() >= at {
             self.read(what);
-        } else if self.fresh.len() >= FRESH_MAX {
+        } else if far || self.fresh.at.len() >= AT_MAX {
             let _ = what.reply.send(Err(CommitteeError::Busy { retry_ms: RETRY_MS }));
         } else {
             let until_ms = now_ms(&self.context) + self.settings.answer_within.as_millis() as u64;
@@ -35,5 +52,22 @@ impl<E: Runtime> Member<E> {
         let ready = self.fresh.at.extract_if(.., |(at, ..)| *at <= final_to);
         let ready: Vec<_> = ready.collect();
         ready.into_iter().for_each(|(_, what, _)| self.read(what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_waits_for_a_view_that_is_near_alone() {
+        let known = (3, 100);
+        for near in [(2, u64::MAX), (3, 99), (3, 100 + AHEAD_VIEWS), (4, 0), (4, AHEAD_VIEWS)] {
+            assert!(!is_far(known, near), "{near:?}");
+        }
+        let far = [(3, 101 + AHEAD_VIEWS), (4, 1 + AHEAD_VIEWS), (5, 0), (u64::MAX, u64::MAX)];
+        for far in far {
+            assert!(is_far(known, far), "{far:?}");
+        }
     }
 }

@@ -54,7 +54,7 @@ impl FreshReads {
 
     pub(super) fn len(&self) -> usize {
         let asked: usize = self.rounds.iter().map(|round| round.reads.len()).sum();
-        self.waiting.len() + asked + self.at.len()
+        self.waiting.len() + asked
     }
 
     /// After how long the others are to be asked.

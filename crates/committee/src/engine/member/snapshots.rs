@@ -16,7 +16,7 @@ use crate::{Certificate, CommitteeError, State};
 /// For how long a snapshot that nobody asks for is kept.
 const KEPT_MS: u64 = 60_000;
 /// After how long without a part another member is asked.
-const PART_WITHIN_MS: u64 = 5_000;
+const PART_WITHIN_MS: u64 = 20_000;
 
 /// A snapshot that is given out.
 pub(super) struct Given {
@@ -109,54 +109,57 @@ impl<E: Runtime> Member<E> {
         self.taken.take_if(|taken| taken.heard_ms + PART_WITHIN_MS <= now);
     }
 
-    /// Takes a part, and asks for the next one.
-    pub(super) async fn take_part(
+    /// Takes a part, and asks for the next one; with the last one the state, and the certificate that it is of. An error is the
+    /// sender's.
+    pub(super) fn take_part(
         &mut self,
         from: Key,
         certificate: &Bytes,
         total: u64,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<(), CommitteeError> {
+    ) -> Result<Option<(Box<Certificate>, State)>, CommitteeError> {
         let now = now_ms(&self.context);
         let certificate = Certificate::decode(certificate)?;
         let digest = certificate.header().digest();
         if certificate.header().height <= self.chain.tip().height || bytes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        // From whom it was asked alone: another would hand this one junk again and again.
-        if self.taken.is_none() && offset == 0 && self.asked_of.as_ref() == Some(&from) {
+        // From those who were asked alone: another would hand this one junk again and again.
+        if self.taken.is_none() && offset == 0 && self.asked.was(&from, now) {
             certificate.verify(&self.charter.rules.network, &self.charter.group)?;
             let (found, max) = (total as usize, 2 * STATE_BYTES_MAX);
             if found > max {
                 return Err(CommitteeError::TooLarge { what: "bytes of a snapshot", found, max });
             }
-            (self.taken, self.asked_of) = (
-                Some(Taken {
-                    certificate,
-                    from: from.clone(),
-                    total: found,
-                    bytes: Vec::new(),
-                    heard_ms: now,
-                }),
-                None,
-            );
+            self.asked.answered();
+            let (from, bytes) = (from.clone(), Vec::new());
+            self.taken = Some(Taken { certificate, from, total: found, bytes, heard_ms: now });
         }
-        let Some(taken) = &mut self.taken else { return Ok(()) };
+        let Some(taken) = &mut self.taken else { return Ok(None) };
         if !taken.add(&from, &digest, offset, bytes)? {
-            return Ok(());
+            return Ok(None);
         }
         taken.heard_ms = now;
         if taken.bytes.len() < taken.total {
             let offset = taken.bytes.len() as u64;
             self.send(Recipients::One(from), &Message::WantPart { digest, offset });
-            return Ok(());
+            return Ok(None);
         }
-        let Some(Taken { certificate, bytes, .. }) = self.taken.take() else { return Ok(()) };
+        let Some(Taken { certificate, bytes, .. }) = self.taken.take() else { return Ok(None) };
         let state = State::restore(&bytes.into())?;
         if state.root() != certificate.header().state {
             return Err(CommitteeError::Path("snapshot"));
         }
+        Ok(Some((Box::new(certificate), state)))
+    }
+
+    /// Begins with a state that was taken from another. An error is this member's own.
+    pub(super) async fn start_from(
+        &mut self,
+        certificate: Certificate,
+        state: State,
+    ) -> Result<(), CommitteeError> {
         tracing::info!(height = certificate.header().height, "took the state from another member");
         // Blocks above it stay on the disk: this member may have voted to finalise them.
         self.chain.start_from(certificate, state);

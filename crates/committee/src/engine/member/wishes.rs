@@ -4,7 +4,7 @@
 //! under the next number ([`crate::members::round`]). Before it is sent, the members connect to those that are new, and wait for them to
 //! follow the chain, for as long as [`super::Settings::deal_within`] at most.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use commonware_p2p::Recipients;
@@ -52,6 +52,12 @@ fn least_of(count: usize) -> u8 {
     (3 * faults + 1).max(MEMBERS_MIN) as u8
 }
 
+/// How many members are connected to each other while a wish is carried out: those of now, those before them, those wanted.
+fn connected(members: &Members, wish: &Wish) -> usize {
+    let all = members.members.iter().chain(&members.before).chain(&wish.members);
+    all.map(|place| place.member).collect::<BTreeSet<_>>().len()
+}
+
 impl<E: Runtime> Member<E> {
     /// Signs the wish for these members, or for the same ones, and tells it.
     pub(super) async fn want_members(
@@ -71,8 +77,7 @@ impl<E: Runtime> Member<E> {
         let least = least.unwrap_or_else(|| least_of(wanted.len()));
         let number = members.number.saturating_add(1);
         let wish = Wish::new(members.epoch, number, least, &wanted)?;
-        let new = wish.members.iter().filter(|place| !members.members.contains(place)).count();
-        if members.members.len() + new + members.before.len() > self.peers.max {
+        if connected(&members, &wish) > self.peers.max {
             return Err(CommitteeError::Members(
                 "there is no room to be connected to so many: in smaller steps, or after a restart",
             ));
@@ -163,7 +168,8 @@ impl<E: Runtime> Member<E> {
         let follows = |place: &&Place| {
             let Ok(key) = place.member.key() else { return false };
             let heard = self.heard.get(&key).is_some_and(|said| said + HEARD_MS >= now);
-            let near = self.heights.get(&key).is_some_and(|height| height + NEAR >= tip);
+            let near =
+                self.heights.get(&key).is_some_and(|height| height.saturating_add(NEAR) >= tip);
             key == self.me || (heard && near)
         };
         let behind = wish.members.iter().filter(|place| !follows(place));
@@ -179,7 +185,7 @@ impl<E: Runtime> Member<E> {
             epoch: members.epoch,
             number: members.number,
             phase: Phase::Rest,
-            ended: members.ended,
+            ended: members.ended_at(self.chain.tip().time_ms),
             members: members.members.iter().map(|one| (one.member, one.address)).collect(),
             wanted: Vec::new(),
             missing: Vec::new(),
@@ -217,5 +223,37 @@ impl<E: Runtime> Member<E> {
             }
         }
         Ok(changing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::Ended;
+
+    #[test]
+    fn who_is_named_thrice_is_connected_to_once() {
+        let key = |byte: u8| MemberId::new([byte; 32]);
+        let founder = |byte| Place { member: key(byte), address: None };
+        let founders: Vec<Place> = (0..7).map(founder).collect();
+        let mut members = Members {
+            epoch: 3,
+            number: 4,
+            ended: Ended::Changed,
+            outcome: bytes::Bytes::new(),
+            members: founders.clone(),
+            before: founders,
+            round: None,
+        };
+        let at = |byte| {
+            let address = Some(SocketAddr::from(([127, 0, 0, 1], 1_000 + u16::from(byte))));
+            Place { member: key(byte), address }
+        };
+        let mut wish = Wish { epoch: 3, number: 5, least: 4, members: (0..7).map(at).collect() };
+        assert_eq!(connected(&members, &wish), 7, "a refresh, and founders by their addresses");
+        wish.members[6] = at(9);
+        assert_eq!(connected(&members, &wish), 8, "one takes the place of another");
+        members.before = vec![founder(20)];
+        assert_eq!(connected(&members, &wish), 9);
     }
 }

@@ -297,6 +297,9 @@ fn a_member_that_lies_in_a_round_neither_stops_nor_bends_it() {
         let list: Vec<_> = all.iter().map(|(key, _)| (*key, None)).collect();
         let wish = Wish::new(0, 2, 4, &list).expect("a list").sign(&rules, &secret);
         members.want(&[0, 1, 2], &[0, 1, 2, 4]).await;
+        // Nor does it matter how far it says that it is.
+        liar.say(Message::Here(u64::MAX).encode());
+        let mut connected = Vec::new();
         for _ in 0..60 {
             let junk = Bytes::from(vec![7; 200]);
             for number in [1, 2, 3] {
@@ -306,7 +309,12 @@ fn a_member_that_lies_in_a_round_neither_stops_nor_bends_it() {
             }
             liar.say(Message::Wish(wish.clone()).encode());
             members.context.sleep(Duration::from_millis(200)).await;
+            if members.handle(0).changing().await.expect("it runs").phase == Phase::Dealing {
+                connected.push(liar.say(Message::Here(0).encode()));
+            }
         }
+        // Who deals what is none is cut off, for a minute.
+        assert_eq!((connected.first(), connected.last()), (Some(&4), Some(&0)), "{connected:?}");
         members.until(1, &[0, 1, 2, 4]).await;
         let changing = members.handle(0).changing().await.expect("it runs");
         assert_eq!((changing.number, changing.members.len()), (2, 4), "in its first round");
