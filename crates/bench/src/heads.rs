@@ -5,6 +5,7 @@
 //!                              60 synchronous clients and so many that the members are never idle, each with a key of its own,
 //!                              bundles of 250
 //! three etcd, if it is there   `etcdctl check perf`: writes that trust every member
+//! --kills N                    all members killed with -9 again and again while clients work (`kills`)
 //! ```
 //! Each update moves a head, carries the receipts of two peers, which sign for 64 versions at once as they do under load, and is signed by
 //! its client. Members and clients share the machine. Answers are checked: the certificate's signature once a block, the rest of
@@ -13,6 +14,7 @@
 
 mod client;
 mod etcd;
+mod kills;
 mod member;
 mod wire;
 
@@ -66,6 +68,8 @@ pub struct Heads {
     pub seconds: u64,
     /// What is measured beside.
     pub etcd: Option<Etcd>,
+    /// How often all members of one committee are killed under load, in the place of the loads; 0 for the loads.
+    pub kills: u32,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -101,6 +105,12 @@ impl Heads {
         }
         let seconds = if bench.quick { 1 } else { self.seconds.clamp(1, 600) };
         let mut report = Report::new("heads", bench.quick);
+        if self.kills > 0 {
+            let count = self.members.first().copied().unwrap_or(BARRED);
+            let killed = kills::run(bench, count, self.kills)?;
+            report.run(&killed)?;
+            return Ok(report);
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(BenchError::io("run", "clients"))?;
         bench.tell(POND);
@@ -138,7 +148,7 @@ impl Heads {
         report: &mut Report,
     ) -> Result<(f64, f64), BenchError> {
         let members = Members::start(bench, count)?;
-        let shared = Shared::new(&members.charter);
+        let shared = Shared::new(&members.charter, client::TRIES);
         let run = Turn { bench, members: &members, shared: &shared, seconds };
         let rest = run.rest().await?;
         bench.tell(format!(

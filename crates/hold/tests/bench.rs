@@ -160,6 +160,14 @@ fn nothing_is_lost_or_read_wrong_while_peers_are_killed_and_started_again() {
     assert!(after["reads"].as_u64() > Some(0), "{report}");
 }
 
+#[test]
+fn members_killed_under_load_lose_no_update_and_apply_none_twice() {
+    let report = quick(&["heads", "--members", "4", "--kills", "3"], "heads");
+    let killed = &report["runs"][0];
+    assert_eq!(killed["kills"], 3);
+    assert!(killed["updates"].as_u64() >= Some(600), "{killed}");
+}
+
 /// Four member processes; what they certify is checked by the experiment's clients with the group key.
 #[test]
 fn heads_are_certified_by_member_processes() {

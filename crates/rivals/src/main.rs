@@ -77,7 +77,7 @@ impl HeadsArgs {
         let server = install::ETCD.installed(&cache, bench)?;
         let client = install::ETCDCTL.installed(&cache, bench)?;
         let (members, etcd) = (self.members.clone(), Some(Etcd { server, client }));
-        Ok(Heads { members, seconds: self.seconds, etcd }.run(bench)?)
+        Ok(Heads { members, seconds: self.seconds, etcd, kills: 0 }.run(bench)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clients that move heads of their own, one update after the other, singly or in bundles.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,9 @@ use crate::percentiles::Latencies;
 
 /// Versions of one receipt: peers under load sign once for many.
 const BATCH: u64 = 64;
-/// How often an update that is not answered is sent again.
-const TRIES: usize = 40;
+/// How often an update that is not answered is sent again, where members run, and where they are killed.
+pub(super) const TRIES: usize = 40;
+pub(super) const TRIES_KILLED: usize = 480;
 const AGAIN: Duration = Duration::from_millis(250);
 
 type Kept = (VersionId, Vec<Bytes>);
@@ -63,13 +65,16 @@ pub(super) struct Shared {
     versions: Versions,
     /// Headers whose certificate a client checked: one signature stands for all answers of a block.
     checked: Mutex<HashSet<[u8; 32]>>,
+    tries: usize,
+    /// Updates that are certified.
+    pub(super) certified: AtomicU64,
 }
 
 impl Shared {
-    pub(super) fn new(charter: &Charter) -> Arc<Self> {
+    pub(super) fn new(charter: &Charter, tries: usize) -> Arc<Self> {
         let (charter, group) = (charter.clone(), charter.rules.group);
         let (versions, checked) = (Versions::default(), Mutex::default());
-        Arc::new(Self { charter, group, versions, checked })
+        Arc::new(Self { charter, group, versions, checked, tries, certified: AtomicU64::new(0) })
     }
 
     /// Checks an answer, the signature once a block.
@@ -136,14 +141,15 @@ impl Client {
     }
 
     async fn told(&self, submission: &Submission) -> Result<Vec<Bytes>, BenchError> {
-        for _ in 0..TRIES {
+        for _ in 0..self.shared.tries {
             let answers = self.line.ask(submission).await;
             if answers.len() == submission.updates().len() {
                 return Ok(answers);
             }
             tokio::time::sleep(AGAIN).await;
         }
-        Err(BenchError::Late { what: "an update was not answered", limit: AGAIN * TRIES as u32 })
+        let limit = AGAIN * self.shared.tries as u32;
+        Err(BenchError::Late { what: "an update was not answered", limit })
     }
 
     /// Makes its object known.
@@ -168,8 +174,12 @@ impl Client {
         if let (Some(head), Operation::Set { new, .. }) =
             (self.heads.get_mut(branch), &update.operation)
         {
+            if head.is_some_and(|(_, before)| height <= before) {
+                return Err(BenchError::Wrong("a head that is not after the one before"));
+            }
             *head = Some((new.h, height));
         }
+        self.shared.certified.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

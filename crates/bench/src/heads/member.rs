@@ -126,12 +126,22 @@ async fn answer(stream: TcpStream, handle: Handle) -> std::io::Result<()> {
     }
 }
 
+/// A connection to each of these.
+pub(super) async fn lines(places: &[SocketAddr]) -> Result<Vec<Line>, BenchError> {
+    let mut lines = Vec::new();
+    for place in places {
+        let line = Line::open(*place).await;
+        lines.push(line.map_err(BenchError::io("reach", place.to_string()))?);
+    }
+    Ok(lines)
+}
+
 /// Member processes.
 pub(super) struct Members {
     pub(super) charter: Charter,
     runs: Vec<Run>,
-    clients: Vec<SocketAddr>,
-    _folder: Folder,
+    pub(super) clients: Vec<SocketAddr>,
+    folder: Folder,
 }
 
 impl Members {
@@ -159,15 +169,30 @@ impl Members {
             charter = Some(end?);
         }
         let charter = charter.ok_or(committee::CommitteeError::Stopped)?;
-        let program = Program::new(&bench.program);
-        let (mut runs, mut lines) = (Vec::new(), Vec::new());
         for which in 0..count {
             let file = folder.path().join(format!("{which}.json"));
             std::fs::write(&file, serde_json::to_vec(&site(which))?)
                 .map_err(BenchError::io("write", &file))?;
+        }
+        let mut members = Self { charter, runs: Vec::new(), clients, folder };
+        members.run(bench)?;
+        Ok(members)
+    }
+
+    /// Kills all of them with -9.
+    pub(super) fn kill(&mut self) {
+        self.runs.clear();
+    }
+
+    /// Starts all of them, and waits until they take clients.
+    pub(super) fn run(&mut self, bench: &Bench) -> Result<(), BenchError> {
+        let program = Program::new(&bench.program);
+        let mut lines = Vec::new();
+        for which in 0..self.clients.len() {
             let mut command = program.command(["bench", "heads", "--as-member"]);
-            command.arg(&file);
-            runs.push(Run::start_taking(&mut command, |child| lines.push(first_line(child)))?);
+            command.arg(self.folder.path().join(format!("{which}.json")));
+            let run = Run::start_taking(&mut command, |child| lines.push(first_line(child)))?;
+            self.runs.push(run);
         }
         let ready = |line: &Option<Receiver<String>>| {
             line.as_ref().is_none_or(|line| line.try_recv().is_ok())
@@ -177,17 +202,12 @@ impl Members {
                 .stop
                 .until("a member did not start", FOUND_WITHIN, || Ok(ready(&line).then_some(())))?;
         }
-        Ok(Self { charter, runs, clients, _folder: folder })
+        Ok(())
     }
 
     /// A connection to each.
     pub(super) async fn lines(&self) -> Result<Vec<Line>, BenchError> {
-        let mut lines = Vec::new();
-        for place in &self.clients {
-            let line = Line::open(*place).await;
-            lines.push(line.map_err(BenchError::io("reach", place.to_string()))?);
-        }
-        Ok(lines)
+        lines(&self.clients).await
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {

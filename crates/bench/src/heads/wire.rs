@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use committee::Submission;
@@ -19,6 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The longest frame, in bytes.
 pub(super) const FRAME_BYTES_MAX: u32 = 8 << 20;
+/// Between two attempts to connect.
+const RECONNECT: Duration = Duration::from_millis(50);
 /// Frames that wait to be written.
 pub(super) const FRAMES_MAX: usize = 8_192;
 
@@ -43,42 +46,64 @@ pub(super) async fn read_long(reader: &mut (impl AsyncReadExt + Unpin)) -> io::R
     Ok(bytes.into())
 }
 
+async fn write_all(
+    write: impl AsyncWriteExt + Unpin,
+    frames: &mut mpsc::Receiver<(u64, Bytes)>,
+) -> io::Result<()> {
+    let mut write = BufWriter::new(write);
+    while let Some((number, bytes)) = frames.recv().await {
+        write.write_u64(number).await?;
+        write.write_u32(bytes.len() as u32).await?;
+        write.write_all(&bytes).await?;
+        if frames.is_empty() {
+            write.flush().await?;
+        }
+    }
+    Ok(())
+}
+
+async fn read_all(read: impl AsyncReadExt + Unpin, answered: &Waiting) -> io::Result<()> {
+    let mut read = BufReader::new(read);
+    loop {
+        let (number, count) = (read.read_u64().await?, read.read_u32().await?);
+        let mut answers = Vec::new();
+        for _ in 0..count {
+            answers.push(read_long(&mut read).await?);
+        }
+        let mut waiting = answered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reply) = waiting.remove(&number) {
+            let _ = reply.send(answers);
+        }
+    }
+}
+
 impl Line {
-    /// Connects.
+    /// Connects, and does so again when the member was started again: what was asked before has no answer then.
     pub(super) async fn open(place: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(place).await?;
-        stream.set_nodelay(true)?;
-        let (read, write) = stream.into_split();
-        let (frames, mut written) = mpsc::channel::<(u64, Bytes)>(FRAMES_MAX);
+        let mut stream = TcpStream::connect(place).await?;
+        let (frames, mut asked) = mpsc::channel::<(u64, Bytes)>(FRAMES_MAX);
         let waiting: Waiting = Arc::default();
-        tokio::spawn(async move {
-            let mut write = BufWriter::new(write);
-            while let Some((number, bytes)) = written.recv().await {
-                write.write_u64(number).await?;
-                write.write_u32(bytes.len() as u32).await?;
-                write.write_all(&bytes).await?;
-                if written.is_empty() {
-                    write.flush().await?;
-                }
-            }
-            io::Result::Ok(())
-        });
         let answered = Arc::clone(&waiting);
         tokio::spawn(async move {
-            let mut read = BufReader::new(read);
             loop {
-                let (number, count) = (read.read_u64().await?, read.read_u32().await?);
-                let mut answers = Vec::new();
-                for _ in 0..count {
-                    answers.push(read_long(&mut read).await?);
+                // A connection that does not batch is slower, and no reason to end.
+                let _ = stream.set_nodelay(true);
+                let (read, write) = stream.split();
+                let ended = tokio::select! {
+                    end = write_all(write, &mut asked) => end.is_ok(),
+                    _ = read_all(read, &answered) => false,
+                };
+                answered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                if ended {
+                    return;
                 }
-                let mut waiting = answered.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(reply) = waiting.remove(&number) {
-                    let _ = reply.send(answers);
-                }
+                stream = loop {
+                    match TcpStream::connect(place).await {
+                        Ok(stream) => break stream,
+                        Err(_) => tokio::time::sleep(RECONNECT).await,
+                    }
+                };
             }
-            #[expect(unreachable_code, reason = "names the type of the errors")]
-            io::Result::Ok(())
         });
         Ok(Self { next: Arc::default(), waiting, frames })
     }

@@ -117,6 +117,9 @@ struct HeadsArgs {
     /// For how long each load lasts
     #[arg(long, value_name = "N", default_value_t = 20)]
     seconds: u64,
+    /// Kill all members of the first committee with -9 so often while clients work, and nothing else
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    kills: u32,
     /// Be one of the members
     #[arg(long, hide = true, value_name = "FILE")]
     as_member: Option<PathBuf>,
@@ -287,8 +290,8 @@ impl Experiment {
                 Rounds { peers, organisations, rounds, seed }.run(bench)
             }
             Self::Scale(ScaleArgs { peers }) => Scale { peers }.run(bench),
-            Self::Heads(HeadsArgs { members, seconds, .. }) => {
-                Heads { members, seconds, etcd: Etcd::on_path() }.run(bench)
+            Self::Heads(HeadsArgs { members, seconds, kills, .. }) => {
+                Heads { members, seconds, etcd: Etcd::on_path(), kills }.run(bench)
             }
             Self::Durability(DurabilityArgs { failures, held }) => {
                 Durability { assumed: Assumed { failures, held } }.run(bench)
