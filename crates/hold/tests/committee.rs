@@ -18,7 +18,7 @@ use crypto::{NetworkId, SecretKey};
 use env::Env;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
 use env::calls::{CallError, Calls as _, Credential, Endpoint};
-use harness::{Home, Network, Outcome, Running, free_addresses, hold, run};
+use harness::{Home, Network, Outcome, Peer, Running, free_addresses, hold, run};
 use rpc::{Client, ClientLimits, Identity};
 use serde_json::Value;
 use version::ObjectKey;
@@ -347,5 +347,61 @@ fn what_holds_verifies_and_nothing_else() {
         fs::write(&changed, &bytes).unwrap();
         let no = four.verify(&changed, &[]).expect(16);
         assert!(no.stderr.contains("did not sign"), "{no:?}");
+    }
+}
+
+/// The simulation's equivocator as processes: one member runs twice, with the same key and share, each on its own. Some of the
+/// others hear the one, some the other, and each votes and proposes as if it were alone.
+#[test]
+fn a_member_that_runs_twice_bends_no_answer() {
+    let mut four = Four::founded();
+    let (ada, _, mut last) = begun(&four);
+    four.network.peers[3].kill();
+    let mut twin = four.network.peers[3].twin();
+    twin.start();
+    four.network.peers[3].start();
+    let heard = |peer: &Peer| peer.status()["committee"]["heard"].as_u64().unwrap_or_default();
+    let mut split = false;
+    let owner = run(&mut ada.hold(["keys", "show", "--owner"])).expect(0).text();
+    let named = format!("{}:board", owner.trim());
+    for round in 0..12_usize {
+        // Whoever comes back is reached by one of the two first.
+        let which = round % 3;
+        four.network.peers[which].kill();
+        four.network.peers[which].start();
+        let value = format!("value {round}");
+        let version = four.put(&ada, &value);
+        let update = || four.head(&ada, "update", &["board", &version]);
+        let decided = four.until(0, update).json();
+        assert_eq!(decided["version"], version.as_str());
+        assert!(decided["since"].as_u64() > last["since"].as_u64(), "{decided} {last}");
+        // Another client sees it too.
+        let bob = four.network.home(&format!("bob{round}"), which);
+        for (home, named) in [(&ada, "board"), (&bob, &named)] {
+            let fresh = || {
+                let mut command = four.head(home, "read", &[named]);
+                command.arg("--fresh");
+                command
+            };
+            let read = four.until(0, fresh).json();
+            assert_eq!(
+                (&read["version"], &read["since"]),
+                (&decided["version"], &decided["since"])
+            );
+        }
+        last = decided;
+        split |= heard(&twin) > 1 && heard(&four.network.peers[3]) > 1;
+        if split && round >= 3 {
+            break;
+        }
+    }
+    assert!(split, "each of the two was heard by some");
+    let height = |peer: &Peer| peer.status()["committee"]["height"].as_u64().unwrap();
+    let since = last["since"].as_u64().unwrap();
+    let all = || four.network.peers.iter().chain([&twin]);
+    let started = Instant::now();
+    while all().any(|peer| height(peer) < since) {
+        assert!(started.elapsed() < PATIENCE, "one of them stopped");
+        std::thread::sleep(Duration::from_millis(300));
     }
 }

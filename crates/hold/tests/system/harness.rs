@@ -225,6 +225,23 @@ impl Peer {
         self.metrics = ready["metrics"].as_str().unwrap().to_owned();
     }
 
+    /// A copy of a peer that is down, with its keys, its records and its place in a committee, that listens elsewhere.
+    pub fn twin(&self) -> Self {
+        assert!(!self.running());
+        let dir = self.dir.with_extension("twin");
+        copy(&self.dir, &dir);
+        let [address, member] = free_addresses(2).try_into().unwrap();
+        let swap = |name: &str, old: &str, new: &str| {
+            let text = fs::read_to_string(dir.join(name)).unwrap();
+            assert!(text.contains(old), "{text}");
+            fs::write(dir.join(name), text.replace(old, new)).unwrap();
+        };
+        swap("peer.toml", &self.address, &address);
+        let links = fs::read_to_string(dir.join("committee/links")).unwrap();
+        swap("committee/links", links.lines().next().unwrap(), &member);
+        Self { dir, address, id: self.id.clone(), metrics: String::new(), child: None }
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.with_extension("log")).unwrap_or_default()
     }
@@ -276,6 +293,21 @@ impl Peer {
         let mut child = self.child.take().unwrap();
         let status = wait(&mut child, Duration::from_secs(30));
         status.unwrap_or_else(|| panic!("did not drain:\n{}", self.log())).code()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
+    for item in fs::read_dir(from).unwrap() {
+        let item = item.unwrap();
+        let to = to.join(item.file_name());
+        match item.file_type().unwrap() {
+            one if one.is_dir() => copy(&item.path(), &to),
+            one if one.is_file() => drop(fs::copy(item.path(), to).unwrap()),
+            // A socket is made anew.
+            _ => {}
+        }
     }
 }
 
