@@ -222,6 +222,25 @@ fn a_number_never_comes_twice() {
 }
 
 #[test]
+fn the_most_members_that_there_may_be_are_refreshed() {
+    let all: Vec<usize> = (0..MEMBERS_MAX).collect();
+    let mut table = Table::new(MEMBERS_MAX, MEMBERS_MAX);
+    let quorum = MEMBERS_MAX - (MEMBERS_MAX - 1) / 3;
+    let wanted = table.wanted(&table.wish(2, 4, &all), &all[..quorum]);
+    assert!(accepted(&table.apply(&wanted)));
+    for dealer in &all[..quorum] {
+        // One does not acknowledge, and its part is shown: logs are longest so.
+        let log = table.log(*dealer, &all[quorum..quorum + usize::from(*dealer < 10)]);
+        assert!(accepted(&table.apply(&log)), "{dealer}");
+    }
+    let members = table.members();
+    assert_eq!(members.members.len(), MEMBERS_MAX);
+    assert!(members.epoch == 1 || members.ended == Ended::Shown, "{:?}", members.ended);
+    let whole = State::restore(&table.state.snapshot()).expect("it fits");
+    assert_eq!(whole.root(), table.state.root());
+}
+
+#[test]
 fn a_round_that_took_too_long_ended() {
     let mut table = Table::new(4, 6);
     table.begin(4, &[0, 1, 2, 4]);
