@@ -176,6 +176,27 @@ fn four_members_become_seven_then_five_and_are_refreshed_under_one_key() {
 }
 
 #[test]
+fn seven_founders_add_replace_and_refresh_as_often_as_they_like() {
+    simulated(27, async |context| {
+        let mut members = Members::start_of(context, 7, 9).await;
+        members.known().await;
+        members.follow(&[7, 8]).await;
+        let eight = [0, 1, 2, 3, 4, 5, 6, 7];
+        members.want(&[0, 1, 2, 3, 4, 5], &eight).await;
+        members.until(1, &eight).await;
+        let replaced = [0, 1, 2, 3, 4, 5, 7, 8];
+        members.want(&[0, 1, 2, 3, 4, 5], &replaced).await;
+        members.until(2, &replaced).await;
+        for epoch in 3..5 {
+            for which in 0..6 {
+                members.handle(which).refresh().await.expect("a member may ask");
+            }
+            members.until(epoch, &replaced).await;
+        }
+    });
+}
+
+#[test]
 fn old_shares_are_overwritten_and_f_of_them_sign_nothing() {
     simulated(22, async |context| {
         let mut members = Members::start(context, 4).await;
