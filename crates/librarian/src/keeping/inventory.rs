@@ -244,7 +244,8 @@ impl Inventory {
     fn count_stripe(&mut self, stripe: &RecordId, map: &StripeMap, with: fn(Sum, Sum) -> Sum) {
         let at = number_in(Range::ALL, &Place::from(*stripe));
         for (peer, item) in items(self.own, &self.names, stripe, map) {
-            if self.epoch.is_present(&peer) {
+            // Of a peer that leaves too: it may have given away, or never had, what it is believed to move.
+            if self.epoch.answers(&peer) {
                 let sums = self.sums.entry(peer).or_insert_with(|| Box::new([0; SUMS]));
                 sums[at] = with(sums[at], item);
             }
@@ -282,7 +283,7 @@ impl Inventory {
         for Held { placed, .. } in self.common_copies(peer, range) {
             add(&placed.place, copy_item(&placed.id));
         }
-        if self.epoch.is_present(peer) {
+        if self.epoch.answers(peer) {
             let (from, to) = ids_of(range);
             for (stripe, map) in self.stripes.range(from..=to) {
                 let common = items(self.own, &self.names, stripe, map);
