@@ -38,7 +38,7 @@ mod pull;
 mod surplus;
 mod work;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -138,6 +138,8 @@ pub(crate) struct Keeping {
     leaves: Notify,
     /// Whether all was handed over.
     left: AtomicBool,
+    /// Of a peer that leaves: fragments that others took, by their ids. It has them still.
+    given: Mutex<BTreeMap<RecordId, leave::Given>>,
     /// Whether versions here may lack what came with them, and are looked for.
     bereft: AtomicBool,
 }
@@ -271,6 +273,7 @@ impl Keeping {
             leaving: AtomicBool::new(false),
             leaves: Notify::new(),
             left: AtomicBool::new(false),
+            given: Mutex::default(),
             bereft: AtomicBool::new(false),
         })
     }

@@ -1,7 +1,8 @@
 //! A peer that leaves hands over what it holds before it goes.
 //!
 //! To the others it counts as absent at once, so copies become the duty of the next in rank, who fetch them; its fragments it moves by
-//! itself. It has left when everybody whose duty one of its copies is has it, and each of its fragments is at another.
+//! itself. It has left when everybody whose duty one of its copies is has it, and each of its fragments is at another: what another
+//! took and lost meanwhile, with its disk or for good, is this peer's to move again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use crypto::{PeerId, PeerState, RecordId};
 use env::calls::keep::{HAVE_MAX, KeepAnswer, KeepRequest};
 
 use super::ask::{SMALL_LIMIT, ask};
+use super::epoch::Epoch;
+use super::map::StripeMap;
 use super::{Keeping, locked};
 use crate::core::Core;
 
@@ -54,6 +57,58 @@ pub(super) async fn leave_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     keeping.left.store(true, Ordering::SeqCst);
 }
 
+/// A fragment that another took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) stripe: RecordId,
+    pub(crate) index: u8,
+    /// Who.
+    pub(crate) to: PeerId,
+}
+
+/// Takes back what others took and do not have any more; how many. With `asked` each is asked, else those alone count that are absent.
+async fn take_back(core: &Core, keeping: &Keeping, epoch: &Epoch, asked: bool) -> usize {
+    let mut by: BTreeMap<PeerId, Vec<RecordId>> = BTreeMap::new();
+    for (id, given) in &*locked(&keeping.given) {
+        by.entry(given.to).or_default().push(*id);
+    }
+    let mut gone: Vec<RecordId> = Vec::new();
+    let mut unknown = 0;
+    for (to, ids) in by {
+        if !epoch.is_present(&to) {
+            gone.extend(ids);
+            continue;
+        }
+        let chunks = ids.chunks(HAVE_MAX).filter(|_| asked);
+        for some in chunks {
+            match ask(core, &to, KeepRequest::Have(some.to_vec()), SMALL_LIMIT).await {
+                Ok(KeepAnswer::Have(have)) if have.len() == some.len() => {
+                    let lost = some.iter().zip(have).filter(|(_, have)| !have);
+                    gone.extend(lost.map(|(id, _)| *id));
+                }
+                _ => unknown += some.len(),
+            }
+        }
+    }
+    let mut stripes = Vec::with_capacity(gone.len());
+    for id in &gone {
+        let Some(Given { stripe, index, .. }) = locked(&keeping.given).remove(id) else { continue };
+        // What the author forgot meanwhile, or the disk lost, is nobody's to move.
+        let Ok(Some(header)) = core.shelf.stripe(&stripe).await else { continue };
+        if !core.shelf.holds(id) {
+            continue;
+        }
+        if let Some(inventory) = locked(&keeping.inventory).as_mut() {
+            inventory.add_fragment(*id, stripe, index, |epoch, names| {
+                StripeMap::by_rank(&stripe, &header, epoch, names)
+            });
+        }
+        stripes.push(stripe);
+    }
+    keeping.look_at(core, &stripes);
+    unknown + stripes.len()
+}
+
 /// How many copies and fragments are here that are not where they should be; `None` where nobody can say.
 async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
     let epoch = keeping.epoch()?;
@@ -92,13 +147,17 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
             None => break,
         }
     }
-    let inventory = locked(&keeping.inventory);
-    let inventory = inventory.as_ref()?;
-    let own = inventory.names.known(&core.own);
-    let stays = |map: &&super::map::StripeMap| {
-        map.mine.iter().any(|index| map.holder(*index).is_none_or(|of| Some(of) == own))
+    let staying = {
+        let inventory = locked(&keeping.inventory);
+        let inventory = inventory.as_ref()?;
+        let own = inventory.names.known(&core.own);
+        let stays = |map: &&StripeMap| {
+            map.mine.iter().any(|index| map.holder(*index).is_none_or(|of| Some(of) == own))
+        };
+        inventory.stripes.values().filter(stays).count()
     };
-    Some(left + inventory.stripes.values().filter(stays).count())
+    let left = left + staying;
+    Some(left + take_back(core, keeping, &epoch, left == 0).await)
 }
 
 impl Keeping {

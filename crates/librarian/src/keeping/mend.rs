@@ -23,6 +23,7 @@ use placement::{Mend, StripeNow};
 use super::ask::{LARGE_LIMIT, SMALL_LIMIT, ask, strange};
 use super::epoch::Epoch;
 use super::inventory::Inventory;
+use super::leave::Given;
 use super::make::{self, checked};
 use super::work::Due;
 use super::{Keeping, locked};
@@ -691,6 +692,12 @@ async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, moved: &[(u8, Peer
         }
     }
     if keeping.is_leaving() {
+        let holder = |index: &u8| moved.iter().find(|(of, _)| of == index).map(|(_, to)| *to);
+        let given = gone.iter().filter_map(|index| {
+            let id = *fragments.get(usize::from(*index))?;
+            Some((id, Given { stripe: job.id, index: *index, to: holder(index)? }))
+        });
+        locked(&keeping.given).extend(given);
         return;
     }
     super::surplus::drop_fragments(core, &job.id, &stripe, ids).await;

@@ -320,6 +320,33 @@ fn a_peer_that_leaves_hands_over_everything_and_nothing_is_degraded_meanwhile() 
     });
 }
 
+/// Who took it is lost with a second holder before the peer has left: it has the fragment still, without which nobody reads.
+#[test]
+fn a_peer_that_leaves_moves_again_what_was_lost_where_it_moved_it() {
+    testkit::time::run(39, |env| async move {
+        let town = town(&env, 9, 9).await;
+        let stripe = put_stripes(&town, 1, 4, 5).await.remove(0);
+        env.clock.sleep(Duration::from_secs(10)).await;
+        let holders = |fragment: &Record| -> Vec<usize> {
+            (0..9).filter(|peer| town.stores[*peer].holds(&fragment.id)).collect()
+        };
+        let [leaves, second] = [0, 1].map(|index| holders(&stripe.fragments[index])[0]);
+        assert!(town.peers[leaves].leave());
+        let moved = |_: &Town| holders(&stripe.fragments[0]).len() == 2;
+        town.until("it is moved", moved).await;
+        let taken = holders(&stripe.fragments[0]).into_iter().find(|peer| *peer != leaves).unwrap();
+        assert!(!town.peers[leaves].has_left());
+        for lost in [taken, second] {
+            kill(&town, lost).await;
+        }
+        let rest: Vec<usize> =
+            (0..9).filter(|peer| ![leaves, taken, second].contains(peer)).collect();
+        town.until("it has left", |town| town.peers[leaves].has_left()).await;
+        kill(&town, leaves).await;
+        town.until("it is whole", |town| fragments_of(town, &rest, &stripe).0 == 5).await;
+    });
+}
+
 #[test]
 fn what_a_returning_peer_makes_too_much_is_dropped_and_never_the_last() {
     testkit::time::run(37, |env| async move {

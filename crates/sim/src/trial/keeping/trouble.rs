@@ -262,6 +262,11 @@ impl Town {
             if self.cast.is_lost() {
                 without.extend(&self.rogues);
             }
+            // Who has left runs on and serves nobody.
+            let has_left = |number: &usize| {
+                world.peers()[*number].running.as_ref().is_some_and(|one| one.librarian.has_left())
+            };
+            without.extend((0..world.plan.peers).filter(has_left));
             // What is on the disks of those that are down is there, and does not count: nobody knows when they are up.
             let by = ledger::stores(&ledger::running(world, &BTreeSet::new()));
             let kept = self.kept();
