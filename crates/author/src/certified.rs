@@ -40,16 +40,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use committee::{CertifiedHead, GroupKey, Read};
+use committee::{CertifiedHead, CommitteeError, GroupKey, Read};
 use env::Env;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
 use version::ObjectKey;
 
 use crate::objects::Objects;
 
+pub use asking::ask_patiently;
 pub use error::CertifiedError;
 pub use memory::Seat;
-pub use seats::{MemberReport, Report};
+pub use seats::{MemberReport, Report, Seats};
 pub use update::{Decided, Expected};
 pub use watch::CertifiedWatch;
 pub use words::{KEPT_MAX, KeptReceipts};
@@ -58,6 +59,10 @@ use memory::Memory;
 
 /// How long a member may take for a read.
 const READ_LIMIT: Duration = Duration::from_secs(5);
+/// How long a read may take in all, with looking for the members.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+/// What is asked for where only the header beside it matters.
+const ANYTHING: (ObjectKey, &str) = (ObjectKey::new([0; 32]), "main");
 
 /// One user's way to the heads that a committee certifies. Cheap to clone; clones share what they know.
 #[derive(Clone)]
@@ -70,20 +75,24 @@ struct Inner {
     group: GroupKey,
     path: PathBuf,
     known: Mutex<Known>,
+    /// What was written last, and whoever writes.
+    written: Mutex<Memory>,
 }
 
 #[derive(Default)]
 struct Known {
     memory: Memory,
-    /// Members as this run found them.
-    seats: Option<Arc<[Seat]>>,
-    /// How many there are, those too whose librarian is not known; 0 before they were found.
-    members: usize,
+    /// Members as this run found them, until they fail it.
+    seats: Option<Arc<Seats>>,
+    /// When a certified header was seen last, by the clock of this process.
+    seen: Option<Duration>,
 }
 
 /// Where a head is, and the proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
+    /// The object.
+    pub object: ObjectKey,
     /// Where it is, or that there is none, as of a certified header.
     pub head: CertifiedHead,
     /// The encoded read, which proves it to anybody who has the group key.
@@ -96,12 +105,13 @@ impl CertifiedHeads {
     /// Those of the committee with this key.
     ///
     /// # Errors
-    /// [`CertifiedError::Memory`].
+    /// [`CertifiedError::Memory`]; [`CertifiedError::Spoilt`] where it is not known what was seen before.
     pub fn new(objects: &Objects, group: GroupKey) -> Result<Self, CertifiedError> {
         let path = memory::path(objects.author().home().dir(), &group.id());
-        let known = Known { memory: Memory::read(&path)?, seats: None, members: 0 };
-        let inner = Inner { objects: objects.clone(), group, path, known: Mutex::new(known) };
-        Ok(Self { inner: Arc::new(inner) })
+        let memory = Memory::read(&path)?;
+        let known = Known { memory: memory.clone(), ..Known::default() };
+        let (objects, known, written) = (objects.clone(), Mutex::new(known), Mutex::new(memory));
+        Ok(Self { inner: Arc::new(Inner { objects, group, path, known, written }) })
     }
 
     /// The key that everything is checked with.
@@ -126,8 +136,42 @@ impl CertifiedHeads {
         object: &ObjectKey,
         branch: &str,
     ) -> Result<Certified, CertifiedError> {
-        let seats = self.shuffled(&self.seats().await?);
-        self.read_from(&seats, object, branch, None).await
+        self.timely(self.read_now(object, branch)).await
+    }
+
+    async fn read_now(
+        &self,
+        object: &ObjectKey,
+        branch: &str,
+    ) -> Result<Certified, CertifiedError> {
+        let (seats, known) = self.seats_or_known().await?;
+        let read = self.read_from(&self.shuffled(&seats.seats), object, branch, None).await;
+        if read.is_ok() {
+            return read;
+        }
+        // Members move and change: those that were found a while ago may be none any more.
+        self.forget_seats();
+        if !known {
+            return read;
+        }
+        let seats = self.find_seats().await?;
+        let read = self.read_from(&self.shuffled(&seats.seats), object, branch, None).await;
+        read.inspect_err(|_| self.forget_seats())
+    }
+
+    /// Does it within the time that a read has.
+    async fn timely(
+        &self,
+        read: impl Future<Output = Result<Certified, CertifiedError>> + Send,
+    ) -> Result<Certified, CertifiedError> {
+        match self.env().within(READ_WITHIN, read).await {
+            Ok(read) => read,
+            Err(_) => {
+                self.forget_seats();
+                let asked = self.known().memory.seats.len();
+                Err(CertifiedError::TooLong { asked, limit: READ_WITHIN })
+            }
+        }
     }
 
     /// Reads from the first of these members whose answer holds, is not behind, and is at this epoch and view or a later one.
@@ -144,7 +188,10 @@ impl CertifiedHeads {
             let ask = CommitteeAsk::Read { object: *object, branch: branch_bytes, at };
             match self.ask(seat, ask, READ_LIMIT).await {
                 Ok(CommitteeAnswer::Read(bytes)) => match self.proven(&bytes, object, branch, at) {
-                    Ok(read) => return Ok(read),
+                    Ok(read) => {
+                        self.saw(read.head.header.height).await;
+                        return Ok(read);
+                    }
                     Err(error) => failed.refused(error),
                 },
                 Ok(_) => failed.odd(),
@@ -154,7 +201,7 @@ impl CertifiedHeads {
         Err(failed.error(seats.len()))
     }
 
-    /// Checks a read, and that nobody is taken back by it.
+    /// Checks a read, and that nobody would be taken back by it.
     fn proven(
         &self,
         bytes: &Bytes,
@@ -162,35 +209,63 @@ impl CertifiedHeads {
         branch: &str,
         at: Option<(u64, u64)>,
     ) -> Result<Certified, CertifiedError> {
-        let read = Read::decode(bytes)?;
-        let network = self.inner.objects.network();
-        let head = read.verify(&network, &self.inner.group, object, branch)?;
+        let (head, found) = self.checked(bytes, object, branch)?;
         let known = self.height();
         if head.header.height < known {
             return Err(CertifiedError::Behind { found: head.header.height, known });
         }
-        let found = read.certificate.round();
         if at.is_some_and(|at| found < at) {
             return Err(CertifiedError::Behind { found: head.header.height, known });
         }
-        self.saw(head.header.height);
-        Ok(Certified { head, proof: bytes.clone(), at: found })
+        Ok(Certified { object: *object, head, proof: bytes.clone(), at: found })
     }
 
-    /// Remembers a height that was certified.
-    fn saw(&self, height: u64) {
-        let memory = {
+    /// What a read proves, and up to which epoch and view.
+    fn checked(
+        &self,
+        bytes: &Bytes,
+        object: &ObjectKey,
+        branch: &str,
+    ) -> Result<(CertifiedHead, (u64, u64)), CommitteeError> {
+        let read = Read::decode(bytes)?;
+        let network = self.inner.objects.network();
+        let head = read.verify(&network, &self.inner.group, object, branch)?;
+        Ok((head, read.certificate.round()))
+    }
+
+    /// Remembers a height that was certified; it is on the disk when this returns.
+    async fn saw(&self, height: u64) {
+        {
             let mut known = self.known();
+            known.seen = Some(self.env().clock.elapsed());
             if height <= known.memory.height {
                 return;
             }
             known.memory.height = height;
-            known.memory.clone()
+        }
+        self.remember().await;
+    }
+
+    /// Writes what is known now, unless another task just did: of many that wait, one writes for all.
+    async fn remember(&self) {
+        let inner = Arc::clone(&self.inner);
+        let write = move || {
+            let mut written = inner.written.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = inner.known.lock().unwrap_or_else(PoisonError::into_inner).memory.clone();
+            if *written != known {
+                known.write(inner.objects.author().home().dir(), &inner.path)?;
+                *written = known;
+            }
+            Ok::<_, CertifiedError>(())
         };
         // Without the file this run goes on remembering, and the next one is no worse off than before.
-        if let Err(error) = memory.write(&self.inner.path) {
-            tracing::warn!(%error, "the height that was seen could not be kept");
+        if let Err(error) = self.env().blocking(write).await {
+            tracing::warn!(%error, "what was seen of the committee could not be kept");
         }
+    }
+
+    fn forget_seats(&self) {
+        self.known().seats = None;
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

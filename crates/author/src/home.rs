@@ -17,7 +17,7 @@
 //! `docs/concepts/sharing.md`.
 
 mod files;
-pub(crate) use files::create_dir as private_dir;
+pub(crate) use files::{create_dir as private_dir, lock, replace};
 mod issued;
 mod paid;
 

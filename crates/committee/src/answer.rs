@@ -57,12 +57,38 @@ impl Answer {
     /// # Errors
     /// [`CommitteeError`] with the reason.
     pub fn verify(&self, network: &NetworkId, group: &GroupKey) -> Result<Update, CommitteeError> {
+        self.certificate.verify(network, group)?;
+        self.leads(network, group)
+    }
+
+    /// As [`Answer::verify`] of each of them. Those of one block share a certificate, whose signature is checked once.
+    ///
+    /// # Errors
+    /// As [`Answer::verify`], of the first that does not hold.
+    pub fn verify_all(
+        answers: &[Self],
+        network: &NetworkId,
+        group: &GroupKey,
+    ) -> Result<Vec<Update>, CommitteeError> {
+        let mut checked: Option<&Certificate> = None;
+        let mut updates = Vec::with_capacity(answers.len());
+        for answer in answers {
+            if checked != Some(&answer.certificate) {
+                answer.certificate.verify(network, group)?;
+                checked = Some(&answer.certificate);
+            }
+            updates.push(answer.leads(network, group)?);
+        }
+        Ok(updates)
+    }
+
+    /// What the update says that a header, which is certified, decided on.
+    fn leads(&self, network: &NetworkId, group: &GroupKey) -> Result<Update, CommitteeError> {
         let header = self.certificate.header();
         let update = Update::decode(&self.body)?;
         if update.network != *network {
             return Err(CommitteeError::Network(update.network));
         }
-        self.certificate.verify(network, group)?;
         if update.group != group.id() {
             return Err(CommitteeError::Group);
         }

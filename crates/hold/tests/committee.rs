@@ -36,7 +36,12 @@ struct Four {
 impl Four {
     /// Four peers of four organisations that run, and the committee that they found.
     fn founded() -> Self {
-        let mut network = Network::new(COUNT, &[]);
+        Self::founded_in(&[])
+    }
+
+    /// In a network that is made with these arguments.
+    fn founded_in(args: &[&str]) -> Self {
+        let mut network = Network::new(COUNT, args);
         network.add_peers(COUNT);
         network.start_all();
         network.acquainted();
@@ -45,21 +50,25 @@ impl Four {
             .map(|which| {
                 let others = network.peers.iter().enumerate().filter(|(one, _)| *one != which);
                 let with: Vec<&str> = others.map(|(_, peer)| peer.address.as_str()).collect();
-                let mut command = hold(["committee", "init", "--json", "--dir"]);
+                let mut command = hold(["committee", "init", "--dir"]);
                 command.arg(&network.peers[which].dir).args(["--listen", &listen[which]]);
+                command.args((which > 0).then_some("--json"));
                 command.args(["--with", &with.join(","), "--within", "200"]);
                 Running::start(&mut command)
             })
             .collect();
-        let founded: Vec<Value> =
-            founders.into_iter().map(|founder| founder.finish(PATIENCE).expect(0).json()).collect();
-        let keys: HashSet<&str> =
-            founded.iter().map(|one| one["committee"].as_str().unwrap()).collect();
-        assert_eq!(keys.len(), 1, "{founded:?}");
+        let founded: Vec<Outcome> =
+            founders.into_iter().map(|founder| founder.finish(PATIENCE).expect(0)).collect();
+        // The first operator sees with whom it founds, and the key alone.
+        let (first, others) = founded.split_first().unwrap();
+        let named = "founding as org0 together with org1, org2, org3";
+        assert!(first.stderr.contains(named), "{}", first.stderr);
+        let others: Vec<Value> = others.iter().map(Outcome::json).collect();
+        let key = first.text();
+        assert!(others.iter().all(|one| one["committee"] == key.as_str()), "{others:?}");
         let members: HashSet<&str> =
-            founded.iter().map(|one| one["member"].as_str().unwrap()).collect();
-        assert_eq!(members.len(), COUNT);
-        let key = keys.into_iter().next().unwrap().to_owned();
+            others.iter().map(|one| one["member"].as_str().unwrap()).collect();
+        assert_eq!(members.len(), COUNT - 1);
         Self { network, key }
     }
 
@@ -288,10 +297,80 @@ fn updates_that_may_not_be_are_refused_and_the_refusal_is_proven() {
     run(unknown.arg(key).args(["--via", &four.network.via()])).expect(2);
 }
 
+/// Whoever may look may read, and follow: each peer answers a stranger once a second.
+#[test]
+fn strangers_read_and_a_peer_joins() {
+    let mut four = Four::founded();
+    let (ada, first, _) = begun(&four);
+    let stranger = Home { dir: four.network.folder.path().join("stranger") };
+    let mut init = stranger.hold(["keys", "init", "--network"]);
+    run(init.arg(&four.network.file)).expect(0);
+    let owner = run(&mut ada.hold(["keys", "show", "--owner"])).expect(0).text();
+    let board = format!("{}:board", owner.trim());
+    for more in [&[][..], &["--fresh"]] {
+        let read = run(four.head(&stranger, "read", &[&board]).args(more)).expect(0).json();
+        assert_eq!(read["version"], first.as_str(), "{more:?}");
+    }
+    // What the next one does without a librarian of theirs is refused as ever.
+    run(&mut four.head(&stranger, "update", &[&board, &first])).expect(13);
+
+    let listen = free_addresses(1).remove(0);
+    let fifth = four.network.add_peer_at(four.network.folder.path().join("peer4"));
+    let via = four.network.peers[..COUNT].iter().map(|peer| peer.address.clone());
+    let via = via.collect::<Vec<_>>().join(",");
+    let dir = four.network.peers[fifth].dir.clone();
+    let join = |listen: &str| {
+        let mut command = hold(["committee", "join", "--json", "--committee", &four.key, "--dir"]);
+        command.arg(&dir).args(["--listen", listen, "--via", &via]);
+        run(&mut command)
+    };
+    let nowhere = join("0.0.0.0:7999").expect(2);
+    assert!(nowhere.stderr.contains("--advertise"), "{nowhere:?}");
+    let joined = join(&listen).expect(0).json();
+    assert_eq!((&joined["committee"], &joined["needed"]), (&four.key.as_str().into(), &3.into()));
+    let again = join(&listen).expect(2);
+    assert!(again.stderr.contains("already"), "{again:?}");
+    // Its librarian hosts it: it follows, and does not vote.
+    four.network.peers[fifth].start();
+    let started = Instant::now();
+    let own = loop {
+        let own = four.network.peers[fifth].status()["committee"].clone();
+        if own["running"] == true {
+            break own;
+        }
+        assert!(started.elapsed() < PATIENCE, "{own}: {}", four.network.peers[fifth].log());
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!((&own["votes"], &own["member"]), (&false.into(), &joined["member"]));
+}
+
+/// A version is stored, and its id told, whatever becomes of what is kept of it at home.
+#[test]
+fn a_version_whose_receipts_cannot_be_kept_is_told_and_certified() {
+    let four = Four::founded();
+    let (ada, ..) = begun(&four);
+    fs::remove_dir_all(ada.dir.join("receipts")).unwrap();
+    fs::write(ada.dir.join("receipts"), "in the way").unwrap();
+    let put = four.object(&ada, "put", &["board", "--value", "two", "--receipt"]);
+    assert!(matches!(put.code, Some(0 | 3)), "{put:?}");
+    assert!(put.stderr.contains("could not be kept"), "{put:?}");
+    let version = put.json()["version"].as_str().unwrap().to_owned();
+    run(&mut four.head(&ada, "update", &["board", &version])).expect(0);
+
+    // What was seen before is not known: that is said, and nobody is taken back for it.
+    let memory = fs::read_dir(ada.dir.join("committees")).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read(&memory).unwrap();
+    fs::write(&memory, "").unwrap();
+    let spoilt = run(&mut four.head(&ada, "read", &["board"])).expect(16);
+    assert!(spoilt.stderr.contains("damaged"), "{spoilt:?}");
+    fs::write(&memory, text).unwrap();
+    run(&mut four.head(&ada, "read", &["board"])).expect(0);
+}
+
 /// Yes to the real ones, and no with the reason to each that was changed.
 #[test]
 fn what_holds_verifies_and_nothing_else() {
-    let four = Four::founded();
+    let four = Four::founded_in(&["--suite", "libri-1"]);
     let (ada, ..) = begun(&four);
     let second = four.put(&ada, "two");
     let [answer, read] = ["answer", "read"].map(|name| four.file(name));
@@ -307,9 +386,18 @@ fn what_holds_verifies_and_nothing_else() {
     let object = told["object"].as_str().unwrap();
     four.verify(read, &["--object", object, "--branch", "main"]).expect(0);
 
+    // A policy's names the object as this network does; with its id alone that is not known.
+    let policy = four.file("policy");
+    run(four.head(&ada, "policy", &["board"]).arg("--proof").arg(&policy)).expect(0);
+    assert_eq!(four.verify(&policy, &[]).expect(0).json()["object"], Value::Null);
+    four.verify(&policy, &["--object", object]).expect(0);
+    let mut by_file = hold(["committee", "verify", "--json", "--key", &four.key, "--network"]);
+    let by_file = run(by_file.arg(&four.network.file).arg(&policy)).expect(0).json();
+    assert_eq!(by_file["object"], object);
+
     // Another object's path.
     let other = "cd".repeat(32);
-    for file in [answer, read] {
+    for file in [answer, read, &policy] {
         let no = four.verify(file, &["--object", &other]).expect(16);
         assert!(no.stderr.contains("another's"), "{no:?}");
         let no = four.verify(file, &["--branch", "elsewhere"]).expect(16);

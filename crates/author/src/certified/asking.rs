@@ -4,10 +4,41 @@ use std::time::Duration;
 
 use committee::CommitteeError;
 use crypto::{Class, Classified};
+use env::Env;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
-use env::calls::{CallError, Endpoint};
+use env::calls::{CallError, Calls, Endpoint};
 
 use super::{CertifiedError, CertifiedHeads, Seat};
+
+/// The longest wait before a busy librarian is asked again.
+pub(super) const RETRY_MAX: Duration = Duration::from_secs(2);
+/// How often one is asked in all: whoever has no pass may ask each once a second, and asks two things of it to find the members.
+const TRIES: usize = 4;
+
+/// Asks a librarian about the committee's member that it hosts, and again where it is busy: after as long as it says, a few times.
+///
+/// Cancel safe.
+///
+/// # Errors
+/// [`CallError`], the last one.
+pub async fn ask_patiently(
+    env: &Env,
+    calls: &dyn Calls,
+    to: &Endpoint,
+    request: CommitteeRequest,
+    limit: Duration,
+) -> Result<CommitteeAnswer, CallError> {
+    let mut tries = 1;
+    loop {
+        match calls.committee(to, request.clone(), limit).await {
+            Err(CallError::Busy { retry_after }) if tries < TRIES => {
+                env.clock.sleep(retry_after.min(RETRY_MAX)).await;
+                tries += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
 
 impl CertifiedHeads {
     /// Asks a member.
@@ -29,7 +60,12 @@ impl CertifiedHeads {
     ) -> Result<CommitteeAnswer, CallError> {
         let group = Some(*self.inner.group.id().as_bytes());
         let calls = self.inner.objects.walker().calls();
-        calls.committee(to, CommitteeRequest { group, ask }, limit).await
+        let request = CommitteeRequest { group, ask };
+        match &request.ask {
+            // Whoever is too busy for an update is passed over: another member may have it sooner.
+            CommitteeAsk::Update(_) => calls.committee(to, request, limit).await,
+            _ => ask_patiently(self.env(), calls.as_ref(), to, request, limit).await,
+        }
     }
 
     /// Where a member's librarian answers: as the network says, else as it was.

@@ -1,11 +1,13 @@
 //! Why something about certified heads could not be done.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use committee::CommitteeError;
 use crypto::{Class, Classified};
 use env::calls::CallError;
 
+use crate::error::AuthorError;
 use crate::objects::ObjectsError;
 
 /// Why something about certified heads could not be done.
@@ -32,6 +34,14 @@ pub enum CertifiedError {
         #[source]
         last: CallError,
     },
+    /// It took too long in all.
+    #[error("no answer of the committee within {} s: {asked} members are known", limit.as_secs())]
+    TooLong {
+        /// Members that are known.
+        asked: usize,
+        /// How long it was tried.
+        limit: Duration,
+    },
     /// All that answered are behind what this user saw before.
     #[error(
         "the members that answered are behind: the newest was certified at height {found}, and \
@@ -54,6 +64,12 @@ pub enum CertifiedError {
         #[source]
         source: std::io::Error,
     },
+    /// What this user saw before is remembered in a file that says nothing: it is empty, cut or not ours.
+    #[error("{} is damaged: which height of the committee was seen cannot be known", .0.display())]
+    Spoilt(PathBuf),
+    /// The home in which it is remembered.
+    #[error(transparent)]
+    Home(AuthorError),
     /// The object, its policy or its versions.
     #[error(transparent)]
     Objects(#[from] ObjectsError),
@@ -67,12 +83,16 @@ impl Classified for CertifiedError {
     fn class(&self) -> Class {
         match self {
             Self::Committee(source) => source.class(),
-            Self::NoMembers { .. } | Self::Behind { .. } => Class::Unavailable,
+            Self::NoMembers { .. } | Self::Behind { .. } | Self::TooLong { .. } => {
+                Class::Unavailable
+            }
             Self::Unanswered { last, .. } => match last.class() {
                 class @ (Class::Busy | Class::Denied) => class,
                 _ => Class::Unavailable,
             },
             Self::Memory { .. } => Class::Bug,
+            Self::Spoilt(_) => Class::Corrupt,
+            Self::Home(source) => source.class(),
             Self::Objects(source) => source.class(),
         }
     }

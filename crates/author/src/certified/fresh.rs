@@ -5,9 +5,10 @@
 //! ([`committee::position`] has why that is enough).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use committee::position::quorum;
+use committee::position::{are_members, quorum};
 use committee::{CommitteeError, Position};
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
 use futures::StreamExt as _;
@@ -15,7 +16,7 @@ use futures::stream::FuturesUnordered;
 use version::ObjectKey;
 
 use super::asking::Failures;
-use super::{Certified, CertifiedError, CertifiedHeads, Seat};
+use super::{Certified, CertifiedError, CertifiedHeads, Seat, Seats};
 
 /// How long a member may take to say how far it is.
 const HOW_FAR_LIMIT: Duration = Duration::from_secs(5);
@@ -37,26 +38,41 @@ impl CertifiedHeads {
         object: &ObjectKey,
         branch: &str,
     ) -> Result<Certified, CertifiedError> {
+        self.timely(self.read_newest(object, branch)).await
+    }
+
+    async fn read_newest(
+        &self,
+        object: &ObjectKey,
+        branch: &str,
+    ) -> Result<Certified, CertifiedError> {
         let mut tried = 0;
-        let (at, seats) = loop {
+        loop {
             tried += 1;
-            match self.how_far().await {
-                Ok(found) => break found,
-                Err(_) if tried < TRIES => {
-                    self.known().seats = None;
-                    self.env().clock.sleep(PAUSE).await;
+            let failed = match self.how_far().await {
+                Ok((at, found, heard)) => {
+                    let read = self.read_from(&heard, object, branch, Some(at)).await?;
+                    // The quorum was one of those members whom the header names: else they are others by now.
+                    if are_members(&read.head.header, &found.members) {
+                        return Ok(read);
+                    }
+                    CommitteeError::Path("list of members").into()
                 }
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            self.forget_seats();
+            if tried == TRIES {
+                return Err(failed);
             }
-        };
-        self.read_from(&seats, object, branch, Some(at)).await
+            self.env().clock.sleep(PAUSE).await;
+        }
     }
 
     /// The highest view that n - f members hold a notarisation of, and those that said so, first.
-    async fn how_far(&self) -> Result<((u64, u64), Vec<Seat>), CertifiedError> {
-        let seats = self.shuffled(&self.find_seats().await?);
-        let total = self.known().members.max(seats.len());
-        let needed = quorum(total);
+    async fn how_far(&self) -> Result<((u64, u64), Arc<Seats>, Vec<Seat>), CertifiedError> {
+        let found = self.find_seats().await?;
+        let seats = &found.seats;
+        let needed = quorum(found.members.len());
         let nonce: [u8; 32] = self.env().random();
         let mut answers: FuturesUnordered<_> = seats
             .iter()
@@ -80,7 +96,8 @@ impl CertifiedHeads {
                 Err(error) => failed.call(error),
             }
             if said.len() >= needed {
-                return Ok((at, heard));
+                drop(answers);
+                return Ok((at, found, heard));
             }
         }
         let (needed, heard) = (count(needed), count(said.len()));

@@ -1,22 +1,28 @@
 //! Finding the members: which librarians host them, as the members themselves say.
 //!
-//! Whoever was a member before is asked first, then the peers that this user knows. One that hosts a member tells the cards of all,
-//! each signed by the member and by its librarian; and that these are the members is certified, since a header names the digest of
-//! their keys. So a liar can keep itself out of the way, and nothing more.
+//! Whoever was a member before is asked first, then the peers that this user knows. One that hosts a member tells the members, which
+//! is certified, since a header names the digest of their keys; and cards, each signed by a member and by its librarian.
+//!
+//! All of that can be repeated by any peer, so no single answer is enough: cards may be left out, and a list of members that are
+//! none any more is as certified as ever. So cards are gathered over all answers; a list under a lower height than was seen before
+//! is refused, and of two the one under the higher height counts; and it is asked on until a quorum of seats is known and f + 1 of
+//! the members' own librarians told the same list: one of them is honest, and knows of a later one. Whoever else has not answered
+//! by then is not waited for. With fewer than that the best of what was told counts, after everyone was asked.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use committee::engine::MemberId;
-use committee::position::are_members;
-use committee::{Card, CommitteeError, Read};
+use committee::position::{are_members, faulty, quorum};
+use committee::{Card, CommitteeError};
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeStatus};
 use env::calls::{CallError, Endpoint};
 use futures::StreamExt as _;
-use version::ObjectKey;
+use futures::stream::FuturesUnordered;
 
-use super::{CertifiedError, CertifiedHeads, Seat};
+use super::{ANYTHING, CertifiedError, CertifiedHeads, Seat};
 
 /// Peers that are asked for a member at most.
 const ASKED_MAX: usize = 256;
@@ -27,15 +33,24 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// How often busy members are asked again, and how long is waited in between.
 const TRIES: usize = 30;
 const PAUSE: Duration = Duration::from_millis(500);
-/// What is asked for where only the header beside it matters.
-const ANY: ObjectKey = ObjectKey::new([0; 32]);
 
-/// How one member is, as its librarian tells it; nothing of it is proven.
+/// The members of a committee, and where they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seats {
+    /// All of them, in order, as a certified header names them.
+    pub members: Vec<MemberId>,
+    /// Those whose librarian is known.
+    pub seats: Vec<Seat>,
+}
+
+/// How one member is, as its librarian tells it; nothing of it is proven but that it is a member.
 #[derive(Clone, Debug)]
 pub struct MemberReport {
     /// Who it is.
-    pub seat: Seat,
-    /// What its librarian answered.
+    pub member: MemberId,
+    /// Where it is; `None` where nobody shows its card.
+    pub seat: Option<Seat>,
+    /// What its librarian answered; *not found* where it is not known.
     pub report: Result<Report, CallError>,
 }
 
@@ -63,21 +78,26 @@ pub struct Report {
 }
 
 impl CertifiedHeads {
-    /// The members, and which librarians host them; those alone whose librarian is known.
+    /// The members, and which librarians host them.
     ///
     /// # Errors
-    /// [`CertifiedError::NoMembers`].
-    pub async fn seats(&self) -> Result<Arc<[Seat]>, CertifiedError> {
-        let found = self.known().seats.clone();
-        match found {
-            Some(seats) => Ok(seats),
-            None => self.find_seats().await,
+    /// [`CertifiedError::NoMembers`]; [`CertifiedError::Behind`] where all that answer are behind what was seen.
+    pub async fn seats(&self) -> Result<Arc<Seats>, CertifiedError> {
+        Ok(self.seats_or_known().await?.0)
+    }
+
+    /// The members, and whether they were known already.
+    pub(super) async fn seats_or_known(&self) -> Result<(Arc<Seats>, bool), CertifiedError> {
+        let known = self.known().seats.clone();
+        match known {
+            Some(seats) => Ok((seats, true)),
+            None => Ok((self.find_seats().await?, false)),
         }
     }
 
     /// Looks for them anew. Members that were just founded, or have just started, certify nothing yet and are busy: it is waited
     /// for them for a while.
-    pub(super) async fn find_seats(&self) -> Result<Arc<[Seat]>, CertifiedError> {
+    pub(super) async fn find_seats(&self) -> Result<Arc<Seats>, CertifiedError> {
         for _ in 1..TRIES {
             match self.look_for_seats().await {
                 Err(CertifiedError::NoMembers { last: Some(CallError::Busy { .. }), .. }) => {
@@ -89,101 +109,141 @@ impl CertifiedHeads {
         self.look_for_seats().await
     }
 
-    async fn look_for_seats(&self) -> Result<Arc<[Seat]>, CertifiedError> {
-        let remembered = self.known().memory.seats.clone();
-        let mut candidates: Vec<Endpoint> =
-            self.shuffled(&remembered).iter().map(|seat| self.endpoint(seat)).collect();
+    async fn look_for_seats(&self) -> Result<Arc<Seats>, CertifiedError> {
+        // Members that answer at once are at slightly different heights: none of them is behind for that.
+        let (remembered, floor) = {
+            let known = self.known();
+            (known.memory.seats.clone(), known.memory.height)
+        };
+        let mut candidates = Candidates::default();
+        for seat in self.shuffled(&remembered) {
+            candidates.add(self.endpoint(&seat));
+        }
         let directory = self.inner.objects.walker().directory();
-        let peers = directory.peers();
-        let others = peers.iter().filter_map(|status| directory.endpoint(&status.peer));
-        candidates.extend(others);
-        let mut seen = std::collections::BTreeSet::new();
-        candidates.retain(|endpoint| seen.insert(endpoint.clone()));
-        candidates.truncate(ASKED_MAX);
-        let asked = candidates.len();
-        let mut answers = futures::stream::iter(candidates)
-            .map(|to| async move { self.seats_from(&to).await })
-            .buffer_unordered(AT_ONCE);
-        let (mut last, mut wrong) = (None, None);
-        while let Some(answer) = answers.next().await {
-            match answer {
-                Ok((seats, members)) => {
-                    let memory = {
-                        let mut known = self.known();
-                        known.members = members;
-                        known.seats = Some(Arc::clone(&seats));
-                        known.memory.seats = seats.to_vec();
-                        known.memory.clone()
-                    };
-                    if let Err(error) = memory.write(&self.inner.path) {
-                        tracing::warn!(%error, "where the members are could not be kept");
-                    }
-                    return Ok(seats);
-                }
-                Err(Refused::Call(CallError::NotFound)) => {}
-                // One that is busy will tell them.
-                Err(Refused::Call(error)) => {
-                    if !matches!(last, Some(CallError::Busy { .. })) {
-                        last = Some(error);
-                    }
-                }
-                Err(Refused::Wrong(error)) => wrong = Some(error),
+        for status in directory.peers() {
+            directory.endpoint(&status.peer).into_iter().for_each(|peer| candidates.add(peer));
+        }
+        let mut heard = Heard::default();
+        let mut asked = FuturesUnordered::new();
+        loop {
+            while asked.len() < AT_ONCE
+                && let Some(to) = candidates.next()
+            {
+                asked.push(async move {
+                    let told = self.told_by(&to, floor).await;
+                    (to, told)
+                });
+            }
+            let Some((to, told)) = asked.next().await else { break };
+            heard.hear(&to, told);
+            let Some(best) = heard.best() else { continue };
+            let seats = self.seated(&heard.cards, &best.members);
+            if heard.are_enough(best, &seats) {
+                break;
+            }
+            // Those that it is about are asked before others.
+            seats.iter().for_each(|seat| candidates.add_first(self.endpoint(seat)));
+        }
+        drop(asked);
+        let Some(best) = heard.best() else {
+            return Err(heard.error(candidates.asked, floor));
+        };
+        let mut seats = self.seated(&heard.cards, &best.members);
+        // Whose card nobody showed is where it was.
+        let lost = remembered.iter().filter(|seat| best.members.contains(&seat.member));
+        for seat in lost {
+            if !seats.iter().any(|known| known.member == seat.member) {
+                seats.push(seat.clone());
             }
         }
-        match wrong {
-            Some(error) => Err(error.into()),
-            None => Err(CertifiedError::NoMembers { asked, last }),
+        if seats.is_empty() {
+            return Err(heard.error(candidates.asked, floor));
         }
+        Ok(self.found(best.members.clone(), seats, best.height).await)
     }
 
-    /// The members as one librarian tells them.
-    async fn seats_from(&self, to: &Endpoint) -> Result<(Arc<[Seat]>, usize), Refused> {
+    /// Keeps what was found.
+    async fn found(&self, members: Vec<MemberId>, seats: Vec<Seat>, height: u64) -> Arc<Seats> {
+        let found = Arc::new(Seats { members, seats });
+        {
+            let mut known = self.known();
+            known.seen = Some(self.env().clock.elapsed());
+            known.seats = Some(Arc::clone(&found));
+            known.memory.seats.clone_from(&found.seats);
+            known.memory.height = known.memory.height.max(height);
+        }
+        self.remember().await;
+        found
+    }
+
+    /// The members as one librarian tells them, and what certifies them at this height or a later one.
+    async fn told_by(&self, to: &Endpoint, floor: u64) -> Result<Told, Refused> {
         let CommitteeAnswer::Status(status) = self.ask_at(to, CommitteeAsk::Status, LIMIT).await?
         else {
             return Err(Refused::Wrong(CommitteeError::Field("answer")));
         };
         let members: Vec<MemberId> = status.members.iter().copied().map(MemberId::new).collect();
-        self.certify_members(to, &members).await?;
-        Ok((self.seated(&status, &members), members.len()))
+        let height = self.certify_members(to, &members, floor).await?;
+        let cards = self.shown(&status);
+        Ok(Told { members, height, cards })
     }
 
-    /// Checks that a certified header names these members.
-    async fn certify_members(&self, to: &Endpoint, members: &[MemberId]) -> Result<(), Refused> {
-        let branch = Bytes::from_static(b"main");
-        let ask = CommitteeAsk::Read { object: ANY, branch, at: None };
+    /// Checks that a certified header names these members; its height.
+    async fn certify_members(
+        &self,
+        to: &Endpoint,
+        members: &[MemberId],
+        floor: u64,
+    ) -> Result<u64, Refused> {
+        let (object, branch) = ANYTHING;
+        let name = Bytes::from_static(branch.as_bytes());
+        let ask = CommitteeAsk::Read { object, branch: name, at: None };
         let CommitteeAnswer::Read(bytes) = self.ask_at(to, ask, LIMIT).await? else {
             return Err(Refused::Wrong(CommitteeError::Field("answer")));
         };
-        let (network, group) = (self.inner.objects.network(), &self.inner.group);
-        let read = Read::decode(&bytes)?.verify(&network, group, &ANY, "main")?;
-        match are_members(&read.header, members) {
-            true => Ok(()),
+        let header = self.checked(&bytes, &object, branch)?.0.header;
+        if header.height < floor {
+            return Err(Refused::Behind(header.height));
+        }
+        match are_members(&header, members) {
+            true => Ok(header.height),
             false => Err(Refused::Wrong(CommitteeError::Path("list of members"))),
         }
     }
 
-    /// The newest card of each of these members.
-    fn seated(&self, status: &CommitteeStatus, members: &[MemberId]) -> Arc<[Seat]> {
-        let network = self.inner.objects.network();
+    /// The cards of this committee's members that a librarian shows.
+    fn shown(&self, status: &CommitteeStatus) -> Vec<Card> {
+        let (network, group) = (self.inner.objects.network(), self.inner.group.id());
         let cards = status.cards.iter().filter_map(|card| Card::verify(card, &network).ok());
-        let mut cards: Vec<Card> = cards.filter(|card| members.contains(&card.member)).collect();
-        cards.sort_by_key(|card| std::cmp::Reverse(card.time_ms));
+        // Founders have theirs from before there was a committee.
+        cards.filter(|card| card.committee.is_none_or(|other| other == group)).collect()
+    }
+
+    /// Where each of these members is, as its newest card says.
+    fn seated(&self, cards: &[Card], members: &[MemberId]) -> Vec<Seat> {
+        let directory = self.inner.objects.walker().directory();
         let seat = |member: &MemberId| {
-            let card = cards.iter().find(|card| card.member == *member)?;
-            let endpoint = self.inner.objects.walker().directory().endpoint(&card.peer)?;
+            let own = cards.iter().filter(|card| card.member == *member);
+            let card = own.max_by_key(|card| card.time_ms)?;
+            let endpoint = directory.endpoint(&card.peer)?;
             Some(Seat { member: *member, peer: card.peer, address: endpoint.address })
         };
         members.iter().filter_map(seat).collect()
     }
 
-    /// How each member is, as its librarian tells it.
+    /// How each member is, as its librarian tells it; also those whose librarian is not known.
     ///
     /// # Errors
-    /// [`CertifiedError::NoMembers`].
+    /// As [`CertifiedHeads::seats`].
     pub async fn status(&self) -> Result<Vec<MemberReport>, CertifiedError> {
-        let seats = self.find_seats().await?;
-        let reports = seats.iter().map(|seat| async move {
-            let answer = self.ask(seat, CommitteeAsk::Status, LIMIT).await;
+        let found = self.find_seats().await?;
+        let reports = found.members.iter().map(|member| async {
+            let seat = found.seats.iter().find(|seat| seat.member == *member).cloned();
+            let Some(seat) = seat else {
+                let report = Err(CallError::NotFound);
+                return MemberReport { member: *member, seat: None, report };
+            };
+            let answer = self.ask(&seat, CommitteeAsk::Status, LIMIT).await;
             let report = answer.and_then(|answer| match answer {
                 CommitteeAnswer::Status(status) => Ok(Report::from(*status)),
                 _ => Err(CallError::Corrupt {
@@ -191,9 +251,111 @@ impl CertifiedHeads {
                     reason: String::from("it answers something else"),
                 }),
             });
-            MemberReport { seat: seat.clone(), report }
+            MemberReport { member: *member, seat: Some(seat), report }
         });
         Ok(futures::future::join_all(reports).await)
+    }
+}
+
+/// Who is asked, each once.
+#[derive(Default)]
+struct Candidates {
+    waiting: VecDeque<Endpoint>,
+    seen: BTreeSet<Endpoint>,
+    asked: usize,
+}
+
+impl Candidates {
+    fn add(&mut self, to: Endpoint) {
+        if self.seen.insert(to.clone()) {
+            self.waiting.push_back(to);
+        }
+    }
+
+    /// Lets one be the next, unless it was asked already.
+    fn add_first(&mut self, to: Endpoint) {
+        match self.waiting.iter().position(|one| *one == to) {
+            Some(at) => {
+                self.waiting.remove(at);
+                self.waiting.push_front(to);
+            }
+            None if self.seen.insert(to.clone()) => self.waiting.push_front(to),
+            None => {}
+        }
+    }
+
+    fn next(&mut self) -> Option<Endpoint> {
+        if self.asked >= ASKED_MAX {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
+        self.asked += 1;
+        Some(next)
+    }
+}
+
+/// What one librarian told, with the list of members certified.
+struct Told {
+    members: Vec<MemberId>,
+    height: u64,
+    cards: Vec<Card>,
+}
+
+/// What all told so far.
+#[derive(Default)]
+struct Heard {
+    told: Vec<(Endpoint, Told)>,
+    cards: Vec<Card>,
+    last: Option<CallError>,
+    wrong: Option<CommitteeError>,
+    /// The newest height of those that are behind.
+    behind: Option<u64>,
+}
+
+impl Heard {
+    fn hear(&mut self, from: &Endpoint, told: Result<Told, Refused>) {
+        match told {
+            Ok(mut told) => {
+                for card in std::mem::take(&mut told.cards) {
+                    if !self.cards.contains(&card) {
+                        self.cards.push(card);
+                    }
+                }
+                self.told.push((from.clone(), told));
+            }
+            Err(Refused::Call(CallError::NotFound)) => {}
+            // One that is busy will tell them.
+            Err(Refused::Call(error)) => {
+                if !matches!(self.last, Some(CallError::Busy { .. })) {
+                    self.last = Some(error);
+                }
+            }
+            Err(Refused::Wrong(error)) => self.wrong = Some(error),
+            Err(Refused::Behind(found)) => self.behind = self.behind.max(Some(found)),
+        }
+    }
+
+    /// What is certified at the highest height.
+    fn best(&self) -> Option<&Told> {
+        self.told.iter().map(|(_, told)| told).max_by_key(|told| told.height)
+    }
+
+    /// Whether n - f seats are known and f + 1 of the members' own librarians tell this list.
+    fn are_enough(&self, best: &Told, seats: &[Seat]) -> bool {
+        let total = best.members.len();
+        let own = self.told.iter().filter(|(from, told)| {
+            let seat = seats.iter().any(|seat| Some(seat.peer) == from.peer);
+            seat && told.members == best.members
+        });
+        seats.len() >= quorum(total) && own.count() > faulty(total)
+    }
+
+    fn error(self, asked: usize, known: u64) -> CertifiedError {
+        match (self.behind, self.wrong) {
+            (Some(found), _) => CertifiedError::Behind { found, known },
+            (None, Some(error)) => error.into(),
+            (None, None) => CertifiedError::NoMembers { asked, last: self.last },
+        }
     }
 }
 
@@ -217,6 +379,8 @@ impl From<CommitteeStatus> for Report {
 enum Refused {
     Call(CallError),
     Wrong(CommitteeError),
+    /// At which height it is.
+    Behind(u64),
 }
 
 impl From<CallError> for Refused {

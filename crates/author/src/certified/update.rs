@@ -1,13 +1,14 @@
 //! Updates: made, signed, sent to f + 1 members until one of them answers, and the answer checked.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use committee::position::{faulty, quorum};
 use committee::update::{At, RECEIPTS_MAX};
-use committee::{Answer, CommitteeError, Operation, Outcome, Submission, Update};
-use crypto::{PeerId, PublicKey};
+use committee::{Answer, CommitteeError, GroupKey, Operation, Outcome, Submission, Update};
+use crypto::{NetworkId, PeerId, PublicKey};
 use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
 use futures::StreamExt as _;
@@ -15,8 +16,8 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use version::VersionId;
 
-use super::asking::Failures;
-use super::{CertifiedError, CertifiedHeads, KeptReceipts, Seat};
+use super::asking::{Failures, RETRY_MAX};
+use super::{ANYTHING, CertifiedError, CertifiedHeads, KeptReceipts, Seat, Seats};
 use crate::objects::{Object, ObjectsError};
 
 /// How long one member may take: longer than it waits for the others itself.
@@ -25,10 +26,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(35);
 const TRIED_FOR: Duration = Duration::from_secs(60);
 /// How often each member is asked at most.
 const ASKED_EACH: usize = 4;
-/// The longest wait before a busy member is asked again.
-const RETRY_MAX: Duration = Duration::from_secs(2);
 /// For how many heights behind the newest that is known an update is valid.
 const VALID_HEIGHTS: u64 = 100_000;
+/// How long a height that was seen is near enough to the newest: at a thousand blocks a second too.
+const SEEN_FOR: Duration = Duration::from_secs(60);
 /// How often an update is made anew since the committee did not know its object, or a peer.
 const MADE_MAX: usize = 3;
 
@@ -41,6 +42,13 @@ pub enum Expected {
     Nothing,
     /// At this version, which it is at since this height.
     At(At),
+}
+
+/// What holders said of a version.
+struct Receipts {
+    words: Vec<(PeerId, Bytes)>,
+    /// Whether they were not asked just now.
+    kept: bool,
 }
 
 /// What the committee decided on an update, and the proof.
@@ -93,7 +101,7 @@ impl CertifiedHeads {
         expected: Expected,
         new: &VersionId,
     ) -> Result<Decided, CertifiedError> {
-        let receipts = self.receipts(object, new).await?;
+        let mut receipts = self.receipts(object, new).await?;
         let expected = match expected {
             Expected::Nothing => None,
             Expected::At(at) => Some(at),
@@ -102,23 +110,32 @@ impl CertifiedHeads {
                 now.head.head.map(|head| (head.version.h, head.height))
             }
         };
-        let operation = Operation::Set {
+        let operation = |receipts: &Receipts| Operation::Set {
             object: object.key(),
             branch: branch.into(),
             expected,
             new: *new,
-            receipts: receipts.iter().take(RECEIPTS_MAX).map(|(_, one)| one.clone()).collect(),
+            receipts: receipts
+                .words
+                .iter()
+                .take(RECEIPTS_MAX)
+                .map(|(_, one)| one.clone())
+                .collect(),
         };
         for _ in 0..MADE_MAX {
-            let decided = self.decide(operation.clone()).await?;
+            let decided = self.decide(operation(&receipts)).await?;
             match decided.outcome {
                 Outcome::NoObject if object.is_own() => {
                     self.make_known(object).await?.accepted()?;
                 }
+                // What was kept may be of peers that are none any more, or be fewer than are wanted now.
+                Outcome::NotStored { .. } if receipts.kept => {
+                    receipts = self.asked_again(object, new, receipts.words).await?;
+                }
                 Outcome::NotStored { wanted, found }
-                    if found < wanted && receipts.len() > usize::from(found) =>
+                    if found < wanted && receipts.words.len() > usize::from(found) =>
                 {
-                    let peers: Vec<PeerId> = receipts.iter().map(|(peer, _)| *peer).collect();
+                    let peers: Vec<PeerId> = receipts.words.iter().map(|(peer, _)| *peer).collect();
                     if !self.introduce_peers(&peers).await? {
                         return Ok(decided);
                     }
@@ -126,7 +143,7 @@ impl CertifiedHeads {
                 _ => return Ok(decided),
             }
         }
-        self.decide(operation).await
+        self.decide(operation(&receipts)).await
     }
 
     /// What holders say of a version: as it is kept here, else they are asked.
@@ -134,22 +151,44 @@ impl CertifiedHeads {
         &self,
         object: &Object,
         version: &VersionId,
-    ) -> Result<Vec<(PeerId, Bytes)>, CertifiedError> {
-        let home = self.inner.objects.author().home();
-        let kept = KeptReceipts::read(home.dir(), &version.h);
+    ) -> Result<Receipts, CertifiedError> {
+        let (home, h) = (Arc::clone(self.inner.objects.author().home()), version.h);
+        let kept = self.env().blocking(move || KeptReceipts::read(home.dir(), &h)).await;
         if let Some(kept) = kept.filter(|kept| kept.object == object.key()) {
-            return Ok(kept.receipts);
+            return Ok(Receipts { words: kept.receipts, kept: true });
         }
-        match object.receipts(version).await {
-            Ok(receipts) => {
-                let kept = KeptReceipts { object: object.key(), receipts: receipts.clone() };
-                kept.keep(home.dir(), &version.h)?;
-                Ok(receipts)
-            }
+        self.asked_again(object, version, Vec::new()).await
+    }
+
+    /// Asks the holders, and keeps what they say beside what they said.
+    async fn asked_again(
+        &self,
+        object: &Object,
+        version: &VersionId,
+        said: Vec<(PeerId, Bytes)>,
+    ) -> Result<Receipts, CertifiedError> {
+        let told = match object.receipts(version).await {
+            Ok(told) => told,
             // The committee says what is to be thought of a version that nobody has.
-            Err(ObjectsError::NotYet { .. }) => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
+            Err(ObjectsError::NotYet { .. }) => Vec::new(),
+            // Too few keep it, and the committee said so already.
+            Err(_) if !said.is_empty() => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let mut receipts = KeptReceipts { object: object.key(), receipts: told };
+        let newer = receipts.receipts.clone();
+        // Those of now first: no more than some are sent.
+        let older = said.into_iter().filter(|(peer, _)| !newer.iter().any(|(one, _)| one == peer));
+        receipts.receipts.extend(older);
+        let words = receipts.receipts.clone();
+        if !newer.is_empty() {
+            let (home, h) = (Arc::clone(self.inner.objects.author().home()), version.h);
+            let kept = self.env().blocking(move || receipts.keep(home.dir(), &h)).await;
+            if let Err(error) = kept {
+                tracing::warn!(%error, "receipts could not be kept");
+            }
         }
+        Ok(Receipts { words, kept: false })
     }
 
     /// Tells the committee of an object of this user's, with the policy that counts.
@@ -196,11 +235,13 @@ impl CertifiedHeads {
     }
 
     async fn decide(&self, operation: Operation) -> Result<Decided, CertifiedError> {
-        // A height that is far behind would have expired: who never saw one asks first.
-        if self.height() == 0 {
-            let seats = self.shuffled(&self.seats().await?);
-            let any = version::ObjectKey::new([0; 32]);
-            self.read_from(&seats, &any, "main", None).await?;
+        // A height that is far behind would have expired: it is asked for where none was seen just now.
+        self.seats().await?;
+        let now = self.env().clock.elapsed();
+        let seen = self.known().seen;
+        if seen.is_none_or(|seen| now.saturating_sub(seen) > SEEN_FOR) {
+            let (object, branch) = ANYTHING;
+            self.read(&object, branch).await?;
         }
         let submission = self.update(operation).sign(self.inner.objects.key())?;
         let answers = self.submit(&submission).await?;
@@ -216,24 +257,39 @@ impl CertifiedHeads {
     /// # Errors
     /// As [`CertifiedHeads::set`].
     pub async fn submit(&self, submission: &Submission) -> Result<Vec<Answer>, CertifiedError> {
-        let seats = self.shuffled(&self.seats().await?);
-        let found = self.env().within(TRIED_FOR, self.submit_to(&seats, submission)).await;
+        let found = self.env().within(TRIED_FOR, self.submit_now(submission)).await;
         match found {
             Ok(answers) => answers,
             Err(_) => {
+                self.forget_seats();
                 let retry_ms = u64::try_from(RETRY_MAX.as_millis()).unwrap_or(u64::MAX);
                 Err(CommitteeError::Busy { retry_ms }.into())
             }
         }
     }
 
+    async fn submit_now(&self, submission: &Submission) -> Result<Vec<Answer>, CertifiedError> {
+        let (seats, known) = self.seats_or_known().await?;
+        let answers = self.submit_to(&seats, submission).await;
+        if answers.is_ok() {
+            return answers;
+        }
+        // As with reads: it is the same submission, and is done once.
+        self.forget_seats();
+        if !known {
+            return answers;
+        }
+        let seats = self.find_seats().await?;
+        self.submit_to(&seats, submission).await.inspect_err(|_| self.forget_seats())
+    }
+
     async fn submit_to(
         &self,
-        seats: &[Seat],
+        found: &Seats,
         submission: &Submission,
     ) -> Result<Vec<Answer>, CertifiedError> {
+        let (seats, total) = (self.shuffled(&found.seats), found.members.len());
         let bytes = submission.encode();
-        let total = self.known().members.max(seats.len());
         let lying = faulty(total);
         let mut failed = Failures::default();
         let mut running: FuturesUnordered<BoxFuture<'_, _>> = FuturesUnordered::new();
@@ -252,13 +308,15 @@ impl CertifiedHeads {
         let (mut unreachable, mut few) = (0, BTreeSet::new());
         while let Some((member, answer)) = running.next().await {
             let pause = match answer {
-                Ok(CommitteeAnswer::Update(answers)) => match self.hold(submission, &answers) {
-                    Ok(answers) => return Ok(answers),
-                    Err(error) => {
-                        failed.refused(error.into());
-                        Duration::ZERO
+                Ok(CommitteeAnswer::Update(answers)) => {
+                    match self.hold(submission, answers).await {
+                        Ok(answers) => return Ok(answers),
+                        Err(error) => {
+                            failed.refused(error.into());
+                            Duration::ZERO
+                        }
                     }
-                },
+                }
                 Ok(_) => {
                     failed.odd();
                     Duration::ZERO
@@ -295,27 +353,38 @@ impl CertifiedHeads {
     }
 
     /// Checks answers: each proves itself, and is to the update that was sent.
-    fn hold(
+    async fn hold(
         &self,
         submission: &Submission,
-        answers: &[Bytes],
+        answers: Vec<Bytes>,
     ) -> Result<Vec<Answer>, CommitteeError> {
-        if answers.len() != submission.bodies().len() {
-            return Err(CommitteeError::Field("number of answers"));
-        }
-        let (network, group) = (self.inner.objects.network(), &self.inner.group);
-        let held = answers.iter().zip(submission.bodies()).map(|(bytes, body)| {
-            let answer = Answer::decode(bytes)?;
-            answer.verify(&network, group)?;
-            match answer.body == *body {
-                true => Ok(answer),
-                false => Err(CommitteeError::Path("update")),
-            }
-        });
-        let held: Vec<Answer> = held.collect::<Result<_, _>>()?;
+        let (network, group) = (self.inner.objects.network(), self.inner.group.clone());
+        let submission = submission.clone();
+        // Many take long, and those of one block have one signature to check.
+        let held = move || held(&network, &group, &submission, &answers);
+        let held = self.env().cpu(held).await?;
         if let Some(height) = held.iter().map(|one| one.certificate.header().height).max() {
-            self.saw(height);
+            self.saw(height).await;
         }
         Ok(held)
+    }
+}
+
+/// The answers to a submission, where each of them is one and holds.
+fn held(
+    network: &NetworkId,
+    group: &GroupKey,
+    submission: &Submission,
+    answers: &[Bytes],
+) -> Result<Vec<Answer>, CommitteeError> {
+    if answers.len() != submission.bodies().len() {
+        return Err(CommitteeError::Field("number of answers"));
+    }
+    let answers: Vec<Answer> = answers.iter().map(Answer::decode).collect::<Result<_, _>>()?;
+    Answer::verify_all(&answers, network, group)?;
+    let others = answers.iter().zip(submission.bodies()).any(|(one, body)| one.body != *body);
+    match others {
+        true => Err(CommitteeError::Path("update")),
+        false => Ok(answers),
     }
 }

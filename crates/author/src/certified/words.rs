@@ -2,8 +2,8 @@
 //! those holders are away.
 //!
 //! A small file for each version in the home, `receipts/<hash>`: `object 32 | (length 4 | encoded Received) each`. They are the
-//! holders' words and prove themselves; whoever changes the file spoils it and nothing else. Of more than [`KEPT_MAX`] the oldest
-//! are removed.
+//! holders' words and prove themselves; whoever changes the file spoils it and nothing else. Of more than about [`KEPT_MAX`] the
+//! oldest are removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,12 @@ use version::{ObjectKey, Received};
 
 use super::CertifiedError;
 
-/// Versions whose receipts are kept at most.
+/// Versions whose receipts are kept at most, but for some hundreds: not each looks for those that are too many.
 pub const KEPT_MAX: usize = 4_096;
 /// How many are removed at once.
 const REMOVED: usize = 256;
+/// Of so many versions, by their ids, one looks whether there are too many: it reads the whole folder.
+const LOOKS: u8 = 64;
 /// The longest file, in bytes.
 const BYTES_MAX: u64 = 256 << 10;
 const FOLDER: &str = "receipts";
@@ -53,7 +55,7 @@ impl KeptReceipts {
         (rest.is_empty() && !receipts.is_empty()).then_some(Self { object, receipts })
     }
 
-    /// Keeps them.
+    /// Keeps them, in the place of those that are kept of the version. Blocks for an fsync.
     ///
     /// # Errors
     /// [`CertifiedError::Memory`].
@@ -68,16 +70,20 @@ impl KeptReceipts {
             bytes.extend_from_slice(&u32::try_from(one.len()).unwrap_or_default().to_be_bytes());
             bytes.extend_from_slice(one);
         }
-        let new = path.with_extension(format!("new-{}", std::process::id()));
-        fs::write(&new, bytes).map_err(failed)?;
-        fs::rename(&new, &path).map_err(failed)?;
-        prune(&folder, KEPT_MAX);
+        crate::home::replace(&path, &bytes).map_err(failed)?;
+        if h.as_bytes()[0].is_multiple_of(LOOKS) {
+            prune(&folder, KEPT_MAX);
+        }
         Ok(())
     }
 }
 
 /// Removes the oldest where there are more than so many.
 fn prune(folder: &Path, most: usize) {
+    let Ok(count) = fs::read_dir(folder).map(Iterator::count) else { return };
+    if count <= most {
+        return;
+    }
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut all: Vec<_> = entries
         .filter_map(|entry| {
@@ -85,11 +91,8 @@ fn prune(folder: &Path, most: usize) {
             Some((entry.metadata().ok()?.modified().ok()?, entry.path()))
         })
         .collect();
-    if all.len() <= most {
-        return;
-    }
     all.sort();
-    let over = all.len() - most;
+    let over = all.len().saturating_sub(most);
     for (_, path) in all.into_iter().take(over + REMOVED.min(most / 2)) {
         let _ = fs::remove_file(path);
     }

@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ const LOCK: &str = "lock";
 /// How long another program may hold the lock; it holds it for one fsync.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(5);
+/// Temporary names that are tried: those of programs that died may be taken.
+const NAMES_MAX: u64 = 1_024;
 
 /// Names what was being done when the operating system failed.
 pub(super) fn failed(
@@ -64,8 +67,39 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// Puts a file in the place of the one that is there, whole and durably, or leaves that as it is: also where the power goes.
+///
+/// Each call has a temporary name of its own, so that two at once do not write into each other's.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for _ in 0..NAMES_MAX {
+        let (number, process) = (NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
+        let new = dir.join(format!(".{name}.new-{process}-{number}"));
+        let mut file = match private().create_new(true).open(&new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                last = error;
+                continue;
+            }
+            opened => opened?,
+        };
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&new, path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&new);
+            return Err(error);
+        }
+        return File::open(dir)?.sync_all();
+    }
+    Err(last)
+}
+
 /// The lock of a home, held until dropped; it ends with the process that holds it, however that ends.
-pub(super) fn lock(dir: &Path) -> Result<File, AuthorError> {
+pub(crate) fn lock(dir: &Path) -> Result<File, AuthorError> {
     let path = dir.join(LOCK);
     let file = private().create(true).truncate(false).open(&path);
     let file = file.map_err(failed("open", &path))?;
@@ -78,4 +112,31 @@ pub(super) fn lock(dir: &Path) -> Result<File, AuthorError> {
         }
     }
     Err(AuthorError::Locked(path))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn many_that_replace_a_file_at_once_leave_one_of_theirs_whole_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let text = |one: usize| vec![b'a' + one as u8; 40_000 + one];
+        thread::scope(|scope| {
+            for one in 0..8 {
+                let (path, bytes) = (&path, text(one));
+                scope.spawn(move || (0..4).for_each(|_| replace(path, &bytes).unwrap()));
+            }
+        });
+        let found = fs::read(&path).unwrap();
+        assert!((0..8).any(|one| found == text(one)), "{} bytes", found.len());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A folder in the way: what was there stays, and no draft is left.
+        let taken = folder.path().join("taken");
+        fs::create_dir(&taken).unwrap();
+        replace(&taken, b"text").unwrap_err();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

@@ -1,16 +1,12 @@
 //! Versions made here, and signed for at once: one attestation under all of a batch, and of as many objects as there are.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use crypto::{PeerId, RecordId};
 use document::Record;
 use version::attestation::AnyAttestation;
 use version::policy::For;
 use version::{Attestation, Bases, BatchAttester, Durability, Hint, Version, VersionId, depth};
-use walk::objects::{
-    Delivered, PARCEL_BYTES_MAX, PARCEL_RECORDS_MAX, Parcel, PeerReceipt, PutTerms,
-};
+use walk::objects::{Delivered, PARCEL_BYTES_MAX, PARCEL_RECORDS_MAX, Parcel, PutTerms};
 
 use super::sending::{self, Written};
 use super::{Object, Objects, ObjectsError, Value};
@@ -297,15 +293,16 @@ impl Object {
         let delivered = self.objects.walker().put_objects(vec![parcel], terms).await;
         let suite = self.objects.suite();
         match delivered.into_iter().next() {
-            Some(Ok(Delivered::Stored(at))) => {
-                let of = |one: &Arc<PeerReceipt>| {
-                    Some((one.receipt.peer, one.of(suite, &id.h)?.encode()))
-                };
-                Ok(at.receipts.iter().filter_map(of).collect())
-            }
+            Some(Ok(Delivered::Stored(at))) => Ok(sending::words(suite, &id.h, &at.receipts)),
             Some(Err(error)) => Err(ObjectsError::NotStored(error)),
             Some(Ok(Delivered::Redirected(_))) | None => Err(ObjectsError::Full(self.key())),
         }
+    }
+
+    /// What the receipts of a version that was just written say of it, each encoded so that it counts by itself: what
+    /// [`crate::certified::KeptReceipts`] keeps.
+    pub fn words(&self, written: &Written) -> Vec<(PeerId, Bytes)> {
+        sending::words(self.objects.suite(), &written.id.h, &written.receipts)
     }
 
     /// What a committee is told of the object: its record, and the signed policy that counts, empty for the implied one.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crypto::PeerId;
+use bytes::Bytes;
+use crypto::{PeerId, RecordId, Suite};
 use version::{OVERFLOWS_MAX, Redirect, VersionId};
 use walk::objects::{Delivered, DeliveredAt, PeerReceipt};
 use walk::{Rest, WalkError};
@@ -26,6 +27,16 @@ pub struct Written {
     pub receipts: Vec<Arc<PeerReceipt>>,
     /// The other copies, on their way.
     pub rest: Rest,
+}
+
+/// What peers' receipts say of one version, each encoded so that it counts by itself.
+pub(crate) fn words(
+    suite: Suite,
+    h: &RecordId,
+    receipts: &[Arc<PeerReceipt>],
+) -> Vec<(PeerId, Bytes)> {
+    let word = |one: &Arc<PeerReceipt>| Some((one.receipt.peer, one.of(suite, h)?.encode()));
+    receipts.iter().filter_map(word).collect()
 }
 
 /// Sends all, each place's to its holders, until each is stored or failed.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crypto::{NetworkId, PeerId, PublicKey, RecordId, SecretKey, Suite};
 use document::{Kind, Record};
 use env::Env;
+use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
 use env::calls::objects::{
     FoundVersion, GetPrevious, HeadsAnswer, ObjectTips, ObjectsAnswer, ObjectsRequest,
     PreviousAnswer, PutObjects, PutObjectsAnswer, PutOutcome, WatchCursor, WatchEvent, WatchEvents,
@@ -31,6 +32,10 @@ use version::{
 
 pub(crate) type Lie = Arc<dyn Fn(ObjectsAnswer) -> ObjectsAnswer + Send + Sync>;
 
+/// What the member answers that a keeper hosts.
+pub(crate) type Hosted =
+    Arc<dyn Fn(CommitteeAsk) -> Result<CommitteeAnswer, CallError> + Send + Sync>;
+
 pub(crate) struct Keeper {
     pub(crate) id: PeerId,
     pub(crate) key: SecretKey,
@@ -40,6 +45,7 @@ pub(crate) struct Keeper {
     pub(crate) network: NetworkId,
     pub(crate) state: Mutex<State>,
     pub(crate) lie: Mutex<Option<Lie>>,
+    pub(crate) hosted: Mutex<Option<Hosted>>,
     /// Bytes of a region where no policy says.
     pub(crate) region: Mutex<u64>,
     pub(crate) events: watch::Sender<Log>,
@@ -92,9 +98,15 @@ impl Keeper {
             network,
             state: Mutex::new(state),
             lie: Mutex::default(),
+            hosted: Mutex::default(),
             region: Mutex::new(1 << 30),
             events: watch::channel(Log::default()).0,
         }
+    }
+
+    /// Lets it host a member of a committee, in the place of the one before.
+    pub(crate) fn hosts(&self, member: Option<Hosted>) {
+        *self.hosted.lock().unwrap() = member;
     }
 
     pub(crate) fn lies(&self, lie: Option<Lie>) {
@@ -468,6 +480,14 @@ pub(crate) struct Served(pub(crate) Arc<Keeper>);
 
 #[async_trait]
 impl Service for Served {
+    async fn committee(
+        &self,
+        _: Caller,
+        request: CommitteeRequest,
+    ) -> Result<CommitteeAnswer, CallError> {
+        let hosted = self.0.hosted.lock().unwrap().clone();
+        hosted.ok_or(CallError::NotFound)?(request.ask)
+    }
     async fn introduce(
         &self,
         caller: Caller,

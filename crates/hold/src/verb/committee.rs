@@ -6,9 +6,11 @@ mod members;
 mod status;
 mod verify;
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use author::certified::CertifiedHeads;
+use author::objects::Objects;
 use clap::{Args, Subcommand};
 use committee::GroupKey;
 
@@ -16,6 +18,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
+use crate::hosting::MemberDir;
 use crate::verb::object;
 
 /// What to do with a committee.
@@ -54,12 +57,35 @@ pub(super) struct Of {
     pub(super) key: GroupKey,
 }
 
-impl Of {
-    /// This user's way to it.
-    async fn heads(&self, session: &Session) -> Result<CertifiedHeads, HoldError> {
-        let objects = object::objects(session).await?;
-        Ok(CertifiedHeads::new(&objects, self.key.clone())?)
+/// This user's objects, and way to a committee.
+pub(crate) async fn heads(
+    session: &Session,
+    group: GroupKey,
+) -> Result<(Objects, CertifiedHeads), HoldError> {
+    let objects = object::objects(session).await?;
+    let heads = CertifiedHeads::new(&objects, group)?;
+    Ok((objects, heads))
+}
+
+/// Checks that no member sits in a peer's directory yet.
+fn has_none(dir: &Path) -> Result<(), HoldError> {
+    match MemberDir::open(dir)?.map(|dir| dir.charter()).transpose()?.flatten() {
+        None => Ok(()),
+        Some(_) => {
+            let what = "there is a member in this peer's directory already";
+            Err(HoldError::argument("--dir", what))
+        }
     }
+}
+
+/// Where the other members reach one: checked to be somewhere.
+fn reached_at(listen: SocketAddr, advertise: Option<SocketAddr>) -> Result<SocketAddr, HoldError> {
+    let address = advertise.unwrap_or(listen);
+    if address.ip().is_unspecified() {
+        let what = "a wildcard address reaches nobody: add --advertise IP:PORT";
+        return Err(HoldError::argument("--listen", what));
+    }
+    Ok(address)
 }
 
 /// A committee's key as it is written: hex, or a file with it.

@@ -13,6 +13,8 @@ use crate::proto;
 
 /// Cards in one answer at most: those of an epoch and of the next.
 const CARDS_MAX: usize = 2 * MEMBERS_MAX;
+/// Bytes of all answers to a bundle at most: each with the longest certificate, and the updates.
+const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
 fn submission(bytes: &Bytes) -> Result<(), Wrong> {
     match bytes.len() {
@@ -92,6 +94,38 @@ fn bounded(bytes: Bytes) -> Result<Bytes, Wrong> {
     Ok(bytes)
 }
 
+/// How many bytes all of several end with.
+fn common_end(answers: &[Bytes]) -> usize {
+    let Some((first, others @ [_, ..])) = answers.split_first() else { return 0 };
+    let same = |one: &Bytes| {
+        let pairs = first.iter().rev().zip(one.iter().rev());
+        pairs.take_while(|(a, b)| a == b).count()
+    };
+    others.iter().map(same).min().unwrap_or_default()
+}
+
+/// Answers as they travel: what all end with stands there once.
+fn parted(answers: Vec<Bytes>) -> proto::CommitteeUpdateAnswer {
+    let end = common_end(&answers);
+    let last = answers.first().map_or_else(Bytes::new, |one| one.slice(one.len() - end..));
+    let answers = answers.into_iter().map(|one| one.slice(..one.len() - end)).collect();
+    proto::CommitteeUpdateAnswer { answers, end: last }
+}
+
+/// The answers as they were.
+fn whole(update: proto::CommitteeUpdateAnswer) -> Result<Vec<Bytes>, Wrong> {
+    let proto::CommitteeUpdateAnswer { answers, end } = update;
+    let bytes = |one: &Bytes| one.len() + end.len();
+    if answers.iter().map(bytes).sum::<usize>() > ANSWERS_BYTES_MAX {
+        return Err(Wrong("answers of a committee over 32 MiB"));
+    }
+    let join = |one: Bytes| match end.is_empty() {
+        true => one,
+        false => [one, end.clone()].concat().into(),
+    };
+    answers.into_iter().map(|one| bounded(join(one))).collect()
+}
+
 impl Open<CommitteeAnswer> for proto::CommitteeResponse {
     fn open(self) -> Result<CommitteeAnswer, Wrong> {
         use proto::committee_response::Answer as Wire;
@@ -100,8 +134,7 @@ impl Open<CommitteeAnswer> for proto::CommitteeResponse {
                 if update.answers.len() > ANSWERS_MAX {
                     return Err(Wrong("over 1,024 answers"));
                 }
-                let answers = update.answers.into_iter().map(bounded);
-                CommitteeAnswer::Update(answers.collect::<Result<_, _>>()?)
+                CommitteeAnswer::Update(whole(update)?)
             }
             Wire::Read(read) => CommitteeAnswer::Read(bounded(read)?),
             Wire::HowFar(position) => CommitteeAnswer::HowFar(bounded(position)?),
@@ -146,9 +179,7 @@ impl From<CommitteeAnswer> for proto::CommitteeResponse {
     fn from(answer: CommitteeAnswer) -> Self {
         use proto::committee_response::Answer as Wire;
         let answer = match answer {
-            CommitteeAnswer::Update(answers) => {
-                Wire::Update(proto::CommitteeUpdateAnswer { answers })
-            }
+            CommitteeAnswer::Update(answers) => Wire::Update(parted(answers)),
             CommitteeAnswer::Read(read) => Wire::Read(read),
             CommitteeAnswer::HowFar(position) => Wire::HowFar(position),
             CommitteeAnswer::Status(status) => Wire::Status((*status).into()),
@@ -181,12 +212,14 @@ impl From<CommitteeStatus> for proto::CommitteeStatusAnswer {
     }
 }
 
-/// What of an answer does not travel: a bundle whose answers are longer than a message.
+/// What of an answer does not travel: answers that are longer than a message without what all of them end with. Those to one bundle
+/// never are, since they are of one block and share its certificate.
 pub(crate) fn fits(answer: &CommitteeAnswer) -> Result<(), Wrong> {
     match answer {
         CommitteeAnswer::Update(answers) => {
-            let bytes: usize = answers.iter().map(|answer| answer.len() + 8).sum();
-            if bytes > BATCH_BYTES_MAX {
+            let end = common_end(answers);
+            let bytes: usize = answers.iter().map(|answer| answer.len() - end + 8).sum();
+            if bytes + end > BATCH_BYTES_MAX {
                 return Err(Wrong("the answers are longer than a message: send smaller bundles"));
             }
             Ok(())

@@ -39,7 +39,10 @@ async fn answers_about_committees_that_are_none_are_corrupt() {
     let [long, card] = [ANSWER_BYTES_MAX, CARD_BYTES_MAX].map(|max| Bytes::from(vec![1; max + 1]));
     let told = |status| Some(Answer::Status(status));
     let key = Bytes::from(vec![1; 32]);
-    let update = |answers| Some(Answer::Update(proto::CommitteeUpdateAnswer { answers }));
+    let update = |answers| {
+        let end = Bytes::new();
+        Some(Answer::Update(proto::CommitteeUpdateAnswer { answers, end }))
+    };
     let read = || CommitteeAsk::Read {
         object: ObjectKey::new([1; 32]),
         branch: Bytes::from_static(b"main"),
@@ -121,11 +124,49 @@ async fn requests_about_committees_over_their_bounds_are_not_sent_and_not_taken(
     }
 }
 
+/// Answers of so many bytes each, whose first bytes differ.
+fn answers(count: usize, bytes: usize) -> Vec<Bytes> {
+    let answer = |number: usize| {
+        let mut answer = vec![1; bytes];
+        answer[..8].copy_from_slice(&number.to_be_bytes());
+        answer.into()
+    };
+    (0..count).map(answer).collect()
+}
+
 #[test]
-fn answers_that_are_longer_than_a_message_are_not_sent() {
-    let one = Bytes::from(vec![1; ANSWER_BYTES_MAX]);
-    let fits =
-        |count| crate::convert::committee::fits(&CommitteeAnswer::Update(vec![one.clone(); count]));
-    assert!(fits(80).is_ok());
-    assert!(fits(100).is_err());
+fn answers_of_one_block_travel_with_one_certificate_and_others_not_in_a_message_that_is_too_long() {
+    let fits = |answers| crate::convert::committee::fits(&CommitteeAnswer::Update(answers));
+    // The longest certificates, of as many updates as a bundle has.
+    let all = answers(ANSWERS_MAX, 22 << 10);
+    assert!(fits(all.clone()).is_ok());
+    for answers in [all, answers(3, 40), answers(1, 40), vec![Bytes::from_static(b"same"); 3]] {
+        let sent = CommitteeAnswer::Update(answers);
+        let wire = proto::CommitteeResponse::from(sent.clone());
+        assert!(wire.encoded_len() < 64 << 10, "{}", wire.encoded_len());
+        let opened: Result<CommitteeAnswer, _> = wire.open();
+        assert_eq!(opened.ok(), Some(sent));
+    }
+    // Their ends differ.
+    let mut others = answers(100, ANSWER_BYTES_MAX);
+    for (number, one) in others.iter_mut().enumerate() {
+        let mut bytes = one.to_vec();
+        *bytes.last_mut().expect("bytes") = number as u8;
+        *one = bytes.into();
+    }
+    assert!(fits(others[..80].to_vec()).is_ok());
+    assert!(fits(others).is_err());
+}
+
+#[tokio::test]
+async fn an_end_that_makes_answers_longer_than_they_may_be_is_corrupt() {
+    let update = |count: usize, end: usize| {
+        let (answers, end) = (vec![Bytes::from_static(&[1]); count], vec![1; end].into());
+        Some(Answer::Update(proto::CommitteeUpdateAnswer { answers, end }))
+    };
+    let ask = CommitteeAsk::Update(Bytes::from_static(b"some"));
+    let one = corrupt(ask.clone(), update(1, ANSWER_BYTES_MAX)).await;
+    assert!(one.contains("96 KiB"), "{one}");
+    let all = corrupt(ask, update(ANSWERS_MAX, ANSWER_BYTES_MAX - 1)).await;
+    assert!(all.contains("32 MiB"), "{all}");
 }

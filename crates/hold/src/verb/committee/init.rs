@@ -104,11 +104,7 @@ impl Init {
     /// Waits for the others, and founds.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let peer = PeerDir::open(&self.dir, peerdir::now_s())?;
-        let address = self.advertise.unwrap_or(self.listen);
-        if address.ip().is_unspecified() {
-            let what = "a wildcard address reaches nobody: add --advertise IP:PORT";
-            return Err(HoldError::argument("--listen", what));
-        }
+        let address = super::reached_at(self.listen, self.advertise)?;
         if self.with.len() + 1 < MEMBERS_MIN {
             let what = format!("a committee has {MEMBERS_MIN} members at least, so {} others", 3);
             return Err(HoldError::argument("--with", what));
@@ -116,12 +112,7 @@ impl Init {
         if let Some(out) = self.out.as_ref().filter(|out| out.exists()) {
             return Err(HoldError::Exists(out.clone()));
         }
-        if let Some(dir) = MemberDir::open(&self.dir)?
-            && dir.charter()?.is_some()
-        {
-            let what = "there is a member in this peer's directory already";
-            return Err(HoldError::argument("--dir", what));
-        }
+        super::has_none(&self.dir)?;
         let dir = MemberDir::make(&self.dir, self.listen, address)?;
         let end = Instant::now() + Duration::from_secs(self.within);
         let founders = self.founders(session, &peer, end).await?;
@@ -137,7 +128,14 @@ impl Init {
             return Err(HoldError::argument("--with", what));
         }
         dir.take_number(self.number)?;
-        session.out.note(format_args!("all {} founders are there: founding", founders.len() + 1));
+        let roster = peer.network.roster();
+        let others = founders.iter().map(|one| network_file::name_of(roster, &one.organisation));
+        let others: BTreeSet<String> = others.collect();
+        let (count, others) = (organisations.len(), Vec::from_iter(others).join(", "));
+        let own = network_file::name_of(roster, &own.organisation);
+        session.out.note(format_args!(
+            "all {count} founders are there: founding as {own} together with {others}"
+        ));
         let charter = self.found(&peer, &dir, &founders, end).await?;
         let cards: Vec<Bytes> = founders.into_iter().map(|one| one.bytes).collect();
         dir.begin(&charter, &cards)?;

@@ -7,10 +7,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use author::certified::ask_patiently;
 use bytes::Bytes;
 use clap::Args;
 use committee::engine::Charter;
 use committee::{Card, CommitteeError, Member};
+use env::Env;
 use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
 use walk::Walker;
@@ -46,20 +48,15 @@ impl Join {
     /// Takes the charter from the first librarian of --via that has it.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let peer = init::peer_at(&self.dir)?;
-        if let Some(dir) = MemberDir::open(&self.dir)?
-            && dir.charter()?.is_some()
-        {
-            let what = "there is a member in this peer's directory already";
-            return Err(HoldError::argument("--dir", what));
-        }
+        let reached = super::reached_at(self.listen, self.advertise)?;
+        super::has_none(&self.dir)?;
         let walker = connect::stranger(&peer.network)?;
         let mut failed = None;
         for address in connect::via(session)? {
             match self.charter(&walker, address).await {
                 Ok((charter, cards)) => {
                     charter_holds(&charter, &self.of, &walker)?;
-                    let address = self.advertise.unwrap_or(self.listen);
-                    let dir = MemberDir::make(&self.dir, self.listen, address)?;
+                    let dir = MemberDir::make(&self.dir, self.listen, reached)?;
                     let (engine, copy) = (dir.engine(), charter.clone());
                     blocking(move || Ok(Member::join(engine, hosting::NAME, &copy)?)).await?;
                     dir.begin(&charter, &cards)?;
@@ -84,8 +81,11 @@ impl Join {
     ) -> Result<(Charter, Vec<Bytes>), HoldError> {
         let to = walker.directory().endpoint_at(address);
         let group = Some(*self.of.key.id().as_bytes());
+        let env = Env::real();
+        // A peer that nobody of theirs vouches for asks as seldom as any stranger.
         let ask = async |ask| {
-            let asked = walker.calls().committee(&to, CommitteeRequest { group, ask }, LIMIT).await;
+            let request = CommitteeRequest { group, ask };
+            let asked = ask_patiently(&env, walker.calls().as_ref(), &to, request, LIMIT).await;
             asked.map_err(|source| HoldError::Call { address: address.to_owned(), source })
         };
         let wrong = || CommitteeError::Field("answer");

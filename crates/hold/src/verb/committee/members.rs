@@ -10,7 +10,6 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::network_file;
-use crate::verb::object;
 
 /// `hold committee members`.
 #[derive(Debug, Args)]
@@ -42,11 +41,10 @@ impl fmt::Display for MemberText {
 impl Members {
     /// Finds them by what a certified header says, and what they sign themselves.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        let objects = object::objects(session).await?;
-        let heads = author::certified::CertifiedHeads::new(&objects, self.of.key)?;
-        let seats = heads.seats().await?;
+        let (objects, heads) = super::heads(session, self.of.key).await?;
+        let found = heads.seats().await?;
         let directory = objects.author().walker().directory();
-        for seat in seats.iter() {
+        for seat in &found.seats {
             let organisation = directory.organisation_of(&seat.peer);
             let name = |one| network_file::name_of(&directory.roster(), &one);
             session.out.result(&MemberText {

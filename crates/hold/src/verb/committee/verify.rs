@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clap::Args;
 use committee::answer::{ANSWER_PREFIX, READ_PREFIX};
 use committee::{Answer, GroupKey, Header, Operation, Outcome, Read};
-use crypto::NetworkId;
+use crypto::{NetworkId, Suite};
 use serde::Serialize;
 use version::ObjectKey;
 
@@ -48,7 +48,8 @@ struct Verified {
     valid: bool,
     /// answer or read.
     kind: &'static str,
-    /// The object's key, hex; null of an answer about a peer or the members.
+    /// The object's key, hex; null of an answer about a peer or the members, and of one about an object's policy where only the
+    /// network's id is known and no --object was named.
     object: Option<String>,
     /// The branch; null where a whole object is meant, or none.
     branch: Option<String>,
@@ -96,21 +97,32 @@ impl Verify {
     /// Checks it: 16 or 13 with the reason where it does not hold.
     #[expect(clippy::unused_async, reason = "as all verbs")]
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        let network = match (self.network_id, &self.network) {
-            (Some(network), _) => network,
-            (None, Some(file)) => NetworkFile::read(file)?.genesis().network(),
-            (None, None) => connect::network(session)?.genesis().network(),
+        let of = |file: NetworkFile| (file.genesis().network(), Some(file.genesis().suite));
+        let (network, suite) = match (self.network_id, &self.network) {
+            (Some(network), _) => (network, None),
+            (None, Some(file)) => of(NetworkFile::read(file)?),
+            (None, None) => of(connect::network(session)?),
         };
         let bytes = Bytes::copy_from_slice(&files::read_small(&self.file)?);
         let verified = if bytes.starts_with(READ_PREFIX) {
             self.read(&bytes, &network)?
         } else if bytes.starts_with(ANSWER_PREFIX) {
-            self.answer(&bytes, &network)?
+            self.answer(&bytes, &network, suite)?
         } else {
             return Err(committee::CommitteeError::Prefix("answer or read of a committee").into());
         };
         session.out.result(&verified)?;
         Ok(Exit::Done)
+    }
+
+    /// The key of an object's record. It is by the network's suite: an id alone does not say which that is, and the key is known
+    /// then only where it is the one that was asked for.
+    fn object_of(&self, record: &[u8], suite: Option<Suite>) -> Option<ObjectKey> {
+        let key = |suite: Suite| ObjectKey::from(suite.id(record));
+        match suite {
+            Some(suite) => Some(key(suite)),
+            None => Suite::ALL.map(key).into_iter().find(|one| Some(*one) == self.object),
+        }
     }
 
     fn read(&self, bytes: &Bytes, network: &NetworkId) -> Result<Verified, HoldError> {
@@ -128,16 +140,18 @@ impl Verify {
         })
     }
 
-    fn answer(&self, bytes: &Bytes, network: &NetworkId) -> Result<Verified, HoldError> {
+    fn answer(
+        &self,
+        bytes: &Bytes,
+        network: &NetworkId,
+        suite: Option<Suite>,
+    ) -> Result<Verified, HoldError> {
         let answer = Answer::decode(bytes)?;
         let update = answer.verify(network, &self.key)?;
         let header = answer.certificate.header();
         let (object, branch, version) = match update.operation {
             Operation::Set { object, branch, new, .. } => (Some(object), Some(branch), Some(new)),
-            Operation::Object { record, .. } => {
-                let suite = crypto::Suite::Holdfast1;
-                (Some(ObjectKey::from(suite.id(&record))), None, None)
-            }
+            Operation::Object { record, .. } => (self.object_of(&record, suite), None, None),
             Operation::Peer { .. } | Operation::Members(_) => (None, None, None),
         };
         let other = self.object.is_some_and(|asked| object != Some(asked))

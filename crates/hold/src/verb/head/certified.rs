@@ -11,7 +11,7 @@ use author::certified::{
 use author::objects::{Object, Objects, VersionId};
 use bytes::Bytes;
 use clap::Args;
-use committee::{CommitteeError, GroupKey, Read};
+use committee::{CommitteeError, GroupKey};
 use crypto::{Class, Classified, RecordId};
 use serde::Serialize;
 
@@ -141,16 +141,6 @@ impl fmt::Display for DecidedText {
     }
 }
 
-/// This user's objects, and way to the committee.
-async fn opened(
-    session: &Session,
-    group: GroupKey,
-) -> Result<(Objects, CertifiedHeads), HoldError> {
-    let objects = object::objects(session).await?;
-    let heads = CertifiedHeads::new(&objects, group)?;
-    Ok((objects, heads))
-}
-
 /// The object that is to be updated: the one whose version this is, where its receipts are kept, else as peers say.
 async fn updated(of: &Of, objects: &Objects, to: &VersionId) -> Result<Object, HoldError> {
     if let Some(kept) = KeptReceipts::read(objects.author().home().dir(), &to.h) {
@@ -162,18 +152,20 @@ async fn updated(of: &Of, objects: &Objects, to: &VersionId) -> Result<Object, H
     of.which.open(objects).await
 }
 
-/// Reads the first of the objects that may be meant that has a head. Peers that keep versions are not needed for it.
-async fn read_any(
-    heads: &CertifiedHeads,
-    candidates: &[Object],
-    branch: &str,
+/// The way to the committee, and where the first is of the objects that may be meant that has a head; else the last of them, at
+/// none. Peers that keep versions are not needed for it.
+async fn begun(
+    session: &Session,
+    of: &Of,
+    group: GroupKey,
     fresh: bool,
-) -> Result<Option<Certified>, HoldError> {
+) -> Result<(Objects, CertifiedHeads, Option<Certified>), HoldError> {
+    let (objects, heads) = committee_verb::heads(session, group).await?;
     let mut last = None;
-    for object in candidates {
+    for object in of.which.candidates(&objects)? {
         let read = match fresh {
-            true => heads.read_fresh(&object.key(), branch).await?,
-            false => heads.read(&object.key(), branch).await?,
+            true => heads.read_fresh(&object.key(), &of.branch).await?,
+            false => heads.read(&object.key(), &of.branch).await?,
         };
         let found = read.head.head.is_some();
         last = Some(read);
@@ -181,7 +173,7 @@ async fn read_any(
             break;
         }
     }
-    Ok(last)
+    Ok((objects, heads, last))
 }
 
 /// Reads: 10 where there is no head, which is proven too.
@@ -192,9 +184,8 @@ pub(super) async fn read(
     fresh: bool,
     kept: Kept,
 ) -> Result<Exit, HoldError> {
-    let (objects, heads) = opened(session, group).await?;
-    let candidates = of.which.candidates(&objects)?;
-    let Some(read) = read_any(&heads, &candidates, &of.branch, fresh).await? else {
+    let (.., read) = begun(session, &of, group, fresh).await?;
+    let Some(read) = read else {
         return Err(HoldError::NoHead(of.branch));
     };
     kept.keep(&read.proof)?;
@@ -223,7 +214,7 @@ pub(super) async fn update(
             return Err(HoldError::argument("--expected", what));
         }
     };
-    let (objects, heads) = opened(session, group).await?;
+    let (objects, heads) = committee_verb::heads(session, group).await?;
     let object = updated(&of, &objects, &to).await?;
     let decided = heads.set(&object, &of.branch, expected, &to).await?;
     told(session, &decided, Some(to), &kept)
@@ -236,7 +227,7 @@ pub(super) async fn policy(
     group: GroupKey,
     kept: Kept,
 ) -> Result<Exit, HoldError> {
-    let (objects, heads) = opened(session, group).await?;
+    let (objects, heads) = committee_verb::heads(session, group).await?;
     let object = of.which.open(&objects).await?;
     let decided = heads.make_known(&object).await?;
     told(session, &decided, None, &kept)
@@ -267,11 +258,8 @@ pub(super) async fn watch(
     group: GroupKey,
     kept: Kept,
 ) -> Result<Exit, HoldError> {
-    let (objects, heads) = opened(session, group).await?;
-    let candidates = of.which.candidates(&objects)?;
-    let read = read_any(&heads, &candidates, &of.branch, false).await?;
-    let at = read.filter(|read| read.head.head.is_some());
-    let object = match at.and_then(|read| Read::decode(&read.proof).ok()) {
+    let (objects, heads, read) = begun(session, &of, group, false).await?;
+    let object = match read.filter(|read| read.head.head.is_some()) {
         Some(read) => read.object,
         None => of.which.open(&objects).await?.key(),
     };
@@ -299,6 +287,9 @@ pub(crate) fn hint(error: &CertifiedError) -> Option<&'static str> {
             "is --via a librarian of the committee's network? hold doctor"
         }
         CertifiedError::Behind { .. } => "hold head read --fresh",
+        CertifiedError::Spoilt(_) => {
+            "without it older heads are believed again: remove it only where that does no harm"
+        }
         _ => return None,
     })
 }

@@ -55,11 +55,11 @@ impl Merge {
         match (value, function) {
             (Some(value), _) => {
                 let written = object.merge(&first, &second, value, options).await?;
-                told(session, written).await
+                told(session, &object, written).await
             }
             (None, Some(function)) => {
                 match object.merge_with(&first, &second, function, options).await? {
-                    MergeOutcome::Merged(written) => told(session, written).await,
+                    MergeOutcome::Merged(written) => told(session, &object, written).await,
                     MergeOutcome::Already(version) => {
                         session.out.note("one of them was made of the other: nothing to merge");
                         super::write::already(session, &version)

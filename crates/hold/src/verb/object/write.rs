@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use author::certified::KeptReceipts;
 use author::objects::{
-    Durability, INLINE_VALUE_BYTES_MAX, Object, Objects, PeerReceipt, Value, VersionId,
-    WriteOptions, Written,
+    Durability, INLINE_VALUE_BYTES_MAX, Object, Value, VersionId, WriteOptions, Written,
 };
 use clap::{ArgAction, Args, ValueEnum};
 use serde::Serialize;
@@ -80,7 +79,7 @@ pub(super) struct How {
     /// What must have happened at a peer before it counts [default: the peer's own setting]
     #[arg(long, value_enum)]
     durability: Option<Answered>,
-    /// Print the peers' signed receipts, and keep them for a committee
+    /// Print the peers' signed receipts, and keep them for a committee (with --lines they are printed alone)
     #[arg(long, action = ArgAction::SetTrue)]
     receipt: bool,
 }
@@ -181,8 +180,7 @@ impl Put {
             return lines::put(session, (&objects, &object), path, base, options).await;
         };
         let written = object.put(base.as_ref(), value, options).await?;
-        keep_receipts(&objects, &object, &written)?;
-        told(session, written).await
+        told(session, &object, written).await
     }
 }
 
@@ -201,21 +199,27 @@ async fn at(session: &Session, object: &Object) -> Result<Option<VersionId>, Hol
 }
 
 /// Keeps the receipts that were asked for, so that a committee can be shown them also when the holders are away.
-fn keep_receipts(objects: &Objects, object: &Object, written: &Written) -> Result<(), HoldError> {
-    let author = objects.author();
-    let suite = author.walker().directory().genesis().suite;
-    let word =
-        |one: &Arc<PeerReceipt>| Some((one.receipt.peer, one.of(suite, &written.id.h)?.encode()));
-    let receipts: Vec<_> = written.receipts.iter().filter_map(word).collect();
-    if !receipts.is_empty() {
-        let kept = KeptReceipts { object: object.key(), receipts };
-        kept.keep(author.home().dir(), &written.id.h)?;
+async fn keep_receipts(session: &Session, object: &Object, written: &Written) {
+    let (receipts, h) = (object.words(written), written.id.h);
+    if receipts.is_empty() {
+        return;
     }
-    Ok(())
+    let kept = KeptReceipts { object: object.key(), receipts };
+    let home = Arc::clone(object.objects().author().home());
+    let kept = blocking(move || Ok(kept.keep(home.dir(), &h)?)).await;
+    // The version is stored, whatever becomes of them: the holders can be asked again.
+    if let Err(error) = kept {
+        session.out.warn(format_args!("the receipts could not be kept for a committee: {error}"));
+    }
 }
 
-/// Prints a new version, when the copies that are on their way are there too or cannot be had.
-pub(super) async fn told(session: &Session, mut written: Written) -> Result<Exit, HoldError> {
+/// Keeps the receipts, and prints a new version when the copies that are on their way are there too or cannot be had.
+pub(super) async fn told(
+    session: &Session,
+    object: &Object,
+    mut written: Written,
+) -> Result<Exit, HoldError> {
+    keep_receipts(session, object, &written).await;
     let acked = written.rest.wait(walk::WALK_LIMIT).await.acked;
     tell(session, &written, acked)?;
     let wanted = written.wanted;
