@@ -13,6 +13,7 @@ use committee::engine::Charter;
 use committee::{Card, CommitteeError, Member};
 use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
+use tokio::time::Instant;
 use walk::Walker;
 
 use super::{Of, init};
@@ -46,11 +47,8 @@ impl Join {
     /// Takes the charter from the first librarian of --via that has it.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let peer = init::peer_at(&self.dir)?;
-        if let Some(dir) = MemberDir::open(&self.dir)?
-            && dir.charter()?.is_some()
-        {
-            let what = "there is a member in this peer's directory already";
-            return Err(HoldError::argument("--dir", what));
+        if let Some(dir) = MemberDir::open(&self.dir)? {
+            dir.is_free()?;
         }
         let walker = connect::stranger(&peer.network)?;
         let mut failed = None;
@@ -60,6 +58,8 @@ impl Join {
                     charter_holds(&charter, &self.of, &walker)?;
                     let address = self.advertise.unwrap_or(self.listen);
                     let dir = MemberDir::make(&self.dir, self.listen, address)?;
+                    let _lock = dir.hold().await?;
+                    dir.keep_cards(&cards)?;
                     let (engine, copy) = (dir.engine(), charter.clone());
                     blocking(move || Ok(Member::join(engine, hosting::NAME, &copy)?)).await?;
                     dir.begin(&charter, &cards)?;
@@ -84,9 +84,21 @@ impl Join {
     ) -> Result<(Charter, Vec<Bytes>), HoldError> {
         let to = walker.directory().endpoint_at(address);
         let group = Some(*self.of.key.id().as_bytes());
+        let end = Instant::now() + LIMIT;
         let ask = async |ask| {
-            let asked = walker.calls().committee(&to, CommitteeRequest { group, ask }, LIMIT).await;
-            asked.map_err(|source| HoldError::Call { address: address.to_owned(), source })
+            let request = CommitteeRequest { group, ask };
+            loop {
+                let asked = walker.calls().committee(&to, request.clone(), LIMIT).await;
+                // A stranger may ask once a second.
+                if let Err(CallError::Busy { retry_after }) = asked
+                    && Instant::now() + retry_after < end
+                {
+                    tokio::time::sleep(retry_after).await;
+                    continue;
+                }
+                let failed = |source| HoldError::Call { address: address.to_owned(), source };
+                break asked.map_err(failed);
+            }
         };
         let wrong = || CommitteeError::Field("answer");
         let CommitteeAnswer::Charter(charter) = ask(CommitteeAsk::Charter).await? else {
