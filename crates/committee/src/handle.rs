@@ -66,8 +66,8 @@ pub enum Request {
     },
     /// Other members are wanted, or new shares for the same.
     Reshare {
-        /// The members of the next epoch, and where they are; `None` for the same.
-        members: Option<Vec<(MemberId, SocketAddr)>>,
+        /// The members of the next epoch, and where they are, where that is new; `None` for the same.
+        members: Option<Vec<(MemberId, Option<SocketAddr>)>>,
         /// With fewer than these it comes to nothing.
         least: Option<u8>,
         /// Who waits.
@@ -140,6 +140,8 @@ pub struct Changing {
     pub ended: Ended,
     /// The members, and where they are as far as was said.
     pub members: Vec<(MemberId, Option<SocketAddr>)>,
+    /// Those of the epoch before.
+    pub before: Vec<MemberId>,
     /// The members that are wanted; none at rest.
     pub wanted: Vec<MemberId>,
     /// Who is missing: members that did not ask for the same, new ones that do not follow yet, players that did not take this
@@ -208,14 +210,15 @@ impl Handle {
     }
 
     /// Asks, as the member's operator, for these members in the next epoch, under the same group key: those that stay, and those that
-    /// are new. It begins once n - f members' operators asked for the same list; `least` is how many must be left where some of
-    /// them are not there (as many, usually, as keep the number that may lie).
+    /// are new, of which it must be said where they are. It begins once n - f members' operators asked for the same list, places
+    /// and all: so of those that stay none is said, unless they moved. `least` is how many must be left where some of them are not
+    /// there (as many, usually, as keep the number that may lie).
     ///
     /// # Errors
     /// [`CommitteeError::Members`], [`CommitteeError::Stopped`].
     pub async fn reshare(
         &self,
-        members: Vec<(MemberId, SocketAddr)>,
+        members: Vec<(MemberId, Option<SocketAddr>)>,
         least: Option<u8>,
     ) -> Result<Changing, CommitteeError> {
         self.ask(|reply| Request::Reshare { members: Some(members), least, reply }).await?

@@ -130,7 +130,8 @@ impl Four {
 
     /// Operators ask for these members, and it is waited until they all vote in the next epoch.
     async fn change(&self, by: &[usize], list: &[usize], epoch: u64) {
-        let wanted: Vec<_> = list.iter().map(|which| self.places[*which]).collect();
+        let wanted: Vec<_> =
+            list.iter().map(|which| (self.places[*which].0, Some(self.places[*which].1))).collect();
         for which in by {
             self.handle(*which).reshare(wanted.clone(), None).await.unwrap();
         }

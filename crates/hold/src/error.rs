@@ -206,6 +206,18 @@ pub(crate) enum HoldError {
         /// Where the first of them was looked for.
         first: String,
     },
+    /// Members that are as they were.
+    #[error("the members are as they were: {why}")]
+    Unchanged {
+        /// Why nothing came of it.
+        why: String,
+    },
+    /// A change of the members that goes on.
+    #[error("the members have not changed yet: {progress}")]
+    Changing {
+        /// How far it is.
+        progress: String,
+    },
     /// An object is at several versions, and a verb needs one.
     #[error("the object is at {0} versions: which is meant?")]
     Branches(usize),
@@ -315,7 +327,9 @@ impl HoldError {
             }
             Self::Certified(source) => source.class().into(),
             Self::Committee(source) => source.class().into(),
-            Self::Founders { .. } => Exit::Unavailable,
+            Self::Founders { .. } | Self::Unchanged { .. } | Self::Changing { .. } => {
+                Exit::Unavailable
+            }
             Self::Branches(_) | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
             Self::NoVersion | Self::NoHead(_) | Self::Deleted(_) => Exit::NotFound,
             Self::Door(source) => source.class().into(),
@@ -339,6 +353,12 @@ impl HoldError {
             Self::Committee(source) => crate::verb::head::committee_hint(source)?,
             Self::Founders { .. } => {
                 "hold committee init runs at all founders at the same time, beside their librarians"
+            }
+            Self::Unchanged { .. } => {
+                "hold committee status says who is away; ask again, without them, or for fewer (--least)"
+            }
+            Self::Changing { .. } => {
+                "the wish stays: it is done once n - f operators asked for the same; asking again follows it"
             }
             Self::Branches(_) => {
                 "hold object tips lists them; name one with --base, or hold object merge"

@@ -134,20 +134,38 @@ pub(crate) fn read_needed(
     }
 }
 
+fn no_key(path: &Path) -> HoldError {
+    HoldError::NotA { what: "a private key (64 hex digits)", path: path.to_owned() }
+}
+
+/// Reads the 32 bytes of a private key that a file holds in hex; `what` must be in it, and `hint` says which command makes it.
+pub(crate) fn read_key(
+    path: &Path,
+    what: &'static str,
+    hint: &'static str,
+) -> Result<Zeroizing<[u8; 32]>, HoldError> {
+    let text = read_needed(path, what, hint)?;
+    let mut bytes = Zeroizing::new([0; 32]);
+    hex::decode_to_slice(text.trim_ascii(), &mut *bytes).map_err(|_| no_key(path))?;
+    Ok(bytes)
+}
+
+/// Writes the bytes of a private key in hex to a new file that only its owner reads.
+pub(crate) fn write_key(path: &Path, bytes: &[u8; 32]) -> Result<(), HoldError> {
+    let mut text = Zeroizing::new(hex::encode(bytes));
+    text.push('\n');
+    write_new(path, text.as_bytes(), Access::Secret)
+}
+
 /// Reads a file that holds a private key in hex.
 pub(crate) fn read_secret_key(path: &Path, hint: &'static str) -> Result<SecretKey, HoldError> {
-    let text = read_needed(path, "a private key", hint)?;
-    let not_a = || HoldError::NotA { what: "a private key (64 hex digits)", path: path.to_owned() };
-    let mut bytes = Zeroizing::new([0; 32]);
-    hex::decode_to_slice(text.trim_ascii(), &mut *bytes).map_err(|_| not_a())?;
-    SecretKey::from_bytes(&bytes).map_err(|_| not_a())
+    let bytes = read_key(path, "a private key", hint)?;
+    SecretKey::from_bytes(&bytes).map_err(|_| no_key(path))
 }
 
 /// Writes a private key in hex to a new file that only its owner reads.
 pub(crate) fn write_secret_key(path: &Path, key: &SecretKey) -> Result<(), HoldError> {
-    let mut text = Zeroizing::new(hex::encode(*key.to_bytes()));
-    text.push('\n');
-    write_new(path, text.as_bytes(), Access::Secret)
+    write_key(path, &key.to_bytes())
 }
 
 /// A fresh private key from the system's randomness.

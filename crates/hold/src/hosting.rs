@@ -6,192 +6,55 @@
 //! D/committee/number    the number of the founding that was tried last: none comes twice
 //! D/committee/cards     signed cards of members, each after its length as four bytes
 //! D/committee/charter   there once the committee is founded, or joined: from then on the member runs
+//! D/committee/wanted    which members its operator asks for (`hosting::change`); taken up and removed
+//! D/committee/change    how far a change of the members is, as the running member tells
+//! D/committee/lock      held by who founds or joins
 //! D/committee/engine/   what the member itself keeps: its log, its votes, its share
 //! ```
-//! `hold committee init` and `join` write files and know nothing of the running librarian, which looks at them every second, as
-//! with everything in a peer's directory. A member whose thread ends is told of and started again after a while.
+//! The verbs of `hold committee` write files and know nothing of the running librarian, which looks at them every second, as
+//! with everything in a peer's directory. A member whose thread ends is told of and started again after a while; one whose founding
+//! was cut short when it had agreed is taken up.
+//!
+//! Members change. Whom the member is linked to is what cards say ([`cards`]) of those that the chain names, or named before; so it
+//! finds its way after a restart, whoever founded the committee.
 //!
 //! The folder is never copied back: a copy of a member is a member that forgot its votes.
 
+mod cards;
+pub(crate) mod change;
+mod folder;
+
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use committee::engine::{Charter, Links, MemberId, MemberSecret, Settings};
+use committee::engine::{Charter, MemberId, Settings};
 use committee::{Card, Member};
 use crypto::{NetworkId, PeerId, SecretKey};
 use librarian::{Hosted, Librarian};
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use zeroize::Zeroizing;
 
+use self::cards::Cards;
+pub(crate) use self::folder::MemberDir;
 use crate::client::blocking;
 use crate::error::HoldError;
-use crate::files::{self, Access};
 use crate::{beat, peerdir};
 
 /// What the member's own files begin with.
 pub(crate) const NAME: &str = "member";
 /// How long an update or a fresh read is waited for before *busy* or *not enough members*.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// After how long a member whose thread ended is started again.
+/// After how long a member whose thread ended is started again, and one that was cut short looked for.
 const START_AGAIN: Duration = Duration::from_secs(10);
 /// How often the other members' cards are asked for.
 const CARDS_EVERY: Duration = Duration::from_secs(30);
 /// How long a member may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
-/// Cards that are kept: of two epochs.
-const CARDS_MAX: usize = 64;
-
-const FOLDER: &str = "committee";
-const WHAT: &str = "a committee member's folder";
-
-/// A member's folder in a peer's directory.
-#[derive(Clone)]
-pub(crate) struct MemberDir {
-    path: PathBuf,
-    /// Where it listens.
-    pub(crate) listen: SocketAddr,
-    /// Where the other members reach it.
-    pub(crate) address: SocketAddr,
-    /// Its key.
-    pub(crate) secret: MemberSecret,
-}
-
-impl MemberDir {
-    /// Opens the member's folder in a peer's directory; `None` where there is none.
-    ///
-    /// # Errors
-    /// Where something in it is missing or damaged.
-    pub(crate) fn open(peer: &Path) -> Result<Option<Self>, HoldError> {
-        let path = peer.join(FOLDER);
-        if !path.join("links").exists() {
-            return Ok(None);
-        }
-        let not = || HoldError::NotA { what: WHAT, path: path.clone() };
-        let text = files::read_small(&path.join("links"))?;
-        let text = std::str::from_utf8(&text).map_err(|_| not())?;
-        let mut words = text.split_whitespace().map(str::parse::<SocketAddr>);
-        let (Some(Ok(listen)), Some(Ok(address))) = (words.next(), words.next()) else {
-            return Err(not());
-        };
-        let hint = "hold committee init --dir D";
-        let text = files::read_needed(&path.join("member.key"), "a member's private key", hint)?;
-        let mut bytes = Zeroizing::new([0; 32]);
-        hex::decode_to_slice(text.trim_ascii(), &mut *bytes).map_err(|_| not())?;
-        let secret = MemberSecret::new(&bytes)?;
-        Ok(Some(Self { path, listen, address, secret }))
-    }
-
-    /// Makes the folder, with a fresh key where there is none, and says where the member is.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub(crate) fn make(
-        peer: &Path,
-        listen: SocketAddr,
-        address: SocketAddr,
-    ) -> Result<Self, HoldError> {
-        let path = peer.join(FOLDER);
-        files::make_private_folder(&path)?;
-        let key = path.join("member.key");
-        if !key.exists() {
-            let mut bytes = Zeroizing::new([0; 32]);
-            env::Entropy::fill(&env::SystemEntropy, &mut *bytes);
-            let mut text = Zeroizing::new(hex::encode(*bytes));
-            text.push('\n');
-            files::write_new(&key, text.as_bytes(), Access::Secret)?;
-        }
-        let links = format!("{listen}\n{address}\n");
-        files::replace(&path.join("links"), links.as_bytes(), Access::Public)?;
-        let not = || HoldError::NotA { what: WHAT, path: path.clone() };
-        Self::open(peer)?.ok_or_else(not)
-    }
-
-    /// Where the member keeps its own files.
-    pub(crate) fn engine(&self) -> PathBuf {
-        self.path.join("engine")
-    }
-
-    /// The charter, once there is a committee.
-    ///
-    /// # Errors
-    /// Where it is damaged.
-    pub(crate) fn charter(&self) -> Result<Option<Charter>, HoldError> {
-        let path = self.path.join("charter");
-        match path.exists() {
-            true => Ok(Some(Charter::decode(&files::read_small(&path)?)?)),
-            false => Ok(None),
-        }
-    }
-
-    /// Keeps the charter, and the members' cards: from now on the member runs.
-    ///
-    /// # Errors
-    /// Where they cannot be written.
-    pub(crate) fn begin(&self, charter: &Charter, cards: &[Bytes]) -> Result<(), HoldError> {
-        self.keep_cards(cards)?;
-        files::replace(&self.path.join("charter"), &charter.encode(), Access::Public)
-    }
-
-    /// Takes the number of a founding, which must be higher than those before.
-    ///
-    /// # Errors
-    /// Where it is not, or cannot be noted.
-    pub(crate) fn take_number(&self, number: u64) -> Result<(), HoldError> {
-        let path = self.path.join("number");
-        let known = files::read_small(&path).ok();
-        let known = known.and_then(|text| std::str::from_utf8(&text).ok()?.trim().parse().ok());
-        if known.is_some_and(|known: u64| number <= known) {
-            let next = known.unwrap_or_default().saturating_add(1);
-            let what = format!(
-                "founding {number} was tried here before, and no number comes twice: say --number \
-                 {next}, the same at all founders"
-            );
-            return Err(HoldError::argument("--number", what));
-        }
-        files::replace(&path, format!("{number}\n").as_bytes(), Access::Public)
-    }
-
-    /// The cards that are kept here.
-    pub(crate) fn cards(&self) -> Vec<Bytes> {
-        let Ok(file) = files::read_small(&self.path.join("cards")) else { return Vec::new() };
-        let mut rest = &file[..];
-        let mut cards = Vec::new();
-        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
-            let length = u32::from_be_bytes(*length) as usize;
-            let Some((card, behind)) = behind.split_at_checked(length) else { break };
-            cards.push(Bytes::copy_from_slice(card));
-            rest = behind;
-            if cards.len() == CARDS_MAX {
-                break;
-            }
-        }
-        cards
-    }
-
-    fn keep_cards(&self, cards: &[Bytes]) -> Result<(), HoldError> {
-        let mut bytes = Vec::new();
-        for card in cards.iter().take(CARDS_MAX) {
-            bytes.extend_from_slice(&u32::try_from(card.len()).unwrap_or_default().to_be_bytes());
-            bytes.extend_from_slice(card);
-        }
-        files::replace(&self.path.join("cards"), &bytes, Access::Public)
-    }
-
-    /// Where all members are, as far as cards say, this one among them.
-    pub(crate) fn links(&self, members: &[MemberId], cards: &[Card]) -> Links {
-        let me = self.secret.id();
-        let others = members.iter().filter(|member| **member != me).filter_map(|member| {
-            let card = cards.iter().find(|card| card.member == *member)?;
-            Some((*member, card.address))
-        });
-        let members = std::iter::once((me, self.address)).chain(others).collect();
-        Links { secret: self.secret.clone(), listen: self.listen, members }
-    }
-}
+/// How long a member may take to take a word of its librarian's.
+const TELL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Who hosts: what its cards are signed with.
 pub(crate) struct Host {
@@ -203,15 +66,27 @@ pub(crate) struct Host {
     pub(crate) network: NetworkId,
 }
 
+/// The folder as it was read last.
+struct Seen {
+    stamp: folder::Stamp,
+    dir: MemberDir,
+    charter: Option<Charter>,
+}
+
 /// A member that runs, or could.
 struct Hosting {
     host: Host,
     librarian: Arc<Librarian>,
+    seen: Option<Arc<Seen>>,
+    starting: Option<JoinHandle<Result<Member, HoldError>>>,
     running: Option<Member>,
-    /// Cards of the other members, the newest of each.
-    cards: Vec<Card>,
+    /// Where the running member was told that all are.
+    linked: Vec<(MemberId, SocketAddr)>,
+    cards: Cards,
+    change: change::Following,
     shown: Option<Card>,
     start_after: Option<Instant>,
+    take_up_after: Option<Instant>,
     cards_after: Instant,
     /// What was told of the folder last, so that it is told once.
     complaint: String,
@@ -222,24 +97,38 @@ pub(crate) async fn host_all(host: Host, librarian: Arc<Librarian>, stop: Cancel
     let mut hosting = Hosting {
         host,
         librarian,
+        seen: None,
+        starting: None,
         running: None,
-        cards: Vec::new(),
+        linked: Vec::new(),
+        cards: Cards::default(),
+        change: change::Following::default(),
         shown: None,
         start_after: None,
+        take_up_after: None,
         cards_after: Instant::now(),
         complaint: String::new(),
     };
     loop {
-        match hosting.look().await {
-            Ok(()) => hosting.complaint.clear(),
-            Err(error) => hosting.complain(&error),
+        match unless_stopped(&stop, hosting.look()).await {
+            Some(Ok(())) => hosting.complaint.clear(),
+            Some(Err(error)) => hosting.complain(&error),
+            None => break,
         }
-        tokio::select! {
-            () = beat::next() => {}
-            () = stop.cancelled() => break,
+        if unless_stopped(&stop, beat::next()).await.is_none() {
+            break;
         }
     }
     hosting.end().await;
+}
+
+/// What a look comes to. Whatever it waits for, a stop does not: what it began is known to [`Hosting::end`].
+async fn unless_stopped<T>(stop: &CancellationToken, look: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        looked = look => Some(looked),
+    }
 }
 
 impl Hosting {
@@ -251,102 +140,144 @@ impl Hosting {
         }
     }
 
+    /// The folder, read again where it changed; `None` where there is none.
+    async fn see(&mut self) -> Result<Option<Arc<Seen>>, HoldError> {
+        let stamp = folder::stamp(&self.host.dir);
+        if let Some(seen) = self.seen.as_ref().filter(|seen| seen.stamp == stamp) {
+            return Ok(Some(Arc::clone(seen)));
+        }
+        self.seen = None;
+        let peer = self.host.dir.clone();
+        // A charter's points are decoded: not on an I/O thread.
+        let read = move || {
+            let Some(dir) = MemberDir::open(&peer)? else { return Ok(None) };
+            let charter = dir.charter()?;
+            Ok(Some(Seen { stamp, dir, charter }))
+        };
+        self.seen = blocking(read).await?.map(Arc::new);
+        Ok(self.seen.clone())
+    }
+
+    /// Does what is to be done now. What it waits for may be left at any time.
     async fn look(&mut self) -> Result<(), HoldError> {
-        let Some(dir) = MemberDir::open(&self.host.dir)? else { return Ok(()) };
-        let charter = dir.charter()?;
-        self.show(&dir, charter.as_ref());
-        let Some(charter) = charter else { return Ok(()) };
+        let Some(seen) = self.see().await? else {
+            if self.shown.take().is_some() {
+                self.librarian.show_card(None);
+                self.end().await;
+            }
+            return Ok(());
+        };
+        self.show(&seen);
+        let Some(charter) = &seen.charter else { return self.take_up(&seen.dir).await };
         if self.running.as_ref().is_some_and(Member::has_ended) {
             self.librarian.host(None);
             self.start_after = Some(Instant::now() + START_AGAIN);
             if let Some(member) = self.running.take() {
-                let end = blocking(move || Ok(member.stop()?)).await;
-                let Err(error) = end else { return Ok(()) };
-                return Err(error);
+                return blocking(move || Ok(member.stop()?)).await;
             }
         }
-        if self.running.is_none() && self.start_after.is_none_or(|after| Instant::now() >= after) {
-            self.start_after = Some(Instant::now() + START_AGAIN);
-            self.start(&dir, &charter).await?;
+        if self.running.is_none() {
+            self.start(&seen.dir, charter).await?;
         }
+        self.follow(&seen.dir, charter).await?;
         if self.running.is_some() && Instant::now() >= self.cards_after {
             self.cards_after = Instant::now() + CARDS_EVERY;
-            self.ask_for_cards(&dir, &charter).await?;
+            self.ask_for_cards(&seen.dir, charter).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes up a founding or a joining that was cut short when the member had its charter, and its folder not yet.
+    async fn take_up(&mut self, dir: &MemberDir) -> Result<(), HoldError> {
+        if !dir.engine().exists() || self.take_up_after.is_some_and(|after| Instant::now() < after)
+        {
+            return Ok(());
+        }
+        self.take_up_after = Some(Instant::now() + START_AGAIN);
+        let dir = dir.clone();
+        let take = move || {
+            let Some(_lock) = dir.lock()? else { return Ok(None) };
+            dir.take_up()
+        };
+        if let Some(charter) = blocking(take).await? {
+            tracing::warn!(committee = %charter.group, "a founding or joining that was cut short is taken up");
         }
         Ok(())
     }
 
     /// Signs the member's card, and gives it to those who introduce themselves.
-    fn show(&mut self, dir: &MemberDir, charter: Option<&Charter>) {
+    fn show(&mut self, seen: &Seen) {
         let card = Card {
             network: self.host.network,
             peer: PeerId::new(self.host.key.public()),
-            member: dir.secret.id(),
-            committee: charter.map(|charter| charter.group.id()),
+            member: seen.dir.secret.id(),
+            committee: seen.charter.as_ref().map(|charter| charter.group.id()),
             time_ms: 0,
-            address: dir.address,
+            address: seen.dir.address,
         };
         if self.shown.as_ref() != Some(&card) {
             let signed = Card { time_ms: peerdir::now_s().saturating_mul(1_000), ..card.clone() };
-            self.librarian.show_card(Some(signed.sign(&self.host.key, &dir.secret)));
+            self.librarian.show_card(Some(signed.sign(&self.host.key, &seen.dir.secret)));
             self.shown = Some(card);
         }
     }
 
     async fn start(&mut self, dir: &MemberDir, charter: &Charter) -> Result<(), HoldError> {
-        let verified = dir.cards().into_iter();
-        let network = self.host.network;
-        self.cards = verified.filter_map(|card| Card::verify(&card, &network).ok()).collect();
-        let links = dir.links(&charter.members(), &self.cards);
-        let settings = Settings { answer_within: ANSWER_WITHIN, ..Settings::new(NAME, links) };
-        let engine = dir.engine();
-        let member = blocking(move || Ok(Member::start(engine, settings)?)).await?;
-        self.librarian.host(Some(hosted(&member, dir, charter)));
+        if self.starting.is_none() {
+            if self.start_after.is_some_and(|after| Instant::now() < after) {
+                return Ok(());
+            }
+            self.start_after = Some(Instant::now() + START_AGAIN);
+            self.cards = Cards::read(dir, &self.host.network);
+            self.change = change::Following::read(dir);
+            let links = dir.links(self.cards.all());
+            self.linked.clone_from(&links.members);
+            let settings = Settings { answer_within: ANSWER_WITHIN, ..Settings::new(NAME, links) };
+            let engine = dir.engine();
+            let start = async || blocking(move || Ok(Member::start(engine, settings)?)).await;
+            self.starting = Some(tokio::spawn(start()));
+        }
+        let Some(starting) = &mut self.starting else { return Ok(()) };
+        let started = starting.await;
+        self.starting = None;
+        let member = started.map_err(|_| HoldError::Interrupted)??;
+        self.librarian.host(Some(self.hosted(&member, dir, charter)));
         tracing::info!(member = %dir.secret.id(), committee = %charter.group, "the member runs");
         self.running = Some(member);
         Ok(())
     }
 
-    /// Asks the other members' librarians where these are now.
-    async fn ask_for_cards(&mut self, dir: &MemberDir, charter: &Charter) -> Result<(), HoldError> {
-        let me = dir.secret.id();
-        let mut kept = dir.cards();
-        let (mut moved, mut newer) = (false, false);
-        for at in 0..self.cards.len() {
-            let Some(card) = self.cards.get(at).cloned().filter(|card| card.member != me) else {
-                continue;
-            };
-            let Some(endpoint) = self.librarian.directory().endpoint(&card.peer) else { continue };
-            let answer = self.librarian.walker().introduce(&endpoint).await;
-            let Some(bytes) = answer.ok().and_then(|answer| answer.member) else { continue };
-            let Ok(found) = Card::verify(&bytes, &self.host.network) else { continue };
-            let right = (found.member, found.peer) == (card.member, card.peer);
-            if !right || found.time_ms <= card.time_ms {
-                continue;
-            }
-            newer = true;
-            moved |= found.address != card.address;
-            let of = |bytes: &Bytes| Card::verify(bytes, &self.host.network).ok();
-            kept.retain(|bytes| of(bytes).is_some_and(|one| one.member != found.member));
-            kept.push(bytes);
-            self.cards[at] = found;
-        }
-        if !newer {
-            return Ok(());
-        }
-        dir.keep_cards(&kept)?;
+    /// Tells the member where the others are, and callers which cards are known, where that changed.
+    async fn tell(&mut self, dir: &MemberDir, charter: &Charter) -> Result<(), HoldError> {
         let Some(member) = &self.running else { return Ok(()) };
-        if moved {
-            member.handle().moved(dir.links(&charter.members(), &self.cards).members).await?;
+        let links = dir.links(self.cards.all()).members;
+        if links != self.linked {
+            let told = timeout(TELL_LIMIT, member.handle().moved(links.clone())).await;
+            told.unwrap_or(Err(committee::CommitteeError::Stopped))?;
+            self.linked = links;
         }
-        self.librarian.host(Some(hosted(member, dir, charter)));
+        self.librarian.host(Some(self.hosted(member, dir, charter)));
         Ok(())
+    }
+
+    fn hosted(&self, member: &Member, dir: &MemberDir, charter: &Charter) -> Hosted {
+        Hosted {
+            member: Arc::new(member.handle().clone()),
+            id: dir.secret.id(),
+            charter: charter.encode(),
+            cards: self.cards.encoded(),
+        }
     }
 
     async fn end(&mut self) {
         self.librarian.host(None);
+        if let Some(starting) = self.starting.take()
+            && let Ok(Ok(Ok(member))) = timeout(STOP_LIMIT, starting).await
+        {
+            self.running = Some(member);
+        }
         let Some(member) = self.running.take() else { return };
-        let stopped = tokio::time::timeout(STOP_LIMIT, blocking(move || Ok(member.stop()?))).await;
+        let stopped = timeout(STOP_LIMIT, blocking(move || Ok(member.stop()?))).await;
         match stopped {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -357,51 +288,22 @@ impl Hosting {
     }
 }
 
-fn hosted(member: &Member, dir: &MemberDir, charter: &Charter) -> Hosted {
-    Hosted {
-        member: Arc::new(member.handle().clone()),
-        id: dir.secret.id(),
-        charter: charter.encode(),
-        cards: dir.cards(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    #[test]
-    fn a_members_folder_is_made_once_and_keeps_its_key_and_cards() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(MemberDir::open(folder.path()).unwrap().is_none());
-        let [listen, moved] = ["127.0.0.1:4100", "127.0.0.1:4101"].map(|at| at.parse().unwrap());
-        let made = MemberDir::make(folder.path(), listen, listen).unwrap();
-        let again = MemberDir::make(folder.path(), moved, moved).unwrap();
-        assert_eq!((made.secret.id(), again.address), (again.secret.id(), moved));
-        assert!(again.charter().unwrap().is_none());
-
-        let cards = vec![Bytes::from_static(b"one"), Bytes::from_static(b"another")];
-        again.keep_cards(&cards).unwrap();
-        assert_eq!(again.cards(), cards);
-        let path = folder.path().join("committee/cards");
-        let bytes = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert_eq!(again.cards(), cards[..1]);
-
-        std::fs::write(folder.path().join("committee/links"), "nowhere").unwrap();
-        assert!(matches!(MemberDir::open(folder.path()), Err(HoldError::NotA { .. })));
-    }
-
-    #[test]
-    fn a_number_of_a_founding_comes_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = "127.0.0.1:4100".parse().unwrap();
-        let dir = MemberDir::make(folder.path(), at, at).unwrap();
-        dir.take_number(3).unwrap();
-        for number in [3, 2] {
-            assert!(matches!(dir.take_number(number), Err(HoldError::Argument { .. })));
-        }
-        dir.take_number(4).unwrap();
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_waits_for_no_look() {
+        let stop = CancellationToken::new();
+        assert_eq!(unless_stopped(&stop, async { 7 }).await, Some(7));
+        let stopper = stop.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            stopper.cancel();
+        });
+        // A librarian that answers nobody, or a member that takes nothing.
+        let look = tokio::time::sleep(Duration::from_secs(310));
+        let stopped = timeout(Duration::from_secs(2), unless_stopped(&stop, look)).await;
+        assert_eq!(stopped, Ok(None));
     }
 }

@@ -50,6 +50,8 @@ pub struct MemberStatus {
     pub committee: String,
     /// Whether it answers.
     pub running: bool,
+    /// Whether it is one of the members; else it follows, to become one or because it was removed.
+    pub seated: bool,
     /// Whether it votes; else it follows.
     pub votes: bool,
     /// The height of the newest certified header.
@@ -102,7 +104,14 @@ impl MemberSeat {
     /// Takes a member in, in the place of the one before.
     pub(crate) fn host(&self, hosted: Option<Hosted>) {
         let mut taken = self.lock();
-        taken.status = None;
+        // The same member with other cards is as it was. One that has said nothing yet does not run, which is not to host none.
+        taken.status = hosted.as_ref().map(|hosted| {
+            let silent = MemberStatus::silent(hosted);
+            let same = |known: &MemberStatus| {
+                (&known.member, &known.committee) == (&silent.member, &silent.committee)
+            };
+            taken.status.take().filter(same).unwrap_or(silent)
+        });
         taken.hosted = hosted;
     }
 
@@ -137,11 +146,32 @@ impl MemberSeat {
 }
 
 impl MemberStatus {
+    /// Of a member that has not answered yet.
+    fn silent(hosted: &Hosted) -> Self {
+        Self {
+            member: hosted.id.to_string(),
+            committee: hosted.member.group().to_string(),
+            running: false,
+            seated: false,
+            votes: false,
+            height: 0,
+            time_ms: 0,
+            epoch: 0,
+            needed: 0,
+            heard: 0,
+            members: 0,
+            waiting: 0,
+            entries: 0,
+            state_bytes: 0,
+        }
+    }
+
     fn new(hosted: &Hosted, status: &committee::Status) -> Self {
         Self {
             member: hosted.id.to_string(),
             committee: hosted.member.group().to_string(),
             running: true,
+            seated: status.members.contains(&hosted.id),
             votes: status.votes,
             height: status.height,
             time_ms: status.time_ms,

@@ -177,7 +177,7 @@ impl Prepared {
             announcer,
             metrics,
         });
-        let tasks = start_tasks(&core, outlets, options.upkeep);
+        let tasks = start_tasks(&core, outlets, options.upkeep, last_run_ms);
         tracing::info!(
             peer = %core.own,
             organisation = %core.organisation,
@@ -200,6 +200,7 @@ fn start_tasks(
     core: &Arc<Core>,
     outlets: Outlets,
     kept: Option<upkeep::UpkeepOptions>,
+    last_run_ms: u64,
 ) -> Option<Running> {
     let spawn = |work: BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let changes = core.directory.changes();
@@ -223,7 +224,7 @@ fn start_tasks(
         spawn(catch_up::catch_up_all(Arc::clone(core)).boxed()),
         spawn(leases::sweep_all(Arc::clone(core)).boxed()),
         spawn(leases::erase_all(Arc::clone(core)).boxed()),
-        spawn(leases::hear_all(Arc::clone(core)).boxed()),
+        spawn(leases::hear_all(Arc::clone(core), last_run_ms).boxed()),
         spawn(committee::look_all(Arc::clone(core)).boxed()),
     ]);
     neighbourly.extend(keeping::start(core));

@@ -3,6 +3,7 @@
 mod init;
 mod join;
 mod members;
+mod reshare;
 mod status;
 mod verify;
 
@@ -28,6 +29,10 @@ pub(crate) enum CommitteeVerb {
     Init(init::Init),
     /// Let a peer follow a committee that others founded
     Join(join::Join),
+    /// Ask for new shares for the same members, under the same key; each operator asks, and n - f suffice
+    Refresh(reshare::Refresh),
+    /// Ask for other members under the same key: add, remove, replace; each operator asks for the same, and n - f suffice
+    Reshare(reshare::Reshare),
     /// Ask every member how it is
     Status(status::Ask),
     /// List the members, and which peers host them
@@ -42,6 +47,8 @@ impl CommitteeVerb {
         match self {
             Self::Init(verb) => verb.run(session).await,
             Self::Join(verb) => verb.run(session).await,
+            Self::Refresh(verb) => verb.run(session).await,
+            Self::Reshare(verb) => verb.run(session).await,
             Self::Status(verb) => verb.run(session).await,
             Self::Members(verb) => verb.run(session).await,
             Self::Verify(verb) => verb.run(session).await,
@@ -69,13 +76,7 @@ pub(crate) async fn heads(
 
 /// Checks that no member sits in a peer's directory yet.
 fn has_none(dir: &Path) -> Result<(), HoldError> {
-    match MemberDir::open(dir)?.map(|dir| dir.charter()).transpose()?.flatten() {
-        None => Ok(()),
-        Some(_) => {
-            let what = "there is a member in this peer's directory already";
-            Err(HoldError::argument("--dir", what))
-        }
-    }
+    MemberDir::open(dir)?.map_or(Ok(()), |dir| dir.is_free())
 }
 
 /// Where the other members reach one: checked to be somewhere.

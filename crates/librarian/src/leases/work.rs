@@ -5,7 +5,9 @@
 //! erase    beside it: once something was dropped, and half of its time is over, every segment with dead bytes is compacted
 //! hear     all peers after the start, then one a minute: which leases were ended since it was asked last
 //! ```
-//! A peer that was away for [`AWAY_MAX_S`] may have missed words that nobody keeps any more, and says so.
+//! A peer that did not run for [`AWAY_MAX_S`] may have missed words that nobody keeps any more, and says so: its operator lets it begin
+//! empty. One that ran and heard no peer of some organisation for so long says that instead: its own bytes are no worse for it, and to
+//! wipe it would take acknowledged copies away, at every peer alike.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,6 +32,8 @@ const OVERLAP_MS: u64 = 600_000;
 const BEFORE_START_MS: u64 = 3_600_000;
 /// How long a peer may be away before it may have missed words, in seconds: they are kept for 90 days.
 const AWAY_MAX_S: u64 = 80 * 24 * 3600;
+/// How often organisations that are not heard are told of, in seconds.
+const SILENT_EVERY_S: u64 = 24 * 3600;
 /// Answers of one peer in one round, at most.
 const ROUND_MAX: u32 = 64;
 /// Pace of erasing, in bytes of segments that are written again in a second.
@@ -118,20 +122,25 @@ async fn erase(core: &Core) {
     }
 }
 
+/// Whole days of which a peer may have missed words that nobody keeps any more, between two moments; `None` where they are fewer.
+fn days_missed(from_ms: u64, now_ms: u64) -> Option<u64> {
+    let seconds = now_ms.saturating_sub(from_ms) / 1000;
+    (from_ms > 0 && seconds > AWAY_MAX_S).then_some(seconds / (24 * 3600))
+}
+
 /// Asks others for words that ended leases, until the peer stops. Until when it heard all of them is kept for the next start
-/// ([`super::Leases::heard_ms`]): that it ran does not say that it heard.
-pub(crate) async fn hear_all(core: Arc<Core>) {
-    let heard_ms = core.leases.heard_ms();
-    let first = heard_ms.saturating_sub(BEFORE_START_MS);
-    let away_s = core.env.clock.unix_ms().saturating_sub(heard_ms) / 1000;
-    if heard_ms > 0 && away_s > AWAY_MAX_S && core.leases.counts().0 > 0 {
-        let days = away_s / (24 * 3600);
+/// ([`super::Leases::heard_ms`]): that it ran does not say that it heard, and that it heard nobody does not say that it was away.
+pub(crate) async fn hear_all(core: Arc<Core>, last_run_ms: u64) {
+    let first = core.leases.heard_ms().saturating_sub(BEFORE_START_MS);
+    let away = days_missed(last_run_ms, core.env.clock.unix_ms());
+    if let Some(days) = away.filter(|_| core.leases.counts().0 > 0) {
         tracing::error!(
             days,
             "this peer was away for longer than words that ended leases are kept: it may hold what was forgotten; \
              let it begin empty"
         );
     }
+    let mut told_s = None;
     let mut asked: HashMap<PeerId, Heard> = HashMap::new();
     let mut until: HashMap<PeerId, u64> = HashMap::new();
     let mut pause = core.rhythm.join;
@@ -151,6 +160,11 @@ pub(crate) async fn hear_all(core: Arc<Core>) {
         let Some(peer) = core.pick(&new).or_else(|| core.pick(&well)) else { continue };
         if new.len() > 1 {
             pause = core.rhythm.join;
+        }
+        let now_s = core.env.clock.elapsed().as_secs();
+        if new.is_empty() && told_s.is_none_or(|told| now_s >= told + SILENT_EVERY_S) {
+            told_s = Some(now_s);
+            tell_silent(&core, &until);
         }
         let begun = core.env.clock.unix_ms();
         let mut from = asked.get(&peer).copied().unwrap_or(Heard { since_ms: first, after: None });
@@ -176,17 +190,38 @@ pub(crate) async fn hear_all(core: Arc<Core>) {
     }
 }
 
-/// Notes until when the words of every organisation were heard, of each by the peer that was asked last. One that is not reached
-/// holds it where it is: the words that its peers heard may be known to nobody else.
-fn note_heard(core: &Core, until: &HashMap<PeerId, u64>) {
+/// Until when the words of every other organisation were heard in this run, of each by the peer that was asked last; 0: not yet.
+fn heard_of_each(core: &Core, until: &HashMap<PeerId, u64>) -> HashMap<OrgId, u64> {
     let view = core.directory.view();
     let mut heard: HashMap<OrgId, u64> = HashMap::new();
     for candidate in view.candidates().iter().filter(|one| one.peer != core.own) {
         let last = heard.entry(candidate.organisation).or_default();
         *last = (*last).max(until.get(&candidate.peer).copied().unwrap_or(0));
     }
+    heard
+}
+
+/// Notes until when the words of all organisations were heard. One that is not reached holds it where it is: the words that its
+/// peers heard may be known to nobody else.
+fn note_heard(core: &Core, until: &HashMap<PeerId, u64>) {
+    let heard = heard_of_each(core, until);
     let all = heard.into_values().min().filter(|all| *all > core.leases.heard_ms());
     all.into_iter().for_each(|all| core.leases.set_heard_ms(all));
+}
+
+/// Tells which organisations may not have been heard for longer than words are kept. Since when each was is not kept over restarts:
+/// at the longest, since all were.
+fn tell_silent(core: &Core, until: &HashMap<PeerId, u64>) {
+    let (all_ms, now_ms) = (core.leases.heard_ms(), core.env.clock.unix_ms());
+    for (organisation, heard_ms) in heard_of_each(core, until) {
+        if let Some(days_max) = days_missed(heard_ms.max(all_ms), now_ms) {
+            tracing::warn!(
+                %organisation,
+                days_max,
+                "no peer of this organisation says which leases were ended: what its clients forgot may be here still"
+            );
+        }
+    }
 }
 
 /// Until where a peer's words were heard: a moment, and of those of that moment a lease.

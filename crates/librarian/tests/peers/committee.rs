@@ -28,13 +28,19 @@ struct Fixed {
     group: GroupKey,
     fails: Mutex<Option<CommitteeError>>,
     asked: Mutex<usize>,
+    silent: Mutex<bool>,
 }
 
 impl Fixed {
     fn new() -> Arc<Self> {
         let group = Answer::decode(&golden("certified-answer")).unwrap();
         let group = group.certificate.header().group.clone();
-        Arc::new(Self { group, fails: Mutex::new(None), asked: Mutex::new(0) })
+        Arc::new(Self {
+            group,
+            fails: Mutex::new(None),
+            asked: Mutex::new(0),
+            silent: Mutex::new(false),
+        })
     }
 
     fn answer<T: Send + 'static>(&self, answer: T) -> BoxFuture<'_, Result<T, CommitteeError>> {
@@ -88,6 +94,9 @@ impl Committee for Fixed {
             entries: 2,
             state_bytes: 3,
         };
+        if *self.silent.lock().unwrap() {
+            return futures::future::pending().boxed();
+        }
         async { Ok(status) }.boxed()
     }
 }
@@ -174,7 +183,9 @@ fn a_hosted_member_is_told_of_and_its_card_goes_to_who_introduces_themselves() {
         peer.show_card(Some(Bytes::from_static(b"card")));
         peer.host(Some(hosted(&member)));
         assert_eq!(card().await, Some(Bytes::from_static(b"card")));
-        town.until("the member's status", |town| town.peers[0].status().committee.is_some()).await;
+        let answered =
+            |town: &Town| town.peers[0].status().committee.is_some_and(|one| one.running);
+        town.until("the member's status", answered).await;
         let status = peer.status().committee.unwrap();
         assert_eq!((status.height, status.heard, status.needed, status.votes), (12, 4, 3, true));
         let page = peer.metrics();
@@ -191,5 +202,30 @@ fn a_hosted_member_is_told_of_and_its_card_goes_to_who_introduces_themselves() {
         env.clock.sleep(Duration::from_secs(2)).await;
         let charter = ask(&stranger, &to, CommitteeAsk::Charter).await;
         assert_eq!(charter, Ok(CommitteeAnswer::Charter(Bytes::from_static(b"charter"))));
+    });
+}
+
+#[test]
+fn a_member_that_never_answers_is_hosted_and_does_not_run() {
+    testkit::time::run(94, |env| async move {
+        let town = Town::new(&env, 3, 3).await;
+        let peer = &town.peers[0];
+        let told = || peer.status().committee;
+        let member = Fixed::new();
+        *member.silent.lock().unwrap() = true;
+        peer.host(Some(hosted(&member)));
+        env.clock.sleep(Duration::from_secs(10)).await;
+        let silent = told().expect("it is hosted");
+        assert_eq!((silent.running, silent.member), (false, MEMBER.to_string()));
+        *member.silent.lock().unwrap() = false;
+        town.until("it answers", |town| {
+            town.peers[0].status().committee.is_some_and(|told| told.running && told.seated)
+        })
+        .await;
+        // With other cards it is the same member.
+        peer.host(Some(hosted(&member)));
+        assert!(told().is_some_and(|told| told.running && told.height == 12));
+        peer.host(None);
+        assert!(told().is_none());
     });
 }

@@ -17,6 +17,7 @@ use testkit::network::{DirectNetwork, key};
 use crate::town::{LIMIT, Shop, Town, envelope, introduce, page};
 
 mod hostile;
+mod silence;
 
 /// Long enough for a lease that lasts as long as a test does, and short enough for virtual time.
 const SPAN_S: u64 = 2 * 3600;

@@ -58,11 +58,29 @@ fn connected(members: &Members, wish: &Wish) -> usize {
     all.map(|place| place.member).collect::<BTreeSet<_>>().len()
 }
 
+/// A list with the places of those that stay as the state has them, where nobody says otherwise: so all operators want the same.
+fn placed(
+    wanted: Vec<(MemberId, Option<SocketAddr>)>,
+    members: &[Place],
+) -> Result<Vec<(MemberId, Option<SocketAddr>)>, CommitteeError> {
+    let place = |(key, at): (MemberId, Option<SocketAddr>)| {
+        let stays = members.iter().find(|place| place.member == key);
+        match (at, stays) {
+            (Some(_), _) => Ok((key, at)),
+            (None, Some(place)) => Ok((key, place.address)),
+            (None, None) => {
+                Err(CommitteeError::Members("of a new member it must be said where it is"))
+            }
+        }
+    };
+    wanted.into_iter().map(place).collect()
+}
+
 impl<E: Runtime> Member<E> {
     /// Signs the wish for these members, or for the same ones, and tells it.
     pub(super) async fn want_members(
         &mut self,
-        wanted: Option<Vec<(MemberId, SocketAddr)>>,
+        wanted: Option<Vec<(MemberId, Option<SocketAddr>)>>,
         least: Option<u8>,
     ) -> Result<(), CommitteeError> {
         if !self.term.is_member(&self.me) {
@@ -71,7 +89,7 @@ impl<E: Runtime> Member<E> {
         const NONE: CommitteeError = CommitteeError::Members("the members are not known yet");
         let members = self.chain.state().members().ok_or(NONE)?;
         let wanted: Vec<(MemberId, Option<SocketAddr>)> = match wanted {
-            Some(wanted) => wanted.into_iter().map(|(key, at)| (key, Some(at))).collect(),
+            Some(wanted) => placed(wanted, &members.members)?,
             None => members.members.iter().map(|place| (place.member, place.address)).collect(),
         };
         let least = least.unwrap_or_else(|| least_of(wanted.len()));
@@ -187,6 +205,7 @@ impl<E: Runtime> Member<E> {
             phase: Phase::Rest,
             ended: members.ended_at(self.chain.tip().time_ms),
             members: members.members.iter().map(|one| (one.member, one.address)).collect(),
+            before: names(&members.before),
             wanted: Vec::new(),
             missing: Vec::new(),
             dealt: Vec::new(),

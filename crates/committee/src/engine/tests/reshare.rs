@@ -28,9 +28,9 @@ impl Members {
         self.run(which).await;
     }
 
-    fn places(&self, list: &[usize]) -> Vec<(MemberId, SocketAddr)> {
+    fn places(&self, list: &[usize]) -> Vec<(MemberId, Option<SocketAddr>)> {
         let all = members(&self.starts).1;
-        list.iter().map(|which| all[*which]).collect()
+        list.iter().map(|which| (all[*which].0, Some(all[*which].1))).collect()
     }
 
     /// Operators of members ask for a list.
@@ -193,6 +193,32 @@ fn seven_founders_add_replace_and_refresh_as_often_as_they_like() {
             }
             members.until(epoch, &replaced).await;
         }
+    });
+}
+
+#[test]
+fn of_members_that_stay_no_operator_says_where_they_are() {
+    simulated(34, async |context| {
+        let mut members = Members::start_of(context, 4, 5).await;
+        members.known().await;
+        members.follow(&[4]).await;
+        let mut wanted = members.places(&[0, 1, 2, 3, 4]);
+        wanted[..4].iter_mut().for_each(|(_, at)| *at = None);
+        let nowhere: Vec<_> = wanted.iter().map(|(key, _)| (*key, None)).collect();
+        let refused = members.handle(0).reshare(nowhere, None).await;
+        assert!(matches!(refused, Err(CommitteeError::Members(_))), "{refused:?}");
+        for which in 0..3 {
+            members.handle(which).reshare(wanted.clone(), None).await.expect("a member may ask");
+        }
+        members.until(1, &[0, 1, 2, 3, 4]).await;
+        let changing = members.handle(4).changing().await.expect("it runs");
+        assert_eq!((changing.before.len(), changing.members.len()), (4, 5));
+        // Nor of the one that came, once it is a member.
+        wanted[4].1 = None;
+        for which in [0, 1, 3, 4] {
+            members.handle(which).reshare(wanted[1..].to_vec(), None).await.expect("asked");
+        }
+        members.until(2, &[1, 2, 3, 4]).await;
     });
 }
 

@@ -114,6 +114,12 @@ impl Init {
         }
         super::has_none(&self.dir)?;
         let dir = MemberDir::make(&self.dir, self.listen, address)?;
+        let lock = dir.hold().await?;
+        let begun = dir.clone();
+        if let Some(charter) = blocking(move || begun.take_up()).await? {
+            session.out.note("a founding that was cut short when all had agreed: it goes on");
+            return self.founded(session, &dir, &charter);
+        }
         let end = Instant::now() + Duration::from_secs(self.within);
         let founders = self.founders(session, &peer, end).await?;
         let own = PeerCertificate::verify(
@@ -136,13 +142,26 @@ impl Init {
         session.out.note(format_args!(
             "all {count} founders are there: founding as {own} together with {others}"
         ));
+        // Before it is founded: whoever is cut short from now on goes on with them.
+        let cards: Vec<Bytes> = founders.iter().map(|one| one.bytes.clone()).collect();
+        dir.keep_cards(&cards)?;
         let charter = self.found(&peer, &dir, &founders, end).await?;
-        let cards: Vec<Bytes> = founders.into_iter().map(|one| one.bytes).collect();
         dir.begin(&charter, &cards)?;
+        drop(lock);
+        self.founded(session, &dir, &charter)
+    }
+
+    /// Says what was founded.
+    fn founded(
+        &self,
+        session: &Session,
+        dir: &MemberDir,
+        charter: &Charter,
+    ) -> Result<Exit, HoldError> {
         if let Some(out) = &self.out {
             files::write_new(out, format!("{}\n", charter.group).as_bytes(), Access::Public)?;
         }
-        session.out.result(&Founded::new(&charter, &dir))?;
+        session.out.result(&Founded::new(charter, dir))?;
         Ok(Exit::Done)
     }
 
@@ -187,7 +206,6 @@ impl Init {
         end: Instant,
     ) -> Result<Charter, HoldError> {
         let cards: Vec<Card> = founders.iter().map(|one| one.card.clone()).collect();
-        let members: Vec<_> = cards.iter().map(|card| card.member).collect();
         let roster = peer.network.roster();
         let mut organisations: Vec<OrgId> =
             roster.organisations().iter().map(|one| one.key).collect();
@@ -204,7 +222,7 @@ impl Init {
             organisations,
             wanted: self.receipts.unwrap_or(u8::try_from(network.acknowledged).unwrap_or(1)),
             number: self.number,
-            links: dir.links(&members, &cards),
+            links: dir.links(&cards),
             within: end.saturating_duration_since(Instant::now()).max(Duration::from_secs(10)),
         };
         let engine = dir.engine();

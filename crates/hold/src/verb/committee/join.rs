@@ -57,6 +57,8 @@ impl Join {
                 Ok((charter, cards)) => {
                     charter_holds(&charter, &self.of, &walker)?;
                     let dir = MemberDir::make(&self.dir, self.listen, reached)?;
+                    let _lock = dir.hold().await?;
+                    dir.keep_cards(&cards)?;
                     let (engine, copy) = (dir.engine(), charter.clone());
                     blocking(move || Ok(Member::join(engine, hosting::NAME, &copy)?)).await?;
                     dir.begin(&charter, &cards)?;

@@ -16,6 +16,8 @@ pub(super) struct OwnMember {
     committee: String,
     /// Whether it answers.
     running: bool,
+    /// Whether it is one of the members; else it follows, to become one or because it was removed.
+    seated: bool,
     /// Whether it votes; else it follows.
     votes: bool,
     /// The height of the newest certified header that it knows.
@@ -46,6 +48,7 @@ impl OwnMember {
             member: text("member"),
             committee: text("committee"),
             running: page.is("/committee/running"),
+            seated: page.is("/committee/seated"),
             votes: page.is("/committee/votes"),
             height: number("height"),
             epoch: number("epoch"),
@@ -62,10 +65,11 @@ impl OwnMember {
 impl fmt::Display for OwnMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { committee, height, heard, members, needed, .. } = self;
-        let state = match (self.running, self.votes) {
-            (false, _) => "does NOT run",
-            (true, true) => "votes",
-            (true, false) => "follows",
+        let state = match (self.running, self.seated, self.votes) {
+            (false, ..) => "does NOT run",
+            (true, _, true) => "votes",
+            (true, true, false) => "follows",
+            (true, false, false) => "follows and is none of its members",
         };
         write!(f, "committee {committee:.16}: the member here {state}, height {height}")?;
         write!(f, ", hears {heard} of {members} members, {needed} must agree")?;
@@ -85,9 +89,12 @@ mod tests {
     fn a_member_that_hears_too_few_says_so() {
         let page = |text: &str| Page(serde_json::from_str(text).unwrap());
         assert!(OwnMember::new(&page("{}")).is_none());
-        let few = r#"{"committee":{"running":true,"votes":true,"heard":2,"needed":3,"members":4}}"#;
+        let few = r#"{"committee":{"running":true,"seated":true,"votes":true,"heard":2,"needed":3,"members":4}}"#;
         let few = OwnMember::new(&page(few)).unwrap().to_string();
         assert!(few.contains("votes") && few.contains("NOT ENOUGH"), "{few}");
+        let none = r#"{"committee":{"running":true,"seated":false,"votes":false}}"#;
+        let none = OwnMember::new(&page(none)).unwrap().to_string();
+        assert!(none.contains("none of its members"), "{none}");
         let stopped = OwnMember::new(&page(r#"{"committee":{}}"#)).unwrap().to_string();
         assert!(stopped.contains("NOT run"), "{stopped}");
     }

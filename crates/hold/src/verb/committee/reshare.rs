@@ -1,0 +1,394 @@
+//! `hold committee refresh` and `hold committee reshare`: members change, and the committee's key does not.
+//!
+//! Each operator asks by the own peer's directory; the member there signs the wish, and the change begins once n - f members want
+//! the same ([`crate::hosting::change`]). The verb says how far it is until it is over. The wish stays where the verb ends early.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use committee::engine::{MEMBERS_MAX, MEMBERS_MIN};
+use committee::{Card, GroupKey};
+use serde::Serialize;
+use tokio::time::Instant;
+use walk::Walker;
+
+use crate::cli::Session;
+use crate::connect;
+use crate::error::HoldError;
+use crate::exit::Exit;
+use crate::hosting::MemberDir;
+use crate::hosting::change::{self, Placed, Told, Wanted};
+use crate::page;
+use crate::verb::committee::init;
+
+/// How often it is looked how far the change is.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long a running librarian may take to take up a wish: it looks every second.
+const TAKEN_WITHIN: Duration = Duration::from_secs(60);
+/// The fewest hex digits that name a member.
+const DIGITS_MIN: usize = 8;
+
+/// Where, and how long it is followed.
+#[derive(Debug, Args)]
+struct At {
+    /// The directory of the peer that hosts the member here, whose librarian runs
+    #[arg(long, value_name = "D")]
+    dir: PathBuf,
+    /// End as soon as the member here wants it, and do not follow the change
+    #[arg(long)]
+    no_wait: bool,
+    /// For how long the change is followed
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    within: u64,
+}
+
+/// `hold committee refresh`.
+#[derive(Debug, Args)]
+pub(crate) struct Refresh {
+    #[command(flatten)]
+    at: At,
+}
+
+/// `hold committee reshare`.
+#[derive(Debug, Args)]
+pub(crate) struct Reshare {
+    #[command(flatten)]
+    at: At,
+    /// The librarians that host new members: each ran `hold committee join`
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    add: Vec<String>,
+    /// The keys of members that are to be none any more, or their first digits (8 at least)
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',')]
+    remove: Vec<String>,
+    /// With fewer members than these it comes to nothing, the same at all operators [default: as many as keep the number that may lie]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(4..=32))]
+    least: Option<u8>,
+}
+
+/// `hold committee refresh` and `hold committee reshare`: how far the change is.
+#[derive(Serialize)]
+struct Changed {
+    /// The committee's key, hex: the same as before.
+    committee: String,
+    /// The key of the member here, hex.
+    member: String,
+    /// Whether it came about.
+    changed: bool,
+    /// The epoch.
+    epoch: u64,
+    /// The number of the last round.
+    number: u64,
+    /// `rest`, `asking`, `waiting`, `dealing` or `entering`.
+    phase: String,
+    /// The keys of the members, hex.
+    members: Vec<String>,
+    /// Of those that are wanted; none at rest.
+    wanted: Vec<String>,
+    /// Of those that are waited for.
+    missing: Vec<String>,
+    /// Whether the member here votes.
+    votes: bool,
+}
+
+impl Changed {
+    fn new(told: Told, changed: bool) -> Self {
+        let Told {
+            committee, member, epoch, number, phase, members, wanted, missing, votes, ..
+        } = told;
+        Self { committee, member, changed, epoch, number, phase, members, wanted, missing, votes }
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { changed, epoch, members, votes, .. } = self;
+        if *changed {
+            let here = if *votes { "votes" } else { "does not vote" };
+            return write!(f, "epoch {epoch}, {} members; the member here {here}", members.len());
+        }
+        write!(f, "the member here wants it: {}", progress(&self.phase, &self.missing))
+    }
+}
+
+/// How far it is, in words.
+fn progress(phase: &str, missing: &[String]) -> String {
+    let missing: Vec<String> = missing.iter().map(|member| format!("{member:.16}")).collect();
+    let missing = missing.join(", ");
+    match (phase, missing.is_empty()) {
+        (change::ASKING, _) => format!("not asked for the same yet by the operators of {missing}"),
+        ("waiting", false) => format!("new, and not following the chain yet: {missing}"),
+        ("dealing", false) => format!("dealing; not acknowledged yet by {missing}"),
+        ("dealing", true) => String::from("dealing"),
+        (change::ENTERING, _) => String::from("the next epoch begins"),
+        _ => String::from("it is being ordered"),
+    }
+}
+
+impl Refresh {
+    /// Asks for new shares for the same members.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let (dir, told) = self.at.member().await?;
+        let wanted = wanted(&told, None, None, Vec::new());
+        self.at.ask(session, &dir, told, wanted).await
+    }
+}
+
+impl Reshare {
+    /// Asks for other members.
+    pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        if self.add.is_empty() && self.remove.is_empty() {
+            let what =
+                "whom? --add, --remove, or both; for the same members: hold committee refresh";
+            return Err(HoldError::argument("--add", what));
+        }
+        let (dir, told) = self.at.member().await?;
+        let mut members = told.members.clone();
+        for digits in &self.remove {
+            let gone = named(&told.members, digits)?;
+            members.retain(|member| *member != gone);
+        }
+        let mut places: Vec<Placed> =
+            members.into_iter().map(|member| Placed { member, address: None }).collect();
+        let peer = init::peer_at(&self.at.dir)?;
+        let walker = connect::stranger(&peer.network)?;
+        let mut cards = Vec::new();
+        for address in &self.add {
+            let (card, bytes) = new_member(&walker, address, &told.committee).await?;
+            let member = card.member.to_string();
+            if told.members.contains(&member) || places.iter().any(|one| one.member == member) {
+                let what = format!("{address} hosts {member:.16}, which is a member already");
+                return Err(HoldError::argument("--add", what));
+            }
+            places.push(Placed { member, address: Some(card.address) });
+            cards.push(hex::encode(bytes));
+        }
+        if !(MEMBERS_MIN..=MEMBERS_MAX).contains(&places.len()) {
+            let what = format!("that leaves {} members: a committee has 4 to 32", places.len());
+            return Err(HoldError::argument("--remove", what));
+        }
+        places.sort_by(|a, b| a.member.cmp(&b.member));
+        let wanted = wanted(&told, Some(places), self.least, cards);
+        self.at.ask(session, &dir, told, wanted).await
+    }
+}
+
+fn wanted(
+    told: &Told,
+    members: Option<Vec<Placed>>,
+    least: Option<u8>,
+    cards: Vec<String>,
+) -> Wanted {
+    let mut id = [0; 16];
+    env::Entropy::fill(&env::SystemEntropy, &mut id);
+    Wanted { id: hex::encode(id), number: told.number, members, least, cards }
+}
+
+/// The one member that these digits begin.
+fn named(members: &[String], digits: &str) -> Result<String, HoldError> {
+    let digits = digits.to_lowercase();
+    let mut found = members.iter().filter(|member| member.starts_with(&digits));
+    match (digits.len() >= DIGITS_MIN, found.next(), found.next()) {
+        (true, Some(one), None) => Ok(one.clone()),
+        (false, ..) => {
+            let what = format!("{digits:?}: a member is named by 8 digits of its key at least");
+            Err(HoldError::argument("--remove", what))
+        }
+        _ => {
+            let what = format!("{digits:?} is not the beginning of one member's key");
+            Err(HoldError::argument("--remove", what))
+        }
+    }
+}
+
+/// The card that a librarian shows of its member, which follows this committee.
+async fn new_member(
+    walker: &Walker,
+    address: &str,
+    committee: &str,
+) -> Result<(Card, bytes::Bytes), HoldError> {
+    let to = walker.directory().endpoint_at(address);
+    let answer = walker.introduce(&to).await;
+    let call = |source| HoldError::Call { address: address.to_owned(), source };
+    let bytes = answer.map_err(call)?.member;
+    let not = || {
+        let what = format!("{address} follows no such committee: hold committee join there first");
+        HoldError::argument("--add", what)
+    };
+    let bytes = bytes.ok_or_else(not)?;
+    let card = Card::verify(&bytes, &walker.directory().genesis().network())?;
+    let group: GroupKey = committee.parse().map_err(|_| not())?;
+    match card.committee == Some(group.id()) {
+        true => Ok((card, bytes)),
+        false => Err(not()),
+    }
+}
+
+/// The keys that a list names.
+fn keys(list: &[Placed]) -> BTreeSet<&str> {
+    list.iter().map(|place| place.member.as_str()).collect()
+}
+
+/// What a change is over by.
+struct Before {
+    epoch: u64,
+    number: u64,
+}
+
+impl Before {
+    /// Whether the change is over, and came about; `None` while it goes on.
+    fn is_over(&self, told: &Told, list: Option<&[Placed]>) -> Option<bool> {
+        if told.phase != change::REST && told.phase != change::ASKING {
+            return None;
+        }
+        let whole = list.is_none_or(|list| {
+            // Members that were not there may be missing from it.
+            told.members.iter().all(|member| keys(list).contains(member.as_str()))
+        });
+        match told.epoch > self.epoch && whole {
+            true => Some(true),
+            false => (told.number > self.number).then_some(false),
+        }
+    }
+}
+
+impl At {
+    /// The member in the directory, which runs, and how it is.
+    async fn member(&self) -> Result<(MemberDir, Told), HoldError> {
+        let none = |what: &str| HoldError::argument("--dir", what);
+        let dir = MemberDir::open(&self.dir)?
+            .ok_or_else(|| none("no member of a committee is hosted there"))?;
+        let status = page::Told::read(&self.dir)?.status().await?;
+        let runs = status.pointer("/committee/running") == Some(&serde_json::Value::Bool(true));
+        let told = Told::read(&dir)?.filter(|_| runs);
+        let told =
+            told.ok_or_else(|| none("the member there does not run: hold peer status --dir D"))?;
+        if !told.members.contains(&told.member) {
+            return Err(none("the one there follows and is no member: operators of members ask"));
+        }
+        Ok((dir, told))
+    }
+
+    /// Asks, and follows it to its end.
+    async fn ask(
+        &self,
+        session: &Session,
+        dir: &MemberDir,
+        told: Told,
+        wanted: Wanted,
+    ) -> Result<Exit, HoldError> {
+        let before = Before { epoch: told.epoch, number: told.number };
+        let list = wanted.members.as_deref();
+        wanted.write(dir)?;
+        let mut told = taken(dir, &wanted, &self.dir).await?;
+        if !self.no_wait {
+            told = self.over(session, dir, told, |told| before.is_over(told, list)).await?;
+        }
+        let changed = match before.is_over(&told, list) {
+            Some(false) => return Err(HoldError::Unchanged { why: told.ended }),
+            over => over.is_some(),
+        };
+        session.out.result(&Changed::new(told, changed))?;
+        Ok(Exit::Done)
+    }
+
+    /// Follows it until it is over.
+    async fn over(
+        &self,
+        session: &Session,
+        dir: &MemberDir,
+        mut told: Told,
+        is_over: impl Fn(&Told) -> Option<bool>,
+    ) -> Result<Told, HoldError> {
+        let end = Instant::now() + Duration::from_secs(self.within);
+        let mut said = String::new();
+        while is_over(&told).is_none() {
+            let progress = progress(&told.phase, &told.missing);
+            if Instant::now() >= end {
+                return Err(HoldError::Changing { progress });
+            }
+            if progress != said {
+                session.out.note(&progress);
+                said = progress;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            if let Some(now) = Told::read(dir)? {
+                told = now;
+            }
+        }
+        Ok(told)
+    }
+}
+
+/// Waits until the running member took the wish up.
+async fn taken(dir: &MemberDir, wanted: &Wanted, peer: &Path) -> Result<Told, HoldError> {
+    let end = Instant::now() + TAKEN_WITHIN;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Some(told) = Told::read(dir)?
+            && let Some(taken) = told.taken.as_ref().filter(|taken| taken.id == wanted.id)
+        {
+            return match &taken.refused {
+                None => Ok(told),
+                Some(why) => Err(HoldError::argument("refused", why.clone())),
+            };
+        }
+        if Instant::now() >= end {
+            wanted.withdraw(dir);
+            page::Told::read(peer)?.status().await?;
+            let what = "its librarian did not take the wish up: hold peer status --dir D";
+            return Err(HoldError::argument("--dir", what));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn told(epoch: u64, number: u64, phase: &str, members: &[&str]) -> Told {
+        Told {
+            taken: None,
+            committee: String::new(),
+            member: String::new(),
+            epoch,
+            number,
+            phase: phase.to_owned(),
+            ended: String::new(),
+            members: members.iter().map(ToString::to_string).collect(),
+            wanted: Vec::new(),
+            missing: Vec::new(),
+            dealt: Vec::new(),
+            votes: true,
+        }
+    }
+
+    #[test]
+    fn a_change_is_over_when_the_next_epoch_runs_or_the_round_came_to_nothing() {
+        let before = Before { epoch: 3, number: 5 };
+        let list: Vec<Placed> = ["a", "b", "e"]
+            .map(|member| Placed { member: member.to_owned(), address: None })
+            .into();
+        let is = |told: &Told| before.is_over(told, Some(&list));
+        assert_eq!(is(&told(3, 5, "asking", &["a", "b", "c"])), None);
+        assert_eq!(is(&told(3, 6, "dealing", &["a", "b", "c"])), None);
+        assert_eq!(is(&told(4, 6, "entering", &["a", "b", "e"])), None);
+        assert_eq!(is(&told(4, 6, "rest", &["a", "b", "e"])), Some(true));
+        assert_eq!(is(&told(4, 7, "rest", &["a", "e"])), Some(true), "one was not there");
+        assert_eq!(is(&told(3, 6, "rest", &["a", "b", "c"])), Some(false));
+        assert_eq!(is(&told(4, 6, "rest", &["a", "b", "c"])), Some(false), "another list");
+        assert_eq!(before.is_over(&told(4, 6, "rest", &["a", "b", "c"]), None), Some(true));
+    }
+
+    #[test]
+    fn a_member_is_named_by_digits_that_no_other_begins_with() {
+        let members = ["aabbccdd00", "aabbccdd11", "ffeeddcc00"].map(String::from);
+        assert_eq!(named(&members, "FFEEDDCC").unwrap(), members[2]);
+        for digits in ["aabbccdd", "ffeedd", "00112233", ""] {
+            assert!(matches!(named(&members, digits), Err(HoldError::Argument { .. })), "{digits}");
+        }
+    }
+}
