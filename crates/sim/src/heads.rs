@@ -175,6 +175,13 @@ async fn befall(shore: &Shore, trouble: Trouble) {
             shore.history().tally("twins change sides");
             parties.sides(second);
         }
+        Trouble::Refresh => {
+            shore.history().tally("refreshes asked for");
+            for (_, handle) in parties.handles() {
+                // Who is behind, or follows, may not ask.
+                let _ = handle.refresh().await;
+            }
+        }
         Trouble::Forget(which) => {
             shore.history().tally("votes lost");
             parties.forget(which).await;
@@ -224,6 +231,9 @@ async fn level(context: &deterministic::Context, shore: &Shore, plan: &Plan) {
                 history.find("Q6", what);
             }
             Some(_) => {}
+        }
+        if status.as_ref().is_some_and(|status| status.epoch > 0) {
+            history.tally("members in a later epoch");
         }
         let forgot = parties.forgot == Some(which);
         if forgot && status.as_ref().is_some_and(|status| status.votes) {

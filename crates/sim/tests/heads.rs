@@ -14,7 +14,7 @@ const SEEDS: u64 = 30;
 /// Seeds of a full run.
 const SEEDS_FULL: u64 = 1_000;
 /// What the seeds of a test run must have met between them.
-const MET: [&str; 9] = [
+const MET: [&str; 11] = [
     "accepted",
     "moved on",
     "not stored",
@@ -24,6 +24,8 @@ const MET: [&str; 9] = [
     "crashes of all",
     "twins change sides",
     "votes lost",
+    "refreshes asked for",
+    "members in a later epoch",
 ];
 
 fn wish(name: &str) -> Option<u64> {

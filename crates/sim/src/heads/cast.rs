@@ -40,6 +40,9 @@ pub(super) enum Trouble {
     Sides(Vec<usize>),
     /// The member is killed, loses its votes and its chain, and starts again on the other side.
     Forget(usize),
+    /// The members' operators ask for new shares: an epoch ends, if enough of them run. A second machine under a liar's key has the
+    /// old share alone from then on.
+    Refresh,
 }
 
 /// What a seed decides.
@@ -86,12 +89,13 @@ fn some(chance: &mut Chance, members: usize) -> Vec<usize> {
 
 fn trouble(chance: &mut Chance, cast: Cast, members: usize) -> (u64, Trouble) {
     let after = 500 + chance.below(3_000);
-    let what = match chance.below(if cast == Cast::Twins { 12 } else { 9 }) {
+    let what = match chance.below(if cast == Cast::Twins { 14 } else { 11 }) {
         0 | 1 => Trouble::Cut(some(chance, members)),
         2 | 3 => Trouble::Join,
         4 | 5 => Trouble::Crash(chance.index(members), 100 + chance.below(4_000)),
         6 => Trouble::CrashAll(100 + chance.below(1_000)),
-        7 | 8 => {
+        7 | 8 => Trouble::Refresh,
+        9 | 10 => {
             let (one, other) = (chance.index(members), chance.index(members));
             Trouble::Delay(one, other, chance.below(400))
         }

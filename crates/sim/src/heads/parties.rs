@@ -20,6 +20,9 @@ pub(super) const WANTED: u8 = 2;
 /// How long a client waits for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(6);
 
+/// How long a refresh waits for members that are away.
+const DEAL_WITHIN: Duration = Duration::from_secs(2);
+
 type Run = Task<Result<(), CommitteeError>>;
 
 /// A member's machine.
@@ -178,6 +181,7 @@ impl Parties {
         let settings = Settings {
             answer_within: ANSWER_WITHIN,
             log_growth: 16 << 10,
+            deal_within: DEAL_WITHIN,
             ..Settings::new(&party.name, links(self.plan.members, party.member))
         };
         let machine = Machine::new(&self.context, &self.sea, party.member, which);
