@@ -231,8 +231,8 @@ pub(crate) async fn answer(
             // A thousand keys are decoded away from the I/O threads.
             let submission = core.env.cpu(move || Submission::decode(&bytes)).await;
             let answers = member.update(submission.map_err(refused)?).await.map_err(refused)?;
-            let encoded = answers.iter().map(committee::Answer::encode).collect();
-            Ok(CommitteeAnswer::Update(encoded))
+            let encode = move || answers.iter().map(committee::Answer::encode).collect();
+            Ok(CommitteeAnswer::Update(core.env.cpu(encode).await))
         }
         CommitteeAsk::Read { object, branch, at } => {
             let branch = std::str::from_utf8(&branch).map_err(|_| CallError::Invalid {
