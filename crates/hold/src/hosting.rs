@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use committee::engine::{Charter, MemberId, Settings};
-use committee::{Card, Member};
+use committee::{Card, GroupId, Member};
 use crypto::{NetworkId, PeerId, SecretKey};
 use librarian::{Hosted, Librarian};
 use tokio::task::JoinHandle;
@@ -80,6 +80,8 @@ struct Hosting {
     seen: Option<Arc<Seen>>,
     starting: Option<JoinHandle<Result<Member, HoldError>>>,
     running: Option<Member>,
+    /// Which member of which committee runs, or starts.
+    runs_as: Option<(MemberId, GroupId)>,
     /// Where the running member was told that all are.
     linked: Vec<(MemberId, SocketAddr)>,
     cards: Cards,
@@ -100,6 +102,7 @@ pub(crate) async fn host_all(host: Host, librarian: Arc<Librarian>, stop: Cancel
         seen: None,
         starting: None,
         running: None,
+        runs_as: None,
         linked: Vec::new(),
         cards: Cards::default(),
         change: change::Following::default(),
@@ -168,7 +171,13 @@ impl Hosting {
             return Ok(());
         };
         self.show(&seen);
+        // A folder that was made anew between two looks is another member's.
+        let is = seen.charter.as_ref().map(|charter| (seen.dir.secret.id(), charter.group.id()));
+        if self.runs_as.is_some() && self.runs_as != is {
+            self.end().await;
+        }
         let Some(charter) = &seen.charter else { return self.take_up(&seen.dir).await };
+        self.runs_as = is;
         if self.running.as_ref().is_some_and(Member::has_ended) {
             self.librarian.host(None);
             self.start_after = Some(Instant::now() + START_AGAIN);
@@ -271,6 +280,7 @@ impl Hosting {
 
     async fn end(&mut self) {
         self.librarian.host(None);
+        (self.runs_as, self.start_after) = (None, None);
         if let Some(starting) = self.starting.take()
             && let Ok(Ok(Ok(member))) = timeout(STOP_LIMIT, starting).await
         {

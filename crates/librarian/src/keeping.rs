@@ -288,6 +288,11 @@ impl Keeping {
         self.epoch().is_some()
     }
 
+    /// Waits until repair may go on at its pace.
+    pub(crate) async fn wait(&self, core: &Core) {
+        self.budget.wait(&core.env).await;
+    }
+
     /// Notes whether versions here may lack what came with them, and are looked for.
     pub(crate) fn set_bereft(&self, bereft: bool) {
         self.bereft.store(bereft, Ordering::SeqCst);

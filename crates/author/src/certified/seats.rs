@@ -98,6 +98,13 @@ impl CertifiedHeads {
     /// Looks for them anew. Members that were just founded, or have just started, certify nothing yet and are busy: it is waited
     /// for them for a while.
     pub(super) async fn find_seats(&self) -> Result<Arc<Seats>, CertifiedError> {
+        let limit = super::READ_WITHIN;
+        let found = self.env().within(limit, self.find_patiently()).await;
+        let asked = self.known().memory.seats.len();
+        found.unwrap_or(Err(CertifiedError::TooLong { asked, limit }))
+    }
+
+    async fn find_patiently(&self) -> Result<Arc<Seats>, CertifiedError> {
         for _ in 1..TRIES {
             match self.look_for_seats().await {
                 Err(CertifiedError::NoMembers { last: Some(CallError::Busy { .. }), .. }) => {

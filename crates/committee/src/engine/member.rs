@@ -101,6 +101,7 @@ struct Wanted {
     verify: Vec<(Context<Digest, Key>, oneshot::Sender<bool>)>,
     certify: Vec<oneshot::Sender<bool>>,
     asked_ms: u64,
+    asks: u32,
 }
 
 struct Member<E: Runtime> {
@@ -143,6 +144,8 @@ struct Member<E: Runtime> {
     update_us: u64,
     given: Option<snapshots::Given>,
     taken: Option<snapshots::Taken>,
+    /// The least pace of a snapshot, bytes a second.
+    taken_bytes_s: u64,
     started_ms: u64,
     told_ms: u64,
     #[cfg(test)]
@@ -208,6 +211,7 @@ pub async fn run<E: Runtime>(
         update_us: 0,
         given: None,
         taken: None,
+        taken_bytes_s: snapshots::BYTES_S,
         started_ms: now,
         told_ms: 0,
         #[cfg(test)]

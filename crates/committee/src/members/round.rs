@@ -141,10 +141,10 @@ fn begin(
         return Outcome::NotValid;
     }
     members.number = wish.number;
-    members.ended = match members.ended_at(moment.time_ms) {
-        Ended::TooLate => Ended::TooLate,
-        _ if members.round.is_some() => Ended::Replaced,
-        _ => Ended::NotYet,
+    members.ended = match &members.round {
+        None => Ended::NotYet,
+        Some(_) if members.round_at(moment.time_ms).is_none() => Ended::TooLate,
+        Some(_) => Ended::Replaced,
     };
     let (began_ms, players) = (moment.time_ms, wish.members.clone());
     members.round = Some(Round { began_ms, least: wish.least, usable: 0, lost: 0, players });

@@ -92,18 +92,30 @@ async fn take_back(core: &Core, keeping: &Keeping, epoch: &Epoch, asked: bool) -
     }
     let mut stripes = Vec::with_capacity(gone.len());
     for id in &gone {
-        let Some(Given { stripe, index, .. }) = locked(&keeping.given).remove(id) else { continue };
-        // What the author forgot meanwhile, or the disk lost, is nobody's to move.
-        let Ok(Some(header)) = core.shelf.stripe(&stripe).await else { continue };
-        if !core.shelf.holds(id) {
+        let Some(Given { stripe, index, .. }) = locked(&keeping.given).get(id).copied() else {
             continue;
+        };
+        match core.shelf.stripe(&stripe).await {
+            Ok(Some(header)) if core.shelf.holds(id) => {
+                let mut inventory = locked(&keeping.inventory);
+                // While it is counted anew, or the store does not answer, it stays to be taken back.
+                let Some(inventory) = inventory.as_mut() else {
+                    unknown += 1;
+                    continue;
+                };
+                inventory.add_fragment(*id, stripe, index, |epoch, names| {
+                    StripeMap::by_rank(&stripe, &header, epoch, names)
+                });
+                stripes.push(stripe);
+            }
+            // What the author forgot meanwhile, or the disk lost, is nobody's to move.
+            Ok(_) => {}
+            Err(_) => {
+                unknown += 1;
+                continue;
+            }
         }
-        if let Some(inventory) = locked(&keeping.inventory).as_mut() {
-            inventory.add_fragment(*id, stripe, index, |epoch, names| {
-                StripeMap::by_rank(&stripe, &header, epoch, names)
-            });
-        }
-        stripes.push(stripe);
+        locked(&keeping.given).remove(id);
     }
     keeping.look_at(core, &stripes);
     unknown + stripes.len()

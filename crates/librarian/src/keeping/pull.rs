@@ -13,6 +13,8 @@ use env::calls::keep::{FETCH_MAX, FetchAnswer, FetchAt, KeepAnswer, KeepRequest}
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases};
 use env::calls::objects::{PutObjects, PutOutcome};
 
+use walk::Health;
+
 use super::ask::{LARGE_LIMIT, ask, strange};
 use super::{Keeping, locked};
 use crate::core::Core;
@@ -123,7 +125,7 @@ pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
         return false;
     };
     for holder in epoch.possible(&place, epoch.copies(Kind::Head)) {
-        if holder == core.own {
+        if holder == core.own || core.directory.health(&holder) == Health::Away {
             continue;
         }
         let request = KeepRequest::Fetch(vec![FetchAt { id, place }]);
@@ -144,13 +146,8 @@ pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
 /// Puts records of objects that prove themselves as anybody puts them, which counts them where a start could not read them, and
 /// writes those that are damaged here: what stands in the way of taking one anew does not keep it damaged. Whether the last
 /// is here.
-async fn put_objects(core: &Core, mut records: Vec<Record>) -> bool {
-    let suite = core.genesis.suite;
-    let last = records.last().map(|record| record.id);
-    records.retain(|record| version::prove(suite, record).is_ok());
-    if records.last().map(|record| record.id) != last {
-        return false;
-    }
+async fn put_objects(core: &Core, records: Vec<Record>) -> bool {
+    let (suite, last) = (core.genesis.suite, records.last().map(|record| record.id));
     let put = PutObjects { records: records.clone(), ..PutObjects::default() };
     let mut taken = false;
     match core.objects.put(put).await {
@@ -162,6 +159,11 @@ async fn put_objects(core: &Core, mut records: Vec<Record>) -> bool {
     }
     for record in records.into_iter().filter(|record| core.shelf.is_damaged(&record.id)) {
         let id = record.id;
+        let prove = move || version::prove(suite, &record).is_ok().then_some(record);
+        let Some(record) = core.env.cpu(prove).await else {
+            taken &= last != Some(id);
+            continue;
+        };
         if let Err(error) = core.shelf.mend(record).await {
             tracing::error!(record = %id, %error, "a damaged record cannot be written again");
             return false;

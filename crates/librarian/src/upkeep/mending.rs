@@ -89,8 +89,8 @@ async fn mend_some(
         Some(last) if damaged.len() == ROUND_MAX => last.id,
         _ => FIRST,
     };
-    if damaged.iter().any(|record| comes_with_versions(record.kind)) {
-        bereft.something_is_damaged();
+    for record in damaged.iter().filter(|record| comes_with_versions(record.kind)) {
+        bereft.is_damaged(record.id);
     }
     let mut mended = 0;
     for record in damaged.iter().filter(|record| !given_up.contains(&record.id)).collect::<Vec<_>>()

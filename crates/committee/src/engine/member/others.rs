@@ -17,9 +17,8 @@ use crate::{Block, Certificate, CommitteeError, Header, Submission};
 
 /// A tip that is one block behind another's for so long is behind.
 const LAGS_MS: u64 = 2_000;
-/// The longest pause between two questions for what comes after the tip, and how long an answer may take.
-const ASK_AGAIN_MAX_MS: u64 = 3_200;
-const ANSWER_WITHIN_MS: u64 = 20_000;
+/// The longest pause between two questions for what comes after the tip.
+const ASK_AGAIN_MAX_MS: u64 = 12_800;
 /// How often a member says that it is there.
 const HERE_MS: u64 = 1_000;
 /// How many of those that wait longest are passed on again.
@@ -30,38 +29,48 @@ const PASS_ON_BYTES: usize = 2 << 20;
 const GIVEN_MAX: usize = 256;
 const GIVEN_BYTES_MAX: usize = 128 << 20;
 
-/// Who was asked for what comes after the tip, and when: what others send of it is not taken.
+/// Who was asked for what comes after the tip: each question has one answer, and what nobody was asked for is not taken.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    all: Vec<(Key, u64)>,
-    /// Questions since the last answer: with each the pause before the next one doubles, so that answers which take long on a slow
-    /// line are not asked for again and again.
-    unanswered: u32,
+    open: Vec<Key>,
+    /// When the next one may be asked, and the pause after it: it doubles until something comes of a question, so that answers which
+    /// take long on a slow line are not asked for again and again.
+    next_ms: u64,
+    pause_ms: u64,
 }
 
 impl Asked {
-    fn may_again(&self, now_ms: u64) -> bool {
-        let pause = (ASK_AGAIN_MS << self.unanswered.min(8)).min(ASK_AGAIN_MAX_MS);
-        self.all.last().is_none_or(|(_, asked)| asked + pause <= now_ms)
+    const fn may_again(&self, now_ms: u64) -> bool {
+        self.next_ms <= now_ms
     }
 
     fn ask(&mut self, of: Key, now_ms: u64) {
-        self.all.retain(|(key, asked)| *key != of && asked + ANSWER_WITHIN_MS > now_ms);
-        self.all.push((of, now_ms));
-        self.unanswered = self.unanswered.saturating_add(1);
-    }
-
-    /// Whether a member was asked of late.
-    pub(super) fn was(&self, key: &Key, now_ms: u64) -> bool {
-        self.all.iter().any(|(of, asked)| of == key && asked + ANSWER_WITHIN_MS > now_ms)
-    }
-
-    /// An answer came: the next question may be asked at once.
-    pub(super) fn answered(&mut self) {
-        self.unanswered = 0;
-        if let Some((_, asked)) = self.all.last_mut() {
-            *asked = asked.saturating_sub(ASK_AGAIN_MS);
+        if !self.was(&of) {
+            self.open.push(of);
         }
+        self.pause_ms = (2 * self.pause_ms).clamp(ASK_AGAIN_MS, ASK_AGAIN_MAX_MS);
+        self.next_ms = now_ms + self.pause_ms;
+    }
+
+    /// Whether a member was asked and has not answered.
+    pub(super) fn was(&self, key: &Key) -> bool {
+        self.open.contains(key)
+    }
+
+    /// A member answers; whether it was asked.
+    pub(super) fn answered(&mut self, key: &Key) -> bool {
+        let at = self.open.iter().position(|of| of == key);
+        at.map(|at| self.open.swap_remove(at)).is_some()
+    }
+
+    /// Something came of a question: the next one may be asked at once.
+    pub(super) const fn came(&mut self) {
+        (self.next_ms, self.pause_ms) = (0, 0);
+    }
+
+    /// Forgets those that are not connected any more.
+    pub(super) fn only(&mut self, connected: impl Fn(&Key) -> bool) {
+        self.open.retain(connected);
     }
 }
 
@@ -154,11 +163,12 @@ impl<E: Runtime> Member<E> {
     pub(super) fn want(&mut self, digest: HeaderDigest) {
         let now = now_ms(&self.context);
         let wanted = self.wanted.entry(digest).or_default();
-        if wanted.asked_ms + ASK_AGAIN_MS <= now {
+        // Later each time: on a slow line the answers of all would else push each other aside.
+        let pause = ASK_AGAIN_MS << wanted.asks.saturating_sub(1).min(5);
+        if wanted.asked_ms + pause <= now {
+            (wanted.asked_ms, wanted.asks) = (now, wanted.asks.saturating_add(1));
             // The proposal itself is mostly on its way.
-            let first = wanted.asked_ms == 0;
-            wanted.asked_ms = now;
-            if !first {
+            if wanted.asks > 1 {
                 self.send(Recipients::All, &Message::WantBlock(digest));
             }
         }
@@ -206,8 +216,7 @@ impl<E: Runtime> Member<E> {
                 self.give_part(from, Some(digest), offset);
             }
             Message::WantBlock(_) | Message::WantSince(_) | Message::WantPart { .. } => {}
-            Message::Since { certificate, blocks } if self.asked.was(&from, now) => {
-                self.asked.answered();
+            Message::Since { certificate, blocks } if self.asked.answered(&from) => {
                 match self.catch_up(&certificate, blocks) {
                     Ok(Some(certificate)) => self.caught_up(&certificate).await?,
                     Ok(None) => {}
@@ -229,7 +238,7 @@ impl<E: Runtime> Member<E> {
                     Ok(Some((certificate, state))) => self.start_from(*certificate, state).await?,
                     Ok(None) => {}
                     Err(error) => {
-                        self.taken = None;
+                        self.taken.take_if(|taken| taken.is_from(&from));
                         tracing::warn!(%error, "a snapshot does not hold");
                         self.offended(&from, "sent what is no snapshot");
                     }
@@ -362,10 +371,9 @@ impl<E: Runtime> Member<E> {
         new.retain(|(digest, header, _)| {
             header.height > tip.height && self.chain.above(digest).is_none()
         });
-        // What stands on nothing here would wait for ever.
-        let stands = |parent: &HeaderDigest| {
-            tip.digest() == *parent || self.chain.above(parent).is_some() || self.parked.has(parent)
-        };
+        // What stands on nothing here would wait for ever; what is parked is bounded as its sender's, and this is not.
+        let stands =
+            |parent: &HeaderDigest| tip.digest() == *parent || self.chain.above(parent).is_some();
         if new.first().is_some_and(|(_, header, _)| !stands(&header.parent)) {
             return Ok(None);
         }
@@ -382,6 +390,7 @@ impl<E: Runtime> Member<E> {
     /// Goes over to a certificate whose block was executed. An error is this member's own.
     async fn caught_up(&mut self, certificate: &Certificate) -> Result<(), CommitteeError> {
         self.finalise(certificate.finalization()?).await?;
+        self.asked.came();
         if let Some(ahead) = self.ahead.clone() {
             self.finalise(ahead).await?;
         }
@@ -398,7 +407,9 @@ impl<E: Runtime> Member<E> {
             return;
         }
         self.turn = self.turn.wrapping_add(1);
-        let others = self.heard.iter().filter(|(_, said)| **said + HEARD_MS >= now);
+        let heard = &self.heard;
+        self.asked.only(|key| heard.get(key).is_some_and(|said| said + HEARD_MS >= now));
+        let others = heard.iter().filter(|(_, said)| **said + HEARD_MS >= now);
         let mut others: Vec<&Key> = others.map(|(key, _)| key).collect();
         others.sort_unstable();
         let which = others.get(self.turn % others.len().max(1));
@@ -459,23 +470,25 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_may_take_its_time_and_no_other_answers() {
+    fn a_question_has_one_answer_however_late_and_nobody_else_gives_it() {
         let key = |byte| MemberSecret::new(&[byte; 32]).expect("a key").id().key().expect("a key");
         let mut asked = Asked::default();
-        assert!(asked.may_again(0) && !asked.was(&key(1), 0));
+        assert!(asked.may_again(0) && !asked.was(&key(1)));
         asked.ask(key(1), 1_000);
-        assert!(
-            !asked.may_again(1_000 + ASK_AGAIN_MS) && asked.may_again(1_000 + 2 * ASK_AGAIN_MS)
-        );
+        assert!(!asked.may_again(999 + ASK_AGAIN_MS) && asked.may_again(1_000 + ASK_AGAIN_MS));
         asked.ask(key(2), 1_800);
-        assert!(asked.was(&key(1), 3_000) && asked.was(&key(2), 3_000), "both may answer");
-        assert!(!asked.was(&key(3), 3_000));
-        assert!(!asked.was(&key(1), 1_000 + ANSWER_WITHIN_MS));
-        (0..40).for_each(|number| asked.ask(key(number), 4_000));
-        assert!(!asked.may_again(4_000 + ASK_AGAIN_MAX_MS - 1));
-        assert!(asked.may_again(4_000 + ASK_AGAIN_MAX_MS));
-        asked.answered();
-        assert!(asked.may_again(4_000), "the next one follows an answer at once");
+        assert!(!asked.may_again(1_800 + ASK_AGAIN_MS), "later each time");
+        for _ in 0..60 {
+            assert!(!asked.answered(&key(3)), "it was not asked");
+        }
+        assert!(asked.answered(&key(1)) && !asked.answered(&key(1)), "once");
+        assert!(asked.was(&key(2)), "another's answer is still to come");
+        (0..40).for_each(|_| asked.ask(key(4), 4_000));
+        assert!(!asked.may_again(3_999 + ASK_AGAIN_MAX_MS));
+        asked.came();
+        assert!(asked.may_again(4_000), "the next one follows what came at once");
+        asked.only(|of| *of == key(4));
+        assert!(!asked.was(&key(2)) && asked.was(&key(4)));
     }
 
     #[test]

@@ -45,11 +45,6 @@ impl Parked {
         self.0.insert(digest, waiting);
     }
 
-    /// Whether one waits.
-    pub(super) fn has(&self, digest: &HeaderDigest) -> bool {
-        self.0.contains_key(digest)
-    }
-
     /// Takes one out.
     pub(super) fn remove(&mut self, digest: &HeaderDigest) -> Option<Waiting> {
         self.0.remove(digest)

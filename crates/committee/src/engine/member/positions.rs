@@ -3,7 +3,6 @@
 use super::Member;
 use super::requests::What;
 use crate::engine::pool::RETRY_MS;
-use crate::engine::wire::Notarised;
 use crate::engine::{Runtime, now_ms};
 use crate::{CommitteeError, Position};
 
@@ -34,8 +33,7 @@ impl<E: Runtime> Member<E> {
     /// Reads once this epoch and view, or later ones, are final: who asks has heard from enough members itself.
     pub(super) fn read_at(&mut self, what: What, at: (u64, u64)) {
         // As far as any member is, or nearly: strangers' impossible ones would keep the room from others.
-        let known = self.notarised.as_ref().map_or_else(|| self.chain.round(), Notarised::round);
-        let far = is_far(known, at);
+        let far = is_far(self.highest(), at);
         if self.chain.round() >= at {
             self.read(what);
         } else if far || self.fresh.at.len() >= AT_MAX {

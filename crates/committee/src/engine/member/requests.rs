@@ -171,7 +171,7 @@ impl<E: Runtime> Member<E> {
     }
 
     /// The highest round that this member knows of.
-    fn highest(&self) -> (u64, u64) {
+    pub(super) fn highest(&self) -> (u64, u64) {
         let notarised = self.notarised.as_ref().map_or((0, 0), Notarised::round);
         notarised.max(self.chain.round())
     }

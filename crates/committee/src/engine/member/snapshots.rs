@@ -17,6 +17,10 @@ use crate::{Certificate, CommitteeError, State};
 const KEPT_MS: u64 = 60_000;
 /// After how long without a part another member is asked.
 const PART_WITHIN_MS: u64 = 20_000;
+/// The least pace of a whole snapshot at first, in bytes a second. It is halved each time that one is broken off for it, down to the
+/// second: so no liar drags one out for hours, and a slow line still brings one in the end.
+pub(super) const BYTES_S: u64 = 1 << 20;
+const BYTES_S_MIN: u64 = 16 << 10;
 
 /// A snapshot that is given out.
 pub(super) struct Given {
@@ -33,10 +37,22 @@ pub(super) struct Taken {
     from: Key,
     total: usize,
     bytes: Vec<u8>,
+    began_ms: u64,
     heard_ms: u64,
 }
 
 impl Taken {
+    /// Whether it comes from this member.
+    pub(super) fn is_from(&self, from: &Key) -> bool {
+        self.from == *from
+    }
+
+    /// Whether it comes slower than so many bytes a second, after a while.
+    fn drags(&self, now_ms: u64, bytes_s: u64) -> bool {
+        let within = PART_WITHIN_MS + self.bytes.len() as u64 * 1_000 / bytes_s.max(1);
+        now_ms >= self.began_ms + within
+    }
+
     /// Adds a part: `false` for one that is not the next one of this snapshot, a repeated one perhaps.
     ///
     /// # Errors
@@ -106,7 +122,12 @@ impl<E: Runtime> Member<E> {
     pub(super) fn forget_snapshots(&mut self) {
         let now = now_ms(&self.context);
         self.given.take_if(|given| given.used_ms + KEPT_MS <= now);
+        let pace = self.taken_bytes_s;
         self.taken.take_if(|taken| taken.heard_ms + PART_WITHIN_MS <= now);
+        if self.taken.take_if(|taken| taken.drags(now, pace)).is_some() {
+            tracing::warn!(pace, "a snapshot comes too slowly: another member is asked");
+            self.taken_bytes_s = (pace / 2).max(BYTES_S_MIN);
+        }
     }
 
     /// Takes a part, and asks for the next one; with the last one the state, and the certificate that it is of. An error is the
@@ -120,21 +141,27 @@ impl<E: Runtime> Member<E> {
         bytes: &[u8],
     ) -> Result<Option<(Box<Certificate>, State)>, CommitteeError> {
         let now = now_ms(&self.context);
+        // From those who were asked alone: another would hand this one junk again and again.
+        let goes_on = self.taken.as_ref().is_some_and(|taken| taken.is_from(&from));
+        let first = self.taken.is_none() && offset == 0 && self.asked.answered(&from);
+        if !(goes_on || first) {
+            return Ok(None);
+        }
         let certificate = Certificate::decode(certificate)?;
         let digest = certificate.header().digest();
         if certificate.header().height <= self.chain.tip().height || bytes.is_empty() {
             return Ok(None);
         }
-        // From those who were asked alone: another would hand this one junk again and again.
-        if self.taken.is_none() && offset == 0 && self.asked.was(&from, now) {
+        if first {
             certificate.verify(&self.charter.rules.network, &self.charter.group)?;
             let (found, max) = (total as usize, 2 * STATE_BYTES_MAX);
             if found > max {
                 return Err(CommitteeError::TooLarge { what: "bytes of a snapshot", found, max });
             }
-            self.asked.answered();
-            let (from, bytes) = (from.clone(), Vec::new());
-            self.taken = Some(Taken { certificate, from, total: found, bytes, heard_ms: now });
+            self.asked.came();
+            let (from, bytes, total) = (from.clone(), Vec::new(), found);
+            let (began_ms, heard_ms) = (now, now);
+            self.taken = Some(Taken { certificate, from, total, bytes, began_ms, heard_ms });
         }
         let Some(taken) = &mut self.taken else { return Ok(None) };
         if !taken.add(&from, &digest, offset, bytes)? {
@@ -161,6 +188,7 @@ impl<E: Runtime> Member<E> {
         state: State,
     ) -> Result<(), CommitteeError> {
         tracing::info!(height = certificate.header().height, "took the state from another member");
+        self.taken_bytes_s = BYTES_S;
         // Blocks above it stay on the disk: this member may have voted to finalise them.
         self.chain.start_from(certificate, state);
         self.renew_now().await?;
@@ -187,7 +215,8 @@ mod tests {
             secret.id().key().expect("a key")
         };
         let (from, total) = (key(1), PART_BYTES_MAX + 10);
-        let mut taken = Taken { certificate, from, total, bytes: Vec::new(), heard_ms: 0 };
+        let bytes = Vec::new();
+        let mut taken = Taken { certificate, from, total, bytes, began_ms: 0, heard_ms: 0 };
         let part = vec![7; PART_BYTES_MAX];
         assert!(!taken.add(&key(2), &digest, 0, &part).expect("not asked"), "another member's");
         assert!(taken.add(&key(1), &digest, 0, &part[1..]).is_err(), "a short one");
@@ -195,5 +224,8 @@ mod tests {
         assert!(!taken.add(&key(1), &digest, 0, &part).expect("repeated"));
         assert!(taken.add(&key(1), &digest, PART_BYTES_MAX as u64, &part).is_err(), "too long");
         assert!(taken.add(&key(1), &digest, PART_BYTES_MAX as u64, &[7; 10]).expect("the last"));
+        let whole = PART_WITHIN_MS + total as u64 * 1_000 / BYTES_S;
+        assert!(!taken.drags(whole - 1, BYTES_S) && taken.drags(whole + 1, BYTES_S));
+        assert!(!taken.drags(whole + 1, BYTES_S / 2), "a slower line is given more time");
     }
 }
