@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use committee::position::{are_members, quorum};
 use committee::{CommitteeError, Position};
+use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -56,7 +57,8 @@ impl CertifiedHeads {
                     if are_members(&read.head.header, &found.members) {
                         return Ok(read);
                     }
-                    CommitteeError::Path("list of members").into()
+                    let last = CallError::Busy { retry_after: PAUSE };
+                    CertifiedError::Unanswered { asked: found.members.len(), last }
                 }
                 Err(error) => error,
             };

@@ -214,7 +214,8 @@ impl CertifiedHeads {
         }
         match are_members(&header, members) {
             true => Ok(header.height),
-            false => Err(Refused::Wrong(CommitteeError::Path("list of members"))),
+            // A lie, or an epoch began between the two answers: until a block of it is certified, none names its members.
+            false => Err(Refused::Call(CallError::Busy { retry_after: PAUSE })),
         }
     }
 
