@@ -32,7 +32,7 @@ use store::{RecordStore, StoreError};
 use walk::Directory;
 
 use checking::Seen;
-pub(crate) use checking::{By, Covered};
+pub(crate) use checking::{By, Covered, nobody_pays};
 pub(crate) use dropping::{Swept, sweep_whole};
 use futures::FutureExt;
 use table::{Charge, Ended, Table};
@@ -191,6 +191,19 @@ impl Leases {
         lately && !self.covers(place)
     }
 
+    /// Whether a record of this place is here and is not being dropped. The table is asked first: what was dropped between the two is
+    /// not in the store.
+    pub(crate) fn stays(&self, place: &Place) -> bool {
+        let dropping = self.table().is_dropping(place);
+        !dropping && self.store.contains(&RecordId::new(*place.as_bytes()))
+    }
+
+    /// A client stored something at these places again: it is as if nothing had been dropped there.
+    fn note_stored(&self, places: impl Iterator<Item = Place>) {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        places.for_each(|place| dropped.remove(&place));
+    }
+
     fn note_dropped(&self, places: impl Iterator<Item = Place>) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         places.for_each(|place| dropped.add(place));
@@ -227,6 +240,12 @@ struct Lately {
 }
 
 impl Lately {
+    fn remove(&mut self, place: &Place) {
+        if self.places.remove(place) {
+            self.order.retain(|other| other != place);
+        }
+    }
+
     fn add(&mut self, place: Place) {
         if !self.places.insert(place) {
             return;

@@ -104,9 +104,13 @@ impl Shelf {
         self.read_only.load(Ordering::Relaxed) || self.store.stats().poisoned
     }
 
-    /// Writes a proven record again that is damaged here. It was told when it was stored.
-    pub(crate) async fn mend(&self, record: Record) -> Result<(), StoreError> {
-        self.store.put(vec![record]).await.map(drop)
+    /// Writes a proven record again that is damaged here, or that another one needs; nothing where that was dropped meanwhile. It was told
+    /// when it was stored.
+    pub(crate) async fn mend(&self, record: Record, needs: &RecordId) -> Result<(), StoreError> {
+        match self.store.contains(needs) {
+            true => self.store.put(vec![record]).await.map(drop),
+            false => Ok(()),
+        }
     }
 
     /// Whether a record is here and not known to be damaged, by the index alone.

@@ -72,11 +72,12 @@ impl Ledger {
     }
 }
 
-/// Peers that run, but for these.
+/// Peers that run, but for these. Who has left runs on and serves nobody.
 pub(crate) fn running(world: &World, but: &BTreeSet<usize>) -> Vec<(usize, Running)> {
     let peers = world.peers();
     let all = peers.iter().enumerate().filter(|(number, _)| !but.contains(number));
-    all.filter_map(|(number, peer)| Some((number, peer.running.clone()?))).collect()
+    let runs = all.filter_map(|(number, peer)| Some((number, peer.running.clone()?)));
+    runs.filter(|(_, one)| !one.librarian.has_left()).collect()
 }
 
 /// What is really on the disks of these, of something that was acknowledged.

@@ -8,8 +8,9 @@
 //!
 //! **Late, or loaded?** An answer that is right and late may come of a holder that had to fetch it, or of one with much to do. So a late
 //! answer is followed by a question that is answered from memory. Where that is slow too the challenge says nothing, and its time counts for
-//! the next deadline; where it is quick, the challenge failed. Who cannot be reached is absent, and fails nothing; who can, and
-//! answers only this badly, says nothing once, and fails where it does so again and again.
+//! the next deadline; where it is quick, another challenge of other items follows at once, since what a broken line lost looks the same, and
+//! that one failed if it is late too. Who cannot be reached is absent, and fails nothing; who can, and answers only this badly, says
+//! nothing once, and fails where it does so again and again.
 //!
 //! What an audit proves and does not is on `docs/operating/audit.md`.
 
@@ -26,7 +27,7 @@ use walk::Health;
 
 use super::account::Account;
 use super::ask::{SMALL_LIMIT, ask, strange};
-use super::{Keeping, locked};
+use super::{Keeping, compare, locked};
 use crate::core::Core;
 
 /// Items of one challenge.
@@ -40,6 +41,8 @@ const PROVE_LIMIT: Duration = Duration::from_secs(12);
 const MAC_BYTES_MAX: usize = 8 << 20;
 /// A question that is answered from memory takes this part of what a late answer took, where the holder is loaded.
 const LOADED_PART: u32 = 4;
+/// Why an item failed of which there is no proof at all.
+const NOT_HERE: &str = "no proof";
 
 /// What is common with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +69,11 @@ impl Audits {
 
 /// What became of one item.
 type Outcome = Result<(), &'static str>;
+type Outcomes = Vec<(RecordId, Outcome)>;
 
 /// An answer in time or not: what each item came to, and how many bytes of records were read for them.
 struct Answer {
-    outcomes: Vec<(RecordId, Outcome)>,
+    outcomes: Outcomes,
     bytes: u64,
     took: Duration,
 }
@@ -79,7 +83,7 @@ pub(super) async fn audit_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     let mut turn: Vec<PeerId> = Vec::new();
     while core.pause(core.jittered(keeping.options.audit)).await {
         look_after(&core, &keeping);
-        for peer in super::compare::next(&core, &keeping, &mut turn) {
+        for peer in compare::next(&core, &mut turn, || compare::others(&core, &keeping)) {
             tokio::select! {
                 biased;
                 () = core.stop.cancelled() => return,
@@ -109,15 +113,51 @@ fn look_after(core: &Core, keeping: &Keeping) {
     }
 }
 
-/// Challenges one peer.
+/// What a challenge comes to.
+enum Verdict {
+    /// Each item's outcome counts.
+    Counts(Outcomes),
+    /// It says nothing.
+    Nothing,
+    /// What was lost on the way looks the same: it is asked once more, for other items.
+    Again,
+}
+
+impl From<Option<Outcomes>> for Verdict {
+    fn from(outcomes: Option<Outcomes>) -> Self {
+        outcomes.map_or(Self::Nothing, Self::Counts)
+    }
+}
+
+/// Challenges one peer, and once more where the first challenge may have been lost on the way, or where it may have lost what it had when
+/// the two were compared last: who says so itself does not fail, and what it lacks is made good.
 async fn audit(core: &Core, keeping: &Keeping, peer: &PeerId) {
+    let mut verdict = challenge(core, keeping, peer, false).await;
+    let lacks = |outcomes: &Outcomes| outcomes.iter().any(|(_, outcome)| *outcome == Err(NOT_HERE));
+    let again = match &verdict {
+        Verdict::Again => true,
+        Verdict::Counts(outcomes) if lacks(outcomes) => {
+            matches!(compare::sums(core, keeping, peer, Range::ALL).await, Ok(Some(_)))
+        }
+        _ => false,
+    };
+    if again {
+        verdict = challenge(core, keeping, peer, true).await;
+    }
+    if let Verdict::Counts(outcomes) = verdict {
+        count(core, keeping, peer, &outcomes);
+    }
+}
+
+/// Asks for proofs of random items; `again` says that the same was asked just now, and not answered in time.
+async fn challenge(core: &Core, keeping: &Keeping, peer: &PeerId, again: bool) -> Verdict {
     let items = chosen(core, keeping, peer);
     let counts = &core.metrics.audit;
     let answered = match core.genesis.suite {
         Suite::Holdfast1 => {
             let asks = with_ids(core, items).await;
             if asks.is_empty() {
-                return;
+                return Verdict::Nothing;
             }
             counts.challenges.inc();
             proven(core, peer, asks).await
@@ -125,18 +165,15 @@ async fn audit(core: &Core, keeping: &Keeping, peer: &PeerId) {
         Suite::Libri1 => {
             let asks = with_copies(core, items).await;
             if asks.is_empty() {
-                return;
+                return Verdict::Nothing;
             }
             counts.challenges.inc();
             verified(core, peer, asks).await
         }
     };
-    let outcomes = match answered {
-        Ok(answer) => judged(core, keeping, peer, answer).await,
-        Err((asked, error)) => failed(core, keeping, peer, asked, &error).await,
-    };
-    if let Some(outcomes) = outcomes {
-        count(core, keeping, peer, &outcomes);
+    match answered {
+        Ok(answer) => judged(core, keeping, peer, answer, again).await,
+        Err((asked, error)) => failed(core, keeping, peer, asked, &error, again).await,
     }
 }
 
@@ -199,7 +236,7 @@ async fn proven(core: &Core, peer: &PeerId, asks: Vec<ProveAt>) -> Result<Answer
     let check = move || {
         let mut bytes = 0;
         let checked = asks.iter().zip(&proofs).map(|(at, proof)| {
-            let Some(proof) = proof else { return (at.id, Err("no proof")) };
+            let Some(proof) = proof else { return (at.id, Err(NOT_HERE)) };
             bytes += u64::from(proof.length);
             let right = verify_chunk(&at.id, at.chunk, proof).is_ok();
             (at.id, if right { Ok(()) } else { Err("a wrong proof") })
@@ -258,7 +295,7 @@ async fn verified(
                     Ok(())
                 }
                 Ok(VerifyResponse::Mac(_)) => Err("a wrong MAC"),
-                _ => Err("no MAC"),
+                _ => Err(NOT_HERE),
             };
             (request.id, outcome)
         });
@@ -268,33 +305,36 @@ async fn verified(
     Ok(core.env.cpu(check).await)
 }
 
-/// What an answer comes to; `None` where it says nothing.
+/// What an answer comes to.
 async fn judged(
     core: &Core,
     keeping: &Keeping,
     peer: &PeerId,
     answer: Answer,
-) -> Option<Vec<(RecordId, Outcome)>> {
+    again: bool,
+) -> Verdict {
     let Answer { mut outcomes, bytes, took } = answer;
     let deadline = locked(&keeping.audits).of(*peer).deadline(bytes);
     if took <= deadline {
         locked(&keeping.audits).of(*peer).took(took, bytes);
-        return Some(outcomes);
+        return Verdict::Counts(outcomes);
     }
     core.metrics.audit.late.inc();
     match quick(core, peer, took).await {
+        // A wrong proof is wrong however late it comes.
+        Some(true) if !again && outcomes.iter().all(|(_, outcome)| outcome.is_ok()) => Verdict::Again,
         Some(true) => {
             outcomes.iter_mut().for_each(|(_, outcome)| *outcome = outcome.and(Err("too late")));
-            Some(outcomes)
+            Verdict::Counts(outcomes)
         }
         Some(false) => {
             locked(&keeping.audits).of(*peer).took(took, bytes);
             let ids = outcomes.iter().map(|(id, _)| *id).collect();
-            void(core, keeping, peer, ids, "it is loaded")
+            void(core, keeping, peer, ids, "it is loaded").into()
         }
         None => {
             let ids = outcomes.iter().map(|(id, _)| *id).collect();
-            silent(core, keeping, peer, ids)
+            silent(core, keeping, peer, ids).into()
         }
     }
 }
@@ -306,7 +346,7 @@ fn silent(
     keeping: &Keeping,
     peer: &PeerId,
     asked: Vec<RecordId>,
-) -> Option<Vec<(RecordId, Outcome)>> {
+) -> Option<Outcomes> {
     match core.directory.health(peer) {
         Health::Away => None,
         _ => void(core, keeping, peer, asked, "it does not answer this"),
@@ -320,20 +360,23 @@ async fn failed(
     peer: &PeerId,
     asked: Vec<RecordId>,
     error: &CallError,
-) -> Option<Vec<(RecordId, Outcome)>> {
-    let all = |why| asked.iter().map(|id| (*id, Err(why))).collect();
-    match error {
+    again: bool,
+) -> Verdict {
+    let all = |why| Verdict::Counts(asked.iter().map(|id| (*id, Err(why))).collect());
+    let says_nothing = match error {
         CallError::Unreachable { .. } | CallError::WrongPeer { .. } => {
             silent(core, keeping, peer, asked)
         }
         CallError::TimedOut { .. } => match quick(core, peer, PROVE_LIMIT).await {
-            Some(true) => Some(all("no answer")),
+            Some(true) if !again => return Verdict::Again,
+            Some(true) => return all("no answer"),
             Some(false) => void(core, keeping, peer, asked, "it is loaded"),
             None => silent(core, keeping, peer, asked),
         },
-        CallError::Corrupt { .. } => Some(all("no proofs")),
+        CallError::Corrupt { .. } => return all("no proofs"),
         _ => void(core, keeping, peer, asked, "it does not say"),
-    }
+    };
+    says_nothing.into()
 }
 
 /// Whether a peer answers from memory much quicker than it proved; `None` where it does not answer at all.
@@ -352,7 +395,7 @@ fn void(
     peer: &PeerId,
     asked: Vec<RecordId>,
     why: &'static str,
-) -> Option<Vec<(RecordId, Outcome)>> {
+) -> Option<Outcomes> {
     core.metrics.audit.void.inc();
     tracing::debug!(%peer, why, "a challenge says nothing of what is held");
     let one_too_many = locked(&keeping.audits).of(*peer).is_one_too_many();

@@ -13,6 +13,7 @@ use env::calls::keep::{
 };
 use futures::StreamExt;
 use version::COPIES_MAX;
+use walk::Health;
 
 use super::ask::{SMALL_LIMIT, ask, strange};
 use super::{Keeping, locked};
@@ -59,7 +60,7 @@ pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
             }
         };
         let peers = if changed || asked {
-            others(&core, &keeping)
+            heard(&core, &keeping)
         } else {
             some(&core, &keeping, &mut turn)
         };
@@ -75,8 +76,19 @@ pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     }
 }
 
+/// Those whose words are asked for: also of who is done without and answers. Who did not hear it once would else never hear it, would
+/// count other organisations than the rest, and would see other peers for good.
+fn heard(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
+    let Some(epoch) = keeping.epoch() else { return Vec::new() };
+    let asked = |peer: &PeerId| {
+        epoch.answers(peer) || core.directory.health(peer) == Health::Healthy
+    };
+    let all = epoch.view.candidates().iter().map(|candidate| candidate.peer);
+    all.filter(|peer| *peer != core.own && asked(peer)).collect()
+}
+
 /// The other peers that answer.
-fn others(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
+pub(super) fn others(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
     let Some(epoch) = keeping.epoch() else { return Vec::new() };
     let all = epoch.view.candidates().iter().map(|candidate| candidate.peer);
     all.filter(|peer| *peer != core.own && epoch.answers(peer)).collect()
@@ -85,7 +97,7 @@ fn others(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
 /// The peer whose turn it is, and some with which nothing was compared since peers came or went: they saw other peers than
 /// this one when they were asked, or did not answer.
 fn some(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>) -> Vec<PeerId> {
-    let mut peers = next(core, keeping, turn);
+    let mut peers = next(core, turn, || heard(core, keeping));
     let mut unknown = keeping.unknown(core);
     unknown.retain(|peer| !peers.contains(peer));
     for _ in 0..UNKNOWN_MAX {
@@ -97,9 +109,13 @@ fn some(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>) -> Vec<PeerId> {
 }
 
 /// The peer whose turn it is: all in a random order, then all in another.
-pub(super) fn next(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>) -> Vec<PeerId> {
+pub(super) fn next(
+    core: &Core,
+    turn: &mut Vec<PeerId>,
+    all: impl FnOnce() -> Vec<PeerId>,
+) -> Vec<PeerId> {
     if turn.is_empty() {
-        let mut all = others(core, keeping);
+        let mut all = all();
         while let Some(peer) = core.pick(&all) {
             all.retain(|other| *other != peer);
             turn.push(peer);
@@ -176,7 +192,7 @@ fn take_some(lists: &mut Vec<Listed>) -> Vec<Listed> {
 }
 
 /// Compares the sums of one range; `None` where the two see other peers.
-async fn sums(
+pub(super) async fn sums(
     core: &Core,
     keeping: &Keeping,
     peer: &PeerId,
@@ -196,7 +212,9 @@ async fn sums(
     };
     let now = core.env.clock.elapsed();
     locked(&keeping.present).hear(*peer, answer.words.clone(), now);
-    if answer.view != view {
+    // Of who is done without nothing is learnt but its words.
+    let answers = keeping.epoch().is_some_and(|epoch| epoch.answers(peer));
+    if answer.view != view || !answers {
         return Ok(None);
     }
     if range == Range::ALL {

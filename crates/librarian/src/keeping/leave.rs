@@ -75,7 +75,7 @@ async fn take_back(core: &Core, keeping: &Keeping, epoch: &Epoch, asked: bool) -
     let mut gone: Vec<RecordId> = Vec::new();
     let mut unknown = 0;
     for (to, ids) in by {
-        if !epoch.is_present(&to) {
+        if !epoch.answers(&to) {
             gone.extend(ids);
             continue;
         }

@@ -24,11 +24,12 @@ use super::ask::{LARGE_LIMIT, SMALL_LIMIT, ask, strange};
 use super::epoch::Epoch;
 use super::inventory::Inventory;
 use super::leave::Given;
+use super::surplus::has;
 use super::make::{self, checked};
 use super::work::Due;
 use super::{Keeping, locked};
 use crate::core::Core;
-use crate::leases::Covered;
+use crate::leases::{Covered, nobody_pays};
 use crate::shelf::one_line;
 
 /// How often it is looked for something to mend.
@@ -428,7 +429,14 @@ async fn mend(core: &Core, keeping: &Keeping, job: &Job) -> Result<Moved, Unmend
         plan.make.clear();
     }
     let moves: Vec<_> = plan.moves.iter().filter(|moved| moved.from == core.own).collect();
-    if plan.make.is_empty() && moves.is_empty() {
+    // What a peer that leaves has and another too need not move.
+    let twice: Vec<u8> = plan
+        .surplus
+        .iter()
+        .filter(|(_, peer)| keeping.is_leaving() && *peer == core.own)
+        .map(|(index, _)| *index)
+        .collect();
+    if plan.make.is_empty() && moves.is_empty() && twice.is_empty() {
         if plan.spare < 0 {
             return Err(Unmended::TooFew {
                 have: job.k.saturating_add_signed(plan.spare as isize),
@@ -441,6 +449,7 @@ async fn mend(core: &Core, keeping: &Keeping, job: &Job) -> Result<Moved, Unmend
     let Ok(document::Document::Stripe(stripe)) = document::Document::decode(&header.bytes) else {
         return Err(Unmended::NoHeader);
     };
+    let elsewhere = proven_elsewhere(core, job, &stripe, &twice).await;
     let mut out: Vec<(u8, PeerId, Record)> = Vec::new();
     for moved in moves {
         if let Some(record) = own(core, &stripe, moved.index).await {
@@ -477,7 +486,29 @@ async fn mend(core: &Core, keeping: &Keeping, job: &Job) -> Result<Moved, Unmend
     });
     let sent: Vec<Option<(u8, PeerId)>> =
         futures::stream::iter(sent).buffer_unordered(ASKED_AT_ONCE).collect().await;
-    Ok(sent.into_iter().flatten().collect())
+    Ok(sent.into_iter().flatten().chain(elsewhere).collect())
+}
+
+/// Of these fragments, which are here, those of which another holder proved that it has them, with that holder.
+async fn proven_elsewhere(core: &Core, job: &Job, stripe: &Stripe, indices: &[u8]) -> Moved {
+    let mut proven = Moved::new();
+    for index in indices {
+        let mut others = job.whole.iter().filter(|(of, peer)| {
+            of == index
+                && *peer != core.own
+                && job.possible.contains(peer)
+                && !job.silent.contains(peer)
+        });
+        let (Some((_, other)), Some(record)) = (others.next(), own(core, stripe, *index).await)
+        else {
+            continue;
+        };
+        let record = Record { place: Place::from(job.id), ..record };
+        if has(core, other, &record).await {
+            proven.push((*index, *other));
+        }
+    }
+    proven
 }
 
 /// A fragment that is here.
@@ -587,6 +618,10 @@ async fn send(
     })?;
     // Who pays for the stripe pays for what is made again of it.
     let leases = core.leases.of(&place).await.map_err(|error| crate::shelf::refusal(&error))?;
+    // They may have ended since its header was read: who gets it without would keep it as what nobody need pay for.
+    if leases.is_empty() && !core.leases.stays(&place) {
+        return Err(nobody_pays(&place));
+    }
     let call = async {
         match leases.is_empty() {
             true => core.calls.store_batch(&to, records, LARGE_LIMIT).await,

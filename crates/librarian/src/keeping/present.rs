@@ -74,9 +74,6 @@ impl Present {
                     absent.insert(status.peer);
                 }
             }
-            if status.state == PeerState::Leaving {
-                absent.insert(status.peer);
-            }
         }
         let known = |peer: &PeerId| peers.iter().any(|status| status.peer == *peer);
         self.unwell.retain(|peer, _| known(peer));
@@ -105,21 +102,33 @@ impl Present {
                 leaving.into_iter().filter(|peer| view.index_of(peer).is_some()).collect();
             return Absent { absent: leaving.clone(), leaving };
         }
-        let said = |of: fn(&Heard) -> &BTreeSet<PeerId>, mine: &[PeerId]| {
-            let mine: BTreeSet<PeerId> = mine.iter().copied().collect();
-            let others = self.heard.iter().map(|(peer, heard)| (peer, of(heard)));
-            placement::absent(view, others.chain([(own, &mine)]))
-        };
-        let mut absent = said(|heard| &heard.absent, &self.own.absent);
-        absent.extend(said(|heard| &heard.faulty, &self.own.faulty));
+        let set = |all: &[PeerId]| all.iter().copied().collect::<BTreeSet<PeerId>>();
+        let (mine, my_faulty) = (set(&self.own.absent), set(&self.own.faulty));
+        let others = self.heard.iter().map(|(peer, heard)| (peer, &heard.absent));
+        let away = placement::absent(view, others.chain([(own, &mine)]));
         // Who leaves says so itself.
-        absent.extend(leaving.iter().copied());
+        let mut absent: BTreeSet<PeerId> = &away | &leaving;
+        let faulty = {
+            // Who is absent is not heard about others, of whichever kind the words are.
+            let others = self.heard.iter().map(|(peer, heard)| (peer, &heard.faulty));
+            let words = others.chain([(own, &my_faulty)]);
+            let words: Vec<_> = words.filter(|(peer, _)| !absent.contains(*peer)).collect();
+            // Who is accused and not away has its voice, heard or not: who does without it hears it no more, and would else count
+            // an organisation fewer than all others do.
+            let silent = BTreeSet::new();
+            let accused = words.iter().flat_map(|(_, of)| of.iter());
+            let accused = accused.filter(|peer| !absent.contains(*peer)).map(|peer| (peer, &silent));
+            placement::absent(view, words.iter().copied().chain(accused))
+        };
+        absent.extend(&faulty);
+        // Who is gone, or does not have it, moves nothing any more, whatever it announced: what it held is made again.
+        let moves = |peer: &PeerId| peer == own || !(away.contains(peer) || faulty.contains(peer));
         absent.remove(own);
         if leaving.contains(own) {
             absent.insert(*own);
         }
         absent.retain(|peer| view.index_of(peer).is_some());
-        let leaving = leaving.into_iter().filter(|peer| absent.contains(peer)).collect();
+        let leaving = leaving.into_iter().filter(|one| absent.contains(one) && moves(one)).collect();
         Absent { absent, leaving }
     }
 

@@ -164,7 +164,7 @@ async fn put_objects(core: &Core, records: Vec<Record>) -> bool {
             taken &= last != Some(id);
             continue;
         };
-        if let Err(error) = core.shelf.mend(record).await {
+        if let Err(error) = core.shelf.mend(record, &id).await {
             tracing::error!(record = %id, %error, "a damaged record cannot be written again");
             return false;
         }

@@ -196,7 +196,7 @@ pub(super) async fn drop_fragments(
 }
 
 /// Whether a peer has the bytes of a record, by the MAC of a fresh key.
-async fn has(core: &Core, peer: &PeerId, record: &Record) -> bool {
+pub(super) async fn has(core: &Core, peer: &PeerId, record: &Record) -> bool {
     let Some(to) = core.directory.endpoint(peer) else { return false };
     let mac_key = core.env.random();
     let request = VerifyRequest { id: record.id, place: record.place, mac_key };

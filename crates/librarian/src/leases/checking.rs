@@ -139,6 +139,12 @@ fn refused(refusal: &Refusal) -> CallError {
     }
 }
 
+/// What is brought to a place where all was dropped, and no lease came with it.
+pub(crate) fn nobody_pays(place: &Place) -> CallError {
+    let reason = format!("what lives at {place} was dropped here: nobody pays for it");
+    CallError::Denied { reason }
+}
+
 fn invalid(reason: String) -> CallError {
     CallError::Invalid { reason }
 }
@@ -179,9 +185,7 @@ impl Leases {
                 .iter()
                 .find(|record| !paid(&record.place) && self.was_dropped(&record.place))
         {
-            let place = record.place;
-            let reason = format!("what lives at {place} was dropped here: nobody pays for it");
-            return Err(CallError::Denied { reason });
+            return Err(nobody_pays(&record.place));
         }
         // Peers pass on what they have: some of it came without.
         if by == By::Client
@@ -283,7 +287,8 @@ impl Leases {
     /// Lets records be written, which these leases came with: until the answer is dropped nothing goes at their places.
     ///
     /// # Errors
-    /// `Busy` where a place is being dropped, `Denied` where a lease alone holds what is there and none came.
+    /// `Busy` where a place is being dropped, `Denied` where a lease alone holds what is there and none came, or where it was dropped
+    /// since a peer began to bring it back.
     pub(crate) fn begin(
         self: &Arc<Self>,
         covered: &Covered,
@@ -291,7 +296,16 @@ impl Leases {
     ) -> Result<Writes, CallError> {
         let wanted = covered.wanted(records, |id| self.store.contains(id));
         let begun = self.table().begin(&wanted).map_err(|refusal| refused(&refusal))?;
-        Ok(Writes { leases: Arc::clone(self), begun })
+        let writes = Writes { leases: Arc::clone(self), begun };
+        // From here on nothing is dropped there: what was so before is known.
+        let unpaid = wanted.iter().filter(|one| covered.by == By::Peer && !one.paid);
+        let gone = |place: &Place| {
+            self.was_dropped(place) && !self.store.contains(&RecordId::new(*place.as_bytes()))
+        };
+        match unpaid.map(|one| one.place).find(gone) {
+            Some(place) => Err(nobody_pays(&place)),
+            None => Ok(writes),
+        }
     }
 
     /// Bytes of these records that are new, by their places.
@@ -326,6 +340,9 @@ impl Leases {
         let mut stored = self.store.put(all).await.map_err(refused)?;
         let new = stored.split_off(paying.min(stored.len()));
         admission.committed(&stored);
+        if covered.by == By::Client {
+            self.note_stored(places.into_iter());
+        }
         if let Some(client) = covered.charged {
             let came = records.iter().zip(&new).filter(|(_, new)| **new);
             let mut table = self.table();

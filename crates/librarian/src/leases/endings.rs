@@ -160,8 +160,10 @@ impl Leases {
         place: &Place,
         caller: &PublicKey,
     ) -> Result<PlaceLeases, StoreError> {
-        let held = self.store.contains(&RecordId::new(*place.as_bytes()));
-        let unleased = held && self.table().is_unleased(place);
+        // In this order: what loses its leases in between is being dropped.
+        let unleased = self.table().is_unleased(place);
+        let held = self.stays(place);
+        let unleased = held && unleased;
         Ok(PlaceLeases { held, unleased, leases: self.of_for(place, Some(caller)).await? })
     }
 }

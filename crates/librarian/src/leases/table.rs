@@ -498,7 +498,6 @@ impl Table {
     }
 
     /// Whether records of this place are being dropped.
-    #[cfg(test)]
     pub(crate) fn is_dropping(&self, place: &Place) -> bool {
         !self.dropping.is_empty() && self.dropping.contains(place)
     }
@@ -508,8 +507,11 @@ impl Table {
         self.places.contains_key(place)
     }
 
-    /// Whether leases hold a place and all of them have ended at `now`, Unix seconds.
+    /// Whether leases hold a place and all of them have ended at `now`, Unix seconds, or did and its records are being dropped.
     pub(crate) fn is_over(&self, place: &Place, now: u64) -> bool {
+        if self.is_dropping(place) {
+            return true;
+        }
         let Some(at) = self.places.get(place).filter(|at| !at.unleased) else { return false };
         let mut held = at.holds.iter().filter_map(|hold| self.leases.get(&hold.lease));
         held.all(|held| held.until <= now)

@@ -138,7 +138,7 @@ async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>)
         rebuilding::again(core, id, place).await
     };
     match found {
-        Ok(record) => match core.shelf.mend(record).await {
+        Ok(record) => match core.shelf.mend(record, &id).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(record = %id, %error, "a damaged record cannot be written again");

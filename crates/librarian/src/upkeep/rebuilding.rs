@@ -40,7 +40,7 @@ impl Unmended {
 /// Makes a fragment of the stripe at `place` again, or finds it with somebody who has it after all.
 pub(super) async fn again(core: &Core, id: RecordId, place: Place) -> Result<Record, Unmended> {
     let stripe_id = RecordId::new(*place.as_bytes());
-    let stripe = header(core, stripe_id).await?;
+    let stripe = header(core, stripe_id, &id).await?;
     let index = stripe.index_of(&id).ok_or(Unmended::NotListed)?;
     let shape = StripeShape::new(stripe_id, &stripe);
     let fetched = core.walker.fetch_stripe(&shape, 0..shape.k).await?;
@@ -55,14 +55,14 @@ pub(super) async fn again(core: &Core, id: RecordId, place: Place) -> Result<Rec
     Ok(record)
 }
 
-/// The stripe's header: the peer's own, else another holder's, which is kept where the own one is damaged.
-async fn header(core: &Core, id: RecordId) -> Result<Stripe, Unmended> {
+/// The header of this fragment's stripe: the peer's own, else another holder's, which is kept where the own one is damaged.
+async fn header(core: &Core, id: RecordId, fragment: &RecordId) -> Result<Stripe, Unmended> {
     if let Ok(Some(stripe)) = core.shelf.stripe(&id).await {
         return Ok(stripe);
     }
     let found = core.walker.find_elsewhere(id, id.into()).await?;
     let Document::Stripe(stripe) = found.document else { return Err(Unmended::NotListed) };
-    if let Err(error) = core.shelf.mend(found.record).await {
+    if let Err(error) = core.shelf.mend(found.record, fragment).await {
         tracing::error!(record = %id, %error, "a stripe's damaged header cannot be written again");
     }
     Ok(stripe)

@@ -15,7 +15,7 @@ mod trouble;
 mod work;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -78,6 +78,10 @@ struct Town {
     /// Peers that cheat.
     rogues: BTreeSet<usize>,
     ledger: Ledger,
+    /// Peers of an organisation that takes part no more, and how many entries the ledger had when it was dismissed.
+    dismissed: Mutex<Option<(BTreeSet<usize>, usize)>>,
+    /// Peers that lost their disks, or were set back.
+    wiped: Mutex<BTreeSet<usize>>,
 }
 
 pub(super) async fn run(world: Arc<World>) {
@@ -85,7 +89,14 @@ pub(super) async fn run(world: Arc<World>) {
     let rogues = cast.rogues(&world);
     world.history.event(format!("{cast:?}: {rogues:?}"));
     world.history.tally(cast.name());
-    let town = Arc::new(Town { world, cast, rogues, ledger: Ledger::default() });
+    let town = Arc::new(Town {
+        world,
+        cast,
+        rogues,
+        ledger: Ledger::default(),
+        dismissed: Mutex::default(),
+        wiped: Mutex::default(),
+    });
     let world = &town.world;
     for number in 0..world.plan.peers {
         world.start_peer(number).await;
@@ -100,6 +111,7 @@ pub(super) async fn run(world: Arc<World>) {
     for author in authors {
         author.join().await;
     }
+    town.gives_up();
     let but = gone.union(&town.rogues).copied().collect();
     world.mend_all_but(&but).await;
     town.becomes_whole("after all trouble").await;

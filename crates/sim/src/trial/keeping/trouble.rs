@@ -1,7 +1,7 @@
 //! What befalls the peers, and what waits until it takes nothing with it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crypto::{Change, Roster};
@@ -9,7 +9,8 @@ use crypto::{Change, Roster};
 use super::cast::{Cast, crowd};
 use super::{TROUBLE, Town};
 use crate::chance::Chance;
-use crate::ledger;
+use crate::check::holdings::Kept;
+use crate::ledger::{self, Fate};
 use crate::plan::Event;
 use crate::wires::Weather;
 
@@ -37,8 +38,10 @@ enum Step {
     Gone(BTreeSet<usize>),
     /// A peer hands over what it has and leaves.
     Leave(usize),
-    /// An organisation is listed no more: one peer learns the roster that says so. Its machines go a minute later.
+    /// An organisation is listed no more: one peer learns the roster that says so.
     Dismiss,
+    /// Its machines go.
+    DismissedGo,
 }
 
 fn ms(ms: u64) -> Duration {
@@ -91,6 +94,7 @@ impl Town {
                 let side = (0..parties).filter(|_| chance.permille(300)).collect();
                 steps.push((ms(at), Step::Harmless(Event::CutOff(side))));
                 steps.push((ms(at + 2_000), Step::Dismiss));
+                steps.push((ms(at + 62_000), Step::DismissedGo));
                 let until = at + 10_000 + chance.below(50_000);
                 steps.push((ms(until), Step::Harmless(Event::CutOff(BTreeSet::new()))));
             }
@@ -192,6 +196,7 @@ impl Town {
             Step::Lose(event) => {
                 let (Event::Destroy(peer) | Event::SetBack(peer)) = event else { return };
                 if !gone.contains(&peer) && self.may_go(&[peer].into(), gone).await {
+                    self.wiped(peer, gone);
                     world.happens(&event).await;
                 }
             }
@@ -210,6 +215,12 @@ impl Town {
                 gone.extend(peers);
             }
             Step::Dismiss => self.dismiss(gone).await,
+            Step::DismissedGo => {
+                let peers = self.dismissed().map(|(peers, _)| peers).unwrap_or_default();
+                self.gives_up();
+                peers.iter().for_each(|peer| world.kill_peer(*peer));
+                gone.extend(peers);
+            }
             Step::Leave(peer) => {
                 let running = world.peers()[peer].running.clone();
                 let few = world.plan.peers - gone.len() <= PEERS_MIN;
@@ -232,6 +243,7 @@ impl Town {
             .map(|(number, _)| number)
             .collect();
         let few = world.plan.peers - gone.union(&peers).count() < PEERS_MIN;
+        let known = self.ledger.lock().len();
         if few || !self.may_go(&peers, gone).await {
             return;
         }
@@ -247,9 +259,43 @@ impl Town {
         let taught = told.learn_roster(&roster);
         world.history.tally("event: an organisation is dismissed");
         world.history.event(format!("peers {peers:?} are of nobody any more: {taught:?}"));
-        world.env.clock.sleep(Duration::from_secs(60)).await;
-        peers.iter().for_each(|peer| world.kill_peer(*peer));
-        gone.extend(peers);
+        *self.dismissed.lock().unwrap_or_else(PoisonError::into_inner) = Some((peers, known));
+    }
+
+    /// A peer loses its disk, or is set back. A word that ended leases is lost with the last of those that heard it; whoever has an
+    /// older disk then has what it ended until the time of its leases is over.
+    fn wiped(&self, peer: usize, gone: &BTreeSet<usize>) {
+        let mut wiped = self.wiped.lock().unwrap_or_else(PoisonError::into_inner);
+        wiped.insert(peer);
+        let has_word = |one: &usize| !wiped.contains(one) && !gone.contains(one);
+        for entry in self.ledger.lock().iter_mut().filter(|one| one.fate == Fate::Forgotten) {
+            // Each has a lease of its own.
+            entry.kept.retain(|kept| kept.holders().iter().any(has_word));
+        }
+    }
+
+    fn dismissed(&self) -> Option<(BTreeSet<usize>, usize)> {
+        self.dismissed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What was acknowledged since the roster by peers that are of nobody any more, and by nobody else, is lost to the network
+    /// (`docs/operating/who-takes-part.md`): its author had not heard of the roster.
+    pub(super) fn gives_up(&self) {
+        let Some((peers, known)) = self.dismissed() else { return };
+        let world = &self.world;
+        let by = ledger::stores(&ledger::running(world, &BTreeSet::new()));
+        let now = self.now_s();
+        let mut entries = self.ledger.lock();
+        for entry in entries.iter_mut().skip(known).filter(|entry| entry.is_kept(now)) {
+            let alone = |one: &Kept| {
+                !one.is_there_without(&peers)
+                    && !ledger::held(world, one, &by).is_there_without(&peers)
+            };
+            if entry.kept.iter().any(alone) {
+                entry.fate = Fate::Unsure;
+                world.history.tally("event: the dismissed alone acknowledged it");
+            }
+        }
     }
 
     /// Waits until nothing that must be there goes with these peers; whether that came.
@@ -259,6 +305,7 @@ impl Town {
         loop {
             let mut without = gone.clone();
             without.extend(peers);
+            without.extend(self.dismissed().into_iter().flat_map(|(peers, _)| peers));
             if self.cast.is_lost() {
                 without.extend(&self.rogues);
             }
