@@ -134,14 +134,16 @@ impl From<Option<Outcomes>> for Verdict {
 async fn audit(core: &Core, keeping: &Keeping, peer: &PeerId) {
     let mut verdict = challenge(core, keeping, peer, false).await;
     let lacks = |outcomes: &Outcomes| outcomes.iter().any(|(_, outcome)| *outcome == Err(NOT_HERE));
-    let again = match &verdict {
-        Verdict::Again => true,
-        Verdict::Counts(outcomes) if lacks(outcomes) => {
-            matches!(compare::sums(core, keeping, peer, Range::ALL).await, Ok(Some(_)))
-        }
-        _ => false,
-    };
-    if again {
+    if let Verdict::Counts(outcomes) = &verdict
+        && lacks(outcomes)
+    {
+        let asked = outcomes.iter().map(|(id, _)| *id).collect();
+        verdict = match compare::sums(core, keeping, peer, Range::ALL).await {
+            Ok(Some(_)) => Verdict::Again,
+            _ => void(core, keeping, peer, asked, "it does not say what it holds now").into(),
+        };
+    }
+    if matches!(verdict, Verdict::Again) {
         verdict = challenge(core, keeping, peer, true).await;
     }
     if let Verdict::Counts(outcomes) = verdict {
