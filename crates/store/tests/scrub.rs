@@ -152,3 +152,23 @@ fn a_disk_that_cannot_be_read_is_an_error_and_marks_nothing() {
         assert_eq!(store.stats().damaged, 0);
     });
 }
+
+/// Their ids are of BLAKE3 whatever the suite.
+#[test]
+fn what_is_kept_of_leases_is_sound_in_every_suite() {
+    run(9, |env| async move {
+        let disk = FaultyDisk::new(9);
+        let options = LogOptions { suite: Suite::Libri1, ..LogOptions::default() };
+        let options = LogOptions { reserve_free_bytes: 0, ..options };
+        let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+        let bytes: Bytes = noise("lease", 1, 700);
+        let id = Suite::Holdfast1.id(&bytes);
+        let lease = Record { kind: Kind::Lease, id, place: id.into(), bytes };
+        let bytes: Bytes = noise("page", 1, 700);
+        let id = Suite::Libri1.id(&bytes);
+        let page = Record { kind: Kind::Page, id, place: id.into(), bytes };
+        store.put(vec![lease, page]).await.unwrap();
+        let pass = store.scrub(1 << 30).await.unwrap();
+        assert_eq!((pass.records, pass.damaged), (2, 0));
+    });
+}

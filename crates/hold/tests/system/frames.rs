@@ -6,6 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The kinds of what objects are made of.
+pub const ENVELOPE: u8 = 1;
+pub const ENTRY: u8 = 2;
+pub const PAGE: u8 = 3;
+pub const PARITY: u8 = 4;
+pub const STRIPE: u8 = 5;
 pub const VERSION: u8 = 6;
 pub const OBJECT: u8 = 7;
 pub const POLICY: u8 = 8;

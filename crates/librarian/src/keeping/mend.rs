@@ -664,8 +664,13 @@ async fn settle(core: &Core, keeping: &Keeping, ended: Vec<(Job, Result<Moved, U
                 Vec::new()
             }
         };
+        let gave = Gave::of(core, &job, &moved).await;
+        // First, or a look at what is left to hand over in between would see neither.
+        if let Some(gave) = gave.as_ref().filter(|_| keeping.is_leaving()) {
+            locked(&keeping.given).extend(gave.fragments.iter().copied());
+        }
         keeping.settled(&job.id, &moved, true);
-        gave_away(core, keeping, &job, &moved).await;
+        gave_away(core, keeping, &job, gave).await;
         looked.push(job.id);
         let holders = job.said(&moved);
         for peer in job.asked(&core.own) {
@@ -710,32 +715,41 @@ fn within(stripes: Vec<SettledStripe>) -> Vec<Vec<SettledStripe>> {
     parts
 }
 
-/// What this peer moved is another's to hold, whose disk has it: it counts here no more. A peer that leaves serves it until it has left.
-async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, moved: &[(u8, PeerId)]) {
-    let mut gone: Vec<u8> = moved.iter().map(|(index, _)| *index).collect();
-    gone.retain(|index| job.mine.contains(index));
-    if gone.is_empty() {
-        return;
+/// What this peer moved of a stripe.
+struct Gave {
+    stripe: Stripe,
+    fragments: Vec<(RecordId, Given)>,
+}
+
+impl Gave {
+    /// Of what moved what was here; `None` where that is nothing, or the header cannot be read.
+    async fn of(core: &Core, job: &Job, moved: &[(u8, PeerId)]) -> Option<Self> {
+        let moved: Vec<_> = moved.iter().filter(|(index, _)| job.mine.contains(index)).collect();
+        if moved.is_empty() {
+            return None;
+        }
+        let stripe = core.shelf.stripe(&job.id).await.ok().flatten()?;
+        let given = |(index, to): &(u8, PeerId)| {
+            let id = *stripe.fragments().get(usize::from(*index))?;
+            Some((id, Given { stripe: job.id, index: *index, to: *to }))
+        };
+        let fragments = moved.into_iter().filter_map(given).collect();
+        Some(Self { stripe, fragments })
     }
-    let Ok(Some(stripe)) = core.shelf.stripe(&job.id).await else { return };
-    let fragments = stripe.fragments();
-    let ids: Vec<RecordId> =
-        gone.iter().filter_map(|index| fragments.get(usize::from(*index)).copied()).collect();
+}
+
+/// What this peer moved is another's to hold, whose disk has it: it counts here no more. A peer that leaves serves it until it has left.
+async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, gave: Option<Gave>) {
+    let Some(Gave { stripe, fragments }) = gave else { return };
+    let ids: Vec<RecordId> = fragments.into_iter().map(|(id, _)| id).collect();
     if let Some(inventory) = locked(&keeping.inventory).as_mut() {
         for id in &ids {
             inventory.drop_fragment(id);
         }
     }
-    if keeping.is_leaving() {
-        let holder = |index: &u8| moved.iter().find(|(of, _)| of == index).map(|(_, to)| *to);
-        let given = gone.iter().filter_map(|index| {
-            let id = *fragments.get(usize::from(*index))?;
-            Some((id, Given { stripe: job.id, index: *index, to: holder(index)? }))
-        });
-        locked(&keeping.given).extend(given);
-        return;
+    if !keeping.is_leaving() {
+        super::surplus::drop_fragments(core, &job.id, &stripe, ids).await;
     }
-    super::surplus::drop_fragments(core, &job.id, &stripe, ids).await;
 }
 
 impl Keeping {

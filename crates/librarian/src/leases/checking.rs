@@ -404,7 +404,8 @@ impl Leases {
             }
             drop(table);
             let holding = Holding { lease: lease.clone(), pass: kept_pass, leaves, charged };
-            if !self.store.contains(&kept_pass) {
+            let damaged = self.store.upkeep().is_some_and(|upkeep| upkeep.is_damaged(&kept_pass));
+            if damaged || !self.store.contains(&kept_pass) {
                 admission.records.push(kept(&Kept::Pass(pass.clone())));
             }
             let frame = kept(&Kept::Holding(holding));

@@ -53,7 +53,10 @@ pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
             () = core.env.clock.sleep(core.jittered(pause)) => {}
         }
         let damaged = core.shelf.stats().damaged > 0;
-        if !(damaged || bereft.pause(&core).is_some()) || core.shelf.is_left_alone() {
+        // Who leaves hands over what it has, and cannot what is damaged.
+        let leaving = core.keeping.as_ref().is_some_and(|keeping| keeping.is_leaving());
+        let left_alone = core.shelf.is_left_alone() && !leaving;
+        if !(damaged || bereft.pause(&core).is_some()) || left_alone {
             continue;
         }
         let round = async {

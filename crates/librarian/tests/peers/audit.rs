@@ -1,6 +1,7 @@
 //! Audits: who holds what it should is never faulty, who does not is found in time, and what is found lost is fetched again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,6 +36,8 @@ pub(crate) enum Bent {
     Busy,
     /// It holds nothing, and says so.
     Nothing,
+    /// The first question for proofs is lost on the way.
+    LostOnce(Arc<AtomicBool>),
 }
 
 /// A peer that is bent.
@@ -83,6 +86,12 @@ impl Crooked {
             }
             Bent::Busy => Err(CallError::Busy { retry_after: Duration::from_secs(1) }),
             Bent::Nothing => Ok(KeepAnswer::Prove(vec![None; asks.len()])),
+            Bent::LostOnce(was_lost) => {
+                if !was_lost.swap(true, Ordering::SeqCst) {
+                    self.env.clock.sleep(LIMIT * 6).await;
+                }
+                self.inner.keep(caller, request).await
+            }
             Bent::Loaded(_) | Bent::With(_) => self.inner.keep(caller, request).await,
         }
     }
@@ -256,6 +265,50 @@ fn what_an_audit_finds_lost_is_fetched_again_and_makes_nobody_faulty() {
         assert!(!is_faulty(&town, 0, 2) && !is_faulty(&town, 1, 2));
         assert!(counted(&town, 2, "holdfast_audit_lost_total") >= 6);
         assert!(counted(&town, 0, "holdfast_audit_failed_total") > 0);
+    });
+}
+
+/// Sixteen items are asked for at once, and eight that failed make a peer without a history faulty.
+#[test]
+fn one_question_that_a_line_lost_makes_nobody_faulty() {
+    testkit::time::run(59, |env| async move {
+        let town = town(&env, 3, 3, often()).await;
+        let was_lost = Arc::new(AtomicBool::new(false));
+        bend(&town, 2, Bent::LostOnce(was_lost.clone()));
+        put_copies(&town, 60).await;
+        for _ in 0..120 {
+            env.clock.sleep(Duration::from_secs(1)).await;
+            for by in 0..2 {
+                assert!(!is_faulty(&town, by, 2), "by {by}: {:?}", said(&town, by, 2));
+            }
+        }
+        assert!(was_lost.load(Ordering::SeqCst));
+        let failed = |by| counted(&town, by, "holdfast_audit_failed_total");
+        assert_eq!((failed(0), failed(1)), (0, 0));
+    });
+}
+
+#[test]
+fn who_lost_its_disk_and_says_so_is_not_faulty() {
+    testkit::time::run(60, |env| async move {
+        // Many challenges come between two comparisons.
+        let options = KeepingOptions { compare: Duration::from_secs(20), ..often() };
+        let mut town = town(&env, 3, 3, options).await;
+        let records = put_copies(&town, 60).await;
+        env.clock.sleep(Duration::from_secs(120)).await;
+        let challenges = |town: &Town, by| counted(town, by, "holdfast_audit_challenges_total");
+        town.take_down(2).await;
+        town.bring_back_with(2, Vec::new(), |all| all.keeping = Some(options)).await;
+        let before = [0, 1].map(|by| challenges(&town, by));
+        let whole = |town: &Town| records.iter().all(|record| town.stores[2].holds(&record.id));
+        for _ in 0..120 {
+            env.clock.sleep(Duration::from_millis(500)).await;
+            for by in 0..2 {
+                assert!(!is_faulty(&town, by, 2), "by {by}: {:?}", said(&town, by, 2));
+            }
+        }
+        assert!(whole(&town));
+        assert!((0..2).all(|by| challenges(&town, by) > before[by]));
     });
 }
 

@@ -347,6 +347,36 @@ fn a_peer_that_leaves_moves_again_what_was_lost_where_it_moved_it() {
     });
 }
 
+/// It has nobody to move its fragment to, and dies: what it announced keeps nobody from making that again. When it is back it has nothing
+/// to move any more.
+#[test]
+fn what_a_peer_that_leaves_had_is_made_again_once_it_is_gone_and_it_still_leaves() {
+    testkit::time::run(40, |env| async move {
+        let mut town = Town::empty(&env, 7, 7);
+        for _ in 0..6 {
+            town.start_next(quick).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 6)
+        })
+        .await;
+        let stripe = put_stripes(&town, 1, 2, 6).await.remove(0);
+        env.clock.sleep(Duration::from_secs(10)).await;
+        assert!(town.peers[4].leave());
+        env.clock.sleep(Duration::from_secs(60)).await;
+        assert!(!town.peers[4].has_left(), "nobody can take it");
+        let member = town.community.members[4].clone();
+        town.network.remove(&member.address);
+        town.start_next(quick).await;
+        let rest: Vec<usize> = (0..7).filter(|number| *number != 4).collect();
+        town.until("it is made again", |town| fragments_of(town, &rest, &stripe).0 == 6).await;
+        assert!(!town.peers[4].has_left());
+        town.network.serve(&member.address, member.peer, town.peers[4].service());
+        town.until("it has left", |town| town.peers[4].has_left()).await;
+        assert_eq!(fragments_of(&town, &rest, &stripe).0, 6);
+    });
+}
+
 #[test]
 fn what_a_returning_peer_makes_too_much_is_dropped_and_never_the_last() {
     testkit::time::run(37, |env| async move {

@@ -18,7 +18,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::RecordId;
+use crypto::{RecordId, Suite};
+use document::Kind;
 
 use super::frame::Header;
 use super::index::{Extent, Location};
@@ -237,7 +238,14 @@ impl Walk<'_> {
     /// record that was wrong before it was written.
     fn holds(&self, id: &RecordId, location: &Location) -> io::Result<bool> {
         match self.shared.read(id, *location) {
-            Ok(record) => Ok(self.shared.suite.id(&record.bytes) == *id),
+            Ok(record) => {
+                // What is kept of leases has BLAKE3 ids in every suite (ADR 9).
+                let suite = match record.kind {
+                    Kind::Lease => Suite::Holdfast1,
+                    _ => self.shared.suite,
+                };
+                Ok(suite.id(&record.bytes) == *id)
+            }
             Err(StoreError::Io { source, .. }) => Err(source),
             Err(_) => Ok(false),
         }

@@ -72,3 +72,67 @@ fn who_leaves_is_believed_also_where_few_are_heard() {
     assert_eq!(who.absent, BTreeSet::from([peers[3]]));
     assert_eq!(who.leaving, who.absent);
 }
+
+/// What peer 0 believes where others were heard to say this one faulty or not, and some leave.
+fn judged(
+    (view, peers): &(View, Vec<PeerId>),
+    words: &[(usize, bool)],
+    accused: usize,
+    leaving: &[usize],
+) -> bool {
+    let mut present = Present::default();
+    for (number, faulty) in words {
+        let faulty: Vec<PeerId> = faulty.then(|| peers[accused]).into_iter().collect();
+        let words = Words { absent: Vec::new(), faulty };
+        match number {
+            0 => present.own = words,
+            _ => present.hear(peers[*number], words, Duration::from_secs(1)),
+        }
+    }
+    let leaving = leaving.iter().map(|number| peers[*number]).collect();
+    let now = Duration::from_secs(2);
+    present.absent(view, &peers[0], leaving, now, SPANS).absent.contains(&peers[accused])
+}
+
+/// Who does without a peer does not hear it any more: were its voice missing then, it would never be heard again here, and always
+/// elsewhere.
+#[test]
+fn who_is_accused_has_its_voice_heard_or_not() {
+    // Organisations {0, 4}, {1, 5}, {2, 6} and {3}.
+    let world = world(4, 7);
+    let tie = [(0, true), (4, true), (1, true), (5, true), (2, true), (6, false)];
+    let heard = |words: &[(usize, bool)]| [words, &[(3, false)]].concat();
+    assert!(!judged(&world, &tie, 3, &[]), "two of four");
+    assert!(!judged(&world, &heard(&tie), 3, &[]), "two of four");
+    let more = [(0, true), (4, true), (1, true), (5, true), (2, true), (6, true)];
+    assert!(judged(&world, &more, 3, &[]), "three of four");
+    assert!(judged(&world, &heard(&more), 3, &[]), "three of four");
+}
+
+#[test]
+fn who_leaves_says_nothing_of_who_is_faulty() {
+    let world = world(4, 7);
+    let tie = [(0, true), (4, true), (1, true), (5, false), (2, true), (6, true), (3, false)];
+    assert!(!judged(&world, &tie, 3, &[6, 2]), "a tie, and nobody of the third is heard");
+    assert!(judged(&world, &tie, 3, &[5]), "who ties its organisation leaves");
+}
+
+#[test]
+fn who_leaves_and_is_gone_moves_nothing_any_more() {
+    let (view, peers) = world(3, 6);
+    let leaving = BTreeSet::from([peers[0], peers[3]]);
+    let mut present = Present::default();
+    let now = Duration::from_secs(1);
+    let words = Words { absent: vec![peers[3], peers[0]], faulty: Vec::new() };
+    for number in [1, 2, 4, 5] {
+        present.hear(peers[number], words.clone(), now);
+    }
+    let who = present.absent(&view, &peers[0], leaving.clone(), now, SPANS);
+    assert_eq!(who.absent, leaving);
+    assert_eq!(who.leaving, BTreeSet::from([peers[0]]), "of itself it knows better");
+    for number in [1, 2, 4, 5] {
+        present.hear(peers[number], Words::default(), now);
+    }
+    let who = present.absent(&view, &peers[0], leaving.clone(), now, SPANS);
+    assert_eq!(who.leaving, leaving, "it is back");
+}
