@@ -118,12 +118,7 @@ impl World {
         let home = network.home("owner", 0);
         let via = network.everybody();
         let mut world = Self { network, home, files: Vec::new(), versions: Vec::new() };
-        for (number, bytes) in [500, 40_000, 300_000, 3 << 20].into_iter().enumerate() {
-            let file = world.network.folder.path().join(format!("file{number}"));
-            random_file(&file, bytes, number as u64 + 1);
-            let put = world.home.put(&via, &file);
-            world.files.push(put["address"].as_str().unwrap().to_owned());
-        }
+        [500, 40_000, 300_000, 3 << 20].into_iter().for_each(|bytes| world.put(bytes));
         let object = |args: &[&str]| {
             run(&mut world.home.hold([&["object"], args, &["--json", "--via", &via]].concat()))
         };
@@ -136,6 +131,14 @@ impl World {
             world.versions.push((version, value));
         }
         world
+    }
+
+    fn put(&mut self, bytes: usize) {
+        let number = self.files.len();
+        let file = self.network.folder.path().join(format!("file{number}"));
+        random_file(&file, bytes, number as u64 + 1);
+        let put = self.home.put(&self.network.everybody(), &file);
+        self.files.push(put["address"].as_str().unwrap().to_owned());
     }
 
     fn victim(&self) -> &Peer {
@@ -180,6 +183,17 @@ impl World {
 fn bytes_flipped_anywhere_are_found_told_and_mended() {
     let mut world = World::new(3);
     let mut draws = Draws(Noise::new(11));
+    let lacks = |world: &World| {
+        let frames = frames::live(&world.victim().dir);
+        KINDS.into_iter().find(|kind| frames.iter().all(|frame| frame.kind != *kind))
+    };
+    // Which fragment of a stripe it holds, and whether it does, is by their ids.
+    for _ in 0..40 {
+        if lacks(&world).is_some() {
+            world.put(40_000);
+        }
+    }
+    assert_eq!(lacks(&world), None, "the victim holds something of each kind");
     until(world.victim(), "never whole", &[], || world.is_mended());
     let rounds = if full() { 10 } else { 1 };
     for round in 0..rounds {
