@@ -21,6 +21,9 @@ use crate::{CommitteeError, GroupId};
 
 /// The longest card, in bytes.
 pub const CARD_BYTES_MAX: usize = 512;
+/// How far ahead of a reader's clock a card may have been signed, in milliseconds. One of the years to come would be the newest until
+/// then, whatever its member signs later.
+pub const CARD_AHEAD_MS_MAX: u64 = 600_000;
 
 const PREFIX: &[u8] = b"holdfast member v1";
 const DOMAIN: &str = "member";
@@ -62,6 +65,11 @@ impl Card {
         let signature = key.sign(DOMAIN, &self.network, &body);
         let own = secret.0.sign(NAMESPACE, &body).encode();
         [PREFIX, &signature, &own, &body].concat().into()
+    }
+
+    /// Whether it was signed later than a right clock can say at this time, Unix milliseconds: then it counts for none.
+    pub const fn is_of_the_future(&self, now_ms: u64) -> bool {
+        self.time_ms > now_ms.saturating_add(CARD_AHEAD_MS_MAX)
     }
 
     /// Reads a card of this network and checks that the peer and the member it names signed it.

@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use committee::engine::{Charter, MemberId, Settings};
 use committee::{Card, GroupId, Member};
 use crypto::{NetworkId, PeerId, SecretKey};
@@ -80,11 +81,15 @@ struct Hosting {
     seen: Option<Arc<Seen>>,
     starting: Option<JoinHandle<Result<Member, HoldError>>>,
     running: Option<Member>,
+    /// The member that ends.
+    stopping: Option<JoinHandle<Result<(), HoldError>>>,
     /// Which member of which committee runs, or starts.
     runs_as: Option<(MemberId, GroupId)>,
     /// Where the running member was told that all are.
     linked: Vec<(MemberId, SocketAddr)>,
     cards: Cards,
+    /// Those that the folder keeps, where that is known.
+    cards_kept: Option<Vec<Bytes>>,
     change: change::Following,
     shown: Option<Card>,
     start_after: Option<Instant>,
@@ -102,9 +107,11 @@ pub(crate) async fn host_all(host: Host, librarian: Arc<Librarian>, stop: Cancel
         seen: None,
         starting: None,
         running: None,
+        stopping: None,
         runs_as: None,
         linked: Vec::new(),
         cards: Cards::default(),
+        cards_kept: None,
         change: change::Following::default(),
         shown: None,
         start_after: None,
@@ -225,7 +232,7 @@ impl Hosting {
             address: seen.dir.address,
         };
         if self.shown.as_ref() != Some(&card) {
-            let signed = Card { time_ms: peerdir::now_s().saturating_mul(1_000), ..card.clone() };
+            let signed = Card { time_ms: now_ms(), ..card.clone() };
             self.librarian.show_card(Some(signed.sign(&self.host.key, &seen.dir.secret)));
             self.shown = Some(card);
         }
@@ -237,7 +244,8 @@ impl Hosting {
                 return Ok(());
             }
             self.start_after = Some(Instant::now() + START_AGAIN);
-            self.cards = Cards::read(dir, &self.host.network);
+            self.cards = Cards::read(dir, &self.host.network, now_ms());
+            self.cards_kept = None;
             self.change = change::Following::read(dir);
             let links = dir.links(self.cards.all());
             self.linked.clone_from(&links.members);
@@ -281,21 +289,37 @@ impl Hosting {
     async fn end(&mut self) {
         self.librarian.host(None);
         (self.runs_as, self.start_after) = (None, None);
-        if let Some(starting) = self.starting.take()
-            && let Ok(Ok(Ok(member))) = timeout(STOP_LIMIT, starting).await
-        {
-            self.running = Some(member);
+        // Whoever leaves this while it waits finds both where they were.
+        if let Some(starting) = &mut self.starting {
+            let started = timeout(STOP_LIMIT, starting).await;
+            self.starting = None;
+            if let Ok(Ok(Ok(member))) = started {
+                self.running = Some(member);
+            }
         }
-        let Some(member) = self.running.take() else { return };
-        let stopped = timeout(STOP_LIMIT, blocking(move || Ok(member.stop()?))).await;
+        if let Some(member) = self.running.take() {
+            let stop = async || blocking(move || Ok(member.stop()?)).await;
+            self.stopping = Some(tokio::spawn(stop()));
+        }
+        let Some(stopping) = &mut self.stopping else { return };
+        let stopped = timeout(STOP_LIMIT, stopping).await;
+        self.stopping = None;
         match stopped {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => {
                 tracing::warn!(%error, "the member of the committee did not end well")
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the member of the committee ended by a defect")
             }
             Err(_) => tracing::warn!("the member of the committee did not end in time"),
         }
     }
+}
+
+/// The calendar, Unix milliseconds.
+fn now_ms() -> u64 {
+    peerdir::now_s().saturating_mul(1_000)
 }
 
 #[cfg(test)]

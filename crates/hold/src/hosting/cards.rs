@@ -17,7 +17,7 @@ use futures::future::join_all;
 use walk::Health;
 
 use super::folder::CARDS_MAX;
-use super::{Hosting, MemberDir};
+use super::{Hosting, MemberDir, now_ms};
 use crate::error::HoldError;
 
 /// How long a librarian may take to tell its cards.
@@ -55,10 +55,12 @@ impl Whose {
 
 impl Cards {
     /// Those that a folder keeps; what does not verify is left out.
-    pub(super) fn read(dir: &MemberDir, network: &NetworkId) -> Self {
+    pub(super) fn read(dir: &MemberDir, network: &NetworkId, now_ms: u64) -> Self {
         let mut cards = Self::default();
         for bytes in dir.cards() {
-            if let Ok(card) = Card::verify(&bytes, network) {
+            if let Ok(card) = Card::verify(&bytes, network)
+                && !card.is_of_the_future(now_ms)
+            {
                 cards.put(bytes, card);
             }
         }
@@ -80,45 +82,40 @@ impl Cards {
         self.all().map(|card| card.peer).collect()
     }
 
-    /// Takes a card that is newer than the one of its member, or of one more; whether it did.
-    fn put(&mut self, bytes: Bytes, card: Card) -> bool {
+    /// Takes a card that is newer than the one of its member, or of one more.
+    fn put(&mut self, bytes: Bytes, card: Card) {
         let full = self.0.len() >= CARDS_MAX;
         match self.0.iter_mut().find(|(_, known)| known.member == card.member) {
-            Some((_, known)) if known.time_ms >= card.time_ms => return false,
+            Some((_, known)) if known.time_ms >= card.time_ms => {}
             Some(known) => *known = (bytes, card),
-            None if full => return false,
+            None if full => {}
             None => self.0.push((bytes, card)),
         }
-        true
     }
 
-    /// Takes what a librarian told, as far as it is of members of this committee; whether something was new.
+    /// Takes what a librarian told at this time, as far as it is of members of this committee.
     pub(super) fn take(
         &mut self,
         told: Vec<Bytes>,
-        network: &NetworkId,
-        group: GroupId,
+        (network, group, now_ms): (&NetworkId, GroupId, u64),
         whose: &Whose,
-    ) -> bool {
-        let mut newer = false;
+    ) {
         for bytes in told.into_iter().take(CARDS_MAX) {
             // What is known already needs no check of its signatures.
             if self.0.iter().any(|(known, _)| *known == bytes) {
                 continue;
             }
             let Ok(card) = Card::verify(&bytes, network) else { continue };
-            if card.committee == Some(group) && whose.counts(&card.member) {
-                newer |= self.put(bytes, card);
+            let ours = card.committee == Some(group) && whose.counts(&card.member);
+            if ours && !card.is_of_the_future(now_ms) {
+                self.put(bytes, card);
             }
         }
-        newer
     }
 
-    /// Forgets those of others; whether there were any.
-    fn forget_others(&mut self, whose: &Whose) -> bool {
-        let before = self.0.len();
+    /// Forgets those of others.
+    fn forget_others(&mut self, whose: &Whose) {
         self.0.retain(|(_, card)| whose.counts(&card.member));
-        self.0.len() < before
     }
 }
 
@@ -142,25 +139,27 @@ impl Hosting {
         let asked = to
             .iter()
             .map(|to| tokio::time::timeout(LIMIT, calls.committee(to, request.clone(), LIMIT)));
-        let mut newer = self.cards.forget_others(&whose);
+        self.cards.forget_others(&whose);
+        let now_ms = now_ms();
         for answer in join_all(asked).await {
             if let Ok(Ok(CommitteeAnswer::Status(status))) = answer {
-                newer |= self.cards.take(status.cards, &self.host.network, group, &whose);
+                self.cards.take(status.cards, (&self.host.network, group, now_ms), &whose);
             }
         }
-        match newer {
-            true => self.keep_cards(dir, charter).await,
-            false => Ok(()),
-        }
+        self.keep_cards(dir, charter).await
     }
 
-    /// Keeps the cards, and tells of them.
+    /// Keeps the cards where they are others than those kept, and tells of them what was not told: also what could not be the last time.
     pub(super) async fn keep_cards(
         &mut self,
         dir: &MemberDir,
         charter: &Charter,
     ) -> Result<(), HoldError> {
-        dir.keep_cards(&self.cards.encoded())?;
+        let cards = self.cards.encoded();
+        if self.cards_kept.as_ref() != Some(&cards) {
+            dir.keep_cards(&cards)?;
+            self.cards_kept = Some(cards);
+        }
         self.tell(dir, charter).await
     }
 }
@@ -196,18 +195,23 @@ mod tests {
         let id = |byte| MemberSecret::new(&[byte; 32]).unwrap().id();
         let whose = Whose::These([id(1), id(2)].into());
         let mut cards = Cards::default();
-        let mut take = |told: Vec<Bytes>| cards.take(told, &NETWORK, GROUP, &whose);
+        let mut take = |told: Vec<Bytes>| {
+            let before = cards.encoded();
+            cards.take(told, (&NETWORK, GROUP, 20), &whose);
+            cards.encoded() != before
+        };
         assert!(take(vec![card(1, 1, 10, GROUP), card(2, 2, 10, GROUP)]));
         assert!(!take(vec![card(1, 1, 9, GROUP), card(1, 1, 10, GROUP)]), "nothing newer");
         assert!(!take(vec![card(3, 3, 10, GROUP)]), "no member");
         assert!(!take(vec![card(1, 1, 99, GroupId::new([9; 32]))]), "of another committee");
+        assert!(!take(vec![card(1, 1, u64::MAX, GROUP)]), "nothing later would count");
         assert!(!take(vec![Bytes::from_static(b"junk")]));
         // It moved to another peer, by its own word.
         assert!(take(vec![card(1, 5, 11, GROUP)]));
         let hosts = cards.hosts();
         assert!(hosts.contains(&PeerId::new(SecretKey::from_bytes(&[5; 32]).unwrap().public())));
         assert_eq!(hosts.len(), 2);
-        assert!(cards.forget_others(&Whose::These([id(2)].into())));
+        cards.forget_others(&Whose::These([id(2)].into()));
         assert_eq!(cards.encoded().len(), 1);
     }
 
@@ -215,10 +219,12 @@ mod tests {
     fn who_is_behind_takes_what_it_is_told_up_to_a_bound() {
         let mut cards = Cards::default();
         for member in 1..=100 {
-            cards.take(vec![card(member, 1, 10, GROUP)], &NETWORK, GROUP, &Whose::Anyones);
+            let told = vec![card(member, 1, 10, GROUP)];
+            cards.take(told, (&NETWORK, GROUP, 20), &Whose::Anyones);
         }
         assert_eq!(cards.encoded().len(), CARDS_MAX);
-        let newer = cards.take(vec![card(1, 1, 11, GROUP)], &NETWORK, GROUP, &Whose::Anyones);
-        assert!(newer, "those that are known stay current");
+        let newer = card(1, 1, 11, GROUP);
+        cards.take(vec![newer.clone()], (&NETWORK, GROUP, 20), &Whose::Anyones);
+        assert!(cards.encoded().contains(&newer), "those that are known stay current");
     }
 }

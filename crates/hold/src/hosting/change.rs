@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::cards::Whose;
-use super::{Hosting, MemberDir, TELL_LIMIT};
+use super::{Hosting, MemberDir, TELL_LIMIT, now_ms};
 use crate::error::HoldError;
 use crate::files::{self, Access};
 
@@ -169,11 +169,16 @@ impl Wanted {
 
     /// Asks for it no more, where it was not taken up.
     pub(crate) fn withdraw(&self, dir: &MemberDir) {
-        if let Ok(Some(wanted)) = read::<Self>(dir, WANTED, "a wish")
-            && wanted.id == self.id
-        {
-            let _ = std::fs::remove_file(dir.file(WANTED));
-        }
+        withdraw(dir, &self.id);
+    }
+}
+
+/// Removes this wish, and no other.
+fn withdraw(dir: &MemberDir, id: &str) {
+    if let Ok(Some(wanted)) = read::<Wanted>(dir, WANTED, "a wish")
+        && wanted.id == id
+    {
+        let _ = std::fs::remove_file(dir.file(WANTED));
     }
 }
 
@@ -247,6 +252,28 @@ fn is_under_way(changing: &Changing, list: Option<&BTreeSet<MemberId>>) -> bool 
     }
 }
 
+/// What a wish comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum AskedFor {
+    /// It is being done, or was done since the operator looked.
+    Already,
+    /// Something else was.
+    Others,
+    /// The member is to sign it.
+    New,
+}
+
+/// What is asked for where the last round had this number when the operator looked. A round has its number from its first block on,
+/// so whoever looked meanwhile saw it.
+fn asked_for(changing: &Changing, list: Option<&BTreeSet<MemberId>>, number: u64) -> AskedFor {
+    let runs = matches!(changing.phase, Phase::Dealing | Phase::Entering);
+    match (runs || changing.number != number, is_under_way(changing, list)) {
+        (true, true) => AskedFor::Already,
+        (_, _) if changing.number != number => AskedFor::Others,
+        _ => AskedFor::New,
+    }
+}
+
 impl Hosting {
     /// How far a change is, if the member says so in time.
     pub(super) async fn changing(&self) -> Option<Changing> {
@@ -307,6 +334,7 @@ impl Hosting {
         charter: &Charter,
         wanted: Wanted,
     ) -> Result<(), HoldError> {
+        let id = wanted.id.clone();
         // After a crash in between it was answered already.
         if self.change.taken.as_ref().is_none_or(|taken| taken.id != wanted.id) {
             let refused = match self.want(dir, charter, &wanted).await? {
@@ -327,8 +355,9 @@ impl Hosting {
             let taken = self.change.taken.clone();
             self.write_change(dir, Told::new(&changing, charter, &dir.secret.id(), taken))?;
         }
-        let path = dir.file(WANTED);
-        std::fs::remove_file(&path).map_err(HoldError::io("remove", &path))
+        // The answer is written: whoever reads it may ask for something else by now.
+        withdraw(dir, &id);
+        Ok(())
     }
 
     async fn want(
@@ -342,14 +371,14 @@ impl Hosting {
             Ok(list) => list,
             Err(refused) => return Ok(Err(refused)),
         };
-        if changing.number != wanted.number {
-            let members = list.as_ref().map(|list| list.places.iter().map(|one| one.0).collect());
-            return Ok(match is_under_way(&changing, members.as_ref()) {
-                true => Ok(()),
-                false => {
-                    Err("the members changed since you looked: look again, and ask again".into())
-                }
-            });
+        let members = list.as_ref().map(|list| list.places.iter().map(|one| one.0).collect());
+        match asked_for(&changing, members.as_ref(), wanted.number) {
+            AskedFor::Already => return Ok(Ok(())),
+            AskedFor::Others => {
+                let why = "the members changed since you looked: look again, and ask again";
+                return Ok(Err(why.into()));
+            }
+            AskedFor::New => {}
         }
         let handle = match &self.running {
             Some(member) => member.handle().clone(),
@@ -370,9 +399,9 @@ impl Hosting {
             list.cards.into_values().map(|(bytes, _)| bytes).collect()
         });
         let (network, group) = (self.host.network, charter.group.id());
-        if self.cards.take(new, &network, group, &Whose::of(&changing)) {
-            self.keep_cards(dir, charter).await?;
-        }
+        let now_ms = now_ms();
+        self.cards.take(new, (&network, group, now_ms), &Whose::of(&changing));
+        self.keep_cards(dir, charter).await?;
         Ok(Ok(()))
     }
 
@@ -393,6 +422,9 @@ impl Hosting {
             let bytes = hex::decode(card).map_err(|_| Refused::from("a card is no card"))?;
             let card = Card::verify(&bytes, &self.host.network);
             let card = card.map_err(|error| Refused::Because(error.to_string()))?;
+            if card.is_of_the_future(now_ms()) {
+                return Err("the clock of a new member's machine is ahead of this one's".into());
+            }
             if card.committee != Some(charter.group.id()) {
                 return Err(
                     "a new member follows another committee, or none: hold committee join there"
@@ -424,14 +456,22 @@ impl Hosting {
         };
         let mut seen: BTreeMap<OrgId, MemberId> = BTreeMap::new();
         for (member, _) in &list.places {
+            let directory = self.librarian.directory();
+            // Of one that stays, also where its machine is down and its certificate has ended meanwhile.
             let organisation =
-                peer(member).and_then(|peer| self.librarian.directory().organisation_of(&peer));
+                peer(member).and_then(|peer| match list.cards.contains_key(member) {
+                    true => directory.organisation_of(&peer),
+                    false => {
+                        directory.announcement(&peer).map(|said| said.certificate.organisation)
+                    }
+                });
             let Some(organisation) = organisation else {
                 if list.cards.contains_key(member) {
                     return Err(Refused::Because(format!(
                         "the peer that hosts member {member:.16} is not known here: try again"
                     )));
                 }
+                tracing::warn!(%member, "it is not known here of which organisation this member is");
                 continue;
             };
             if let Some(other) = seen.insert(organisation, *member) {
@@ -481,6 +521,24 @@ mod tests {
         assert_eq!(is(Phase::Entering, &new, &[], Ended::Changed), (true, true));
         assert_eq!(is(Phase::Rest, &new, &[], Ended::Changed), (true, true));
         assert_eq!(is(Phase::Rest, &old, &[], Ended::FewPlayers), (false, false));
+    }
+
+    #[test]
+    fn who_looked_while_it_was_done_signs_nothing_more_either() {
+        let list: BTreeSet<MemberId> = [1, 2, 3, 5].map(id).into();
+        let (old, new) = ([1, 2, 3, 4], [1, 2, 3, 5]);
+        let is = |phase, members: &[u8], wanted: &[u8], ended, number| {
+            asked_for(&changing(phase, members, wanted, ended), Some(&list), number)
+        };
+        for number in [1, 2] {
+            assert_eq!(is(Phase::Dealing, &old, &new, Ended::NotYet, number), AskedFor::Already);
+            assert_eq!(is(Phase::Entering, &new, &[], Ended::Changed, number), AskedFor::Already);
+        }
+        assert_eq!(is(Phase::Rest, &new, &[], Ended::Changed, 1), AskedFor::Already);
+        assert_eq!(is(Phase::Rest, &new, &[], Ended::Changed, 2), AskedFor::New, "once more");
+        assert_eq!(is(Phase::Dealing, &old, &old, Ended::NotYet, 1), AskedFor::Others);
+        assert_eq!(is(Phase::Dealing, &old, &old, Ended::NotYet, 2), AskedFor::New, "instead");
+        assert_eq!(is(Phase::Rest, &old, &[], Ended::FewPlayers, 2), AskedFor::New);
     }
 
     #[test]

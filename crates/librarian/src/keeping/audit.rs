@@ -324,7 +324,9 @@ async fn judged(
     core.metrics.audit.late.inc();
     match quick(core, peer, took).await {
         // A wrong proof is wrong however late it comes.
-        Some(true) if !again && outcomes.iter().all(|(_, outcome)| outcome.is_ok()) => Verdict::Again,
+        Some(true) if !again && outcomes.iter().all(|(_, outcome)| outcome.is_ok()) => {
+            Verdict::Again
+        }
         Some(true) => {
             outcomes.iter_mut().for_each(|(_, outcome)| *outcome = outcome.and(Err("too late")));
             Verdict::Counts(outcomes)
@@ -343,12 +345,7 @@ async fn judged(
 
 /// What a challenge comes to where nothing is answered: who cannot be reached is absent, and counts as such; who answers others
 /// just does not say.
-fn silent(
-    core: &Core,
-    keeping: &Keeping,
-    peer: &PeerId,
-    asked: Vec<RecordId>,
-) -> Option<Outcomes> {
+fn silent(core: &Core, keeping: &Keeping, peer: &PeerId, asked: Vec<RecordId>) -> Option<Outcomes> {
     match core.directory.health(peer) {
         Health::Away => None,
         _ => void(core, keeping, peer, asked, "it does not answer this"),

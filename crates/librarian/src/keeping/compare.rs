@@ -80,9 +80,8 @@ pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
 /// count other organisations than the rest, and would see other peers for good.
 fn heard(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
     let Some(epoch) = keeping.epoch() else { return Vec::new() };
-    let asked = |peer: &PeerId| {
-        epoch.answers(peer) || core.directory.health(peer) == Health::Healthy
-    };
+    let asked =
+        |peer: &PeerId| epoch.answers(peer) || core.directory.health(peer) == Health::Healthy;
     let all = epoch.view.candidates().iter().map(|candidate| candidate.peer);
     all.filter(|peer| *peer != core.own && asked(peer)).collect()
 }

@@ -117,7 +117,8 @@ impl Present {
             // an organisation fewer than all others do.
             let silent = BTreeSet::new();
             let accused = words.iter().flat_map(|(_, of)| of.iter());
-            let accused = accused.filter(|peer| !absent.contains(*peer)).map(|peer| (peer, &silent));
+            let accused =
+                accused.filter(|peer| !absent.contains(*peer)).map(|peer| (peer, &silent));
             placement::absent(view, words.iter().copied().chain(accused))
         };
         absent.extend(&faulty);
@@ -128,7 +129,8 @@ impl Present {
             absent.insert(*own);
         }
         absent.retain(|peer| view.index_of(peer).is_some());
-        let leaving = leaving.into_iter().filter(|one| absent.contains(one) && moves(one)).collect();
+        let leaving =
+            leaving.into_iter().filter(|one| absent.contains(one) && moves(one)).collect();
         Absent { absent, leaving }
     }
 

@@ -89,34 +89,60 @@ struct Changed {
     wanted: Vec<String>,
     /// Of those that are waited for.
     missing: Vec<String>,
+    /// Of those that were wanted and are none, since they were not there.
+    left_out: Vec<String>,
     /// Whether the member here votes.
     votes: bool,
 }
 
 impl Changed {
-    fn new(told: Told, changed: bool) -> Self {
+    fn new(told: Told, changed: bool, list: Option<&[Placed]>) -> Self {
+        let listed = list.filter(|_| changed).unwrap_or_default().iter();
+        let left_out = listed.map(|place| &place.member).filter(|one| !told.members.contains(one));
+        let left_out = left_out.cloned().collect();
         let Told {
             committee, member, epoch, number, phase, members, wanted, missing, votes, ..
         } = told;
-        Self { committee, member, changed, epoch, number, phase, members, wanted, missing, votes }
+        Self {
+            committee,
+            member,
+            changed,
+            epoch,
+            number,
+            phase,
+            members,
+            wanted,
+            missing,
+            left_out,
+            votes,
+        }
     }
 }
 
 impl fmt::Display for Changed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { changed, epoch, members, votes, .. } = self;
+        let Self { changed, epoch, members, left_out, votes, .. } = self;
         if *changed {
             let here = if *votes { "votes" } else { "does not vote" };
-            return write!(f, "epoch {epoch}, {} members; the member here {here}", members.len());
+            write!(f, "epoch {epoch}, {} members; the member here {here}", members.len())?;
+            return match left_out.is_empty() {
+                true => Ok(()),
+                false => write!(f, "; left out, since not there: {}", short(left_out)),
+            };
         }
         write!(f, "the member here wants it: {}", progress(&self.phase, &self.missing))
     }
 }
 
+/// The beginnings of keys.
+fn short(members: &[String]) -> String {
+    let short: Vec<String> = members.iter().map(|member| format!("{member:.16}")).collect();
+    short.join(", ")
+}
+
 /// How far it is, in words.
 fn progress(phase: &str, missing: &[String]) -> String {
-    let missing: Vec<String> = missing.iter().map(|member| format!("{member:.16}")).collect();
-    let missing = missing.join(", ");
+    let missing = short(missing);
     match (phase, missing.is_empty()) {
         (change::ASKING, _) => format!("not asked for the same yet by the operators of {missing}"),
         ("waiting", false) => format!("new, and not following the chain yet: {missing}"),
@@ -238,6 +264,13 @@ struct Before {
 }
 
 impl Before {
+    /// Of a change that is under way, or begins now.
+    fn of(told: &Told) -> Self {
+        // The next epoch is decided: what is asked for now is that.
+        let entering = told.phase == change::ENTERING;
+        Self { epoch: told.epoch.saturating_sub(u64::from(entering)), number: told.number }
+    }
+
     /// Whether the change is over, and came about; `None` while it goes on.
     fn is_over(&self, told: &Told, list: Option<&[Placed]>) -> Option<bool> {
         if told.phase != change::REST && told.phase != change::ASKING {
@@ -279,7 +312,7 @@ impl At {
         told: Told,
         wanted: Wanted,
     ) -> Result<Exit, HoldError> {
-        let before = Before { epoch: told.epoch, number: told.number };
+        let before = Before::of(&told);
         let list = wanted.members.as_deref();
         wanted.write(dir)?;
         let mut told = taken(dir, &wanted, &self.dir).await?;
@@ -287,11 +320,16 @@ impl At {
             told = self.over(session, dir, told, |told| before.is_over(told, list)).await?;
         }
         let changed = match before.is_over(&told, list) {
+            Some(false) if told.epoch > before.epoch => {
+                let why = "operators enough wanted another list, which is the committee now";
+                return Err(HoldError::Unchanged { why: why.to_owned() });
+            }
             Some(false) => return Err(HoldError::Unchanged { why: told.ended }),
             over => over.is_some(),
         };
-        session.out.result(&Changed::new(told, changed))?;
-        Ok(Exit::Done)
+        let changed = Changed::new(told, changed, list);
+        session.out.result(&changed)?;
+        Ok(if changed.left_out.is_empty() { Exit::Done } else { Exit::Partly })
     }
 
     /// Follows it until it is over.
@@ -381,6 +419,26 @@ mod tests {
         assert_eq!(is(&told(3, 6, "rest", &["a", "b", "c"])), Some(false));
         assert_eq!(is(&told(4, 6, "rest", &["a", "b", "c"])), Some(false), "another list");
         assert_eq!(before.is_over(&told(4, 6, "rest", &["a", "b", "c"]), None), Some(true));
+    }
+
+    #[test]
+    fn who_looks_while_the_next_epoch_begins_follows_that() {
+        let before = Before::of(&told(4, 6, "entering", &["a", "b"]));
+        assert_eq!(before.is_over(&told(4, 6, "rest", &["a", "b"]), None), Some(true));
+    }
+
+    #[test]
+    fn who_was_wanted_and_is_no_member_is_named() {
+        let list: Vec<Placed> = ["a", "b", "e"]
+            .map(|member| Placed { member: member.to_owned(), address: None })
+            .into();
+        let changed = |done| {
+            let told = told(4, 6, "rest", &["a", "b"]);
+            Changed::new(told, done, Some(&list))
+        };
+        assert_eq!(changed(true).left_out, ["e"]);
+        assert!(changed(true).to_string().ends_with("; left out, since not there: e"));
+        assert!(changed(false).left_out.is_empty(), "it goes on");
     }
 
     #[test]
