@@ -121,17 +121,27 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
 /// Fetches a record of an object again that is damaged here, from whoever gives it, and writes it; whether it came. What it
 /// needs beside it comes with it, so what else of that is damaged is written again too.
 pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
-    let Some(epoch) = core.keeping.as_ref().and_then(|keeping| keeping.epoch()) else {
-        return false;
-    };
+    let Some(keeping) = &core.keeping else { return false };
+    let Some(epoch) = keeping.epoch() else { return false };
     for holder in epoch.possible(&place, epoch.copies(Kind::Head)) {
         if holder == core.own || core.directory.health(&holder) == Health::Away {
             continue;
         }
+        let now = core.env.clock.elapsed();
+        if locked(&keeping.work).rests(&holder, now) {
+            continue;
+        }
         let request = KeepRequest::Fetch(vec![FetchAt { id, place }]);
         let answer = ask(core, &holder, request, LARGE_LIMIT).await;
+        if let Err(CallError::TimedOut { .. }) = answer {
+            // It would hold up all that is mended.
+            locked(&keeping.work).rest(holder, now + RESTS_FOR);
+        }
         let Ok(KeepAnswer::Fetch(mut answers)) = answer else { continue };
         let Some(FetchAnswer::Found { record, companions }) = answers.pop() else { continue };
+        let bytes = companions.iter().chain([&record]).map(|one| one.bytes.len() as u64).sum();
+        keeping.budget.pay(&core.env, bytes);
+        core.metrics.keeping.fetched_bytes.inc_by(bytes);
         if record.id != id || record.place != place {
             continue;
         }

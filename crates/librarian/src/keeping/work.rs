@@ -230,7 +230,7 @@ impl Work {
     ) -> Option<(PeerId, Vec<(RecordId, Place)>)> {
         let is_ready =
             |lacking: &&Lacking| lacking.hurried || now.saturating_sub(lacking.since) >= settle;
-        let rests = |peer: &&PeerId| self.resting.get(*peer).is_some_and(|until| now < *until);
+        let rests = |peer: &&PeerId| self.rests(peer, now);
         let ready = self.lacking.values().filter(is_ready);
         let best = |lacking: &Lacking| {
             let holder = lacking.holders.iter().find(|peer| !rests(peer));
@@ -254,6 +254,11 @@ impl Work {
     /// A holder let its caller wait, or broke off: whoever else has something goes first for a while.
     pub(crate) fn rest(&mut self, holder: PeerId, until: Duration) {
         self.resting.insert(holder, until);
+    }
+
+    /// Whether it is that one's while.
+    pub(crate) fn rests(&self, holder: &PeerId, now: Duration) -> bool {
+        self.resting.get(holder).is_some_and(|until| now < *until)
     }
 
     /// A holder did not have it after all, or does not answer.

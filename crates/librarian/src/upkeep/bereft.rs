@@ -3,9 +3,10 @@
 //!
 //! ```text
 //! a start that found records gone, or a damaged one of these --> one version of each place, once
-//!     --> versions without an attestation --> again, later each time, up to LOOKS_MAX looks
+//!     --> versions without an attestation, and those that nobody gave --> again, later each time, at last once an hour
 //! ```
-//! Few are fetched at a time, so that what else is damaged waits for none of it.
+//! Few are fetched at a time, so that what else is damaged waits for none of it. What becomes known meanwhile is looked for behind it, or a
+//! disk that fails minute by minute would keep the look at its first places.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,8 +21,12 @@ use crate::keeping;
 const EVERY: Duration = Duration::from_secs(5);
 /// Between two rounds of one look.
 const SOON: Duration = Duration::from_secs(1);
-/// Looks for versions without an attestation. What nobody gave by then is let be.
+/// The longest: who has it may be away for days.
+const EVERY_MAX: Duration = Duration::from_secs(3600);
+/// Looks after which the peer counts as settled all the same, and a version is let be of which it is not known what it lacks.
 const LOOKS_MAX: u32 = 6;
+/// How long one round takes at most; what is left of it is the next one's.
+const ROUND: Duration = Duration::from_secs(10);
 /// Versions that one look finds, 65 bytes each in memory.
 const LOOK_MAX: usize = 1 << 17;
 /// Versions fetched in one round.
@@ -35,6 +40,10 @@ pub(super) struct Bereft {
     /// How many places were looked at, while an object's record or policy may be what was lost.
     places: Option<usize>,
     found: VecDeque<Placed>,
+    /// Of what the look at places found, what nobody gave.
+    left: VecDeque<Placed>,
+    /// Something became known to be damaged since the look began.
+    more: bool,
     /// Not before this time.
     next: Duration,
     looks: u32,
@@ -44,9 +53,16 @@ pub(super) struct Bereft {
 impl Bereft {
     pub(super) fn at_start(core: &Core) -> Self {
         let wanted = core.shelf.upkeep().is_some_and(store::Upkeep::lost_records);
-        let (found, known) = (VecDeque::new(), BTreeSet::new());
-        let places = wanted.then_some(0);
-        let bereft = Self { wanted, places, found, next: Duration::ZERO, looks: 0, known };
+        let bereft = Self {
+            wanted,
+            places: wanted.then_some(0),
+            found: VecDeque::new(),
+            left: VecDeque::new(),
+            more: false,
+            next: Duration::ZERO,
+            looks: 0,
+            known: BTreeSet::new(),
+        };
         bereft.tell(core);
         bereft
     }
@@ -63,9 +79,17 @@ impl Bereft {
             self.known.clear();
         }
         if self.known.insert(id) {
-            (self.wanted, self.places, self.looks) = (true, Some(0), 0);
-            (self.next, self.found) = (Duration::ZERO, VecDeque::new());
+            self.more = true;
+            if !self.wanted || self.places.is_none() {
+                self.begin();
+            }
         }
+    }
+
+    /// Begins to look anew.
+    fn begin(&mut self) {
+        (self.wanted, self.places, self.looks, self.more) = (true, Some(0), 0, false);
+        self.next = Duration::ZERO;
     }
 
     /// Looks where it is time to, and fetches some of what was found.
@@ -80,10 +104,18 @@ impl Bereft {
             self.find(core).await;
         }
         let before = core.shelf.stats().damaged;
+        let end = core.env.clock.elapsed() + ROUND;
         for _ in 0..ROUND_MAX {
             let Some(version) = self.found.pop_front() else { break };
             keeping.wait(core).await;
-            keeping::again(core, version.id, version.place).await;
+            let came = keeping::again(core, version.id, version.place).await;
+            let given_up = self.places.is_none() && self.looks >= LOOKS_MAX;
+            if !came && !given_up && self.left.len() < LOOK_MAX {
+                self.left.push_back(version);
+            }
+            if core.env.clock.elapsed() >= end {
+                break;
+            }
         }
         let left = core.shelf.stats().damaged;
         core.metrics.upkeep.mended.inc_by(before.saturating_sub(left));
@@ -95,7 +127,7 @@ impl Bereft {
         if now < self.next {
             return;
         }
-        let found = match core.objects.bereft(self.places, LOOK_MAX).await {
+        let mut found = match core.objects.bereft(self.places, LOOK_MAX).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(%error, "versions without what they came with cannot be looked for");
@@ -109,11 +141,16 @@ impl Bereft {
         }
         match &mut self.places {
             Some(behind) if found.len() == LOOK_MAX => *behind += LOOK_MAX,
+            Some(_) if self.more => self.begin(),
             Some(_) => self.places = None,
             None => {
-                self.next = now + EVERY.saturating_mul(1 << self.looks.min(16));
-                self.looks += 1;
-                self.wanted = !found.is_empty() && self.looks < LOOKS_MAX;
+                let pause = EVERY.saturating_mul(1 << self.looks.min(16));
+                self.next = now + pause.min(EVERY_MAX);
+                self.looks = self.looks.saturating_add(1);
+                let lacking: BTreeSet<RecordId> = found.iter().map(|one| one.id).collect();
+                self.left.retain(|one| !lacking.contains(&one.id));
+                found.extend(self.left.drain(..));
+                self.wanted = !found.is_empty();
             }
         }
         self.found = found.into();
@@ -121,7 +158,7 @@ impl Bereft {
 
     fn tell(&self, core: &Core) {
         if let Some(keeping) = &core.keeping {
-            keeping.set_bereft(self.wanted);
+            keeping.set_bereft(self.wanted && self.looks < LOOKS_MAX);
         }
     }
 }
