@@ -99,12 +99,16 @@ impl Index {
         }
     }
 
+    /// Rows of attestations of few versions, one of which this is.
+    fn few(&self, h: &RecordId) -> impl Iterator<Item = &u32> {
+        let first = word(h, 0);
+        self.few.range((first, 0)..=(first, u32::MAX)).map(|(_, row)| row)
+    }
+
     /// Attestations that may name a version, the newest batches first.
     fn of(&self, h: &RecordId) -> Vec<RecordId> {
-        let first = word(h, 0);
-        let few = self.few.range((first, 0)..=(first, u32::MAX)).map(|(_, row)| row);
         let many = self.many.iter().rev().filter(|(_, filter)| filter.may_contain(h));
-        let rows = few.chain(many.map(|(row, _)| row)).take(LOOKED_AT_MAX);
+        let rows = self.few(h).chain(many.map(|(row, _)| row)).take(LOOKED_AT_MAX);
         rows.filter_map(|row| self.rows.get(*row as usize)).copied().collect()
     }
 }
@@ -141,6 +145,13 @@ impl Attestations {
     /// Those that may name a version, few of them in vain.
     pub(super) fn candidates(&self, h: &RecordId) -> Vec<RecordId> {
         self.index().of(h)
+    }
+
+    /// Those of few versions that name this one, for sure.
+    pub(super) fn naming(&self, h: &RecordId) -> Vec<RecordId> {
+        let index = self.index();
+        let rows = index.few(h).filter_map(|row| index.rows.get(*row as usize));
+        rows.copied().collect()
     }
 
     /// How many there are.
