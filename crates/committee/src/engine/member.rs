@@ -539,6 +539,8 @@ impl<E: Runtime> Member<E> {
             self.ahead = None;
         }
         self.moved_ms = now_ms(&self.context);
+        // Whoever says that it is far ahead, and is not, makes no pause longer than a block takes.
+        self.asked.came();
         let height = self.chain.tip().height;
         self.parked.forget_to(height);
         self.keep_up().await?;

@@ -211,3 +211,25 @@ fn an_answer_that_takes_long_on_its_way_still_counts() {
         assert!(now > height, "it is taken: {height}, {now}");
     });
 }
+
+#[test]
+fn one_that_claims_to_be_far_ahead_does_not_make_the_others_ask_more_rarely() {
+    simulated(36, async |context| {
+        let mut members = Members::start(context, 4).await;
+        members.known().await;
+        members.kill(3).await;
+        members.starts[3] += 1;
+        tell_places(&members, &[0, 1, 2]).await;
+        let mut liar = Liar::new(&members, 3);
+        let (mut asked, mut last) = (0, 0);
+        // Each of the others says once a second that it is there.
+        for heard in 0..150 {
+            liar.say(Message::Here(u64::MAX).encode());
+            let (_, message) = liar.receiver.recv().await.expect("connected");
+            if let Ok(Message::WantSince(_)) = Message::decode(&Bytes::from(message)) {
+                (asked, last) = (asked + usize::from(heard > 50), heard);
+            }
+        }
+        assert!(asked > 10, "{asked} questions, the last one at {last}");
+    });
+}
