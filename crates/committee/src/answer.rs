@@ -14,7 +14,7 @@ use version::merkle::Path;
 
 use crate::certificate::Certificate;
 use crate::entry::{Entry, HeadEntry, Subject};
-use crate::header::{BLOCK_UPDATES_MAX, Header};
+use crate::header::{BLOCK_UPDATES_MAX, Header, HeaderDigest};
 use crate::map::Proof;
 use crate::outcome::{self, OUTCOME_BYTES_MAX, Outcome};
 use crate::reader::{Reader, put_long};
@@ -80,6 +80,23 @@ impl Answer {
             updates.push(answer.leads(network, group)?);
         }
         Ok(updates)
+    }
+
+    /// As [`Answer::verify`], but for the signature, where the certificate of the header with this
+    /// digest was checked before: one signature stands for all answers of a block.
+    ///
+    /// # Errors
+    /// As [`Answer::verify`], and [`CommitteeError::Path`] of one under another header.
+    pub fn verify_under(
+        &self,
+        certified: &HeaderDigest,
+        network: &NetworkId,
+        group: &GroupKey,
+    ) -> Result<Update, CommitteeError> {
+        match self.certificate.header().digest() == *certified {
+            true => self.leads(network, group),
+            false => Err(CommitteeError::Path("header")),
+        }
     }
 
     /// What the update says that a header, which is certified, decided on.

@@ -94,13 +94,16 @@ pub struct Status {
     pub time_ms: u64,
     /// The view in which it became final.
     pub view: u64,
-    /// The epoch.
+    /// The epoch of the final tip.
     pub epoch: u64,
-    /// The members.
+    /// The members that the final tip names, in the order in which a header counts them: where its
+    /// epoch has ended, still those of that one.
     pub members: Vec<MemberId>,
-    /// How many of them must agree.
+    /// Whether this one is a member of the epoch of the next block.
+    pub seated: bool,
+    /// How many members of that epoch must agree.
     pub needed: u32,
-    /// How many of them are heard, this one among them.
+    /// How many of them are heard, this one among them where it is one.
     pub heard: u32,
     /// Whether this one votes; else it follows.
     pub votes: bool,

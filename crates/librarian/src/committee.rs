@@ -171,7 +171,7 @@ impl MemberStatus {
             member: hosted.id.to_string(),
             committee: hosted.member.group().to_string(),
             running: true,
-            seated: status.members.contains(&hosted.id),
+            seated: status.seated,
             votes: status.votes,
             height: status.height,
             time_ms: status.time_ms,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use committee::engine::Charter;
-use committee::{Answer, GroupId, Operation, Outcome, Submission, Update};
+use committee::{Answer, GroupId, GroupKey, HeaderDigest, Operation, Outcome, Submission, Update};
 use crypto::{PublicKey, RecordId, SecretKey, Suite};
 use version::merkle::Tree;
 use version::receipt::Terms;
@@ -58,13 +58,41 @@ impl Versions {
     }
 }
 
+/// What clients know of the committee: its key, and what they have checked.
+struct Proofs {
+    group: GroupKey,
+    /// Headers whose certificate a client checked: one signature stands for all answers of a block.
+    checked: Mutex<HashSet<HeaderDigest>>,
+}
+
+impl Proofs {
+    fn of(group: GroupKey) -> Self {
+        Self { group, checked: Mutex::default() }
+    }
+
+    /// Checks that an answer is what was certified of an update, the signature once a block.
+    fn holds(&self, bytes: &Bytes, update: &Update) -> Result<Answer, BenchError> {
+        let answer = Answer::decode(bytes)?;
+        let digest = answer.certificate.header().digest();
+        let known = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = known().contains(&digest);
+        let told = match is_known {
+            true => answer.verify_under(&digest, &NETWORK, &self.group)?,
+            false => answer.verify(&NETWORK, &self.group)?,
+        };
+        known().insert(digest);
+        match told == *update {
+            true => Ok(answer),
+            false => Err(BenchError::Wrong("an answer that does not hold")),
+        }
+    }
+}
+
 /// What all clients of a run share.
 pub(super) struct Shared {
-    charter: Charter,
+    proofs: Proofs,
     group: GroupId,
     versions: Versions,
-    /// Headers whose certificate a client checked: one signature stands for all answers of a block.
-    checked: Mutex<HashSet<[u8; 32]>>,
     tries: usize,
     /// Updates that are certified.
     pub(super) certified: AtomicU64,
@@ -72,30 +100,9 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(charter: &Charter, tries: usize) -> Arc<Self> {
-        let (charter, group) = (charter.clone(), charter.rules.group);
-        let (versions, checked) = (Versions::default(), Mutex::default());
-        Arc::new(Self { charter, group, versions, checked, tries, certified: AtomicU64::new(0) })
-    }
-
-    /// Checks an answer, the signature once a block.
-    fn holds(&self, bytes: &Bytes, update: &Update) -> Result<Answer, BenchError> {
-        const WRONG: BenchError = BenchError::Wrong("an answer that does not hold");
-        let answer = Answer::decode(bytes)?;
-        let digest = *answer.certificate.header().digest().as_bytes();
-        let new = {
-            let checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-            !checked.contains(&digest)
-        };
-        if new {
-            let told = answer.verify(&NETWORK, &self.charter.group)?;
-            if told != *update {
-                return Err(WRONG);
-            }
-            self.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(digest);
-        } else if answer.body != update.encode()? {
-            return Err(WRONG);
-        }
-        Ok(answer)
+        let (proofs, group) = (Proofs::of(charter.group.clone()), charter.rules.group);
+        let versions = Versions::default();
+        Arc::new(Self { proofs, group, versions, tries, certified: AtomicU64::new(0) })
     }
 }
 
@@ -167,7 +174,7 @@ impl Client {
     }
 
     fn moved(&mut self, branch: usize, update: &Update, bytes: &Bytes) -> Result<(), BenchError> {
-        let answer = self.shared.holds(bytes, update)?;
+        let answer = self.shared.proofs.holds(bytes, update)?;
         let Outcome::Accepted { height } = answer.outcome else {
             return Err(BenchError::Wrong("a head that somebody else moved"));
         };
@@ -217,4 +224,32 @@ pub(super) fn all(took: impl IntoIterator<Item = Duration>) -> Latencies {
     let mut latencies = Latencies::default();
     took.into_iter().for_each(|one| latencies.add(one));
     latencies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../committee/tests/golden/certified-answer.hex"
+    ));
+
+    #[test]
+    fn each_answer_is_checked_also_where_its_header_is_known() {
+        let bytes = hex::decode(ANSWER.split_whitespace().collect::<String>()).unwrap();
+        let answer = Answer::decode(&bytes.into()).unwrap();
+        let group = answer.certificate.header().group.clone();
+        let (proofs, update) = (Proofs::of(group.clone()), Update::decode(&answer.body).unwrap());
+        let mut other = answer.clone();
+        other.outcome = Outcome::Accepted { height: 9 };
+        // Before its header is known, and then.
+        for _ in 0..2 {
+            assert!(proofs.holds(&other.encode(), &update).is_err(), "another result");
+            assert_eq!(proofs.holds(&answer.encode(), &update).unwrap(), answer);
+        }
+        assert_eq!(proofs.checked.lock().unwrap().len(), 1);
+        let another = Update { id: [1; 16], ..update };
+        assert!(proofs.holds(&answer.encode(), &another).is_err(), "of another update");
+    }
 }

@@ -76,6 +76,23 @@ fn what_the_committee_decided_verifies_with_the_key_alone() {
 }
 
 #[test]
+fn under_a_header_that_was_checked_a_changed_result_is_refused_all_the_same() {
+    let Case { founded, answers, .. } = case();
+    let (group, digest) = (&founded.group, answers[0].certificate.header().digest());
+    for answer in &answers {
+        let update = answer.verify_under(&digest, &NETWORK, group).expect("certified");
+        assert_eq!(update, answer.verify(&NETWORK, group).expect("certified"));
+    }
+    let mut other = answers[2].clone();
+    other.outcome = Outcome::Accepted { height: 1 };
+    let refused = other.verify_under(&digest, &NETWORK, group);
+    assert!(matches!(refused, Err(CommitteeError::Path("result"))), "{refused:?}");
+    let digest = Founded::seeded(4, 8).tip.digest();
+    let refused = answers[2].verify_under(&digest, &NETWORK, group);
+    assert!(matches!(refused, Err(CommitteeError::Path("header"))), "{refused:?}");
+}
+
+#[test]
 fn one_bit_changed_anywhere_is_refused() {
     let Case { founded, object, answers, read } = case();
     let answer = |bytes: &Bytes| {

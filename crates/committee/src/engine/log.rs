@@ -4,8 +4,9 @@
 //! frame  length 4 | kind 1 (1 block, 2 certificate, 3 snapshot) | first 16 of BLAKE3(kind | bytes) | bytes
 //! ```
 //! Frames are appended, and synced where somebody waits for that. At a start the log is read to its end or its first frame that is
-//! damaged, and cut there. A log that has grown long is begun anew with a snapshot: the new file is whole on the disk
-//! before the old one goes.
+//! damaged, and cut there. A frame that is whole and of a kind or a length that this build does not
+//! know is an error, and nothing is cut. A log that has grown long is begun anew with a snapshot:
+//! the new file is whole on the disk before the old one goes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,6 +26,10 @@ const HEAD_BYTES: usize = 4 + 1 + 16;
 const BLOCK: u8 = 1;
 const CERTIFICATE: u8 = 2;
 const SNAPSHOT: u8 = 3;
+/// No frame of any kind is longer.
+const FRAME_BYTES_MAX: usize = 2 * STATE_BYTES_MAX;
+const FOREIGN: &str =
+    "the log holds what this release cannot read, and stays as it is; start the one that wrote it";
 
 fn checksum(kind: u8, bytes: &[u8]) -> [u8; 16] {
     let mut sum = [0; 16];
@@ -88,7 +93,7 @@ const fn most(kind: u8) -> usize {
     match kind {
         BLOCK => BLOCK_BYTES_MAX,
         CERTIFICATE => CERTIFICATE_BYTES_MAX,
-        SNAPSHOT => 2 * STATE_BYTES_MAX,
+        SNAPSHOT => FRAME_BYTES_MAX,
         _ => 0,
     }
 }
@@ -99,6 +104,10 @@ async fn read_bytes(blob: &impl Blob, span: Span) -> Result<Bytes, CommitteeErro
 }
 
 /// The next frame; `None` at the end and where it is damaged.
+///
+/// # Errors
+/// [`CommitteeError::Files`] of a whole one of another kind, or longer, than this build writes:
+/// another release did, and it is not cut away.
 async fn next(
     blob: &impl Blob,
     at: u64,
@@ -111,11 +120,17 @@ async fn next(
     let mut reader = Reader::new("frame of the log", &head);
     let (length, kind, sum) = (reader.u32()? as usize, reader.u8()?, reader.array::<16>()?);
     let span = Span { at: at + HEAD_BYTES as u64, length };
-    if length > most(kind) || span.at + length as u64 > end {
+    if length > FRAME_BYTES_MAX || span.at + length as u64 > end {
         return Ok(None);
     }
     let bytes = read_bytes(blob, span).await?;
-    Ok((checksum(kind, &bytes) == sum).then_some((kind, span, bytes)))
+    if checksum(kind, &bytes) != sum {
+        return Ok(None);
+    }
+    match length > most(kind) {
+        true => Err(CommitteeError::Files(FOREIGN)),
+        false => Ok(Some((kind, span, bytes))),
+    }
 }
 
 impl<B: Blob> Opened<B> {
@@ -163,7 +178,7 @@ impl<B: Blob> Opened<B> {
                 }
                 self.found.certificates.insert(header.height, certificate);
             }
-            _ => {
+            SNAPSHOT => {
                 let mut reader = Reader::new("snapshot", bytes);
                 let certificate = reader.long("bytes of a certificate", CERTIFICATE_BYTES_MAX)?;
                 let certificate = Certificate::decode(certificate)?;
@@ -173,6 +188,7 @@ impl<B: Blob> Opened<B> {
                 }
                 self.found.snapshot = Some((certificate, state));
             }
+            _ => return Err(CommitteeError::Files(FOREIGN)),
         }
         Ok(())
     }
@@ -406,5 +422,33 @@ mod tests {
             let (log, _) = open("third").await.expect("cut");
             assert_eq!(log.end, 0);
         });
+    }
+
+    #[test]
+    fn a_log_of_a_newer_release_is_refused_and_stays_as_it_is() {
+        // A kind that this build does not know, an empty one too, and one longer than it writes.
+        let foreign = [(9, 100), (9, 0), (CERTIFICATE, CERTIFICATE_BYTES_MAX + 1)];
+        for (kind, length) in foreign {
+            deterministic::Runner::default().start(|context| async move {
+                let open =
+                    |name: &'static str| Log::open(context.child(name), String::from("chain"));
+                let (mut log, _) = open("first").await.expect("an empty one");
+                log.append(kind, &vec![7; length]).await.expect("written");
+                log.append(9, b"what comes behind it").await.expect("written");
+                log.sync().await.expect("synced");
+                let end = log.end;
+                drop(log);
+                let opened = open("second").await.err();
+                assert!(matches!(opened, Some(CommitteeError::Files(FOREIGN))), "{opened:?}");
+                let name = 0_u64.to_be_bytes();
+                let (blob, held) = context.open("chain", &name).await.expect("still there");
+                assert_eq!(held, end, "{kind} of {length} bytes");
+                // Where it is damaged it is nobody's.
+                blob.write_at(5, vec![0xff; 16], WriteOptions::default()).await.expect("written");
+                blob.sync().await.expect("synced");
+                drop(blob);
+                assert_eq!(open("third").await.expect("cut").0.end, 0);
+            });
+        }
     }
 }

@@ -144,8 +144,7 @@ struct Member<E: Runtime> {
     update_us: u64,
     given: Option<snapshots::Given>,
     taken: Option<snapshots::Taken>,
-    /// The least pace of a snapshot, bytes a second.
-    taken_bytes_s: u64,
+    paces: snapshots::Paces,
     started_ms: u64,
     told_ms: u64,
     #[cfg(test)]
@@ -211,7 +210,7 @@ pub async fn run<E: Runtime>(
         update_us: 0,
         given: None,
         taken: None,
-        taken_bytes_s: snapshots::BYTES_S,
+        paces: snapshots::Paces::default(),
         started_ms: now,
         told_ms: 0,
         #[cfg(test)]
@@ -539,6 +538,8 @@ impl<E: Runtime> Member<E> {
             self.ahead = None;
         }
         self.moved_ms = now_ms(&self.context);
+        // Whoever says that it is far ahead, and is not, makes no pause longer than a block takes.
+        self.asked.came();
         let height = self.chain.tip().height;
         self.parked.forget_to(height);
         self.keep_up().await?;

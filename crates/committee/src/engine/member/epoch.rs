@@ -118,6 +118,11 @@ impl Peers {
         peers
     }
 
+    /// Whether a member is one of them.
+    pub(super) fn are_with(&self, key: &Key) -> bool {
+        self.tracked.contains_key(key)
+    }
+
     /// Others are elsewhere now.
     pub(super) fn moved(&mut self, members: &[(MemberId, SocketAddr)]) {
         // More than twice all members that there can be is nobody's list.

@@ -68,7 +68,8 @@ impl Asked {
         (self.next_ms, self.pause_ms) = (0, 0);
     }
 
-    /// Forgets those that are not connected any more.
+    /// Forgets those that this member is not connected to any more. One that says nothing for long
+    /// may be sending its answer: nothing else comes on its line before that is through.
     pub(super) fn only(&mut self, connected: impl Fn(&Key) -> bool) {
         self.open.retain(connected);
     }
@@ -407,8 +408,8 @@ impl<E: Runtime> Member<E> {
             return;
         }
         self.turn = self.turn.wrapping_add(1);
-        let heard = &self.heard;
-        self.asked.only(|key| heard.get(key).is_some_and(|said| said + HEARD_MS >= now));
+        let (heard, peers) = (&self.heard, &self.peers);
+        self.asked.only(|key| peers.are_with(key));
         let others = heard.iter().filter(|(_, said)| **said + HEARD_MS >= now);
         let mut others: Vec<&Key> = others.map(|(key, _)| key).collect();
         others.sort_unstable();

@@ -11,10 +11,11 @@ const AT_MAX: usize = 4_096;
 /// A read waits for a view that is so far ahead of what this member knows; for a later one it is asked at another member.
 const AHEAD_VIEWS: u64 = 64;
 
-/// Whether a view is further ahead of what is known than any member is.
-const fn is_far((epoch, view): (u64, u64), at: (u64, u64)) -> bool {
+/// Whether a view is further ahead of what is known than any member is; a later epoch's is, unless
+/// this member's own is that one.
+const fn is_far((epoch, view): (u64, u64), own: u64, at: (u64, u64)) -> bool {
     if at.0 > epoch {
-        return at.0 > epoch.saturating_add(1) || at.1 > AHEAD_VIEWS;
+        return at.0 > own || at.1 > AHEAD_VIEWS;
     }
     at.0 == epoch && at.1 > view.saturating_add(AHEAD_VIEWS)
 }
@@ -33,7 +34,11 @@ impl<E: Runtime> Member<E> {
     /// Reads once this epoch and view, or later ones, are final: who asks has heard from enough members itself.
     pub(super) fn read_at(&mut self, what: What, at: (u64, u64)) {
         // As far as any member is, or nearly: strangers' impossible ones would keep the room from others.
-        let far = is_far(self.highest(), at);
+        let far = is_far(self.highest(), self.term.epoch, at);
+        if self.fresh.at.len() >= AT_MAX {
+            // Who is gone keeps no room from others.
+            self.fresh.at.retain(|(_, what, _)| !what.reply.is_closed());
+        }
         if self.chain.round() >= at {
             self.read(what);
         } else if far || self.fresh.at.len() >= AT_MAX {
@@ -60,12 +65,16 @@ mod tests {
     #[test]
     fn a_read_waits_for_a_view_that_is_near_alone() {
         let known = (3, 100);
-        for near in [(2, u64::MAX), (3, 99), (3, 100 + AHEAD_VIEWS), (4, 0), (4, AHEAD_VIEWS)] {
-            assert!(!is_far(known, near), "{near:?}");
+        for near in [(2, u64::MAX), (3, 99), (3, 100 + AHEAD_VIEWS)] {
+            assert!(!is_far(known, 3, near) && !is_far(known, 4, near), "{near:?}");
         }
         let far = [(3, 101 + AHEAD_VIEWS), (4, 1 + AHEAD_VIEWS), (5, 0), (u64::MAX, u64::MAX)];
         for far in far {
-            assert!(is_far(known, far), "{far:?}");
+            assert!(is_far(known, 3, far) && is_far(known, 4, far), "{far:?}");
+        }
+        // Of the next epoch once this member's has ended.
+        for next in [(4, 0), (4, AHEAD_VIEWS)] {
+            assert!(is_far(known, 3, next) && !is_far(known, 4, next), "{next:?}");
         }
     }
 }

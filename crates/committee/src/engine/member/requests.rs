@@ -9,7 +9,7 @@ use super::Member;
 use crate::certificate::verify_notarised;
 use crate::engine::pool::{RETRY_MS, Reply};
 use crate::engine::wire::{Message, Notarised};
-use crate::engine::{Key, Runtime, now_ms};
+use crate::engine::{Key, MemberId, Runtime, now_ms};
 use crate::entry::Subject;
 use crate::handle::{ReadReply, Request, Status};
 use crate::{CommitteeError, Read, Submission};
@@ -109,7 +109,8 @@ impl<E: Runtime> Member<E> {
             time_ms: tip.time_ms,
             view: self.chain.round().1,
             epoch: tip.epoch,
-            members: self.term.members(),
+            members: self.certified_members(),
+            seated: self.term.is_member(&self.me),
             needed: self.term.quorum(),
             heard: self.heard(),
             votes: self.share.is_some(),
@@ -117,6 +118,18 @@ impl<E: Runtime> Member<E> {
             entries: self.chain.state().len() as u64,
             state_bytes: self.chain.state().bytes() as u64,
         }
+    }
+
+    /// The members that the newest header names. From the last block of an epoch to the first one
+    /// of the next these are those before, however long that takes: a client is told no list that
+    /// it cannot check with a read.
+    fn certified_members(&self) -> Vec<MemberId> {
+        if self.chain.tip().epoch < self.term.epoch
+            && let Some(members) = self.chain.state().members()
+        {
+            return members.before.iter().map(|place| place.member).collect();
+        }
+        self.term.members()
     }
 
     fn update(&mut self, submission: Submission, reply: Reply) {

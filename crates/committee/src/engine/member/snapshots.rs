@@ -3,6 +3,8 @@
 //! The certificate comes with the first part and is checked before anything is kept; the state's root is compared with the header's
 //! before it counts. Whoever is asked makes a snapshot once and gives it out for [`KEPT_MS`].
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use commonware_p2p::Recipients;
 
@@ -15,12 +17,23 @@ use crate::{Certificate, CommitteeError, State};
 
 /// For how long a snapshot that nobody asks for is kept.
 const KEPT_MS: u64 = 60_000;
-/// After how long without a part another member is asked.
+/// After how long without a part another member is asked, at the least: a part has as long as it
+/// takes at the pace that is asked of its sender.
 const PART_WITHIN_MS: u64 = 20_000;
-/// The least pace of a whole snapshot at first, in bytes a second. It is halved each time that one is broken off for it, down to the
-/// second: so no liar drags one out for hours, and a slow line still brings one in the end.
-pub(super) const BYTES_S: u64 = 1 << 20;
+/// The least pace of a whole snapshot at first, in bytes a second. It is quartered each time that
+/// one of the same sender is broken off for it, down to the second: slow lines still bring one in.
+const BYTES_S: u64 = 1 << 20;
 const BYTES_S_MIN: u64 = 16 << 10;
+/// How long a whole snapshot may take at first, whatever its pace. It doubles each time that one is
+/// broken off for it, up to what the longest takes at the least pace: so a liar that spins one out
+/// holds this member up no longer than the honest one that is asked next may take.
+const WHOLE_WITHIN_MS: u64 = 3_600_000;
+const WHOLE_WITHIN_MAX_MS: u64 = lasts_ms(2 * STATE_BYTES_MAX, BYTES_S_MIN) + PART_WITHIN_MS;
+
+/// How long so many bytes take at a pace.
+const fn lasts_ms(bytes: usize, bytes_s: u64) -> u64 {
+    bytes as u64 * 1_000 / bytes_s
+}
 
 /// A snapshot that is given out.
 pub(super) struct Given {
@@ -47,10 +60,11 @@ impl Taken {
         self.from == *from
     }
 
-    /// Whether it comes slower than so many bytes a second, after a while.
+    /// Whether it comes slower than so many bytes a second: the next part, or all of it.
     fn drags(&self, now_ms: u64, bytes_s: u64) -> bool {
-        let within = PART_WITHIN_MS + self.bytes.len() as u64 * 1_000 / bytes_s.max(1);
-        now_ms >= self.began_ms + within
+        let part_ms = PART_WITHIN_MS.max(lasts_ms(PART_BYTES_MAX, bytes_s));
+        now_ms >= self.heard_ms + part_ms
+            || now_ms >= self.began_ms + part_ms + lasts_ms(self.bytes.len(), bytes_s)
     }
 
     /// Adds a part: `false` for one that is not the next one of this snapshot, a repeated one perhaps.
@@ -75,6 +89,45 @@ impl Taken {
         }
         self.bytes.extend_from_slice(bytes);
         Ok(true)
+    }
+}
+
+/// How slowly snapshots may come.
+#[derive(Debug)]
+pub(super) struct Paces {
+    /// The least pace, of those that came too slowly: who drags makes it for itself alone.
+    bytes_s: HashMap<Key, u64>,
+    whole_ms: u64,
+}
+
+impl Default for Paces {
+    fn default() -> Self {
+        Self { bytes_s: HashMap::new(), whole_ms: WHOLE_WITHIN_MS }
+    }
+}
+
+impl Paces {
+    fn of(&self, from: &Key) -> u64 {
+        self.bytes_s.get(from).copied().unwrap_or(BYTES_S)
+    }
+
+    /// Whether a snapshot comes so slowly that another member is asked; the next one has more time.
+    fn breaks_off(&mut self, taken: &Taken, now_ms: u64) -> bool {
+        let pace = self.of(&taken.from);
+        if now_ms >= taken.began_ms + self.whole_ms {
+            self.whole_ms = (2 * self.whole_ms).min(WHOLE_WITHIN_MAX_MS);
+            return true;
+        }
+        if taken.drags(now_ms, pace) {
+            self.bytes_s.insert(taken.from.clone(), (pace / 4).max(BYTES_S_MIN));
+            return true;
+        }
+        false
+    }
+
+    /// Forgets those that this member is not connected to any more.
+    fn only(&mut self, connected: impl Fn(&Key) -> bool) {
+        self.bytes_s.retain(|key, _| connected(key));
     }
 }
 
@@ -122,11 +175,10 @@ impl<E: Runtime> Member<E> {
     pub(super) fn forget_snapshots(&mut self) {
         let now = now_ms(&self.context);
         self.given.take_if(|given| given.used_ms + KEPT_MS <= now);
-        let pace = self.taken_bytes_s;
-        self.taken.take_if(|taken| taken.heard_ms + PART_WITHIN_MS <= now);
-        if self.taken.take_if(|taken| taken.drags(now, pace)).is_some() {
-            tracing::warn!(pace, "a snapshot comes too slowly: another member is asked");
-            self.taken_bytes_s = (pace / 2).max(BYTES_S_MIN);
+        let Self { taken, paces, peers, .. } = self;
+        if taken.take_if(|taken| paces.breaks_off(taken, now)).is_some() {
+            tracing::warn!("a snapshot comes too slowly: another member is asked");
+            paces.only(|key| peers.are_with(key));
         }
     }
 
@@ -188,7 +240,7 @@ impl<E: Runtime> Member<E> {
         state: State,
     ) -> Result<(), CommitteeError> {
         tracing::info!(height = certificate.header().height, "took the state from another member");
-        self.taken_bytes_s = BYTES_S;
+        self.paces = Paces::default();
         // Blocks above it stay on the disk: this member may have voted to finalise them.
         self.chain.start_from(certificate, state);
         self.renew_now().await?;
@@ -210,10 +262,6 @@ mod tests {
         founded.block(Vec::new());
         let certificate = founded.certify(&founded.tip);
         let digest = certificate.header().digest();
-        let key = |byte| {
-            let secret = MemberSecret::new(&[byte; 32]).expect("a key");
-            secret.id().key().expect("a key")
-        };
         let (from, total) = (key(1), PART_BYTES_MAX + 10);
         let bytes = Vec::new();
         let mut taken = Taken { certificate, from, total, bytes, began_ms: 0, heard_ms: 0 };
@@ -225,7 +273,74 @@ mod tests {
         assert!(taken.add(&key(1), &digest, PART_BYTES_MAX as u64, &part).is_err(), "too long");
         assert!(taken.add(&key(1), &digest, PART_BYTES_MAX as u64, &[7; 10]).expect("the last"));
         let whole = PART_WITHIN_MS + total as u64 * 1_000 / BYTES_S;
+        taken.heard_ms = whole;
         assert!(!taken.drags(whole - 1, BYTES_S) && taken.drags(whole + 1, BYTES_S));
         assert!(!taken.drags(whole + 1, BYTES_S / 2), "a slower line is given more time");
+    }
+
+    fn key(byte: u8) -> Key {
+        MemberSecret::new(&[byte; 32]).expect("a key").id().key().expect("a key")
+    }
+
+    /// Takes a snapshot of so many parts from a member whose line brings so many bytes a second;
+    /// when it is whole, or was broken off, and whether it is whole.
+    fn take(paces: &mut Paces, from: &Key, at_ms: u64, parts: usize, line: u64) -> (u64, bool) {
+        let mut founded = Founded::new(4);
+        founded.block(Vec::new());
+        let (from, total) = (from.clone(), parts * PART_BYTES_MAX);
+        let certificate = founded.certify(&founded.tip);
+        let digest = certificate.header().digest();
+        let (bytes, part) = (Vec::new(), vec![7; PART_BYTES_MAX]);
+        let mut taken = Taken { certificate, from, total, bytes, began_ms: at_ms, heard_ms: at_ms };
+        let (mut now, mut next) = (at_ms, at_ms);
+        while taken.bytes.len() < total {
+            if now >= next {
+                let (from, offset) = (taken.from.clone(), taken.bytes.len() as u64);
+                assert!(taken.add(&from, &digest, offset, &part).expect("a whole part"));
+                taken.heard_ms = now;
+                next = now + lasts_ms(PART_BYTES_MAX, line);
+            }
+            if paces.breaks_off(&taken, now) {
+                return (now, false);
+            }
+            now += 200;
+        }
+        (now, true)
+    }
+
+    #[test]
+    fn a_line_as_slow_as_the_least_pace_brings_a_snapshot_in() {
+        for line in [BYTES_S_MIN, 30 << 10, 200 << 10] {
+            let (mut paces, mut at) = (Paces::default(), 0);
+            let tries = (1..10).find(|_| {
+                let (ended, whole) = take(&mut paces, &key(1), at, 8, line);
+                at = ended;
+                whole
+            });
+            assert!(tries.is_some_and(|tries| tries <= 4), "{line} bytes a second: {tries:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_line_gives_no_other_member_more_time_and_nobody_has_it_without_end() {
+        let mut paces = Paces::default();
+        (0..4).for_each(|_| assert!(!take(&mut paces, &key(1), 0, 64, 9 << 10).1, "too slow"));
+        assert_eq!((paces.of(&key(1)), paces.of(&key(2))), (BYTES_S_MIN, BYTES_S));
+        // Just as fast as it must be, of a snapshot that would take days.
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let (ended, whole) = take(&mut paces, &key(1), 0, 2_048, BYTES_S_MIN + 1_024);
+            assert!(!whole);
+            held.push(ended / WHOLE_WITHIN_MS);
+        }
+        assert_eq!(held, [1, 2], "the one that is asked next has as long");
+        assert!(!take(&mut paces, &key(2), 0, 64, 9 << 10).1);
+        paces.only(|of| *of == key(2));
+        assert_eq!((paces.of(&key(1)), paces.of(&key(2))), (BYTES_S, BYTES_S / 4));
+        for _ in 0..20 {
+            paces.whole_ms = (2 * paces.whole_ms).min(WHOLE_WITHIN_MAX_MS);
+        }
+        let longest = lasts_ms(2 * STATE_BYTES_MAX, BYTES_S_MIN);
+        assert!(paces.whole_ms >= longest, "the longest comes in at the least pace");
     }
 }

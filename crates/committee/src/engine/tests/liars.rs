@@ -160,3 +160,76 @@ fn of_many_that_come_at_once_the_false_one_alone_is_refused() {
         }
     });
 }
+
+/// Lets the members that run know where the others are now.
+async fn tell_places(members: &Members, which: &[usize]) {
+    for which in which {
+        let places = super::members(&members.starts).1;
+        members.handle(*which).moved(places).await.expect("it runs");
+    }
+}
+
+#[test]
+fn an_answer_that_takes_long_on_its_way_still_counts() {
+    simulated(35, async |context| {
+        let mut members = Members::start(context, 4).await;
+        members.known().await;
+        members.kill(3).await;
+        members.context.sleep(Duration::from_secs(4)).await;
+        let tip = members.handle(2).status().await.expect("it runs").height;
+        for which in 0..3 {
+            members.kill(which).await;
+        }
+        // What the third knows is sent by hand; the second says all the time that it is far ahead.
+        let log = log::Log::open(members.context.child("log"), String::from("m2-chain")).await;
+        let (log, _) = log.expect("it was written");
+        members.starts[1] += 1;
+        members.starts[2] += 1;
+        members.run(&[3]).await;
+        let mut ahead = Liar::new(&members, 1);
+        let mut slow = Liar::new(&members, 2);
+        let height = loop {
+            ahead.say(Message::Here(u64::MAX).encode());
+            slow.say(Message::Here(tip).encode());
+            let (_, message) = slow.receiver.recv().await.expect("connected");
+            if let Ok(Message::WantSince(height)) = Message::decode(&Bytes::from(message)) {
+                break height;
+            }
+        };
+        assert!(height < tip, "it has missed some");
+        // On a slow line nothing else comes before the answer does.
+        for _ in 0..20 {
+            ahead.say(Message::Here(u64::MAX).encode());
+            members.context.sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(members.handle(3).status().await.expect("it runs").height, height);
+        let since = log.since(height, 100, 1 << 20).await.expect("readable");
+        let (certificate, blocks) = since.expect("it begins before that");
+        slow.say(Message::Since { certificate, blocks }.encode());
+        members.context.sleep(Duration::from_secs(1)).await;
+        let now = members.handle(3).status().await.expect("it runs").height;
+        assert!(now > height, "it is taken: {height}, {now}");
+    });
+}
+
+#[test]
+fn one_that_claims_to_be_far_ahead_does_not_make_the_others_ask_more_rarely() {
+    simulated(36, async |context| {
+        let mut members = Members::start(context, 4).await;
+        members.known().await;
+        members.kill(3).await;
+        members.starts[3] += 1;
+        tell_places(&members, &[0, 1, 2]).await;
+        let mut liar = Liar::new(&members, 3);
+        let (mut asked, mut last) = (0, 0);
+        // Each of the others says once a second that it is there.
+        for heard in 0..150 {
+            liar.say(Message::Here(u64::MAX).encode());
+            let (_, message) = liar.receiver.recv().await.expect("connected");
+            if let Ok(Message::WantSince(_)) = Message::decode(&Bytes::from(message)) {
+                (asked, last) = (asked + usize::from(heard > 50), heard);
+            }
+        }
+        assert!(asked > 10, "{asked} questions, the last one at {last}");
+    });
+}

@@ -46,6 +46,42 @@ fn enough_positions_cover_what_was_answered_before() {
 }
 
 #[test]
+fn reads_whose_callers_are_gone_keep_no_room_from_others() {
+    simulated(33, async |context| {
+        let mut members = Members::start(context, 4).await;
+        let key = members.known().await;
+        members.context.sleep(Duration::from_secs(3)).await;
+        let handle = members.handle(0);
+        let view = handle.status().await.expect("it runs").view;
+        // As many as may wait, for a view that comes when they would long be late; nobody waits.
+        for _ in 0..64 {
+            let asked = (0..64).map(|_| handle.read_at(key, "main", (0, view + 60)));
+            let asked = Box::pin(futures::future::join_all(asked));
+            let short = members.context.sleep(Duration::from_millis(2));
+            let left = futures::future::select(asked, Box::pin(short)).await;
+            assert!(matches!(left, futures::future::Either::Right(_)), "they wait");
+        }
+        let view = handle.status().await.expect("it runs").view;
+        let read = handle.read_at(key, "main", (0, view + 2)).await.expect("there is room");
+        assert!(read.certificate.round() >= (0, view + 2));
+        // Those whose callers do wait are not turned out for others.
+        let waiting: Vec<_> = (0..4_096)
+            .map(|_| {
+                let handle = handle.clone();
+                members.context.child("reader").spawn(move |_| async move {
+                    handle.read_at(key, "main", (0, view + 60)).await.map(drop)
+                })
+            })
+            .collect();
+        members.context.sleep(Duration::from_secs(1)).await;
+        let view = handle.status().await.expect("it runs").view;
+        let busy = handle.read_at(key, "main", (0, view + 2)).await;
+        assert!(matches!(busy, Err(CommitteeError::Busy { .. })), "{busy:?}");
+        drop(waiting);
+    });
+}
+
+#[test]
 fn a_member_that_forgot_its_votes_says_nothing_of_how_far_it_is() {
     simulated(32, async |context| {
         let mut members = Members::start(context, 4).await;

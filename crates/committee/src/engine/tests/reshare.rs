@@ -430,6 +430,58 @@ fn the_last_block_of_an_epoch_is_proposed_again_until_it_is_final() {
 }
 
 #[test]
+fn until_a_new_epoch_certifies_the_members_told_are_those_of_the_last_header() {
+    simulated(29, async |context| {
+        let mut members = Members::start_of(context, 4, 5).await;
+        let key = members.known().await;
+        // Asks each member for its list and for a read, which must name that list.
+        let told = async |members: &Members, list: &[usize]| {
+            let mut told = Vec::new();
+            for which in list {
+                let handle = members.handle(*which);
+                let status = handle.status().await.expect("it runs");
+                let read = handle.read(key, "main").await;
+                // One that has just joined has nothing to show.
+                let header = read.ok().map(|read| read.certificate.header().clone());
+                if let Some(header) = header.filter(|header| header.height == status.height) {
+                    let named = crate::position::are_members(&header, &status.members);
+                    assert!(named, "{which} at {}: {status:?}", header.height);
+                    assert_eq!(header.epoch, status.epoch);
+                }
+                told.push((status.epoch, status.members.len(), status.seated));
+            }
+            told
+        };
+        members.follow(&[4]).await;
+        // The fifth takes the place of the fourth.
+        members.want(&[0, 1, 2, 3], &[0, 1, 2, 4]).await;
+        let mut phases = Vec::new();
+        for _ in 0..3_000 {
+            told(&members, &[0, 1, 2, 3, 4]).await;
+            let phase = members.handle(0).changing().await.expect("it runs").phase;
+            if phase == Phase::Entering {
+                break;
+            }
+            members.context.sleep(Duration::from_millis(5)).await;
+            phases.push(phase);
+        }
+        // Two of the new epoch are killed before it has certified anything: it stands still.
+        members.kill(1).await;
+        members.kill(2).await;
+        members.context.sleep(Duration::from_secs(5)).await;
+        let phase = members.handle(0).changing().await.expect("it runs").phase;
+        assert_eq!(phase, Phase::Entering, "{phases:?}");
+        let left = told(&members, &[0, 3, 4]).await;
+        assert_eq!(left, [(0, 4, true), (0, 4, false), (0, 4, true)]);
+        members.run(&[1, 2]).await;
+        members.until(1, &[0, 1, 2, 4]).await;
+        let left = told(&members, &[0, 1, 2, 4]).await;
+        assert_eq!(left, [(1, 4, true); 4]);
+        assert!(!members.handle(3).status().await.expect("it follows").seated);
+    });
+}
+
+#[test]
 fn a_member_whose_chain_is_behind_keeps_what_was_dealt_to_it() {
     simulated(28, async |context| {
         let mut members = Members::start_of(context, 4, 5).await;
