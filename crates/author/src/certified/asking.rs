@@ -15,12 +15,13 @@ pub(super) const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How often one is asked in all: whoever has no pass may ask each once a second, and asks two things of it to find the members.
 const TRIES: usize = 4;
 
-/// Asks a librarian about the committee's member that it hosts, and again where it is busy: after as long as it says, a few times.
+/// Asks a librarian about the committee's member that it hosts, and again where it is busy: after
+/// as long as it says, a few times, and all of that within `limit`.
 ///
 /// Cancel safe.
 ///
 /// # Errors
-/// [`CallError`], the last one.
+/// [`CallError`], the last one; *busy* where only the time is over that it left.
 pub async fn ask_patiently(
     env: &Env,
     calls: &dyn Calls,
@@ -28,15 +29,23 @@ pub async fn ask_patiently(
     request: CommitteeRequest,
     limit: Duration,
 ) -> Result<CommitteeAnswer, CallError> {
-    let mut tries = 1;
+    let until = env.clock.elapsed().saturating_add(limit);
+    let (mut tries, mut busy) = (1, None);
     loop {
-        match calls.committee(to, request.clone(), limit).await {
-            Err(CallError::Busy { retry_after }) if tries < TRIES => {
-                env.clock.sleep(retry_after.min(RETRY_MAX)).await;
-                tries += 1;
+        let left = until.saturating_sub(env.clock.elapsed());
+        let retry_after = match (calls.committee(to, request.clone(), left).await, busy) {
+            (Err(CallError::Busy { retry_after }), _) => retry_after,
+            (Err(CallError::TimedOut { .. }), Some(retry_after)) => {
+                return Err(CallError::Busy { retry_after });
             }
-            answer => return answer,
+            (answer, _) => return answer,
+        };
+        let pause = retry_after.min(RETRY_MAX);
+        if tries == TRIES || env.clock.elapsed().saturating_add(pause) >= until {
+            return Err(CallError::Busy { retry_after });
         }
+        env.clock.sleep(pause).await;
+        (tries, busy) = (tries + 1, Some(retry_after));
     }
 }
 

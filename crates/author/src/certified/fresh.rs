@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use committee::position::{are_members, quorum};
+use committee::position::{are_members, faulty, quorum};
 use committee::{CommitteeError, Position};
 use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
@@ -52,7 +52,8 @@ impl CertifiedHeads {
             tried += 1;
             let failed = match self.how_far().await {
                 Ok((at, found, heard)) => {
-                    let read = self.read_from(&heard, object, branch, Some(at)).await?;
+                    let lying = faulty(found.members.len());
+                    let read = self.read_from(lying, &heard, object, branch, Some(at)).await?;
                     // The quorum was one of those members whom the header names: else they are others by now.
                     if are_members(&read.head.header, &found.members) {
                         return Ok(read);

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use author::certified::{CertifiedError, CertifiedHeads, Expected, KeptReceipts};
+use author::certified::{CertifiedError, CertifiedHeads, Expected, KeptReceipts, ask_patiently};
 use author::objects::{PolicyOptions, WriteOptions};
 use bytes::Bytes;
 use committee::{Operation, Outcome, Submission, Update};
 use crypto::{Class, Classified};
-use env::calls::CallError;
-use env::calls::committee::CommitteeAnswer;
+use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
+use env::calls::{CallError, Endpoint};
 use testkit::network::Fault;
 use testkit::time::run;
 use version::{ObjectKey, ObjectRecord};
@@ -75,6 +75,63 @@ fn who_may_ask_each_peer_once_a_second_reads_all_the_same() {
         assert_eq!(heads.read(&ANY, "main").await.unwrap().head.head, None);
         assert_eq!(heads.read_fresh(&ANY, "main").await.unwrap().head.head, None);
         assert!(env.clock.elapsed() < Duration::from_secs(20));
+    });
+}
+
+/// A librarian that says it is busy when the time that it has is nearly over.
+const NEARLY: Duration = Duration::from_millis(4_900);
+
+fn busy() -> CallError {
+    CallError::Busy { retry_after: Duration::from_secs(2) }
+}
+
+#[test]
+fn who_is_always_busy_takes_no_longer_than_one_answer_may() {
+    run(9, |env| async move {
+        let stage = Stage::new(&env);
+        stage.keepers[0].hosts(Some(Arc::new(|_| Err(busy()))));
+        let calls = Arc::clone(stage.author("ada").walker().calls());
+        let (peer, address) = (stage.keepers[0].id, &stage.community.members[0].address);
+        let to = Endpoint { peer: Some(peer), address: address.clone() };
+        for late in [Duration::ZERO, Duration::from_millis(1_800), NEARLY] {
+            stage.set(0, Fault::Delay(late));
+            let began = env.clock.elapsed();
+            let request = CommitteeRequest { group: None, ask: CommitteeAsk::Status };
+            let limit = Duration::from_secs(5);
+            let told = ask_patiently(&env, calls.as_ref(), &to, request, limit).await;
+            assert_eq!(told, Err(busy()), "{late:?}");
+            assert!(env.clock.elapsed() - began <= limit, "{late:?}");
+        }
+    });
+}
+
+#[test]
+fn members_that_stall_hold_no_fresh_read_up() {
+    const TEN: [u8; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+    run(10, |env| async move {
+        for (members, lying) in [(&TEN[..4], 1), (&TEN[..], 3)] {
+            let stage = Stage::of(&env, 12);
+            let council = Council::new(stage.community.genesis.network(), members, 1);
+            seat(&stage, &council, members, 0, 1);
+            let cards = cards(&stage, members, 0, 1);
+            // They are the first to say how far they are, and say nothing for long when they are asked for it.
+            for which in 0..members.len() {
+                if which >= lying {
+                    stage.set(which, Fault::Delay(Duration::from_millis(50)));
+                    continue;
+                }
+                let honest = council.honest(members[which], cards.clone());
+                *stage.keepers[which].waits.lock().unwrap() = NEARLY;
+                stage.keepers[which].hosts(Some(Arc::new(move |ask| match ask {
+                    CommitteeAsk::Read { at: Some(_), .. } => Err(busy()),
+                    ask => honest(ask),
+                })));
+            }
+            let heads = heads(&stage, "ada", &council);
+            let began = env.clock.elapsed();
+            heads.read_fresh(&ANY, "main").await.unwrap();
+            assert!(env.clock.elapsed() - began < Duration::from_secs(2), "{lying}");
+        }
     });
 }
 
