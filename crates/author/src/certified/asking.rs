@@ -15,6 +15,36 @@ pub(super) const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How often one is asked in all: whoever has no pass may ask each once a second, and asks two things of it to find the members.
 const TRIES: usize = 4;
 
+/// How long is waited before what failed is tried again.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+/// For how long it is: of the time that a read has enough is left to hear how the last try ends.
+const RETRIED_FOR: Duration = Duration::from_secs(40);
+
+/// What is tried again where it fails, so often and no longer than it makes sense.
+pub(super) struct Retries<'a> {
+    env: &'a Env,
+    left: usize,
+    until: Duration,
+}
+
+impl<'a> Retries<'a> {
+    /// So many tries in all, of which the first is now.
+    pub(super) fn new(env: &'a Env, tries: usize) -> Self {
+        let until = env.clock.elapsed().saturating_add(RETRIED_FOR);
+        Self { env, left: tries, until }
+    }
+
+    /// Waits, and says whether it is to be tried again; at once that it is not.
+    pub(super) async fn again(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 || self.env.clock.elapsed() >= self.until {
+            return false;
+        }
+        self.env.clock.sleep(PAUSE).await;
+        true
+    }
+}
+
 /// Asks a librarian about the committee's member that it hosts, and again where it is busy: after
 /// as long as it says, a few times, and all of that within `limit`.
 ///
