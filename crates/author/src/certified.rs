@@ -151,21 +151,11 @@ impl CertifiedHeads {
         object: &ObjectKey,
         branch: &str,
     ) -> Result<Certified, CertifiedError> {
-        let (seats, known) = self.seats_or_known().await?;
-        let lying = faulty(seats.members.len());
-        let read = self.read_from(lying, &self.shuffled(&seats.seats), object, branch, None).await;
-        if read.is_ok() {
-            return read;
-        }
-        // Members move and change: those that were found a while ago may be none any more.
-        self.forget_seats();
-        if !known {
-            return read;
-        }
-        let seats = self.find_seats().await?;
-        let lying = faulty(seats.members.len());
-        let read = self.read_from(lying, &self.shuffled(&seats.seats), object, branch, None).await;
-        read.inspect_err(|_| self.forget_seats())
+        self.by_members(|found| async move {
+            let (lying, seats) = (faulty(found.members.len()), self.shuffled(&found.seats));
+            self.read_from(lying, &seats, object, branch, None).await
+        })
+        .await
     }
 
     /// Does it within the time that a read has.

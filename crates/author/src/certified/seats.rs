@@ -86,8 +86,31 @@ impl CertifiedHeads {
         Ok(self.seats_or_known().await?.0)
     }
 
+    /// Does it with the members that are known, and where that fails once more with those found anew:
+    /// members move and change, and those of a while ago may be none any more.
+    pub(super) async fn by_members<T, F>(
+        &self,
+        work: impl Fn(Arc<Seats>) -> F + Send,
+    ) -> Result<T, CertifiedError>
+    where
+        F: Future<Output = Result<T, CertifiedError>> + Send,
+    {
+        let (mut seats, mut known) = self.seats_or_known().await?;
+        loop {
+            let done = work(seats).await;
+            if done.is_ok() {
+                return done;
+            }
+            self.forget_seats();
+            if !known {
+                return done;
+            }
+            (seats, known) = (self.find_seats().await?, false);
+        }
+    }
+
     /// The members, and whether they were known already.
-    pub(super) async fn seats_or_known(&self) -> Result<(Arc<Seats>, bool), CertifiedError> {
+    async fn seats_or_known(&self) -> Result<(Arc<Seats>, bool), CertifiedError> {
         let known = self.known().seats.clone();
         match known {
             Some(seats) => Ok((seats, true)),

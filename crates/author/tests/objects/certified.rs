@@ -114,7 +114,7 @@ fn members_that_stall_hold_no_fresh_read_up() {
             let council = Council::new(stage.community.genesis.network(), members, 1);
             seat(&stage, &council, members, 0, 1);
             let cards = cards(&stage, members, 0, 1);
-            // They are the first to say how far they are, and say nothing for long when they are asked for it.
+            // They are the first to say how far they are, and then say nothing for long.
             for which in 0..members.len() {
                 if which >= lying {
                     stage.set(which, Fault::Delay(Duration::from_millis(50)));

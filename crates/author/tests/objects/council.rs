@@ -103,7 +103,7 @@ impl Council {
         now.view = height + 5;
     }
 
-    /// The epoch's last block is certified: its members tell the next ones, whom no header names yet.
+    /// The epoch's last block is certified: members tell the next ones, whom no header names yet.
     pub(crate) fn ends(&self, next: &[u8]) {
         self.now.lock().unwrap().told = next.to_vec();
     }
