@@ -22,8 +22,10 @@
 //!
 //! - An update goes to f + 1 members at once, so that an honest one has it, and on to others where these fail. It is the same
 //!   update each time: its id makes sure that it is done once.
-//! - A read is as of the height that one member knows, and never of a lower one than this user saw before, in any run
-//!   (`memory`). [`CertifiedHeads::read_fresh`] asks n - f members how far they are, so that no one of them is trusted to be.
+//! - A read is as of the height that one member knows, and never of a lower one than this user saw
+//!   before, in any run (`memory`). Where one does not answer soon others are asked beside it, up to
+//!   f + 1 at a time. [`CertifiedHeads::read_fresh`] asks n - f members how far they are, so that no
+//!   one of them is trusted to be.
 //! - Answers and reads are bytes that prove themselves offline: keep them, and check them with `hold committee verify`.
 
 mod asking;
@@ -40,9 +42,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use committee::position::faulty;
 use committee::{CertifiedHead, CommitteeError, GroupKey, Read};
 use env::Env;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use version::ObjectKey;
 
 use crate::objects::Objects;
@@ -61,6 +66,8 @@ use memory::Memory;
 const READ_LIMIT: Duration = Duration::from_secs(5);
 /// How long a read may take in all, with looking for the members.
 const READ_WITHIN: Duration = Duration::from_secs(60);
+/// After how long without an answer the next member is asked beside those that are.
+const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// What is asked for where only the header beside it matters.
 const ANYTHING: (ObjectKey, &str) = (ObjectKey::new([0; 32]), "main");
 
@@ -144,19 +151,11 @@ impl CertifiedHeads {
         object: &ObjectKey,
         branch: &str,
     ) -> Result<Certified, CertifiedError> {
-        let (seats, known) = self.seats_or_known().await?;
-        let read = self.read_from(&self.shuffled(&seats.seats), object, branch, None).await;
-        if read.is_ok() {
-            return read;
-        }
-        // Members move and change: those that were found a while ago may be none any more.
-        self.forget_seats();
-        if !known {
-            return read;
-        }
-        let seats = self.find_seats().await?;
-        let read = self.read_from(&self.shuffled(&seats.seats), object, branch, None).await;
-        read.inspect_err(|_| self.forget_seats())
+        self.by_members(|found| async move {
+            let (lying, seats) = (faulty(found.members.len()), self.shuffled(&found.seats));
+            self.read_from(lying, &seats, object, branch, None).await
+        })
+        .await
     }
 
     /// Does it within the time that a read has.
@@ -174,21 +173,37 @@ impl CertifiedHeads {
         }
     }
 
-    /// Reads from the first of these members whose answer holds, is not behind, and is at this epoch and view or a later one.
+    /// Reads from the first of these members whose answer holds, is not behind, and is at this epoch
+    /// and view or a later one. Of members of whom so many may lie, one more is asked at a time, so
+    /// that liars do not hold it up.
     async fn read_from(
         &self,
+        lying: usize,
         seats: &[Seat],
         object: &ObjectKey,
         branch: &str,
         at: Option<(u64, u64)>,
     ) -> Result<Certified, CertifiedError> {
+        let name = Bytes::copy_from_slice(branch.as_bytes());
+        let ask = |seat: Seat, pause: Duration| {
+            let ask = CommitteeAsk::Read { object: *object, branch: name.clone(), at };
+            async move {
+                if !pause.is_zero() {
+                    self.env().clock.sleep(pause).await;
+                }
+                self.ask(&seat, ask, READ_LIMIT).await
+            }
+        };
         let mut failed = asking::Failures::default();
-        for seat in seats {
-            let branch_bytes = Bytes::copy_from_slice(branch.as_bytes());
-            let ask = CommitteeAsk::Read { object: *object, branch: branch_bytes, at };
-            match self.ask(seat, ask, READ_LIMIT).await {
+        let mut running = FuturesUnordered::new();
+        let mut next = seats.iter().cloned();
+        let first = next.by_ref().take(lying + 1).zip(0..);
+        running.extend(first.map(|(seat, before)| ask(seat, NEXT_AFTER * before)));
+        while let Some(answer) = running.next().await {
+            match answer {
                 Ok(CommitteeAnswer::Read(bytes)) => match self.proven(&bytes, object, branch, at) {
                     Ok(read) => {
+                        drop(running);
                         self.saw(read.head.header.height).await;
                         return Ok(read);
                     }
@@ -197,6 +212,7 @@ impl CertifiedHeads {
                 Ok(_) => failed.odd(),
                 Err(error) => failed.call(error),
             }
+            running.extend(next.next().map(|seat| ask(seat, Duration::ZERO)));
         }
         Err(failed.error(seats.len()))
     }

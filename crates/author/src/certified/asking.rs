@@ -15,12 +15,43 @@ pub(super) const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How often one is asked in all: whoever has no pass may ask each once a second, and asks two things of it to find the members.
 const TRIES: usize = 4;
 
-/// Asks a librarian about the committee's member that it hosts, and again where it is busy: after as long as it says, a few times.
+/// How long is waited before what failed is tried again.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+/// For how long it is: of the time that a read has enough is left to hear how the last try ends.
+const RETRIED_FOR: Duration = Duration::from_secs(40);
+
+/// What is tried again where it fails, so often and no longer than it makes sense.
+pub(super) struct Retries<'a> {
+    env: &'a Env,
+    left: usize,
+    until: Duration,
+}
+
+impl<'a> Retries<'a> {
+    /// So many tries in all, of which the first is now.
+    pub(super) fn new(env: &'a Env, tries: usize) -> Self {
+        let until = env.clock.elapsed().saturating_add(RETRIED_FOR);
+        Self { env, left: tries, until }
+    }
+
+    /// Waits, and says whether it is to be tried again; at once that it is not.
+    pub(super) async fn again(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 || self.env.clock.elapsed() >= self.until {
+            return false;
+        }
+        self.env.clock.sleep(PAUSE).await;
+        true
+    }
+}
+
+/// Asks a librarian about the committee's member that it hosts, and again where it is busy: after
+/// as long as it says, a few times, and all of that within `limit`.
 ///
 /// Cancel safe.
 ///
 /// # Errors
-/// [`CallError`], the last one.
+/// [`CallError`], the last one; *busy* where only the time is over that it left.
 pub async fn ask_patiently(
     env: &Env,
     calls: &dyn Calls,
@@ -28,15 +59,23 @@ pub async fn ask_patiently(
     request: CommitteeRequest,
     limit: Duration,
 ) -> Result<CommitteeAnswer, CallError> {
-    let mut tries = 1;
+    let until = env.clock.elapsed().saturating_add(limit);
+    let (mut tries, mut busy) = (1, None);
     loop {
-        match calls.committee(to, request.clone(), limit).await {
-            Err(CallError::Busy { retry_after }) if tries < TRIES => {
-                env.clock.sleep(retry_after.min(RETRY_MAX)).await;
-                tries += 1;
+        let left = until.saturating_sub(env.clock.elapsed());
+        let retry_after = match (calls.committee(to, request.clone(), left).await, busy) {
+            (Err(CallError::Busy { retry_after }), _) => retry_after,
+            (Err(CallError::TimedOut { .. }), Some(retry_after)) => {
+                return Err(CallError::Busy { retry_after });
             }
-            answer => return answer,
+            (answer, _) => return answer,
+        };
+        let pause = retry_after.min(RETRY_MAX);
+        if tries == TRIES || env.clock.elapsed().saturating_add(pause) >= until {
+            return Err(CallError::Busy { retry_after });
         }
+        env.clock.sleep(pause).await;
+        (tries, busy) = (tries + 1, Some(retry_after));
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use committee::position::{are_members, quorum};
+use committee::position::{are_members, faulty, quorum};
 use committee::{CommitteeError, Position};
 use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
@@ -16,15 +16,13 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use version::ObjectKey;
 
-use super::asking::Failures;
+use super::asking::{Failures, PAUSE, Retries};
 use super::{Certified, CertifiedError, CertifiedHeads, Seat, Seats};
 
 /// How long a member may take to say how far it is.
 const HOW_FAR_LIMIT: Duration = Duration::from_secs(5);
-/// How often it is tried while members answer *busy*, as those do that have just started.
+/// How often it is tried where it fails: members have just started, are busy, or become others.
 const TRIES: usize = 8;
-/// How long is waited in between.
-const PAUSE: Duration = Duration::from_millis(500);
 
 impl CertifiedHeads {
     /// Where a head is, as of a height at which every update is in that was answered before this call: linearizable.
@@ -47,27 +45,33 @@ impl CertifiedHeads {
         object: &ObjectKey,
         branch: &str,
     ) -> Result<Certified, CertifiedError> {
-        let mut tried = 0;
+        let mut retries = Retries::new(self.env(), TRIES);
         loop {
-            tried += 1;
-            let failed = match self.how_far().await {
-                Ok((at, found, heard)) => {
-                    let read = self.read_from(&heard, object, branch, Some(at)).await?;
-                    // The quorum was one of those members whom the header names: else they are others by now.
-                    if are_members(&read.head.header, &found.members) {
-                        return Ok(read);
-                    }
-                    let last = CallError::Busy { retry_after: PAUSE };
-                    CertifiedError::Unanswered { asked: found.members.len(), last }
-                }
-                Err(error) => error,
-            };
-            self.forget_seats();
-            if tried == TRIES {
-                return Err(failed);
+            let read = self.read_once(object, branch).await;
+            if read.is_ok() {
+                return read;
             }
-            self.env().clock.sleep(PAUSE).await;
+            self.forget_seats();
+            if !retries.again().await {
+                return read;
+            }
         }
+    }
+
+    async fn read_once(
+        &self,
+        object: &ObjectKey,
+        branch: &str,
+    ) -> Result<Certified, CertifiedError> {
+        let (at, found, heard) = self.how_far().await?;
+        let lying = faulty(found.members.len());
+        let read = self.read_from(lying, &heard, object, branch, Some(at)).await?;
+        // The quorum was one of those members whom the header names: else they are others by now.
+        if are_members(&read.head.header, &found.members) {
+            return Ok(read);
+        }
+        let last = CallError::Busy { retry_after: PAUSE };
+        Err(CertifiedError::Unanswered { asked: found.members.len(), last })
     }
 
     /// The highest view that n - f members hold a notarisation of, and those that said so, first.

@@ -22,6 +22,7 @@ use env::calls::{CallError, Endpoint};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
+use super::asking::{PAUSE, Retries};
 use super::{ANYTHING, CertifiedError, CertifiedHeads, Seat};
 
 /// Peers that are asked for a member at most.
@@ -30,9 +31,8 @@ const ASKED_MAX: usize = 256;
 const AT_ONCE: usize = 8;
 /// How long one may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How often busy members are asked again, and how long is waited in between.
+/// How often members are looked for while some are busy.
 const TRIES: usize = 30;
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// The members of a committee, and where they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +86,31 @@ impl CertifiedHeads {
         Ok(self.seats_or_known().await?.0)
     }
 
+    /// Does it with the members that are known, and where that fails once more with those found anew:
+    /// members move and change, and those of a while ago may be none any more.
+    pub(super) async fn by_members<T, F>(
+        &self,
+        work: impl Fn(Arc<Seats>) -> F + Send,
+    ) -> Result<T, CertifiedError>
+    where
+        F: Future<Output = Result<T, CertifiedError>> + Send,
+    {
+        let (mut seats, mut known) = self.seats_or_known().await?;
+        loop {
+            let done = work(seats).await;
+            if done.is_ok() {
+                return done;
+            }
+            self.forget_seats();
+            if !known {
+                return done;
+            }
+            (seats, known) = (self.find_seats().await?, false);
+        }
+    }
+
     /// The members, and whether they were known already.
-    pub(super) async fn seats_or_known(&self) -> Result<(Arc<Seats>, bool), CertifiedError> {
+    async fn seats_or_known(&self) -> Result<(Arc<Seats>, bool), CertifiedError> {
         let known = self.known().seats.clone();
         match known {
             Some(seats) => Ok((seats, true)),
@@ -95,8 +118,9 @@ impl CertifiedHeads {
         }
     }
 
-    /// Looks for them anew. Members that were just founded, or have just started, certify nothing yet and are busy: it is waited
-    /// for them for a while.
+    /// Looks for them anew. Members that were just founded, have just started, or are between two
+    /// epochs certify nothing yet and are busy: it is waited for them for a while, whatever others
+    /// say, since one that lies or lags says something else.
     pub(super) async fn find_seats(&self) -> Result<Arc<Seats>, CertifiedError> {
         let limit = super::READ_WITHIN;
         let found = self.env().within(limit, self.find_patiently()).await;
@@ -105,18 +129,17 @@ impl CertifiedHeads {
     }
 
     async fn find_patiently(&self) -> Result<Arc<Seats>, CertifiedError> {
-        for _ in 1..TRIES {
+        let mut retries = Retries::new(self.env(), TRIES);
+        loop {
             match self.look_for_seats().await {
-                Err(CertifiedError::NoMembers { last: Some(CallError::Busy { .. }), .. }) => {
-                    self.env().clock.sleep(PAUSE).await;
-                }
-                found => return found,
+                Ok(found) => return Ok(found),
+                Err(unfound) if unfound.busy && retries.again().await => {}
+                Err(unfound) => return Err(unfound.error),
             }
         }
-        self.look_for_seats().await
     }
 
-    async fn look_for_seats(&self) -> Result<Arc<Seats>, CertifiedError> {
+    async fn look_for_seats(&self) -> Result<Arc<Seats>, Unfound> {
         // Members that answer at once are at slightly different heights: none of them is behind for that.
         let (remembered, floor) = {
             let known = self.known();
@@ -153,7 +176,7 @@ impl CertifiedHeads {
         }
         drop(asked);
         let Some(best) = heard.best() else {
-            return Err(heard.error(candidates.asked, floor));
+            return Err(heard.unfound(candidates.asked, floor));
         };
         let mut seats = self.seated(&heard.cards, &best.members);
         // Whose card nobody showed is where it was.
@@ -164,7 +187,7 @@ impl CertifiedHeads {
             }
         }
         if seats.is_empty() {
-            return Err(heard.error(candidates.asked, floor));
+            return Err(heard.unfound(candidates.asked, floor));
         }
         Ok(self.found(best.members.clone(), seats, best.height).await)
     }
@@ -358,13 +381,23 @@ impl Heard {
         seats.len() >= quorum(total) && own.count() > faulty(total)
     }
 
-    fn error(self, asked: usize, known: u64) -> CertifiedError {
-        match (self.behind, self.wrong) {
+    fn unfound(self, asked: usize, known: u64) -> Unfound {
+        let busy = matches!(self.last, Some(CallError::Busy { .. }));
+        let error = match (self.behind, self.wrong) {
             (Some(found), _) => CertifiedError::Behind { found, known },
             (None, Some(error)) => error.into(),
             (None, None) => CertifiedError::NoMembers { asked, last: self.last },
-        }
+        };
+        Unfound { busy, error }
     }
+}
+
+/// Why nobody told the members.
+struct Unfound {
+    /// Whether somebody was busy, and may tell them soon.
+    busy: bool,
+    /// The weightiest of what was said.
+    error: CertifiedError,
 }
 
 impl From<CommitteeStatus> for Report {

@@ -257,7 +257,9 @@ impl CertifiedHeads {
     /// # Errors
     /// As [`CertifiedHeads::set`].
     pub async fn submit(&self, submission: &Submission) -> Result<Vec<Answer>, CertifiedError> {
-        let found = self.env().within(TRIED_FOR, self.submit_now(submission)).await;
+        // Asked once more, it is the same submission, and is done once.
+        let submitted = self.by_members(|found| self.submit_to(found, submission));
+        let found = self.env().within(TRIED_FOR, submitted).await;
         match found {
             Ok(answers) => answers,
             Err(_) => {
@@ -268,24 +270,9 @@ impl CertifiedHeads {
         }
     }
 
-    async fn submit_now(&self, submission: &Submission) -> Result<Vec<Answer>, CertifiedError> {
-        let (seats, known) = self.seats_or_known().await?;
-        let answers = self.submit_to(&seats, submission).await;
-        if answers.is_ok() {
-            return answers;
-        }
-        // As with reads: it is the same submission, and is done once.
-        self.forget_seats();
-        if !known {
-            return answers;
-        }
-        let seats = self.find_seats().await?;
-        self.submit_to(&seats, submission).await.inspect_err(|_| self.forget_seats())
-    }
-
     async fn submit_to(
         &self,
-        found: &Seats,
+        found: Arc<Seats>,
         submission: &Submission,
     ) -> Result<Vec<Answer>, CertifiedError> {
         let (seats, total) = (self.shuffled(&found.seats), found.members.len());

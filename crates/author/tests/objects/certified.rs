@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use author::certified::{CertifiedError, CertifiedHeads, Expected, KeptReceipts};
+use author::certified::{CertifiedError, CertifiedHeads, Expected, KeptReceipts, ask_patiently};
 use author::objects::{PolicyOptions, WriteOptions};
 use bytes::Bytes;
 use committee::{Operation, Outcome, Submission, Update};
 use crypto::{Class, Classified};
-use env::calls::CallError;
-use env::calls::committee::CommitteeAnswer;
+use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
+use env::calls::{CallError, Endpoint};
 use testkit::network::Fault;
 use testkit::time::run;
 use version::{ObjectKey, ObjectRecord};
@@ -75,6 +75,63 @@ fn who_may_ask_each_peer_once_a_second_reads_all_the_same() {
         assert_eq!(heads.read(&ANY, "main").await.unwrap().head.head, None);
         assert_eq!(heads.read_fresh(&ANY, "main").await.unwrap().head.head, None);
         assert!(env.clock.elapsed() < Duration::from_secs(20));
+    });
+}
+
+/// A librarian that says it is busy when the time that it has is nearly over.
+const NEARLY: Duration = Duration::from_millis(4_900);
+
+fn busy() -> CallError {
+    CallError::Busy { retry_after: Duration::from_secs(2) }
+}
+
+#[test]
+fn who_is_always_busy_takes_no_longer_than_one_answer_may() {
+    run(9, |env| async move {
+        let stage = Stage::new(&env);
+        stage.keepers[0].hosts(Some(Arc::new(|_| Err(busy()))));
+        let calls = Arc::clone(stage.author("ada").walker().calls());
+        let (peer, address) = (stage.keepers[0].id, &stage.community.members[0].address);
+        let to = Endpoint { peer: Some(peer), address: address.clone() };
+        for late in [Duration::ZERO, Duration::from_millis(1_800), NEARLY] {
+            stage.set(0, Fault::Delay(late));
+            let began = env.clock.elapsed();
+            let request = CommitteeRequest { group: None, ask: CommitteeAsk::Status };
+            let limit = Duration::from_secs(5);
+            let told = ask_patiently(&env, calls.as_ref(), &to, request, limit).await;
+            assert_eq!(told, Err(busy()), "{late:?}");
+            assert!(env.clock.elapsed() - began <= limit, "{late:?}");
+        }
+    });
+}
+
+#[test]
+fn members_that_stall_hold_no_fresh_read_up() {
+    const TEN: [u8; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+    run(10, |env| async move {
+        for (members, lying) in [(&TEN[..4], 1), (&TEN[..], 3)] {
+            let stage = Stage::of(&env, 12);
+            let council = Council::new(stage.community.genesis.network(), members, 1);
+            seat(&stage, &council, members, 0, 1);
+            let cards = cards(&stage, members, 0, 1);
+            // They are the first to say how far they are, and then say nothing for long.
+            for which in 0..members.len() {
+                if which >= lying {
+                    stage.set(which, Fault::Delay(Duration::from_millis(50)));
+                    continue;
+                }
+                let honest = council.honest(members[which], cards.clone());
+                *stage.keepers[which].waits.lock().unwrap() = NEARLY;
+                stage.keepers[which].hosts(Some(Arc::new(move |ask| match ask {
+                    CommitteeAsk::Read { at: Some(_), .. } => Err(busy()),
+                    ask => honest(ask),
+                })));
+            }
+            let heads = heads(&stage, "ada", &council);
+            let began = env.clock.elapsed();
+            heads.read_fresh(&ANY, "main").await.unwrap();
+            assert!(env.clock.elapsed() - began < Duration::from_secs(2), "{lying}");
+        }
     });
 }
 
@@ -148,6 +205,194 @@ fn members_that_are_none_any_more_are_not_asked_for_long() {
         (0..4).for_each(|which| stage.keepers[which].hosts(None));
         assert_eq!(ada.read(&ANY, "main").await.unwrap().head.header.height, 50);
         assert_eq!(ada.seats().await.unwrap().members, members);
+    });
+}
+
+const NEXT: [u8; 4] = [5, 6, 7, 8];
+
+/// Both epochs' members, at the first eight keepers.
+fn between_epochs(stage: &Stage) -> Arc<Council> {
+    let council = seated(stage);
+    council.reaches(10);
+    let (first, next) = (cards(stage, &FIRST, 0, 1), cards(stage, &NEXT, 4, 1));
+    for (which, member) in FIRST.into_iter().chain(NEXT).enumerate() {
+        let shown = first.iter().chain(&next).cloned().collect();
+        stage.keepers[which].hosts(Some(council.honest(member, shown)));
+    }
+    council
+}
+
+/// Lets the next epoch begin, in a while.
+async fn begins(stage: &Stage, council: &Council) {
+    stage.env.clock.sleep(Duration::from_secs(3)).await;
+    council.becomes(&NEXT, 50);
+}
+
+#[test]
+fn who_comes_between_two_epochs_waits_for_the_next_whatever_one_peer_says() {
+    run(11, |env| async move {
+        for (junk, lags, fresh) in [
+            (false, false, false),
+            (false, false, true),
+            (true, false, false),
+            (true, false, true),
+            (false, true, false),
+            (false, true, true),
+            (true, true, false),
+        ] {
+            let stage = Stage::new(&env);
+            let council = between_epochs(&stage);
+            let before = council.now();
+            council.reaches(11);
+            heads(&stage, "ada", &council).read(&ANY, "main").await.unwrap();
+            council.ends(&NEXT);
+            if lags {
+                // It has not seen the last block, and this user has.
+                let shown = cards(&stage, &FIRST, 0, 1);
+                stage.keepers[3].hosts(Some(council.stuck(4, shown, before)));
+            }
+            if junk {
+                let hosted = |_| Ok(CommitteeAnswer::Update(Vec::new()));
+                stage.keepers[8].hosts(Some(Arc::new(hosted)));
+            }
+            let (heads, began) = (heads(&stage, "ada", &council), env.clock.elapsed());
+            assert_eq!(heads.height(), 11);
+            let read = async {
+                match fresh {
+                    false => heads.read(&ANY, "main").await,
+                    true => heads.read_fresh(&ANY, "main").await,
+                }
+            };
+            let (read, ()) = futures::join!(read, begins(&stage, &council));
+            let header = read.unwrap().head.header;
+            assert_eq!((header.height, header.epoch), (50, 1), "{junk} {lags} {fresh}");
+            assert!(env.clock.elapsed() - began < Duration::from_secs(10));
+        }
+    });
+}
+
+#[test]
+fn an_epoch_that_never_begins_is_waited_for_no_longer_than_a_read_has() {
+    run(12, |env| async move {
+        for lags in [false, true] {
+            let stage = Stage::new(&env);
+            let council = between_epochs(&stage);
+            let before = council.now();
+            council.reaches(11);
+            heads(&stage, "ada", &council).read(&ANY, "main").await.unwrap();
+            council.ends(&NEXT);
+            if lags {
+                let shown = cards(&stage, &FIRST, 0, 1);
+                stage.keepers[3].hosts(Some(council.stuck(4, shown, before)));
+            }
+            let heads = heads(&stage, "ada", &council);
+            for fresh in [false, true] {
+                let began = env.clock.elapsed();
+                let error = match fresh {
+                    false => heads.read(&ANY, "main").await.unwrap_err(),
+                    true => heads.read_fresh(&ANY, "main").await.unwrap_err(),
+                };
+                let took = env.clock.elapsed() - began;
+                assert!(took > Duration::from_secs(10), "{took:?}");
+                assert!(took <= Duration::from_secs(61), "{took:?}");
+                // The reason is told, and no corruption: nobody lies.
+                match lags {
+                    false => assert!(matches!(error, CertifiedError::NoMembers { .. }), "{error}"),
+                    true => assert!(matches!(error, CertifiedError::Behind { .. }), "{error}"),
+                }
+                assert_eq!(error.class(), Class::Unavailable, "{error}");
+            }
+        }
+    });
+}
+
+/// Members of the first epoch, who do this when they are asked to read as of a view.
+fn when_read(
+    stage: &Stage,
+    council: &Arc<Council>,
+    act: impl Fn() -> Result<(), CallError> + Send + Sync + 'static,
+) {
+    let (shown, act) = (cards(stage, &FIRST, 0, 1), Arc::new(act));
+    for (which, member) in FIRST.into_iter().enumerate() {
+        let (honest, act) = (council.honest(member, shown.clone()), Arc::clone(&act));
+        stage.keepers[which].hosts(Some(Arc::new(move |ask| {
+            if matches!(ask, CommitteeAsk::Read { at: Some(_), .. }) {
+                act()?;
+            }
+            honest(ask)
+        })));
+    }
+}
+
+#[test]
+fn a_fresh_read_is_tried_again_where_no_member_comes_to_the_view() {
+    run(13, |env| async move {
+        let stage = Stage::new(&env);
+        let council = seated(&stage);
+        let clock = Arc::clone(&env.clock);
+        when_read(&stage, &council, move || match clock.elapsed() < Duration::from_secs(1) {
+            true => Err(CallError::NotFound),
+            false => Ok(()),
+        });
+        let heads = heads(&stage, "ada", &council);
+        heads.read_fresh(&ANY, "main").await.unwrap();
+        assert!(env.clock.elapsed() >= Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn a_fresh_read_asks_the_members_whom_its_header_names() {
+    run(14, |env| async move {
+        // The epoch begins while the old members are asked: they know its first block and no more.
+        let stage = Stage::new(&env);
+        let council = seated(&stage);
+        council.reaches(10);
+        let (first, next) = (cards(&stage, &FIRST, 0, 1), cards(&stage, &NEXT, 4, 1));
+        let begun = Arc::new(Mutex::new(None));
+        for (which, member) in FIRST.into_iter().enumerate() {
+            let (council, begun, shown) = (Arc::clone(&council), Arc::clone(&begun), first.clone());
+            stage.keepers[which].hosts(Some(Arc::new(move |ask| {
+                let mut begun = begun.lock().unwrap();
+                if begun.is_none() && matches!(ask, CommitteeAsk::Read { at: Some(_), .. }) {
+                    council.becomes(&NEXT, 50);
+                    *begun = Some(council.now());
+                    council.reaches(60);
+                }
+                let point = begun.clone().unwrap_or_else(|| council.now());
+                Ok(council.answer(&point, member, &shown, ask))
+            })));
+        }
+        for (which, member) in NEXT.into_iter().enumerate() {
+            stage.keepers[4 + which].hosts(Some(council.honest(member, next.clone())));
+        }
+        let heads = heads(&stage, "ada", &council);
+        let read = heads.read_fresh(&ANY, "main").await.unwrap();
+        assert_eq!(read.head.header.height, 60);
+    });
+}
+
+#[test]
+fn members_that_are_always_others_than_was_told_are_busy_and_no_corruption() {
+    run(15, |env| async move {
+        // What they tell is of one epoch, and what they read of the next.
+        let stage = Stage::new(&env);
+        let council = seated(&stage);
+        council.reaches(50);
+        let old = council.now();
+        council.becomes(&NEXT, 50);
+        let shown = cards(&stage, &FIRST, 0, 1);
+        for (which, member) in FIRST.into_iter().enumerate() {
+            let stuck = council.stuck(member, shown.clone(), old.clone());
+            let honest = council.honest(member, shown.clone());
+            stage.keepers[which].hosts(Some(Arc::new(move |ask| match ask {
+                CommitteeAsk::Read { at: Some(_), .. } => honest(ask),
+                ask => stuck(ask),
+            })));
+        }
+        let began = env.clock.elapsed();
+        let error = heads(&stage, "ada", &council).read_fresh(&ANY, "main").await.unwrap_err();
+        assert_eq!(error.class(), Class::Busy, "{error}");
+        assert!(env.clock.elapsed() - began <= Duration::from_secs(61));
     });
 }
 

@@ -35,7 +35,8 @@ type Scheme = standard::Scheme<ed25519::PublicKey, MinSig>;
 pub(crate) struct Point {
     pub(crate) header: Header,
     state: State,
-    pub(crate) members: Vec<u8>,
+    /// Whom its members tell as the members: others than the header names, between two epochs.
+    pub(crate) told: Vec<u8>,
     view: u64,
 }
 
@@ -83,8 +84,8 @@ impl Council {
         let schemes = shares.into_iter().map(scheme).collect();
         let group: GroupKey = hex(&polynomial.public().encode()).parse().unwrap();
         let header = Header::genesis(network, group.clone(), digest(members));
-        let (state, members, view) = (State::default(), members.to_vec(), 1);
-        let now = Mutex::new(Point { header, state, members, view });
+        let (state, told, view) = (State::default(), members.to_vec(), 1);
+        let now = Mutex::new(Point { header, state, told, view });
         let council = Self { group, network, wanted, schemes, now };
         council.reaches(1);
         Arc::new(council)
@@ -102,10 +103,15 @@ impl Council {
         now.view = height + 5;
     }
 
+    /// The epoch's last block is certified: members tell the next ones, whom no header names yet.
+    pub(crate) fn ends(&self, next: &[u8]) {
+        self.now.lock().unwrap().told = next.to_vec();
+    }
+
     /// The next epoch begins, with these members, at this height.
     pub(crate) fn becomes(&self, members: &[u8], height: u64) {
         let mut now = self.now.lock().unwrap();
-        now.members = members.to_vec();
+        now.told = members.to_vec();
         now.header.members = digest(members);
         now.header.epoch += 1;
         now.header.height = height;
@@ -214,7 +220,7 @@ impl Council {
                 CommitteeAnswer::HowFar(self.how_far(point, member, nonce))
             }
             CommitteeAsk::Status => {
-                let members = point.members.iter().map(|one| *id(*one).as_bytes()).collect();
+                let members = point.told.iter().map(|one| *id(*one).as_bytes()).collect();
                 let cards = cards.to_vec();
                 let status = CommitteeStatus { members, cards, ..CommitteeStatus::default() };
                 CommitteeAnswer::Status(Box::new(status))

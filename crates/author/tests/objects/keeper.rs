@@ -46,6 +46,8 @@ pub(crate) struct Keeper {
     pub(crate) state: Mutex<State>,
     pub(crate) lie: Mutex<Option<Lie>>,
     pub(crate) hosted: Mutex<Option<Hosted>>,
+    /// How long the member takes for a read that waits for a view.
+    pub(crate) waits: Mutex<Duration>,
     /// Bytes of a region where no policy says.
     pub(crate) region: Mutex<u64>,
     pub(crate) events: watch::Sender<Log>,
@@ -99,6 +101,7 @@ impl Keeper {
             state: Mutex::new(state),
             lie: Mutex::default(),
             hosted: Mutex::default(),
+            waits: Mutex::default(),
             region: Mutex::new(1 << 30),
             events: watch::channel(Log::default()).0,
         }
@@ -486,6 +489,10 @@ impl Service for Served {
         request: CommitteeRequest,
     ) -> Result<CommitteeAnswer, CallError> {
         let hosted = self.0.hosted.lock().unwrap().clone();
+        if matches!(request.ask, CommitteeAsk::Read { at: Some(_), .. }) {
+            let waits = *self.0.waits.lock().unwrap();
+            self.0.env.clock.sleep(waits).await;
+        }
         hosted.ok_or(CallError::NotFound)?(request.ask)
     }
     async fn introduce(
