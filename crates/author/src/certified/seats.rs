@@ -246,6 +246,8 @@ impl CertifiedHeads {
     fn shown(&self, status: &CommitteeStatus) -> Vec<Card> {
         let (network, group) = (self.inner.objects.network(), self.inner.group.id());
         let cards = status.cards.iter().filter_map(|card| Card::verify(card, &network).ok());
+        let now_ms = self.env().clock.unix_ms();
+        let cards = cards.filter(|card| !card.is_of_the_future(now_ms));
         // Founders have theirs from before there was a committee.
         cards.filter(|card| card.committee.is_none_or(|other| other == group)).collect()
     }
