@@ -115,12 +115,12 @@ fn members_that_stall_hold_no_fresh_read_up() {
             seat(&stage, &council, members, 0, 1);
             let cards = cards(&stage, members, 0, 1);
             // They are the first to say how far they are, and then say nothing for long.
-            for which in 0..members.len() {
+            for (which, member) in members.iter().enumerate() {
                 if which >= lying {
                     stage.set(which, Fault::Delay(Duration::from_millis(50)));
                     continue;
                 }
-                let honest = council.honest(members[which], cards.clone());
+                let honest = council.honest(*member, cards.clone());
                 *stage.keepers[which].waits.lock().unwrap() = NEARLY;
                 stage.keepers[which].hosts(Some(Arc::new(move |ask| match ask {
                     CommitteeAsk::Read { at: Some(_), .. } => Err(busy()),

@@ -228,6 +228,7 @@ pub(super) fn all(took: impl IntoIterator<Item = Duration>) -> Latencies {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     const ANSWER: &str = include_str!(concat!(
