@@ -72,6 +72,12 @@ impl Card {
         self.time_ms > now_ms.saturating_add(CARD_AHEAD_MS_MAX)
     }
 
+    /// Of two cards of a member the one with the greater rank counts at this time: the later one, and one of the future only where there
+    /// is no other.
+    pub const fn rank(&self, now_ms: u64) -> (bool, u64) {
+        (!self.is_of_the_future(now_ms), self.time_ms)
+    }
+
     /// Reads a card of this network and checks that the peer and the member it names signed it.
     ///
     /// # Errors

@@ -246,8 +246,6 @@ impl CertifiedHeads {
     fn shown(&self, status: &CommitteeStatus) -> Vec<Card> {
         let (network, group) = (self.inner.objects.network(), self.inner.group.id());
         let cards = status.cards.iter().filter_map(|card| Card::verify(card, &network).ok());
-        let now_ms = self.env().clock.unix_ms();
-        let cards = cards.filter(|card| !card.is_of_the_future(now_ms));
         // Founders have theirs from before there was a committee.
         cards.filter(|card| card.committee.is_none_or(|other| other == group)).collect()
     }
@@ -255,9 +253,10 @@ impl CertifiedHeads {
     /// Where each of these members is, as its newest card says.
     fn seated(&self, cards: &[Card], members: &[MemberId]) -> Vec<Seat> {
         let directory = self.inner.objects.walker().directory();
+        let now_ms = self.env().clock.unix_ms();
         let seat = |member: &MemberId| {
             let own = cards.iter().filter(|card| card.member == *member);
-            let card = own.max_by_key(|card| card.time_ms)?;
+            let card = own.max_by_key(|card| card.rank(now_ms))?;
             let endpoint = directory.endpoint(&card.peer)?;
             Some(Seat { member: *member, peer: card.peer, address: endpoint.address })
         };

@@ -99,6 +99,8 @@ pub(crate) struct Told {
 pub(crate) const REST: &str = "rest";
 /// Too few operators want the same.
 pub(crate) const ASKING: &str = "asking";
+/// The members deal shares for the next epoch.
+pub(crate) const DEALING: &str = "dealing";
 /// The next epoch is decided, and has no certificate yet.
 pub(crate) const ENTERING: &str = "entering";
 
@@ -107,7 +109,7 @@ const fn phase(phase: Phase) -> &'static str {
         Phase::Rest => REST,
         Phase::Asking => ASKING,
         Phase::Waiting => "waiting",
-        Phase::Dealing => "dealing",
+        Phase::Dealing => DEALING,
         Phase::Entering => ENTERING,
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Account {
     /// Of its last answers, without the time to read.
     times: VecDeque<Duration>,
     agreed: Option<Agreed>,
+    /// When it was believed last that it had lost what it had.
+    excused: Option<Duration>,
     /// Since the start.
     pub(super) proven: u64,
     /// As above.
@@ -147,6 +149,16 @@ impl Account {
     /// When an answer is late for which so many bytes are read.
     pub(super) fn deadline(&self, bytes: u64) -> Duration {
         DEADLINE_MIN.max(self.usual() * DEADLINE_TIMES) + reading(bytes)
+    }
+
+    /// Whether it is believed, now, that it lost what it had: once in the time that it has to fetch it, or who keeps nothing would
+    /// say so whenever it is asked.
+    pub(super) fn excuse(&mut self, now: Duration) -> bool {
+        let again = self.excused.is_none_or(|at| now.saturating_sub(at) >= DIFFERS_MAX);
+        if again {
+            self.excused = Some(now);
+        }
+        again
     }
 
     /// It was away: what it holds when it is back it has to say again.

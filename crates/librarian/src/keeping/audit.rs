@@ -130,18 +130,23 @@ impl From<Option<Outcomes>> for Verdict {
 }
 
 /// Challenges one peer, and once more where the first challenge may have been lost on the way, or where it may have lost what it had when
-/// the two were compared last: who says so itself does not fail, and what it lacks is made good.
+/// the two were compared last: who says so itself, and has not said so lately, does not fail, and what it lacks is made good.
 async fn audit(core: &Core, keeping: &Keeping, peer: &PeerId) {
     let mut verdict = challenge(core, keeping, peer, false).await;
-    let lacks = |outcomes: &Outcomes| outcomes.iter().any(|(_, outcome)| *outcome == Err(NOT_HERE));
+    // A wrong proof is wrong whatever else lacks.
+    let lacks = |outcomes: &Outcomes| {
+        let mut failed = outcomes.iter().filter_map(|(_, outcome)| outcome.err()).peekable();
+        failed.peek().is_some() && failed.all(|why| why == NOT_HERE)
+    };
+    let now = core.env.clock.elapsed();
     if let Verdict::Counts(outcomes) = &verdict
         && lacks(outcomes)
+        && locked(&keeping.audits).of(*peer).excuse(now)
     {
-        let asked = outcomes.iter().map(|(id, _)| *id).collect();
-        verdict = match compare::sums(core, keeping, peer, Range::ALL).await {
-            Ok(Some(_)) => Verdict::Again,
-            _ => void(core, keeping, peer, asked, "it does not say what it holds now").into(),
-        };
+        if !matches!(compare::sums(core, keeping, peer, Range::ALL).await, Ok(Some(_))) {
+            locked(&keeping.audits).of(*peer).lost_sight();
+        }
+        verdict = Verdict::Again;
     }
     if matches!(verdict, Verdict::Again) {
         verdict = challenge(core, keeping, peer, true).await;

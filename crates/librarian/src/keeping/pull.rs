@@ -123,19 +123,16 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
 pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
     let Some(keeping) = &core.keeping else { return false };
     let Some(epoch) = keeping.epoch() else { return false };
-    for holder in epoch.possible(&place, epoch.copies(Kind::Head)) {
-        if holder == core.own || core.directory.health(&holder) == Health::Away {
-            continue;
-        }
-        let now = core.env.clock.elapsed();
-        if locked(&keeping.work).rests(&holder, now) {
-            continue;
-        }
+    let mut holders = epoch.possible(&place, epoch.copies(Kind::Head));
+    holders.retain(|one| *one != core.own && core.directory.health(one) != Health::Away);
+    let now = core.env.clock.elapsed();
+    // Who let its caller wait is asked behind all others.
+    holders.sort_by_cached_key(|one| locked(&keeping.work).rests(one, now));
+    for holder in holders {
         let request = KeepRequest::Fetch(vec![FetchAt { id, place }]);
         let answer = ask(core, &holder, request, LARGE_LIMIT).await;
         if let Err(CallError::TimedOut { .. }) = answer {
-            // It would hold up all that is mended.
-            locked(&keeping.work).rest(holder, now + RESTS_FOR);
+            locked(&keeping.work).rest(holder, core.env.clock.elapsed() + RESTS_FOR);
         }
         let Ok(KeepAnswer::Fetch(mut answers)) = answer else { continue };
         let Some(FetchAnswer::Found { record, companions }) = answers.pop() else { continue };

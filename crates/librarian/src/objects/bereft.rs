@@ -1,6 +1,6 @@
 //! Versions here that nobody is served, since what came with them was lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crypto::RecordId;
@@ -14,7 +14,7 @@ impl ObjectShelf {
     /// behind the first so many, whatever is here of it: its object's record or policy may be what was lost, and nothing here
     /// says so.
     ///
-    /// Reads every version once, on a blocking thread; and where large batches alone may name some, opens those: of a hundred filters
+    /// Reads every version on a blocking thread; and where large batches alone may name some, what those name: of a hundred filters
     /// most say of any version that it may be there.
     ///
     /// # Errors
@@ -25,43 +25,57 @@ impl ObjectShelf {
         most: usize,
     ) -> Result<Vec<Placed>, StoreError> {
         let shelf = Arc::clone(self);
-        let look = move || {
-            let (mut found, mut met) = (Vec::new(), BTreeSet::new());
-            let mut doubted: Vec<Placed> = Vec::new();
-            shelf.store.each_of(&[Kind::Version], &mut |part| {
-                if found.len() >= most {
+        let look = move || match places {
+            Some(behind) => shelf.one_of_each_place(behind, most),
+            None => shelf.unattested(most),
+        };
+        self.env.blocking(look).await
+    }
+
+    fn one_of_each_place(&self, behind: usize, most: usize) -> Result<Vec<Placed>, StoreError> {
+        let (mut found, mut met) = (Vec::new(), BTreeSet::new());
+        self.store.each_of(&[Kind::Version], &mut |part| {
+            if found.len() < most && met.insert(part.place) && met.len() > behind {
+                found.push(Placed { id: part.id, kind: part.kind, place: part.place });
+            }
+        })?;
+        Ok(found)
+    }
+
+    fn unattested(&self, most: usize) -> Result<Vec<Placed>, StoreError> {
+        let (mut found, mut behind) = (Vec::new(), 0);
+        loop {
+            // So many at a time as memory is meant for.
+            let (mut doubted, mut met) = (HashMap::new(), 0);
+            self.store.each_of(&[Kind::Version], &mut |part| {
+                let whole = |id: &RecordId| self.shelf.holds(id);
+                if self.attestations.naming(&part.id).iter().any(whole) {
                     return;
                 }
-                let whole = |id: &RecordId| shelf.shelf.holds(id);
                 let placed = Placed { id: part.id, kind: part.kind, place: part.place };
-                match places {
-                    Some(behind) => {
-                        if met.insert(part.place) && met.len() > behind {
-                            found.push(placed);
-                        }
+                if self.attestations.candidates(&part.id).iter().any(whole) {
+                    met += 1;
+                    if met > behind && doubted.len() < most {
+                        doubted.insert(placed.id, placed);
                     }
-                    None if shelf.attestations.naming(&part.id).iter().any(whole) => {}
-                    None if shelf.attestations.candidates(&part.id).iter().any(whole) => {
-                        if doubted.len() < most {
-                            doubted.push(placed);
-                        }
-                    }
-                    None => found.push(placed),
+                } else if behind == 0 && found.len() < most {
+                    found.push(placed);
                 }
             })?;
-            Ok((found, doubted))
-        };
-        let (mut found, doubted) = self.env.blocking(look).await?;
-        // Those of one batch were written together, so that it is opened once.
-        for (number, placed) in doubted.into_iter().enumerate() {
-            if number % 64 == 0 {
-                tokio::task::yield_now().await;
+            let last = doubted.len() < most;
+            behind += doubted.len();
+            if !doubted.is_empty() {
+                self.store.each_of(&[Kind::Attestation], &mut |part| {
+                    for h in version::attestation::named(part.payload) {
+                        doubted.remove(&h);
+                    }
+                })?;
             }
-            let attested = self.attested(&placed.id).await;
-            if found.len() < most && attested.is_ok_and(|all| all.is_empty()) {
-                found.push(placed);
+            let room = most.saturating_sub(found.len());
+            found.extend(doubted.into_values().take(room));
+            if last || found.len() >= most {
+                return Ok(found);
             }
         }
-        Ok(found)
     }
 }

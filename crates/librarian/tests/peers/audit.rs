@@ -36,6 +36,8 @@ pub(crate) enum Bent {
     Busy,
     /// It holds nothing, and says so.
     Nothing,
+    /// It agrees to everything but right after a question for proofs, of which it has none.
+    Denying(Arc<AtomicBool>),
     /// The first question for proofs is lost on the way.
     LostOnce(Arc<AtomicBool>),
 }
@@ -57,6 +59,13 @@ impl Crooked {
             (Bent::Nothing, KeepRequest::Compare(compare)) => {
                 let (view, words) = (compare.view, compare.words.clone());
                 let differ = (0..=255).collect();
+                let answer = env::calls::keep::CompareAnswer { differ, view, words };
+                return Ok(KeepAnswer::Compare(answer));
+            }
+            (Bent::Denying(asked), KeepRequest::Compare(compare)) => {
+                let (view, words) = (compare.view, compare.words.clone());
+                let differs = asked.swap(false, Ordering::SeqCst);
+                let differ = (0..=255).filter(|_| differs).collect();
                 let answer = env::calls::keep::CompareAnswer { differ, view, words };
                 return Ok(KeepAnswer::Compare(answer));
             }
@@ -86,6 +95,10 @@ impl Crooked {
             }
             Bent::Busy => Err(CallError::Busy { retry_after: Duration::from_secs(1) }),
             Bent::Nothing => Ok(KeepAnswer::Prove(vec![None; asks.len()])),
+            Bent::Denying(asked) => {
+                asked.store(true, Ordering::SeqCst);
+                Ok(KeepAnswer::Prove(vec![None; asks.len()]))
+            }
             Bent::LostOnce(was_lost) => {
                 if !was_lost.swap(true, Ordering::SeqCst) {
                     self.env.clock.sleep(LIMIT * 6).await;
@@ -285,6 +298,19 @@ fn one_question_that_a_line_lost_makes_nobody_faulty() {
         assert!(was_lost.load(Ordering::SeqCst));
         let failed = |by| counted(&town, by, "holdfast_audit_failed_total");
         assert_eq!((failed(0), failed(1)), (0, 0));
+    });
+}
+
+/// It says that it lost everything whenever it is asked, and that it has everything when they compare.
+#[test]
+fn who_says_again_and_again_that_it_lost_all_is_found() {
+    testkit::time::run(61, |env| async move {
+        let town = town(&env, 3, 3, often()).await;
+        put_copies(&town, 60).await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        bend(&town, 2, Bent::Denying(Arc::default()));
+        let found = |town: &Town| is_faulty(town, 0, 2) && is_faulty(town, 1, 2);
+        town.until("it is found", found).await;
     });
 }
 

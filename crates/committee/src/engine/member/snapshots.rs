@@ -15,8 +15,8 @@ use crate::header::HeaderDigest;
 use crate::state::STATE_BYTES_MAX;
 use crate::{Certificate, CommitteeError, State};
 
-/// For how long a snapshot that nobody asks for is kept.
-const KEPT_MS: u64 = 60_000;
+/// For how long a snapshot that nobody asks for is kept: a part of it is longer on its way over the slowest line.
+const KEPT_MS: u64 = 3 * lasts_ms(PART_BYTES_MAX, BYTES_S_MIN);
 /// After how long without a part another member is asked, at the least: a part has as long as it
 /// takes at the pace that is asked of its sender.
 const PART_WITHIN_MS: u64 = 20_000;

@@ -264,11 +264,24 @@ struct Before {
 }
 
 impl Before {
-    /// Of a change that is under way, or begins now.
-    fn of(told: &Told) -> Self {
-        // The next epoch is decided: what is asked for now is that.
-        let entering = told.phase == change::ENTERING;
-        Self { epoch: told.epoch.saturating_sub(u64::from(entering)), number: told.number }
+    /// Of what is asked for now, which may be under way: then its round has its number already, and the next epoch is the new one.
+    fn of(told: &Told, list: Option<&[Placed]>) -> Self {
+        let is = |members: &[String]| {
+            list.is_none_or(|list| members.iter().map(String::as_str).eq(keys(list)))
+        };
+        let sorted = |members: &[String]| {
+            let mut members = members.to_vec();
+            members.sort();
+            members
+        };
+        let (members, wanted) = (sorted(&told.members), sorted(&told.wanted));
+        let entering = told.phase == change::ENTERING && is(&members);
+        let refreshed = list.is_some() || wanted == members;
+        let dealing = told.phase == change::DEALING && is(&wanted) && refreshed;
+        Self {
+            epoch: told.epoch.saturating_sub(u64::from(entering)),
+            number: told.number.saturating_sub(u64::from(dealing)),
+        }
     }
 
     /// Whether the change is over, and came about; `None` while it goes on.
@@ -312,8 +325,8 @@ impl At {
         told: Told,
         wanted: Wanted,
     ) -> Result<Exit, HoldError> {
-        let before = Before::of(&told);
         let list = wanted.members.as_deref();
+        let before = Before::of(&told, list);
         wanted.write(dir)?;
         let mut told = taken(dir, &wanted, &self.dir).await?;
         if !self.no_wait {
@@ -423,8 +436,31 @@ mod tests {
 
     #[test]
     fn who_looks_while_the_next_epoch_begins_follows_that() {
-        let before = Before::of(&told(4, 6, "entering", &["a", "b"]));
+        let before = Before::of(&told(4, 6, "entering", &["b", "a"]), None);
         assert_eq!(before.is_over(&told(4, 6, "rest", &["a", "b"]), None), Some(true));
+        // Another list is asked for anew.
+        let list: Vec<Placed> = ["a", "b", "e"]
+            .map(|member| Placed { member: member.to_owned(), address: None })
+            .into();
+        let before = Before::of(&told(4, 6, "entering", &["a", "b"]), Some(&list));
+        let asking = told(4, 6, "asking", &["a", "b"]);
+        assert_eq!(before.is_over(&asking, Some(&list)), None);
+    }
+
+    #[test]
+    fn who_looks_while_it_is_dealt_sees_that_it_came_to_nothing() {
+        let list: Vec<Placed> = ["a", "b", "e"]
+            .map(|member| Placed { member: member.to_owned(), address: None })
+            .into();
+        let wanted = ["e", "a", "b"].map(String::from).to_vec();
+        let dealing = Told { wanted, ..told(3, 6, "dealing", &["a", "b"]) };
+        let before = Before::of(&dealing, Some(&list));
+        assert_eq!(before.is_over(&dealing, Some(&list)), None);
+        assert_eq!(before.is_over(&told(3, 6, "rest", &["a", "b"]), Some(&list)), Some(false));
+        assert_eq!(before.is_over(&told(4, 6, "rest", &["a", "b", "e"]), Some(&list)), Some(true));
+        // A refresh is another round than that one.
+        let before = Before::of(&dealing, None);
+        assert_eq!(before.is_over(&told(3, 6, "rest", &["a", "b"]), None), None);
     }
 
     #[test]

@@ -218,6 +218,11 @@ impl Town {
             Step::DismissedGo => {
                 let peers = self.dismissed().map(|(peers, _)| peers).unwrap_or_default();
                 self.gives_up();
+                let known = self.ledger.lock().len();
+                if !peers.is_empty() {
+                    let set = Some((peers.clone(), known));
+                    *self.dismissed.lock().unwrap_or_else(PoisonError::into_inner) = set;
+                }
                 peers.iter().for_each(|peer| world.kill_peer(*peer));
                 gone.extend(peers);
             }
