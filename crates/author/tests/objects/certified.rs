@@ -210,6 +210,21 @@ fn members_that_are_none_any_more_are_not_asked_for_long() {
 
 const NEXT: [u8; 4] = [5, 6, 7, 8];
 
+/// An epoch whose last block this user has seen; with `lags` one member has not.
+async fn ended(env: &env::Env, lags: bool) -> (Stage, Arc<Council>) {
+    let stage = Stage::new(env);
+    let council = between_epochs(&stage);
+    let before = council.now();
+    council.reaches(11);
+    heads(&stage, "ada", &council).read(&ANY, "main").await.unwrap();
+    council.ends(&NEXT);
+    if lags {
+        let shown = cards(&stage, &FIRST, 0, 1);
+        stage.keepers[3].hosts(Some(council.stuck(4, shown, before)));
+    }
+    (stage, council)
+}
+
 /// Both epochs' members, at the first eight keepers.
 fn between_epochs(stage: &Stage) -> Arc<Council> {
     let council = seated(stage);
@@ -240,17 +255,7 @@ fn who_comes_between_two_epochs_waits_for_the_next_whatever_one_peer_says() {
             (false, true, true),
             (true, true, false),
         ] {
-            let stage = Stage::new(&env);
-            let council = between_epochs(&stage);
-            let before = council.now();
-            council.reaches(11);
-            heads(&stage, "ada", &council).read(&ANY, "main").await.unwrap();
-            council.ends(&NEXT);
-            if lags {
-                // It has not seen the last block, and this user has.
-                let shown = cards(&stage, &FIRST, 0, 1);
-                stage.keepers[3].hosts(Some(council.stuck(4, shown, before)));
-            }
+            let (stage, council) = ended(&env, lags).await;
             if junk {
                 let hosted = |_| Ok(CommitteeAnswer::Update(Vec::new()));
                 stage.keepers[8].hosts(Some(Arc::new(hosted)));
@@ -275,16 +280,7 @@ fn who_comes_between_two_epochs_waits_for_the_next_whatever_one_peer_says() {
 fn an_epoch_that_never_begins_is_waited_for_no_longer_than_a_read_has() {
     run(12, |env| async move {
         for lags in [false, true] {
-            let stage = Stage::new(&env);
-            let council = between_epochs(&stage);
-            let before = council.now();
-            council.reaches(11);
-            heads(&stage, "ada", &council).read(&ANY, "main").await.unwrap();
-            council.ends(&NEXT);
-            if lags {
-                let shown = cards(&stage, &FIRST, 0, 1);
-                stage.keepers[3].hosts(Some(council.stuck(4, shown, before)));
-            }
+            let (stage, council) = ended(&env, lags).await;
             let heads = heads(&stage, "ada", &council);
             for fresh in [false, true] {
                 let began = env.clock.elapsed();

@@ -25,8 +25,8 @@ const PART_WITHIN_MS: u64 = 20_000;
 const BYTES_S: u64 = 1 << 20;
 const BYTES_S_MIN: u64 = 16 << 10;
 /// How long a whole snapshot may take at first, whatever its pace. It doubles each time that one is
-/// broken off for it, up to what the longest takes at the least pace: so a liar that spins one out
-/// holds this member up no longer than the honest one that is asked next may take.
+/// broken off for it, up to what the longest takes at the least pace. Whose first part comes first
+/// has the place: a liar that is quick holds this member up for so long each time.
 const WHOLE_WITHIN_MS: u64 = 3_600_000;
 const WHOLE_WITHIN_MAX_MS: u64 = lasts_ms(2 * STATE_BYTES_MAX, BYTES_S_MIN) + PART_WITHIN_MS;
 
