@@ -95,6 +95,14 @@ fn until(peer: &Peer, what: &str, hit: &[String], mut holds: impl FnMut() -> boo
     }
 }
 
+/// How often the peer found and told that something is damaged: its scrub, or whatever read it before the scrub came there.
+fn found(peer: &Peer) -> u64 {
+    let upkeep = &peer.status()["store"]["upkeep"];
+    let scrub = ["scrub_damaged", "scrub_damaged_ranges"];
+    let by_scrub: u64 = scrub.iter().map(|count| upkeep[count].as_u64().unwrap()).sum();
+    by_scrub + peer.log().matches("a record is damaged").count() as u64
+}
+
 /// A user with contents and an object, and where they are.
 struct World {
     network: Network,
@@ -198,13 +206,10 @@ fn bytes_flipped_anywhere_are_found_told_and_mended() {
     let rounds = if full() { 10 } else { 1 };
     for round in 0..rounds {
         // It runs.
-        let before = world.victim().status()["store"]["upkeep"]["scrub_damaged"].as_u64().unwrap();
+        let before = found(world.victim());
         let hit = rot(world.victim(), &mut draws, round);
         println!("round {round}, while it runs: {hit:#?}");
-        until(world.victim(), "never found", &hit, || {
-            let found = &world.victim().status()["store"]["upkeep"]["scrub_damaged"];
-            found.as_u64().unwrap() > before
-        });
+        until(world.victim(), "never found", &hit, || found(world.victim()) > before);
         assert!(world.victim().log().contains("scrub found damage"));
         until(world.victim(), "never mended", &hit, || world.is_mended());
 
