@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use committee::position::faulty;
-use committee::{CertifiedHead, CommitteeError, GroupKey, Read};
+use committee::{CertifiedHead, CommitteeError, GroupKey, Proofs, Read};
 use env::Env;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
 use futures::StreamExt as _;
@@ -79,7 +79,7 @@ pub struct CertifiedHeads {
 
 struct Inner {
     objects: Objects,
-    group: GroupKey,
+    proofs: Arc<Proofs>,
     path: PathBuf,
     known: Mutex<Known>,
     /// What was written last, and whoever writes.
@@ -118,12 +118,13 @@ impl CertifiedHeads {
         let memory = Memory::read(&path)?;
         let known = Known { memory: memory.clone(), ..Known::default() };
         let (objects, known, written) = (objects.clone(), Mutex::new(known), Mutex::new(memory));
-        Ok(Self { inner: Arc::new(Inner { objects, group, path, known, written }) })
+        let proofs = Arc::new(Proofs::new(objects.network(), group));
+        Ok(Self { inner: Arc::new(Inner { objects, proofs, path, known, written }) })
     }
 
     /// The key that everything is checked with.
     pub fn group(&self) -> &GroupKey {
-        &self.inner.group
+        self.inner.proofs.group()
     }
 
     /// The highest height that this user saw of it.
@@ -245,7 +246,7 @@ impl CertifiedHeads {
     ) -> Result<(CertifiedHead, (u64, u64)), CommitteeError> {
         let read = Read::decode(bytes)?;
         let network = self.inner.objects.network();
-        let head = read.verify(&network, &self.inner.group, object, branch)?;
+        let head = read.verify(&network, self.inner.proofs.group(), object, branch)?;
         Ok((head, read.certificate.round()))
     }
 

@@ -7,6 +7,9 @@
 //! An answer proves what the committee decided on one update. A read proves where a head was *as of the certificate's height and
 //! time*, or that there was none; whether that is the newest, only the members can say.
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
 use bytes::Bytes;
 use crypto::{NetworkId, Suite};
 use version::ObjectKey;
@@ -14,12 +17,14 @@ use version::merkle::Path;
 
 use crate::certificate::Certificate;
 use crate::entry::{Entry, HeadEntry, Subject};
-use crate::header::{BLOCK_UPDATES_MAX, Header, HeaderDigest};
+use crate::header::{BLOCK_UPDATES_MAX, Header};
 use crate::map::Proof;
 use crate::outcome::{self, OUTCOME_BYTES_MAX, Outcome};
 use crate::reader::{Reader, put_long};
-use crate::update::{UPDATE_BYTES_MAX, Update, check_branch, digest, read_branch};
-use crate::{CommitteeError, GroupKey};
+use crate::update::{
+    Submission, UPDATE_BYTES_MAX, Update, UpdateDigest, check_branch, digest, read_branch,
+};
+use crate::{CommitteeError, GroupId, GroupKey};
 
 /// What an encoded answer begins with.
 pub const ANSWER_PREFIX: &[u8] = b"holdfast answer v1";
@@ -58,50 +63,6 @@ impl Answer {
     /// [`CommitteeError`] with the reason.
     pub fn verify(&self, network: &NetworkId, group: &GroupKey) -> Result<Update, CommitteeError> {
         self.certificate.verify(network, group)?;
-        self.leads(network, group)
-    }
-
-    /// As [`Answer::verify`] of each of them. Those of one block share a certificate, whose signature is checked once.
-    ///
-    /// # Errors
-    /// As [`Answer::verify`], of the first that does not hold.
-    pub fn verify_all(
-        answers: &[Self],
-        network: &NetworkId,
-        group: &GroupKey,
-    ) -> Result<Vec<Update>, CommitteeError> {
-        let mut checked: Option<&Certificate> = None;
-        let mut updates = Vec::with_capacity(answers.len());
-        for answer in answers {
-            if checked != Some(&answer.certificate) {
-                answer.certificate.verify(network, group)?;
-                checked = Some(&answer.certificate);
-            }
-            updates.push(answer.leads(network, group)?);
-        }
-        Ok(updates)
-    }
-
-    /// As [`Answer::verify`], but for the signature, where the certificate of the header with this
-    /// digest was checked before: one signature stands for all answers of a block.
-    ///
-    /// # Errors
-    /// As [`Answer::verify`], and [`CommitteeError::Path`] of one under another header.
-    pub fn verify_under(
-        &self,
-        certified: &HeaderDigest,
-        network: &NetworkId,
-        group: &GroupKey,
-    ) -> Result<Update, CommitteeError> {
-        match self.certificate.header().digest() == *certified {
-            true => self.leads(network, group),
-            false => Err(CommitteeError::Path("header")),
-        }
-    }
-
-    /// What the update says that a header, which is certified, decided on.
-    fn leads(&self, network: &NetworkId, group: &GroupKey) -> Result<Update, CommitteeError> {
-        let header = self.certificate.header();
         let update = Update::decode(&self.body)?;
         if update.network != *network {
             return Err(CommitteeError::Network(update.network));
@@ -109,17 +70,24 @@ impl Answer {
         if update.group != group.id() {
             return Err(CommitteeError::Group);
         }
-        let leaf = outcome::leaf(self.path.index, &digest(&self.body), &self.outcome);
-        let root = self.path.root(Suite::Holdfast1, &leaf, header.count);
-        if root != Some(header.results) {
-            return Err(CommitteeError::Path("result"));
-        }
+        self.leads(&digest(&self.body))?;
         Ok(update)
+    }
+
+    /// Whether the header has this result of the update with this digest.
+    fn leads(&self, digest: &UpdateDigest) -> Result<(), CommitteeError> {
+        let header = self.certificate.header();
+        let leaf = outcome::leaf(self.path.index, digest, &self.outcome);
+        let root = self.path.root(Suite::Holdfast1, &leaf, header.count);
+        if root == Some(header.results) { Ok(()) } else { Err(CommitteeError::Path("result")) }
     }
 
     /// The encoding.
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(1_024);
+        let certificate = self.certificate.encode();
+        let siblings = 32 * self.path.siblings.len();
+        let size = ANSWER_PREFIX.len() + 14 + self.body.len() + OUTCOME_BYTES_MAX + siblings;
+        let mut out = Vec::with_capacity(size + certificate.len());
         out.extend_from_slice(ANSWER_PREFIX);
         put_long(&mut out, &self.body);
         out.extend_from_slice(&self.path.index.to_be_bytes());
@@ -128,7 +96,7 @@ impl Answer {
         out.extend_from_slice(&outcome);
         out.extend_from_slice(&self.certificate.header().count.to_be_bytes());
         self.path.siblings.iter().for_each(|one| out.extend_from_slice(one));
-        self.certificate.write(&mut out);
+        out.extend_from_slice(&certificate);
         out.into()
     }
 
@@ -137,10 +105,22 @@ impl Answer {
     /// # Errors
     /// [`CommitteeError`].
     pub fn decode(bytes: &Bytes) -> Result<Self, CommitteeError> {
+        let read = |body: &[u8]| {
+            let body = bytes.slice_ref(body);
+            Update::decode(&body)?;
+            Ok(body)
+        };
+        Self::read(bytes, read, Certificate::decode)
+    }
+
+    fn read(
+        bytes: &Bytes,
+        body: impl FnOnce(&[u8]) -> Result<Bytes, CommitteeError>,
+        certificate: impl FnOnce(&[u8]) -> Result<Certificate, CommitteeError>,
+    ) -> Result<Self, CommitteeError> {
         let mut reader = Reader::new("answer of a committee", bytes);
         reader.prefix(ANSWER_PREFIX)?;
-        let body = bytes.slice_ref(reader.long("bytes of an update", UPDATE_BYTES_MAX)?);
-        Update::decode(&body)?;
+        let body = body(reader.long("bytes of an update", UPDATE_BYTES_MAX)?)?;
         let index = reader.u32()?;
         let length = usize::from(reader.u16()?);
         if length > OUTCOME_BYTES_MAX {
@@ -152,14 +132,92 @@ impl Answer {
         if index >= count || count as usize > BLOCK_UPDATES_MAX {
             return Err(CommitteeError::Field("index of the result"));
         }
-        let siblings = (0..siblings(index, count)).map(|_| reader.array());
-        let path = Path { index, siblings: siblings.collect::<Result<_, _>>()? };
-        let certificate = Certificate::read(&mut reader)?;
-        reader.end()?;
+        let mut siblings = Vec::with_capacity(self::siblings(index, count));
+        for _ in 0..siblings.capacity() {
+            siblings.push(reader.array()?);
+        }
+        let path = Path { index, siblings };
+        let certificate = certificate(reader.rest())?;
         if certificate.header().count != count {
             return Err(CommitteeError::Path("number of results"));
         }
         Ok(Self { body, outcome, path, certificate })
+    }
+}
+
+/// How many certificates that hold are remembered: those of the last blocks, while their answers come.
+const PROVEN_MAX: usize = 16;
+
+/// A client's check of what its submissions were answered with: one signature stands for all answers of a block, so it is checked
+/// once.
+#[derive(Debug)]
+pub struct Proofs {
+    network: NetworkId,
+    group: GroupKey,
+    id: GroupId,
+    /// Certificates that hold, encoded and read, the newest first.
+    proven: Mutex<VecDeque<(Bytes, Certificate)>>,
+}
+
+impl Proofs {
+    /// Of what this committee certifies in this network.
+    pub fn new(network: NetworkId, group: GroupKey) -> Self {
+        Self { network, id: group.id(), group, proven: Mutex::default() }
+    }
+
+    /// The committee's key.
+    pub const fn group(&self) -> &GroupKey {
+        &self.group
+    }
+
+    /// The answers to each of a submission's updates, in order, where each of them holds as with [`Answer::verify`].
+    ///
+    /// # Errors
+    /// As [`Answer::decode`] and [`Answer::verify`], of the first that does not hold; [`CommitteeError::Path`] of an answer to another
+    /// update, [`CommitteeError::Field`] of too few or too many.
+    pub fn answers(
+        &self,
+        submission: &Submission,
+        answers: &[Bytes],
+    ) -> Result<Vec<Answer>, CommitteeError> {
+        let (bodies, digests) = (submission.bodies(), submission.digests());
+        if answers.len() != bodies.len() {
+            return Err(CommitteeError::Field("number of answers"));
+        }
+        if let Some(update) = submission.updates().first() {
+            if update.network != self.network {
+                return Err(CommitteeError::Network(update.network));
+            }
+            if update.group != self.id {
+                return Err(CommitteeError::Group);
+            }
+        }
+        let mut all = Vec::with_capacity(answers.len());
+        for (bytes, (body, digest)) in answers.iter().zip(bodies.iter().zip(digests)) {
+            let same = |found: &[u8]| match found == body {
+                true => Ok(body.clone()),
+                false => Err(CommitteeError::Path("update")),
+            };
+            let answer = Answer::read(bytes, same, |bytes| self.certificate(bytes))?;
+            answer.leads(digest)?;
+            all.push(answer);
+        }
+        Ok(all)
+    }
+
+    /// A certificate that holds.
+    fn certificate(&self, bytes: &[u8]) -> Result<Certificate, CommitteeError> {
+        let proven = || self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = proven().iter().find(|(known, _)| known == bytes).map(|(_, one)| one.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let certificate = Certificate::decode(bytes)?;
+        certificate.verify(&self.network, &self.group)?;
+        let mut proven = proven();
+        proven.push_front((certificate.encode(), certificate.clone()));
+        proven.truncate(PROVEN_MAX);
+        Ok(certificate)
     }
 }
 
@@ -226,7 +284,7 @@ impl Read {
         out.push(u8::from(self.value.is_some()));
         self.value.iter().for_each(|value| put_long(&mut out, value));
         self.proof.write(&mut out);
-        self.certificate.write(&mut out);
+        out.extend_from_slice(&self.certificate.encode());
         out.into()
     }
 

@@ -88,9 +88,30 @@ struct Word {
     view: u64,
     parent_view: u64,
     signature: [u8; SIGNATURE_BYTES],
+    /// All of it as it is encoded: each answer of a block ends with it.
+    encoded: Bytes,
 }
 
 impl Certificate {
+    fn of(
+        header: Header,
+        later: Vec<Header>,
+        (view, parent_view): (u64, u64),
+        signature: [u8; SIGNATURE_BYTES],
+    ) -> Self {
+        let headers = (1 + later.len()) * HEADER_BYTES;
+        let mut out = Vec::with_capacity(PREFIX.len() + headers + 17 + SIGNATURE_BYTES);
+        out.extend_from_slice(PREFIX);
+        out.extend_from_slice(&header.encode());
+        out.push(later.len() as u8);
+        later.iter().for_each(|header| out.extend_from_slice(&header.encode()));
+        out.extend_from_slice(&view.to_be_bytes());
+        out.extend_from_slice(&parent_view.to_be_bytes());
+        out.extend_from_slice(&signature);
+        let encoded = out.into();
+        Self(Arc::new(Word { header, later, view, parent_view, signature, encoded }))
+    }
+
     /// The certificate of a header by the finalisation of it, or of the last of those that follow it.
     pub(crate) fn new(
         header: Header,
@@ -100,9 +121,8 @@ impl Certificate {
         let proposal = &finalization.proposal;
         let signature = finalization.certificate.encode();
         let signature = signature[..].try_into().map_err(|_| CommitteeError::Field("signature"))?;
-        let (view, parent_view) = (proposal.round.view().get(), proposal.parent.get());
-        let word = Word { header, later, view, parent_view, signature };
-        let certificate = Self(Arc::new(word));
+        let views = (proposal.round.view().get(), proposal.parent.get());
+        let certificate = Self::of(header, later, views, signature);
         let digest = blake3::Digest(*certificate.last().digest().as_bytes());
         if proposal.payload != digest || certificate.last().epoch != proposal.round.epoch().get() {
             return Err(CommitteeError::Chain);
@@ -199,26 +219,12 @@ impl Certificate {
     ) -> Option<Self> {
         let same = self.last().digest().as_bytes() == digest;
         let (header, later) = (self.0.header.clone(), self.0.later.clone());
-        let signature = *signature;
-        same.then(|| Self(Arc::new(Word { header, later, view, parent_view, signature })))
-    }
-
-    /// Appends the encoding.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(PREFIX);
-        out.extend_from_slice(&self.0.header.encode());
-        out.push(self.0.later.len() as u8);
-        self.0.later.iter().for_each(|header| out.extend_from_slice(&header.encode()));
-        out.extend_from_slice(&self.0.view.to_be_bytes());
-        out.extend_from_slice(&self.0.parent_view.to_be_bytes());
-        out.extend_from_slice(&self.0.signature);
+        same.then(|| Self::of(header, later, (view, parent_view), *signature))
     }
 
     /// The encoding.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(PREFIX.len() + HEADER_BYTES + 17 + SIGNATURE_BYTES);
-        self.write(&mut out);
-        out
+    pub fn encode(&self) -> Bytes {
+        self.0.encoded.clone()
     }
 
     /// Reads one.
@@ -230,9 +236,8 @@ impl Certificate {
             return Err(CommitteeError::TooLarge { what: "later headers", found, max });
         }
         let later = (0..found).map(|_| Header::read(reader)).collect::<Result<_, _>>()?;
-        let (view, parent_view) = (reader.u64()?, reader.u64()?);
-        let signature = reader.array()?;
-        Ok(Self(Arc::new(Word { header, later, view, parent_view, signature })))
+        let views = (reader.u64()?, reader.u64()?);
+        Ok(Self::of(header, later, views, reader.array()?))
     }
 
     /// Decodes and checks the form.

@@ -163,10 +163,26 @@ pub struct Executed {
     pub tree: Option<Tree>,
 }
 
-fn body(submissions: &[Submission]) -> Vec<u8> {
-    let mut out = (submissions.len() as u32).to_be_bytes().to_vec();
-    submissions.iter().for_each(|one| put_long(&mut out, &one.encode()));
-    out
+fn encoded(header: &Header, submissions: &[Submission]) -> Bytes {
+    let size: usize = submissions.iter().map(|one| one.size() + 4).sum();
+    let mut out = Vec::with_capacity(BLOCK_PREFIX.len() + HEADER_BYTES + 4 + size);
+    out.extend_from_slice(BLOCK_PREFIX);
+    out.extend_from_slice(&header.encode());
+    write_body(&mut out, submissions);
+    out.into()
+}
+
+/// Appends what follows the header.
+fn write_body(out: &mut Vec<u8>, submissions: &[Submission]) {
+    out.extend_from_slice(&(submissions.len() as u32).to_be_bytes());
+    submissions.iter().for_each(|one| put_long(out, &one.encode()));
+}
+
+/// The digest of what follows the header.
+fn body_hash(submissions: &[Submission]) -> Hash {
+    let mut out = Vec::with_capacity(4 + submissions.iter().map(|one| one.size() + 4).sum::<usize>());
+    write_body(&mut out, submissions);
+    Suite::Holdfast1.hash(&out)
 }
 
 fn run(
@@ -220,7 +236,7 @@ impl Block {
             parent: parent.digest(),
             time_ms: moment.time_ms,
             members,
-            updates: Suite::Holdfast1.hash(&body(&submissions)),
+            updates: body_hash(&submissions),
             count: executed.outcomes.len() as u32,
             results: executed.tree.as_ref().map_or([0; 32], Tree::root),
             state: executed.state.root(),
@@ -268,12 +284,14 @@ impl Block {
 
     /// The encoding.
     pub fn encode(&self) -> Bytes {
-        let size: usize = self.submissions.iter().map(|one| one.size() + 4).sum();
-        let mut out = Vec::with_capacity(BLOCK_PREFIX.len() + HEADER_BYTES + 4 + size);
-        out.extend_from_slice(BLOCK_PREFIX);
-        out.extend_from_slice(&self.header.encode());
-        out.extend_from_slice(&body(&self.submissions));
-        out.into()
+        encoded(&self.header, &self.submissions)
+    }
+
+    /// The encoding of the block with this header, where these are its submissions.
+    pub(crate) fn whole(header: &Header, submissions: &[Submission]) -> Option<Bytes> {
+        let bytes = encoded(header, submissions);
+        let body = bytes.get(BLOCK_PREFIX.len() + HEADER_BYTES..)?;
+        (Suite::Holdfast1.hash(body) == header.updates).then_some(bytes)
     }
 
     /// The header of an encoded block, whose updates are those of the header; they are not looked at otherwise.
@@ -300,12 +318,12 @@ impl Block {
         Self::decode_after(header, bytes, |_| None)
     }
 
-    /// Decodes what follows a header that was read from the same bytes. `known` gives submissions that are here already, by the
-    /// hash of their encoding: they are not decoded again.
+    /// Decodes what follows a header that was read from the same bytes. `known` gives submissions that are here already, by
+    /// their encoding: they are not decoded again.
     pub(crate) fn decode_after(
         header: Header,
         bytes: &Bytes,
-        mut known: impl FnMut(&Hash) -> Option<Submission>,
+        mut known: impl FnMut(&[u8]) -> Option<Submission>,
     ) -> Result<Self, CommitteeError> {
         let mut reader = Reader::new("block", bytes);
         reader.take(BLOCK_PREFIX.len() + HEADER_BYTES)?;
@@ -317,7 +335,7 @@ impl Block {
         let mut count = 0;
         for _ in 0..found {
             let one = reader.long("bytes of a bundle", SUBMISSION_BYTES_MAX)?;
-            let one = match known(&Submission::id_of(one)) {
+            let one = match known(one) {
                 Some(known) => known,
                 None => Submission::decode(&bytes.slice_ref(one))?,
             };

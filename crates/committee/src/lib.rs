@@ -35,7 +35,7 @@ mod reader;
 pub mod state;
 pub mod update;
 
-pub use answer::{Answer, CertifiedHead, Read};
+pub use answer::{Answer, CertifiedHead, Proofs, Read};
 pub use card::Card;
 pub use certificate::Certificate;
 pub use error::CommitteeError;

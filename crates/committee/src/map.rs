@@ -128,12 +128,13 @@ impl Map {
     /// Sets the value of a key.
     pub fn insert(&mut self, key: Hash, value: Bytes) {
         self.bytes += value.len();
-        match self.get(&key).map(Bytes::len) {
+        let mut before = None;
+        let new = Arc::new(Node::Leaf { hash: OnceLock::new(), key, value });
+        self.root = Some(inserted(self.root.take(), new, &key, 0, &mut before));
+        match before {
             Some(before) => self.bytes -= before,
             None => self.entries += 1,
         }
-        let new = Arc::new(Node::Leaf { hash: OnceLock::new(), key, value });
-        self.root = Some(inserted(self.root.take(), new, &key, 0));
     }
 
     /// All entries, in the order of their keys.
@@ -175,17 +176,27 @@ impl Map {
     }
 }
 
-/// The subtree with one entry more. A node that no other map has is changed where it is.
-fn inserted(at: Option<Arc<Node>>, new: Arc<Node>, key: &Hash, depth: usize) -> Arc<Node> {
+/// The subtree with one entry more, or another value, and how long the value before was. A node that no other map has is changed
+/// where it is.
+fn inserted(
+    at: Option<Arc<Node>>,
+    new: Arc<Node>,
+    key: &Hash,
+    depth: usize,
+    before: &mut Option<usize>,
+) -> Arc<Node> {
     let Some(mut node) = at else { return new };
     if let Some(Node::Branch { hash, left, right }) = Arc::get_mut(&mut node) {
         let side = if bit(key, depth) { right } else { left };
-        *side = Some(inserted(side.take(), new, key, depth + 1));
+        *side = Some(inserted(side.take(), new, key, depth + 1, before));
         *hash = OnceLock::new();
         return node;
     }
     let (left, right) = match &*node {
-        Node::Leaf { key: found, .. } if found == key => return new,
+        Node::Leaf { key: found, value, .. } if found == key => {
+            *before = Some(value.len());
+            return new;
+        }
         Node::Leaf { key: found, .. } => {
             if bit(found, depth) {
                 (None, Some(node.clone()))
@@ -196,9 +207,9 @@ fn inserted(at: Option<Arc<Node>>, new: Arc<Node>, key: &Hash, depth: usize) -> 
         Node::Branch { left, right, .. } => (left.clone(), right.clone()),
     };
     if bit(key, depth) {
-        Node::branch(left, Some(inserted(right, new, key, depth + 1)))
+        Node::branch(left, Some(inserted(right, new, key, depth + 1, before)))
     } else {
-        Node::branch(Some(inserted(left, new, key, depth + 1)), right)
+        Node::branch(Some(inserted(left, new, key, depth + 1, before)), right)
     }
 }
 

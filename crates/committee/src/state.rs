@@ -9,12 +9,15 @@
 //! head is where it expects it, by version *and* height, so that a version that comes back is not taken for the old one; and as
 //! many peers of the network as the policy says signed that they keep the new version.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use bytes::Bytes;
-use crypto::{Listed, Listing, NetworkId, OrgId, PeerCertificate, PeerId, PublicKey, Suite};
+use crypto::{
+    Listed, Listing, NetworkId, OrgId, PeerCertificate, PeerId, PublicKey, Signature, Suite,
+};
+use version::merkle::Known;
 use version::policy::For;
-use version::{ObjectKey, ObjectRecord, Policy, Received, VersionId};
+use version::{ObjectKey, ObjectRecord, Policy, Receipt, Received, VersionId};
 
 use crate::engine::MEMBERS_MAX;
 use crate::entry::{AccountEntry, Entry, HeadEntry, MADE_BY_MAX, ObjectEntry, PeerEntry, Subject};
@@ -36,8 +39,10 @@ pub const OWNER_ENTRIES_MAX: u32 = 1 << 17;
 /// The most heads of one object.
 pub const BRANCHES_MAX: u16 = 256;
 
-/// How many receipts whose signature was checked are remembered.
-const CHECKED_MAX: usize = 1 << 16;
+/// Bytes of receipts whose signature was checked, and of what is known of their trees: 1,500 of 64 versions, 20,000 of one.
+const CHECKED_BYTES_MAX: usize = 8 << 20;
+/// What one takes beside its tree.
+const CHECKED_BYTES: usize = 400;
 /// The longest entry, in bytes.
 const ENTRY_BYTES_MAX: usize = 16 << 10;
 /// Entries that clients leave free: the members, and what each of them dealt.
@@ -79,29 +84,36 @@ pub struct Moment {
     pub time_ms: u64,
 }
 
-/// Receipts whose signature held: peers answer many versions with one.
+/// Receipts whose signature held, with what is known of their trees: peers answer many versions with one.
 #[derive(Debug, Default)]
-pub struct Checked(HashSet<Hash>);
+pub struct Checked {
+    held: HashMap<Signature, (Receipt, Known)>,
+    bytes: usize,
+}
 
 impl Checked {
-    /// Whether the receipt holds.
+    /// Whether the receipt holds. What is remembered changes no answer: a signature holds for one root alone.
     fn holds(&mut self, suite: Suite, received: &Received) -> bool {
-        let receipt = &received.receipt;
-        let Some(root) = received.path.root(suite, &received.h, receipt.count) else {
+        let Received { receipt, h, path } = received;
+        if let Some((held, known)) = self.held.get_mut(&receipt.signature)
+            && held == receipt
+        {
+            return path.leads_into(suite, h, known);
+        }
+        let root = path.root(suite, h, receipt.count);
+        let Some(known) = root.and_then(|root| Known::of(root, receipt.count)) else {
             return false;
         };
-        let key = Suite::Holdfast1.hash(&[&receipt.encode()[..], &root].concat());
-        if self.0.contains(&key) {
-            return true;
+        if received.verify(suite).is_err() {
+            return false;
         }
-        let holds = received.verify(suite).is_ok();
-        if holds {
-            if self.0.len() >= CHECKED_MAX {
-                self.0.clear();
-            }
-            self.0.insert(key);
+        let bytes = CHECKED_BYTES + known.bytes();
+        if self.bytes + bytes > CHECKED_BYTES_MAX {
+            *self = Self::default();
         }
-        holds
+        self.bytes += bytes;
+        self.held.insert(receipt.signature, (receipt.clone(), known));
+        true
     }
 }
 

@@ -23,7 +23,6 @@ use version::merkle;
 use version::receipt::RECEIPT_BYTES_MAX;
 use version::{Hint, ObjectKey, Received, VersionId};
 
-use crate::map::Hash;
 use crate::members::Change;
 use crate::reader::{Reader, put_long};
 use crate::{CommitteeError, GroupId};
@@ -43,6 +42,11 @@ const BUNDLE_PREFIX: &[u8] = b"holdfast update bundle v1";
 const DOMAIN: &str = "update";
 const BUNDLE_DOMAIN: &str = "update-bundle";
 const WHAT: &str = "update";
+/// Room that an update with two receipts takes.
+const WRITTEN_BYTES: usize = 1_280;
+
+/// What submissions are looked for by.
+pub(crate) type Tag = [u8; 32];
 
 /// The hash of an update's body.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,7 +128,11 @@ impl Update {
     /// # Errors
     /// [`CommitteeError`] for what no update can say.
     pub fn encode(&self) -> Result<Bytes, CommitteeError> {
-        let mut out = Vec::with_capacity(256);
+        self.read_again().map(|(body, _)| body)
+    }
+
+    fn write(&self) -> Result<Bytes, CommitteeError> {
+        let mut out = Vec::with_capacity(WRITTEN_BYTES);
         out.extend_from_slice(PREFIX);
         out.extend_from_slice(self.network.as_bytes());
         out.extend_from_slice(self.group.as_bytes());
@@ -160,12 +168,18 @@ impl Update {
                 out.extend_from_slice(&change.encode());
             }
         }
-        let out = Bytes::from(out);
-        // What cannot be read again is not let out.
-        if Self::decode(&out)? == *self { Ok(out) } else { Err(CommitteeError::Field("update")) }
+        Ok(out.into())
     }
 
-    /// Decodes a body and checks its form; what it carries is checked where it is executed.
+    /// The body, and what is read of it: what cannot be read again is not let out.
+    fn read_again(&self) -> Result<(Bytes, Self), CommitteeError> {
+        let body = self.write()?;
+        let read = Self::decode(&body)?;
+        if read == *self { Ok((body, read)) } else { Err(CommitteeError::Field("update")) }
+    }
+
+    /// Decodes a body and checks its form; what it carries is checked where it is executed. It keeps `bytes`, and whatever they
+    /// are a part of.
     ///
     /// # Errors
     /// [`CommitteeError`].
@@ -181,16 +195,16 @@ impl Update {
         let author = PublicKey::from_slice(&reader.array::<33>()?)?;
         let (id, last_valid) = (reader.array()?, reader.u64()?);
         let operation = match reader.u8()? {
-            1 => read_set(&mut reader)?,
+            1 => read_set(&mut reader, bytes)?,
             2 => {
                 let record = reader.long("bytes of an object's record", UPDATE_BYTES_MAX)?;
                 let policy = reader.long("bytes of a policy", UPDATE_BYTES_MAX)?;
-                let [record, policy] = [record, policy].map(Bytes::copy_from_slice);
+                let [record, policy] = [record, policy].map(|one| bytes.slice_ref(one));
                 Operation::Object { record, policy }
             }
             3 => {
                 let certificate = reader.long("bytes of a certificate", UPDATE_BYTES_MAX)?;
-                Operation::Peer { certificate: Bytes::copy_from_slice(certificate) }
+                Operation::Peer { certificate: bytes.slice_ref(certificate) }
             }
             4 => {
                 let operation = Operation::Members(Change::decode(reader.rest())?);
@@ -207,10 +221,11 @@ impl Update {
     /// # Errors
     /// [`CommitteeError`] for what no update can say, or for another's key.
     pub fn sign(&self, key: &SecretKey) -> Result<Submission, CommitteeError> {
-        let body = self.encode()?;
+        let (body, read) = self.read_again()?;
         of_author(self, key)?;
-        let signature = key.sign(DOMAIN, &self.network, digest(&body).as_bytes());
-        Submission::checked(vec![body], signature, false, None)
+        let unsigned = Unsigned::of(vec![body], vec![read])?;
+        let signature = key.sign(DOMAIN, &self.network, unsigned.first_digest()?.as_bytes());
+        Ok(unsigned.signed(signature, false, None))
     }
 }
 
@@ -246,7 +261,7 @@ pub(crate) fn check_branch(branch: &str) -> Result<(), CommitteeError> {
     }
 }
 
-fn read_set(reader: &mut Reader<'_>) -> Result<Operation, CommitteeError> {
+fn read_set(reader: &mut Reader<'_>, whole: &Bytes) -> Result<Operation, CommitteeError> {
     let object = ObjectKey::new(reader.array()?);
     let branch = read_branch(reader)?;
     let expected = match reader.flag()? {
@@ -262,7 +277,7 @@ fn read_set(reader: &mut Reader<'_>) -> Result<Operation, CommitteeError> {
     let receipt = |_| {
         let bytes = reader.long("bytes of a receipt", RECEIPT_BYTES_MAX)?;
         Received::decode(bytes)?;
-        Ok::<_, CommitteeError>(Bytes::copy_from_slice(bytes))
+        Ok::<_, CommitteeError>(whole.slice_ref(bytes))
     };
     let receipts = (0..count).map(receipt).collect::<Result<_, _>>()?;
     Ok(Operation::Set { object, branch, expected, new, receipts })
@@ -283,47 +298,30 @@ pub struct Submission(Arc<Signed>);
 #[derive(PartialEq, Eq)]
 struct Signed {
     bytes: Bytes,
-    id: Hash,
-    message: [u8; 36],
-    bodies: Vec<Bytes>,
-    updates: Vec<Update>,
-    digests: Vec<UpdateDigest>,
+    key: UpdateDigest,
+    tag: Tag,
+    all: Unsigned,
     signature: Signature,
     bundle: bool,
 }
 
-impl std::fmt::Debug for Submission {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Submission of {} updates, {:?}", self.0.updates.len(), self.key())
-    }
+/// Updates of one author, before they are signed for.
+#[derive(PartialEq, Eq)]
+struct Unsigned {
+    bodies: Vec<Bytes>,
+    updates: Vec<Update>,
+    digests: Vec<UpdateDigest>,
+    /// What a bundle's author signs.
+    message: [u8; 36],
 }
 
-impl Submission {
-    /// Signs updates of one author together.
-    ///
-    /// # Errors
-    /// [`CommitteeError`] for none, too many, or what no update can say.
-    pub fn bundle(updates: &[Update], key: &SecretKey) -> Result<Self, CommitteeError> {
-        let bodies: Vec<Bytes> = updates.iter().map(Update::encode).collect::<Result<_, _>>()?;
-        let unsigned = Self::checked(bodies, [0; 64], true, None)?;
-        let first = unsigned.first()?;
-        of_author(first, key)?;
-        let signature = key.sign(BUNDLE_DOMAIN, &first.network, &unsigned.0.message);
-        Self::checked(unsigned.0.bodies.clone(), signature, true, None)
-    }
-
-    fn checked(
-        bodies: Vec<Bytes>,
-        signature: Signature,
-        bundle: bool,
-        bytes: Option<Bytes>,
-    ) -> Result<Self, CommitteeError> {
-        let updates: Vec<Update> = bodies.iter().map(Update::decode).collect::<Result<_, _>>()?;
+impl Unsigned {
+    /// `updates` are what the bodies say.
+    fn of(bodies: Vec<Bytes>, updates: Vec<Update>) -> Result<Self, CommitteeError> {
         let (found, max) = (updates.len(), BUNDLE_UPDATES_MAX);
-        if found == 0 || found > max {
-            return Err(CommitteeError::TooLarge { what: "updates of a bundle", found, max });
-        }
-        let first = &updates[0];
+        let first = updates.first().filter(|_| found <= max);
+        let first =
+            first.ok_or(CommitteeError::TooLarge { what: "updates of a bundle", found, max })?;
         let same = |one: &Update| {
             (one.author, one.network, one.group) == (first.author, first.network, first.group)
         };
@@ -336,14 +334,56 @@ impl Submission {
             return Err(CommitteeError::TooLarge { what: "bytes of a bundle", found, max });
         }
         let digests: Vec<UpdateDigest> = bodies.iter().map(|body| digest(body)).collect();
-        let bytes = bytes.unwrap_or_else(|| encoded(&bodies, &signature, bundle));
-        let (id, message) = (Self::id_of(&bytes), message(&digests));
-        let signed = Signed { bytes, id, message, bodies, updates, digests, signature, bundle };
-        Ok(Self(Arc::new(signed)))
+        let message = message(&digests);
+        Ok(Self { bodies, updates, digests, message })
     }
 
     fn first(&self) -> Result<&Update, CommitteeError> {
-        self.0.updates.first().ok_or(CommitteeError::Length(WHAT))
+        self.updates.first().ok_or(CommitteeError::Length(WHAT))
+    }
+
+    fn first_digest(&self) -> Result<&UpdateDigest, CommitteeError> {
+        self.digests.first().ok_or(CommitteeError::Length(WHAT))
+    }
+
+    fn signed(self, signature: Signature, bundle: bool, bytes: Option<Bytes>) -> Submission {
+        let bytes = bytes.unwrap_or_else(|| encoded(&self.bodies, &signature, bundle));
+        let key = UpdateDigest(Suite::Holdfast1.hash(&self.message));
+        let mut tag = [0; 32];
+        tag.copy_from_slice(&signature[..32]);
+        Submission(Arc::new(Signed { bytes, key, tag, all: self, signature, bundle }))
+    }
+}
+
+impl std::fmt::Debug for Submission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Submission of {} updates, {:?}", self.updates().len(), self.key())
+    }
+}
+
+impl Submission {
+    /// Signs updates of one author together.
+    ///
+    /// # Errors
+    /// [`CommitteeError`] for none, too many, or what no update can say.
+    pub fn bundle(updates: &[Update], key: &SecretKey) -> Result<Self, CommitteeError> {
+        let all: Vec<_> = updates.iter().map(Update::read_again).collect::<Result<_, _>>()?;
+        let (bodies, updates) = all.into_iter().unzip();
+        let unsigned = Unsigned::of(bodies, updates)?;
+        let first = unsigned.first()?;
+        of_author(first, key)?;
+        let signature = key.sign(BUNDLE_DOMAIN, &first.network, &unsigned.message);
+        Ok(unsigned.signed(signature, true, None))
+    }
+
+    fn checked(
+        bodies: Vec<Bytes>,
+        signature: Signature,
+        bundle: bool,
+        bytes: Option<Bytes>,
+    ) -> Result<Self, CommitteeError> {
+        let updates = bodies.iter().map(Update::decode).collect::<Result<_, _>>()?;
+        Ok(Unsigned::of(bodies, updates)?.signed(signature, bundle, bytes))
     }
 
     /// Decodes and checks the form. It keeps `bytes`, and whatever they are a part of.
@@ -401,45 +441,47 @@ impl Submission {
     /// # Errors
     /// [`CommitteeError::Key`].
     pub fn verify(self) -> Result<Self, CommitteeError> {
-        let Update { author, network, .. } = self.first()?;
-        let Signed { signature, message, digests, bundle, .. } = &*self.0;
+        let Signed { all, signature, bundle, .. } = &*self.0;
+        let Update { author, network, .. } = all.first()?;
         if *bundle {
-            author.verify(BUNDLE_DOMAIN, network, message, signature)?;
+            author.verify(BUNDLE_DOMAIN, network, &all.message, signature)?;
         } else {
-            let digest = digests.first().ok_or(CommitteeError::Length(WHAT))?;
-            author.verify(DOMAIN, network, digest.as_bytes(), signature)?;
+            author.verify(DOMAIN, network, all.first_digest()?.as_bytes(), signature)?;
         }
         Ok(self)
     }
 
     /// Its updates, in order.
     pub fn updates(&self) -> &[Update] {
-        &self.0.updates
+        &self.0.all.updates
     }
 
     /// Their bodies.
     pub fn bodies(&self) -> &[Bytes] {
-        &self.0.bodies
+        &self.0.all.bodies
     }
 
     /// Their digests.
     pub fn digests(&self) -> &[UpdateDigest] {
-        &self.0.digests
+        &self.0.all.digests
     }
 
     /// What stands for all of it, the signature aside.
-    pub fn key(&self) -> UpdateDigest {
-        UpdateDigest(Suite::Holdfast1.hash(&self.0.message))
+    pub fn key(&self) -> &UpdateDigest {
+        &self.0.key
     }
 
-    /// The hash of the encoding, the signature with it.
-    pub(crate) fn id(&self) -> &Hash {
-        &self.0.id
+    /// A part of the signature, which two submissions share only where somebody made the second for that.
+    pub(crate) fn tag(&self) -> &Tag {
+        &self.0.tag
     }
 
-    /// The id of what is encoded so.
-    pub(crate) fn id_of(bytes: &[u8]) -> Hash {
-        Suite::Holdfast1.hash(bytes)
+    /// The tag of what is encoded so; `None` of what is no submission. It is read and not computed, so it says where to look and
+    /// nothing else.
+    pub(crate) fn tag_of(bytes: &[u8]) -> Option<Tag> {
+        let signed =
+            bytes.strip_prefix(ONE_PREFIX).or_else(|| bytes.strip_prefix(BUNDLE_PREFIX))?;
+        signed.first_chunk().copied()
     }
 }
 

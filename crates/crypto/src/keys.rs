@@ -1,6 +1,7 @@
 //! secp256k1 key pairs: identities, signatures with a domain, and the shared point of two keys.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use aws_lc_rs::digest;
 use secp256k1::ecdh;
@@ -123,7 +124,12 @@ impl fmt::Debug for PublicKey {
 
 /// A private key. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct SecretKey([u8; 32]);
+pub struct SecretKey {
+    bytes: [u8; 32],
+    /// What is no secret, once it was asked for: it takes about as long as a signature.
+    #[zeroize(skip)]
+    public: OnceLock<PublicKey>,
+}
 
 impl SecretKey {
     /// The key with these bytes.
@@ -133,7 +139,7 @@ impl SecretKey {
     /// bytes, about once in 2^128 tries.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, KeyError> {
         secp256k1::SecretKey::from_byte_array(*bytes).map_err(|_| KeyError::SecretKey)?;
-        Ok(Self(*bytes))
+        Ok(Self { bytes: *bytes, public: OnceLock::new() })
     }
 
     /// The key in a slice of exactly 32 bytes.
@@ -147,12 +153,13 @@ impl SecretKey {
 
     /// Its bytes, to be sealed or written to a file that only its owner reads.
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(self.0)
+        Zeroizing::new(self.bytes)
     }
 
     /// The public key that belongs to it.
     pub fn public(&self) -> PublicKey {
-        PublicKey(self.scalar().public_key(secp256k1::SECP256K1).serialize())
+        let point = || self.scalar().public_key(secp256k1::SECP256K1).serialize();
+        *self.public.get_or_init(|| PublicKey(point()))
     }
 
     /// The x-coordinate of the point shared with the holder of `other`.
@@ -177,7 +184,7 @@ impl SecretKey {
 
     #[expect(clippy::unwrap_used, reason = "the bytes were checked when the key was made")]
     fn scalar(&self) -> secp256k1::SecretKey {
-        secp256k1::SecretKey::from_byte_array(self.0).unwrap()
+        secp256k1::SecretKey::from_byte_array(self.bytes).unwrap()
     }
 }
 

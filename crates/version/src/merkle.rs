@@ -130,6 +130,51 @@ impl Tree {
     }
 }
 
+/// What is known of a tree whose root is: for whoever is shown many paths in it.
+#[derive(Clone, Debug)]
+pub struct Known {
+    count: u32,
+    root: Hash,
+    /// Where each level begins among the nodes, the leaves' first.
+    levels: Vec<usize>,
+    nodes: Vec<Option<Hash>>,
+}
+
+impl Known {
+    /// A tree of so many leaves, of which the root alone is known; `None` of none.
+    pub fn of(root: Hash, count: u32) -> Option<Self> {
+        let mut last = count.checked_sub(1)?;
+        let (mut levels, mut nodes) = (Vec::new(), 0);
+        while last > 0 {
+            levels.push(nodes);
+            nodes += last as usize + 1;
+            last >>= 1;
+        }
+        Some(Self { count, root, levels, nodes: vec![None; nodes] })
+    }
+
+    /// The root.
+    pub const fn root(&self) -> &Hash {
+        &self.root
+    }
+
+    /// The bytes that it takes.
+    pub const fn bytes(&self) -> usize {
+        self.nodes.len() * size_of::<Option<Hash>>()
+    }
+
+    fn node(&self, level: usize, at: u32) -> Option<&Hash> {
+        self.nodes.get(self.levels.get(level)? + at as usize)?.as_ref()
+    }
+
+    fn learn(&mut self, level: usize, at: u32, hash: Hash) {
+        let place = self.levels.get(level).map(|begins| begins + at as usize);
+        if let Some(node) = place.and_then(|place| self.nodes.get_mut(place)) {
+            *node = Some(hash);
+        }
+    }
+}
+
 /// What leads from a leaf up to the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
@@ -160,6 +205,48 @@ impl Path {
         Some(hash)
     }
 
+    /// Whether this path leads from the leaf of `h` to the root of a tree of which parts are known; those that it shows are known then.
+    /// It says what [`Path::root`] would, compared with the root, and hashes only up to what is known.
+    pub fn leads_into(&self, suite: Suite, h: &RecordId, known: &mut Known) -> bool {
+        let (mut at, mut last) = (self.index, known.count - 1);
+        if at > last || self.siblings.len() != siblings(at, known.count) {
+            return false;
+        }
+        let mut hash = leaf(suite, h);
+        let mut siblings = self.siblings.iter();
+        let (mut shown, mut level) = (Vec::with_capacity(2 * SIBLINGS_MAX), 0);
+        // Above a node that is known all is, on its way to the root and beside it.
+        let mut meets = false;
+        while last > 0 {
+            meets = meets || match known.node(level, at) {
+                Some(node) if *node == hash => true,
+                Some(_) => return false,
+                None => false,
+            };
+            let beside = at & 1 == 1 || at < last;
+            let sibling = if beside { siblings.next() } else { None };
+            if meets {
+                if sibling.is_some_and(|one| known.node(level, at ^ 1) != Some(one)) {
+                    return false;
+                }
+            } else {
+                shown.push((level, at, hash));
+                if let Some(sibling) = sibling {
+                    shown.push((level, at ^ 1, *sibling));
+                    let (left, right) =
+                        if at & 1 == 1 { (sibling, &hash) } else { (&hash, sibling) };
+                    hash = node(suite, left, right);
+                }
+            }
+            (at, last, level) = (at >> 1, last >> 1, level + 1);
+        }
+        if !meets && hash != known.root {
+            return false;
+        }
+        shown.into_iter().for_each(|(level, at, hash)| known.learn(level, at, hash));
+        true
+    }
+
     /// Appends the siblings.
     pub(crate) fn siblings_into(&self, out: &mut Vec<u8>) {
         for sibling in &self.siblings {
@@ -176,8 +263,12 @@ impl Path {
         if index >= count {
             return Err(VersionError::Field("index of the leaf"));
         }
-        let siblings = (0..siblings(index, count)).map(|_| reader.array());
-        Ok(Self { index, siblings: siblings.collect::<Result<_, _>>()? })
+        let count = siblings(index, count);
+        let mut siblings = Vec::with_capacity(count);
+        for _ in 0..count {
+            siblings.push(reader.array()?);
+        }
+        Ok(Self { index, siblings })
     }
 }
 
@@ -248,5 +339,41 @@ mod tests {
             assert_eq!(tree.path(count), None);
         }
         assert_eq!(Path { index: 0, siblings: vec![] }.root(SUITE, &hs(1)[0], 0), None);
+    }
+
+    #[test]
+    fn what_is_known_of_a_tree_changes_no_answer() {
+        for count in 1..40_u32 {
+            let hs = hs(count as usize);
+            let tree = Tree::new(SUITE, &hs).expect("leaves");
+            let mut known = Known::of(tree.root(), count).expect("a tree");
+            let mut same = |path: &Path, h: &RecordId| {
+                let right = path.root(SUITE, h, count) == Some(tree.root());
+                assert_eq!(path.leads_into(SUITE, h, &mut known), right, "{path:?} of {count}");
+            };
+            // From both ends to the middle, and all once more: first little of the tree is known, then all.
+            let ends = (0..count).flat_map(|one| [one / 2, count - 1 - one / 2]);
+            for index in ends.chain(0..count) {
+                let h = &hs[index as usize];
+                let path = tree.path(index as usize).expect("a leaf");
+                for at in 0..path.siblings.len() {
+                    let mut other = path.clone();
+                    other.siblings[at][7] ^= 1;
+                    same(&other, h);
+                    other.siblings.remove(at);
+                    same(&other, h);
+                }
+                same(&path, h);
+                same(&path, &RecordId::new([1; 32]));
+                for other in 0..=count {
+                    same(&Path { index: other, ..path.clone() }, h);
+                }
+                let mut longer = path.clone();
+                longer.siblings.push([0; 32]);
+                same(&longer, h);
+            }
+            assert_eq!(known.nodes.iter().flatten().count(), known.nodes.len(), "all of it");
+        }
+        assert!(Known::of([0; 32], 0).is_none());
     }
 }

@@ -97,7 +97,7 @@ impl CertifiedHeads {
         ask: CommitteeAsk,
         limit: Duration,
     ) -> Result<CommitteeAnswer, CallError> {
-        let group = Some(*self.inner.group.id().as_bytes());
+        let group = Some(*self.inner.proofs.group().id().as_bytes());
         let calls = self.inner.objects.walker().calls();
         let request = CommitteeRequest { group, ask };
         match &request.ask {

@@ -124,7 +124,7 @@ impl CertifiedHeads {
         if position.member != seat.member {
             return Err(CommitteeError::Path("member"));
         }
-        position.verify(nonce, &self.inner.objects.network(), &self.inner.group)?;
+        position.verify(nonce, &self.inner.objects.network(), self.inner.proofs.group())?;
         Ok(position)
     }
 }

@@ -244,7 +244,7 @@ impl CertifiedHeads {
 
     /// The cards of this committee's members that a librarian shows.
     fn shown(&self, status: &CommitteeStatus) -> Vec<Card> {
-        let (network, group) = (self.inner.objects.network(), self.inner.group.id());
+        let (network, group) = (self.inner.objects.network(), self.inner.proofs.group().id());
         let cards = status.cards.iter().filter_map(|card| Card::verify(card, &network).ok());
         // Founders have theirs from before there was a committee.
         cards.filter(|card| card.committee.is_none_or(|other| other == group)).collect()

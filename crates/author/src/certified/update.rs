@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use committee::position::{faulty, quorum};
 use committee::update::{At, RECEIPTS_MAX};
-use committee::{Answer, CommitteeError, GroupKey, Operation, Outcome, Submission, Update};
-use crypto::{NetworkId, PeerId, PublicKey};
+use committee::{Answer, CommitteeError, Operation, Outcome, Submission, Update};
+use crypto::{PeerId, PublicKey};
 use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk};
 use futures::StreamExt as _;
@@ -221,7 +221,7 @@ impl CertifiedHeads {
     fn update(&self, operation: Operation) -> Update {
         Update {
             network: self.inner.objects.network(),
-            group: self.inner.group.id(),
+            group: self.inner.proofs.group().id(),
             author: self.author(),
             id: self.env().random(),
             last_valid: self.height().saturating_add(VALID_HEIGHTS),
@@ -345,33 +345,13 @@ impl CertifiedHeads {
         submission: &Submission,
         answers: Vec<Bytes>,
     ) -> Result<Vec<Answer>, CommitteeError> {
-        let (network, group) = (self.inner.objects.network(), self.inner.group.clone());
-        let submission = submission.clone();
-        // Many take long, and those of one block have one signature to check.
-        let held = move || held(&network, &group, &submission, &answers);
+        let (proofs, submission) = (Arc::clone(&self.inner.proofs), submission.clone());
+        // Many take long.
+        let held = move || proofs.answers(&submission, &answers);
         let held = self.env().cpu(held).await?;
         if let Some(height) = held.iter().map(|one| one.certificate.header().height).max() {
             self.saw(height).await;
         }
         Ok(held)
-    }
-}
-
-/// The answers to a submission, where each of them is one and holds.
-fn held(
-    network: &NetworkId,
-    group: &GroupKey,
-    submission: &Submission,
-    answers: &[Bytes],
-) -> Result<Vec<Answer>, CommitteeError> {
-    if answers.len() != submission.bodies().len() {
-        return Err(CommitteeError::Field("number of answers"));
-    }
-    let answers: Vec<Answer> = answers.iter().map(Answer::decode).collect::<Result<_, _>>()?;
-    Answer::verify_all(&answers, network, group)?;
-    let others = answers.iter().zip(submission.bodies()).any(|(one, body)| one.body != *body);
-    match others {
-        true => Err(CommitteeError::Path("update")),
-        false => Ok(answers),
     }
 }

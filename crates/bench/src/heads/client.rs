@@ -1,13 +1,12 @@
 //! Clients that move heads of their own, one update after the other, singly or in bundles.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use committee::engine::Charter;
-use committee::{Answer, GroupId, GroupKey, HeaderDigest, Operation, Outcome, Submission, Update};
+use committee::{Answer, GroupId, Operation, Outcome, Proofs, Submission, Update};
 use crypto::{PublicKey, RecordId, SecretKey, Suite};
 use version::merkle::Tree;
 use version::receipt::Terms;
@@ -58,36 +57,6 @@ impl Versions {
     }
 }
 
-/// What clients know of the committee: its key, and what they have checked.
-struct Proofs {
-    group: GroupKey,
-    /// Headers whose certificate a client checked: one signature stands for all answers of a block.
-    checked: Mutex<HashSet<HeaderDigest>>,
-}
-
-impl Proofs {
-    fn of(group: GroupKey) -> Self {
-        Self { group, checked: Mutex::default() }
-    }
-
-    /// Checks that an answer is what was certified of an update, the signature once a block.
-    fn holds(&self, bytes: &Bytes, update: &Update) -> Result<Answer, BenchError> {
-        let answer = Answer::decode(bytes)?;
-        let digest = answer.certificate.header().digest();
-        let known = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = known().contains(&digest);
-        let told = match is_known {
-            true => answer.verify_under(&digest, &NETWORK, &self.group)?,
-            false => answer.verify(&NETWORK, &self.group)?,
-        };
-        known().insert(digest);
-        match told == *update {
-            true => Ok(answer),
-            false => Err(BenchError::Wrong("an answer that does not hold")),
-        }
-    }
-}
-
 /// What all clients of a run share.
 pub(super) struct Shared {
     proofs: Proofs,
@@ -100,7 +69,8 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(charter: &Charter, tries: usize) -> Arc<Self> {
-        let (proofs, group) = (Proofs::of(charter.group.clone()), charter.rules.group);
+        let proofs = Proofs::new(NETWORK, charter.group.clone());
+        let group = charter.rules.group;
         let versions = Versions::default();
         Arc::new(Self { proofs, group, versions, tries, certified: AtomicU64::new(0) })
     }
@@ -173,8 +143,12 @@ impl Client {
         Ok(self.update(Operation::Set { object, branch, expected, new, receipts }))
     }
 
-    fn moved(&mut self, branch: usize, update: &Update, bytes: &Bytes) -> Result<(), BenchError> {
-        let answer = self.shared.proofs.holds(bytes, update)?;
+    fn moved(
+        &mut self,
+        branch: usize,
+        update: &Update,
+        answer: &Answer,
+    ) -> Result<(), BenchError> {
         let Outcome::Accepted { height } = answer.outcome else {
             return Err(BenchError::Wrong("a head that somebody else moved"));
         };
@@ -203,6 +177,7 @@ impl Client {
         let at = Instant::now();
         let answers = self.told(&submission).await?;
         let took = at.elapsed();
+        let answers = self.shared.proofs.answers(&submission, &answers)?;
         for (branch, (update, answer)) in updates.iter().zip(&answers).enumerate() {
             self.moved(branch, update, answer)?;
         }
@@ -224,33 +199,4 @@ pub(super) fn all(took: impl IntoIterator<Item = Duration>) -> Latencies {
     let mut latencies = Latencies::default();
     took.into_iter().for_each(|one| latencies.add(one));
     latencies
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    const ANSWER: &str = include_str!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../committee/tests/golden/certified-answer.hex"
-    ));
-
-    #[test]
-    fn each_answer_is_checked_also_where_its_header_is_known() {
-        let bytes = hex::decode(ANSWER.split_whitespace().collect::<String>()).unwrap();
-        let answer = Answer::decode(&bytes.into()).unwrap();
-        let group = answer.certificate.header().group.clone();
-        let (proofs, update) = (Proofs::of(group.clone()), Update::decode(&answer.body).unwrap());
-        let mut other = answer.clone();
-        other.outcome = Outcome::Accepted { height: 9 };
-        // Before its header is known, and then.
-        for _ in 0..2 {
-            assert!(proofs.holds(&other.encode(), &update).is_err(), "another result");
-            assert_eq!(proofs.holds(&answer.encode(), &update).unwrap(), answer);
-        }
-        assert_eq!(proofs.checked.lock().unwrap().len(), 1);
-        let another = Update { id: [1; 16], ..update };
-        assert!(proofs.holds(&answer.encode(), &another).is_err(), "of another update");
-    }
 }

@@ -7,6 +7,7 @@ use crate::{Block, Executed, Operation, Outcome};
 struct Case {
     founded: Founded,
     object: ObjectKey,
+    submissions: Vec<Submission>,
     answers: Vec<Answer>,
     read: Read,
 }
@@ -48,12 +49,12 @@ fn case() -> Case {
     let (block, executed) = founded.block(vec![bundle, lost.sign(&secret(1)).expect("good")]);
     let answers = answers(&founded, &block, &executed);
     let read = read(&founded, object, "main");
-    Case { founded, object, answers, read }
+    Case { founded, object, submissions: block.submissions, answers, read }
 }
 
 #[test]
 fn what_the_committee_decided_verifies_with_the_key_alone() {
-    let Case { founded, object, answers, read } = case();
+    let Case { founded, object, answers, read, .. } = case();
     let group: GroupKey = founded.group.to_string().parse().expect("its own");
     let outcomes: Vec<&Outcome> = answers.iter().map(|answer| &answer.outcome).collect();
     let done = Outcome::Accepted { height: 1 };
@@ -76,25 +77,41 @@ fn what_the_committee_decided_verifies_with_the_key_alone() {
 }
 
 #[test]
-fn under_a_header_that_was_checked_a_changed_result_is_refused_all_the_same() {
-    let Case { founded, answers, .. } = case();
-    let (group, digest) = (&founded.group, answers[0].certificate.header().digest());
-    for answer in &answers {
-        let update = answer.verify_under(&digest, &NETWORK, group).expect("certified");
-        assert_eq!(update, answer.verify(&NETWORK, group).expect("certified"));
-    }
+fn answers_to_a_submission_hold_each_by_itself_also_under_a_certificate_that_is_known() {
+    let Case { founded, answers, submissions, .. } = case();
+    let [bundle, lost] = &submissions[..] else { panic!("two") };
+    let proofs = Proofs::new(NETWORK, founded.group.clone());
+    let encoded: Vec<Bytes> = answers.iter().map(Answer::encode).collect();
+    let refused = |encoded: &[Bytes], what: &str| {
+        let refused = proofs.answers(lost, encoded).expect_err(what);
+        assert!(refused.to_string().contains(what), "{refused}");
+    };
     let mut other = answers[2].clone();
     other.outcome = Outcome::Accepted { height: 1 };
-    let refused = other.verify_under(&digest, &NETWORK, group);
-    assert!(matches!(refused, Err(CommitteeError::Path("result"))), "{refused:?}");
-    let digest = Founded::seeded(4, 8).tip.digest();
-    let refused = answers[2].verify_under(&digest, &NETWORK, group);
-    assert!(matches!(refused, Err(CommitteeError::Path("header"))), "{refused:?}");
+    let mut unsigned = encoded[2].to_vec();
+    *unsigned.last_mut().expect("a signature") ^= 1;
+    // Before its certificate is known, and then.
+    for _ in 0..2 {
+        refused(&[other.encode()], "result");
+        refused(&encoded[..1], "update");
+        refused(&encoded, "number of answers");
+        refused(&[unsigned.clone().into()], "did not sign");
+        assert_eq!(proofs.answers(bundle, &encoded[..2]).expect("certified"), answers[..2]);
+        assert_eq!(proofs.answers(lost, &encoded[2..]).expect("certified"), answers[2..]);
+    }
+    let proven = proofs.proven.lock().expect("nobody fell").len();
+    assert_eq!(proven, 1, "one signature for all of them");
+    let elsewhere = Proofs::new(crypto::NetworkId::new([8; 32]), founded.group.clone());
+    let refused = elsewhere.answers(lost, &encoded[2..]);
+    assert!(matches!(refused, Err(CommitteeError::Network(_))), "{refused:?}");
+    let others = Proofs::new(NETWORK, Founded::seeded(4, 8).group);
+    let refused = others.answers(lost, &encoded[2..]);
+    assert!(matches!(refused, Err(CommitteeError::Group)), "{refused:?}");
 }
 
 #[test]
 fn one_bit_changed_anywhere_is_refused() {
-    let Case { founded, object, answers, read } = case();
+    let Case { founded, object, answers, read, .. } = case();
     let answer = |bytes: &Bytes| {
         Answer::decode(bytes)
             .and_then(|answer| answer.verify(&NETWORK, &founded.group).map(|_| answer))
@@ -123,7 +140,7 @@ fn one_bit_changed_anywhere_is_refused() {
 
 #[test]
 fn anothers_path_is_refused() {
-    let Case { founded, object, answers, read } = case();
+    let Case { founded, object, answers, read, .. } = case();
     let group = &founded.group;
     let path = |error| matches!(error, Err(CommitteeError::Path(_)));
     let mut swapped = answers[0].clone();
@@ -152,7 +169,7 @@ fn another_network_committee_epoch_or_height_is_refused() {
     let strange = Founded::seeded(4, 8).group;
     assert!(matches!(good.verify(&NETWORK, &strange), Err(CommitteeError::Group)));
     let forged = |header: &crate::Header| {
-        let mut bytes = good.certificate.encode();
+        let mut bytes = good.certificate.encode().to_vec();
         let at = "holdfast certificate v1".len();
         bytes[at..at + crate::header::HEADER_BYTES].copy_from_slice(&header.encode());
         Certificate::decode(&bytes).expect("well formed")
@@ -191,7 +208,7 @@ fn a_block_is_certified_by_one_after_it() {
     let gap = vec![headers[2].clone(), headers[3].clone()];
     assert!(matches!(Certificate::new(headers[0].clone(), gap, &last), Err(CommitteeError::Chain)));
     assert!(Certificate::new(headers[0].clone(), headers[1..3].to_vec(), &last).is_err());
-    let mut bytes = certificate.encode();
+    let mut bytes = certificate.encode().to_vec();
     let at = "holdfast certificate v1".len();
     let other = crate::Header { results: [1; 32], ..headers[0].clone() };
     bytes[at..at + crate::header::HEADER_BYTES].copy_from_slice(&other.encode());

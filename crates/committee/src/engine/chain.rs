@@ -234,7 +234,7 @@ impl Chain {
     pub(crate) fn taken(&self, from: &HeaderDigest) -> HashSet<UpdateDigest> {
         let (mut taken, mut at) = (HashSet::new(), *from);
         while let Some(above) = self.above.get(&at) {
-            taken.extend(above.block.submissions.iter().map(Submission::key));
+            taken.extend(above.block.submissions.iter().map(|one| *one.key()));
             at = above.block.header.parent;
         }
         taken

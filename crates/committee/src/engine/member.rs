@@ -34,6 +34,7 @@ mod beside;
 mod dealing;
 mod epoch;
 mod others;
+mod outlines;
 mod parked;
 mod positions;
 mod requests;
@@ -126,6 +127,7 @@ struct Member<E: Runtime> {
     oracle: Oracle<Key>,
     wanted: BTreeMap<HeaderDigest, Wanted>,
     parked: parked::Parked,
+    outlines: outlines::Outlines,
     proposing: Option<(Context<Digest, Key>, oneshot::Sender<Digest>)>,
     proposing_ms: u64,
     /// Whether the engine asked about a round since the start: then it has read its journal, and told of all that is in it.
@@ -193,6 +195,7 @@ pub async fn run<E: Runtime>(
         pool: Pool::default(),
         wanted: BTreeMap::new(),
         parked: parked::Parked::default(),
+        outlines: outlines::Outlines::default(),
         proposing: None,
         proposing_ms: 0,
         has_voted: false,
@@ -261,6 +264,7 @@ impl<E: Runtime> Member<E> {
             }
             self.check_asked();
             self.pass_on();
+            self.fill_outlines().await?;
             self.ask_how_far();
             self.propose();
             if now_ms(&self.context) >= self.told_ms + TICK_MS {
@@ -279,7 +283,8 @@ impl<E: Runtime> Member<E> {
             let paced = paced(parent).saturating_sub(now);
             Some(if paced > 0 && self.pool.len() > 0 { rests.min(paced) } else { rests })
         });
-        tick.min(proposal.unwrap_or(u64::MAX)).min(self.fresh.wait_ms(now)).max(1)
+        let outline = self.outlines.wait_ms(now);
+        tick.min(proposal.unwrap_or(u64::MAX)).min(outline).min(self.fresh.wait_ms(now)).max(1)
     }
 
     /// Until when nothing is proposed where nobody wants anything. A time ahead of this clock, which a lying leader may have set,
@@ -321,7 +326,11 @@ impl<E: Runtime> Member<E> {
                     Plan::Forward { recipients, .. } => recipients,
                     Plan::Prepare { .. } => return Ok(()),
                 };
-                if let Some(bytes) = self.bytes(&digest).await? {
+                if let Some(outline) =
+                    self.proposal(&digest).filter(|_| matches!(recipients, Recipients::All))
+                {
+                    self.send(recipients, &outline);
+                } else if let Some(bytes) = self.bytes(&digest).await? {
                     self.send(recipients, &Message::Block(bytes));
                 }
             }
@@ -365,10 +374,13 @@ impl<E: Runtime> Member<E> {
             let _ = response.send(context.parent.1);
             return;
         }
+        if time_ms <= now && now < paced_until {
+            self.proposing = Some((context, response));
+            return;
+        }
         let taken = self.chain.taken(&parent);
         let busy = self.pool.has_beside(&taken) && !self.chain.is_deep(&parent);
-        let rests = now < self.rests_until(time_ms, now) && !busy;
-        if rests || (time_ms <= now && now < paced_until) {
+        if now < self.rests_until(time_ms, now) && !busy {
             self.proposing = Some((context, response));
             return;
         }
@@ -399,7 +411,7 @@ impl<E: Runtime> Member<E> {
             let Some(parked) = self.parked.remove(&digest) else { continue };
             let parked::Waiting { from, header, bytes, certified } = parked;
             let pool = &self.pool;
-            let block = Block::decode_after(header, &bytes, |id| pool.known(id).cloned());
+            let block = Block::decode_after(header, &bytes, |one| pool.known(one).cloned());
             let block = match block {
                 Ok(block) => block,
                 Err(error) => {

@@ -7,7 +7,7 @@ use crypto::PublicKey;
 use tokio::sync::oneshot;
 
 use crate::header::{BLOCK_BYTES_MAX, BLOCK_UPDATES_MAX};
-use crate::map::Hash;
+use crate::update::Tag;
 use crate::{Answer, CommitteeError, Submission, UpdateDigest};
 
 /// The most submissions that wait.
@@ -42,25 +42,41 @@ struct Waiting {
 pub(crate) struct Pool {
     order: VecDeque<UpdateDigest>,
     waiting: BTreeMap<UpdateDigest, Waiting>,
-    ids: HashMap<Hash, UpdateDigest>,
+    tags: HashMap<Tag, UpdateDigest>,
     of_author: HashMap<PublicKey, usize>,
     bytes: usize,
     decided: Decided,
 }
 
-/// What was decided of late, by the hash of its encoding.
+/// What was decided of late.
 #[derive(Default)]
 struct Decided {
-    new: HashSet<Hash>,
-    old: HashSet<Hash>,
+    new: HashMap<Tag, UpdateDigest>,
+    old: HashMap<Tag, UpdateDigest>,
     since_ms: u64,
+}
+
+impl Decided {
+    fn has(&self, submission: &Submission) -> bool {
+        let of = |all: &HashMap<Tag, UpdateDigest>| all.get(submission.tag()) == Some(submission.key());
+        of(&self.new) || of(&self.old)
+    }
 }
 
 impl Pool {
     /// Whether it was decided a few seconds ago. One that another member passes on late is not taken in again: it would be executed
     /// once more to find that it is done. Who wants it answered again sends it to a member itself.
-    pub(crate) fn was_decided(&self, id: &Hash) -> bool {
-        self.decided.new.contains(id) || self.decided.old.contains(id)
+    pub(crate) fn was_decided(&self, submission: &Submission) -> bool {
+        self.decided.has(submission)
+    }
+
+    /// Whether what is encoded so is here or was decided a few seconds ago: then it need not be looked at again.
+    pub(crate) fn is_old(&self, bytes: &Bytes) -> bool {
+        let Some(tag) = Submission::tag_of(bytes) else { return false };
+        let Decided { new, old, .. } = &self.decided;
+        self.known(bytes).is_some()
+            || (new.contains_key(&tag) || old.contains_key(&tag))
+                && Submission::decode(bytes).is_ok_and(|one| self.was_decided(&one))
     }
 
     /// Takes out one that was decided, and remembers that. Whoever waits for it is returned.
@@ -70,8 +86,8 @@ impl Pool {
             decided.old = std::mem::take(&mut decided.new);
             decided.since_ms = now_ms;
         }
-        decided.new.insert(*submission.id());
-        self.remove(&submission.key())
+        decided.new.insert(*submission.tag(), *submission.key());
+        self.remove(submission.key())
     }
 
     /// How many wait.
@@ -81,18 +97,24 @@ impl Pool {
 
     /// Whether it is here: then its signature was checked.
     pub(crate) fn has(&self, submission: &Submission) -> bool {
-        self.known(submission.id()).is_some()
+        self.known(&submission.encode()).is_some()
     }
 
     /// The one that is encoded so, where it is here: its signature was checked, it need not be decoded again.
-    pub(crate) fn known(&self, id: &Hash) -> Option<&Submission> {
-        let waiting = self.waiting.get(self.ids.get(id)?)?;
-        Some(&waiting.submission)
+    pub(crate) fn known(&self, bytes: &[u8]) -> Option<&Submission> {
+        let key = self.tags.get(&Submission::tag_of(bytes)?)?;
+        let Waiting { submission, .. } = self.waiting.get(key)?;
+        (submission.encode() == bytes).then_some(submission)
+    }
+
+    /// The one with this key.
+    pub(crate) fn get(&self, key: &UpdateDigest) -> Option<&Submission> {
+        self.waiting.get(key).map(|waiting| &waiting.submission)
     }
 
     /// Takes a submission whose signature holds; `true` where it is new.
     pub(crate) fn take(&mut self, submission: Submission) -> Result<bool, CommitteeError> {
-        let key = submission.key();
+        let key = *submission.key();
         if self.waiting.contains_key(&key) {
             return Ok(false);
         }
@@ -110,7 +132,7 @@ impl Pool {
         *of_author += 1;
         self.bytes += size;
         self.order.push_back(key);
-        self.ids.insert(*submission.id(), key);
+        self.tags.insert(*submission.tag(), key);
         self.waiting.insert(key, Waiting { submission, replies: Vec::new() });
         Ok(true)
     }
@@ -134,7 +156,10 @@ impl Pool {
             return Vec::new();
         };
         self.bytes -= submission.size();
-        self.ids.remove(submission.id());
+        // Another one's may have come to stand in its place: nobody is kept from a tag that is his.
+        if self.tags.get(submission.tag()) == Some(key) {
+            self.tags.remove(submission.tag());
+        }
         if let Some(author) = submission.updates().first().map(|update| update.author)
             && let Some(count) = self.of_author.get_mut(&author)
         {

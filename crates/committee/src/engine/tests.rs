@@ -398,7 +398,7 @@ fn too_much_that_waits_is_refused_and_said_to_be_busy() {
     assert!(!pool.take(one(0)).expect("known"), "the same again takes no room");
     let full = pool.take(one(u32::MAX));
     assert!(matches!(full, Err(CommitteeError::Busy { .. })), "{full:?}");
-    pool.remove(&one(0).key());
+    pool.remove(one(0).key());
     assert!(pool.take(one(u32::MAX)).expect("room again"));
     assert_eq!(pool.len(), pool::AUTHOR_WAITING_MAX);
 }
@@ -419,7 +419,7 @@ fn one_submission_is_waited_for_by_so_many_and_passed_on_again_in_so_many_bytes(
     let mut busy = 0;
     for _ in 0..pool::REPLIES_MAX + 10 {
         let (reply, mut answer) = tokio::sync::oneshot::channel();
-        pool.wait(&one(3).key(), reply, 1_000);
+        pool.wait(one(3).key(), reply, 1_000);
         busy += usize::from(matches!(answer.try_recv(), Ok(Err(CommitteeError::Busy { .. }))));
         // Whoever waits is still there.
         std::mem::forget(answer);
@@ -436,14 +436,42 @@ fn what_was_decided_of_late_is_remembered_for_a_while() {
         founded.update(1, 1, Operation::Peer { certificate }).sign(&secret(1)).expect("good")
     };
     assert!(pool.take(one(1)).expect("room"));
-    assert!(pool.known(one(1).id()).is_some());
+    let encoded = one(1).encode();
+    assert!(pool.known(&encoded).is_some() && pool.is_old(&encoded));
     pool.decide(&one(1), 10_000);
-    assert!(pool.known(one(1).id()).is_none() && pool.was_decided(one(1).id()));
+    assert!(pool.known(&encoded).is_none() && pool.was_decided(&one(1)));
+    assert!(pool.is_old(&encoded), "it need not be looked at again");
     pool.decide(&one(2), 16_000);
-    assert!(pool.was_decided(one(1).id()), "late ones still come");
+    assert!(pool.was_decided(&one(1)), "late ones still come");
     pool.decide(&one(3), 22_000);
-    assert!(!pool.was_decided(one(1).id()), "it may be asked for again");
+    assert!(!pool.was_decided(&one(1)) && !pool.is_old(&encoded), "it may be asked for again");
     assert!(pool.take(one(1)).expect("room"));
+}
+
+#[test]
+fn who_copies_anothers_signature_keeps_nobody_out() {
+    let mut pool = pool::Pool::default();
+    let founded = Founded::new(4);
+    let one = |number: u8| {
+        let certificate = Bytes::from(vec![number]);
+        founded.update(1, 1, Operation::Peer { certificate }).sign(&secret(1)).expect("good")
+    };
+    let (own, other) = (one(1), one(2));
+    // Another update under the first half of the same signature: as far as the pool sees, it held.
+    let mut bytes = other.encode().to_vec();
+    let at = bytes.len() - other.bodies()[0].len() - 64;
+    bytes[at..at + 32].copy_from_slice(own.tag());
+    let copy = Submission::decode(&bytes.into()).expect("well formed");
+    assert_eq!(copy.tag(), own.tag());
+    assert!(!pool.has(&own) && pool.take(copy.clone()).expect("room"));
+    assert!(!pool.has(&own), "found by its tag, it is another");
+    assert!(pool.take(own.clone()).expect("room"), "both wait");
+    assert!(pool.has(&own) && !pool.has(&copy), "the last to come is found at once");
+    pool.decide(&copy, 1_000);
+    assert!(pool.has(&own) && !pool.was_decided(&own) && pool.was_decided(&copy));
+    assert!(pool.is_old(&copy.encode()));
+    pool.decide(&own, 1_000);
+    assert!(pool.was_decided(&own) && pool.len() == 0);
 }
 
 #[test]

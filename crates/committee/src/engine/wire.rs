@@ -8,7 +8,7 @@
 //! 8 here         height 8                               9 want part    header digest 32 | offset 8
 //! 10 part        certificate length 4 | certificate | total 8 | offset 8 | length 4 | bytes of a snapshot
 //! 11 wish        wish | key 32 | signature 64              12 dealt      number 8 | length 4 | public message | length 4 | private message
-//! 13 taken       number 8 | length 4 | acknowledgement
+//! 13 taken       number 8 | length 4 | acknowledgement     14 outline      header | (key of a submission 32) each, in order
 //! ```
 //! Nothing of it is believed: blocks by hash and execution, certificates by the group key, submissions by their signature. A *this
 //! far* carries a notarisation, so no member can make another wait for a view that there is not. *Dealt* is secret: it goes to its one
@@ -16,13 +16,13 @@
 
 use bytes::Bytes;
 
-use crate::CommitteeError;
 use crate::certificate::{CERTIFICATE_BYTES_MAX, LATER_MAX};
 use crate::group::SIGNATURE_BYTES;
-use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
+use crate::header::{BLOCK_BYTES_MAX, BLOCK_UPDATES_MAX, Header, HeaderDigest};
 use crate::members::Signed;
 use crate::reader::{Reader, put_long};
 use crate::update::SUBMISSION_BYTES_MAX;
+use crate::{CommitteeError, UpdateDigest};
 
 /// The most blocks in one answer: the last one's certificate must reach from the first.
 pub(crate) const SINCE_BLOCKS_MAX: usize = LATER_MAX;
@@ -50,6 +50,13 @@ impl Notarised {
     }
 }
 
+/// A block without its submissions, which are named by their keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outline {
+    pub(crate) header: Box<Header>,
+    pub(crate) submissions: Vec<UpdateDigest>,
+}
+
 /// A message between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -66,6 +73,7 @@ pub(crate) enum Message {
     Wish(Signed),
     Dealt { number: u64, public: Bytes, private: Bytes },
     Taken { number: u64, acknowledgement: Bytes },
+    Outline(Outline),
 }
 
 /// The same with one bit changed in the middle.
@@ -86,6 +94,7 @@ impl Message {
             Self::Submissions(all) => all.iter_mut().for_each(|one| *one = changed(one)),
             Self::Since { blocks, .. } => blocks.iter_mut().for_each(|one| *one = changed(one)),
             Self::ThisFar { notarised, .. } => notarised.view += 1_000,
+            Self::Outline(outline) => outline.header.updates[0] ^= 1,
             _ => {}
         }
         message
@@ -160,6 +169,11 @@ impl Message {
                 out.extend_from_slice(&number.to_be_bytes());
                 put_long(&mut out, acknowledgement);
             }
+            Self::Outline(Outline { header, submissions }) => {
+                out.push(14);
+                out.extend_from_slice(&header.encode());
+                submissions.iter().for_each(|one| out.extend_from_slice(one.as_bytes()));
+            }
         }
         out
     }
@@ -219,6 +233,18 @@ impl Message {
                 let taken = reader.long("bytes of an acknowledgement", DEALT_BYTES_MAX)?;
                 Self::Taken { number, acknowledgement: bytes.slice_ref(taken) }
             }
+            14 => {
+                let header = Box::new(Header::read(&mut reader)?);
+                let (found, max) = (reader.rest().len() / 32, BLOCK_UPDATES_MAX);
+                if found > max {
+                    return Err(CommitteeError::TooLarge { what: "submissions", found, max });
+                }
+                let mut submissions = Vec::with_capacity(found);
+                for _ in 0..found {
+                    submissions.push(UpdateDigest::new(reader.array()?));
+                }
+                Self::Outline(Outline { header, submissions })
+            }
             _ => return Err(CommitteeError::Field("kind of the message")),
         };
         reader.end()?;
@@ -266,6 +292,10 @@ mod tests {
             Message::Dealt { number: 7, public: one.clone(), private: one.clone() },
             Message::Taken { number: 7, acknowledgement: one.clone() },
             Message::Wish(crate::members::tests::signed()),
+            Message::Outline(Outline {
+                header: Box::new(crate::proving::Founded::new(4).tip),
+                submissions: vec![UpdateDigest::new([5; 32]), UpdateDigest::new([6; 32])],
+            }),
         ];
         for message in all {
             let bytes = Bytes::from(message.encode());

@@ -165,7 +165,7 @@ impl<E: Runtime> Member<E> {
                     return Ok(());
                 }
                 for submission in good {
-                    if !self.pool.was_decided(submission.id()) {
+                    if !self.pool.was_decided(&submission) {
                         // One that finds no room here waits at the member that passed it on.
                         let _ = self.pool.take(submission);
                     }
@@ -182,7 +182,7 @@ impl<E: Runtime> Member<E> {
     /// Takes a client's submission that was checked.
     fn take_checked(&mut self, checked: Result<Submission, CommitteeError>, reply: Reply) {
         let taken = checked.and_then(|submission| {
-            let (key, bytes) = (submission.key(), submission.encode());
+            let (key, bytes) = (*submission.key(), submission.encode());
             if self.pool.take(submission)? {
                 self.outbox.push(bytes);
             }

@@ -141,7 +141,10 @@ impl<E: Runtime> Member<E> {
         use crate::planted::Conduct;
         let conduct = crate::planted::conduct(&self.settings.name);
         match (conduct, message) {
-            (Conduct::Withholds, Message::Block(_) | Message::Submissions(_)) => None,
+            (
+                Conduct::Withholds,
+                Message::Block(_) | Message::Outline(_) | Message::Submissions(_),
+            ) => None,
             (Conduct::Forges, _) => Some(message.forged()),
             _ => Some(message.clone()),
         }
@@ -203,6 +206,7 @@ impl<E: Runtime> Member<E> {
         };
         match message {
             Message::Block(bytes) => self.take_block(from, &bytes).await?,
+            Message::Outline(outline) => self.take_outline(from, outline).await?,
             Message::Submissions(all) => self.take_submissions(&from, &all)?,
             Message::WantBlock(digest) if self.given_out.may(&from, now) => {
                 if let Some(bytes) = self.bytes(&digest).await? {
@@ -267,10 +271,22 @@ impl<E: Runtime> Member<E> {
     }
 
     async fn take_block(&mut self, from: Key, bytes: &Bytes) -> Result<(), CommitteeError> {
-        let Ok(header) = Block::header_of(bytes) else {
-            self.offended(&from, "sent what is no block");
-            return Ok(());
-        };
+        match Block::header_of(bytes) {
+            Ok(header) => self.take_whole(from, header, bytes.clone()).await,
+            Err(_) => {
+                self.offended(&from, "sent what is no block");
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a block whose updates are those of its header.
+    pub(super) async fn take_whole(
+        &mut self,
+        from: Key,
+        header: Header,
+        bytes: Bytes,
+    ) -> Result<(), CommitteeError> {
         let digest = header.digest();
         let asked = self.wanted.contains_key(&digest);
         let tip = self.chain.tip().height;
@@ -282,7 +298,6 @@ impl<E: Runtime> Member<E> {
             return Ok(());
         }
         if self.chain.above(&digest).is_none() {
-            let bytes = bytes.clone();
             self.parked.put(digest, parked::Waiting { from, header, bytes, certified: false });
         }
         // What nobody asked for is not even decoded: a liar's blocks take no more than their bytes.
@@ -301,11 +316,7 @@ impl<E: Runtime> Member<E> {
 
     /// Takes what another passes on. It checked every signature before, so one that does not hold is its lie.
     fn take_submissions(&mut self, from: &Key, all: &[Bytes]) -> Result<(), CommitteeError> {
-        let is_new = |bytes: &&Bytes| {
-            let id = Submission::id_of(bytes);
-            self.pool.known(&id).is_none() && !self.pool.was_decided(&id)
-        };
-        let new = all.iter().filter(is_new).cloned().collect();
+        let new = all.iter().filter(|bytes| !self.pool.is_old(bytes)).cloned().collect();
         self.check_passed(from, new)
     }
 

@@ -40,6 +40,11 @@ impl Parked {
         self.0.len() < PARKED_MAX && count < PARKED_OF_ONE_MAX && sum <= PARKED_OF_ONE_BYTES
     }
 
+    /// Whether this one waits.
+    pub(super) fn has(&self, digest: &HeaderDigest) -> bool {
+        self.0.contains_key(digest)
+    }
+
     /// Keeps one.
     pub(super) fn put(&mut self, digest: HeaderDigest, waiting: Waiting) {
         self.0.insert(digest, waiting);

@@ -139,7 +139,7 @@ impl<E: Runtime> Member<E> {
         }
         if self.pool.has(&submission) {
             let until = now_ms(&self.context) + self.settings.answer_within.as_millis() as u64;
-            self.pool.wait(&submission.key(), reply, until);
+            self.pool.wait(submission.key(), reply, until);
         } else {
             self.ask_check(submission, reply);
         }

@@ -149,7 +149,7 @@ impl<E: Runtime> Member<E> {
             self.given = Some(Given {
                 digest: certificate.header().digest(),
                 height: certificate.header().height,
-                certificate: certificate.encode().into(),
+                certificate: certificate.encode(),
                 bytes: self.chain.state().snapshot(),
                 used_ms: now,
             });

@@ -61,7 +61,7 @@ fn a_member_that_sends_what_no_honest_one_sends_is_cut_off() {
         |_| {
             let mut other = Founded::new(4);
             (0..1_000).for_each(|_| drop(other.block(Vec::new())));
-            let certificate = other.certify(&other.tip).encode().into();
+            let certificate = other.certify(&other.tip).encode();
             // It is asked what comes after the tip, since it says that it is far ahead.
             let since = Message::Since { certificate, blocks: Vec::new() };
             vec![Message::Here(u64::MAX).encode(), since.encode()]
