@@ -13,6 +13,7 @@
 
 use bytes::Bytes;
 use crypto::{OrgId, PeerId, PublicKey, Suite};
+use version::head::BRANCH_BYTES_MAX;
 use version::policy::POLICY_KEYS_MAX;
 use version::{ObjectKey, VersionId};
 
@@ -97,33 +98,31 @@ pub enum Subject<'a> {
     Dealt(u8),
 }
 
+/// The hash of what names an entry: it is asked for several times an update, so it takes no memory from the heap.
+fn hash_of(kind: u8, first: &[u8], second: &[u8]) -> Hash {
+    let mut bytes = [0; PREFIX.len() + 1 + 33 + BRANCH_BYTES_MAX];
+    let mut length = 0;
+    for part in [PREFIX, &[kind], first, second] {
+        let Some(place) = bytes.get_mut(length..length + part.len()) else {
+            return Suite::Holdfast1.hash(&[PREFIX, &[kind], first, second].concat());
+        };
+        place.copy_from_slice(part);
+        length += part.len();
+    }
+    Suite::Holdfast1.hash(bytes.get(..length).unwrap_or_default())
+}
+
 impl Subject<'_> {
     /// Where its entry is in the map.
     pub fn key(&self) -> Hash {
-        let mut bytes = Vec::with_capacity(PREFIX.len() + 1 + 32 + 128);
-        bytes.extend_from_slice(PREFIX);
         match self {
-            Self::Head(object, branch) => {
-                bytes.push(1);
-                bytes.extend_from_slice(object.as_bytes());
-                bytes.extend_from_slice(branch.as_bytes());
-            }
-            Self::Object(object) => {
-                bytes.push(2);
-                bytes.extend_from_slice(object.as_bytes());
-            }
-            Self::Peer(peer) => {
-                bytes.push(3);
-                bytes.extend_from_slice(peer.as_bytes());
-            }
-            Self::Account(owner) => {
-                bytes.push(4);
-                bytes.extend_from_slice(owner.as_bytes());
-            }
-            Self::Members => bytes.push(5),
-            Self::Dealt(slot) => bytes.extend_from_slice(&[6, *slot]),
+            Self::Head(object, branch) => hash_of(1, object.as_bytes(), branch.as_bytes()),
+            Self::Object(object) => hash_of(2, object.as_bytes(), &[]),
+            Self::Peer(peer) => hash_of(3, peer.as_bytes(), &[]),
+            Self::Account(owner) => hash_of(4, owner.as_bytes(), &[]),
+            Self::Members => hash_of(5, &[], &[]),
+            Self::Dealt(slot) => hash_of(6, &[*slot], &[]),
         }
-        Suite::Holdfast1.hash(&bytes)
     }
 }
 
@@ -157,9 +156,20 @@ impl Entry {
         }
     }
 
+    /// How many bytes a head takes; of the others, about as many.
+    const fn room(&self) -> usize {
+        match self {
+            Self::Head(head) => {
+                1 + 32 + 1 + head.branch.len() + 56 + 8 + 1 + 40 * head.made_by.len()
+            }
+            Self::Object(object) => 1 + 32 + 33 + 8 + 1 + 2 + 2 + 33 * object.writers.len(),
+            _ => 192,
+        }
+    }
+
     /// The encoding.
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(192);
+        let mut out = Vec::with_capacity(self.room());
         match self {
             Self::Head(HeadEntry { object, branch, version, height, made_by }) => {
                 out.push(1);
@@ -242,8 +252,10 @@ fn read_head(reader: &mut Reader<'_>) -> Result<HeadEntry, CommitteeError> {
     if found > max {
         return Err(CommitteeError::TooLarge { what: "updates of a head", found, max });
     }
-    let one = |_| Ok::<_, CommitteeError>((UpdateDigest::new(reader.array()?), reader.u64()?));
-    let made_by = (0..found).map(one).collect::<Result<_, _>>()?;
+    let mut made_by = Vec::with_capacity(found + 1);
+    for _ in 0..found {
+        made_by.push((UpdateDigest::new(reader.array()?), reader.u64()?));
+    }
     Ok(HeadEntry { object, branch, version, height, made_by })
 }
 

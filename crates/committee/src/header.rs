@@ -180,7 +180,8 @@ fn write_body(out: &mut Vec<u8>, submissions: &[Submission]) {
 
 /// The digest of what follows the header.
 fn body_hash(submissions: &[Submission]) -> Hash {
-    let mut out = Vec::with_capacity(4 + submissions.iter().map(|one| one.size() + 4).sum::<usize>());
+    let mut out =
+        Vec::with_capacity(4 + submissions.iter().map(|one| one.size() + 4).sum::<usize>());
     write_body(&mut out, submissions);
     Suite::Holdfast1.hash(&out)
 }

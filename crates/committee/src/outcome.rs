@@ -64,6 +64,11 @@ impl Outcome {
     /// The encoding.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(OUTCOME_BYTES_MAX);
+        self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Accepted { height } => {
                 out.push(0);
@@ -72,7 +77,7 @@ impl Outcome {
             Self::MovedOn { current } => {
                 out.extend_from_slice(&[1, u8::from(current.is_some())]);
                 if let Some((version, height)) = current {
-                    put_version(&mut out, version);
+                    put_version(out, version);
                     out.extend_from_slice(&height.to_be_bytes());
                 }
             }
@@ -87,7 +92,6 @@ impl Outcome {
             Self::Full => out.push(7),
             Self::NotValid => out.push(8),
         }
-        out
     }
 
     /// Decodes and checks the form.
@@ -139,8 +143,11 @@ impl Outcome {
 
 /// What stands for one result in the tree.
 pub(crate) fn leaf(index: u32, digest: &UpdateDigest, outcome: &Outcome) -> RecordId {
-    let result = outcome.encode();
-    let bytes = [PREFIX, &index.to_be_bytes(), digest.as_bytes(), &result].concat();
+    let mut bytes = Vec::with_capacity(PREFIX.len() + 4 + 32 + OUTCOME_BYTES_MAX);
+    bytes.extend_from_slice(PREFIX);
+    bytes.extend_from_slice(&index.to_be_bytes());
+    bytes.extend_from_slice(digest.as_bytes());
+    outcome.write(&mut bytes);
     Suite::Holdfast1.id(&bytes)
 }
 

@@ -10,6 +10,7 @@
 //! many peers of the network as the policy says signed that they keep the new version.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::{
@@ -121,6 +122,8 @@ impl Checked {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     map: Map,
+    /// The object that was looked for last, as the map has it: a bundle moves many heads of one.
+    last: Option<Arc<ObjectEntry>>,
 }
 
 /// A head to be moved, as an update names it.
@@ -217,7 +220,18 @@ impl State {
         all.filter(move |dealt| dealt.number == number)
     }
 
+    /// As [`State::object`], and remembers it.
+    fn object_again(&mut self, key: &ObjectKey) -> Option<Arc<ObjectEntry>> {
+        if self.last.as_ref().is_none_or(|last| last.object != *key) {
+            self.last = Some(Arc::new(self.object(key)?));
+        }
+        self.last.clone()
+    }
+
     pub(crate) fn put(&mut self, entry: &Entry) {
+        if matches!(entry, Entry::Object(_)) {
+            self.last = None;
+        }
         self.map.insert(entry.subject().key(), entry.encode());
     }
 
@@ -273,7 +287,7 @@ impl State {
         digest: &UpdateDigest,
         checked: &mut Checked,
     ) -> Outcome {
-        let Some(mut object) = self.object(set.object) else { return Outcome::NoObject };
+        let Some(object) = self.object_again(set.object) else { return Outcome::NoObject };
         let key = Subject::Head(set.object, set.branch).key();
         let head = match self.entry_at(&key) {
             Some(Entry::Head(head)) => Some(head),
@@ -284,14 +298,13 @@ impl State {
         if !writes || (head.is_none() && !owns) {
             return Outcome::NotAWriter;
         }
-        let mut made_by = Vec::new();
-        if let Some(head) = &head {
-            if let Some((_, height)) = head.made_by.iter().find(|(made, _)| made == digest) {
-                return Outcome::Accepted { height: *height };
-            }
-            made_by.clone_from(&head.made_by);
+        let (current, mut made_by) = match head {
+            Some(head) => (Some((head.version, head.height)), head.made_by),
+            None => (None, Vec::new()),
+        };
+        if let Some((_, height)) = made_by.iter().find(|(made, _)| made == digest) {
+            return Outcome::Accepted { height: *height };
         }
-        let current = head.map(|head| (head.version, head.height));
         let moved_on = current.map(|(version, height)| (version.h, height)) != *set.expected;
         #[cfg(feature = "planted-bugs")]
         let moved_on = moved_on && !planted::is_on(planted::PlantedBug::SkipCompareAndSet);
@@ -306,8 +319,8 @@ impl State {
             if object.branches >= BRANCHES_MAX || !self.charge(&object.owner) {
                 return Outcome::Full;
             }
-            object.branches += 1;
-            self.put(&Entry::Object(object));
+            let branches = object.branches + 1;
+            self.put(&Entry::Object(ObjectEntry { branches, ..(*object).clone() }));
         }
         made_by.insert(0, (*digest, moment.height));
         made_by.truncate(MADE_BY_MAX);
@@ -429,7 +442,7 @@ impl State {
                 "entries of the state, of which one is there twice,",
             ));
         }
-        Ok(Self { map })
+        Ok(Self { map, last: None })
     }
 }
 

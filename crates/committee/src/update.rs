@@ -276,7 +276,7 @@ fn read_set(reader: &mut Reader<'_>, whole: &Bytes) -> Result<Operation, Committ
     }
     let receipt = |_| {
         let bytes = reader.long("bytes of a receipt", RECEIPT_BYTES_MAX)?;
-        Received::decode(bytes)?;
+        Received::check_form(bytes)?;
         Ok::<_, CommitteeError>(whole.slice_ref(bytes))
     };
     let receipts = (0..count).map(receipt).collect::<Result<_, _>>()?;

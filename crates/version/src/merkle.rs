@@ -214,15 +214,16 @@ impl Path {
         }
         let mut hash = leaf(suite, h);
         let mut siblings = self.siblings.iter();
-        let (mut shown, mut level) = (Vec::with_capacity(2 * SIBLINGS_MAX), 0);
+        let (mut shown, mut level) = (Vec::new(), 0);
         // Above a node that is known all is, on its way to the root and beside it.
         let mut meets = false;
         while last > 0 {
-            meets = meets || match known.node(level, at) {
-                Some(node) if *node == hash => true,
-                Some(_) => return false,
-                None => false,
-            };
+            meets = meets
+                || match known.node(level, at) {
+                    Some(node) if *node == hash => true,
+                    Some(_) => return false,
+                    None => false,
+                };
             let beside = at & 1 == 1 || at < last;
             let sibling = if beside { siblings.next() } else { None };
             if meets {
@@ -260,16 +261,33 @@ impl Path {
         index: u32,
         count: u32,
     ) -> Result<Self, VersionError> {
-        if index >= count {
-            return Err(VersionError::Field("index of the leaf"));
-        }
-        let count = siblings(index, count);
+        let count = siblings_of(index, count)?;
         let mut siblings = Vec::with_capacity(count);
         for _ in 0..count {
             siblings.push(reader.array()?);
         }
         Ok(Self { index, siblings })
     }
+
+    /// Goes past the siblings of a leaf.
+    pub(crate) fn skip(
+        reader: &mut Reader<'_>,
+        index: u32,
+        count: u32,
+    ) -> Result<(), VersionError> {
+        for _ in 0..siblings_of(index, count)? {
+            reader.array::<32>()?;
+        }
+        Ok(())
+    }
+}
+
+/// How many siblings a leaf has, where the tree has that leaf.
+const fn siblings_of(index: u32, count: u32) -> Result<usize, VersionError> {
+    if index >= count {
+        return Err(VersionError::Field("index of the leaf"));
+    }
+    Ok(siblings(index, count))
 }
 
 /// How many siblings a leaf has.

@@ -212,13 +212,28 @@ impl Received {
     /// [`VersionError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, VersionError> {
         let mut reader = Reader::new(WHAT, bytes);
-        reader.prefix(PREFIX_OF_ONE)?;
-        let receipt = Receipt::read(&mut reader)?;
-        let index = reader.u32()?;
-        let h = RecordId::new(reader.array()?);
+        let (receipt, h, index) = Self::read(&mut reader)?;
         let path = Path::read(&mut reader, index, receipt.count)?;
         reader.end()?;
         Ok(Self { receipt, h, path })
+    }
+
+    /// Checks the form alone: whether [`Received::decode`] would decode it.
+    ///
+    /// # Errors
+    /// As [`Received::decode`].
+    pub fn check_form(bytes: &[u8]) -> Result<(), VersionError> {
+        let mut reader = Reader::new(WHAT, bytes);
+        let (receipt, _, index) = Self::read(&mut reader)?;
+        Path::skip(&mut reader, index, receipt.count)?;
+        reader.end()
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<(Receipt, RecordId, u32), VersionError> {
+        reader.prefix(PREFIX_OF_ONE)?;
+        let receipt = Receipt::read(reader)?;
+        let index = reader.u32()?;
+        Ok((receipt, RecordId::new(reader.array()?), index))
     }
 
     /// The encoding.
@@ -272,6 +287,17 @@ mod tests {
                 one.verify(SUITE).expect("our own");
                 let bytes = one.encode();
                 assert!(bytes.len() <= RECEIPT_BYTES_MAX);
+                for at in 0..=bytes.len() {
+                    let cut = &bytes[..at];
+                    assert_eq!(Received::check_form(cut).is_ok(), Received::decode(cut).is_ok());
+                }
+                let mut other = bytes.to_vec();
+                for at in 0..bytes.len() {
+                    other[at] ^= 1;
+                    let form = Received::check_form(&other).is_ok();
+                    assert_eq!(form, Received::decode(&other).is_ok(), "byte {at}");
+                    other[at] ^= 1;
+                }
                 assert_eq!(Received::decode(&bytes).expect("our own"), one);
             }
             let mut others = hs.clone();

@@ -143,12 +143,7 @@ impl Client {
         Ok(self.update(Operation::Set { object, branch, expected, new, receipts }))
     }
 
-    fn moved(
-        &mut self,
-        branch: usize,
-        update: &Update,
-        answer: &Answer,
-    ) -> Result<(), BenchError> {
+    fn moved(&mut self, branch: usize, update: &Update, answer: &Answer) -> Result<(), BenchError> {
         let Outcome::Accepted { height } = answer.outcome else {
             return Err(BenchError::Wrong("a head that somebody else moved"));
         };

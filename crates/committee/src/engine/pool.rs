@@ -58,7 +58,8 @@ struct Decided {
 
 impl Decided {
     fn has(&self, submission: &Submission) -> bool {
-        let of = |all: &HashMap<Tag, UpdateDigest>| all.get(submission.tag()) == Some(submission.key());
+        let of =
+            |all: &HashMap<Tag, UpdateDigest>| all.get(submission.tag()) == Some(submission.key());
         of(&self.new) || of(&self.old)
     }
 }
