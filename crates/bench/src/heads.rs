@@ -47,9 +47,9 @@ const BUNDLE: usize = 250;
 /// Synchronous clients, as Pond's experiment had.
 const SYNCHRONOUS: u32 = 60;
 /// Clients with one update each under way: so many that the members are never idle.
-const MANY: u32 = 1_500;
-/// Clients with a bundle each under way.
-const BUNDLERS: u32 = 12;
+const MANY: u32 = 2_000;
+/// Clients with a bundle each under way: several blocks of them.
+const BUNDLERS: u32 = 32;
 const LONE: usize = 200;
 const LONE_QUICK: usize = 20;
 /// Between two lone updates.
