@@ -40,7 +40,7 @@ pub const OWNER_ENTRIES_MAX: u32 = 1 << 17;
 /// The most heads of one object.
 pub const BRANCHES_MAX: u16 = 256;
 
-/// Bytes of receipts whose signature was checked, and of what is known of their trees: 1,500 of 64 versions, 20,000 of one.
+/// Bytes of receipts whose signature was checked, and of what is known of their trees: 1,800 of 64 versions, 20,000 of one.
 const CHECKED_BYTES_MAX: usize = 8 << 20;
 /// What one takes beside its tree.
 const CHECKED_BYTES: usize = 400;

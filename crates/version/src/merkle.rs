@@ -14,6 +14,8 @@ use crate::reader::Reader;
 
 /// The most leaves of a tree.
 pub const LEAVES_MAX: usize = 65_536;
+/// The most leaves of a tree of which more than the root is remembered: 67 KB.
+pub const KNOWN_LEAVES_MAX: u32 = 1_024;
 /// The longest path.
 const SIBLINGS_MAX: usize = LEAVES_MAX.ilog2() as usize;
 
@@ -141,10 +143,14 @@ pub struct Known {
 }
 
 impl Known {
-    /// A tree of so many leaves, of which the root alone is known; `None` of none.
+    /// A tree of so many leaves, of which the root alone is known; `None` of none. Of one with more than [`KNOWN_LEAVES_MAX`] nothing
+    /// else will be.
     pub fn of(root: Hash, count: u32) -> Option<Self> {
         let mut last = count.checked_sub(1)?;
         let (mut levels, mut nodes) = (Vec::new(), 0);
+        if count > KNOWN_LEAVES_MAX {
+            return Some(Self { count, root, levels, nodes: Vec::new() });
+        }
         while last > 0 {
             levels.push(nodes);
             nodes += last as usize + 1;
@@ -393,5 +399,13 @@ mod tests {
             assert_eq!(known.nodes.iter().flatten().count(), known.nodes.len(), "all of it");
         }
         assert!(Known::of([0; 32], 0).is_none());
+        // Of a large tree the root alone is.
+        let hs = hs(KNOWN_LEAVES_MAX as usize + 1);
+        let tree = Tree::new(SUITE, &hs).expect("leaves");
+        let mut known = Known::of(tree.root(), KNOWN_LEAVES_MAX + 1).expect("a tree");
+        let mut path = tree.path(7).expect("a leaf");
+        assert!(path.leads_into(SUITE, &hs[7], &mut known) && known.bytes() == 0);
+        path.siblings[3][7] ^= 1;
+        assert!(!path.leads_into(SUITE, &hs[7], &mut known));
     }
 }

@@ -25,10 +25,9 @@ const WAIT_MS: u64 = 30;
 const FORGET_MS: u64 = 2_000;
 /// The most outlines of one member that wait, and that are looked at in a second.
 const OF_ONE_MAX: usize = 4;
-const A_SECOND_MAX: u32 = 128;
+const A_SECOND_MAX: u32 = 32;
 
 struct Waiting {
-    from: Key,
     outline: Outline,
     /// How many of those that it names were found, from the first on.
     found: usize,
@@ -37,18 +36,19 @@ struct Waiting {
     ask_ms: Option<u64>,
 }
 
-/// Outlines that wait for what they name, and how many each member sent of late.
+/// Outlines that wait for what they name, and how many each member sent of late. Each member's is kept by itself: one that names what
+/// is not in the block takes no other's place.
 #[derive(Default)]
 pub(super) struct Outlines {
-    waiting: BTreeMap<HeaderDigest, Waiting>,
+    waiting: BTreeMap<(HeaderDigest, Key), Waiting>,
     sent: BTreeMap<Key, (u64, u32)>,
 }
 
 /// What an outline has come to.
 enum Look {
     Waits,
-    Ask(Key),
-    Whole(Key, Bytes),
+    Ask,
+    Whole(Bytes),
 }
 
 impl Waiting {
@@ -61,7 +61,7 @@ impl Waiting {
             let all = submissions.iter().map(|name| pool.get(name).cloned());
             let all: Option<Vec<Submission>> = all.collect();
             if let Some(bytes) = all.and_then(|all| Block::whole(header, &all)) {
-                return Look::Whole(self.from.clone(), bytes);
+                return Look::Whole(bytes);
             }
             // One was decided meanwhile, or is signed otherwise.
             ask_ms = now_ms;
@@ -70,7 +70,7 @@ impl Waiting {
             return Look::Waits;
         }
         self.ask_ms = None;
-        Look::Ask(self.from.clone())
+        Look::Ask
     }
 }
 
@@ -87,15 +87,16 @@ impl Outlines {
 
     /// Takes one of a member's; its oldest goes where it has too many.
     fn put(&mut self, digest: HeaderDigest, from: Key, outline: Outline, now_ms: u64) {
-        let of_one = self.waiting.iter().filter(|(_, one)| one.from == from);
+        let of_one = self.waiting.iter().filter(|((_, of), _)| *of == from);
         if of_one.clone().count() >= OF_ONE_MAX
-            && let Some(oldest) = of_one.min_by_key(|(_, one)| one.since_ms).map(|(one, _)| *one)
+            && let Some((oldest, _)) = of_one.min_by_key(|(_, one)| one.since_ms)
         {
+            let oldest = oldest.clone();
             self.waiting.remove(&oldest);
         }
         let ask_ms = Some(now_ms + WAIT_MS);
-        let waiting = Waiting { from, outline, found: 0, since_ms: now_ms, ask_ms };
-        self.waiting.entry(digest).or_insert(waiting);
+        let waiting = Waiting { outline, found: 0, since_ms: now_ms, ask_ms };
+        self.waiting.entry((digest, from)).or_insert(waiting);
     }
 
     /// Until when one waits before its block is asked for.
@@ -143,19 +144,19 @@ impl<E: Runtime> Member<E> {
         let (now, tip) = (now_ms(&self.context), self.chain.tip().height);
         let (chain, parked, pool) = (&self.chain, &self.parked, &self.pool);
         let (mut whole, mut missing) = (Vec::new(), Vec::new());
-        self.outlines.waiting.retain(|digest, one| {
+        self.outlines.waiting.retain(|(digest, from), one| {
             let here = chain.above(digest).is_some() || parked.has(digest);
             if here || one.outline.header.height <= tip || now >= one.since_ms + FORGET_MS {
                 return false;
             }
             match one.look(pool, now) {
                 Look::Waits => true,
-                Look::Whole(from, bytes) => {
-                    whole.push((from, (*one.outline.header).clone(), bytes));
+                Look::Whole(bytes) => {
+                    whole.push((from.clone(), (*one.outline.header).clone(), bytes));
                     false
                 }
-                Look::Ask(from) => {
-                    missing.push((from, *digest));
+                Look::Ask => {
+                    missing.push((from.clone(), *digest));
                     true
                 }
             }
@@ -194,7 +195,7 @@ mod tests {
     fn waiting(block: &Block) -> Waiting {
         let submissions = block.submissions.iter().map(|one| *one.key()).collect();
         let outline = Outline { header: Box::new(block.header.clone()), submissions };
-        Waiting { from: key(1), outline, found: 0, since_ms: 1_000, ask_ms: Some(1_000 + WAIT_MS) }
+        Waiting { outline, found: 0, since_ms: 1_000, ask_ms: Some(1_000 + WAIT_MS) }
     }
 
     #[test]
@@ -209,11 +210,11 @@ mod tests {
             pool.take(submission.clone()).expect("room");
         }
         assert!(matches!(late.look(&pool, 1_000 + WAIT_MS - 1), Look::Waits));
-        assert!(matches!(late.look(&pool, 1_000 + WAIT_MS), Look::Ask(from) if from == key(1)));
+        assert!(matches!(late.look(&pool, 1_000 + WAIT_MS), Look::Ask));
         assert!(matches!(late.look(&pool, 9_000), Look::Waits), "once");
         pool.take(all[1].clone()).expect("room");
-        let Look::Whole(from, bytes) = one.look(&pool, 1_000) else { panic!("all of it is here") };
-        assert_eq!((from, bytes), (key(1), block.encode()));
+        let Look::Whole(bytes) = one.look(&pool, 1_000) else { panic!("all of it is here") };
+        assert_eq!(bytes, block.encode());
     }
 
     #[test]
@@ -225,7 +226,7 @@ mod tests {
         let mut pool = Pool::default();
         pool.take(alone).expect("room");
         let mut one = waiting(&block);
-        assert!(matches!(one.look(&pool, 1_000), Look::Ask(_)), "asked for at once");
+        assert!(matches!(one.look(&pool, 1_000), Look::Ask), "asked for at once");
     }
 
     #[test]
@@ -237,10 +238,11 @@ mod tests {
             let outline = waiting(&block).outline;
             let digest = HeaderDigest::new([number; 32]);
             outlines.put(digest, key(from), outline, u64::from(number));
-            outlines.waiting.keys().map(|digest| digest.as_bytes()[0]).collect::<Vec<_>>()
+            outlines.waiting.keys().map(|(digest, _)| digest.as_bytes()[0]).collect::<Vec<_>>()
         };
         (1..=9).for_each(|number| drop(put(1, number)));
         assert_eq!(put(2, 20), [6, 7, 8, 9, 20], "its newest");
+        assert_eq!(put(2, 9), [6, 7, 8, 9, 9, 20], "who copies a header takes no other's place");
         let taken = (0..1_000).filter(|_| outlines.may(&key(1), 5_500)).count();
         assert_eq!(taken, A_SECOND_MAX as usize);
         assert!(outlines.may(&key(2), 5_500) && outlines.may(&key(1), 6_000));
