@@ -164,8 +164,7 @@ pub struct Executed {
 }
 
 fn encoded(header: &Header, submissions: &[Submission]) -> Bytes {
-    let size: usize = submissions.iter().map(|one| one.size() + 4).sum();
-    let mut out = Vec::with_capacity(BLOCK_PREFIX.len() + HEADER_BYTES + 4 + size);
+    let mut out = Vec::with_capacity(Block::size(submissions.iter().map(Submission::size)));
     out.extend_from_slice(BLOCK_PREFIX);
     out.extend_from_slice(&header.encode());
     write_body(&mut out, submissions);
@@ -286,6 +285,11 @@ impl Block {
     /// The encoding.
     pub fn encode(&self) -> Bytes {
         encoded(&self.header, &self.submissions)
+    }
+
+    /// The length of a block with submissions of these lengths, in bytes.
+    pub(crate) fn size(submissions: impl Iterator<Item = usize>) -> usize {
+        BLOCK_PREFIX.len() + HEADER_BYTES + 4 + submissions.map(|one| one + 4).sum::<usize>()
     }
 
     /// The encoding of the block with this header, where these are its submissions.

@@ -93,13 +93,16 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether the receipt holds. What is remembered changes no answer: a signature holds for one root alone.
+    /// Whether the receipt holds. What is remembered spares work and changes no answer, since members remember different things: what
+    /// does not lead into a tree that is known is checked as if none were. (It may hold all the same: who chooses the key after two
+    /// messages makes one signature that holds for both.)
     fn holds(&mut self, suite: Suite, received: &Received) -> bool {
         let Received { receipt, h, path } = received;
         if let Some((held, known)) = self.held.get_mut(&receipt.signature)
             && held == receipt
+            && path.leads_into(suite, h, known)
         {
-            return path.leads_into(suite, h, known);
+            return true;
         }
         let root = path.root(suite, h, receipt.count);
         let Some(known) = root.and_then(|root| Known::of(root, receipt.count)) else {
@@ -113,7 +116,9 @@ impl Checked {
             *self = Self::default();
         }
         self.bytes += bytes;
-        self.held.insert(receipt.signature, (receipt.clone(), known));
+        if let Some((_, before)) = self.held.insert(receipt.signature, (receipt.clone(), known)) {
+            self.bytes -= CHECKED_BYTES + before.bytes();
+        }
         true
     }
 }

@@ -34,7 +34,7 @@ mod beside;
 mod dealing;
 mod epoch;
 mod others;
-mod outlines;
+pub(super) mod outlines;
 mod parked;
 mod positions;
 mod requests;
@@ -284,7 +284,11 @@ impl<E: Runtime> Member<E> {
             let (parent, _) = self.chain.parent(&digest_of(&context.parent.1))?;
             let rests = self.rests_until(parent.time_ms, now).saturating_sub(now);
             let paced = paced(parent).saturating_sub(now);
-            Some(if paced > 0 && self.pool.len() > 0 { rests.min(paced) } else { rests })
+            Some(match self.pool.len() {
+                0 => rests.max(paced),
+                _ if paced > 0 => rests.min(paced),
+                _ => rests,
+            })
         });
         let outline = self.outlines.wait_ms(now);
         tick.min(proposal.unwrap_or(u64::MAX)).min(outline).min(self.fresh.wait_ms(now)).max(1)

@@ -345,6 +345,44 @@ fn a_bundle_is_answered_and_a_repeated_one_as_before() {
 }
 
 #[test]
+fn blocks_are_put_together_from_what_is_here_and_asked_for_where_it_is_not() {
+    use super::member::outlines::{BUILT, FINDS_NOTHING};
+    for finds_nothing in [false, true] {
+        FINDS_NOTHING.set(finds_nothing);
+        BUILT.set((0, 0));
+        simulated(8, async |context| {
+            let mut members = Members::start(context, 4).await;
+            let key = members.known().await;
+            let group = members.charter.group.clone();
+            for round in 0..5 {
+                let all: Vec<Submission> = (0..8)
+                    .map(|number| {
+                        let (object, new) = (key, version(10 * round + number));
+                        let receipts = vec![crate::proving::receipt(5, &new)];
+                        let (branch, expected) = (format!("{round}-{number}").into(), None);
+                        let set = Operation::Set { object, branch, expected, new, receipts };
+                        members.update(set)
+                    })
+                    .collect();
+                let handles: Vec<Handle> = (0..8).map(|one| members.handle(one % 4)).collect();
+                let asked = handles.iter().zip(&all).map(|(one, what)| one.update(what.clone()));
+                for answers in futures::future::join_all(asked).await {
+                    let answer = answers.expect("answered").swap_remove(0);
+                    answer.verify(&NETWORK, &group).expect("certified");
+                    assert!(matches!(answer.outcome, Outcome::Accepted { .. }));
+                }
+            }
+        });
+        let (built, asked) = BUILT.get();
+        match finds_nothing {
+            false => assert!(built >= 10, "{built} built, {asked} asked for"),
+            true => assert!(built == 0 && asked >= 10, "{built} built, {asked} asked for"),
+        }
+    }
+    FINDS_NOTHING.set(false);
+}
+
+#[test]
 fn one_seed_is_one_run() {
     let run = |seed| {
         simulated(seed, async |context| {

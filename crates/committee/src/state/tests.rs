@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crypto::{RecordId, SecretKey};
 use proptest::prelude::*;
+use version::Durability;
+use version::merkle::Tree;
 use version::policy::Copies;
+use version::receipt::Terms;
 
 use super::*;
 use crate::proving::{
@@ -291,5 +295,64 @@ proptest! {
                 prop_assert_eq!(head, model.get(&which).copied());
             }
         }
+    }
+}
+
+/// What a peer answers for several versions, each with its path.
+fn received(peer: &SecretKey, count: u8) -> Vec<Received> {
+    let hs: Vec<RecordId> = (1..=count).map(|one| version(one).h).collect();
+    let tree = Tree::new(SUITE, &hs).expect("versions");
+    let terms = Terms { durability: Durability::Group, lease_ms: 0, time_ms: 1_700_000_000_000 };
+    let receipt = Receipt::sign(peer, &NETWORK, terms, &tree);
+    (0..hs.len()).map(|index| receipt.of_one(&hs, &tree, index).expect("one of them")).collect()
+}
+
+#[test]
+fn a_receipt_for_many_is_checked_once_and_each_path_always() {
+    let all = received(&secret(5), 21);
+    let mut checked = Checked::default();
+    for _ in 0..2 {
+        for one in &all {
+            assert!(checked.holds(SUITE, one));
+            for at in 0..one.path.siblings.len() {
+                let mut other = one.clone();
+                other.path.siblings[at][3] ^= 1;
+                assert!(!checked.holds(SUITE, &other), "sibling {at}");
+            }
+            let other = Received { h: version(99).h, ..one.clone() };
+            assert!(!checked.holds(SUITE, &other), "another version");
+            let mut other = one.clone();
+            other.receipt.time_ms += 1;
+            assert!(!checked.holds(SUITE, &other), "another time");
+        }
+    }
+    assert_eq!(checked.held.len(), 1, "one signature");
+    let (_, known) = checked.held.values().next().expect("it");
+    assert_eq!(checked.bytes, CHECKED_BYTES + known.bytes());
+}
+
+/// Whoever chooses a key after two messages finds one for which one signature holds for both: with z the messages' digests, any k,
+/// and r of kG, s is (z1 - z2) / 2k and the key -(z1 + z2) / 2r. A member that has seen the first must say of the second what
+/// one says that has not.
+#[test]
+fn a_signature_that_holds_for_two_roots_holds_with_memory_and_without() {
+    let bytes = |text: &str| hex::decode(text).expect("hex");
+    let key = bytes("307df4e306faeb902b9af76911f6cae4732470b0b35c909b1a53761cea2cd126");
+    let key = SecretKey::from_slice(&key).expect("a key");
+    let signature = bytes(concat!(
+        "d47644539acec3da5e3ecf5fe8863c628a9c97e8b71e9ea9167a6f4f83c03c32",
+        "3695140ae3c81ca428e6c4f32e0e7831a45a3bdfc47ea963eb0ed94976cc1dda"
+    ));
+    let mut first = received(&key, 1).swap_remove(0);
+    first.receipt.signature = signature.try_into().expect("64 bytes");
+    let second = Received { h: version(2).h, ..first.clone() };
+    let both = [&first, &second];
+    assert!(both.iter().all(|one| one.verify(SUITE).is_ok()), "it holds for both");
+    for [one, other] in [both, [&second, &first]] {
+        let mut checked = Checked::default();
+        for received in [one, other, one, other] {
+            assert!(checked.holds(SUITE, received), "as for a member that remembers nothing");
+        }
+        assert!(!checked.holds(SUITE, &Received { h: version(3).h, ..first.clone() }));
     }
 }

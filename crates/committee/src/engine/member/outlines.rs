@@ -14,8 +14,8 @@ use crate::engine::chain::ABOVE_MAX;
 use crate::engine::pool::Pool;
 use crate::engine::wire::{Message, Outline};
 use crate::engine::{Key, Runtime, now_ms};
-use crate::header::HeaderDigest;
-use crate::{Block, CommitteeError, Submission};
+use crate::header::{BLOCK_BYTES_MAX, HeaderDigest};
+use crate::{Block, CommitteeError, Submission, UpdateDigest};
 
 /// A block with fewer bytes and one submission is sent as it is.
 const WHOLE_BYTES_MAX: usize = 4 << 10;
@@ -23,9 +23,19 @@ const WHOLE_BYTES_MAX: usize = 4 << 10;
 const WAIT_MS: u64 = 30;
 /// After how long it is forgotten.
 const FORGET_MS: u64 = 2_000;
-/// The most outlines of one member that wait, and that are looked at in a second.
+/// The most outlines of one member that wait.
 const OF_ONE_MAX: usize = 4;
-const A_SECOND_MAX: u32 = 32;
+/// The most bytes of blocks that are put together in a second for one member: a short outline stands for a long block. For what is
+/// over it the blocks themselves are asked for.
+const A_SECOND_BYTES: usize = 16 * BLOCK_BYTES_MAX;
+
+#[cfg(test)]
+thread_local! {
+    /// How many blocks were put together on this thread, and how many were asked for.
+    pub(crate) static BUILT: std::cell::Cell<(usize, usize)> = const { std::cell::Cell::new((0, 0)) };
+    /// Whether nothing that an outline names is found.
+    pub(crate) static FINDS_NOTHING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
 
 struct Waiting {
     outline: Outline,
@@ -36,12 +46,12 @@ struct Waiting {
     ask_ms: Option<u64>,
 }
 
-/// Outlines that wait for what they name, and how many each member sent of late. Each member's is kept by itself: one that names what
-/// is not in the block takes no other's place.
+/// Outlines that wait for what they name, and the bytes that were put together for each member in this second. Each member's is kept by
+/// itself: one that names what is not in the block takes no other's place.
 #[derive(Default)]
 pub(super) struct Outlines {
     waiting: BTreeMap<(HeaderDigest, Key), Waiting>,
-    sent: BTreeMap<Key, (u64, u32)>,
+    built: BTreeMap<Key, (u64, usize)>,
 }
 
 /// What an outline has come to.
@@ -49,19 +59,39 @@ enum Look {
     Waits,
     Ask,
     Whole(Bytes),
+    /// No block is so long.
+    None,
+}
+
+fn is_here(pool: &Pool, name: &UpdateDigest) -> bool {
+    #[cfg(test)]
+    if FINDS_NOTHING.get() {
+        return false;
+    }
+    pool.get(name).is_some()
 }
 
 impl Waiting {
-    fn look(&mut self, pool: &Pool, now_ms: u64) -> Look {
+    /// `room` is how many bytes may be put together, and how many are left afterwards.
+    fn look(&mut self, pool: &Pool, now_ms: u64, room: &mut usize) -> Look {
         let Some(mut ask_ms) = self.ask_ms else { return Look::Waits };
         let Outline { header, submissions } = &self.outline;
         let names = submissions.iter().skip(self.found);
-        self.found += names.take_while(|name| pool.get(name).is_some()).count();
+        self.found += names.take_while(|name| is_here(pool, name)).count();
         if self.found == submissions.len() {
-            let all = submissions.iter().map(|name| pool.get(name).cloned());
-            let all: Option<Vec<Submission>> = all.collect();
-            if let Some(bytes) = all.and_then(|all| Block::whole(header, &all)) {
-                return Look::Whole(bytes);
+            // Counted before anything is put together: who names a long one often would else fill the memory.
+            let all: Vec<&Submission> =
+                submissions.iter().filter_map(|name| pool.get(name)).collect();
+            let size = Block::size(all.iter().map(|one| one.size()));
+            if size > BLOCK_BYTES_MAX {
+                return Look::None;
+            }
+            if all.len() == submissions.len() && size <= *room {
+                *room -= size;
+                let all: Vec<Submission> = all.into_iter().cloned().collect();
+                if let Some(bytes) = Block::whole(header, &all) {
+                    return Look::Whole(bytes);
+                }
             }
             // One was decided meanwhile, or is signed otherwise.
             ask_ms = now_ms;
@@ -75,16 +105,6 @@ impl Waiting {
 }
 
 impl Outlines {
-    /// Whether one more of a member's is looked at this second: a short one may stand for a long block, which is put together and
-    /// hashed.
-    fn may(&mut self, from: &Key, now_ms: u64) -> bool {
-        let second = now_ms / 1_000;
-        self.sent.retain(|_, (since, _)| *since == second);
-        let (_, count) = self.sent.entry(from.clone()).or_insert((second, 0));
-        *count += 1;
-        *count <= A_SECOND_MAX
-    }
-
     /// Takes one of a member's; its oldest goes where it has too many.
     fn put(&mut self, digest: HeaderDigest, from: Key, outline: Outline, now_ms: u64) {
         let of_one = self.waiting.iter().filter(|((_, of), _)| *of == from);
@@ -129,7 +149,7 @@ impl<E: Runtime> Member<E> {
         let proposal = self.term.is_member(&from) && above.contains(&outline.header.height);
         let here = self.chain.above(&digest).is_some() || self.parked.has(&digest);
         let now = now_ms(&self.context);
-        if !proposal || here || !self.outlines.may(&from, now) {
+        if !proposal || here {
             return Ok(());
         }
         self.outlines.put(digest, from, outline, now);
@@ -144,13 +164,21 @@ impl<E: Runtime> Member<E> {
         let (now, tip) = (now_ms(&self.context), self.chain.tip().height);
         let (chain, parked, pool) = (&self.chain, &self.parked, &self.pool);
         let (mut whole, mut missing) = (Vec::new(), Vec::new());
-        self.outlines.waiting.retain(|(digest, from), one| {
+        let Outlines { waiting, built } = &mut self.outlines;
+        let second = now / 1_000;
+        built.retain(|_, (since, _)| *since == second);
+        waiting.retain(|(digest, from), one| {
             let here = chain.above(digest).is_some() || parked.has(digest);
             if here || one.outline.header.height <= tip || now >= one.since_ms + FORGET_MS {
                 return false;
             }
-            match one.look(pool, now) {
+            let (_, built) = built.entry(from.clone()).or_insert((second, 0));
+            let mut room = A_SECOND_BYTES.saturating_sub(*built);
+            let look = one.look(pool, now, &mut room);
+            *built = A_SECOND_BYTES - room;
+            match look {
                 Look::Waits => true,
+                Look::None => false,
                 Look::Whole(bytes) => {
                     whole.push((from.clone(), (*one.outline.header).clone(), bytes));
                     false
@@ -160,6 +188,10 @@ impl<E: Runtime> Member<E> {
                     true
                 }
             }
+        });
+        #[cfg(test)]
+        BUILT.with(|count| {
+            count.set((count.get().0 + whole.len(), count.get().1 + missing.len()));
         });
         for (from, digest) in missing {
             self.send(Recipients::One(from), &Message::WantBlock(digest));
@@ -205,15 +237,18 @@ mod tests {
         let block = founded.block(all.clone()).0;
         let mut pool = Pool::default();
         let (mut one, mut late) = (waiting(&block), waiting(&block));
+        let mut room = BLOCK_BYTES_MAX;
         for submission in [&all[0], &all[2]] {
-            assert!(matches!(one.look(&pool, 1_000), Look::Waits));
+            assert!(matches!(one.look(&pool, 1_000, &mut room), Look::Waits));
             pool.take(submission.clone()).expect("room");
         }
-        assert!(matches!(late.look(&pool, 1_000 + WAIT_MS - 1), Look::Waits));
-        assert!(matches!(late.look(&pool, 1_000 + WAIT_MS), Look::Ask));
-        assert!(matches!(late.look(&pool, 9_000), Look::Waits), "once");
+        assert!(matches!(late.look(&pool, 1_000 + WAIT_MS - 1, &mut room), Look::Waits));
+        assert!(matches!(late.look(&pool, 1_000 + WAIT_MS, &mut room), Look::Ask));
+        assert!(matches!(late.look(&pool, 9_000, &mut room), Look::Waits), "once");
         pool.take(all[1].clone()).expect("room");
-        let Look::Whole(bytes) = one.look(&pool, 1_000) else { panic!("all of it is here") };
+        let Look::Whole(bytes) = one.look(&pool, 1_000, &mut room) else {
+            panic!("all of it is here")
+        };
         assert_eq!(bytes, block.encode());
     }
 
@@ -225,8 +260,8 @@ mod tests {
         let block = founded.block(vec![bundle]).0;
         let mut pool = Pool::default();
         pool.take(alone).expect("room");
-        let mut one = waiting(&block);
-        assert!(matches!(one.look(&pool, 1_000), Look::Ask), "asked for at once");
+        let (mut one, mut room) = (waiting(&block), BLOCK_BYTES_MAX);
+        assert!(matches!(one.look(&pool, 1_000, &mut room), Look::Ask), "asked for at once");
     }
 
     #[test]
@@ -243,8 +278,27 @@ mod tests {
         (1..=9).for_each(|number| drop(put(1, number)));
         assert_eq!(put(2, 20), [6, 7, 8, 9, 20], "its newest");
         assert_eq!(put(2, 9), [6, 7, 8, 9, 9, 20], "who copies a header takes no other's place");
-        let taken = (0..1_000).filter(|_| outlines.may(&key(1), 5_500)).count();
-        assert_eq!(taken, A_SECOND_MAX as usize);
-        assert!(outlines.may(&key(2), 5_500) && outlines.may(&key(1), 6_000));
+    }
+
+    #[test]
+    fn no_block_is_put_together_that_is_longer_than_blocks_are() {
+        let mut founded = Founded::new(4);
+        let certificate = Bytes::from(vec![0; 20_000]);
+        let update = founded.update(1, 1, Operation::Peer { certificate });
+        let long = update.sign(&secret(1)).expect("good");
+        let mut pool = Pool::default();
+        pool.take(long.clone()).expect("room");
+        let block = founded.block(vec![long.clone()]).0;
+        let mut often = waiting(&block);
+        often.outline.submissions = vec![*long.key(); BLOCK_BYTES_MAX / 20_000 + 1];
+        let mut room = 100 * BLOCK_BYTES_MAX;
+        assert!(matches!(often.look(&pool, 1_000, &mut room), Look::None));
+        assert_eq!(room, 100 * BLOCK_BYTES_MAX, "nothing was put together");
+        // What one member has put together in a second is bounded too.
+        let (mut one, mut little) = (waiting(&block), 20_000);
+        assert!(matches!(one.look(&pool, 1_000, &mut little), Look::Ask));
+        let mut one = waiting(&block);
+        assert!(matches!(one.look(&pool, 1_000, &mut room), Look::Whole(_)));
+        assert_eq!(room, 100 * BLOCK_BYTES_MAX - block.encode().len());
     }
 }
