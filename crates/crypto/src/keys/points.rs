@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// How many places there are, and behind how many locks. With two keys at each they take at most 3.1 MiB, 98 bytes a key.
 const PLACES: usize = 16_384;
-const SHARDS: usize = 64;
-const PLACES_OF_SHARD: usize = PLACES / SHARDS;
+const ROWS: usize = 64;
+const PLACES_OF_ROW: usize = PLACES / ROWS;
 
 type Known = ([u8; 33], secp256k1::PublicKey);
 
@@ -18,10 +18,10 @@ type Known = ([u8; 33], secp256k1::PublicKey);
 struct Place([Option<Known>; 2]);
 
 /// The places behind one lock; none before the first key is met there.
-type Shard = Mutex<Vec<Place>>;
+type Row = Mutex<Vec<Place>>;
 
 /// The keys that were met.
-struct Points([Shard; SHARDS]);
+struct Points([Row; ROWS]);
 
 static POINTS: Points = Points::new();
 
@@ -38,25 +38,25 @@ impl Place {
 
 impl Points {
     const fn new() -> Self {
-        Self([const { Mutex::new(Vec::new()) }; SHARDS])
+        Self([const { Mutex::new(Vec::new()) }; ROWS])
     }
 
     /// Where a key is remembered: any two bytes of a point are as good as chance.
-    fn place(&self, key: &[u8; 33]) -> (&Shard, usize) {
+    fn place(&self, key: &[u8; 33]) -> (&Row, usize) {
         let number = usize::from(u16::from_le_bytes([key[1], key[17]])) % PLACES;
-        (&self.0[number % SHARDS], number / SHARDS)
+        (&self.0[number % ROWS], number / ROWS)
     }
 
     fn point(&self, key: &[u8; 33]) -> Option<secp256k1::PublicKey> {
-        let (shard, at) = self.place(key);
-        let places = || shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let (row, at) = self.place(key);
+        let places = || row.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(point) = places().get_mut(at).and_then(|place| place.met(key)) {
             return Some(point);
         }
         let point = secp256k1::PublicKey::from_byte_array_compressed(*key).ok()?;
         let mut places = places();
         if places.is_empty() {
-            places.resize(PLACES_OF_SHARD, Place([None; 2]));
+            places.resize(PLACES_OF_ROW, Place([None; 2]));
         }
         if let Some(Place([first, second])) = places.get_mut(at) {
             (*second, *first) = (*first, Some((*key, point)));
@@ -95,13 +95,13 @@ mod tests {
     #[test]
     fn a_key_is_looked_for_on_the_curve_once() {
         let (points, key) = (Points::new(), of(4).serialize());
-        let (shard, at) = points.place(&key);
-        let first = || shard.lock().expect("nobody fell").get(at).and_then(|place| place.0[0]);
+        let (row, at) = points.place(&key);
+        let first = || row.lock().expect("nobody fell").get(at).and_then(|place| place.0[0]);
         assert!(first().is_none());
         assert_eq!(points.point(&key), Some(of(4)));
         assert_eq!(first(), Some((key, of(4))));
         // What stands at its place is what is told: the curve is not asked a second time.
-        shard.lock().expect("nobody fell")[at].0[0] = Some((key, of(5)));
+        row.lock().expect("nobody fell")[at].0[0] = Some((key, of(5)));
         assert_eq!(points.point(&key), Some(of(5)));
     }
 

@@ -4,6 +4,8 @@
 //! block itself is asked for. A submission here that is signed otherwise than the one in the block makes another block: that is seen
 //! by the header, and the block is asked for too. So an outline changes how many bytes are sent, and nothing else.
 
+#[cfg(test)]
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -32,9 +34,9 @@ const A_SECOND_BYTES: usize = 16 * BLOCK_BYTES_MAX;
 #[cfg(test)]
 thread_local! {
     /// How many blocks were put together on this thread, and how many were asked for.
-    pub(crate) static BUILT: std::cell::Cell<(usize, usize)> = const { std::cell::Cell::new((0, 0)) };
+    pub(crate) static BUILT: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     /// Whether nothing that an outline names is found.
-    pub(crate) static FINDS_NOTHING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    pub(crate) static FINDS_NOTHING: Cell<bool> = const { Cell::new(false) };
 }
 
 struct Waiting {
