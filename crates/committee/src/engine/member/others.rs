@@ -424,6 +424,7 @@ impl<E: Runtime> Member<E> {
         let others = heard.iter().filter(|(_, said)| **said + HEARD_MS >= now);
         let mut others: Vec<&Key> = others.map(|(key, _)| key).collect();
         others.sort_unstable();
+        self.paces.leave_out(&mut others);
         let which = others.get(self.turn % others.len().max(1));
         if let Some(other) = which.map(|key| (*key).clone()) {
             let message = Message::WantSince(self.chain.tip().height);

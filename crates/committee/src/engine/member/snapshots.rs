@@ -26,9 +26,12 @@ const BYTES_S: u64 = 1 << 20;
 const BYTES_S_MIN: u64 = 16 << 10;
 /// How long a whole snapshot may take at first, whatever its pace. It doubles each time that one is
 /// broken off for it, up to what the longest takes at the least pace. Whose first part comes first
-/// has the place: a liar that is quick holds this member up for so long each time.
+/// has the place; whoever was broken off has it again only after the others were asked
+/// ([`Paces::put_off`]), so a liar that is quick holds this member up once and not each time.
 const WHOLE_WITHIN_MS: u64 = 3_600_000;
 const WHOLE_WITHIN_MAX_MS: u64 = lasts_ms(2 * STATE_BYTES_MAX, BYTES_S_MIN) + PART_WITHIN_MS;
+/// How often each of the others is asked, about, before one whose snapshot was broken off.
+const ASKED_EACH: usize = 2;
 
 /// How long so many bytes take at a pace.
 const fn lasts_ms(bytes: usize, bytes_s: u64) -> u64 {
@@ -98,11 +101,13 @@ pub(super) struct Paces {
     /// The least pace, of those that came too slowly: who drags makes it for itself alone.
     bytes_s: HashMap<Key, u64>,
     whole_ms: u64,
+    /// Whose snapshots were broken off, and how many questions go to others before one goes to them.
+    put_off: HashMap<Key, usize>,
 }
 
 impl Default for Paces {
     fn default() -> Self {
-        Self { bytes_s: HashMap::new(), whole_ms: WHOLE_WITHIN_MS }
+        Self { bytes_s: HashMap::new(), whole_ms: WHOLE_WITHIN_MS, put_off: HashMap::new() }
     }
 }
 
@@ -125,7 +130,29 @@ impl Paces {
         false
     }
 
-    /// Forgets those that this member is not connected to any more.
+    /// The next so many questions go to others than this one. Not all that follow: it may be honest on a slow line, and the others
+    /// such as never answer.
+    fn put_off(&mut self, from: Key, questions: usize) {
+        self.put_off.insert(from, questions);
+    }
+
+    fn is_put_off(&self, from: &Key) -> bool {
+        self.put_off.contains_key(from)
+    }
+
+    /// Leaves those that the next question may go to: all of them where all are put off.
+    pub(super) fn leave_out(&mut self, others: &mut Vec<&Key>) {
+        if others.iter().all(|key| self.is_put_off(key)) {
+            self.put_off.clear();
+        }
+        others.retain(|key| !self.put_off.contains_key(*key));
+        self.put_off.retain(|_, questions| {
+            *questions = questions.saturating_sub(1);
+            *questions > 0
+        });
+    }
+
+    /// Forgets those that this member is not connected to any more. Whoever comes back is put off all the same.
     fn only(&mut self, connected: impl Fn(&Key) -> bool) {
         self.bytes_s.retain(|key, _| connected(key));
     }
@@ -175,10 +202,11 @@ impl<E: Runtime> Member<E> {
     pub(super) fn forget_snapshots(&mut self) {
         let now = now_ms(&self.context);
         self.given.take_if(|given| given.used_ms + KEPT_MS <= now);
-        let Self { taken, paces, peers, .. } = self;
-        if taken.take_if(|taken| paces.breaks_off(taken, now)).is_some() {
-            tracing::warn!("a snapshot comes too slowly: another member is asked");
+        let Self { taken, paces, peers, term, .. } = self;
+        if let Some(taken) = taken.take_if(|taken| paces.breaks_off(taken, now)) {
+            tracing::warn!(from = %taken.from, "a snapshot comes too slowly: others are asked");
             paces.only(|key| peers.are_with(key));
+            paces.put_off(taken.from, ASKED_EACH * term.keys().len());
         }
     }
 
@@ -195,7 +223,10 @@ impl<E: Runtime> Member<E> {
         let now = now_ms(&self.context);
         // From those who were asked alone: another would hand this one junk again and again.
         let goes_on = self.taken.as_ref().is_some_and(|taken| taken.is_from(&from));
-        let first = self.taken.is_none() && offset == 0 && self.asked.answered(&from);
+        let first = self.taken.is_none()
+            && offset == 0
+            && self.asked.answered(&from)
+            && !self.paces.is_put_off(&from);
         if !(goes_on || first) {
             return Ok(None);
         }
@@ -306,6 +337,29 @@ mod tests {
             now += 200;
         }
         (now, true)
+    }
+
+    #[test]
+    fn whoever_was_broken_off_is_asked_after_the_others_and_not_never() {
+        let keys = [1, 2, 3].map(key);
+        let all = || keys.iter().collect::<Vec<_>>();
+        let mut paces = Paces::default();
+        paces.put_off(keys[0].clone(), 4);
+        for question in 0..4 {
+            let mut others = all();
+            assert!(paces.is_put_off(&keys[0]), "{question}");
+            paces.leave_out(&mut others);
+            assert_eq!(others, [&keys[1], &keys[2]], "{question}");
+        }
+        let mut others = all();
+        paces.leave_out(&mut others);
+        assert_eq!(others, all(), "it may be honest on a slow line");
+        // Where there is nobody else it is asked at once.
+        keys.iter().for_each(|key| paces.put_off(key.clone(), 4));
+        let mut others = all();
+        paces.leave_out(&mut others);
+        assert_eq!(others, all());
+        assert!(keys.iter().all(|key| !paces.is_put_off(key)), "and its answer is taken");
     }
 
     #[test]
