@@ -132,8 +132,9 @@ impl Answer {
         if index >= count || count as usize > BLOCK_UPDATES_MAX {
             return Err(CommitteeError::Field("index of the result"));
         }
-        let mut siblings = Vec::with_capacity(self::siblings(index, count));
-        for _ in 0..siblings.capacity() {
+        let found = siblings(index, count);
+        let mut siblings = Vec::with_capacity(found);
+        for _ in 0..found {
             siblings.push(reader.array()?);
         }
         let path = Path { index, siblings };

@@ -159,11 +159,6 @@ impl Known {
         Some(Self { count, root, levels, nodes: vec![None; nodes] })
     }
 
-    /// The root.
-    pub const fn root(&self) -> &Hash {
-        &self.root
-    }
-
     /// The bytes that it takes.
     pub const fn bytes(&self) -> usize {
         self.nodes.len() * size_of::<Option<Hash>>()
