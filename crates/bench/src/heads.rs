@@ -7,9 +7,9 @@
 //! three etcd, if it is there   `etcdctl check perf`: writes that trust every member
 //! --kills N                    all members killed with -9 again and again while clients work (`kills`)
 //! ```
-//! Each update moves a head, carries the receipts of two peers, which sign for 64 versions at once as they do under load, and is signed by
-//! its client. Members and clients share the machine. Answers are checked: the certificate's signature once a block, the rest of
-//! each. OceanStore's prototype (Pond, FAST 2003) had members on machines of their own, and its updates carried their data, which
+//! Each update moves a head, carries the receipts of two peers, which sign for 64 versions at once as they do under load, and is
+//! signed by its client. A bundle's versions were put in one call, so it carries each peer's receipt once. Members and
+//! clients share the machine. Answers are checked: the certificate's signature once a block, the rest of each. OceanStore's prototype (Pond, FAST 2003) had members on machines of their own, and its updates carried their data, which
 //! here goes to peers beforehand.
 
 mod client;
@@ -148,7 +148,7 @@ impl Heads {
         report: &mut Report,
     ) -> Result<(f64, f64), BenchError> {
         let members = Members::start(bench, count)?;
-        let shared = Shared::new(&members.charter, client::TRIES);
+        let shared = Shared::new(&members.charter, client::TRIES)?;
         let run = Turn { bench, members: &members, shared: &shared, seconds };
         let rest = run.rest().await?;
         bench.tell(format!(

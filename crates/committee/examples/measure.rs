@@ -47,26 +47,45 @@ type Kept = (VersionId, Vec<Bytes>);
 /// Versions that peers keep, and what they answered: each signs once for many, whoever's they are.
 static VERSIONS: Mutex<(u64, Vec<Kept>)> = Mutex::new((0, Vec::new()));
 
+/// So many of one call.
+fn put(from: u64, count: u64) -> (Vec<RecordId>, Tree, Vec<Receipt>) {
+    let one = |one: u64| Suite::Holdfast1.id(&one.to_be_bytes());
+    let hs: Vec<RecordId> = (from..from + count).map(one).collect();
+    let tree = Tree::new(Suite::Holdfast1, &hs).unwrap();
+    let time_ms = 1_700_000_000_000;
+    let terms = Terms { durability: Durability::Group, lease_ms: 0, time_ms };
+    let peer = |peer| SecretKey::from_bytes(&[200 + peer; 32]).unwrap();
+    let sign = |one| Receipt::sign(&peer(one), &NETWORK, terms, &tree);
+    let receipts = (0..KEEPERS).map(sign).collect();
+    (hs, tree, receipts)
+}
+
+/// One, of a call in which others' are too.
 fn version() -> Kept {
     let mut versions = VERSIONS.lock().unwrap();
     let (number, kept) = &mut *versions;
     if kept.is_empty() {
-        let one = |one: u64| Suite::Holdfast1.id(&one.to_be_bytes());
-        let ids: Vec<RecordId> = (*number..*number + BATCH as u64).map(one).collect();
+        let (hs, tree, receipts) = put(*number, BATCH as u64);
         *number += BATCH as u64;
-        let tree = Tree::new(Suite::Holdfast1, &ids).unwrap();
-        let time_ms = 1_700_000_000_000;
-        let terms = Terms { durability: Durability::Group, lease_ms: 0, time_ms };
-        let peer = |peer| SecretKey::from_bytes(&[200 + peer; 32]).unwrap();
-        let sign = |one| Receipt::sign(&peer(one), &NETWORK, terms, &tree);
-        let receipts: Vec<Receipt> = (0..KEEPERS).map(sign).collect();
-        for (at, h) in ids.iter().enumerate() {
-            let of = |one: &Receipt| one.of_one(&ids, &tree, at).unwrap().encode();
+        for (at, h) in hs.iter().enumerate() {
+            let of = |one: &Receipt| one.of_one(&hs, &tree, at).unwrap().encode();
             let version = VersionId { h: *h, l: *number, n: Hint::FIRST };
             kept.push((version, receipts.iter().map(of).collect()));
         }
     }
     kept.pop().unwrap()
+}
+
+/// So many of a call of their own, with its receipts.
+fn call(count: u64) -> (Vec<VersionId>, Vec<Receipt>) {
+    let from = {
+        let mut versions = VERSIONS.lock().unwrap();
+        versions.0 += count;
+        versions.0 - count
+    };
+    let (hs, _, receipts) = put(from, count);
+    let version = |h| VersionId { h, l: from + count, n: Hint::FIRST };
+    (hs.into_iter().map(version).collect(), receipts)
 }
 
 /// A client with one object, whose head it moves.
@@ -102,8 +121,7 @@ impl Client {
         self.update(Operation::Object { record, policy: Bytes::new() }).sign(&self.key).unwrap()
     }
 
-    fn set(&mut self, branch: usize) -> Update {
-        let (new, receipts) = version();
+    fn set(&mut self, branch: usize, (new, receipts): Kept) -> Update {
         let (object, expected) = (self.object, self.heads[branch]);
         let branch = format!("b{branch}").into();
         self.update(Operation::Set { object, branch, expected, new, receipts })
@@ -133,7 +151,7 @@ async fn singles(handle: Handle, mut client: Client, seconds: Duration) -> u64 {
     told(&handle, client.known()).await;
     let (start, mut done) = (Instant::now(), 0);
     while start.elapsed() < seconds {
-        let update = client.set(0);
+        let update = client.set(0, version());
         let answers = told(&handle, update.sign(&client.key).unwrap()).await;
         client.moved(0, &update, &answers[0]);
         done += 1;
@@ -145,8 +163,10 @@ async fn bundles(handle: Handle, mut client: Client, seconds: Duration) -> u64 {
     told(&handle, client.known()).await;
     let (start, mut done) = (Instant::now(), 0);
     while start.elapsed() < seconds {
-        let updates: Vec<Update> = (0..BUNDLE).map(|branch| client.set(branch)).collect();
-        let bundle = Submission::bundle(&updates, &client.key).unwrap();
+        let (versions, receipts) = call(BUNDLE as u64);
+        let set = |(branch, version)| client.set(branch, (version, Vec::new()));
+        let updates: Vec<Update> = versions.into_iter().enumerate().map(set).collect();
+        let bundle = Submission::bundle_kept(&updates, receipts, &client.key).unwrap();
         let answers = told(&handle, bundle).await;
         for (branch, (update, answer)) in updates.iter().zip(&answers).enumerate() {
             client.moved(branch, update, answer);
@@ -191,7 +211,7 @@ fn main() {
         let mut took = Vec::new();
         let mut answer: Option<Answer> = None;
         for number in 0..LONE {
-            let update = client.set(0);
+            let update = client.set(0, version());
             let submission = update.sign(&client.key).unwrap();
             let at = Instant::now();
             let handle = members[number as usize % 4].handle();

@@ -193,10 +193,9 @@ fn run(
     checked: &mut Checked,
 ) -> Executed {
     let mut state = before.clone();
-    let all = submissions.iter().flat_map(|one| one.updates().iter().zip(one.digests()));
-    let pairs: Vec<(&UpdateDigest, Outcome)> = all
-        .map(|(update, digest)| (digest, state.apply(rules, moment, update, digest, checked)))
-        .collect();
+    let all = submissions.iter().flat_map(Submission::asked);
+    let pairs: Vec<(&UpdateDigest, Outcome)> =
+        all.map(|asked| (asked.digest, state.apply(rules, moment, &asked, checked))).collect();
     let tree = outcome::tree(pairs.iter().map(|(digest, outcome)| (*digest, outcome)));
     let outcomes = pairs.into_iter().map(|(_, outcome)| outcome).collect();
     Executed { state, outcomes, tree }

@@ -152,6 +152,14 @@ pub(crate) fn receipt(peer: u8, version: &VersionId) -> Bytes {
     receipt.of_one(&[version.h], &tree, 0).expect("the first").encode()
 }
 
+/// A peer's receipt for versions of one call.
+pub(crate) fn kept_in_one_call(peer: u8, versions: &[VersionId]) -> Receipt {
+    let hs: Vec<RecordId> = versions.iter().map(|one| one.h).collect();
+    let tree = Tree::new(SUITE, &hs).expect("some");
+    let terms = Terms { durability: Durability::Group, lease_ms: 0, time_ms: 1_700_000_000_000 };
+    Receipt::sign(&secret(peer), &NETWORK, terms, &tree)
+}
+
 pub(crate) fn set(
     object: ObjectKey,
     expected: Option<(VersionId, u64)>,

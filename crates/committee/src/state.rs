@@ -1,7 +1,7 @@
 //! The certified state, and what an update does to it: the only place where a head moves.
 //!
-//! Executing is a function of the state, the block's height and time, and the update: every member that executes the same blocks
-//! has the same state, and its root is in each header. The signature is not looked at here ([`crate::Submission::verify`]); a block
+//! Executing is a function of the state, the block's height and time, the update, and the receipts of its bundle: every
+//! member that executes the same blocks has the same state, and its root is in each header. The signature is not looked at here ([`crate::Submission::verify`]); a block
 //! with a bad one is no block.
 //!
 //! An update of a head is done where, in this order: it is not late; the object is known; the author is its owner or one of its
@@ -28,7 +28,7 @@ use crate::outcome::Outcome;
 #[cfg(feature = "planted-bugs")]
 use crate::planted;
 use crate::reader::{Reader, put_long};
-use crate::update::{At, Operation, Update, UpdateDigest};
+use crate::update::{Asked, At, Operation, Update};
 use crate::{CommitteeError, GroupId};
 
 /// The most entries of the state.
@@ -259,21 +259,21 @@ impl State {
     }
 
     /// Does what an update asks for, or says why not. A refused update changes nothing.
-    pub fn apply(
+    pub(crate) fn apply(
         &mut self,
         rules: &Rules,
         moment: Moment,
-        update: &Update,
-        digest: &UpdateDigest,
+        asked: &Asked<'_>,
         checked: &mut Checked,
     ) -> Outcome {
+        let Asked { update, .. } = *asked;
         if moment.height > update.last_valid {
             return Outcome::Expired;
         }
         match &update.operation {
             Operation::Set { object, branch, expected, new, receipts } => {
                 let set = Set { object, branch, expected, new, receipts };
-                self.set(rules, moment, update, &set, digest, checked)
+                self.set(rules, moment, asked, &set, checked)
             }
             Operation::Object { record, policy } => {
                 self.make_known(rules, moment, update, record, policy)
@@ -287,11 +287,11 @@ impl State {
         &mut self,
         rules: &Rules,
         moment: Moment,
-        update: &Update,
+        asked: &Asked<'_>,
         set: &Set<'_>,
-        digest: &UpdateDigest,
         checked: &mut Checked,
     ) -> Outcome {
+        let Asked { update, digest, .. } = *asked;
         let Some(object) = self.object_again(set.object) else { return Outcome::NoObject };
         let key = Subject::Head(set.object, set.branch).key();
         let head = match self.entry_at(&key) {
@@ -316,7 +316,7 @@ impl State {
         if moved_on {
             return Outcome::MovedOn { current };
         }
-        let found = self.receipts(rules, moment, set, checked);
+        let found = self.receipts(rules, moment, set, asked, checked);
         if found < object.wanted {
             return Outcome::NotStored { wanted: object.wanted, found };
         }
@@ -335,14 +335,27 @@ impl State {
         Outcome::Accepted { height: moment.height }
     }
 
-    /// How many peers say that they keep the new version.
-    fn receipts(&self, rules: &Rules, moment: Moment, set: &Set<'_>, checked: &mut Checked) -> u8 {
-        let mut peers: Vec<PeerId> = Vec::new();
+    /// Whether a peer's receipts count.
+    fn counts(&self, rules: &Rules, moment: Moment, peer: &PeerId) -> bool {
+        let now = moment.time_ms / 1_000;
+        rules.organisations.is_empty() || self.peer(peer).is_some_and(|peer| peer.until > now)
+    }
+
+    /// How many peers say that they keep the new version, those beside the update among them.
+    fn receipts(
+        &self,
+        rules: &Rules,
+        moment: Moment,
+        set: &Set<'_>,
+        asked: &Asked<'_>,
+        checked: &mut Checked,
+    ) -> u8 {
+        let beside = asked.kept(rules.suite).iter().filter(|peer| self.counts(rules, moment, peer));
+        let mut peers: Vec<PeerId> = beside.copied().collect();
         for bytes in set.receipts {
             let Ok(received) = Received::decode(bytes) else { continue };
             let receipt = &received.receipt;
-            let known = rules.organisations.is_empty()
-                || self.peer(&receipt.peer).is_some_and(|peer| peer.until > moment.time_ms / 1_000);
+            let known = self.counts(rules, moment, &receipt.peer);
             let fits = received.h == set.new.h && receipt.network == rules.network;
             let counted = peers.contains(&receipt.peer);
             #[cfg(feature = "planted-bugs")]

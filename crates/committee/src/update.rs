@@ -8,20 +8,27 @@
 //!   4 members change of the members ([`crate::members`])
 //! one      "holdfast signed update v1"  | signature 64 | body
 //! bundle   "holdfast update bundle v1"  | signature 64 | count 4 | (length 4 | body) each
+//! kept     "holdfast kept bundle v1"    | signature 64 | receipts 1, at least one | (length 4 | receipt) each | count 4 | (length 4 | body) each
 //! ```
-//! The **digest** of an update is the BLAKE3 of its body, which holds all but the signature: the same wish signed again, or in a
+//! The **digest** of an update is the BLAKE3 of its body, which holds all but the signature and receipts beside it: the same wish signed again, or in a
 //! bundle, is the same update. The author signs the digest in the domain `update`; a bundle's author, who is that of each of its
 //! bodies, signs count and the root of the tree over the digests ([`version::merkle`]) in the domain `update-bundle`. `id` is
 //! random and makes two wishes of the same content two.
+//!
+//! Versions that were put in one call have one receipt of each peer, for all of them in their order ([`version::Receipt`]). A bundle
+//! that sets heads to just these carries the receipts once, behind the signature, in the place of a receipt and a path in each
+//! body. Its author signs count, root and the BLAKE3 of all from the number of receipts up to the count, in the same domain. Whether
+//! a receipt holds is seen where a head would be moved; one that does not counts for nothing. Who sends an update again with other
+//! receipts gives it another `id`: an answer says nothing of receipts, so an older refusal would answer it too.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use crypto::{KeyError, NetworkId, PublicKey, RecordId, SecretKey, Signature, Suite};
+use crypto::{KeyError, NetworkId, PeerId, PublicKey, RecordId, SecretKey, Signature, Suite};
 use version::head::BRANCH_BYTES_MAX;
 use version::merkle;
 use version::receipt::RECEIPT_BYTES_MAX;
-use version::{Hint, ObjectKey, Received, VersionId};
+use version::{Hint, ObjectKey, Receipt, Received, VersionId};
 
 use crate::members::Change;
 use crate::reader::{Reader, put_long};
@@ -39,11 +46,16 @@ pub const SUBMISSION_BYTES_MAX: usize = 1 << 20;
 const PREFIX: &[u8] = b"holdfast update v1";
 const ONE_PREFIX: &[u8] = b"holdfast signed update v1";
 const BUNDLE_PREFIX: &[u8] = b"holdfast update bundle v1";
+const KEPT_PREFIX: &[u8] = b"holdfast kept bundle v1";
 const DOMAIN: &str = "update";
 const BUNDLE_DOMAIN: &str = "update-bundle";
 const WHAT: &str = "update";
 /// Room that an update with two receipts takes.
 const WRITTEN_BYTES: usize = 1_280;
+
+/// Count and root, and the hash of the receipts where there are any.
+const MESSAGE_BYTES: usize = 4 + 32;
+const MESSAGE_BYTES_KEPT: usize = MESSAGE_BYTES + 32;
 
 /// What submissions are looked for by.
 pub(crate) type Tag = [u8; 32];
@@ -223,7 +235,7 @@ impl Update {
     pub fn sign(&self, key: &SecretKey) -> Result<Submission, CommitteeError> {
         let (body, read) = self.read_again()?;
         of_author(self, key)?;
-        let unsigned = Unsigned::of(vec![body], vec![read])?;
+        let unsigned = Unsigned::of(vec![body], vec![read], Vec::new())?;
         let signature = key.sign(DOMAIN, &self.network, unsigned.first_digest()?.as_bytes());
         Ok(unsigned.signed(signature, false, None))
     }
@@ -295,7 +307,6 @@ pub fn digest(body: &[u8]) -> UpdateDigest {
 pub struct Submission(Arc<Signed>);
 
 /// What stands under one signature, and what is computed of it once.
-#[derive(PartialEq, Eq)]
 struct Signed {
     bytes: Bytes,
     key: UpdateDigest,
@@ -303,21 +314,60 @@ struct Signed {
     all: Unsigned,
     signature: Signature,
     bundle: bool,
+    /// Whose receipts for the whole bundle hold in the network's suite, once that was asked.
+    kept: OnceLock<(Suite, Vec<PeerId>)>,
 }
 
+/// All else follows from the bytes.
+impl PartialEq for Signed {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Signed {}
+
 /// Updates of one author, before they are signed for.
-#[derive(PartialEq, Eq)]
 struct Unsigned {
     bodies: Vec<Bytes>,
     updates: Vec<Update>,
     digests: Vec<UpdateDigest>,
+    /// Receipts for all versions that the updates set.
+    receipts: Vec<Receipt>,
     /// What a bundle's author signs.
-    message: [u8; 36],
+    message: [u8; MESSAGE_BYTES_KEPT],
+}
+
+/// An update as it is executed.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The update.
+    pub(crate) update: &'a Update,
+    /// Its digest.
+    pub(crate) digest: &'a UpdateDigest,
+    /// What it came in.
+    of: &'a Submission,
+}
+
+impl<'a> Asked<'a> {
+    /// Who keeps its version, as receipts beside the update say that hold; `suite` is the network's.
+    pub(crate) fn kept(&self, suite: Suite) -> &'a [PeerId] {
+        let Signed { kept, all, .. } = &*self.of.0;
+        if all.receipts.is_empty() {
+            return &[];
+        }
+        let (of, peers) = kept.get_or_init(|| (suite, all.kept(suite)));
+        if *of == suite { peers } else { &[] }
+    }
 }
 
 impl Unsigned {
     /// `updates` are what the bodies say.
-    fn of(bodies: Vec<Bytes>, updates: Vec<Update>) -> Result<Self, CommitteeError> {
+    fn of(
+        bodies: Vec<Bytes>,
+        updates: Vec<Update>,
+        receipts: Vec<Receipt>,
+    ) -> Result<Self, CommitteeError> {
         let (found, max) = (updates.len(), BUNDLE_UPDATES_MAX);
         let first = updates.first().filter(|_| found <= max);
         let first =
@@ -328,14 +378,32 @@ impl Unsigned {
         if !updates.iter().all(same) {
             return Err(CommitteeError::Field("author, network or committee of the bundle"));
         }
+        let (found, max) = (receipts.len(), RECEIPTS_MAX);
+        if found > max {
+            return Err(CommitteeError::TooLarge { what: "receipts of a bundle", found, max });
+        }
+        let sets = new_versions(&updates).count();
+        let fits =
+            |one: &Receipt| one.network == first.network && one.count as usize == sets && sets > 0;
+        if !receipts.iter().all(fits) {
+            return Err(CommitteeError::Field("network or count of the bundle's receipts"));
+        }
+        let receipts_bytes = receipts_written(&receipts);
         let length: usize = bodies.iter().map(|body| body.len() + 4).sum();
+        let length = length + receipts_bytes.len();
         if length + BUNDLE_PREFIX.len() + 68 > SUBMISSION_BYTES_MAX {
             let (found, max) = (length, SUBMISSION_BYTES_MAX);
             return Err(CommitteeError::TooLarge { what: "bytes of a bundle", found, max });
         }
         let digests: Vec<UpdateDigest> = bodies.iter().map(|body| digest(body)).collect();
-        let message = message(&digests);
-        Ok(Self { bodies, updates, digests, message })
+        let message = message(&digests, &receipts_bytes);
+        Ok(Self { bodies, updates, digests, receipts, message })
+    }
+
+    /// What a bundle's author signs.
+    fn message(&self) -> &[u8] {
+        let length = if self.receipts.is_empty() { MESSAGE_BYTES } else { MESSAGE_BYTES_KEPT };
+        self.message.get(..length).unwrap_or_default()
     }
 
     fn first(&self) -> Result<&Update, CommitteeError> {
@@ -346,12 +414,26 @@ impl Unsigned {
         self.digests.first().ok_or(CommitteeError::Length(WHAT))
     }
 
+    /// Whose receipts for all that is set hold.
+    fn kept(&self, suite: Suite) -> Vec<PeerId> {
+        let mut kept = Vec::with_capacity(self.receipts.len());
+        let hs: Vec<RecordId> = new_versions(&self.updates).collect();
+        let root = merkle::root(suite, &hs).unwrap_or_default();
+        for one in &self.receipts {
+            if !kept.contains(&one.peer) && one.verify_root(&root).is_ok() {
+                kept.push(one.peer);
+            }
+        }
+        kept
+    }
+
     fn signed(self, signature: Signature, bundle: bool, bytes: Option<Bytes>) -> Submission {
-        let bytes = bytes.unwrap_or_else(|| encoded(&self.bodies, &signature, bundle));
-        let key = UpdateDigest(Suite::Holdfast1.hash(&self.message));
+        let bytes = bytes.unwrap_or_else(|| encoded(&self, &signature, bundle));
+        let key = UpdateDigest(Suite::Holdfast1.hash(self.message()));
         let mut tag = [0; 32];
         tag.copy_from_slice(&signature[..32]);
-        Submission(Arc::new(Signed { bytes, key, tag, all: self, signature, bundle }))
+        let (all, kept) = (self, OnceLock::new());
+        Submission(Arc::new(Signed { bytes, key, tag, all, signature, bundle, kept }))
     }
 }
 
@@ -367,23 +449,38 @@ impl Submission {
     /// # Errors
     /// [`CommitteeError`] for none, too many, or what no update can say.
     pub fn bundle(updates: &[Update], key: &SecretKey) -> Result<Self, CommitteeError> {
+        Self::bundle_kept(updates, Vec::new(), key)
+    }
+
+    /// As [`Submission::bundle`], with receipts for all versions that the updates set, in their order: those of a call that put
+    /// just these. At most [`RECEIPTS_MAX`]. They count beside what each update carries itself.
+    ///
+    /// # Errors
+    /// As [`Submission::bundle`], and [`CommitteeError::Field`] for receipts for others. Whether they hold is seen where the
+    /// updates are executed.
+    pub fn bundle_kept(
+        updates: &[Update],
+        receipts: Vec<Receipt>,
+        key: &SecretKey,
+    ) -> Result<Self, CommitteeError> {
         let all: Vec<_> = updates.iter().map(Update::read_again).collect::<Result<_, _>>()?;
         let (bodies, updates) = all.into_iter().unzip();
-        let unsigned = Unsigned::of(bodies, updates)?;
+        let unsigned = Unsigned::of(bodies, updates, receipts)?;
         let first = unsigned.first()?;
         of_author(first, key)?;
-        let signature = key.sign(BUNDLE_DOMAIN, &first.network, &unsigned.message);
+        let signature = key.sign(BUNDLE_DOMAIN, &first.network, unsigned.message());
         Ok(unsigned.signed(signature, true, None))
     }
 
     fn checked(
         bodies: Vec<Bytes>,
+        receipts: Vec<Receipt>,
         signature: Signature,
         bundle: bool,
         bytes: Option<Bytes>,
     ) -> Result<Self, CommitteeError> {
         let updates = bodies.iter().map(Update::decode).collect::<Result<_, _>>()?;
-        Ok(Unsigned::of(bodies, updates)?.signed(signature, bundle, bytes))
+        Ok(Unsigned::of(bodies, updates, receipts)?.signed(signature, bundle, bytes))
     }
 
     /// Decodes and checks the form. It keeps `bytes`, and whatever they are a part of.
@@ -400,11 +497,13 @@ impl Submission {
             reader.prefix(ONE_PREFIX)?;
             let signature = reader.array()?;
             let bodies = vec![bytes.slice_ref(reader.rest())];
-            return Self::checked(bodies, signature, false, Some(bytes.clone()));
+            return Self::checked(bodies, Vec::new(), signature, false, Some(bytes.clone()));
         }
         let mut reader = Reader::new("bundle of updates", bytes);
-        reader.prefix(BUNDLE_PREFIX)?;
+        let with_receipts = bytes.starts_with(KEPT_PREFIX);
+        reader.prefix(if with_receipts { KEPT_PREFIX } else { BUNDLE_PREFIX })?;
         let signature = reader.array()?;
+        let receipts = if with_receipts { read_receipts(&mut reader)? } else { Vec::new() };
         let (found, max) = (reader.u32()? as usize, BUNDLE_UPDATES_MAX);
         if found > max {
             return Err(CommitteeError::TooLarge { what: "updates of a bundle", found, max });
@@ -415,7 +514,7 @@ impl Submission {
         };
         let bodies = (0..found).map(body).collect::<Result<_, _>>()?;
         reader.end()?;
-        Self::checked(bodies, signature, true, Some(bytes.clone()))
+        Self::checked(bodies, receipts, signature, true, Some(bytes.clone()))
     }
 
     /// The same in bytes of its own: one that waits long keeps no message alive around it.
@@ -444,11 +543,17 @@ impl Submission {
         let Signed { all, signature, bundle, .. } = &*self.0;
         let Update { author, network, .. } = all.first()?;
         if *bundle {
-            author.verify(BUNDLE_DOMAIN, network, &all.message, signature)?;
+            author.verify(BUNDLE_DOMAIN, network, all.message(), signature)?;
         } else {
             author.verify(DOMAIN, network, all.first_digest()?.as_bytes(), signature)?;
         }
         Ok(self)
+    }
+
+    /// Its updates as they are executed, in order.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
+        let all = self.updates().iter().zip(self.digests());
+        all.map(|(update, digest)| Asked { update, digest, of: self })
     }
 
     /// Its updates, in order.
@@ -479,8 +584,8 @@ impl Submission {
     /// The tag of what is encoded so; `None` of what is no submission. It is read and not computed, so it says where to look and
     /// nothing else.
     pub(crate) fn tag_of(bytes: &[u8]) -> Option<Tag> {
-        let signed =
-            bytes.strip_prefix(ONE_PREFIX).or_else(|| bytes.strip_prefix(BUNDLE_PREFIX))?;
+        let prefixes = [ONE_PREFIX, BUNDLE_PREFIX, KEPT_PREFIX];
+        let signed = prefixes.into_iter().find_map(|prefix| bytes.strip_prefix(prefix))?;
         signed.first_chunk().copied()
     }
 }
@@ -490,21 +595,64 @@ fn of_author(update: &Update, key: &SecretKey) -> Result<(), CommitteeError> {
     if key.public() == update.author { Ok(()) } else { Err(KeyError::Signature.into()) }
 }
 
-fn message(digests: &[UpdateDigest]) -> [u8; 36] {
-    let mut message = [0; 36];
+/// The versions to which heads are set, in order.
+fn new_versions(updates: &[Update]) -> impl Iterator<Item = RecordId> {
+    updates.iter().filter_map(|update| match &update.operation {
+        Operation::Set { new, .. } => Some(new.h),
+        _ => None,
+    })
+}
+
+fn read_receipts(reader: &mut Reader<'_>) -> Result<Vec<Receipt>, CommitteeError> {
+    let (found, max) = (usize::from(reader.u8()?), RECEIPTS_MAX);
+    if found == 0 {
+        return Err(CommitteeError::Field("number of the bundle's receipts"));
+    }
+    if found > max {
+        return Err(CommitteeError::TooLarge { what: "receipts of a bundle", found, max });
+    }
+    let receipt = |_| {
+        let bytes = reader.long("bytes of a receipt", RECEIPT_BYTES_MAX)?;
+        Ok::<_, CommitteeError>(Receipt::decode(bytes)?)
+    };
+    (0..found).map(receipt).collect()
+}
+
+/// Receipts as they stand in a bundle; nothing where there are none.
+fn receipts_written(receipts: &[Receipt]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if !receipts.is_empty() {
+        out.push(receipts.len() as u8);
+        receipts.iter().for_each(|receipt| put_long(&mut out, &receipt.encode()));
+    }
+    out
+}
+
+fn message(digests: &[UpdateDigest], receipts: &[u8]) -> [u8; MESSAGE_BYTES_KEPT] {
+    let mut message = [0; MESSAGE_BYTES_KEPT];
     let leaves: Vec<RecordId> = digests.iter().map(|one| RecordId::new(*one.as_bytes())).collect();
     message[..4].copy_from_slice(&(digests.len() as u32).to_be_bytes());
     let root = merkle::root(Suite::Holdfast1, &leaves).unwrap_or_default();
-    message[4..].copy_from_slice(&root);
+    message[4..MESSAGE_BYTES].copy_from_slice(&root);
+    if !receipts.is_empty() {
+        message[MESSAGE_BYTES..].copy_from_slice(&Suite::Holdfast1.hash(receipts));
+    }
     message
 }
 
-fn encoded(bodies: &[Bytes], signature: &Signature, bundle: bool) -> Bytes {
+fn encoded(all: &Unsigned, signature: &Signature, bundle: bool) -> Bytes {
+    let Unsigned { bodies, receipts, .. } = all;
+    let receipts = receipts_written(receipts);
     let length: usize = bodies.iter().map(|body| body.len() + 4).sum();
-    let mut out = Vec::with_capacity(BUNDLE_PREFIX.len() + 68 + length);
-    out.extend_from_slice(if bundle { BUNDLE_PREFIX } else { ONE_PREFIX });
+    let mut out = Vec::with_capacity(BUNDLE_PREFIX.len() + 68 + receipts.len() + length);
+    out.extend_from_slice(match (bundle, receipts.is_empty()) {
+        (false, _) => ONE_PREFIX,
+        (true, true) => BUNDLE_PREFIX,
+        (true, false) => KEPT_PREFIX,
+    });
     out.extend_from_slice(signature);
     if bundle {
+        out.extend_from_slice(&receipts);
         out.extend_from_slice(&(bodies.len() as u32).to_be_bytes());
         bodies.iter().for_each(|body| put_long(&mut out, body));
     } else {

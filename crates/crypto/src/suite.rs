@@ -54,6 +54,26 @@ impl Suite {
         }
     }
 
+    /// The suite's hash of these parts, one behind the other, which are not copied together.
+    pub fn hash_parts(self, parts: &[&[u8]]) -> [u8; 32] {
+        match self {
+            Self::Holdfast1 => {
+                let mut hasher = blake3::Hasher::new();
+                for part in parts {
+                    hasher.update(part);
+                }
+                *hasher.finalize().as_bytes()
+            }
+            Self::Libri1 => {
+                let mut context = digest::Context::new(&digest::SHA256);
+                parts.iter().for_each(|part| context.update(part));
+                let mut out = [0; 32];
+                out.copy_from_slice(context.finish().as_ref());
+                out
+            }
+        }
+    }
+
     /// The MAC of these bytes under this key: keyed BLAKE3 or HMAC-SHA-256.
     pub fn mac(self, key: &[u8; 32], bytes: &[u8]) -> Mac {
         let mut state = self.mac_state(key);
@@ -163,6 +183,18 @@ mod tests {
             Suite::Libri1.id(b"").to_string(),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
+    }
+
+    #[test]
+    fn a_hash_of_parts_is_the_hash_of_the_whole() {
+        for suite in Suite::ALL {
+            let whole = [7; 5_000];
+            for at in [0, 1, 64, 1_024, 1_025, 4_999, 5_000] {
+                let (left, right) = whole.split_at(at);
+                assert_eq!(suite.hash_parts(&[left, right]), suite.hash(&whole), "{at}");
+            }
+            assert_eq!(suite.hash_parts(&[]), suite.hash(b""));
+        }
     }
 
     #[test]

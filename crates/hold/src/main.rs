@@ -62,7 +62,6 @@ const BLOCKING_THREADS_MAX: usize = 32;
 const BLOCKING_IDLE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    platform::tame_allocator();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error).into(),

@@ -2,40 +2,36 @@
 //! terminal's echo.
 #![allow(
     unsafe_code,
-    reason = "mallopt, getrusage, tcgetattr and tcsetattr have no safe form among our crates"
+    reason = "mallctl, getrusage, tcgetattr and tcsetattr have no safe form among our crates"
 )]
 
 use std::time::Duration;
 
 use crate::beat;
 
-/// Arenas of the allocator. glibc makes eight a core, and each keeps what its threads freed; the end
-/// of any but the first is never given back at rest. With small buffers kept by each thread, one
-/// arena serves a handful of threads as fast as two.
-const ARENAS_MAX: libc::c_int = 1;
-/// Freed memory at the end of a heap above this goes back to the system at once, in bytes. Below it
-/// the next records of 2 MiB reuse it: giving each back by itself costs 512 page faults for every
-/// buffer, which was a third of the time of a store.
-const TRIM_BYTES: libc::c_int = 128 << 20;
-/// Buffers from this size on are mapped one by one: larger than any record or batch.
-const MAP_BYTES: libc::c_int = 32 << 20;
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// The allocator's habits; it reads them before anything else runs. Two arenas: each keeps what its threads freed, and small
+/// buffers are kept by the threads themselves. What was freed stays for the next records of 2 MiB until [`give_back_at_rest`]
+/// comes by, or for about ten seconds: giving each back by itself costs 512 page faults for every buffer.
+// SAFETY: the allocator looks for this name, and reads a pointer to text that ends with a zero.
+#[unsafe(export_name = "malloc_conf")]
+static HABITS: Habits = Habits(c"narenas:2,dirty_decay_ms:10000,muzzy_decay_ms:0".as_ptr());
+
+/// What the allocator finds under its name.
+#[repr(transparent)]
+struct Habits(*const libc::c_char);
+
+// SAFETY: it points to a constant.
+unsafe impl Sync for Habits {}
+
+/// All of its arenas give back what they keep.
+const ALL_ARENAS: &std::ffi::CStr = c"arena.4096.purge";
 /// Processor time between two looks below which it is at rest.
 const AT_REST: Duration = Duration::from_millis(50);
 /// A process that does not rest gives memory back after so many looks all the same.
 const LOOKS_MAX: u32 = 10;
-
-/// Sets the allocator's habits: few arenas, and freed buffers kept for the next ones. Call it before
-/// threads start, and see that [`give_back_at_rest`] runs.
-pub(crate) fn tame_allocator() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: mallopt takes two integers and touches only the allocator's own parameters; no other
-    // thread runs yet.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, ARENAS_MAX);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, MAP_BYTES);
-    }
-}
 
 /// Gives what the allocator kept back to the system whenever the process has come to rest, and now
 /// and then while it does not. It never ends.
@@ -59,10 +55,11 @@ pub(crate) async fn give_back_at_rest() {
 }
 
 fn give_back() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: malloc_trim takes an integer, locks what it works on, and may be called by any thread.
+    // SAFETY: `arena.4096.purge` stands for all arenas (MALLCTL_ARENAS_ALL); it reads and writes no value, locks what it works
+    // on, and may be called by any thread.
     unsafe {
-        libc::malloc_trim(0);
+        let nothing = std::ptr::null_mut();
+        tikv_jemalloc_sys::mallctl(ALL_ARENAS.as_ptr(), nothing, std::ptr::null_mut(), nothing, 0);
     }
 }
 

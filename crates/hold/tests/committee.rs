@@ -438,6 +438,9 @@ fn what_holds_verifies_and_nothing_else() {
     }
 }
 
+/// How long one of two that run with one key is held at most.
+const HELD: Duration = Duration::from_secs(5);
+
 /// The simulation's equivocator as processes: one member runs twice, with the same key and share, each on its own. Some of the
 /// others hear the one, some the other, and each votes and proposes as if it were alone.
 #[test]
@@ -453,10 +456,20 @@ fn a_member_that_runs_twice_bends_no_answer() {
     let owner = run(&mut ada.hold(["keys", "show", "--owner"])).expect(0).text();
     let named = format!("{}:board", owner.trim());
     for round in 0..12_usize {
-        // Whoever comes back is reached by one of the two first.
+        // Whoever comes back is reached by the one of the two that is not held meanwhile.
         let which = round % 3;
+        let of_twin = round % 2 == 0;
+        let held = if of_twin { four.network.peers[3].pid() } else { twin.pid() };
+        harness::signal(held, "STOP");
         four.network.peers[which].kill();
         four.network.peers[which].start();
+        let started = Instant::now();
+        while heard(if of_twin { &twin } else { &four.network.peers[3] }) < 2
+            && started.elapsed() < HELD
+        {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        harness::signal(held, "CONT");
         let value = format!("value {round}");
         let version = four.put(&ada, &value);
         let update = || four.head(&ada, "update", &["board", &version]);

@@ -39,7 +39,6 @@ mod watch;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use crypto::{NetworkId, PeerId, SecretKey, Suite};
 use document::Kind;
 use env::Env;
@@ -120,22 +119,6 @@ impl ObjectShelf {
         let policies = KnownPolicies::new(suite, network);
         let attestations = Attestations::new(suite);
         let heads = Heads::new(suite);
-        let kinds = [Kind::Policy, Kind::Attestation, Kind::Head, Kind::Devices];
-        let mut strange = 0_usize;
-        store.each_of(&kinds, &mut |part| {
-            let known = match part.kind {
-                Kind::Attestation => attestations.met(part.id, part.payload),
-                Kind::Policy => policies.met(part.id, &Bytes::copy_from_slice(part.payload)),
-                kind => {
-                    let bytes = Bytes::copy_from_slice(part.payload);
-                    heads.met(part.id, &bytes, kind == Kind::Head)
-                }
-            };
-            strange += usize::from(!known);
-        })?;
-        if strange > 0 {
-            tracing::warn!(strange, "records of objects in the store are altered or unknown");
-        }
         let shelf = Arc::new(Self {
             lists: reads::lists(),
             own: PeerId::new(secret.public()),
@@ -158,6 +141,14 @@ impl ObjectShelf {
             attestations,
             metrics,
         });
+        let kinds = [Kind::Policy, Kind::Attestation, Kind::Head, Kind::Devices];
+        let mut strange = 0_usize;
+        shelf.store.each_of(&kinds, &mut |part| {
+            strange += usize::from(!shelf.met(part.kind, part.id, part.payload));
+        })?;
+        if strange > 0 {
+            tracing::warn!(strange, "records of objects in the store are altered or unknown");
+        }
         let told = Arc::downgrade(&shelf);
         shelf.objects.on_beside(move |record| {
             if let Some(shelf) = told.upgrade() {

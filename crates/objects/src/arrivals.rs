@@ -21,13 +21,18 @@ pub(crate) struct Arrivals {
 pub(crate) struct State {
     /// Bases of versions here that are not here themselves.
     pub(crate) awaited: HashSet<RecordId, RandomState>,
+    /// Versions in the store that could not be read when it was opened, so that nothing is known of what they stand on.
+    pub(crate) unread: HashSet<RecordId, RandomState>,
     /// Versions being written, and by how many.
     arriving: HashMap<RecordId, u32, RandomState>,
 }
 
 impl Arrivals {
-    pub(crate) fn new(awaited: HashSet<RecordId, RandomState>) -> Self {
-        Self { state: Mutex::new(State { awaited, arriving: HashMap::default() }) }
+    pub(crate) fn new(
+        awaited: HashSet<RecordId, RandomState>,
+        unread: HashSet<RecordId, RandomState>,
+    ) -> Self {
+        Self { state: Mutex::new(State { awaited, unread, arriving: HashMap::default() }) }
     }
 
     /// Nothing that can panic half-way through a change runs under the lock.

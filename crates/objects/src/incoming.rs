@@ -265,15 +265,19 @@ impl Objects {
     fn settle(&self, one: &Arrival, fresh: bool, new: bool) -> bool {
         let h = one.tip.id.h;
         let mut state = self.arrivals.lock();
-        // Of several that wrote it the first says so. One that was here and was damaged is new, too.
-        let first = if fresh { state.arrived(&h) } else { new };
+        // Of several that wrote it the first says so. One that was here, damaged, is news where nobody could read it since the start:
+        // else the index has it, perhaps as what others stand on.
+        let unread = (fresh || new) && state.unread.remove(&h);
+        let first = if fresh { state.arrived(&h) } else { unread };
         if !first {
             return false;
         }
         let tip = (!state.awaited.remove(&h)).then_some(one.tip);
         let were = self.index.arrive(&one.object, one.bases.iter(), tip);
         for (base, was) in one.bases.iter().zip(were) {
-            if !was && (state.is_arriving(&base) || !self.store.contains(&base)) {
+            let is_here = !(state.is_arriving(&base) || state.unread.contains(&base))
+                && self.store.contains(&base);
+            if !was && !is_here {
                 state.awaited.insert(base);
             }
         }

@@ -1,11 +1,13 @@
 //! All objects of a store: opening, reading, watching.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use crypto::{PublicKey, RecordId, Suite};
 use document::{Kind, Record};
+use foldhash::fast::RandomState;
 use store::{Part, RecordStore};
 use tokio::sync::broadcast;
 use version::{
@@ -85,22 +87,25 @@ impl Objects {
     /// Reads which tips each object has. It blocks while the log is read: about a second a gigabyte of versions.
     ///
     /// # Errors
-    /// [`ObjectsError::Store`] where the log cannot be read. A damaged version is none: it is left out, and its bases
-    /// may be tips then.
+    /// [`ObjectsError::Store`] where the log cannot be read. A damaged version is none: it is left out until it is written
+    /// again, and its bases may be tips until then.
     pub fn open(
         store: Arc<dyn RecordStore>,
         options: ObjectsOptions,
     ) -> Result<Arc<Self>, ObjectsError> {
         let mut rebuild = Rebuild::new();
         let (mut unknown, mut versions) = (0, 0);
-        store.each_of(&[Kind::Version], &mut |part| match met(options.suite, &part) {
-            Some((object, bases, tip, bytes)) => {
-                versions += 1;
-                rebuild.meet(&object, &bases, tip, bytes);
-            }
-            None => unknown += 1,
-        })?;
-        let (index, awaited) = rebuild.done(|base| store.contains(base));
+        let unread =
+            store.each_of(&[Kind::Version], &mut |part| match met(options.suite, &part) {
+                Some((object, bases, tip, bytes)) => {
+                    versions += 1;
+                    rebuild.meet(&object, &bases, tip, bytes);
+                }
+                None => unknown += 1,
+            })?;
+        let unread: HashSet<RecordId, RandomState> = unread.into_iter().collect();
+        let is_here = |base: &RecordId| store.contains(base) && !unread.contains(base);
+        let (index, awaited) = rebuild.done(is_here);
         if unknown > 0 {
             tracing::warn!(unknown, "versions in the store are not of a form this program knows");
         }
@@ -108,7 +113,7 @@ impl Objects {
             store,
             suite: options.suite,
             index,
-            arrivals: Arrivals::new(awaited),
+            arrivals: Arrivals::new(awaited, unread),
             cache: Cache::new(options.cache_bytes_max),
             codecs: Codecs::new(),
             news: broadcast::Sender::new(WATCHED_MAX),

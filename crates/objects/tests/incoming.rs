@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crypto::{RecordId, Suite};
 use document::Record;
 use env::Env;
+use env::disk::Disk;
 use objects::{Objects, ObjectsError, ObjectsOptions};
 use proptest::prelude::*;
 use store::{Durability, LogOptions, LogStore, RecordStore};
@@ -150,6 +151,84 @@ fn bytes_that_are_not_those_of_the_id_are_not_served() {
         let refused = objects.proven(&OBJECT, &root.0.id).await;
         assert!(matches!(refused, Err(ObjectsError::Altered { .. })), "{refused:?}");
         drop(env);
+    });
+}
+
+/// Flips a byte of a version that is kept plain.
+fn damage(disk: &FaultyDisk, one: &(Record, Version)) {
+    for name in disk.list().unwrap().into_iter().filter(|name| name.ends_with(".log")) {
+        let bytes = disk.bytes(&name).unwrap();
+        let wanted = &one.0.bytes;
+        if let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
+            disk.flip(&name, at + wanted.len() - 1, 0x40);
+            return;
+        }
+    }
+    panic!("the version is not on the disk");
+}
+
+/// Damaged while it runs, or found damaged by a start: written again each is what it was, and counted once.
+#[test]
+fn versions_that_are_written_again_are_in_their_old_places() {
+    run(1, |env| async move {
+        let root = made(OBJECT, &[], "root");
+        let put = made(OBJECT, &[&root], "put");
+        let last = made(OBJECT, &[&put], "last");
+        let all = [&root, &put, &last];
+        let last_alone: BTreeSet<_> = [last.0.id].into();
+        for (hit, without) in [(&root, &last), (&put, &last), (&last, &put)] {
+            let disk = FaultyDisk::new(1);
+            let objects = open(&disk, &env);
+            let mut incoming = objects.incoming(env.clone());
+            for (record, version) in all {
+                incoming.version(record.clone(), version, false).await.unwrap();
+            }
+            incoming.commit(None, |_| {}).await.unwrap();
+            damage(&disk, hit);
+            let mut news = objects.watch();
+            assert_eq!(take(&objects, &env, &[hit]).await.unwrap(), [true], "written again");
+            assert_eq!((tips(&objects), objects.stats().versions), (last_alone.clone(), 3));
+            assert!(news.try_recv().is_err(), "it is no news");
+
+            damage(&disk, hit);
+            let objects = open(&disk.crash(), &env);
+            assert!(tips(&objects).contains(&without.0.id));
+            let stood_on = u64::from(hit.0.id != last.0.id);
+            assert_eq!((objects.stats().versions, objects.stats().awaited), (2, stood_on));
+            let both = [&last, hit];
+            let bases = if stood_on == 0 { &both[..1] } else { &both[..] };
+            let next = made(OBJECT, bases, "on what cannot be read");
+            take(&objects, &env, &[&next]).await.unwrap();
+            for new in [true, false] {
+                assert_eq!(take(&objects, &env, &[hit]).await.unwrap(), [new]);
+                let stats = objects.stats();
+                assert_eq!(tips(&objects), [next.0.id].into());
+                assert_eq!((stats.versions, stats.awaited), (4, 0));
+            }
+        }
+    });
+}
+
+/// What a start could not read may be dropped before anybody writes it again.
+#[test]
+fn a_version_that_could_not_be_read_and_was_dropped_comes_as_any_other() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let (root, other) = (made(OBJECT, &[], "root"), made(OBJECT, &[], "another root"));
+        take(&open(&disk, &env), &env, &[&root, &other]).await.unwrap();
+        damage(&disk, &root);
+        let store = store(&disk.crash(), &env);
+        let objects = Objects::open(store.clone(), ObjectsOptions::default()).unwrap();
+        store.remove(vec![root.0.id]).await.unwrap();
+        assert_eq!(take(&objects, &env, &[&root]).await.unwrap(), [true]);
+        assert_eq!(tips(&objects), [root.0.id, other.0.id].into());
+        // It is known where it is: nothing waits for it.
+        let merge = made(OBJECT, &[&root, &other], "both");
+        let put = made(OBJECT, &[&root], "on the first alone");
+        take(&objects, &env, &[&merge, &put]).await.unwrap();
+        let stats = objects.stats();
+        assert_eq!(tips(&objects), [merge.0.id, put.0.id].into());
+        assert_eq!((stats.versions, stats.awaited), (4, 0));
     });
 }
 

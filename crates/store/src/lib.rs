@@ -334,8 +334,12 @@ pub trait RecordStore: Send + Sync + 'static {
         Ok(None)
     }
     /// Hands over what is kept of every record of these kinds, in the order in which it was written
-    /// (compaction writes again). It blocks while it reads. Damaged ones are left out.
-    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError>;
+    /// (compaction writes again). It blocks while it reads. Damaged ones are left out, and returned.
+    fn each_of(
+        &self,
+        kinds: &[Kind],
+        each: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Vec<RecordId>, StoreError>;
     /// The record with this id, its checksum checked.
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError>;
     /// Whether it is there, by the index alone.

@@ -564,7 +564,11 @@ impl RecordStore for LogStore {
         Ok(form::base(&self.shared.payload(id, location)?.bytes))
     }
 
-    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+    fn each_of(
+        &self,
+        kinds: &[Kind],
+        each: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Vec<RecordId>, StoreError> {
         self.check_open()?;
         self.walk_kinds(kinds, each)
     }

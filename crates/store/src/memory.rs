@@ -67,12 +67,16 @@ impl RecordStore for MemoryStore {
     }
 
     /// In the order of the ids.
-    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+    fn each_of(
+        &self,
+        kinds: &[Kind],
+        each: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Vec<RecordId>, StoreError> {
         for record in self.open()?.records.values().filter(|record| kinds.contains(&record.kind)) {
             let Record { id, kind, place, bytes } = record;
             each(Part { id: *id, kind: *kind, place: *place, payload: bytes, is_form: false });
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {

@@ -139,7 +139,11 @@ impl Receipt {
         self.verify_root(&merkle::root(suite, hs).unwrap_or_default())
     }
 
-    fn verify_root(&self, root: &Hash) -> Result<(), VersionError> {
+    /// Checks that the peer signed for as many versions as it says, with this root.
+    ///
+    /// # Errors
+    /// [`VersionError::Key`].
+    pub fn verify_root(&self, root: &Hash) -> Result<(), VersionError> {
         let message = self.message(root);
         Ok(self.peer.key().verify(DOMAIN, &self.network, &message, &self.signature)?)
     }

@@ -17,7 +17,7 @@ use super::wire::Line;
 use crate::error::BenchError;
 use crate::percentiles::Latencies;
 
-/// Versions of one receipt: peers under load sign once for many.
+/// Versions of one receipt where each is another client's: peers under load sign once for many.
 const BATCH: u64 = 64;
 /// How often an update that is not answered is sent again, where members run, and where they are killed.
 pub(super) const TRIES: usize = 40;
@@ -27,34 +27,68 @@ const AGAIN: Duration = Duration::from_millis(250);
 type Kept = (VersionId, Vec<Bytes>);
 
 /// Versions that peers keep, with what they answered.
-#[derive(Debug, Default)]
-pub(super) struct Versions(Mutex<(u64, Vec<Kept>)>);
+pub(super) struct Versions {
+    peers: Vec<SecretKey>,
+    rest: Mutex<(u64, Vec<Kept>)>,
+}
 
 impl Versions {
-    fn next(&self) -> Result<Kept, BenchError> {
-        const WRONG: BenchError = BenchError::Wrong("receipts that do not fit");
-        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (number, kept) = &mut *versions;
+    fn new() -> Result<Self, BenchError> {
+        let peer = |which: u8| SecretKey::from_bytes(&[200 + which; 32]);
+        let peers = (0..KEEPERS).map(peer).collect::<Result<_, _>>();
+        let peers = peers.map_err(|_| BenchError::Wrong("a peer's key"))?;
+        Ok(Self { peers, rest: Mutex::default() })
+    }
+
+    /// So many in one call.
+    fn put(&self, from: u64, count: u64) -> Result<Call, BenchError> {
+        let one = |one: u64| Suite::Holdfast1.id(&one.to_be_bytes());
+        let hs: Vec<RecordId> = (from..from + count).map(one).collect();
+        let tree = Tree::new(Suite::Holdfast1, &hs);
+        let tree = tree.ok_or(BenchError::Wrong("receipts that do not fit"))?;
+        let time_ms = 1_700_000_000_000;
+        let terms = Terms { durability: Durability::Group, lease_ms: 0, time_ms };
+        let sign = |peer| Receipt::sign(peer, &NETWORK, terms, &tree);
+        let receipts = self.peers.iter().map(sign).collect();
+        Ok(Call { hs, tree, receipts })
+    }
+
+    /// One, of a call in which others' are too.
+    fn one(&self) -> Result<Kept, BenchError> {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (number, kept) = &mut *rest;
         if kept.is_empty() {
-            let one = |one: u64| Suite::Holdfast1.id(&one.to_be_bytes());
-            let ids: Vec<RecordId> = (*number..*number + BATCH).map(one).collect();
+            let Call { hs, tree, receipts } = self.put(*number, BATCH)?;
             *number += BATCH;
-            let tree = Tree::new(Suite::Holdfast1, &ids).ok_or(WRONG)?;
-            let time_ms = 1_700_000_000_000;
-            let terms = Terms { durability: Durability::Group, lease_ms: 0, time_ms };
-            let mut receipts = Vec::new();
-            for peer in 0..KEEPERS {
-                let peer = SecretKey::from_bytes(&[200 + peer; 32]).map_err(|_| WRONG)?;
-                receipts.push(Receipt::sign(&peer, &NETWORK, terms, &tree));
-            }
-            for (at, h) in ids.iter().enumerate() {
-                let of = |one: &Receipt| Some(one.of_one(&ids, &tree, at)?.encode());
-                let version = VersionId { h: *h, l: *number, n: Hint::FIRST };
-                kept.push((version, receipts.iter().filter_map(of).collect()));
+            for (at, h) in hs.iter().enumerate() {
+                let of = |one: &Receipt| Some(one.of_one(&hs, &tree, at)?.encode());
+                kept.push((version(*h, *number), receipts.iter().filter_map(of).collect()));
             }
         }
-        kept.pop().ok_or(WRONG)
+        kept.pop().ok_or(BenchError::Wrong("receipts that do not fit"))
     }
+
+    /// So many of a call of their own, with its receipts.
+    fn call(&self, count: usize) -> Result<(Vec<VersionId>, Vec<Receipt>), BenchError> {
+        let from = {
+            let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+            rest.0 += count as u64;
+            rest.0 - count as u64
+        };
+        let Call { hs, receipts, .. } = self.put(from, count as u64)?;
+        Ok((hs.into_iter().map(|h| version(h, from + count as u64)).collect(), receipts))
+    }
+}
+
+/// Versions of one call: each peer signs once for all of them.
+struct Call {
+    hs: Vec<RecordId>,
+    tree: Tree,
+    receipts: Vec<Receipt>,
+}
+
+const fn version(h: RecordId, l: u64) -> VersionId {
+    VersionId { h, l, n: Hint::FIRST }
 }
 
 /// What all clients of a run share.
@@ -68,11 +102,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(charter: &Charter, tries: usize) -> Arc<Self> {
+    pub(super) fn new(charter: &Charter, tries: usize) -> Result<Arc<Self>, BenchError> {
         let proofs = Proofs::new(NETWORK, charter.group.clone());
         let group = charter.rules.group;
-        let versions = Versions::default();
-        Arc::new(Self { proofs, group, versions, tries, certified: AtomicU64::new(0) })
+        let versions = Versions::new()?;
+        Ok(Arc::new(Self { proofs, group, versions, tries, certified: AtomicU64::new(0) }))
     }
 }
 
@@ -136,11 +170,10 @@ impl Client {
         self.told(&submission).await.map(drop)
     }
 
-    fn set(&mut self, branch: usize) -> Result<Update, BenchError> {
-        let (new, receipts) = self.shared.versions.next()?;
+    fn set(&mut self, branch: usize, (new, receipts): Kept) -> Update {
         let (object, expected) = (self.object, self.heads.get(branch).copied().flatten());
         let branch = format!("b{branch}").into();
-        Ok(self.update(Operation::Set { object, branch, expected, new, receipts }))
+        self.update(Operation::Set { object, branch, expected, new, receipts })
     }
 
     fn moved(&mut self, branch: usize, update: &Update, answer: &Answer) -> Result<(), BenchError> {
@@ -161,13 +194,17 @@ impl Client {
 
     /// Moves all its branches once, in one bundle where there are several; how long that took.
     pub(super) async fn turn(&mut self) -> Result<Duration, BenchError> {
-        let mut updates = Vec::with_capacity(self.heads.len());
-        for branch in 0..self.heads.len() {
-            updates.push(self.set(branch)?);
-        }
-        let submission = match &updates[..] {
-            [one] => one.sign(&self.key)?,
-            many => Submission::bundle(many, &self.key)?,
+        let (updates, submission) = if self.heads.len() == 1 {
+            let kept = self.shared.versions.one()?;
+            let update = self.set(0, kept);
+            let submission = update.sign(&self.key)?;
+            (vec![update], submission)
+        } else {
+            let (versions, receipts) = self.shared.versions.call(self.heads.len())?;
+            let set = |(branch, version)| self.set(branch, (version, Vec::new()));
+            let updates: Vec<Update> = versions.into_iter().enumerate().map(set).collect();
+            let submission = Submission::bundle_kept(&updates, receipts, &self.key)?;
+            (updates, submission)
         };
         let at = Instant::now();
         let answers = self.told(&submission).await?;

@@ -75,7 +75,7 @@ async fn clients(
 /// Runs it.
 pub(super) fn run(bench: &Bench, count: usize, kills: u32) -> Result<Killed, BenchError> {
     let mut members = Members::start(bench, count)?;
-    let shared = Shared::new(&members.charter, TRIES_KILLED);
+    let shared = Shared::new(&members.charter, TRIES_KILLED)?;
     let end = Arc::new(AtomicBool::new(false));
     let working = {
         let (shared, places, end) =

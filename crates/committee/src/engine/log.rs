@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use commonware_runtime::{Blob, Handle, ReadOptions, Storage, WriteOptions};
+use commonware_runtime::{Blob, Handle, IoBuf, ReadOptions, Storage, WriteOptions};
 use crypto::Suite;
 
 use crate::certificate::CERTIFICATE_BYTES_MAX;
@@ -33,7 +33,7 @@ const FOREIGN: &str =
 
 fn checksum(kind: u8, bytes: &[u8]) -> [u8; 16] {
     let mut sum = [0; 16];
-    sum.copy_from_slice(&Suite::Holdfast1.hash(&[&[kind], bytes].concat())[..16]);
+    sum.copy_from_slice(&Suite::Holdfast1.hash_parts(&[&[kind], bytes])[..16]);
     sum
 }
 
@@ -244,13 +244,14 @@ impl<S: Storage> Log<S> {
         }
     }
 
-    async fn append(&mut self, kind: u8, bytes: &[u8]) -> Result<Span, CommitteeError> {
-        let mut frame = Vec::with_capacity(HEAD_BYTES + bytes.len());
-        frame.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-        frame.push(kind);
-        frame.extend_from_slice(&checksum(kind, bytes));
-        frame.extend_from_slice(bytes);
+    /// Writes a frame; what it holds is not copied for that.
+    async fn append(&mut self, kind: u8, bytes: Bytes) -> Result<Span, CommitteeError> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        head.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+        head.push(kind);
+        head.extend_from_slice(&checksum(kind, &bytes));
         let span = Span { at: self.end + HEAD_BYTES as u64, length: bytes.len() };
+        let frame = vec![IoBuf::from(head), IoBuf::from(bytes)];
         let written = self.blob.write_at(self.end, frame, WriteOptions::default()).await;
         written.map_err(storage_error)?;
         self.end = span.at + span.length as u64;
@@ -270,7 +271,7 @@ impl<S: Storage> Log<S> {
         bytes: &Bytes,
     ) -> Result<(), CommitteeError> {
         if !self.has(&digest) {
-            let span = self.append(BLOCK, bytes).await?;
+            let span = self.append(BLOCK, bytes.clone()).await?;
             self.blocks.insert(digest, span);
         }
         Ok(())
@@ -282,7 +283,7 @@ impl<S: Storage> Log<S> {
         certificate: &Certificate,
     ) -> Result<(), CommitteeError> {
         let header = certificate.header();
-        let span = self.append(CERTIFICATE, &certificate.encode()).await?;
+        let span = self.append(CERTIFICATE, certificate.encode()).await?;
         if let Some(block) = self.blocks.get(&header.digest()) {
             self.finals.insert(header.height, (*block, Some(span)));
         }
@@ -385,7 +386,7 @@ impl<S: Storage> Log<S> {
         self.blob.resize(0).await.map_err(storage_error)?;
         (self.number, self.end, self.floor) = (number, 0, 0);
         (self.blocks, self.finals) = (HashMap::new(), BTreeMap::new());
-        self.append(SNAPSHOT, &snapshot).await?;
+        self.append(SNAPSHOT, snapshot.into()).await?;
         for (digest, bytes) in blocks {
             self.block(*digest, bytes).await?;
         }
@@ -407,7 +408,7 @@ mod tests {
         deterministic::Runner::default().start(|context| async move {
             let open = |name: &'static str| Log::open(context.child(name), String::from("chain"));
             let (mut log, _) = open("first").await.expect("an empty one");
-            log.append(BLOCK, b"of another build").await.expect("written");
+            log.append(BLOCK, Bytes::from_static(b"of another build")).await.expect("written");
             log.sync().await.expect("synced");
             let end = log.end;
             drop(log);
@@ -433,8 +434,8 @@ mod tests {
                 let open =
                     |name: &'static str| Log::open(context.child(name), String::from("chain"));
                 let (mut log, _) = open("first").await.expect("an empty one");
-                log.append(kind, &vec![7; length]).await.expect("written");
-                log.append(9, b"what comes behind it").await.expect("written");
+                log.append(kind, vec![7; length].into()).await.expect("written");
+                log.append(9, Bytes::from_static(b"what comes behind it")).await.expect("written");
                 log.sync().await.expect("synced");
                 let end = log.end;
                 drop(log);

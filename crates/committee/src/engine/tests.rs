@@ -329,13 +329,31 @@ fn a_bundle_is_answered_and_a_repeated_one_as_before() {
             })
             .collect();
         let bundle = Submission::bundle(&updates, &secret(1)).expect("good");
-        let first = members.handle(1).update(bundle.clone()).await.expect("answered");
-        let again = members.handle(2).update(bundle).await.expect("answered");
-        assert_eq!((first.len(), again.len()), (20, 20));
-        for (first, again) in first.iter().zip(&again) {
-            first.verify(&NETWORK, &group).expect("certified");
-            again.verify(&NETWORK, &group).expect("certified");
-            assert_eq!(first.outcome, again.outcome, "done once, at one height");
+        // The same where the receipts are beside the updates.
+        let versions: Vec<_> = (0..20).map(|number| version(100 + number)).collect();
+        let of_one_call: Vec<Update> = versions
+            .iter()
+            .zip(&updates)
+            .map(|(new, update)| {
+                let Operation::Set { branch, .. } = &update.operation else { panic!("a set") };
+                let (object, new, branch) = (key, *new, format!("{branch}k").into());
+                let receipts = Vec::new();
+                let operation = Operation::Set { object, branch, expected: None, new, receipts };
+                members.update(operation).updates()[0].clone()
+            })
+            .collect();
+        let receipts = vec![crate::proving::kept_in_one_call(5, &versions)];
+        let kept = Submission::bundle_kept(&of_one_call, receipts, &secret(1)).expect("good");
+        for bundle in [bundle, kept] {
+            let first = members.handle(1).update(bundle.clone()).await.expect("answered");
+            let again = members.handle(2).update(bundle).await.expect("answered");
+            assert_eq!((first.len(), again.len()), (20, 20));
+            for (first, again) in first.iter().zip(&again) {
+                first.verify(&NETWORK, &group).expect("certified");
+                again.verify(&NETWORK, &group).expect("certified");
+                assert!(matches!(first.outcome, Outcome::Accepted { .. }));
+                assert_eq!(first.outcome, again.outcome, "done once, at one height");
+            }
         }
         let foreign = Founded::new(4).update(1, 1, updates[0].operation.clone());
         let foreign = foreign.sign(&secret(1)).expect("good");

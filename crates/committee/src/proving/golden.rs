@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use testkit::golden;
 
-use super::{Founded, NETWORK, object, secret, set, version};
+use super::{Founded, NETWORK, kept_in_one_call, object, secret, set, version};
 use crate::entry::Subject;
 use crate::members::tests::Table;
 use crate::{Answer, Operation, Read, Submission};
@@ -20,6 +20,10 @@ fn formats_do_not_change_by_accident() {
     let bundle = Submission::bundle(&[made, first], &secret(1)).expect("good");
     golden::check(MANIFEST, "certified-update", &one.encode());
     golden::check(MANIFEST, "certified-bundle", &bundle.encode());
+    let of_others = founded.update(1, 3, set(object, None, version(2), &[]));
+    let receipts = vec![kept_in_one_call(5, &[version(2)])];
+    let kept = Submission::bundle_kept(&[of_others], receipts, &secret(1)).expect("good");
+    golden::check(MANIFEST, "certified-kept-bundle", &kept.encode());
     let (block, executed) = founded.block(vec![bundle]);
     golden::check(MANIFEST, "certified-block", &block.encode());
     golden::check(MANIFEST, "certified-state", &founded.state.snapshot());

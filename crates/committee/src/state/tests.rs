@@ -10,9 +10,17 @@ use version::policy::Copies;
 use version::receipt::Terms;
 
 use super::*;
+use crate::Submission;
 use crate::proving::{
-    Founded, NETWORK, SUITE, object, peer_certificate, receipt, secret, set, version,
+    Founded, NETWORK, SUITE, kept_in_one_call, object, peer_certificate, receipt, secret, set,
+    version,
 };
+
+/// The key of an update's author.
+fn author(update: &Update) -> SecretKey {
+    let is = |byte: &u8| secret(*byte).public() == update.author;
+    secret((1..=255).find(is).expect("one of the test's keys"))
+}
 
 const MOMENT: Moment = Moment { height: 7, time_ms: 2_000_000 };
 
@@ -38,7 +46,10 @@ impl Bench {
         let Founded { state, rules, .. } = &mut self.founded;
         let before = state.root();
         let moment = Moment { height, ..MOMENT };
-        let outcome = state.apply(rules, moment, update, &digest, &mut self.checked);
+        let alone = update.sign(&author(update)).expect("its author's");
+        let asked = alone.asked().next().expect("one");
+        assert_eq!(*asked.digest, digest);
+        let outcome = state.apply(rules, moment, &asked, &mut self.checked);
         if !matches!(outcome, Outcome::Accepted { .. }) {
             assert_eq!(state.root(), before, "a refused update changes nothing: {outcome:?}");
         }
@@ -171,6 +182,23 @@ fn a_version_that_too_few_keep_is_refused() {
     forged["holdfast received v1".len() + 32 + 33 + 1 + 8 + 8 + 4 + 5] ^= 1;
     let forged = Bytes::from(forged);
     assert_eq!(bench.at(3, 1, with(vec![receipt(5, &version(1)), forged])), short(1));
+    // A receipt beside the update counts with those in it, and for no other peer than its own.
+    let beside = |bench: &mut Bench, peers: &[u8]| {
+        let update = bench.founded.update(1, 99, set(key, None, version(1), &[5]));
+        let receipts = peers.iter().map(|peer| kept_in_one_call(*peer, &[version(1)])).collect();
+        let bundle = Submission::bundle_kept(&[update], receipts, &secret(1)).expect("good");
+        let asked = bundle.asked().next().expect("one");
+        let mut state = bench.founded.state.clone();
+        state.apply(
+            &bench.founded.rules,
+            Moment { height: 3, ..MOMENT },
+            &asked,
+            &mut bench.checked,
+        )
+    };
+    assert_eq!(beside(&mut bench, &[]), short(1));
+    assert_eq!(beside(&mut bench, &[5]), short(1), "one peer");
+    assert_eq!(beside(&mut bench, &[6]), Outcome::Accepted { height: 3 });
     let done = bench.at(3, 1, set(key, None, version(1), &[5, 6]));
     assert_eq!(done, Outcome::Accepted { height: 3 });
 }
@@ -193,15 +221,14 @@ fn only_peers_of_the_organisations_count() {
     assert_eq!(bench.founded.state.peer(&peer).expect("known").until, 2_002);
     let done = bench.at(3, 1, set(key, None, version(1), &[5]));
     assert_eq!(done, Outcome::Accepted { height: 3 });
-    let (update, digest) = {
-        let next = set(key, Some((version(1), 3)), version(2), &[5]);
-        let update = bench.founded.update(1, 77, next);
-        let digest = crate::update::digest(&update.encode().expect("good"));
-        (update, digest)
-    };
+    let next = set(key, Some((version(1), 3)), version(2), &[5]);
+    let update = bench.founded.update(1, 77, next);
+    let receipts = vec![kept_in_one_call(5, &[version(2)])];
+    let late_one = Submission::bundle_kept(&[update], receipts, &secret(1)).expect("good");
+    let asked = late_one.asked().next().expect("one");
     let late = Moment { height: 4, time_ms: 2_002_000 };
     let Founded { state, rules, .. } = &mut bench.founded;
-    let outcome = state.apply(rules, late, &update, &digest, &mut bench.checked);
+    let outcome = state.apply(rules, late, &asked, &mut bench.checked);
     assert_eq!(outcome, refused, "a certificate ends");
 }
 

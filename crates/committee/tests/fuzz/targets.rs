@@ -30,7 +30,7 @@ fn golden(names: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn updates() -> Vec<Vec<u8>> {
-    golden(&["certified-update", "certified-bundle"])
+    golden(&["certified-update", "certified-bundle", "certified-kept-bundle"])
 }
 
 fn update(data: &[u8]) {

@@ -214,7 +214,11 @@ impl RecordStore for Observed {
         self.store.form_base(id)
     }
 
-    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+    fn each_of(
+        &self,
+        kinds: &[Kind],
+        each: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Vec<RecordId>, StoreError> {
         self.store.each_of(kinds, each)
     }
 
@@ -299,7 +303,7 @@ mod tests {
             &self,
             kinds: &[Kind],
             each: &mut dyn FnMut(Part<'_>),
-        ) -> Result<(), StoreError> {
+        ) -> Result<Vec<RecordId>, StoreError> {
             self.store.each_of(kinds, each)
         }
         async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {

@@ -151,8 +151,8 @@ pub(crate) async fn again(core: &Core, id: RecordId, place: Place) -> bool {
 }
 
 /// Puts records of objects that prove themselves as anybody puts them, which counts them where a start could not read them, and
-/// writes those that are damaged here: what stands in the way of taking one anew does not keep it damaged. Whether the last
-/// is here.
+/// writes those that are damaged here: what stands in the way of taking one anew (an attestation of which no version is here yet)
+/// does not keep it damaged. Whether the last is here.
 async fn put_objects(core: &Core, records: Vec<Record>) -> bool {
     let (suite, last) = (core.genesis.suite, records.last().map(|record| record.id));
     let put = PutObjects { records: records.clone(), ..PutObjects::default() };
@@ -171,7 +171,7 @@ async fn put_objects(core: &Core, records: Vec<Record>) -> bool {
             taken &= last != Some(id);
             continue;
         };
-        if let Err(error) = core.shelf.mend(record, &id).await {
+        if let Err(error) = core.objects.mend(record).await {
             tracing::error!(record = %id, %error, "a damaged record cannot be written again");
             return false;
         }

@@ -99,6 +99,15 @@ impl Index {
         }
     }
 
+    /// Whether one of these versions is there.
+    fn knows(&self, id: &RecordId, hs: &[RecordId]) -> bool {
+        let is_it = |row: &u32| self.rows.get(*row as usize) == Some(id);
+        match hs.len() >= MANY {
+            true => self.many.iter().any(|(row, _)| is_it(row)),
+            false => hs.first().is_some_and(|h| self.few(h).any(is_it)),
+        }
+    }
+
     /// Rows of attestations of few versions, one of which this is.
     fn few(&self, h: &RecordId) -> impl Iterator<Item = &u32> {
         let first = word(h, 0);
@@ -135,6 +144,15 @@ impl Attestations {
         }
         self.index().add(id, &hs);
         true
+    }
+
+    /// Takes one that was written: where it was damaged it is known already. A large batch is compared with every other.
+    pub(super) fn written(&self, id: RecordId, bytes: &[u8]) {
+        let hs: Vec<RecordId> = named(bytes).collect();
+        let mut index = self.index();
+        if !hs.is_empty() && !index.knows(&id, &hs) {
+            index.add(id, &hs);
+        }
     }
 
     /// Whether one may name a version.
@@ -287,7 +305,9 @@ mod tests {
                 batch.add(h).expect("room");
             }
             let record = batch.finish(SUITE, &author).expect("versions");
-            assert!(attestations.met(record.id, &record.bytes));
+            attestations.written(record.id, &record.bytes);
+            assert_eq!(attestations.len(), ids.len() + 1);
+            attestations.written(record.id, &record.bytes);
             ids.push(record.id);
             for h in hs(first, count) {
                 assert!(attestations.index().of(&h).contains(&record.id));
@@ -299,6 +319,7 @@ mod tests {
             assert!(one.names(&hs(first, count)[count - 1]));
         }
         assert!(!attestations.met(ids[0], b"holdfast attest v1"));
+        assert_eq!(attestations.len(), 4, "what is written again is there once");
         let vain: usize = hs(10_000, 2_000).iter().map(|h| attestations.index().of(h).len()).sum();
         assert!(vain < 200, "{vain} of 2,000 in vain");
     }

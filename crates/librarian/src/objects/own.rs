@@ -1,9 +1,10 @@
 //! What a door in the same process keeps: its versions go to `objects` at once, and what stands beside them comes here.
 
 use bytes::Bytes;
+use crypto::RecordId;
 use document::{Kind, Record};
 use objects::ObjectsError;
-use store::{Durability, Kept};
+use store::{Durability, Kept, StoreError};
 
 use super::ObjectShelf;
 
@@ -26,11 +27,36 @@ impl ObjectShelf {
         Ok(())
     }
 
+    /// Writes a proven record again that is damaged here, and lets it count: where a start could not read it, it did not.
+    ///
+    /// # Errors
+    /// Where the store cannot write it.
+    pub(crate) async fn mend(&self, record: Record) -> Result<(), StoreError> {
+        let (kind, id, bytes) = (record.kind, record.id, record.bytes.clone());
+        self.shelf.mend(record, &id).await?;
+        match kind {
+            Kind::Head | Kind::Devices => drop(self.met(kind, id, &bytes)),
+            _ => self.stored(kind, id, &bytes),
+        }
+        Ok(())
+    }
+
+    /// Takes what stands beside versions as the store has it; whether it is one of these.
+    pub(super) fn met(&self, kind: Kind, id: RecordId, bytes: &[u8]) -> bool {
+        let copy = || Bytes::copy_from_slice(bytes);
+        match kind {
+            Kind::Attestation => self.attestations.met(id, bytes),
+            Kind::Policy => self.policies.met(id, &copy()),
+            Kind::Head | Kind::Devices => self.heads.met(id, &copy(), kind == Kind::Head),
+            _ => false,
+        }
+    }
+
     /// A record that stands beside versions is in the store.
-    pub(super) fn stored(&self, kind: Kind, id: crypto::RecordId, bytes: &Bytes) {
+    pub(super) fn stored(&self, kind: Kind, id: RecordId, bytes: &Bytes) {
         match kind {
             Kind::Attestation => {
-                self.attestations.met(id, bytes);
+                self.attestations.written(id, bytes);
                 self.feed.attested(version::attestation::named(bytes));
             }
             Kind::Policy => drop(self.policies.met(id, bytes)),

@@ -237,7 +237,7 @@ impl ObjectShelf {
                     found.pop_last();
                 }
             });
-            scanned.map(|()| found.into_values().collect())
+            scanned.map(|_| found.into_values().collect())
         };
         let found = self.env.blocking(read).await;
         found.map_err(|error| self.refused(error.into()))

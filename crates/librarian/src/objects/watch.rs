@@ -166,7 +166,7 @@ impl ObjectShelf {
                     found.push_back(ObjectKey::from(part.id));
                 }
             });
-            scanned.map(|()| found)
+            scanned.map(|_| found)
         };
         let found = self.env.blocking(read).await.map_err(|error| self.refused(error.into()))?;
         if found.len() > FAMILY_MAX {

@@ -306,7 +306,11 @@ impl RecordStore for Shop {
         self.inner.get(id).await
     }
 
-    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+    fn each_of(
+        &self,
+        kinds: &[Kind],
+        each: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Vec<RecordId>, StoreError> {
         self.inner.each_of(kinds, each)
     }
 

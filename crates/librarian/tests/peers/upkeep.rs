@@ -123,7 +123,11 @@ impl RecordStore for Watched {
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
         self.inner.get(id).await
     }
-    fn each_of(&self, kinds: &[Kind], each: &mut dyn FnMut(Part<'_>)) -> Result<(), StoreError> {
+    fn each_of(
+        &self,
+        kinds: &[Kind],
+        each: &mut dyn FnMut(Part<'_>),
+    ) -> Result<Vec<RecordId>, StoreError> {
         self.inner.each_of(kinds, each)
     }
     fn contains(&self, id: &RecordId) -> bool {

@@ -239,11 +239,9 @@ impl Index {
         found
     }
 
-    /// The good live records of these kinds, in the order of the log. It looks at every record.
+    /// The live records of these kinds, damaged ones too, in the order of the log. It looks at every record.
     pub(crate) fn of_kinds(&self, kinds: &[Kind]) -> Vec<(RecordId, Location)> {
-        let wanted = |(_, location): &(&RecordId, &Location)| {
-            !location.damaged && kinds.contains(&location.kind)
-        };
+        let wanted = |(_, location): &(&RecordId, &Location)| kinds.contains(&location.kind);
         let found = self.records.iter().filter(wanted);
         let mut found: Vec<_> = found.map(|(id, location)| (*id, *location)).collect();
         found.sort_unstable_by_key(|(_, location)| (location.segment, location.offset));

@@ -2,6 +2,7 @@
 //!
 //! The index says where they are, so segments of other kinds are not touched; what lies together is read together.
 
+use crypto::RecordId;
 use document::Kind;
 
 use super::LogStore;
@@ -16,7 +17,8 @@ impl LogStore {
         &self,
         kinds: &[Kind],
         each: &mut dyn FnMut(Part<'_>),
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<RecordId>, StoreError> {
+        let mut damaged = Vec::new();
         let found = self.shared.index().of_kinds(kinds);
         for records in found.chunk_by(|a, b| a.1.segment == b.1.segment) {
             let Some((_, first)) = records.first() else { continue };
@@ -26,15 +28,22 @@ impl LogStore {
             let len = file.len().map_err(&read)?;
             let mut window = Window::new(&*file, len);
             for (id, location) in records {
+                if location.damaged {
+                    damaged.push(*id);
+                    continue;
+                }
                 let frame =
                     window.at(location.offset.into(), location.frame_len()).map_err(&read)?;
                 match part(frame, location).filter(|part| part.id == *id) {
                     Some(part) => each(part),
-                    None => drop(self.shared.damaged(id, location)),
+                    None => {
+                        drop(self.shared.damaged(id, location));
+                        damaged.push(*id);
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(damaged)
     }
 }
 
