@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use author::{Author, AuthorOptions, Home, Payer};
-use crypto::{Class, Classified, NetworkId, SecretKey};
+use crypto::{NetworkId, SecretKey};
 use env::calls::Credential;
 use env::{Env, Task};
 use rpc::{Client, ClientLimits, Identity};
@@ -69,10 +69,17 @@ fn stranger_over(
     through: Vec<String>,
     env: Env,
 ) -> Result<Arc<Walker>, HoldError> {
-    let network = directory.genesis().network();
-    let client = client(network, files::fresh_key(), || Credential::None, env.clone())?;
+    let client = stranger_calls(directory.genesis().network(), env.clone())?;
     let options = WalkOptions { through, ..WalkOptions::default() };
     Ok(Walker::new(env, client, directory, options))
+}
+
+/// Calls of a key that is thrown away and that show nothing.
+///
+/// # Errors
+/// As [`client`].
+pub(crate) fn stranger_calls(network: NetworkId, env: Env) -> Result<Arc<Client>, HoldError> {
+    client(network, files::fresh_key(), || Credential::None, env)
 }
 
 /// The librarians that walk for this client, where they do.
@@ -131,7 +138,7 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     let mut shown = Shown::new(config, &directory, &home)?;
     let mut walker = shown.walker(config, &home, &directory, &env)?;
     let mut joined = walker.join_soon(&config.via).await;
-    if shown.get() != Credential::None && joined.as_ref().is_err_and(refused) {
+    if shown.get() != Credential::None && joined.as_ref().is_err_and(WalkError::is_refusal) {
         // Perhaps the organisation left: who takes part is told to everybody.
         let stranger = stranger_over(directory.clone(), through(config), env.clone())?;
         let _ = stranger.join(&config.via).await;
@@ -158,12 +165,6 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     let options = AuthorOptions::default();
     let author = Author::paying(env, Arc::new(home), walker, &options, Some(payer));
     Ok(User { author, _joining: joining, _current: current, _keeping: keeping, left })
-}
-
-/// Whether everybody who answered refused.
-fn refused(error: &WalkError) -> bool {
-    let WalkError::NoPeers { tried } = error else { return false };
-    tried.iter().any(|(_, error)| error.class() == Class::Denied)
 }
 
 /// What this client shows to peers, as the newest roster has it.

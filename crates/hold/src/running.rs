@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client;
 use crate::config;
+use crate::connect;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
@@ -93,6 +94,8 @@ impl Running {
         let client =
             Client::new(identity, prepared.credential(), env.clone(), ClientLimits::default());
         let overlay = start_overlay(&dir, &prepared, env).await?;
+        let unvouched = connect::stranger_calls(dir.network.genesis().network(), env.clone())?;
+        let prepared = prepared.asking_unvouched(unvouched);
         let librarian = prepared.start(store, journal, overlay, client.clone()).await?;
 
         let stop = CancellationToken::new();

@@ -41,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) started: Duration,
     pub(crate) directory: Arc<Directory>,
     pub(crate) walker: Arc<Walker>,
+    /// Asks as a stranger, over the same directory (see [`crate::Prepared::asking_unvouched`]).
+    pub(crate) unvouched: Option<Arc<Walker>>,
     pub(crate) calls: Arc<dyn Calls>,
     pub(crate) overlay: Arc<dyn Overlay>,
     pub(crate) journal: Arc<Journal>,

@@ -63,6 +63,7 @@ pub struct Prepared {
     announcer: Arc<Announcer>,
     /// When the peer was last known to run, Unix milliseconds; 0 where it is not known.
     last_run_ms: u64,
+    unvouched: Option<Arc<dyn Calls>>,
 }
 
 impl Prepared {
@@ -88,6 +89,14 @@ impl Prepared {
         Arc::new(move || announcer.credential())
     }
 
+    /// Calls of another key that show nothing. Where everybody refuses the peer, its organisation may have left while it did not
+    /// hear of it; who takes part is told to strangers too, so it asks by these.
+    #[must_use]
+    pub fn asking_unvouched(mut self, calls: Arc<dyn Calls>) -> Self {
+        self.unvouched = Some(calls);
+        self
+    }
+
     /// Starts the peer. It serves as soon as this returns; joining goes on behind.
     ///
     /// # Errors
@@ -99,7 +108,7 @@ impl Prepared {
         overlay: Arc<dyn Overlay>,
         calls: Arc<dyn Calls>,
     ) -> Result<Arc<Librarian>, LibrarianError> {
-        let Self { options, env, directory, announcer, last_run_ms } = self;
+        let Self { options, env, directory, announcer, last_run_ms, unvouched } = self;
         let suite = options.genesis.suite;
         let metrics = Arc::new(Metrics::new());
         let opening =
@@ -145,6 +154,9 @@ impl Prepared {
             ..WalkOptions::default()
         };
         let walker = Walker::new(env.clone(), Arc::clone(&calls), Arc::clone(&directory), walking);
+        let unvouched = unvouched.map(|calls| {
+            Walker::new(env.clone(), calls, Arc::clone(&directory), WalkOptions::default())
+        });
         let core = Arc::new(Core {
             own: announcer.own(),
             organisation: announcer.announcement().certificate.organisation,
@@ -164,6 +176,7 @@ impl Prepared {
             env,
             directory,
             walker,
+            unvouched,
             calls,
             overlay,
             journal,
@@ -275,7 +288,7 @@ impl Librarian {
         }
         directory.learn(&announcer.bytes())?;
         let announcer = Arc::new(announcer);
-        Ok(Prepared { options, env, directory, announcer, last_run_ms: after })
+        Ok(Prepared { options, env, directory, announcer, last_run_ms: after, unvouched: None })
     }
 
     /// [`Librarian::prepare`] and [`Prepared::start`] in one, where nothing needs what is between.

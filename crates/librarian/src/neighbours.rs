@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{PeerId, PeerState};
-use env::calls::{Endpoint, IntroduceRequest};
+use env::calls::{CallError, Endpoint, IntroduceRequest};
 use futures::StreamExt;
 use walk::Health;
 
@@ -63,6 +63,9 @@ pub(crate) async fn join_all(core: Arc<Core>) {
                         tracing::warn!(%error, "nobody to join answered yet");
                     }
                     pause = (pause * 2).min(core.rhythm.introduce);
+                    if error.is_refusal() {
+                        ask_unvouched(&core).await;
+                    }
                 }
             }
         }
@@ -95,7 +98,33 @@ pub(crate) async fn introduce_all(core: Arc<Core>) {
         };
         if let Err(error) = answer {
             tracing::debug!(address = %to.address, %error, "introduction failed");
+            if matches!(error, CallError::Denied { .. }) {
+                ask_unvouched(&core).await;
+            }
         }
+    }
+}
+
+/// Asks as a stranger who takes part: what vouches for this peer may count no more, and the news of that went past it, since
+/// the others end their links to who left as soon as they know.
+async fn ask_unvouched(core: &Core) {
+    let Some(unvouched) = &core.unvouched else { return };
+    let asked = async {
+        // Where nobody is known to be well, those are asked that the peer was given.
+        match unvouched.refresh().await {
+            Err(CallError::NotFound) => {
+                unvouched.join(&core.bootstrap).await.err().map(|error| error.to_string())
+            }
+            asked => asked.err().map(|error| error.to_string()),
+        }
+    };
+    let failed = tokio::select! {
+        biased;
+        () = core.stop.cancelled() => return,
+        failed = asked => failed,
+    };
+    if let Some(error) = failed {
+        tracing::debug!(%error, "nothing new was learnt as a stranger either");
     }
 }
 

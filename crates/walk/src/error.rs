@@ -132,6 +132,12 @@ impl Classified for WalkError {
 }
 
 impl WalkError {
+    /// Whether nobody could be joined and somebody who answered refused: what vouches for this program may count no more.
+    pub fn is_refusal(&self) -> bool {
+        let Self::NoPeers { tried } = self else { return false };
+        tried.iter().any(|(_, error)| error.class() == Class::Denied)
+    }
+
     /// What became of a write that `acked` of the `wanted` holders took, from what the others said.
     ///
     /// Where all errors are of one sort it is told as that sort, since that is what the caller can act on.

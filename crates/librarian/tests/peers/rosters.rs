@@ -103,6 +103,31 @@ fn whoever_left_is_a_stranger_at_once_everywhere_and_after_a_restart() {
 }
 
 #[test]
+fn a_peer_that_heard_no_news_learns_that_its_organisation_left() {
+    testkit::time::run(11, |env| async move {
+        let mut town = Town::new(&env, 3, 6).await;
+        // What the others tell does not come to it: they end their links to it at once.
+        for number in [0, 1, 3, 4] {
+            for gone in [2, 5] {
+                town.mesh.cut(town.community.peer(number), town.community.peer(gone));
+            }
+        }
+        let known = town.peers[5].known_peers();
+        town.peers[5].stop().await.unwrap();
+        let roster = town.community.roster(&first(&town), &removed(&town, 2), &[0, 1]);
+        town.peers[0].learn_roster(&roster).unwrap();
+        town.until("one that runs", |town| numbers(town)[2] == 1).await;
+        // One that was down meanwhile is refused by everybody that it knows, or was given.
+        for known in [known, Vec::new()] {
+            let store = Arc::new(store::MemoryStore::new());
+            town.peers[5] = town.start(5, store, |options| options.known_peers = known).await;
+            town.until("one that was down", |town| numbers(town)[5] == 1).await;
+            town.peers[5].stop().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_client_that_runs_learns_that_its_organisation_left() {
     testkit::time::run(9, |env| async move {
         let town = Town::new(&env, 3, 6).await;

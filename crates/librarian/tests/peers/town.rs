@@ -112,7 +112,9 @@ impl Town {
         let overlay = self.mesh.join(member.peer);
         let calls = self.network.calls(member.key.public());
         let env = self.env.clone();
-        let peer = Librarian::start(options, env, store, journal, overlay, calls).await.unwrap();
+        let unvouched = self.network.calls(key("unvouched", number).public());
+        let prepared = Librarian::prepare(options, env).unwrap().asking_unvouched(unvouched);
+        let peer = prepared.start(store, journal, overlay, calls).await.unwrap();
         self.network.serve(&member.address, member.peer, peer.service());
         peer
     }
