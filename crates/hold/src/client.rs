@@ -19,6 +19,7 @@ use crate::files::{self, Access};
 use crate::organisation::OwnOrganisation;
 use crate::passphrase::{self, Purpose};
 use crate::peerdir::{self, DAY_S};
+use crate::platform;
 
 /// The pass's file in the home.
 pub(crate) const PASS_FILE: &str = "pass";
@@ -35,7 +36,13 @@ pub(crate) async fn open_home(session: &Session) -> Result<Home, HoldError> {
         return Err(author::AuthorError::NoKeyring(dir).into());
     }
     let passphrase = passphrase::ask(session, Purpose::Open).await?;
-    blocking(move || Ok(Home::open(&dir, passphrase.as_bytes())?)).await
+    let open = move || {
+        let home = Home::open(&dir, passphrase.as_bytes())?;
+        // scrypt took 128 MiB, which nothing will take again.
+        platform::give_back();
+        Ok(home)
+    };
+    blocking(open).await
 }
 
 /// Runs work that blocks or computes long away from the I/O threads.

@@ -29,7 +29,7 @@ pub struct FileSink {
 impl FileSink {
     /// A sink into `file`, whatever the file's own position is.
     pub fn new(env: &Env, file: File) -> Self {
-        let to = Arc::new((file, Bulk::default()));
+        let to = Arc::new((file, Bulk::behind()));
         Self { env: env.clone(), to, at: 0, writing: None, failed: None }
     }
 

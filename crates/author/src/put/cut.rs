@@ -114,19 +114,25 @@ impl Cutting<'_> {
         let mut first = true;
         loop {
             let lease = Arc::new(self.author.window().lease(shape.cost(whole)).await);
-            let segment = self.read(&mut source, ahead.take(), whole).await?;
-            if segment.len() == whole {
+            let mut chunks = self.read_segment(&mut source, ahead.take(), &layout, shape.k).await?;
+            let length: usize = chunks.iter().map(Bytes::len).sum();
+            if length == whole {
                 ahead = one_byte(&mut source).await?;
             }
             let last = ahead.is_none();
-            lease.shrink(shape.cost(segment.len()));
-            if first && last && shape.inline_bytes_max.is_some_and(|max| segment.len() <= max) {
-                return self.seal(segment.clone(), segment, true, lease).await;
+            lease.shrink(shape.cost(length));
+            if length < whole {
+                // Only now is it known how long each is.
+                let segment = Bytes::from(chunks.concat());
+                if first && last && shape.inline_bytes_max.is_some_and(|max| length <= max) {
+                    return self.seal(segment.clone(), segment, true, lease).await;
+                }
+                let ranges = (0..u64::from(shape.k)).map(|i| layout.chunk_range(i, length as u64));
+                chunks = ranges
+                    .map(|range| segment.slice(range.start as usize..range.end as usize))
+                    .collect();
             }
-            let length = segment.len() as u64;
-            for index in 0..u64::from(shape.k) {
-                let chunk = layout.chunk_range(index, length);
-                let chunk = segment.slice(chunk.start as usize..chunk.end as usize);
+            for chunk in chunks {
                 self.seal(chunk.clone(), chunk, false, Arc::clone(&lease)).await?;
             }
             if last {
@@ -134,6 +140,30 @@ impl Cutting<'_> {
             }
             first = false;
         }
+    }
+
+    /// Reads a segment, each chunk of a full one into memory of its own: buffers of one size serve one another, and a
+    /// segment's is as long as four, for which there is often no room between what is in use. Of a short one the last has
+    /// less than its part.
+    async fn read_segment(
+        &self,
+        source: &mut (impl AsyncRead + Send + Unpin),
+        mut ahead: Option<u8>,
+        layout: &Layout,
+        k: u32,
+    ) -> Result<Vec<Bytes>, AuthorError> {
+        let mut chunks = Vec::with_capacity(k as usize);
+        for index in 0..u64::from(k) {
+            let range = layout.chunk_range(index, layout.segment_bytes());
+            let wanted = (range.end - range.start) as usize;
+            let chunk = self.read(source, ahead.take(), wanted).await?;
+            let short = chunk.len() < wanted;
+            chunks.push(chunk);
+            if short {
+                break;
+            }
+        }
+        Ok(chunks)
     }
 
     /// `libri-1`: the source compressed as a whole, then cut.

@@ -8,7 +8,8 @@
 //! cache 220, and 350 where nine peers do it at once. What is before the first multiple of a write
 //! and behind the last goes through the cache, where the neighbours' ends are too.
 //!
-//! Where the file system does not take a direct write, Linux 6.14 and newer can take one through the
+//! Where the file system does not take a direct write, or a direct one would be waited for
+//! ([`Bulk::behind`]), Linux 6.14 and newer can take one through the
 //! cache, begin it on the disk at once and give the memory back when it is there (`RWF_DONTCACHE`).
 //! Else reads and writes are ordinary ones: a refusal is remembered for the file. No byte depends on
 //! it, and neither does durability, which is what `sync` is for.
@@ -45,6 +46,8 @@ static STAGES: Mutex<Vec<Stage>> = Mutex::new(Vec::new());
 /// How one file is read and written.
 #[derive(Debug, Default)]
 pub struct Bulk {
+    /// Writes are not waited for: see [`Bulk::behind`].
+    behind: bool,
     /// The system refused to go past its cache for this file.
     refused: AtomicBool,
     /// The file once more, for direct reads.
@@ -86,6 +89,13 @@ impl Stage {
 }
 
 impl Bulk {
+    /// For a file that is written while there is other work for the disk and whoever writes, and that is synced once, at its
+    /// end: writes go through the cache and are on their way to the disk when they return, so that they cost more of
+    /// the processor and nobody waits.
+    pub fn behind() -> Self {
+        Self { behind: true, ..Self::default() }
+    }
+
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.
     ///
@@ -101,7 +111,7 @@ impl Bulk {
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         let large = parts.iter().any(|part| part.len() >= BULK_BYTES_MIN);
         let mut left = parts.as_mut_slice();
-        if large {
+        if large && !self.behind {
             offset = self.write_directly(&file, offset, &mut left)?;
         }
         while !left.is_empty() {
@@ -307,9 +317,8 @@ mod tests {
     use super::*;
 
     /// Parts below and above the bound, at odd places, on the file system of `folder`.
-    fn check(folder: &std::path::Path) -> bool {
+    fn check(folder: &std::path::Path, bulk: Bulk) {
         let file = tempfile::tempfile_in(folder).expect("a file");
-        let bulk = Bulk::default();
         let large: Vec<u8> = (0..BULK_BYTES_MIN + 77).map(|i| (i % 251) as u8).collect();
         let mut model = vec![0; 5];
         for round in 0..4u8 {
@@ -329,16 +338,17 @@ mod tests {
             let error = bulk.read_at(&file, 4, &mut back, once).expect_err("past the end");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         }
-        bulk.refused.into_inner()
     }
 
     #[test]
     fn bytes_are_the_same_past_the_cache_and_through_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        check(folder.path());
-        // A file system in memory has nothing to go past, and refuses.
-        if std::path::Path::new("/dev/shm").is_dir() {
-            check("/dev/shm".as_ref());
+        for bulk in [Bulk::default, Bulk::behind] {
+            check(folder.path(), bulk());
+            // A file system in memory has nothing to go past, and refuses.
+            if std::path::Path::new("/dev/shm").is_dir() {
+                check("/dev/shm".as_ref(), bulk());
+            }
         }
     }
 
