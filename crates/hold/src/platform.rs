@@ -107,8 +107,6 @@ impl Terminal {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     /// An option that the allocator reads a value of `T` from.
     fn option<T: Default>(name: &std::ffi::CStr) -> T {
         let (mut value, mut length) = (T::default(), size_of::<T>());
