@@ -9,6 +9,7 @@ mod dir;
 
 use std::any::Any;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -78,6 +79,9 @@ pub trait File: Send + Sync {
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.
     fn write_at(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()>;
+    /// Tells the system that nobody is expected to ask for these bytes soon again: what of them is on the disk leaves its
+    /// cache, and what is not goes there. A hint.
+    fn uncache(&self, _range: Range<u64>) {}
     /// Cuts the file to `len` bytes.
     fn truncate(&self, len: u64) -> io::Result<()>;
     /// Makes everything written so far durable.

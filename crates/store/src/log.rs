@@ -30,6 +30,7 @@ mod recovery;
 pub(crate) mod scrub;
 mod sealed;
 mod segment;
+mod trail;
 mod walk;
 mod writer;
 

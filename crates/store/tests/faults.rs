@@ -271,6 +271,61 @@ fn without_or_with_foreign_index_files_everything_is_found() {
     });
 }
 
+/// The bytes of every index file.
+fn indexes(disk: &FaultyDisk) -> Vec<(String, Vec<u8>)> {
+    let mut names = disk.list().unwrap();
+    names.retain(|name| name.ends_with(".idx"));
+    names.sort();
+    names.into_iter().map(|name| (name.clone(), disk.bytes(&name).unwrap())).collect()
+}
+
+/// Rows are written while their segment is: what comes of it is what reading the segment gives, also where a start lies
+/// between, which leaves the rows of before without a head.
+#[test]
+fn an_index_written_on_the_way_is_the_one_that_reading_the_segment_gives() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(3);
+        let large = LogOptions { segment_bytes_max: 256 << 10, ..options(Durability::Group) };
+        let open =
+            |disk: &FaultyDisk| LogStore::open(Arc::new(disk.clone()), env.clone(), large).unwrap();
+        let write = async |store: &LogStore, numbers: std::ops::Range<usize>| {
+            for from in numbers.step_by(50) {
+                store.put(some(from..from + 50, 40)).await.unwrap();
+                store.remove(vec![record(from + 7, 40).id]).await.unwrap();
+            }
+        };
+        let store = open(&disk);
+        let mut count = 0;
+        let is_unfinished = |(_, bytes): &(String, Vec<u8>)| bytes[..8] == [0; 8];
+        while count < 4500 || !indexes(&disk).last().is_some_and(is_unfinished) {
+            write(&store, count..count + 50).await;
+            count += 50;
+        }
+        // As after a crash: the last segment has rows and no head yet.
+        let disk = disk.copy();
+        drop(store);
+        let store = open(&disk);
+        assert_eq!(store.recovery(), store::Recovery::default());
+        write(&store, count..count + 4500).await;
+        store.close().await.unwrap();
+        drop(store);
+        let whole = |(_, bytes): &(String, Vec<u8>)| bytes[..8] == *b"HOLDFIDX";
+        let written: Vec<_> = indexes(&disk).into_iter().filter(whole).collect();
+        assert!(written.len() >= 3, "{} sealed", written.len());
+        for (name, _) in &written {
+            disk.remove(name).unwrap();
+        }
+        let store = open(&disk);
+        assert_eq!(store.recovery().rebuilt_indexes, written.len() as u64);
+        let made: Vec<_> = indexes(&disk).into_iter().filter(whole).collect();
+        assert_eq!(made, written);
+        for number in 0..count + 4500 {
+            let there = store.contains(&record(number, 40).id);
+            assert_eq!(there, number % 50 != 7, "record {number}");
+        }
+    });
+}
+
 fn kept(record: &Record) -> Vec<Kept> {
     vec![Kept { record: record.clone(), form: None, new: true }]
 }

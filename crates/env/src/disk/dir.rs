@@ -10,12 +10,14 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::bulk::Bulk;
@@ -154,6 +156,12 @@ impl File for DirFile {
 
     fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.1.write_at(&self.0, offset, parts)
+    }
+
+    fn uncache(&self, range: Range<u64>) {
+        if let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
+            let _ = rustix::fs::fadvise(&self.0, range.start, Some(len), Advice::DontNeed);
+        }
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {

@@ -22,6 +22,7 @@
 //! one of the store.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use crypto::RecordId;
 use env::disk::{Disk, File};
@@ -89,7 +90,7 @@ impl Row {
 
 /// A valid index file.
 pub(crate) struct IndexFile {
-    file: std::sync::Arc<dyn File>,
+    file: Arc<dyn File>,
     rows: u32,
     pub marker: Marker,
     pub gaps: u32,
@@ -146,76 +147,135 @@ impl IndexFile {
     }
 }
 
-/// Writes rows to the index file in chunks.
-struct RowWriter<'a> {
-    file: &'a dyn File,
+/// Rows on their way to a segment's index file, in chunks. The file is none before the head is written.
+#[derive(Clone)]
+pub(crate) struct Rows {
+    segment: u32,
+    /// `None` before the first chunk.
+    file: Option<Arc<dyn File>>,
     offset: u64,
     chunk: Vec<u8>,
     rows: u32,
     crc: u32,
 }
 
-impl RowWriter<'_> {
-    fn push(&mut self, row: &Row) -> io::Result<()> {
-        row.encode(&mut self.chunk);
-        self.rows += 1;
-        if self.chunk.len() >= CHUNK_ROWS * ROW_BYTES { self.flush() } else { Ok(()) }
+impl Rows {
+    /// Of a segment in which there is no frame yet.
+    pub(crate) fn new(segment: u32) -> Self {
+        Self {
+            segment,
+            file: None,
+            offset: HEADER_BYTES as u64,
+            chunk: Vec::new(),
+            rows: 0,
+            crc: 0,
+        }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Takes in the frame at `offset`, which is behind all before it.
+    ///
+    /// # Errors
+    /// Of the disk; the rows are of no use then.
+    pub(crate) fn push(&mut self, disk: &dyn Disk, offset: u64, header: &Header) -> io::Result<()> {
+        // Segments are under 4 GiB; where one is not, its index is not written.
+        let offset = u32::try_from(offset).map_err(io::Error::other)?;
+        Row::of(offset, header).encode(&mut self.chunk);
+        self.rows += 1;
+        if self.chunk.len() >= CHUNK_ROWS * ROW_BYTES { self.flush(disk).map(drop) } else { Ok(()) }
+    }
+
+    /// Takes in frames that follow one another from `offset` on.
+    ///
+    /// # Errors
+    /// As [`Rows::push`].
+    pub(crate) fn extend<'a>(
+        &mut self,
+        disk: &dyn Disk,
+        mut offset: u64,
+        headers: impl Iterator<Item = &'a Header>,
+    ) -> io::Result<()> {
+        for header in headers {
+            self.push(disk, offset, header)?;
+            offset += header.frame_len();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, disk: &dyn Disk) -> io::Result<Arc<dyn File>> {
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => {
+                let file = disk.open(&index_name(self.segment), true)?;
+                file.truncate(0)?;
+                file
+            }
+        };
+        self.file = Some(file.clone());
         self.crc = crc32c::crc32c_append(self.crc, &self.chunk);
-        self.file.write_at(self.offset, &[IoSlice::new(&self.chunk)])?;
+        file.write_at(self.offset, &[IoSlice::new(&self.chunk)])?;
         self.offset += self.chunk.len() as u64;
         self.chunk.clear();
-        Ok(())
+        Ok(file)
+    }
+
+    /// Writes what is left and the head; the file's length.
+    fn finish(
+        mut self,
+        disk: &dyn Disk,
+        segment: &Segment,
+        suite: u8,
+        gaps: u32,
+    ) -> io::Result<u64> {
+        let file = self.flush(disk)?;
+        let mut head = Vec::with_capacity(HEADER_BYTES);
+        head.extend_from_slice(MAGIC);
+        head.extend_from_slice(&VERSION.to_be_bytes());
+        head.extend_from_slice(&[suite, 0]);
+        head.extend_from_slice(&segment.number.to_be_bytes());
+        head.extend_from_slice(&segment.marker);
+        head.extend_from_slice(&segment.len.to_be_bytes());
+        head.extend_from_slice(&self.rows.to_be_bytes());
+        head.extend_from_slice(&gaps.to_be_bytes());
+        head.extend_from_slice(&self.crc.to_be_bytes());
+        let crc = crc32c::crc32c(&head);
+        head.extend_from_slice(&crc.to_be_bytes());
+        file.write_at(0, &[IoSlice::new(&head)])?;
+        Ok(self.offset)
     }
 }
 
-/// Writes the index of a sealed segment from its frames' headers, and returns its length. The
-/// segment is read again rather than its rows kept while it is written: rows of a segment of tiny
-/// records would take tens of megabytes.
+/// Writes the index of a sealed segment, and returns its length: from the rows that were kept while it was written,
+/// or, where it was begun before this start, from its frames' headers.
 pub(crate) fn write(disk: &dyn Disk, segment: &Segment, suite: u8) -> io::Result<u64> {
-    let name = index_name(segment.number);
-    let file = disk.open(&name, true)?;
-    let written = file.truncate(0).and_then(|()| write_rows(&*file, segment, suite));
+    let written = match &segment.rows {
+        Some(rows) => rows.clone().finish(disk, segment, suite, 0),
+        None => {
+            scanned(disk, segment).and_then(|(rows, gaps)| rows.finish(disk, segment, suite, gaps))
+        }
+    };
     if written.is_err() {
-        let _ = disk.remove(&name);
+        let _ = disk.remove(&index_name(segment.number));
     }
     written
 }
 
-fn write_rows(file: &dyn File, segment: &Segment, suite: u8) -> io::Result<u64> {
-    let chunk = Vec::with_capacity(CHUNK_ROWS * ROW_BYTES);
-    let mut rows = RowWriter { file, offset: HEADER_BYTES as u64, chunk, rows: 0, crc: 0 };
+/// The rows of a segment, and how many of its ranges belong to no frame.
+fn scanned(disk: &dyn Disk, segment: &Segment) -> io::Result<(Rows, u32)> {
+    let mut rows = Rows::new(segment.number);
     let mut failed = None;
     let mut gaps = 0u32;
     scan(&*segment.file, 0, segment.len, &segment.marker, false, &mut |seen| match seen {
         Seen::Gap { .. } => gaps += 1,
         Seen::Frame { offset, header, .. } => {
-            // Segments are under 4 GiB; where one is not, its index is not written.
-            let row = u32::try_from(offset).map(|offset| Row::of(offset, &header));
-            let pushed = row.map_err(io::Error::other).and_then(|row| rows.push(&row));
-            if let Err(error) = pushed {
-                failed.get_or_insert(error);
+            if failed.is_none()
+                && let Err(error) = rows.push(disk, offset, &header)
+            {
+                failed = Some(error);
             }
         }
     })?;
-    if let Some(error) = failed {
-        return Err(error);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok((rows, gaps)),
     }
-    rows.flush()?;
-    let mut head = Vec::with_capacity(HEADER_BYTES);
-    head.extend_from_slice(MAGIC);
-    head.extend_from_slice(&VERSION.to_be_bytes());
-    head.extend_from_slice(&[suite, 0]);
-    head.extend_from_slice(&segment.number.to_be_bytes());
-    head.extend_from_slice(&segment.marker);
-    head.extend_from_slice(&segment.len.to_be_bytes());
-    head.extend_from_slice(&rows.rows.to_be_bytes());
-    head.extend_from_slice(&gaps.to_be_bytes());
-    head.extend_from_slice(&rows.crc.to_be_bytes());
-    let crc = crc32c::crc32c(&head);
-    head.extend_from_slice(&crc.to_be_bytes());
-    file.write_at(0, &[IoSlice::new(&head)])?;
-    Ok(rows.offset)
 }

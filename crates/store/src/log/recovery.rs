@@ -106,7 +106,7 @@ impl Opened {
             (Some(index), _) => index,
             (None, Some(marker)) => {
                 self.recovery.rebuilt_indexes += 1;
-                let segment = Segment { number, file, len, marker };
+                let segment = Segment { number, file, len, marker, rows: None };
                 // It may have been sealed and not yet synced: what a power cut took of it is not
                 // served, nor cut, as others may have it.
                 self.read_frames(&segment, true, false)?;
@@ -158,7 +158,7 @@ impl Opened {
             self.sealed(disk, family, number)?;
             return Ok(());
         };
-        let mut segment = Segment { number, file, len, marker };
+        let mut segment = Segment { number, file, len, marker, rows: None };
         let end = self.read_frames(&segment, true, true)?;
         if end < len {
             self.recovery.cut_bytes += len - end;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use env::disk::{Disk, File};
 
 use super::frame::Marker;
+use super::index_file::Rows;
 use crate::header::{FILE_HEADER_BYTES, Family, FileHeader};
 
 /// Files a store keeps open for reading at most.
@@ -22,6 +23,8 @@ pub(crate) struct Segment {
     pub file: Arc<dyn File>,
     pub len: u64,
     pub marker: Marker,
+    /// What its index file will hold; `None` where it is to be read from the segment.
+    pub rows: Option<Rows>,
 }
 
 /// `NNNNNNNN.log`.

@@ -34,7 +34,9 @@ use tokio::sync::oneshot;
 use super::Shared;
 use super::frame::{Content, HEADER_BYTES, Header};
 use super::index::Location;
+use super::index_file::Rows;
 use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, log_name};
+use super::trail::Trail;
 use crate::header::{FILE_HEADER_BYTES, FileHeader};
 use crate::line::Worker;
 use crate::{Durability, StoreError, io_error, is_full};
@@ -148,6 +150,7 @@ pub(crate) struct Writer {
     owed: bool,
     /// What an fsync of the active segment covers.
     durable_len: u64,
+    trail: Trail,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted: Option<super::PlantedBug>,
 }
@@ -243,6 +246,7 @@ impl Writer {
             dirty: false,
             owed: false,
             durable_len,
+            trail: Trail::default(),
             #[cfg(feature = "planted-bugs")]
             planted: None,
         }
@@ -390,7 +394,8 @@ impl Writer {
         self.shared.file_bytes.fetch_add(FILE_HEADER_BYTES, Ordering::SeqCst);
         self.shared.files.add(number, file.clone());
         self.shared.index_mut().extend(number, FILE_HEADER_BYTES, Some(header.marker));
-        Ok(Segment { number, file, len: FILE_HEADER_BYTES, marker: header.marker })
+        let (len, marker, rows) = (FILE_HEADER_BYTES, header.marker, Some(Rows::new(number)));
+        Ok(Segment { number, file, len, marker, rows })
     }
 
     /// Writes the frames behind the active segment and returns where they begin.
@@ -416,6 +421,8 @@ impl Writer {
             Ok(()) => {
                 active.len += plan.bytes;
                 self.shared.file_bytes.fetch_add(plan.bytes, Ordering::SeqCst);
+                let passed = self.trail.wrote(active.number, start..active.len);
+                Shared::pass(&self.shared, passed);
                 Ok(start)
             }
             Err(error) => {
@@ -434,8 +441,8 @@ impl Writer {
         }
     }
 
-    fn index(&self, plan: &Plan, start: u64) {
-        let Some(active) = &self.active else { return };
+    fn index(&mut self, plan: &Plan, start: u64) {
+        let Some(active) = &mut self.active else { return };
         let mut index = self.shared.index_mut();
         let mut offset = start;
         for frame in &plan.frames {
@@ -445,6 +452,16 @@ impl Writer {
             offset += frame.header.frame_len();
         }
         index.extend(active.number, offset, Some(active.marker));
+        drop(index);
+        let headers = plan.frames.iter().map(|frame| &frame.header);
+        if active
+            .rows
+            .as_mut()
+            .is_some_and(|rows| rows.extend(&*self.shared.disk, start, headers).is_err())
+        {
+            // The segment is read for them when it is full.
+            active.rows = None;
+        }
     }
 
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
