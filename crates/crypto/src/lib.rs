@@ -20,6 +20,7 @@ pub mod lease;
 pub mod revocation;
 pub mod roster;
 pub mod seal;
+mod side_by_side;
 mod suite;
 
 pub use certificate::{Announcement, CertificateError, Pass, PeerCertificate, PeerState, Tier};

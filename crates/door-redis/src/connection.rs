@@ -165,13 +165,16 @@ impl Connection {
             command_bytes: limits.command_bytes,
             stranger: !self.session.authenticated,
         };
-        let (mut at, mut requests) = (0, 0);
+        let (mut at, mut ahead, mut requests) = (0, 0, 0);
         let before = self.output.waiting();
         self.whole = false;
         while !self.session.closing {
             if requests >= TURN_REQUESTS || self.output.waiting() > before + TURN_BYTES {
                 self.whole = at < data.len();
                 break;
+            }
+            if at >= ahead && self.session.authenticated {
+                ahead = at + door.look_ahead(&data[at..]);
             }
             match self.parser.parse(&data[at..], &bounds) {
                 Ok(Parsed::Request { end }) => {

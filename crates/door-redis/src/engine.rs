@@ -15,7 +15,7 @@ use objects::{Batch, Event, NewVersion, Objects, ObjectsError};
 use store::Durability;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 use version::merge::{self, Merged, Value};
-use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId};
+use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId, View};
 
 use crate::error::Refusal;
 use crate::keyspace::{BATCH_BYTES, Keyspace, Made, Put, Stored, Tip};
@@ -215,6 +215,22 @@ impl Drop for Engine {
     }
 }
 
+/// The version that a put will make, where it is kept plain.
+fn ahead(put: Put<'_>) -> Option<View<'_>> {
+    let bases = bases(put.bases).ok()?;
+    let l = version::depth(put.bases.iter().map(|base| base.l)).ok()?;
+    let Put { object, kind, value, compress, .. } = put;
+    (!compress).then_some(View { object: *object, bases, l, kind, value })
+}
+
+fn bases(ids: &[VersionId]) -> Result<Bases, VersionError> {
+    match ids {
+        [] => Ok(Bases::NONE),
+        [base] => Ok(Bases::one(base.h)),
+        [a, b, ..] => Bases::two(a.h, b.h),
+    }
+}
+
 fn stored(found: objects::Stored) -> Stored {
     let version = found.version;
     Stored { id: found.id, bases: version.bases, kind: version.kind, value: version.value }
@@ -248,12 +264,13 @@ impl Keyspace for Engine {
         Ok((object, self.tip(&object)))
     }
 
+    fn prepare(&mut self, puts: &mut dyn Iterator<Item = Put<'_>>) {
+        let views: Vec<View<'_>> = puts.filter_map(ahead).collect();
+        self.batch.prepare(&views);
+    }
+
     fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal> {
-        let bases = match put.bases {
-            [] => Bases::NONE,
-            [base] => Bases::one(base.h),
-            [a, b, ..] => Bases::two(a.h, b.h).map_err(refuse)?,
-        };
+        let bases = bases(put.bases).map_err(refuse)?;
         let Put { object, kind, value, compress, .. } = put;
         let now = match compress {
             false => self.batch.put_now(object, bases, kind, value).map_err(refuse)?,

@@ -85,6 +85,12 @@ pub trait Keyspace: Send {
     /// batch would be too large. Nothing of it is then pending.
     fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal>;
 
+    /// Tells of puts that are likely next, in this order, which are cheaper to make together. None of them is done by it, and
+    /// none need follow.
+    fn prepare(&mut self, puts: &mut dyn Iterator<Item = Put<'_>>) {
+        let _ = puts;
+    }
+
     /// Puts since the last commit.
     fn pending(&self) -> usize;
 

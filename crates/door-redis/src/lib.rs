@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! circle      the loop: one thread waits for sockets, serves, commits, sends
-//! connection  one caller's bytes: parse -> run -> reply
+//! connection  one caller's bytes: parse -> run -> reply; ahead looks at the SETs that come next
 //! run         finds the command in the table, executes it, takes it back where it fails
 //! commands    one file a group of commands
 //! door        keys: looked up in slots, read, written as versions; batch takes writes back
@@ -19,6 +19,7 @@
 //! users and operators need: `docs/doors/redis.md`.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod batch;
 mod circle;
 mod commands;

@@ -1,0 +1,106 @@
+//! A look at the SETs that are next in a pipeline, so that their versions are made side by side.
+//!
+//! It decides nothing: each command is executed in its turn as ever, and what was made ahead is used where it is just what
+//! is asked for then (`objects::Batch::prepare`). So a key that is set twice, or changed by what stands between,
+//! costs only what was made in vain. It pays because a version of a kilobyte is hashed in a quarter of the time beside
+//! fifteen others.
+
+use version::ValueKind;
+
+use crate::door::Door;
+use crate::keyspace::Put;
+use crate::options::Compress;
+
+/// SETs that are looked at: as many as are hashed side by side.
+const SETS_MAX: usize = 16;
+/// Below so many it is not worth it.
+const SETS_MIN: usize = 3;
+/// The longest value: longer ones fill vectors by themselves.
+const VALUE_BYTES_MAX: usize = 1 << 11;
+
+/// A `SET key value` as libraries send it, and how long it is. Whatever else it may be, it is no error here.
+fn plain_set(data: &[u8]) -> Option<(&[u8], &[u8], usize)> {
+    const HEAD: &[u8] = b"*3\r\n$3\r\n";
+    let rest = data.strip_prefix(HEAD)?;
+    let (name, rest) = rest.split_at_checked(3)?;
+    if !name.eq_ignore_ascii_case(b"set") {
+        return None;
+    }
+    let (key, rest) = bulk(rest.strip_prefix(b"\r\n")?)?;
+    let (value, rest) = bulk(rest)?;
+    Some((key, value, data.len() - rest.len()))
+}
+
+/// An argument with its length before it, and what is behind it.
+fn bulk(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut rest = data.strip_prefix(b"$")?;
+    let mut len = 0;
+    while let Some((digit @ b'0'..=b'9', behind)) = rest.split_first() {
+        len = len * 10 + usize::from(digit - b'0');
+        rest = behind;
+        if len > VALUE_BYTES_MAX {
+            return None;
+        }
+    }
+    let (bytes, rest) = rest.strip_prefix(b"\r\n")?.split_at_checked(len)?;
+    Some((bytes, rest.strip_prefix(b"\r\n")?))
+}
+
+impl Door {
+    /// Has the versions of the SETs that `data` begins with made ahead, as far as it pays; how many bytes were looked at.
+    pub(crate) fn look_ahead(&mut self, data: &[u8]) -> usize {
+        if self.writes_ended || self.options.compress == Compress::All {
+            return data.len();
+        }
+        let mut sets = [(0, &[][..]); SETS_MAX];
+        let (mut count, mut end, mut at) = (0, 0, 0);
+        while at < SETS_MAX
+            && let Some((key, value, len)) = plain_set(&data[end..])
+        {
+            (at, end) = (at + 1, end + len);
+            // A value that begins with 0 is written otherwise.
+            let found =
+                self.slots.find(self.slots.hash(key), key).filter(|_| value.first() != Some(&0));
+            if let Some(index) = found
+                && sets[..count].iter().all(|(other, _)| *other != index)
+            {
+                sets[count] = (index, value);
+                count += 1;
+            }
+        }
+        if count >= SETS_MIN {
+            let puts = sets[..count].iter().map(|(index, value)| {
+                let slot = self.slots.slot(*index);
+                let (object, bases) = (&slot.object, slot.state.tip.as_slice());
+                Put { object, name: None, bases, kind: ValueKind::Bytes, value, compress: false }
+            });
+            self.keyspace.prepare(&mut puts.into_iter());
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_known_by_its_bytes_and_nothing_else_is() {
+        let set = b"*3\r\n$3\r\nSeT\r\n$3\r\nkey\r\n$0\r\n\r\n";
+        let two = [&set[..], b"*3\r\n"].concat();
+        assert_eq!(plain_set(&two), Some((&b"key"[..], &b""[..], set.len())));
+        for cut in 0..set.len() {
+            assert_eq!(plain_set(&set[..cut]), None, "{cut}");
+        }
+        for at in 0..set.len() {
+            let mut other = set.to_vec();
+            other[at] ^= 0x50;
+            let found = plain_set(&other);
+            assert!(found.is_none_or(|(key, ..)| key != b"key"), "{at}: {found:?}");
+        }
+        let long = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2049\r\n{}\r\n", "v".repeat(2049));
+        assert_eq!(plain_set(long.as_bytes()), None);
+        let claims = b"*3\r\n$3\r\nSET\r\n$99999999999999999999999\r\nk\r\n$1\r\nv\r\n";
+        assert_eq!(plain_set(claims), None);
+    }
+}
