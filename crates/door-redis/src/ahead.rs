@@ -1,4 +1,4 @@
-//! A look at the SETs that are next in a pipeline, so that their versions are made side by side.
+//! A look at the SETs that are next, in a pipeline or of several connections, so that their versions are made side by side.
 //!
 //! It decides nothing: each command is executed in its turn as ever, and what was made ahead is used where it is just what
 //! is asked for then (`objects::Batch::prepare`). So a key that is set twice, or changed by what stands between,
@@ -46,36 +46,64 @@ fn bulk(data: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((bytes, rest.strip_prefix(b"\r\n")?))
 }
 
+/// SETs that are next, of one connection or of several.
+#[derive(Default)]
+pub(crate) struct Sets<'a> {
+    /// How many were seen.
+    seen: usize,
+    /// Of those the ones whose versions can be made ahead: slots, each once, and values.
+    sets: [(u32, &'a [u8]); SETS_MAX],
+    count: usize,
+}
+
+impl Sets<'_> {
+    /// Whether no more are looked at.
+    fn is_full(&self) -> bool {
+        self.seen >= SETS_MAX
+    }
+}
+
 impl Door {
-    /// Has the versions of the SETs that `data` begins with made ahead, as far as it pays; how many bytes were looked at.
-    pub(crate) fn look_ahead(&mut self, data: &[u8]) -> usize {
+    /// Adds the SETs that `data` begins with, as far as there is room for them; how many bytes were looked at.
+    pub(crate) fn look<'a>(&self, data: &'a [u8], sets: &mut Sets<'a>) -> usize {
         if self.writes_ended || self.options.compress == Compress::All {
             return data.len();
         }
-        let mut sets = [(0, &[][..]); SETS_MAX];
-        let (mut count, mut end, mut at) = (0, 0, 0);
-        while at < SETS_MAX
+        let mut end = 0;
+        while !sets.is_full()
             && let Some((key, value, len)) = plain_set(&data[end..])
         {
-            (at, end) = (at + 1, end + len);
+            sets.seen += 1;
+            end += len;
+            let found = self.slots.find(self.slots.hash(key), key);
             // A value that begins with 0 is written otherwise.
-            let found =
-                self.slots.find(self.slots.hash(key), key).filter(|_| value.first() != Some(&0));
-            if let Some(index) = found
-                && sets[..count].iter().all(|(other, _)| *other != index)
-            {
-                sets[count] = (index, value);
-                count += 1;
+            let Some(slot) = found.filter(|_| value.first() != Some(&0)) else { continue };
+            if sets.sets[..sets.count].iter().all(|(other, _)| *other != slot) {
+                sets.sets[sets.count] = (slot, value);
+                sets.count += 1;
             }
         }
-        if count >= SETS_MIN {
-            let puts = sets[..count].iter().map(|(index, value)| {
-                let slot = self.slots.slot(*index);
-                let (object, bases) = (&slot.object, slot.state.tip.as_slice());
-                Put { object, name: None, bases, kind: ValueKind::Bytes, value, compress: false }
-            });
-            self.keyspace.prepare(&mut puts.into_iter());
+        end
+    }
+
+    /// Has their versions made ahead, where that pays.
+    pub(crate) fn make_ahead(&mut self, sets: &Sets<'_>) {
+        if sets.count < SETS_MIN {
+            return;
         }
+        let mut puts = sets.sets[..sets.count].iter().map(|(slot, value)| {
+            let slot = self.slots.slot(*slot);
+            let (object, bases) = (&slot.object, slot.state.tip.as_slice());
+            Put { object, name: None, bases, kind: ValueKind::Bytes, value, compress: false }
+        });
+        self.keyspace.prepare(&mut puts);
+    }
+
+    /// As [`Door::look`] and [`Door::make_ahead`], of one connection.
+    pub(crate) fn look_ahead(&mut self, data: &[u8]) -> usize {
+        let mut sets = Sets::default();
+        let end = self.look(data, &mut sets);
+        self.make_ahead(&sets);
         end
     }
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use mio::net::TcpStream;
 use rustix::buffer::spare_capacity;
 
+use crate::ahead::Sets;
 use crate::batch::Failure;
 use crate::door::Door;
 use crate::parse::{Bounds, Parsed, Parser, ProtocolError};
@@ -66,6 +67,18 @@ pub(crate) struct Connection {
     whole: bool,
     parser: Parser,
     marks: Vec<Mark>,
+    /// What [`Connection::fill`] read and nobody executed yet.
+    filled: Option<Filled>,
+}
+
+/// One read into a shared buffer.
+#[derive(Debug)]
+struct Filled {
+    /// Bytes read and the room that there was.
+    read: io::Result<Option<usize>>,
+    room: usize,
+    /// Up to where the buffer was looked at for SETs.
+    ahead: usize,
 }
 
 impl Connection {
@@ -83,12 +96,40 @@ impl Connection {
             whole: false,
             parser: Parser::default(),
             marks: Vec::new(),
+            filled: None,
         }
     }
 
     /// Bytes held for what is not a whole request, or waits for EXEC.
     pub(crate) fn held(&self) -> usize {
         self.input.capacity() + self.parser.held() + self.session.held()
+    }
+
+    /// Reads once, where what comes is executed from a shared buffer; how many bytes. Until [`Connection::serve`] is called
+    /// with that buffer nobody else uses it.
+    pub(crate) fn fill(&mut self, shared: &mut Vec<u8>) -> usize {
+        shared.clear();
+        let has_own = self.parser.has_large() || self.input.len() > KEPT_BYTES;
+        if self.session.closing || self.whole || !self.readable || has_own {
+            return 0;
+        }
+        self.read_into(shared);
+        shared.len()
+    }
+
+    fn read_into(&mut self, shared: &mut Vec<u8>) {
+        shared.clear();
+        shared.extend_from_slice(&self.input);
+        let room = shared.capacity() - shared.len();
+        let read = received(rustix::io::read(&self.socket, spare_capacity(shared)));
+        self.filled = Some(Filled { read, room, ahead: 0 });
+    }
+
+    /// Adds the SETs that the buffer begins with which [`Connection::fill`] read into.
+    pub(crate) fn look<'a>(&mut self, door: &Door, shared: &'a [u8], sets: &mut Sets<'a>) {
+        if let Some(filled) = self.filled.as_mut().filter(|_| self.session.authenticated) {
+            filled.ahead = door.look(shared, sets);
+        }
     }
 
     /// Executes what is here, then reads once and executes that.
@@ -123,7 +164,7 @@ impl Connection {
                 self.execute_kept(door);
             }
             (read, room)
-        } else if self.input.len() > KEPT_BYTES {
+        } else if self.filled.is_none() && self.input.len() > KEPT_BYTES {
             // Much is kept: it is not moved for each read.
             self.input.reserve(self.input.len().max(KEPT_BYTES));
             let room = self.input.capacity() - self.input.len();
@@ -131,13 +172,14 @@ impl Connection {
             self.execute_kept(door);
             (read, room)
         } else {
-            shared.clear();
-            shared.extend_from_slice(&self.input);
-            let room = shared.capacity() - shared.len();
-            let read = received(rustix::io::read(&self.socket, spare_capacity(shared)))?;
+            if self.filled.is_none() {
+                self.read_into(shared);
+            }
+            let Some(Filled { read, room, ahead }) = self.filled.take() else { return Ok(()) };
+            let read = read?;
             if read.is_some() {
                 self.input = Vec::new();
-                let rest = self.execute(door, shared);
+                let rest = self.execute(door, shared, ahead);
                 self.input.extend_from_slice(&shared[rest]);
             }
             (read, room)
@@ -150,14 +192,14 @@ impl Connection {
     /// Executes what is kept.
     fn execute_kept(&mut self, door: &mut Door) {
         let mut input = std::mem::take(&mut self.input);
-        let rest = self.execute(door, &input);
+        let rest = self.execute(door, &input, 0);
         input.truncate(rest.end);
         input.drain(..rest.start);
         self.input = input;
     }
 
-    /// Executes the whole requests of `data`; gives what is to be kept of it.
-    fn execute(&mut self, door: &mut Door, data: &[u8]) -> Range<usize> {
+    /// Executes the whole requests of `data`, of which some were looked at for SETs; gives what is to be kept of it.
+    fn execute(&mut self, door: &mut Door, data: &[u8], mut ahead: usize) -> Range<usize> {
         let limits = &door.options.limits;
         let mut bounds = Bounds {
             arguments: limits.arguments,
@@ -165,7 +207,7 @@ impl Connection {
             command_bytes: limits.command_bytes,
             stranger: !self.session.authenticated,
         };
-        let (mut at, mut ahead, mut requests) = (0, 0, 0);
+        let (mut at, mut requests) = (0, 0);
         let before = self.output.waiting();
         self.whole = false;
         while !self.session.closing {

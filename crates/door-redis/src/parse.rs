@@ -177,6 +177,11 @@ impl Parser {
         Arguments { data, spans: &self.spans, apart: &self.apart }
     }
 
+    /// Whether a large argument is not whole.
+    pub(crate) fn has_large(&self) -> bool {
+        self.large.as_ref().is_some_and(|large| large.missing() > 0)
+    }
+
     /// The buffer of a large argument that is not whole, with room for what is to come next.
     pub(crate) fn large(&mut self) -> Option<&mut Vec<u8>> {
         let large = self.large.as_mut().filter(|large| large.missing() > 0)?;
