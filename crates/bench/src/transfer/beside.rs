@@ -169,7 +169,7 @@ impl<'a> Rivals<'a> {
         at: &Path,
     ) -> Result<(), BenchError> {
         for asked in self.asked.iter_mut().filter(|one| one.failed.is_none() && !one.long) {
-            let folder = at.join(asked.program.name());
+            let folder = at.join(format!("{}-{}", asked.program.name(), asked.done.len()));
             std::fs::create_dir_all(&folder).map_err(BenchError::io("make", &folder))?;
             rustix::fs::sync();
             let started = Instant::now();
@@ -179,7 +179,10 @@ impl<'a> Rivals<'a> {
             };
             bench.stop.check()?;
             asked.long = started.elapsed() > TURN_LONG;
-            std::fs::remove_dir_all(&folder).map_err(BenchError::io("remove", &folder))?;
+            // Many small files stay until all is measured, as ours do (`tree::round`).
+            if let Content::File(_) = content {
+                std::fs::remove_dir_all(&folder).map_err(BenchError::io("remove", &folder))?;
+            }
             match done {
                 Ok(done) => {
                     for one in &done {

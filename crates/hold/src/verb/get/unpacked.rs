@@ -109,6 +109,8 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
     let mut archive = tar::Archive::new(from);
     let mut folders: Vec<(PathBuf, u32, u64)> = Vec::new();
     let mut buffer = vec![0; WRITE_BYTES];
+    // The folder of the file before, which is mostly that of the next.
+    let mut made = PathBuf::new();
     for (count, entry) in archive.entries().map_err(wrong)?.enumerate() {
         let mut entry = entry.map_err(wrong)?;
         if count == ITEMS_MAX {
@@ -125,8 +127,11 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
                 folders.push((path, mode, mtime));
             }
             tar::EntryType::Regular => {
-                if let Some(above) = path.parent() {
+                if let Some(above) = path.parent()
+                    && above != made
+                {
                     std::fs::create_dir_all(above).map_err(failed())?;
+                    above.clone_into(&mut made);
                 }
                 let mut file = File::options().write(true).create_new(true).open(&path);
                 let file = file.as_mut().map_err(|error| {
