@@ -16,8 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes in flight of one author where the options say nothing.
-pub const WINDOW_BYTES: usize = 64 << 20;
+/// Bytes in flight of one author where the options say nothing: three stripes of 4/8, or one of 16/48. What is no lease,
+/// in connections and kept for the next page, is to fit beside them into 64 MiB.
+pub const WINDOW_BYTES: usize = 48 << 20;
 /// The smallest window: a chunk, its page and two copies on their way.
 pub const WINDOW_BYTES_MIN: usize = 8 << 20;
 /// The largest window; beyond it more memory buys nothing.

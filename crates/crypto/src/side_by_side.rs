@@ -110,10 +110,13 @@ fn midstates(
     which: impl Fn(&usize) -> bool,
     counter: u64,
 ) {
+    let flags = [0, CHUNK_START, 0];
     macro_rules! by_blocks {
         ($($blocks:literal)*) => {
             match blocks {
-                $($blocks => many::<{ $blocks * BLOCK }>(platform, chunks, out, which, counter, [0, CHUNK_START, 0]),)*
+                $($blocks => {
+                    many::<{ $blocks * BLOCK }>(platform, chunks, out, which, counter, flags);
+                })*
                 _ => {}
             }
         };

@@ -42,8 +42,8 @@ impl Shape {
     /// What a segment of so many bytes may take at one time: being sealed (itself and its pages) or being sent (its pages
     /// and their parity).
     ///
-    /// A full one counts without the heads of its pages, some hundred bytes each, so that a window of powers of two
-    /// holds a whole number of them.
+    /// A full one counts without the heads of its pages, some hundred bytes each, so that the window holds a whole
+    /// number of them.
     pub(super) fn cost(&self, segment_bytes: usize) -> usize {
         let (k, n) = (self.k as usize, self.n as usize);
         let chunk = segment_bytes.div_ceil(k);

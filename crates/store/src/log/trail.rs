@@ -137,7 +137,8 @@ mod tests {
                 let sum: u64 = passed.iter().map(|(_, range)| range.end - range.start).sum();
                 // The longest part is one write more than its share.
                 let slack = PART_BYTES + (40 << 20);
-                prop_assert!(sum + 2 * slack >= (total.saturating_sub(CACHED_BYTES)) + (total.saturating_sub(GONE_BYTES)));
+                let due = total.saturating_sub(CACHED_BYTES) + total.saturating_sub(GONE_BYTES);
+                prop_assert!(sum + 2 * slack >= due);
                 prop_assert!(trail.parts.len() <= 200);
             }
         }
