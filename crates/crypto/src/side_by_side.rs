@@ -39,7 +39,10 @@ const IV: [u32; 8] = [
 
 /// Puts the hash of each message at its place in `out`, which is as long.
 pub(crate) fn hash_each(messages: &[&[u8]], out: &mut [[u8; 32]]) {
-    let platform = Platform::detect();
+    hash_each_on(Platform::detect(), messages, out);
+}
+
+fn hash_each_on(platform: Platform, messages: &[&[u8]], out: &mut [[u8; 32]]) {
     for (messages, out) in messages.chunks(LANES).zip(out.chunks_mut(LANES)) {
         hash_some(platform, messages, out);
     }
@@ -167,11 +170,27 @@ mod tests {
         let messages: Vec<Vec<u8>> =
             lens.iter().enumerate().map(|(seed, len)| message(*len, seed as u8)).collect();
         let slices: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
-        let mut out = vec![[9; 32]; slices.len()];
-        hash_each(&slices, &mut out);
-        for (message, hash) in slices.iter().zip(&out) {
-            assert_eq!(hash, blake3::hash(message).as_bytes(), "{} of {lens:?}", message.len());
+        for platform in platforms() {
+            let mut out = vec![[9; 32]; slices.len()];
+            hash_each_on(platform, &slices, &mut out);
+            for (message, hash) in slices.iter().zip(&out) {
+                let wanted = blake3::hash(message);
+                assert_eq!(
+                    hash,
+                    wanted.as_bytes(),
+                    "{} of {lens:?} on {platform:?}",
+                    message.len()
+                );
+            }
         }
+    }
+
+    /// What this machine could also be.
+    fn platforms() -> Vec<Platform> {
+        let mut all = vec![Platform::detect(), Platform::portable()];
+        #[cfg(target_arch = "x86_64")]
+        all.extend([Platform::sse2(), Platform::sse41(), Platform::avx2()].into_iter().flatten());
+        all
     }
 
     #[test]

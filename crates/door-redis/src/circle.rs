@@ -70,6 +70,8 @@ pub(crate) struct Circle {
     sending: Vec<usize>,
     /// What connections read into that are served one after the other.
     shared: [Vec<u8>; GROUP],
+    /// What is read from a connection that is closed and heard by nobody: others' requests may wait in the buffers above.
+    deaf: Vec<u8>,
     next_id: u64,
     /// Bytes that all connections hold: of requests, of answers.
     input_bytes: usize,
@@ -100,6 +102,7 @@ impl Circle {
             ready: Vec::new(),
             sending: Vec::new(),
             shared: std::array::from_fn(|_| Vec::with_capacity(READ_BYTES)),
+            deaf: Vec::with_capacity(READ_BYTES),
             next_id: 1,
             input_bytes: 0,
             output_bytes: 0,
@@ -255,11 +258,11 @@ impl Circle {
             let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
                 continue;
             };
-            connection.listed = false;
             let crowded = self.output_bytes > limits.outputs_bytes;
             let waiting = connection.output.waiting();
-            if waiting > limits.output_bytes || (crowded && waiting > 0) {
-                connection.paused = true;
+            connection.paused = waiting > limits.output_bytes || (crowded && waiting > 0);
+            if connection.paused {
+                connection.listed = false;
                 continue;
             }
             if waiting == 0 {
@@ -284,6 +287,8 @@ impl Circle {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
+        // Not before: it would be listed again by what is sent meanwhile, and read into a second buffer.
+        connection.listed = false;
         let (input, output) = (connection.held(), connection.output.held());
         let state = connection.serve(&mut self.door, &mut self.shared[at]);
         self.input_bytes = self.input_bytes + connection.held() - input;
@@ -486,7 +491,7 @@ impl Circle {
         let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
             return;
         };
-        connection.drain(&mut self.shared[0]);
+        connection.drain(&mut self.deaf);
         let _ = self.poll.registry().deregister(&mut connection.socket);
         self.input_bytes = self.input_bytes.saturating_sub(connection.held());
         self.output_bytes = self.output_bytes.saturating_sub(connection.output.held());

@@ -314,11 +314,11 @@ impl Connection {
 
     /// Before a socket is closed what came is read and dropped: else the system would tell the
     /// other side of bytes that nobody read, and it might lose the last answer.
-    pub(crate) fn drain(&mut self, shared: &mut Vec<u8>) {
+    pub(crate) fn drain(&mut self, deaf: &mut Vec<u8>) {
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
         for _ in 0..DEAF_READS {
-            shared.clear();
-            match rustix::io::read(&self.socket, spare_capacity(shared)) {
+            deaf.clear();
+            match rustix::io::read(&self.socket, spare_capacity(deaf)) {
                 Ok(read) if read > 0 => {}
                 _ => break,
             }

@@ -14,7 +14,7 @@ use store::{LogOptions, LogStore, RecordStore};
 use testkit::disk::FaultyDisk;
 use testkit::time::run;
 use version::merge::Append;
-use version::{Bases, ObjectKey, ObjectRecord, ValueKind, VersionId};
+use version::{Bases, ObjectKey, ObjectRecord, ValueKind, VersionId, View};
 
 fn store(disk: &FaultyDisk, env: &Env) -> Arc<LogStore> {
     let options =
@@ -218,6 +218,57 @@ fn a_batch_stands_on_one_that_is_being_written_and_falls_with_it() {
         now(&mut batch, Some(third), b"fourth");
         batch.commit(None).await.unwrap();
         assert_eq!((objects.tips(&k).len(), objects.tips(&k)[0].l), (1, 3));
+    });
+}
+
+/// What is made ahead is taken only for what is just that; whatever it was told, a batch makes the same versions.
+#[test]
+fn what_was_made_ahead_changes_no_version() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let (kind, none) = (ValueKind::Bytes, Bases::NONE);
+        let values: Vec<Vec<u8>> = (0..40_usize).map(|n| vec![n as u8; n * 61]).collect();
+        let view = |at: usize, bases: Bases, l| View {
+            object: object(at as u8),
+            bases,
+            l,
+            kind,
+            value: &values[at],
+        };
+        let mut batch = objects.batch();
+        let all: Vec<View<'_>> = (0..40).map(|at| view(at, none, 0)).collect();
+        batch.prepare(&all);
+        let mut made = Vec::new();
+        for at in 0..40 {
+            // Some are skipped, and some are asked for with another value, base or object.
+            if at % 5 == 1 {
+                continue;
+            }
+            let other = if at % 5 == 2 { at + 1 } else { at };
+            let value = &values[if at % 5 == 3 { 39 } else { at }];
+            let put = batch.put_now(&object(other as u8), none, kind, value).unwrap();
+            let (id, kept) = put.unwrap();
+            assert_eq!(&kept[..], &value[..]);
+            let same = View { object: object(other as u8), bases: none, l: 0, kind, value };
+            assert_eq!(id.h, crypto::Suite::default().id(&same.encode()), "{at}");
+            made.push((other, id));
+        }
+        // What was made ahead of one batch is there for the one that follows it.
+        let (last, base) = made[made.len() - 1];
+        let next = view(last, Bases::one(base.h), 1);
+        batch.prepare(&[next, view(last, Bases::one(base.h), u64::MAX)]);
+        let (flight, mut batch) = batch.begin();
+        let put = batch.put_now(&next.object, next.bases, kind, next.value).unwrap();
+        assert_eq!(put.unwrap().0.h, crypto::Suite::default().id(&next.encode()));
+        flight.write(None).unwrap();
+        batch.landed(true);
+        batch.commit(None).await.unwrap();
+        assert_eq!(objects.tips(&next.object).len(), 1);
+        for (object_of, id) in made {
+            let found = objects.get(&object(object_of as u8), &id.h).await.unwrap().unwrap();
+            assert_eq!(found.id, id);
+        }
     });
 }
 

@@ -1,17 +1,19 @@
 //! The door over the real engine, on a simulated disk that loses power and fills up.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use crypto::{NetworkId, PublicKey, SecretKey, Suite};
 use door_redis::Engine;
 use env::Env;
 use objects::{NewVersion, Objects, ObjectsOptions};
-use store::{LogOptions, LogStore, RecordStore};
+use store::{Durability, LogOptions, LogStore, RecordStore};
 use testkit::disk::FaultyDisk;
-use version::{Bases, ValueKind, key_of};
+use version::{Bases, ValueKind, Version, VersionId, key_of};
 
-use crate::client::{Caller, options};
+use crate::client::{Caller, options, request};
 
 /// A peer's store, its objects, and the door.
 struct Machine {
@@ -236,4 +238,108 @@ fn of_a_turn_in_parts_each_part_is_kept_or_refused() {
     let made: Vec<crypto::RecordId> = made.iter().flatten().collect();
     let different: std::collections::BTreeSet<_> = made.iter().collect();
     assert_eq!((made.len(), different.len()), (kept + 1, kept + 1));
+}
+
+/// Callers at once, with pipelines in which keys come again and other commands stand between: every version of every key's
+/// history is the hash of its bytes, and has the value that was set.
+#[test]
+fn whatever_is_made_ahead_each_version_is_the_hash_of_its_bytes() {
+    let machine = Machine::new(FaultyDisk::new(1));
+    let value = |who: usize, n: usize| format!("{who}.{n}.").repeat(1 + n * 37 % 400);
+    let key = |who: usize, n: usize| format!("{who}:{}", n * n % 23);
+    let address = machine.door.address();
+    let callers: Vec<_> = (0..6)
+        .map(|who| {
+            std::thread::spawn(move || {
+                let mut caller = Caller::to(address);
+                for round in 0..6 {
+                    let mut lines = Vec::new();
+                    for n in round * 40..(round + 1) * 40 {
+                        lines.push(format!("SET {} {}", key(who, n), value(who, n)));
+                        if n % 11 == 3 {
+                            lines.push(format!("DEL {}", key(who, n + 1)));
+                            lines.push("INCR all".to_owned());
+                        }
+                    }
+                    // The last has one of them at a time.
+                    let size = if who == 5 { 1 } else { lines.len() };
+                    for lines in lines.chunks(size) {
+                        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+                        for (line, answer) in lines.iter().zip(caller.pipeline(&lines)) {
+                            assert!(!line.starts_with("SET") || answer == "OK", "{line}: {answer}");
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    let mut caller = machine.caller();
+    for who in 0..6 {
+        let mut wanted: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for n in 0..240 {
+            wanted.entry(key(who, n)).or_default().push(value(who, n));
+        }
+        for (key, wanted) in wanted {
+            let tip = caller.ask(&format!("HOLD.TIPS {key}")).list()[0].text();
+            let log = caller.ask(&format!("HOLD.LOG {key} {tip} 1000")).list();
+            let mut found = Vec::new();
+            for id in &log {
+                let id: VersionId = id.list()[0].text().parse().unwrap();
+                let got = machine.runtime.block_on(machine.store.get(&id.h));
+                let record = got.unwrap().unwrap();
+                assert_eq!(Suite::default().id(&record.bytes), id.h);
+                let version = Version::decode(&record.bytes).unwrap();
+                if version.kind == ValueKind::Bytes {
+                    found.push(String::from_utf8(version.value.to_vec()).unwrap());
+                }
+            }
+            found.reverse();
+            assert_eq!(found, wanted, "{key}");
+        }
+    }
+    machine.door.close();
+}
+
+/// A connection is closed while others' requests are read and not yet executed; what it still sends is heard by nobody.
+#[test]
+fn who_leaves_takes_nothing_of_what_others_sent() {
+    let machine =
+        Machine::with(FaultyDisk::new(1), |engine| engine.durability(Durability::EverySecond));
+    let address = machine.door.address();
+    let over = Arc::new(AtomicBool::new(false));
+    let leavers: Vec<_> = (0..3)
+        .map(|_| {
+            let over = over.clone();
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let mut caller = Caller::to(address);
+                    caller.send(&[&request(&[b"PING"])[..], b"*x\r\n"].concat());
+                    caller.answer();
+                }
+            })
+        })
+        .collect();
+    let writers: Vec<_> = (0..4)
+        .map(|who| {
+            std::thread::spawn(move || {
+                let mut caller = Caller::to(address);
+                for round in 0..150 {
+                    let value = format!("{who}.{round}.").repeat(300);
+                    let lines: Vec<String> =
+                        (0..40).map(|n| format!("SET {who}:{n} {value}{n}")).collect();
+                    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+                    assert!(caller.pipeline(&lines).iter().all(|answer| answer == "OK"));
+                    for n in 0..40 {
+                        assert_eq!(caller.say(&format!("GET {who}:{n}")), format!("{value}{n}"));
+                    }
+                }
+            })
+        })
+        .collect();
+    let ended: Vec<bool> = writers.into_iter().map(|writer| writer.join().is_ok()).collect();
+    over.store(true, Ordering::Relaxed);
+    leavers.into_iter().for_each(|leaver| leaver.join().unwrap());
+    assert_eq!(ended, [true; 4]);
+    machine.door.close();
 }

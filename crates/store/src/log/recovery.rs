@@ -19,7 +19,7 @@ use env::disk::{Disk, Lock};
 use super::frame::{Header, Marker};
 use super::index::{Index, Location};
 use super::index_file::{self, IndexFile};
-use super::segment::{Segment, log_name, log_number};
+use super::segment::{Segment, index_name, log_name, log_number};
 use crate::header::{FILE_HEADER_BYTES, Family, FileHeader, Head};
 use crate::scan::{Seen, scan};
 use crate::{StoreError, io_error};
@@ -167,6 +167,10 @@ impl Opened {
             segment.len = end;
         }
         segment.file.sync().map_err(io_error("sync", &name))?;
+        // It grows again: rows of before are of no use, and a whole index must not fit by its length alone some day.
+        if disk.open(&index_name(number), false).is_ok() {
+            disk.remove(&index_name(number)).map_err(io_error("remove", &index_name(number)))?;
+        }
         self.file_bytes += end;
         self.index.extend(number, end, Some(marker));
         self.active = Some(segment);

@@ -35,7 +35,7 @@ use super::Shared;
 use super::frame::{Content, HEADER_BYTES, Header};
 use super::index::Location;
 use super::index_file::Rows;
-use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, log_name};
+use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, index_name, log_name};
 use super::trail::Trail;
 use crate::header::{FILE_HEADER_BYTES, FileHeader};
 use crate::line::Worker;
@@ -290,6 +290,7 @@ impl Writer {
         if synced && self.planted == Some(super::PlantedBug::AcknowledgeBeforeSync) {
             self.index(&plan, start);
             answers.into_iter().for_each(Answer::done);
+            self.keep_rows(&plan, start);
             let _ = self.sync();
             return;
         }
@@ -300,6 +301,7 @@ impl Writer {
         self.owed |= self.dirty;
         self.index(&plan, start);
         answers.into_iter().for_each(Answer::done);
+        self.keep_rows(&plan, start);
         if soon && self.dirty {
             Shared::sync_soon(&self.shared);
         }
@@ -315,6 +317,7 @@ impl Writer {
         }
         self.owed |= self.dirty;
         self.index(plan, start);
+        self.keep_rows(plan, start);
         if self.shared.durability == Durability::EverySecond {
             Shared::sync_soon(&self.shared);
         }
@@ -441,8 +444,8 @@ impl Writer {
         }
     }
 
-    fn index(&mut self, plan: &Plan, start: u64) {
-        let Some(active) = &mut self.active else { return };
+    fn index(&self, plan: &Plan, start: u64) {
+        let Some(active) = &self.active else { return };
         let mut index = self.shared.index_mut();
         let mut offset = start;
         for frame in &plan.frames {
@@ -452,15 +455,18 @@ impl Writer {
             offset += frame.header.frame_len();
         }
         index.extend(active.number, offset, Some(active.marker));
-        drop(index);
+    }
+
+    /// Takes these frames into the index file that their segment will have. Nobody need wait for it who is answered.
+    fn keep_rows(&mut self, plan: &Plan, start: u64) {
+        let Some(active) = &mut self.active else { return };
+        let Some(rows) = &mut active.rows else { return };
+        let disk = &*self.shared.disk;
         let headers = plan.frames.iter().map(|frame| &frame.header);
-        if active
-            .rows
-            .as_mut()
-            .is_some_and(|rows| rows.extend(&*self.shared.disk, start, headers).is_err())
-        {
-            // The segment is read for them when it is full.
+        if rows.extend(disk, start, headers).is_err() {
+            // The segment is read for them when it is full. Till then their room is of more use to others.
             active.rows = None;
+            let _ = disk.remove(&index_name(active.number));
         }
     }
 
