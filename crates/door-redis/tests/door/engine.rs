@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{NetworkId, PublicKey, SecretKey, Suite};
@@ -301,45 +301,48 @@ fn whatever_is_made_ahead_each_version_is_the_hash_of_its_bytes() {
     machine.door.close();
 }
 
-/// A connection is closed while others' requests are read and not yet executed; what it still sends is heard by nobody.
+/// A connection is closed while others' requests are read and not yet executed: nothing is taken of those.
 #[test]
 fn who_leaves_takes_nothing_of_what_others_sent() {
     let machine =
         Machine::with(FaultyDisk::new(1), |engine| engine.durability(Durability::EverySecond));
-    let address = machine.door.address();
-    let over = Arc::new(AtomicBool::new(false));
-    let leavers: Vec<_> = (0..3)
-        .map(|_| {
-            let over = over.clone();
+    let connected = || {
+        let mut caller = machine.caller();
+        assert_eq!(caller.say("PING"), "PONG");
+        caller
+    };
+    let (mut busy, mut leavers) = (connected(), [(); 3].map(|()| connected()));
+    let writers = [(); 8].map(|()| connected());
+    // The door is busy with this, so that what the others send meanwhile is there in one turn, in this order.
+    let many = vec!["INCR n"; 20_000];
+    busy.pipeline(&[&["MULTI"][..], &many].concat());
+    busy.send(&request(&[b"EXEC"]));
+    std::thread::sleep(Duration::from_millis(5));
+    for leaver in &mut leavers {
+        leaver.send(b"*x\r\n");
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    let writers: Vec<_> = writers
+        .into_iter()
+        .enumerate()
+        .map(|(who, mut caller)| {
             std::thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    let mut caller = Caller::to(address);
-                    caller.send(&[&request(&[b"PING"])[..], b"*x\r\n"].concat());
-                    caller.answer();
+                let value = format!("{who}.").repeat(1000);
+                let lines: Vec<String> =
+                    (0..100).map(|n| format!("SET {who}:{n} {value}{n}")).collect();
+                let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+                assert!(caller.pipeline(&lines).iter().all(|answer| answer == "OK"));
+                for n in 0..100 {
+                    assert_eq!(caller.say(&format!("GET {who}:{n}")), format!("{value}{n}"));
                 }
             })
         })
         .collect();
-    let writers: Vec<_> = (0..4)
-        .map(|who| {
-            std::thread::spawn(move || {
-                let mut caller = Caller::to(address);
-                for round in 0..150 {
-                    let value = format!("{who}.{round}.").repeat(300);
-                    let lines: Vec<String> =
-                        (0..40).map(|n| format!("SET {who}:{n} {value}{n}")).collect();
-                    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-                    assert!(caller.pipeline(&lines).iter().all(|answer| answer == "OK"));
-                    for n in 0..40 {
-                        assert_eq!(caller.say(&format!("GET {who}:{n}")), format!("{value}{n}"));
-                    }
-                }
-            })
-        })
-        .collect();
-    let ended: Vec<bool> = writers.into_iter().map(|writer| writer.join().is_ok()).collect();
-    over.store(true, Ordering::Relaxed);
-    leavers.into_iter().for_each(|leaver| leaver.join().unwrap());
-    assert_eq!(ended, [true; 4]);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    for leaver in &mut leavers {
+        assert!(leaver.answer().text().contains("Protocol error"));
+        assert!(leaver.is_closed());
+    }
+    assert_eq!(busy.answer().list().len(), many.len());
     machine.door.close();
 }

@@ -1,7 +1,7 @@
 //! Full segments on their way to the disk, while writing goes on in the next one.
 //!
-//! The fsync of a segment takes as long as writing the next does, and reading it again for its index file half of that.
-//! Where nobody waits for an fsync (`everysec`, `memory`), both are done beside the writes. Whoever does wait syncs what is
+//! The fsync of a segment takes as long as writing the next does, and where its rows were not kept (`index_file::Rows`)
+//! reading it again for its index file half of that. Where nobody waits for an fsync (`everysec`, `memory`), both are done beside the writes. Whoever does wait syncs what is
 //! here first, so a later record is never acknowledged as durable before an earlier one is.
 //!
 //! Invariants:
