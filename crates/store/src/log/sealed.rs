@@ -1,8 +1,8 @@
 //! Full segments on their way to the disk, while writing goes on in the next one.
 //!
 //! The fsync of a segment takes as long as writing the next does, and where its rows were not kept (`index_file::Rows`)
-//! reading it again for its index file half of that. Where nobody waits for an fsync (`everysec`, `memory`), both are done beside the writes. Whoever does wait syncs what is
-//! here first, so a later record is never acknowledged as durable before an earlier one is.
+//! reading it again for its index file half of that. Where nobody waits for an fsync (`everysec`, `memory`), both are done
+//! beside the writes. Whoever does wait syncs what is here first, so a later record is never acknowledged as durable before an earlier one is.
 //!
 //! Invariants:
 //! 1. A segment is here until it is synced and its index file written; at most [`SEALED_MAX`] are.
