@@ -20,6 +20,9 @@ const MESSAGE_BYTES_MAX: usize = 2 * CHUNK;
 /// Messages that are taken at once: as many as the widest vector has lanes.
 const LANES: usize = 16;
 
+/// Lanes of the narrowest vector.
+const NARROWEST: usize = 4;
+
 /// The flags of section 2.2 of the BLAKE3 paper.
 const CHUNK_START: u8 = 1;
 const CHUNK_END: u8 = 2;
@@ -150,9 +153,20 @@ fn many<const N: usize>(
     }
     let mut values = [0; 32 * LANES];
     let one = IncrementCounter::No;
-    platform.hash_many(&lanes[..count], &IV, counter, one, flags, start, end, &mut values);
+    let lanes = &lanes[..filled(count, platform.simd_degree())];
+    platform.hash_many(lanes, &IV, counter, one, flags, start, end, &mut values);
     for (place, value) in places[..count].iter().zip(values.as_chunks().0) {
         out[*place] = *value;
+    }
+}
+
+/// How many lanes to hash for `count` of them with vectors of `degree`: what does not fill a vector is hashed in narrower ones and
+/// the last one by one, and each of those takes as long as a whole vector. So the rest is filled up.
+fn filled(count: usize, degree: usize) -> usize {
+    let rest = count % degree;
+    match rest {
+        0 | 1 => count,
+        _ => count - rest + rest.next_power_of_two().max(NARROWEST).min(degree),
     }
 }
 
@@ -164,6 +178,19 @@ mod tests {
 
     fn message(len: usize, seed: u8) -> Vec<u8> {
         (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+    }
+
+    #[test]
+    fn what_does_not_fill_a_vector_is_filled_up() {
+        let counts = [1, 2, 4, 5, 7, 8, 9, 13, 16];
+        for (degree, wanted) in [
+            (1, [1, 2, 4, 5, 7, 8, 9, 13, 16]),
+            (4, [1, 4, 4, 5, 8, 8, 9, 13, 16]),
+            (8, [1, 4, 4, 8, 8, 8, 9, 16, 16]),
+            (16, [1, 4, 4, 8, 8, 8, 16, 16, 16]),
+        ] {
+            assert_eq!(counts.map(|count| filled(count, degree)), wanted, "{degree}");
+        }
     }
 
     fn check(lens: &[usize]) {

@@ -46,20 +46,25 @@ fn bulk(data: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((bytes, rest.strip_prefix(b"\r\n")?))
 }
 
+/// A SET that was seen.
+#[derive(Clone, Copy, Default)]
+struct Set<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    hash: u64,
+}
+
 /// SETs that are next, of one connection or of several.
 #[derive(Default)]
 pub(crate) struct Sets<'a> {
-    /// How many were seen.
-    seen: usize,
-    /// Of those the ones whose versions can be made ahead: slots, each once, and values.
-    sets: [(u32, &'a [u8]); SETS_MAX],
+    seen: [Set<'a>; SETS_MAX],
     count: usize,
 }
 
 impl Sets<'_> {
     /// Whether no more are looked at.
     fn is_full(&self) -> bool {
-        self.seen >= SETS_MAX
+        self.count >= SETS_MAX
     }
 }
 
@@ -73,25 +78,44 @@ impl Door {
         while !sets.is_full()
             && let Some((key, value, len)) = plain_set(&data[end..])
         {
-            sets.seen += 1;
+            sets.seen[sets.count] = Set { key, value, hash: self.slots.hash(key) };
+            sets.count += 1;
             end += len;
-            let found = self.slots.find(self.slots.hash(key), key);
-            // A value that begins with 0 is written otherwise.
-            let Some(slot) = found.filter(|_| value.first() != Some(&0)) else { continue };
-            if sets.sets[..sets.count].iter().all(|(other, _)| *other != slot) {
-                sets.sets[sets.count] = (slot, value);
-                sets.count += 1;
-            }
         }
         end
     }
 
     /// Has their versions made ahead, where that pays.
+    ///
+    /// Nearly all that is read here of keys is in no cache of the processor. So each step is taken for all of them before the next is:
+    /// they are waited for together.
     pub(crate) fn make_ahead(&mut self, sets: &Sets<'_>) {
         if sets.count < SETS_MIN {
             return;
         }
-        let mut puts = sets.sets[..sets.count].iter().map(|(slot, value)| {
+        let seen = &sets.seen[..sets.count];
+        let mut likely = [None; SETS_MAX];
+        for (likely, set) in likely.iter_mut().zip(seen) {
+            *likely = self.slots.likely(set.hash);
+        }
+        // Slots, each once, and values.
+        let (mut found, mut count) = ([(0, &[][..]); SETS_MAX], 0);
+        for (set, slot) in seen.iter().zip(likely) {
+            let Some(slot) = slot.filter(|slot| *self.slots.slot(*slot).key == *set.key) else {
+                continue;
+            };
+            // A value that begins with 0 is written otherwise.
+            if set.value.first() != Some(&0)
+                && found[..count].iter().all(|(other, _)| *other != slot)
+            {
+                found[count] = (slot, set.value);
+                count += 1;
+            }
+        }
+        if count < SETS_MIN {
+            return;
+        }
+        let mut puts = found[..count].iter().map(|(slot, value)| {
             let slot = self.slots.slot(*slot);
             let (object, bases) = (&slot.object, slot.state.tip.as_slice());
             Put { object, name: None, bases, kind: ValueKind::Bytes, value, compress: false }

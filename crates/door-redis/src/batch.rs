@@ -18,7 +18,7 @@ use bytes::Bytes;
 use crate::door::Door;
 use crate::error::Refusal;
 use crate::fail;
-use crate::slots::State;
+use crate::slots::{Content, State};
 use crate::sorted::Member;
 use version::{ObjectKey, VersionId};
 
@@ -90,6 +90,19 @@ pub(crate) struct Failure {
     pub number: u32,
     /// The error.
     pub text: String,
+}
+
+/// Lets go of what was. Of values that were long unused nothing is in the processor's cache, so all that is needed is asked for
+/// before any is let go of.
+fn forget(undo: &mut Vec<Undo>) {
+    let is_last = |undo: &&Undo| match undo {
+        Undo::Slot { state: State { content: Content::Text(Some(value)), .. }, .. } => {
+            value.is_unique()
+        }
+        _ => false,
+    };
+    std::hint::black_box(undo.iter().filter(is_last).count());
+    undo.clear();
 }
 
 impl Door {
@@ -210,6 +223,7 @@ impl Door {
     }
 
     fn kept(&mut self, mut flight: Flight) {
+        forget(&mut flight.undo);
         self.told.append(&mut flight.events);
         self.failed_at = None;
         self.landings += 1;
@@ -247,7 +261,7 @@ impl Door {
             self.counters.commits += 1;
             match self.keyspace.commit() {
                 Ok(()) => {
-                    self.batch.undo.clear();
+                    forget(&mut self.batch.undo);
                     self.told.append(&mut self.batch.events);
                     self.failed_at = None;
                 }

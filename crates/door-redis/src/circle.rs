@@ -48,6 +48,11 @@ const GROUP_BYTES: usize = 32 << 10;
 const ACCEPTS_MAX: usize = 256;
 /// How often keys that have ended are deleted, and connections that do not read are looked for.
 const TICK: Duration = Duration::from_millis(100);
+/// What follows what was answered within this time is waited for awake: a thread that sleeps is woken by its callers, and that takes
+/// them longer than a request does.
+const AWAKE: Duration = Duration::from_micros(50);
+/// How often it looks in that time at most.
+const LOOKS_MAX: usize = 200;
 /// At its end the door waits so long for answers to be read.
 const DRAIN_MS: u64 = 5_000;
 
@@ -78,6 +83,18 @@ pub(crate) struct Circle {
     output_bytes: usize,
     accepting: bool,
     swept: u64,
+    /// Whether the last wait was short, so that the next may be.
+    brisk: bool,
+    /// Whether there is a processor to be awake on beside the callers'.
+    may_wait_awake: bool,
+}
+
+/// The events there are, after `wait` at most. A signal ends the wait.
+fn polled(poll: &mut Poll, events: &mut Events, wait: Duration) -> io::Result<()> {
+    match poll.poll(events, Some(wait)) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        done => done,
+    }
 }
 
 impl Circle {
@@ -108,6 +125,8 @@ impl Circle {
             output_bytes: 0,
             accepting: false,
             swept: 0,
+            brisk: false,
+            may_wait_awake: std::thread::available_parallelism().is_ok_and(|all| all.get() > 1),
         }
     }
 
@@ -128,10 +147,7 @@ impl Circle {
         let mut busy = true;
         let mut stopping: Option<u64> = None;
         loop {
-            let wait = if busy { Duration::ZERO } else { self.patience() };
-            if let Err(error) = self.poll.poll(&mut events, Some(wait))
-                && error.kind() != io::ErrorKind::Interrupted
-            {
+            if let Err(error) = self.wait(&mut events, busy) {
                 tracing::error!(%error, "the door's event queue failed; the door is closed");
                 break;
             }
@@ -162,6 +178,29 @@ impl Circle {
         }
         self.door.commit();
         self.publish();
+    }
+
+    /// Waits for sockets, for a moment awake where callers are brisk; not at all where the door is busy.
+    fn wait(&mut self, events: &mut Events, busy: bool) -> io::Result<()> {
+        if busy {
+            return polled(&mut self.poll, events, Duration::ZERO);
+        }
+        let begin = self.clock.elapsed();
+        let waited = |circle: &Self| circle.clock.elapsed().saturating_sub(begin);
+        for _ in 0..LOOKS_MAX {
+            if !self.brisk || !self.may_wait_awake {
+                break;
+            }
+            polled(&mut self.poll, events, Duration::ZERO)?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            self.brisk = waited(self) < AWAKE;
+        }
+        let patience = self.patience();
+        polled(&mut self.poll, events, patience)?;
+        self.brisk = waited(self) < AWAKE;
+        Ok(())
     }
 
     /// Ends writes where that is asked for: all that was answered was committed in the turns before.

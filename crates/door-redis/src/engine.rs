@@ -11,11 +11,11 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use bytes::Bytes;
 use crypto::{Class, Classified, NetworkId, PublicKey, RecordId, Suite};
 use futures::executor::block_on;
-use objects::{Batch, Event, NewVersion, Objects, ObjectsError};
+use objects::{Batch, Event, Likely, NewVersion, Objects, ObjectsError};
 use store::Durability;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 use version::merge::{self, Merged, Value};
-use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId, View};
+use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId};
 
 use crate::error::Refusal;
 use crate::keyspace::{BATCH_BYTES, Keyspace, Made, Put, Stored, Tip};
@@ -24,7 +24,11 @@ use crate::writer::Writer;
 /// What the names of the door's objects begin with.
 const FAMILY: &[u8] = b"redis/";
 
-/// Bytes of values of one commit that waits for no fsync: with their copies and headers they fit the processor's second cache.
+/// Processors from which on one is to spare for a thread that writes: the door has one, and its callers another. On two the thread
+/// takes the callers' time, and they the door's.
+const SPARE_FROM: usize = 3;
+
+/// Bytes of values of one commit that waits for no fsync and is written beside: with their copies and headers they fit the processor's second cache.
 const UNSYNCED_BATCH_BYTES: usize = 128 << 10;
 /// Versions that wait for whoever signs them, which it is woken for; at rest it gets what there is.
 const UNSENT_MAX: usize = 2_048;
@@ -83,7 +87,9 @@ pub struct Engine {
     batch: Batch,
     /// The versions of the batch, in the order in which they were made.
     made: Vec<RecordId>,
-    /// Writes batches beside the door's work; started with the first.
+    /// Whether batches are written beside the door's work.
+    beside: bool,
+    /// Writes them then; started with the first.
     writer: Option<Writer>,
     /// Whether it ended with a panic: as with a store whose fsync failed nothing is written until the next start.
     failed: bool,
@@ -119,6 +125,7 @@ impl Engine {
             durability,
             merges: Merges::new(),
             made: Vec::new(),
+            beside: std::thread::available_parallelism().is_ok_and(|all| all.get() >= SPARE_FROM),
             writer: None,
             failed: false,
             flying: Vec::new(),
@@ -140,6 +147,14 @@ impl Engine {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
+        self
+    }
+
+    /// The same, whose large turns are written on a thread of their own beside the door's work, or are not: without this it depends on
+    /// whether the machine has a processor to spare.
+    #[must_use]
+    pub fn write_beside(mut self, beside: bool) -> Self {
+        self.beside = beside;
         self
     }
 
@@ -216,11 +231,10 @@ impl Drop for Engine {
 }
 
 /// The version that a put will make, where it is kept plain.
-fn ahead(put: Put<'_>) -> Option<View<'_>> {
+fn likely(put: Put<'_>) -> Option<Likely<'_>> {
     let bases = bases(put.bases).ok()?;
-    let l = version::depth(put.bases.iter().map(|base| base.l)).ok()?;
     let Put { object, kind, value, compress, .. } = put;
-    (!compress).then_some(View { object: *object, bases, l, kind, value })
+    (!compress).then_some(Likely { object: *object, bases, kind, value })
 }
 
 fn bases(ids: &[VersionId]) -> Result<Bases, VersionError> {
@@ -265,8 +279,8 @@ impl Keyspace for Engine {
     }
 
     fn prepare(&mut self, puts: &mut dyn Iterator<Item = Put<'_>>) {
-        let views: Vec<View<'_>> = puts.filter_map(ahead).collect();
-        self.batch.prepare(&views);
+        let likely: Vec<Likely<'_>> = puts.filter_map(likely).collect();
+        self.batch.prepare(&likely);
     }
 
     fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal> {
@@ -321,6 +335,9 @@ impl Keyspace for Engine {
     }
 
     fn begin(&mut self) -> Result<bool, Refusal> {
+        if !self.beside {
+            return self.commit().map(|()| false);
+        }
         self.check()?;
         if self.writer.is_none() {
             match Writer::start(self.durability) {
@@ -379,7 +396,9 @@ impl Keyspace for Engine {
 
     fn batch_bytes(&self) -> usize {
         match self.durability {
-            Some(Durability::EverySecond | Durability::Memory) => UNSYNCED_BATCH_BYTES,
+            Some(Durability::EverySecond | Durability::Memory) if self.beside => {
+                UNSYNCED_BATCH_BYTES
+            }
             _ => BATCH_BYTES,
         }
     }
@@ -481,7 +500,8 @@ mod tests {
         let objects = Objects::open(store, ObjectsOptions::default()).unwrap();
         let owner = SecretKey::from_slice(&[7; 32]).unwrap().public();
         let network = NetworkId::new([9; 32]);
-        let mut engine = Engine::new(objects, Suite::default(), network, owner, None);
+        let engine = Engine::new(objects, Suite::default(), network, owner, None);
+        let mut engine = engine.write_beside(true);
         let (object, _) = engine.open(b"redis/kone").unwrap();
         let name = Some(&b"redis/kone"[..]);
         let kind = ValueKind::Bytes;

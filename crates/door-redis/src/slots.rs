@@ -68,17 +68,18 @@ pub(crate) struct State {
     pub stamp: u64,
 }
 
-/// One key.
+/// One key. What a search compares stands together.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Slot {
+    hash: u64,
     /// The key.
     pub key: Box<[u8]>,
+    used: u32,
     /// Its object.
     pub object: ObjectKey,
     /// What changes.
     pub state: State,
-    hash: u64,
-    used: u32,
 }
 
 /// All keys.
@@ -148,8 +149,16 @@ impl Slots {
     }
 
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let same = |index: &u32| *self.slots[*index as usize].key == *key;
+        let same = |index: &u32| {
+            let slot = &self.slots[*index as usize];
+            slot.hash == hash && *slot.key == *key
+        };
         self.table.find(hash, same).copied()
+    }
+
+    /// The slot of a key with this hash, most likely of the one that is meant.
+    pub(crate) fn likely(&self, hash: u64) -> Option<u32> {
+        self.table.find(hash, |index| self.slots[*index as usize].hash == hash).copied()
     }
 
     /// Marks a slot as used just now.

@@ -26,6 +26,9 @@ use crate::{Objects, ObjectsError};
 /// Versions that are made ahead at most: as many as the widest vectors hash side by side.
 pub(crate) const READY_MAX: usize = 16;
 
+/// Versions that are told of together, while nobody else has the index.
+const TOGETHER_MAX: usize = 64;
+
 /// A version to be made.
 #[derive(Clone, Debug)]
 pub struct NewVersion {
@@ -39,6 +42,26 @@ pub struct NewVersion {
     pub value: Bytes,
     /// Whether it may be kept as a form against an ancestor.
     pub compress: bool,
+}
+
+/// A version that may be made next.
+#[derive(Clone, Copy, Debug)]
+pub struct Likely<'a> {
+    /// Of which object.
+    pub object: ObjectKey,
+    /// On which versions; none for a root.
+    pub bases: Bases,
+    /// What the value is.
+    pub kind: ValueKind,
+    /// The value, whole.
+    pub value: &'a [u8],
+}
+
+impl<'a> Likely<'a> {
+    fn view(&self, standing: &Standing) -> View<'a> {
+        let Self { object, bases, kind, value } = *self;
+        View { object, bases, l: standing.l, kind, value }
+    }
 }
 
 /// A version of this batch.
@@ -79,19 +102,23 @@ impl Versions {
 
     /// All is in the store; `new` says what was not there before, `tips` are the records of its tips.
     pub(crate) fn done(&self, objects: &Objects, tips: Vec<Record>, new: &[bool]) -> Arc<Told> {
-        let mut tips = tips.into_iter();
+        let is_new = |one: &Made| new.get(one.at).copied().unwrap_or(false);
+        let (mut tips, mut cached) = (tips.into_iter(), Vec::new());
         let mut events = Vec::with_capacity(self.made.len());
-        for one in &self.made {
-            let record = if one.succeeded { None } else { tips.next() };
-            if !new.get(one.at).copied().unwrap_or(false) {
-                continue;
+        for some in self.made.chunks(TOGETHER_MAX) {
+            let mut all = objects.index.all();
+            all.warm(some.iter().map(|one| &one.object));
+            for one in some {
+                let record = if one.succeeded { None } else { tips.next() };
+                if is_new(one) {
+                    let tip = Some(one.tip).filter(|_| !one.succeeded);
+                    all.succeed(&one.object, one.bases.iter(), tip);
+                    cached.extend(record);
+                    events.push((one.object, one.tip.id));
+                }
             }
-            let tip = Some(one.tip).filter(|_| !one.succeeded);
-            objects.index.succeed(&one.object, one.bases.iter(), tip);
-            if let Some(record) = record {
-                objects.cache.add(record);
-            }
-            events.push((one.object, one.tip.id));
+            drop(all);
+            objects.cache.add_all(cached.drain(..));
         }
         objects.tell(events)
     }
@@ -127,22 +154,23 @@ pub struct Batch {
     ready: VecDeque<Ready>,
 }
 
-/// A version that was made ahead.
+/// A version that was made ahead. How it stands holds as long as its bases are not taken back: that one of them is no tip any
+/// more, as a version came from elsewhere, may be learnt after it is put as well.
 struct Ready {
     object: ObjectKey,
     bases: Bases,
-    l: u64,
     kind: ValueKind,
+    standing: Standing,
     h: RecordId,
     bytes: Bytes,
+    value_len: usize,
 }
 
 impl Ready {
-    fn is(&self, view: &View<'_>) -> bool {
-        let Self { object, bases, l, kind, ref bytes, .. } = *self;
-        (object, bases, l, kind) == (view.object, view.bases, view.l, view.kind)
-            && bytes.len() == view.encoded_len()
-            && bytes.ends_with(view.value)
+    fn is(&self, put: &Likely<'_>) -> bool {
+        (self.object, self.bases, self.kind) == (put.object, put.bases, put.kind)
+            && self.value_len == put.value.len()
+            && self.bytes.ends_with(put.value)
     }
 }
 
@@ -184,6 +212,7 @@ impl Batch {
     pub fn truncate(&mut self, versions: usize) {
         let Versions { made, places } = &mut self.versions;
         let Some(first) = made.get(versions) else { return };
+        self.ready.clear();
         self.kept.truncate(first.at);
         for made in made.drain(versions..) {
             places.remove(&made.tip.id.h);
@@ -241,7 +270,8 @@ impl Batch {
         kind.check(value.len())?;
         let mut standing = [None; version::BASES_MAX];
         for (base, at) in bases.iter().zip(&mut standing) {
-            let known = match self.known(&object, &base)? {
+            let tip = |object: &ObjectKey, base: &RecordId| self.objects.index.tip(object, base);
+            let known = match self.known(&object, &base, tip)? {
                 Some(known) => Some(known),
                 None => self.objects.stand(&object, &base).await?.map(|tip| (tip, false)),
             };
@@ -275,35 +305,44 @@ impl Batch {
         value: &[u8],
     ) -> Result<Option<(VersionId, Bytes)>, ObjectsError> {
         kind.check(value.len())?;
-        let mut standing = [None; version::BASES_MAX];
-        for (base, at) in bases.iter().zip(&mut standing) {
-            let Some(known) = self.known(object, &base)? else { return Ok(None) };
-            *at = Some(known);
-        }
-        let standing = Standing::of(standing)?;
-        let view = View { object: *object, bases, l: standing.l, kind, value };
-        let (h, bytes) = match self.ready(&view) {
-            Some(ready) => (ready.h, ready.bytes),
+        let object = *object;
+        let likely = Likely { object, bases, kind, value };
+        let (standing, h, bytes) = match self.ready(&likely) {
+            Some(Ready { standing, h, bytes, .. }) => (standing, h, bytes),
             None => {
-                let bytes = encoded(&view);
-                (self.objects.suite.id(&bytes), bytes)
+                let index = &self.objects.index;
+                let tip = |object: &ObjectKey, base: &RecordId| index.tip(object, base);
+                let Some(standing) = self.standing(&likely, tip)? else { return Ok(None) };
+                let bytes = encoded(&likely.view(&standing));
+                (standing, self.objects.suite.id(&bytes), bytes)
             }
         };
-        let (id, bytes) = self.push(&view, &standing, h, bytes, None);
+        let (id, bytes) = self.push(&likely.view(&standing), &standing, h, bytes, None);
         Ok(Some((id, bytes.slice(bytes.len() - value.len()..))))
     }
 
     /// Makes versions ahead that [`Batch::put_now`] will be asked for, in this order: side by side their hashes take a
-    /// third of the time. It adds nothing and decides nothing; those that are not asked for next cost what they took. Those
-    /// of before are forgotten, and there are no more than 16.
-    pub fn prepare(&mut self, views: &[View<'_>]) {
+    /// fifth of the time, and what is known of their bases is waited for together. It adds nothing and decides nothing; those
+    /// that are not asked for next cost what they took. Those of before are forgotten, and there are no more than 16.
+    pub fn prepare(&mut self, puts: &[Likely<'_>]) {
         self.ready.clear();
-        let views = &views[..views.len().min(READY_MAX)];
-        let views = views.iter().filter(|view| view.check().is_ok());
-        self.ready.extend(views.map(|view| {
-            let View { object, bases, l, kind, .. } = *view;
-            Ready { object, bases, l, kind, h: RecordId::new([0; 32]), bytes: encoded(view) }
-        }));
+        let puts = &puts[..puts.len().min(READY_MAX)];
+        let mut standings = [const { None }; READY_MAX];
+        let tips = self.objects.index.all();
+        tips.warm(puts.iter().map(|put| &put.object));
+        for (put, standing) in puts.iter().zip(&mut standings) {
+            let is_good = put.kind.check(put.value.len()).is_ok();
+            let found = self.standing(put, |object, base| tips.tip(object, base));
+            *standing = found.ok().flatten().filter(|_| is_good);
+        }
+        drop(tips);
+        for (put, standing) in puts.iter().zip(standings) {
+            let Some(standing) = standing else { continue };
+            let bytes = encoded(&put.view(&standing));
+            let Likely { object, bases, kind, value } = *put;
+            let (h, value_len) = (RecordId::new([0; 32]), value.len());
+            self.ready.push_back(Ready { object, bases, kind, standing, h, bytes, value_len });
+        }
         let mut messages = [&[][..]; READY_MAX];
         for (message, ready) in messages.iter_mut().zip(&self.ready) {
             *message = &ready.bytes;
@@ -316,9 +355,23 @@ impl Batch {
         }
     }
 
+    /// How a version would stand; `None` where a base is neither of this batch nor a tip.
+    fn standing(
+        &self,
+        put: &Likely<'_>,
+        tip: impl Fn(&ObjectKey, &RecordId) -> Option<Tip>,
+    ) -> Result<Option<Standing>, ObjectsError> {
+        let mut standing = [None; version::BASES_MAX];
+        for (base, at) in put.bases.iter().zip(&mut standing) {
+            let Some(known) = self.known(&put.object, &base, &tip)? else { return Ok(None) };
+            *at = Some(known);
+        }
+        Standing::of(standing).map(Some)
+    }
+
     /// What was made ahead of this, if it was. What was skipped is not asked for any more.
-    fn ready(&mut self, view: &View<'_>) -> Option<Ready> {
-        let at = self.ready.iter().position(|ready| ready.is(view))?;
+    fn ready(&mut self, put: &Likely<'_>) -> Option<Ready> {
+        let at = self.ready.iter().position(|ready| ready.is(put))?;
         self.ready.drain(..at);
         self.ready.pop_front()
     }
@@ -365,6 +418,7 @@ impl Batch {
         &self,
         object: &ObjectKey,
         base: &RecordId,
+        tip: impl Fn(&ObjectKey, &RecordId) -> Option<Tip>,
     ) -> Result<Option<(Tip, bool)>, ObjectsError> {
         let before = || self.before.as_ref().and_then(|before| before.get(base));
         if let Some(made) = self.versions.get(base).or_else(before) {
@@ -373,7 +427,7 @@ impl Batch {
             }
             return Ok(Some((made.tip, made.new)));
         }
-        Ok(self.objects.index.tip(object, base).map(|tip| (tip, true)))
+        Ok(tip(object, base).map(|tip| (tip, true)))
     }
 
     /// The form of a version against its anchor, where there is one that is worth it.
@@ -439,6 +493,7 @@ impl Batch {
         if !written {
             self.kept.clear();
             self.versions = Versions::default();
+            self.ready.clear();
         }
     }
 

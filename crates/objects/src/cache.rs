@@ -15,7 +15,8 @@ use crypto::RecordId;
 use document::Record;
 
 /// Groups of places, each with a lock.
-const GROUPS: usize = 64;
+/// Few enough that who has much to add takes the locks of all.
+const GROUPS: usize = 8;
 /// What a version is taken to cost beside its bytes.
 const OVERHEAD_BYTES: u64 = 160;
 /// The length of a version that the number of places is made for.
@@ -23,7 +24,7 @@ const USUAL_BYTES: u64 = 512;
 
 /// Versions as records, with their own bytes whole.
 pub(crate) struct Cache {
-    groups: Vec<Mutex<Group>>,
+    groups: [Mutex<Group>; GROUPS],
     /// Bytes of one group at most.
     bytes_max: u64,
     /// Places of one group.
@@ -48,6 +49,23 @@ impl Group {
         self.bytes = self.bytes + weight(&record) - weight(place);
         *place = record;
     }
+
+    fn add(&mut self, at: usize, record: Record, bytes_max: u64, places: usize) {
+        if record.bytes.len() as u64 + OVERHEAD_BYTES > bytes_max {
+            return;
+        }
+        if self.places.is_empty() {
+            self.places.resize(places, None);
+        }
+        self.set(at, Some(record));
+        while self.bytes > bytes_max {
+            let hand = self.hand;
+            self.hand = (hand + 1) % self.places.len();
+            if hand != at {
+                self.set(hand, None);
+            }
+        }
+    }
 }
 
 impl Cache {
@@ -55,25 +73,25 @@ impl Cache {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let bytes_max = bytes_max / GROUPS as u64;
         let places = usize::try_from(bytes_max / USUAL_BYTES).unwrap_or(usize::MAX).max(1);
-        let groups = std::iter::repeat_with(Mutex::default).take(GROUPS).collect();
-        Self { groups, bytes_max, places }
+        Self { groups: std::array::from_fn(|_| Mutex::default()), bytes_max, places }
     }
 
     /// The group of a version, and its place there. Ids are hashes: any of their bytes are as good as others.
-    fn place(&self, id: &RecordId) -> (MutexGuard<'_, Group>, usize) {
+    fn place(&self, id: &RecordId) -> (usize, usize) {
         let [first, bytes @ ..] = id.as_bytes();
         let mut word = [0; 8];
         word.copy_from_slice(&bytes[..8]);
-        let group = &self.groups[usize::from(*first) % GROUPS];
-        // No code that can panic half-way through a change runs under the lock.
-        let group = group.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = u64::from_be_bytes(word) % self.places as u64;
-        (group, at as usize)
+        (usize::from(*first) % GROUPS, (u64::from_be_bytes(word) % self.places as u64) as usize)
+    }
+
+    /// No code that can panic half-way through a change runs under the lock. Who has one asks for no other.
+    fn group(&self, at: usize) -> MutexGuard<'_, Group> {
+        self.groups[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self, id: &RecordId) -> Option<Record> {
         let (group, at) = self.place(id);
-        group.places.get(at)?.as_ref().filter(|record| record.id == *id).cloned()
+        self.group(group).places.get(at)?.as_ref().filter(|record| record.id == *id).cloned()
     }
 
     pub(crate) fn bytes_of(&self, id: &RecordId) -> Option<Bytes> {
@@ -81,20 +99,26 @@ impl Cache {
     }
 
     pub(crate) fn add(&self, record: Record) {
-        if record.bytes.len() as u64 + OVERHEAD_BYTES > self.bytes_max {
-            return;
-        }
-        let (mut group, at) = self.place(&record.id);
-        if group.places.is_empty() {
-            group.places.resize(self.places, None);
-        }
-        group.set(at, Some(record));
-        while group.bytes > self.bytes_max {
-            let hand = group.hand;
-            group.hand = (hand + 1) % group.places.len();
-            if hand != at {
-                group.set(hand, None);
-            }
+        let (group, at) = self.place(&record.id);
+        self.group(group).add(at, record, self.bytes_max, self.places);
+    }
+
+    /// As [`Cache::add`], of some at once.
+    ///
+    /// What they take the place of is in no cache of the processor mostly, so all of that is asked for before any is touched.
+    pub(crate) fn add_all(&self, records: impl ExactSizeIterator<Item = Record>) {
+        let records: Vec<Record> = records.collect();
+        // In their order: two who ask do not wait for each other.
+        let mut groups: [_; GROUPS] = std::array::from_fn(|at| self.group(at));
+        let is_last = |record: &&Record| {
+            let (group, at) = self.place(&record.id);
+            let before = groups[group].places.get(at).and_then(Option::as_ref);
+            before.is_some_and(|before| before.bytes.is_unique())
+        };
+        std::hint::black_box(records.iter().filter(is_last).count());
+        for record in records {
+            let (group, at) = self.place(&record.id);
+            groups[group].add(at, record, self.bytes_max, self.places);
         }
     }
 
@@ -116,6 +140,20 @@ mod tests {
     fn record(number: usize, len: usize) -> Record {
         let id = Suite::Holdfast1.id(&number.to_be_bytes());
         Record { kind: Kind::Version, id, place: Place::from(id), bytes: vec![0; len].into() }
+    }
+
+    #[test]
+    fn together_they_are_added_as_one_by_one() {
+        let (one, all) = (Cache::new(1 << 20), Cache::new(1 << 20));
+        let records: Vec<Record> =
+            (0..5_000).map(|number| record(number, 1 + number * 37 % 9000)).collect();
+        records.iter().for_each(|record| one.add(record.clone()));
+        for some in records.chunks(100) {
+            all.add_all(some.iter().cloned());
+        }
+        assert_eq!(one.weight(), all.weight());
+        assert!(records.iter().all(|record| one.get(&record.id) == all.get(&record.id)));
+        assert!(records.iter().any(|record| all.get(&record.id).is_some()));
     }
 
     #[test]

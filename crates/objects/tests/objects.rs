@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crypto::{NetworkId, RecordId, SecretKey};
 use env::Env;
 use futures::FutureExt;
-use objects::{Merged, NewVersion, Objects, ObjectsError, ObjectsOptions};
+use objects::{Likely, Merged, NewVersion, Objects, ObjectsError, ObjectsOptions};
 use proptest::prelude::*;
 use store::{LogOptions, LogStore, RecordStore};
 use testkit::disk::FaultyDisk;
@@ -229,15 +229,14 @@ fn what_was_made_ahead_changes_no_version() {
         let objects = open(&disk, &env);
         let (kind, none) = (ValueKind::Bytes, Bases::NONE);
         let values: Vec<Vec<u8>> = (0..40_usize).map(|n| vec![n as u8; n * 61]).collect();
-        let view = |at: usize, bases: Bases, l| View {
+        let likely = |at: usize, bases: Bases| Likely {
             object: object(at as u8),
             bases,
-            l,
             kind,
             value: &values[at],
         };
         let mut batch = objects.batch();
-        let all: Vec<View<'_>> = (0..40).map(|at| view(at, none, 0)).collect();
+        let all: Vec<Likely<'_>> = (0..40).map(|at| likely(at, none)).collect();
         batch.prepare(&all);
         let mut made = Vec::new();
         for at in 0..40 {
@@ -260,11 +259,13 @@ fn what_was_made_ahead_changes_no_version() {
         }
         // What was made ahead of one batch is there for the one that follows it.
         let (last, base) = made[made.len() - 1];
-        let next = view(last, Bases::one(base.h), 1);
-        batch.prepare(&[next, view(last, Bases::one(base.h), u64::MAX)]);
+        let next = likely(last, Bases::one(base.h));
+        batch.prepare(&[next, next]);
         let (flight, mut batch) = batch.begin();
         let put = batch.put_now(&next.object, next.bases, kind, next.value).unwrap();
-        assert_eq!(put.unwrap().0.h, crypto::Suite::default().id(&next.encode()));
+        let Likely { object: of, bases, value, .. } = next;
+        let same = View { object: of, bases, l: 1, kind, value };
+        assert_eq!(put.unwrap().0.h, crypto::Suite::default().id(&same.encode()));
         flight.write(None).unwrap();
         batch.landed(true);
         batch.commit(None).await.unwrap();
@@ -273,6 +274,42 @@ fn what_was_made_ahead_changes_no_version() {
             let found = objects.get(&object(object_of as u8), &id.h).await.unwrap().unwrap();
             assert_eq!(found.id, id);
         }
+    });
+}
+
+/// What was made ahead stands on nothing that was taken back since, and on no other object's version.
+#[test]
+fn what_was_made_ahead_goes_with_its_base() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let kind = ValueKind::Bytes;
+        let first = |batch: &mut objects::Batch| {
+            let put = batch.put_now(&object(1), Bases::NONE, kind, b"first").unwrap();
+            put.unwrap().0
+        };
+        let next = |base: VersionId| Likely {
+            object: object(1),
+            bases: Bases::one(base.h),
+            kind,
+            value: b"next",
+        };
+        let put = |batch: &mut objects::Batch, of: u8, base: VersionId| {
+            batch.put_now(&object(of), Bases::one(base.h), kind, b"next")
+        };
+        let mut batch = objects.batch();
+        let base = first(&mut batch);
+        batch.prepare(&[next(base), Likely { object: object(2), ..next(base) }]);
+        assert!(put(&mut batch, 2, base).is_err());
+        batch.truncate(0);
+        assert!(put(&mut batch, 1, base).unwrap().is_none());
+
+        let base = first(&mut batch);
+        let (flight, mut batch) = batch.begin();
+        batch.prepare(&[next(base)]);
+        drop(flight);
+        batch.landed(false);
+        assert!(put(&mut batch, 1, base).unwrap().is_none());
     });
 }
 

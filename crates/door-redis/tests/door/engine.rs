@@ -211,9 +211,18 @@ fn merges_and_other_writers() {
 /// Where nobody waits for the disk a turn is committed in parts: what was answered is there, what was refused is not.
 #[test]
 fn of_a_turn_in_parts_each_part_is_kept_or_refused() {
+    of_turns_each_part_is_kept_or_refused(true);
+}
+
+#[test]
+fn of_turns_that_are_written_whole_each_is_kept_or_refused() {
+    of_turns_each_part_is_kept_or_refused(false);
+}
+
+fn of_turns_each_part_is_kept_or_refused(beside: bool) {
     let (attest, made) = std::sync::mpsc::sync_channel(4096);
     let machine = Machine::with(FaultyDisk::new(4), |engine| {
-        engine.durability(store::Durability::EverySecond).attested(attest)
+        engine.durability(Durability::EverySecond).attested(attest).write_beside(beside)
     });
     let mut caller = machine.caller();
     machine.disk.set_capacity(machine.disk.used_bytes() + 600_000);
@@ -244,7 +253,16 @@ fn of_a_turn_in_parts_each_part_is_kept_or_refused() {
 /// history is the hash of its bytes, and has the value that was set.
 #[test]
 fn whatever_is_made_ahead_each_version_is_the_hash_of_its_bytes() {
-    let machine = Machine::new(FaultyDisk::new(1));
+    for beside in [true, false] {
+        each_version_is_the_hash_of_its_bytes(|engine| {
+            engine.durability(Durability::EverySecond).write_beside(beside)
+        });
+    }
+    each_version_is_the_hash_of_its_bytes(|engine| engine);
+}
+
+fn each_version_is_the_hash_of_its_bytes(change: impl FnOnce(Engine) -> Engine) {
+    let machine = Machine::with(FaultyDisk::new(1), change);
     let value = |who: usize, n: usize| format!("{who}.{n}.").repeat(1 + n * 37 % 400);
     let key = |who: usize, n: usize| format!("{who}:{}", n * n % 23);
     let address = machine.door.address();
@@ -304,8 +322,9 @@ fn whatever_is_made_ahead_each_version_is_the_hash_of_its_bytes() {
 /// A connection is closed while others' requests are read and not yet executed: nothing is taken of those.
 #[test]
 fn who_leaves_takes_nothing_of_what_others_sent() {
-    let machine =
-        Machine::with(FaultyDisk::new(1), |engine| engine.durability(Durability::EverySecond));
+    let machine = Machine::with(FaultyDisk::new(1), |engine| {
+        engine.durability(Durability::EverySecond).write_beside(true)
+    });
     let connected = || {
         let mut caller = machine.caller();
         assert_eq!(caller.say("PING"), "PONG");

@@ -447,6 +447,7 @@ impl Writer {
     fn index(&self, plan: &Plan, start: u64) {
         let Some(active) = &self.active else { return };
         let mut index = self.shared.index_mut();
+        index.warm(plan.frames.iter().map(|frame| &frame.header.id));
         let mut offset = start;
         for frame in &plan.frames {
             // `LogOptions` keeps segments, with the largest batch on top, below 4 GiB.
