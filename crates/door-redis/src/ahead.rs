@@ -2,7 +2,7 @@
 //!
 //! It decides nothing: each command is executed in its turn as ever, and what was made ahead is used where it is just what
 //! is asked for then (`objects::Batch::prepare`). So a key that is set twice, or changed by what stands between,
-//! costs only what was made in vain. It pays because a version of a kilobyte is hashed in a quarter of the time beside
+//! costs only what was made in vain. It pays because a version of a kilobyte is hashed in a fifth of the time beside
 //! fifteen others.
 
 use version::ValueKind;
@@ -11,6 +11,8 @@ use crate::door::Door;
 use crate::keyspace::Put;
 use crate::options::Compress;
 
+/// What a command of a name of three letters and two arguments begins with.
+const HEAD: &[u8] = b"*3\r\n$3\r\n";
 /// SETs that are looked at: as many as are hashed side by side.
 const SETS_MAX: usize = 16;
 /// Below so many it is not worth it.
@@ -20,7 +22,6 @@ const VALUE_BYTES_MAX: usize = 1 << 11;
 
 /// A `SET key value` as libraries send it, and how long it is. Whatever else it may be, it is no error here.
 fn plain_set(data: &[u8]) -> Option<(&[u8], &[u8], usize)> {
-    const HEAD: &[u8] = b"*3\r\n$3\r\n";
     let rest = data.strip_prefix(HEAD)?;
     let (name, rest) = rest.split_at_checked(3)?;
     if !name.eq_ignore_ascii_case(b"set") {
@@ -125,6 +126,9 @@ impl Door {
 
     /// As [`Door::look`] and [`Door::make_ahead`], of one connection.
     pub(crate) fn look_ahead(&mut self, data: &[u8]) -> usize {
+        if !data.starts_with(HEAD) {
+            return 0;
+        }
         let mut sets = Sets::default();
         let end = self.look(data, &mut sets);
         self.make_ahead(&sets);

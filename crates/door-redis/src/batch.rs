@@ -5,8 +5,8 @@
 //! Where that fails, what the slots were is put back from the newest change to the oldest. A single
 //! command that fails half way is taken back in the same manner, up to its own begin.
 //!
-//! A large turn is written in parts, each while the commands behind it are executed. What those
-//! change stands on a part that may yet fail: then both are taken back.
+//! A large turn is written in parts, each while the commands behind it are executed where the engine
+//! can ([`Keyspace::begin`](crate::Keyspace::begin)). What those change stands on a part that may yet fail: then both are taken back.
 //!
 //! Invariants: nothing is sent before its batch is committed; after a failed commit each slot is
 //! what it was after the last one that did not fail.
@@ -18,13 +18,13 @@ use bytes::Bytes;
 use crate::door::Door;
 use crate::error::Refusal;
 use crate::fail;
-use crate::slots::{Content, State};
+use crate::slots::State;
 use crate::sorted::Member;
 use version::{ObjectKey, VersionId};
 
 /// Versions of a batch after which it is committed within the turn. The engine takes 65,536 records
 /// at once; one command may make the rest.
-const BATCH_PUTS: usize = 8_192;
+const BATCH_PUTS: usize = 4_096;
 
 /// What a change is undone with.
 #[derive(Debug)]
@@ -90,19 +90,6 @@ pub(crate) struct Failure {
     pub number: u32,
     /// The error.
     pub text: String,
-}
-
-/// Lets go of what was. Of values that were long unused nothing is in the processor's cache, so all that is needed is asked for
-/// before any is let go of.
-fn forget(undo: &mut Vec<Undo>) {
-    let is_last = |undo: &&Undo| match undo {
-        Undo::Slot { state: State { content: Content::Text(Some(value)), .. }, .. } => {
-            value.is_unique()
-        }
-        _ => false,
-    };
-    std::hint::black_box(undo.iter().filter(is_last).count());
-    undo.clear();
 }
 
 impl Door {
@@ -223,7 +210,6 @@ impl Door {
     }
 
     fn kept(&mut self, mut flight: Flight) {
-        forget(&mut flight.undo);
         self.told.append(&mut flight.events);
         self.failed_at = None;
         self.landings += 1;
@@ -261,7 +247,7 @@ impl Door {
             self.counters.commits += 1;
             match self.keyspace.commit() {
                 Ok(()) => {
-                    forget(&mut self.batch.undo);
+                    self.batch.undo.clear();
                     self.told.append(&mut self.batch.events);
                     self.failed_at = None;
                 }

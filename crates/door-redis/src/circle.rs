@@ -5,8 +5,10 @@
 //!      ^                                                                        |
 //!      '---- send to each with one call <- tell watchers <- commit with one write
 //! ```
-//! Of a large turn parts are written while the rest is executed, and those whose answers are decided are sent them
-//! meanwhile, so that they have something to do too.
+//! Of a large turn parts are written before its end, while the rest is executed where there is a processor for it, and those
+//! whose answers are decided are sent them then, so that they have something to do too.
+//!
+//! Where callers come back at once the loop waits for them awake, for a moment: then they need not wake it.
 //!
 //! A connection that has more than one turn's share to do stands in the list for the next turn, so
 //! none is kept from its turn by a neighbour's pipeline. One that does not read its answers is not

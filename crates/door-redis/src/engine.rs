@@ -28,6 +28,10 @@ const FAMILY: &[u8] = b"redis/";
 /// takes the callers' time, and they the door's.
 const SPARE_FROM: usize = 3;
 
+/// Bytes of values of one commit that waits for no fsync and is not written beside: one turn's of most callers. With it the first
+/// answers wait some milliseconds for the last.
+const UNSYNCED_TURN_BYTES: usize = 1 << 20;
+
 /// Bytes of values of one commit that waits for no fsync and is written beside: with their copies and headers they fit the processor's second cache.
 const UNSYNCED_BATCH_BYTES: usize = 128 << 10;
 /// Versions that wait for whoever signs them, which it is woken for; at rest it gets what there is.
@@ -125,7 +129,7 @@ impl Engine {
             durability,
             merges: Merges::new(),
             made: Vec::new(),
-            beside: std::thread::available_parallelism().is_ok_and(|all| all.get() >= SPARE_FROM),
+            beside: is_beside(durability),
             writer: None,
             failed: false,
             flying: Vec::new(),
@@ -147,6 +151,7 @@ impl Engine {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
+        self.beside = is_beside(self.durability);
         self
     }
 
@@ -227,6 +232,16 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.send();
+    }
+}
+
+/// Whether there is something to be won by a thread that writes: it waits for fsyncs while the door goes on, or has a processor.
+fn is_beside(durability: Option<Durability>) -> bool {
+    match durability {
+        Some(Durability::EverySecond | Durability::Memory) => {
+            std::thread::available_parallelism().is_ok_and(|all| all.get() >= SPARE_FROM)
+        }
+        _ => true,
     }
 }
 
@@ -396,9 +411,10 @@ impl Keyspace for Engine {
 
     fn batch_bytes(&self) -> usize {
         match self.durability {
-            Some(Durability::EverySecond | Durability::Memory) if self.beside => {
-                UNSYNCED_BATCH_BYTES
-            }
+            Some(Durability::EverySecond | Durability::Memory) => match self.beside {
+                true => UNSYNCED_BATCH_BYTES,
+                false => UNSYNCED_TURN_BYTES,
+            },
             _ => BATCH_BYTES,
         }
     }
@@ -454,6 +470,8 @@ impl Keyspace for Engine {
     }
 
     fn changed(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {
+        // What was made ahead in the turn before stands as its bases stood then.
+        self.batch.prepare(&[]);
         loop {
             match self.news.try_recv() {
                 Ok(events) => {

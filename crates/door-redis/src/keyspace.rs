@@ -95,7 +95,7 @@ pub trait Keyspace: Send {
     fn pending(&self) -> usize;
 
     /// Bytes of values after which a turn's writes are committed on the way. Who waits for a disk wants few commits, who does
-    /// not wants what it writes to be in the processor's cache still.
+    /// not wants what it writes to be in the processor's cache still, and its callers to have answers meanwhile.
     fn batch_bytes(&self) -> usize {
         BATCH_BYTES
     }

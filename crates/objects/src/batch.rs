@@ -27,7 +27,7 @@ use crate::{Objects, ObjectsError};
 pub(crate) const READY_MAX: usize = 16;
 
 /// Versions that are told of together, while nobody else has the index.
-const TOGETHER_MAX: usize = 64;
+const TOGETHER_MAX: usize = 16;
 
 /// A version to be made.
 #[derive(Clone, Debug)]
@@ -326,6 +326,9 @@ impl Batch {
     /// that are not asked for next cost what they took. Those of before are forgotten, and there are no more than 16.
     pub fn prepare(&mut self, puts: &[Likely<'_>]) {
         self.ready.clear();
+        if puts.is_empty() {
+            return;
+        }
         let puts = &puts[..puts.len().min(READY_MAX)];
         let mut standings = [const { None }; READY_MAX];
         let tips = self.objects.index.all();

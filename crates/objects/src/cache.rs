@@ -105,17 +105,16 @@ impl Cache {
 
     /// As [`Cache::add`], of some at once.
     ///
-    /// What they take the place of is in no cache of the processor mostly, so all of that is asked for before any is touched.
+    /// Their places are in no cache of the processor mostly, so all of them are asked for before any is touched.
     pub(crate) fn add_all(&self, records: impl ExactSizeIterator<Item = Record>) {
         let records: Vec<Record> = records.collect();
         // In their order: two who ask do not wait for each other.
         let mut groups: [_; GROUPS] = std::array::from_fn(|at| self.group(at));
-        let is_last = |record: &&Record| {
+        let is_taken = |record: &&Record| {
             let (group, at) = self.place(&record.id);
-            let before = groups[group].places.get(at).and_then(Option::as_ref);
-            before.is_some_and(|before| before.bytes.is_unique())
+            groups[group].places.get(at).is_some_and(Option::is_some)
         };
-        std::hint::black_box(records.iter().filter(is_last).count());
+        std::hint::black_box(records.iter().filter(is_taken).count());
         for record in records {
             let (group, at) = self.place(&record.id);
             groups[group].add(at, record, self.bytes_max, self.places);

@@ -1,4 +1,4 @@
-//! Each object's tips, in parts that do not wait for each other.
+//! Each object's tips, in parts with a lock each. Who has much to do takes all of them for a moment.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
