@@ -18,13 +18,15 @@ use bytes::Bytes;
 use crate::door::Door;
 use crate::error::Refusal;
 use crate::fail;
+use crate::run::WRITE_ARGUMENTS_MAX;
 use crate::slots::State;
 use crate::sorted::Member;
 use version::{ObjectKey, VersionId};
 
-/// Versions of a batch after which it is committed within the turn. The engine takes 65,536 records
-/// at once; one command may make the rest.
+/// Versions of a batch after which it is committed within the turn.
 const BATCH_PUTS: usize = 4_096;
+// A version of a new key comes with the key's record. What one more command makes fits beside them.
+const _: () = assert!(2 * BATCH_PUTS + WRITE_ARGUMENTS_MAX <= store::PUT_RECORDS_MAX);
 
 /// What a change is undone with.
 #[derive(Debug)]

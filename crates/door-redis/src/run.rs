@@ -9,8 +9,9 @@ use crate::table::{Command, FIRST, LATER, NO_AUTH, WATCHING};
 
 /// How much of an unknown command is repeated in its error.
 const REPEATED_BYTES: usize = 128;
-/// Arguments of a command that writes: with two records each, what one commit can take.
-const WRITE_ARGUMENTS_MAX: usize = 50_000;
+/// Arguments of a command that writes. At most as many records come of it: one an argument, or two where each key or member has two
+/// arguments.
+pub(crate) const WRITE_ARGUMENTS_MAX: usize = 50_000;
 
 impl Door {
     /// Executes one request; the batch, not yet written, that its answer depends on.

@@ -91,8 +91,8 @@ pub(crate) struct Index {
     hash: RandomState,
 }
 
-/// All objects, while nobody else has any: for some at once. An object is in no cache of the processor mostly, and a lock is where it
-/// waits for one before it asks for the next.
+/// All objects, while nobody else has any: for some at once. They are in no cache of the processor mostly, and with a lock for each it
+/// would wait for one before it asks for the next.
 pub(crate) struct All<'a> {
     index: &'a Index,
     parts: [MutexGuard<'a, Part>; PARTS],
