@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::{EEK_BYTES, Eek, Suite};
-use document::CHUNK_BYTES_MAX;
 use document::layout::SEGMENT_BYTES_MAX;
+use document::{CHUNK_BYTES_MAX, tries_to_compress};
 use env::disk::Bulk;
 use erasure::Code;
 use placement::Profile;
@@ -177,12 +177,16 @@ fn code(bytes: &[u8], k: usize, n: usize) -> Result<Duration, BenchError> {
     Ok(took)
 }
 
-/// An attempt with as much room as a chunk has: what does not get shorter is given up.
+/// As sealing tries it: a look at samples first, then an attempt with as much room as a chunk has, and what does not get
+/// shorter is given up.
 fn compress(bytes: &[u8]) -> Result<Duration, BenchError> {
     let failed = || BenchError::io("compress", "a chunk");
     let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed())?;
     let mut out = vec![0; CHUNK_BYTES_MAX];
     Ok(chunks(bytes, |chunk| {
+        if !tries_to_compress(chunk).unwrap_or(true) {
+            return;
+        }
         let _ = std::hint::black_box(compressor.compress_to_buffer(chunk, &mut out[..chunk.len()]));
     }))
 }
