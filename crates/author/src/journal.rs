@@ -1,7 +1,7 @@
 //! The journal of a put: what lets the next run go on under the same EEK, and makes sure that it may.
 //!
 //! An EEK seals one content. Whoever seals a page again under it must know that it is the same page, or two ciphertexts
-//! under one nonce give both away. So the hash of each chunk and the id of its page are durable before the page is sent,
+//! under one nonce give both away. So a tag of each chunk and the id of its page are durable before the page is sent,
 //! and are compared before the chunk is sealed again and before the page is sent again.
 //!
 //! ```text
@@ -26,8 +26,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crypto::keyring::journal::JOURNAL_SALT_BYTES;
-use crypto::{Keyring, RecordId, Suite};
+use crypto::keyring::journal::{JOURNAL_SALT_BYTES, chunk_tag};
+use crypto::{Keyring, RecordId};
 use document::{PageTicket, SealedPage};
 use env::disk::Disk;
 
@@ -211,17 +211,18 @@ impl Check {
         ticket: PageTicket,
         chunk: &[u8],
     ) -> Result<(SealedPage, Noted), AuthorError> {
-        let hash = Suite::Holdfast1.mac(&self.chunk_key, chunk);
-        if self.beyond || self.known.is_some_and(|known| known.chunk != hash) {
+        let index = ticket.index();
+        let tag = chunk_tag(&self.chunk_key, index, chunk)
+            .map_err(|error| AuthorError::Unsealable(error.into()))?;
+        if self.beyond || self.known.is_some_and(|known| known.chunk != tag) {
             return Err(AuthorError::Changed);
         }
-        let index = ticket.index();
         let page = ticket.seal(chunk).map_err(AuthorError::Unsealable)?;
         let id: RecordId = page.record.id;
         if self.known.is_some_and(|known| known.id != id) {
             return Err(AuthorError::Changed);
         }
-        let row = Row::Page { index, chunk: hash, id };
+        let row = Row::Page { index, chunk: tag, id };
         let reached = self.known.and_then(|known| known.reached);
         Ok((page, Noted { row, known: self.known.is_some(), reached }))
     }

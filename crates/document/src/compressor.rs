@@ -10,7 +10,9 @@ const GZIP: &str = "zlib-rs by flate2 1.1, level 6";
 /// pages of the same chunks.
 pub fn compressor(suite: Suite) -> String {
     match suite {
-        Suite::Holdfast1 => format!("zstd {}, level 3, samples of 8 KiB in 128", zstd::zstd_safe::version_number()),
+        Suite::Holdfast1 => {
+            format!("zstd {}, level 3, samples of 8 KiB in 128", zstd::zstd_safe::version_number())
+        }
         Suite::Libri1 => GZIP.to_owned(),
     }
 }

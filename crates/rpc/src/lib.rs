@@ -35,7 +35,7 @@ pub use limits::{
 };
 pub use server::Server;
 pub use server::signed::{REMEMBERED_IDS_MAX, SignedOptions, SignedServer, SignedTransport};
-pub use socket::{Dial, Duplex, Listen};
+pub use socket::{Dial, Duplex, Listen, unpaced};
 
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,7 @@ use crate::limits::{
 };
 use crate::proto::DESCRIPTORS;
 use crate::proto::librarian_server::LibrarianServer;
-use crate::socket::{Listen, Listener};
+use crate::socket::{Listen, Listener, unpaced};
 use crate::{Identity, RpcError};
 
 /// Connections that are proven and wait to be served.
@@ -121,6 +121,8 @@ fn listen_on(listen: &str) -> Result<(Listening, SocketAddr), RpcError> {
     let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
+    // Connections that it takes begin with what it has.
+    unpaced(&listener, address);
     Ok((Listening::System(listener), address))
 }
 

@@ -4,22 +4,37 @@
 //! 500 system calls to read. A buffer between the two makes it one for each of its fillings, at the
 //! price of one more copy in the processor's cache; `docs/adr/` has the measurement.
 //!
+//! A connection within the machine is not paced: there is nothing to be gentle to, and where the system's congestion control
+//! is BBR its timers cost 7 % of a put ([`unpaced`]).
+//!
 //! All that is above (TLS, HTTP/2, pool, gate, limits) runs unchanged over [`Dial`] and [`Listen`]; a connection of the system is
 //! still a plain [`TcpStream`], with no call through a table.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
 /// Bytes read ahead of TLS, for each connection.
 const READ_BYTES: usize = 64 << 10;
 /// Bytes that TLS encrypts before it writes them out.
 pub(crate) const TLS_WRITE_BYTES: usize = 256 << 10;
+
+/// Congestion control that every Linux has and that paces nothing.
+const UNPACED: &str = "reno";
+
+/// Lets a socket send without pacing where `address`, its own or the far side's, is of this machine. Before it connects or
+/// listens: what paces keeps its timers afterwards. A system that does not let it is none the worse for it.
+pub fn unpaced(socket: impl AsFd, address: SocketAddr) {
+    if address.ip().to_canonical().is_loopback() {
+        let _ = rustix::net::sockopt::set_tcp_congestion(socket, UNPACED);
+    }
+}
 
 /// A connection's bytes, both ways.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -69,11 +84,26 @@ impl Wire {
     /// Connects through `dial`, or a socket of the system.
     pub(crate) async fn dial(dial: Option<&dyn Dial>, address: &str) -> io::Result<Tcp> {
         let wire = match dial {
-            None => Self::System(TcpStream::connect(address).await?),
+            None => Self::System(connect(address).await?),
             Some(dial) => Self::Other(dial.dial(address).await?),
         };
         wire.buffered()
     }
+}
+
+/// A socket of the system to the first address of `HOST:PORT` that takes it.
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut failed = None;
+    for address in lookup_host(address).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        unpaced(&socket, address);
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = Some(error),
+        }
+    }
+    let nothing = || io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    Err(failed.unwrap_or_else(nothing))
 }
 
 /// Where connections are taken from.

@@ -21,6 +21,7 @@ use std::io;
 use crypto::Suite;
 use env::disk::File;
 
+use crate::checksum::crc32c;
 use crate::log::frame::{Marker, be32, be64};
 
 /// Bytes before the first frame of a file.
@@ -82,7 +83,7 @@ impl FileHeader {
         copy.extend_from_slice(&[family.suite_number(), 0]);
         copy.extend_from_slice(&self.number.to_be_bytes());
         copy.extend_from_slice(&self.marker);
-        let crc = crc32c::crc32c(&copy);
+        let crc = crc32c(&copy);
         copy.extend_from_slice(&crc.to_be_bytes());
         let mut both = [0; FILE_HEADER_BYTES as usize];
         both[..COPY_BYTES].copy_from_slice(&copy);
@@ -103,7 +104,7 @@ impl FileHeader {
     fn decode(bytes: &[u8; FILE_HEADER_BYTES as usize], family: Family) -> Head {
         let (first, second) = bytes.split_at(COPY_BYTES);
         let whole = first == second;
-        let valid = |copy: &&[u8]| crc32c::crc32c(&copy[..28]) == be32(&copy[28..]);
+        let valid = |copy: &&[u8]| crc32c(&copy[..28]) == be32(&copy[28..]);
         let Some(copy) = [first, second].into_iter().find(valid) else { return Head::Damaged };
         let ours = copy[..8] == *family.magic()
             && copy[8..10] == VERSION.to_be_bytes()
@@ -160,7 +161,7 @@ mod tests {
         }
         let mut newer = good[..28].to_vec();
         newer[9] = 2;
-        newer.extend_from_slice(&crc32c::crc32c(&newer).to_be_bytes());
+        newer.extend_from_slice(&crc32c(&newer).to_be_bytes());
         newer.extend_from_within(..);
         let newer = newer.try_into().expect("64 bytes");
         assert_eq!(FileHeader::decode(&newer, LOG), Head::Foreign);

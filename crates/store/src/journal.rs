@@ -37,6 +37,7 @@ pub(crate) use self::entry::EntryHeader;
 use self::segments::Segment;
 pub(crate) use self::segments::{first_of, journal_name};
 use self::writer::{Request, Writer};
+use crate::checksum::crc32c;
 use crate::line::Line;
 use crate::scan::FrameHeader;
 use crate::window::Window;
@@ -194,8 +195,7 @@ impl Shared {
                 continue;
             }
             let body = window.at(payload, header.length as usize).map_err(&failed)?;
-            let intact =
-                body.len() == header.length as usize && crc32c::crc32c(body) == header.payload_crc;
+            let intact = body.len() == header.length as usize && crc32c(body) == header.payload_crc;
             if !intact {
                 tracing::warn!(file = name, offset = header.offset, "an entry is damaged");
             } else if !each((header.offset, header.unix_ms, Bytes::copy_from_slice(body))) {

@@ -12,6 +12,7 @@
 //!
 //! All bytes on the disk are described in `docs/formats/store.md`.
 
+mod checksum;
 mod form;
 mod header;
 pub mod journal;

@@ -60,6 +60,7 @@ use self::sealed::Sealed;
 pub(crate) use self::segment::{CreateError, create, log_number};
 use self::segment::{OpenFiles, log_name};
 use self::writer::{Checked, Request, Writer};
+use crate::checksum::crc32c;
 use crate::header::Family;
 use crate::line::Line;
 use crate::{
@@ -290,7 +291,7 @@ fn record_in(id: &RecordId, location: &Location, frame: Vec<u8>) -> Option<Recor
     let payload = frame.get(location.header_len()..)?;
     let intact = (length, form) == (location.length, location.form)
         && header.len() == location.header_len()
-        && crc32c::crc32c(payload) == payload_crc;
+        && crc32c(payload) == payload_crc;
     let bytes = intact.then(|| Bytes::from(frame).slice(location.header_len()..))?;
     Some(Record { kind, id: *id, place, bytes })
 }
@@ -305,7 +306,7 @@ struct Payload {
 impl Payload {
     fn checked(self) -> Checked {
         let Self { record, form, new } = self;
-        Checked { crc: crc32c::crc32c(&record.bytes), record, form, new }
+        Checked { crc: crc32c(&record.bytes), record, form, new }
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use env::disk::File;
 
+use crate::checksum::Running;
 use crate::log::frame::Marker;
 
 /// What is read at once. Small frames are read hundreds at a time; of large ones only the headers'
@@ -46,17 +47,17 @@ impl<'a> Window<'a> {
     /// The CRC-32C of `length` bytes from `offset` on, all of which lie in the file.
     pub(crate) fn crc(&mut self, mut offset: u64, length: u64) -> io::Result<u32> {
         let end = offset + length;
-        let mut crc = 0;
+        let mut crc = Running::default();
         while offset < end {
             let want = (end - offset).min(WINDOW_BYTES as u64) as usize;
             let part = self.at(offset, want)?;
             if part.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            crc = crc32c::crc32c_append(crc, part);
+            crc.add(part);
             offset += part.len() as u64;
         }
-        Ok(crc)
+        Ok(crc.so_far())
     }
 
     /// Where `marker` is next, at `from` or behind it.

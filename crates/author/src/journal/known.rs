@@ -1,14 +1,15 @@
 //! What a journal's rows say together: which pages were sealed, of what, and how far each came.
 
 use crypto::RecordId;
+use crypto::keyring::journal::CHUNK_TAG_BYTES;
 
 use super::row::Row;
 
 /// A page that was sealed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownPage {
-    /// Keyed hash of what was sealed.
-    pub(crate) chunk: [u8; 32],
+    /// What the chunk is known by ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
+    pub(crate) chunk: [u8; CHUNK_TAG_BYTES],
     pub(crate) id: RecordId,
     /// Copies acknowledged and wanted, where it has all it will get.
     pub(crate) reached: Option<(u32, u32)>,

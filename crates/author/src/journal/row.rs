@@ -3,6 +3,7 @@
 //! Fixed lengths, so that no length field can be damaged: a journal that ends early lost what was never synced, and
 //! anything else that does not open is damage.
 
+use crypto::keyring::journal::CHUNK_TAG_BYTES;
 use crypto::{EEK_BYTES, RecordId};
 use zeroize::Zeroizing;
 
@@ -31,7 +32,7 @@ pub(crate) struct Source {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) eek: Zeroizing<[u8; EEK_BYTES]>,
-    /// The key of the chunks' hashes.
+    /// The key of the chunks' tags.
     pub(crate) chunk_key: [u8; 32],
     /// The counter of the author key and of the self-addressed reader key; readers' envelopes have the next ones.
     pub(crate) counter: u64,
@@ -48,8 +49,8 @@ pub(crate) enum Row {
     /// A page was sealed and may have been sent.
     Page {
         index: u32,
-        /// Keyed hash of what was sealed.
-        chunk: [u8; 32],
+        /// What the chunk is known by ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
+        chunk: [u8; CHUNK_TAG_BYTES],
         id: RecordId,
     },
     /// A page has all the copies it will get.

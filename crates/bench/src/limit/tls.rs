@@ -1,13 +1,14 @@
 //! TLS over loopback TCP, each end on a thread of its own: processor time a byte at either end.
 //!
 //! The suite is the one our connections use first (TLS 1.3, AES-128-GCM), with 64 KiB read and
-//! 256 KiB written at a time; smaller strides cost more system calls and are not unavoidable.
+//! 256 KiB written at a time, and nothing paces them, as between our peers on one machine; smaller strides cost more system calls and are not unavoidable.
 
 use std::io::{BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketType};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -80,6 +81,13 @@ fn configurations() -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), BenchError
     Ok((Arc::new(server), Arc::new(client)))
 }
 
+fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rpc::unpaced(&socket, address);
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
+}
+
 /// One connection: the client sends, the server receives.
 fn once(
     server: &Arc<ServerConfig>,
@@ -89,6 +97,7 @@ fn once(
     let failed = || BenchError::io("use a connection of", "127.0.0.1");
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed())?;
     let address = listener.local_addr().map_err(failed())?;
+    rpc::unpaced(&listener, address);
     let mut receiving = ServerConnection::new(server.clone())?;
     let receiver = std::thread::spawn(move || {
         let (stream, _) = listener.accept()?;
@@ -116,7 +125,7 @@ fn once(
     let name = ServerName::try_from(NAME).map_err(|_| rustls::Error::General(NAME.to_owned()))?;
     let mut sending = ClientConnection::new(client.clone(), name)?;
     sending.set_buffer_limit(Some(WRITE_BYTES * 2));
-    let mut socket = Socket::new(TcpStream::connect(address).map_err(failed())?);
+    let mut socket = Socket::new(connect(address).map_err(failed())?);
     let mut stream = Stream::new(&mut sending, &mut socket);
     stream.write_all(&[0]).and_then(|()| stream.flush()).map_err(failed())?;
     let block = vec![0x5a; WRITE_BYTES];

@@ -11,6 +11,7 @@
 //! ```
 
 use super::ENTRY_BYTES_MAX;
+use crate::checksum::crc32c;
 use crate::log::frame::{Marker, be32, be64};
 use crate::scan::FrameHeader;
 
@@ -34,7 +35,7 @@ impl EntryHeader {
         into.extend_from_slice(&self.unix_ms.to_be_bytes());
         into.extend_from_slice(&self.length.to_be_bytes());
         into.extend_from_slice(&self.payload_crc.to_be_bytes());
-        let crc = crc32c::crc32c(&into[start..]);
+        let crc = crc32c(&into[start..]);
         into.extend_from_slice(&crc.to_be_bytes());
     }
 }
@@ -51,7 +52,7 @@ impl FrameHeader for EntryHeader {
             payload_crc: be32(&bytes[28..32]),
         };
         let valid = bytes[..8] == *marker
-            && crc32c::crc32c(&bytes[..32]) == be32(&bytes[32..])
+            && crc32c(&bytes[..32]) == be32(&bytes[32..])
             && header.length as usize <= ENTRY_BYTES_MAX;
         valid.then_some(header)
     }
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn golden_bytes_of_which_every_bit_counts() {
         let marker = *b"\x01\x23\x45\x67\x89\xab\xcd\xef";
-        let payload_crc = crc32c::crc32c(b"hello");
+        let payload_crc = crc32c(b"hello");
         let header = EntryHeader { offset: 7, unix_ms: 0x0102_0304_0506, length: 5, payload_crc };
         let mut bytes = Vec::new();
         header.encode(&marker, &mut bytes);

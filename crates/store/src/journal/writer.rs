@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::entry::{ENTRY_HEADER_BYTES, EntryHeader};
 use super::segments::{Segment, journal_name};
 use super::{JournalEntry, Shared};
+use crate::checksum::crc32c;
 use crate::header::{FILE_HEADER_BYTES, Family, FileHeader};
 use crate::line::Worker;
 use crate::log::{CreateError, create};
@@ -107,7 +108,7 @@ impl Writer {
         for (offset, unix_ms, body) in entries {
             let length = u32::try_from(body.len()).expect("`append` bounds entries");
             let (offset, unix_ms) = (*offset, *unix_ms);
-            let header = EntryHeader { offset, unix_ms, length, payload_crc: crc32c::crc32c(body) };
+            let header = EntryHeader { offset, unix_ms, length, payload_crc: crc32c(body) };
             pushed.push((segment.len + bytes.len() as u64, header));
             header.encode(&segment.marker, &mut bytes);
             bytes.extend_from_slice(body);

@@ -37,6 +37,7 @@ use super::scrub::time_for;
 use super::segment::{index_name, log_name};
 use super::writer::{Checked, Moved, Plan, Request, Writer};
 use super::{LogStore, Shared};
+use crate::checksum::crc32c;
 use crate::header::FILE_HEADER_BYTES;
 use crate::scan::{Seen, scan_some};
 use crate::{StoreError, io_error};
@@ -241,7 +242,7 @@ fn read_step(
 
 impl Moved {
     fn record(record: Record, from: Location) -> Self {
-        let crc = crc32c::crc32c(&record.bytes);
+        let crc = crc32c(&record.bytes);
         Self::Record { record: Checked { record, crc, form: from.form, new: false }, from }
     }
 }

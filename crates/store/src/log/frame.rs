@@ -24,6 +24,7 @@ use crypto::{Place, RecordId};
 use document::Kind;
 
 use crate::RECORD_BYTES_MAX;
+use crate::checksum::crc32c;
 use crate::scan::FrameHeader;
 
 /// Bytes of a header without a place.
@@ -99,7 +100,7 @@ impl Header {
         {
             into.extend_from_slice(place.as_bytes());
         }
-        let crc = crc32c::crc32c(&into[start..]);
+        let crc = crc32c(&into[start..]);
         into.extend_from_slice(&crc.to_be_bytes());
     }
 
@@ -111,7 +112,7 @@ impl Header {
         let len = if flags & PLACED == 0 { HEADER_BYTES } else { HEADER_BYTES_MAX };
         let bytes = bytes.get(..len)?;
         let (covered, crc) = bytes.split_at(len - 4);
-        if crc32c::crc32c(covered).to_be_bytes() != crc {
+        if crc32c(covered).to_be_bytes() != crc {
             return None;
         }
         let id = RecordId::from_slice(&bytes[16..48]).ok()?;

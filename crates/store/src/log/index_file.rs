@@ -29,6 +29,7 @@ use env::disk::{Disk, File};
 
 use super::frame::{Content, Header, Marker, be32, be64};
 use super::segment::{Segment, index_name};
+use crate::checksum::{Running, crc32c};
 use crate::scan::{Seen, scan};
 
 const MAGIC: &[u8; 8] = b"HOLDFIDX";
@@ -106,7 +107,7 @@ impl IndexFile {
         let mut head = [0; HEADER_BYTES];
         file.read_at(0, &mut head).ok()?;
         let rows = be32(&head[32..36]);
-        let fits = crc32c::crc32c(&head[..44]) == be32(&head[44..])
+        let fits = crc32c(&head[..44]) == be32(&head[44..])
             && head[..8] == *MAGIC
             && head[8..10] == VERSION.to_be_bytes()
             && head[10..12] == [suite, 0]
@@ -119,9 +120,9 @@ impl IndexFile {
         let mut marker = [0; 8];
         marker.copy_from_slice(&head[16..24]);
         let index = Self { file, rows, marker, gaps: be32(&head[36..40]), file_bytes };
-        let mut crc = 0;
-        index.chunks(|bytes| crc = crc32c::crc32c_append(crc, bytes)).ok()?;
-        (crc == be32(&head[40..44])).then_some(index)
+        let mut rows = Running::default();
+        index.chunks(|bytes| rows.add(bytes)).ok()?;
+        (rows.so_far() == be32(&head[40..44])).then_some(index)
     }
 
     /// Hands over every row, in the order of the frames.
@@ -156,7 +157,7 @@ pub(crate) struct Rows {
     offset: u64,
     chunk: Vec<u8>,
     rows: u32,
-    crc: u32,
+    crc: Running,
 }
 
 impl Rows {
@@ -168,7 +169,7 @@ impl Rows {
             offset: HEADER_BYTES as u64,
             chunk: Vec::new(),
             rows: 0,
-            crc: 0,
+            crc: Running::default(),
         }
     }
 
@@ -211,7 +212,7 @@ impl Rows {
             }
         };
         self.file = Some(file.clone());
-        self.crc = crc32c::crc32c_append(self.crc, &self.chunk);
+        self.crc.add(&self.chunk);
         file.write_at(self.offset, &[IoSlice::new(&self.chunk)])?;
         self.offset += self.chunk.len() as u64;
         self.chunk.clear();
@@ -236,8 +237,8 @@ impl Rows {
         head.extend_from_slice(&segment.len.to_be_bytes());
         head.extend_from_slice(&self.rows.to_be_bytes());
         head.extend_from_slice(&gaps.to_be_bytes());
-        head.extend_from_slice(&self.crc.to_be_bytes());
-        let crc = crc32c::crc32c(&head);
+        head.extend_from_slice(&self.crc.so_far().to_be_bytes());
+        let crc = crc32c(&head);
         head.extend_from_slice(&crc.to_be_bytes());
         file.write_at(0, &[IoSlice::new(&head)])?;
         Ok(self.offset)

@@ -9,6 +9,7 @@ use super::LogStore;
 use super::frame::{Content, Header};
 use super::index::Location;
 use super::segment::log_name;
+use crate::checksum::crc32c;
 use crate::window::Window;
 use crate::{Part, StoreError, io_error};
 
@@ -54,6 +55,6 @@ fn part<'a>(frame: &'a [u8], location: &Location) -> Option<Part<'a>> {
         return None;
     };
     let payload = frame.get(location.header_len()..)?;
-    let intact = length as usize == payload.len() && crc32c::crc32c(payload) == payload_crc;
+    let intact = length as usize == payload.len() && crc32c(payload) == payload_crc;
     intact.then_some(Part { id: header.id, kind, place, payload, is_form: form })
 }

@@ -11,7 +11,7 @@ fn record(place: Place) -> Header {
         kind: Kind::Page,
         place,
         length: 5,
-        payload_crc: crc32c::crc32c(b"hello"),
+        payload_crc: crc32c(b"hello"),
         form: false,
     };
     Header { id: RecordId::new([0x11; 32]), content }
@@ -70,7 +70,7 @@ fn resealed(change: impl FnOnce(&mut Vec<u8>)) -> Option<Header> {
     let mut bytes = encoded(&record(Place::new([0x11; 32])));
     bytes.truncate(52);
     change(&mut bytes);
-    let crc = crc32c::crc32c(&bytes);
+    let crc = crc32c(&bytes);
     bytes.extend_from_slice(&crc.to_be_bytes());
     bytes.resize(HEADER_BYTES_MAX, 0);
     Header::decode(&MARKER, &bytes)
