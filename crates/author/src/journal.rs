@@ -214,7 +214,7 @@ impl Check {
         let index = ticket.index();
         let tag = chunk_tag(&self.chunk_key, index, chunk)
             .map_err(|error| AuthorError::Unsealable(error.into()))?;
-        if self.beyond || self.known.is_some_and(|known| known.chunk != tag) {
+        if self.beyond || self.known.is_some_and(|known| known.tag != tag) {
             return Err(AuthorError::Changed);
         }
         let page = ticket.seal(chunk).map_err(AuthorError::Unsealable)?;
@@ -222,7 +222,7 @@ impl Check {
         if self.known.is_some_and(|known| known.id != id) {
             return Err(AuthorError::Changed);
         }
-        let row = Row::Page { index, chunk: tag, id };
+        let row = Row::Page { index, tag, id };
         let reached = self.known.and_then(|known| known.reached);
         Ok((page, Noted { row, known: self.known.is_some(), reached }))
     }

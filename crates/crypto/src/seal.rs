@@ -1,7 +1,8 @@
 //! AES-256-GCM without associated state: the one cipher of both suites.
 //!
 //! Callers own the nonces: every key here is fresh random bytes (an EEK), derived for one pair (a
-//! KEK) or from a fresh salt (a keyring), and each seals a nonce once. [`Eek`](crate::Eek) and
+//! KEK) or from a fresh salt (a keyring), and each seals a nonce once
+//! (the key of [`chunk_tag`](crate::keyring::journal::chunk_tag) seals nothing and says why). [`Eek`](crate::Eek) and
 //! [`Kek`](crate::Kek) are the types that keep that rule; this module is the arithmetic.
 //!
 //! aws-lc-rs is used because it is 17 times faster than the portable Rust cipher (19 against

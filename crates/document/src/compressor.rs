@@ -2,6 +2,8 @@
 
 use crypto::Suite;
 
+use crate::chunk::{SAMPLE_BYTES, SAMPLED_BYTES_MIN, STRIDE_BYTES, ZSTD_LEVEL};
+
 /// `libri-1`'s: flate2 does not tell its backend's version, so it stands here and changes with the
 /// dependency. What is forgotten here is still found: a page's id is compared before it is sent.
 const GZIP: &str = "zlib-rs by flate2 1.1, level 6";
@@ -10,9 +12,10 @@ const GZIP: &str = "zlib-rs by flate2 1.1, level 6";
 /// pages of the same chunks.
 pub fn compressor(suite: Suite) -> String {
     match suite {
-        Suite::Holdfast1 => {
-            format!("zstd {}, level 3, samples of 8 KiB in 128", zstd::zstd_safe::version_number())
-        }
+        Suite::Holdfast1 => format!(
+            "zstd {}, level {ZSTD_LEVEL}, from {SAMPLED_BYTES_MIN} bytes on by samples of {SAMPLE_BYTES} in {STRIDE_BYTES}",
+            zstd::zstd_safe::version_number()
+        ),
         Suite::Libri1 => GZIP.to_owned(),
     }
 }

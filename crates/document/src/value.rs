@@ -4,8 +4,8 @@
 //! text   = length of the plaintext, 4 | codec 1 | data          the codec of a chunk
 //! value  = siv 32 | ciphertext | tag 16                          crypto::ContentKey
 //! ```
-//! It is deterministic: the same plaintext under the same key is the same value, by one build's compressor. Another release of zstd may
-//! write other frames, and then the same plaintext is another version, which any build reads.
+//! It is deterministic: the same plaintext under the same key is the same value, by one build's compressor. Another release of zstd, or
+//! other samples, may write other frames, and then the same plaintext is another version, which any build reads.
 
 use bytes::Bytes;
 use crypto::{ContentKey, Suite, VALUE_SEAL_BYTES};

@@ -105,7 +105,7 @@ impl Server {
 }
 
 /// A listener before anything is served on it, which may be outside a runtime.
-enum Listening {
+pub(crate) enum Listening {
     System(std::net::TcpListener),
     Other(Box<dyn Listen>),
 }
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Listening {
     }
 }
 
-fn listen_on(listen: &str) -> Result<(Listening, SocketAddr), RpcError> {
+pub(crate) fn listen_on(listen: &str) -> Result<(Listening, SocketAddr), RpcError> {
     let failed = |source| RpcError::Listen { address: listen.to_owned(), source };
     let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;

@@ -4,7 +4,7 @@
 //! 500 system calls to read. A buffer between the two makes it one for each of its fillings, at the
 //! price of one more copy in the processor's cache; `docs/adr/` has the measurement.
 //!
-//! A connection within the machine is not paced: there is nothing to be gentle to, and where the system's congestion control
+//! A connection over loopback is not paced: there is nothing to be gentle to, and where the system's congestion control
 //! is BBR its timers cost 7 % of a put ([`unpaced`]).
 //!
 //! All that is above (TLS, HTTP/2, pool, gate, limits) runs unchanged over [`Dial`] and [`Listen`]; a connection of the system is
@@ -28,8 +28,9 @@ pub(crate) const TLS_WRITE_BYTES: usize = 256 << 10;
 /// Congestion control that every Linux has and that paces nothing.
 const UNPACED: &str = "reno";
 
-/// Lets a socket send without pacing where `address`, its own or the far side's, is of this machine. Before it connects or
-/// listens: what paces keeps its timers afterwards. A system that does not let it is none the worse for it.
+/// Lets a socket send without pacing where `address`, a listener's own or the far side's, is a loopback address. Before it
+/// connects or accepts: what paces keeps its timers afterwards. So what a listener on all addresses accepts is paced
+/// as the system wills. A system that refuses is none the worse for it.
 pub fn unpaced(socket: impl AsFd, address: SocketAddr) {
     if address.ip().to_canonical().is_loopback() {
         let _ = rustix::net::sockopt::set_tcp_congestion(socket, UNPACED);
@@ -95,15 +96,19 @@ impl Wire {
 async fn connect(address: &str) -> io::Result<TcpStream> {
     let mut failed = None;
     for address in lookup_host(address).await? {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        unpaced(&socket, address);
-        match socket.connect(address).await {
+        match connect_to(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = Some(error),
         }
     }
     let nothing = || io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
     Err(failed.unwrap_or_else(nothing))
+}
+
+async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    unpaced(&socket, address);
+    socket.connect(address).await
 }
 
 /// Where connections are taken from.
@@ -182,5 +187,39 @@ impl AsyncWrite for Wire {
             Self::System(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Other(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use rustix::net::sockopt::tcp_congestion;
+
+    use super::*;
+    use crate::server::{Listening, listen_on};
+
+    #[tokio::test]
+    async fn nothing_paces_a_loopback_connection_at_either_end() {
+        let (listening, address) = listen_on("127.0.0.1:0").unwrap();
+        let Listening::System(listener) = listening else { panic!("a socket of the system") };
+        let listener = Listener::System(tokio::net::TcpListener::from_std(listener).unwrap());
+        let text = address.to_string();
+        let (dialled, accepted) = tokio::join!(connect(&text), listener.accept());
+        let (Wire::System(accepted), _) = accepted.unwrap() else {
+            panic!("a socket of the system")
+        };
+        assert_eq!(tcp_congestion(&dialled.unwrap()).unwrap(), UNPACED);
+        assert_eq!(tcp_congestion(&accepted).unwrap(), UNPACED);
+        let elsewhere = TcpSocket::new_v4().unwrap();
+        let before = tcp_congestion(&elsewhere).unwrap();
+        unpaced(&elsewhere, "192.0.2.1:80".parse().unwrap());
+        assert_eq!(tcp_congestion(&elsewhere).unwrap(), before);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_keeps_its_kind() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let refused = connect(&free.to_string()).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

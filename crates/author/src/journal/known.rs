@@ -8,8 +8,8 @@ use super::row::Row;
 /// A page that was sealed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownPage {
-    /// What the chunk is known by ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
-    pub(crate) chunk: [u8; CHUNK_TAG_BYTES],
+    /// Of the chunk ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
+    pub(crate) tag: [u8; CHUNK_TAG_BYTES],
     pub(crate) id: RecordId,
     /// Copies acknowledged and wanted, where it has all it will get.
     pub(crate) reached: Option<(u32, u32)>,
@@ -29,11 +29,11 @@ impl Known {
         let mut known = Self::default();
         for row in rows {
             match *row {
-                Row::Page { index, chunk, id } => {
+                Row::Page { index, tag, id } => {
                     if known.end.is_some() || index as usize != known.pages.len() {
                         return None;
                     }
-                    known.pages.push(KnownPage { chunk, id, reached: None });
+                    known.pages.push(KnownPage { tag, id, reached: None });
                 }
                 Row::Reached { index, acked, wanted } => {
                     known.pages.get_mut(index as usize)?.reached = Some((acked, wanted));
@@ -55,8 +55,8 @@ impl Known {
     pub(crate) fn rows(&self) -> Vec<Row> {
         let pages = self.pages.iter().zip(0..);
         let sealed = pages.clone().map(|(page, index)| {
-            let KnownPage { chunk, id, .. } = *page;
-            Row::Page { index, chunk, id }
+            let KnownPage { tag, id, .. } = *page;
+            Row::Page { index, tag, id }
         });
         let reached = pages.filter_map(|(page, index)| {
             page.reached.map(|(acked, wanted)| Row::Reached { index, acked, wanted })

@@ -49,8 +49,8 @@ pub(crate) enum Row {
     /// A page was sealed and may have been sent.
     Page {
         index: u32,
-        /// What the chunk is known by ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
-        chunk: [u8; CHUNK_TAG_BYTES],
+        /// Of the chunk ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
+        tag: [u8; CHUNK_TAG_BYTES],
         id: RecordId,
     },
     /// A page has all the copies it will get.
@@ -108,10 +108,10 @@ impl Row {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(ROW_BYTES);
         match self {
-            Self::Page { index, chunk, id } => {
+            Self::Page { index, tag, id } => {
                 out.push(PAGE);
                 out.extend_from_slice(&index.to_be_bytes());
-                out.extend_from_slice(chunk);
+                out.extend_from_slice(tag);
                 out.extend_from_slice(id.as_bytes());
             }
             Self::Reached { index, acked, wanted } => {
@@ -135,11 +135,9 @@ impl Row {
         let mut fields = Fields(rest);
         let number = u32::from_be_bytes(fields.take()?);
         let row = match *kind {
-            PAGE => Self::Page {
-                index: number,
-                chunk: fields.take()?,
-                id: RecordId::new(fields.take()?),
-            },
+            PAGE => {
+                Self::Page { index: number, tag: fields.take()?, id: RecordId::new(fields.take()?) }
+            }
             REACHED => Self::Reached {
                 index: number,
                 acked: u32::from_be_bytes(fields.take()?),

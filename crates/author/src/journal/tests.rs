@@ -35,7 +35,7 @@ fn header() -> Header {
 }
 
 fn page(index: u32) -> Row {
-    Row::Page { index, chunk: [5 + index as u8; 16], id: RecordId::new([6 + index as u8; 32]) }
+    Row::Page { index, tag: [5 + index as u8; 16], id: RecordId::new([6 + index as u8; 32]) }
 }
 
 fn rows() -> Vec<Row> {

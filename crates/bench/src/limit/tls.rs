@@ -1,14 +1,15 @@
 //! TLS over loopback TCP, each end on a thread of its own: processor time a byte at either end.
 //!
 //! The suite is the one our connections use first (TLS 1.3, AES-128-GCM), with 64 KiB read and
-//! 256 KiB written at a time, and nothing paces them, as between our peers on one machine; smaller strides cost more system calls and are not unavoidable.
+//! 256 KiB written at a time, and nothing paces them, as between our peers on one machine. Smaller
+//! strides cost more system calls and are not unavoidable.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -82,7 +83,8 @@ fn configurations() -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), BenchError
 }
 
 fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let (tcp, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(AddressFamily::INET, tcp, flags, None)?;
     rpc::unpaced(&socket, address);
     rustix::net::connect(&socket, &address)?;
     Ok(socket.into())

@@ -25,10 +25,10 @@ const SOURCE_PURPOSE: &str = "journal-source";
 pub const CHUNK_TAG_BYTES: usize = 16;
 
 /// What a chunk at this index is known again by: with a random key, another chunk has the same tag once in 2^111, whoever
-/// chose it. It costs a third of a keyed BLAKE3.
+/// chose it.
 ///
-/// A nonce comes twice where a chunk was changed. That gives tags of a key away only to who sees both, and tags lie in sealed
-/// frames alone; the second is not even written.
+/// A nonce may come twice, where a chunk was changed. Two tags under it would let who sees both make others; they
+/// lie in sealed frames, which the keyring's owner alone opens. The key must seal nothing.
 ///
 /// # Errors
 /// [`SealError::TooLong`]: no chunk is.
@@ -106,6 +106,10 @@ fn nonce(number: u64) -> [u8; NONCE_BYTES] {
 mod tests {
     use super::*;
 
+    fn hex(tag: [u8; CHUNK_TAG_BYTES]) -> String {
+        tag.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     #[test]
     fn a_tag_is_of_the_chunk_its_index_and_the_key() {
         let chunk = vec![7; 100_000];
@@ -118,9 +122,10 @@ mod tests {
         let others =
             [tag(2, 2, &chunk), tag(1, 3, &chunk), tag(1, 2, &changed), tag(1, 2, &chunk[1..])];
         assert!(others.iter().all(|other| *other != first));
-        // NIST's GCM test case 13: no text, nothing beside it.
+        // GCM's test case 13: no text, nothing beside it.
         let nothing = chunk_tag(&[0; 32], 0, b"").expect("short");
-        assert_eq!(nothing[..4], [0x53, 0x0f, 0x8a, 0xfb]);
+        assert_eq!(hex(nothing), "530f8afbc74536b9a963b4f1c4cb738b");
+        assert_eq!(hex(tag(1, 0x0102_0304, b"a chunk")), "e55b52078792f7514374c1d5e4c3f02a");
     }
 
     #[test]

@@ -120,9 +120,9 @@ impl IndexFile {
         let mut marker = [0; 8];
         marker.copy_from_slice(&head[16..24]);
         let index = Self { file, rows, marker, gaps: be32(&head[36..40]), file_bytes };
-        let mut rows = Running::default();
-        index.chunks(|bytes| rows.add(bytes)).ok()?;
-        (rows.so_far() == be32(&head[40..44])).then_some(index)
+        let mut crc = Running::default();
+        index.chunks(|bytes| crc.add(bytes)).ok()?;
+        (crc.so_far() == be32(&head[40..44])).then_some(index)
     }
 
     /// Hands over every row, in the order of the frames.
