@@ -208,8 +208,8 @@ mod tests {
         let (Wire::System(accepted), _) = accepted.unwrap() else {
             panic!("a socket of the system")
         };
-        assert_eq!(tcp_congestion(&dialled.unwrap()).unwrap(), UNPACED);
-        assert_eq!(tcp_congestion(&accepted).unwrap(), UNPACED);
+        assert_eq!(tcp_congestion(dialled.unwrap()).unwrap(), UNPACED);
+        assert_eq!(tcp_congestion(accepted).unwrap(), UNPACED);
         let elsewhere = TcpSocket::new_v4().unwrap();
         let before = tcp_congestion(&elsewhere).unwrap();
         unpaced(&elsewhere, "192.0.2.1:80".parse().unwrap());
