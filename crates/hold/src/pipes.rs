@@ -1,12 +1,16 @@
 //! Standard input and output as files, for content.
 //!
-//! Not through the standard library's handles: those read 8 KiB at a time, and write line by line.
+//! Not through the standard library's handles: those read 8 KiB at a time, and write line by line. And where they are pipes
+//! these are widened: at the system's 64 KiB each GiB is 16,384 ways to a thread that waits for the other side, and back.
 
 use std::os::fd::AsFd;
 
 use tokio::fs::File;
 
 use crate::error::HoldError;
+
+/// Bytes that a pipe is widened to: what a user who is not root may (`/proc/sys/fs/pipe-max-size`), and half a page.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Standard input.
 ///
@@ -26,5 +30,21 @@ pub(crate) fn stdout() -> Result<File, HoldError> {
 
 fn of(handle: &impl AsFd, name: &'static str) -> Result<File, HoldError> {
     let file = handle.as_fd().try_clone_to_owned().map_err(HoldError::io("open", name))?;
+    // Of a file, of a terminal, or of a user who has many wide pipes already, it stays as it is.
+    let _ = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES);
     Ok(File::from_std(std::fs::File::from(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_widened_and_a_file_is_taken_as_it_is() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        of(&reader, "a pipe").unwrap();
+        assert_eq!(rustix::pipe::fcntl_getpipe_size(&writer).unwrap(), PIPE_BYTES);
+        of(&tempfile::tempfile().unwrap(), "a file").unwrap();
+    }
 }
