@@ -94,8 +94,13 @@ impl Wire {
 
 /// A socket of the system to the first address of `HOST:PORT` that takes it.
 async fn connect(address: &str) -> io::Result<TcpStream> {
+    connect_first(lookup_host(address).await?).await
+}
+
+/// To the first that takes it; the error is the last one's.
+async fn connect_first(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut failed = None;
-    for address in lookup_host(address).await? {
+    for address in addresses {
         match connect_to(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = Some(error),
@@ -221,5 +226,16 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let refused = connect(&free.to_string()).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn a_name_is_reached_at_its_first_address_that_answers() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let reached = connect_first([free, address].into_iter()).await.unwrap();
+        assert_eq!(reached.peer_addr().unwrap(), address);
+        let nowhere = connect_first(std::iter::empty()).await.unwrap_err();
+        assert_eq!(nowhere.kind(), io::ErrorKind::InvalidInput);
     }
 }
