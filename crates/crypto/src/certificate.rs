@@ -206,7 +206,7 @@ impl PeerCertificate {
         let (signed, wire) = open::<PeerCertificateWire>(bytes)?;
         let signer = OrgId::from_slice(&wire.organisation)?;
         let (network, _) = check_network(roster, &wire.network, &signer, now)?;
-        signer.key().verify(PEER_DOMAIN, &network, &signed.body, &signed.signature)?;
+        signer.key().verify_again(PEER_DOMAIN, &network, &signed.body, &signed.signature)?;
         Self::checked(wire, roster, now)
     }
 
@@ -320,7 +320,7 @@ impl Pass {
         let (signed, wire) = open::<PassWire>(bytes)?;
         let signer = OrgId::from_slice(&wire.organisation)?;
         let (network, listed) = check_network(roster, &wire.network, &signer, now)?;
-        signer.key().verify(PASS_DOMAIN, &network, &signed.body, &signed.signature)?;
+        signer.key().verify_again(PASS_DOMAIN, &network, &signed.body, &signed.signature)?;
         check_time(wire.from, wire.until, now)?;
         let mut pass = Self::of(&wire)?;
         (pass.organisation, pass.until) = (listed.organisation, pass.until.min(listed.until));

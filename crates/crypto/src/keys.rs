@@ -10,6 +10,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::ids::NetworkId;
 
+mod checks;
 mod points;
 
 /// What is wrong with bytes that should have been a key or a signature.
@@ -75,6 +76,21 @@ impl PublicKey {
         signature: &[u8],
     ) -> Result<(), KeyError> {
         self.verify_digest(&signing_digest(domain, network, message), signature)
+    }
+
+    /// As [`PublicKey::verify`], for what comes with the same signature again and again: one that held is remembered by the process, so
+    /// that it is looked up and not computed the next time.
+    ///
+    /// # Errors
+    /// [`KeyError::Signature`], as there.
+    pub(crate) fn verify_again(
+        &self,
+        domain: &str,
+        network: &NetworkId,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), KeyError> {
+        checks::verify(self, &signing_digest(domain, network, message), signature)
     }
 
     /// Checks a signature over a 32-byte digest as it is, without a domain.
