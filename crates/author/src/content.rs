@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crypto::RecordId;
 use document::entry::LIST_PAGE_KEYS_MAX;
-use document::{Document, DocumentError, EntryContent, EntryOpener, Kind, Page, Record};
+use document::{CHUNK_AT, Document, DocumentError, EntryContent, EntryOpener, Kind, Page, Record};
 use env::Env;
+use env::disk::Room;
 use walk::Walker;
 
 use crate::author::{Author, Opened};
@@ -234,7 +235,8 @@ pub(crate) fn opened(
 ) -> Job<Result<OpenedPage, AuthorError>> {
     let opener = opener.clone();
     Job::cpu(env, move || {
-        let chunk = opener.open_page(index, &page);
+        // Where a file is written out of it directly.
+        let chunk = opener.open_page_into(index, &page, |len| Room::new(len, CHUNK_AT));
         let chunk =
             chunk.map_err(|source| AuthorError::Corrupt { part: Part::Page(index), source })?;
         Ok(OpenedPage { page, chunk, bytes, degraded })

@@ -121,6 +121,21 @@ impl Eek {
         Cipher::new(&self.aes).open_vec(self.page_nonce(suite, index), b"", sealed)
     }
 
+    /// The same, into memory that is [`TAG_BYTES`] shorter than what is sealed. After an error what is in it means nothing and
+    /// must not be used.
+    ///
+    /// # Errors
+    /// [`SealError`].
+    pub fn open_page_into(
+        &self,
+        suite: Suite,
+        index: u32,
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), SealError> {
+        Cipher::new(&self.aes).open_into(self.page_nonce(suite, index), b"", sealed, out)
+    }
+
     /// Seals the entry's metadata: ciphertext with tag, and its MAC. Once in a key's life.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::DocumentError;
 
+/// Where the data begin in a page's plaintext.
+pub const CHUNK_AT: usize = 1;
 const RAW: u8 = 0;
 const ZSTD: u8 = 1;
 pub(crate) const ZSTD_LEVEL: i32 = 3;
@@ -97,9 +99,9 @@ fn may_shrink(compressor: &mut Compressor<'_>, chunk: &[u8]) -> bool {
 pub(crate) fn decode(bytes: Bytes, wanted: usize) -> Result<Bytes, DocumentError> {
     let refused = DocumentError::Chunk { wanted };
     match bytes.first() {
-        Some(&RAW) if bytes.len() == wanted + 1 => Ok(bytes.slice(1..)),
+        Some(&RAW) if bytes.len() == wanted + CHUNK_AT => Ok(bytes.slice(CHUNK_AT..)),
         Some(&ZSTD) => {
-            let frame = &bytes[1..];
+            let frame = &bytes[CHUNK_AT..];
             // zstd would decode several frames one after the other, and skip some kinds.
             let one = frame.starts_with(&ZSTD_MAGIC)
                 && zstd::zstd_safe::find_frame_compressed_size(frame) == Ok(frame.len());

@@ -38,7 +38,7 @@ pub mod value;
 mod wire;
 
 pub use bloom::Bloom;
-pub use chunk::tries_to_compress;
+pub use chunk::{CHUNK_AT, tries_to_compress};
 pub use compressor::compressor;
 pub use content::{ContentAssembler, ContentCutter};
 pub use document::{Document, prove};

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use crypto::seal::TAG_BYTES;
 use crypto::{Eek, RecordId, SealError, Suite};
 
 use crate::chunk;
@@ -166,11 +167,30 @@ impl EntryOpener {
     /// # Errors
     /// [`DocumentError`].
     pub fn open_page(&self, index: u32, page: &Page) -> Result<Bytes, DocumentError> {
+        self.open_page_into(index, page, |len| vec![0; len])
+    }
+
+    /// As [`EntryOpener::open_page`], into memory of so many bytes as `room` is asked for, which the chunk stays in where it is kept
+    /// as it is: from the byte [`CHUNK_AT`](crate::CHUNK_AT) on in `holdfast-1`.
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub fn open_page_into<R: AsRef<[u8]> + AsMut<[u8]> + Send + 'static>(
+        &self,
+        index: u32,
+        page: &Page,
+        room: impl FnOnce(usize) -> R,
+    ) -> Result<Bytes, DocumentError> {
         if index >= LIST_INDEX_BASE {
             return Err(DocumentError::TooMuchContent);
         }
-        let bytes = Bytes::from(self.open(index, page)?);
-        match self.keys.suite {
+        let (suite, eek) = (self.keys.suite, &self.keys.eek);
+        self.check(index, page)?;
+        let length = page.ciphertext.len().checked_sub(TAG_BYTES).ok_or(SealError::Length)?;
+        let mut opened = room(length);
+        eek.open_page_into(suite, index, &page.ciphertext, opened.as_mut())?;
+        let bytes = Bytes::from_owner(opened);
+        match suite {
             Suite::Holdfast1 => {
                 let size = self.metadata.uncompressed_size;
                 let range = self.layout.chunk_range(u64::from(index), size);
@@ -181,14 +201,20 @@ impl EntryOpener {
     }
 
     fn open(&self, index: u32, page: &Page) -> Result<Vec<u8>, DocumentError> {
-        let PageKeys { suite, eek, mac_key } = &*self.keys;
+        self.check(index, page)?;
+        Ok(self.keys.eek.open_page(self.keys.suite, index, &page.ciphertext)?)
+    }
+
+    /// Whether a page is this one of this content, by its MAC.
+    fn check(&self, index: u32, page: &Page) -> Result<(), DocumentError> {
+        let PageKeys { suite, mac_key, .. } = &*self.keys;
         if page.index != index {
             return Err(DocumentError::PageIndex { wanted: index, found: page.index });
         }
         if !suite.verify_mac(mac_key, &page.ciphertext, &page.mac) {
             return Err(DocumentError::Seal(SealError::Mac));
         }
-        Ok(eek.open_page(*suite, index, &page.ciphertext)?)
+        Ok(())
     }
 
     /// Puts the content together from its pages, fed in order.

@@ -6,6 +6,7 @@
 
 mod bulk;
 mod dir;
+mod room;
 
 use std::any::Any;
 use std::io;
@@ -13,8 +14,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 pub use bulk::{BULK_BYTES_MIN, Bulk};
 pub use dir::{DirDisk, NAME_BYTES_MAX};
+pub use room::{ROOM_BYTES_MAX, Room, give_back};
 
 /// A folder of files.
 pub trait Disk: Send + Sync {
@@ -75,6 +79,13 @@ pub trait File: Send + Sync {
     /// cache is used, and what is not does not come to stay there.
     fn read_once_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         self.read_at(offset, into)
+    }
+    /// So many bytes from `offset`, as [`File::read_once_at`] reads them. Where they are many they may stand in memory of
+    /// [`ROOM_BYTES_MAX`] that other records use after them.
+    fn read_once(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; len];
+        self.read_once_at(offset, &mut bytes)?;
+        Ok(bytes.into())
     }
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.

@@ -57,6 +57,7 @@ pub(crate) async fn give_back_at_rest() {
 
 /// Gives back now what is free: some milliseconds where that is much.
 pub(crate) fn give_back() {
+    env::disk::give_back();
     // SAFETY: `arena.4096.purge` stands for all arenas (MALLCTL_ARENAS_ALL); it reads and writes no value, locks what it works
     // on, and may be called by any thread.
     unsafe {

@@ -265,12 +265,15 @@ impl Shared {
             return Err(StoreError::Damaged { id, file, offset });
         }
         let found = self.files.get(location.segment).and_then(|file| {
-            let mut frame = vec![0; location.frame_len()];
-            match self.asked.again(id) {
-                true => file.read_at(location.offset.into(), &mut frame)?,
-                false => file.read_once_at(location.offset.into(), &mut frame)?,
-            }
-            Ok(record_in(id, &location, frame))
+            let (offset, len) = (location.offset.into(), location.frame_len());
+            let frame = if self.asked.again(id) {
+                let mut frame = vec![0; len];
+                file.read_at(offset, &mut frame)?;
+                frame.into()
+            } else {
+                file.read_once(offset, len)?
+            };
+            Ok(record_in(id, &location, &frame))
         });
         match found {
             Ok(Some(record)) => return Ok(record),
@@ -283,8 +286,8 @@ impl Shared {
 }
 
 /// The record in a frame, where everything in it is as it should be.
-fn record_in(id: &RecordId, location: &Location, frame: Vec<u8>) -> Option<Record> {
-    let header = Header::decode_unmarked(&frame).filter(|header| header.id == *id)?;
+fn record_in(id: &RecordId, location: &Location, frame: &Bytes) -> Option<Record> {
+    let header = Header::decode_unmarked(frame).filter(|header| header.id == *id)?;
     let Content::Record { kind, place, length, payload_crc, form } = header.content else {
         return None;
     };
@@ -292,7 +295,7 @@ fn record_in(id: &RecordId, location: &Location, frame: Vec<u8>) -> Option<Recor
     let intact = (length, form) == (location.length, location.form)
         && header.len() == location.header_len()
         && crc32c(payload) == payload_crc;
-    let bytes = intact.then(|| Bytes::from(frame).slice(location.header_len()..))?;
+    let bytes = intact.then(|| frame.slice(location.header_len()..))?;
     Some(Record { kind, id: *id, place, bytes })
 }
 

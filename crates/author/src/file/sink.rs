@@ -1,10 +1,13 @@
 //! Bytes on their way into a file: what comes next is fetched while this is written.
 //!
 //! Writes go past the system's cache where it can do that ([`env::disk::Bulk`]): a content of
-//! gigabytes must not push out all that the user had there, and the last fsync finds little to do.
-//! Bytes are taken as they are, without a copy, and one write runs at a time, so memory is one span
-//! of a content. A write that fails is told at the next write or flush, and at every one after it.
+//! gigabytes must not push out all that the user had there, the last fsync finds little to do, and a
+//! write through the cache costs several times the processor. Such a write is waited for, so some
+//! run at a time ([`WRITES_MAX`]): the disk has the next one when it is done with the last. Bytes
+//! are taken as they are; memory is so many spans of a content. A write that fails is told at
+//! one of the next writes or the flush, and at every one after it.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -16,50 +19,60 @@ use env::disk::Bulk;
 use crate::job::Job;
 use crate::sink::Sink;
 
+/// Writes that run at a time at most. With one a get was idle for a quarter of its time.
+const WRITES_MAX: usize = 4;
+
 /// A file that a get writes to, from its beginning. What was not flushed may not be in the file.
 pub struct FileSink {
     env: Env,
     to: Arc<(File, Bulk)>,
     /// Where the next bytes go.
     at: u64,
-    writing: Option<Job<io::Result<()>>>,
+    /// The oldest first.
+    writing: VecDeque<Job<io::Result<()>>>,
     failed: Option<io::ErrorKind>,
 }
 
 impl FileSink {
     /// A sink into `file`, whatever the file's own position is.
     pub fn new(env: &Env, file: File) -> Self {
-        let to = Arc::new((file, Bulk::behind()));
-        Self { env: env.clone(), to, at: 0, writing: None, failed: None }
+        let to = Arc::new((file, Bulk::default()));
+        Self { env: env.clone(), to, at: 0, writing: VecDeque::new(), failed: None }
     }
 
-    /// Waits for the write that runs.
-    async fn written(&mut self) -> io::Result<()> {
-        if let Some(job) = &mut self.writing {
+    /// Waits until no more than so many writes run. After one that failed it waits for all.
+    async fn written(&mut self, running: usize) -> io::Result<()> {
+        let mut error = None;
+        while self.writing.len() > if self.failed.is_some() { 0 } else { running } {
+            let Some(job) = self.writing.front_mut() else { break };
             // A pool that is gone writes nothing any more.
             let done = job.await.unwrap_or_else(|| Err(io::ErrorKind::Interrupted.into()));
-            self.writing = None;
-            if let Err(error) = done {
-                self.failed = Some(error.kind());
-                return Err(error);
+            self.writing.pop_front();
+            if let Err(failed) = done {
+                self.failed.get_or_insert(failed.kind());
+                error.get_or_insert(failed);
             }
         }
-        self.failed.map_or(Ok(()), |kind| Err(kind.into()))
+        match (error, self.failed) {
+            (Some(error), _) => Err(error),
+            (None, Some(kind)) => Err(kind.into()),
+            (None, None) => Ok(()),
+        }
     }
 }
 
 impl Sink for FileSink {
     async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
-        self.written().await?;
+        self.written(WRITES_MAX - 1).await?;
         let (to, at) = (self.to.clone(), self.at);
         self.at += bytes.len() as u64;
         let write = move || to.1.write_at(&to.0, at, &[IoSlice::new(&bytes)]);
-        self.writing = Some(Job::blocking(&self.env, write));
+        self.writing.push_back(Job::blocking(&self.env, write));
         Ok(())
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        self.written().await
+        self.written(0).await
     }
 }
 
@@ -108,8 +121,11 @@ mod tests {
         std::fs::write(&path, b"").unwrap();
         let mut sink = FileSink::new(&Env::real(), File::open(&path).unwrap());
         let large = Bytes::from(vec![1; 3_000_000]);
-        sink.write(large.clone()).await.unwrap();
+        for _ in 0..WRITES_MAX {
+            sink.write(large.clone()).await.unwrap();
+        }
         let error = sink.write(large.clone()).await.unwrap_err();
+        assert!(sink.writing.is_empty(), "none runs on after an error");
         for _ in 0..2 {
             assert_eq!(sink.flush().await.unwrap_err().kind(), error.kind());
             assert!(sink.write(large.clone()).await.is_err());

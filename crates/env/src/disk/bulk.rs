@@ -2,28 +2,33 @@
 //!
 //! Pages of megabytes that nobody may ask for again for months would push everything else out of
 //! the cache, and the system spends more on finding room for them than the disk on taking them.
-//! So both go to the disk directly (`O_DIRECT`), through memory that was used for the last one, as
-//! they begin and end there at multiples of [`ALIGNMENT`] and records do not. A read costs 120 ns a
-//! KiB so and 100 for the copy, through the cache 950. A write costs 75 with its copy, through the
-//! cache 220, and 350 where nine peers do it at once. What is before the first multiple of a write
-//! and behind the last goes through the cache, where the neighbours' ends are too.
+//! So both go to the disk directly (`O_DIRECT`), through memory that was used for the last one
+//! ([`Room`]), as they begin and end there at multiples of 4 KiB and records do not. A read costs
+//! 120 ns a KiB so, through the cache 950. A write costs 75 with its copy into that memory, through
+//! the cache 220, and 350 where nine peers do it at once; what lies at a multiple already is not
+//! copied. What is before the first multiple of a write and behind the last goes through the cache,
+//! where the neighbours' ends are too.
 //!
-//! Where the file system does not take a direct write, or a direct one would be waited for
-//! ([`Bulk::behind`]), Linux 6.14 and newer can take one through the
+//! A direct write is waited for: who has other work has some run at a time.
+//!
+//! Where the file system does not take a direct write, Linux 6.14 and newer can take one through the
 //! cache, begin it on the disk at once and give the memory back when it is there (`RWF_DONTCACHE`).
 //! Else reads and writes are ordinary ones: a refusal is remembered for the file. No byte depends on
 //! it, and neither does durability, which is what `sync` is for.
 //!
-//! Memory: [`STAGED_MAX`] buffers of [`STAGE_BYTES`] are kept for the next reads and writes of the
-//! process; those beyond so many at once have their own.
+//! A large read through the cache is of a record that many ask for: what lies behind it is another's,
+//! so the system is told not to read ahead (with its 8 MiB it read 1.6 times what was asked for).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
+use bytes::Bytes;
+use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+
+use super::room::{ALIGNMENT, ROOM_BYTES_MAX, Room};
 
 /// A read, or a write with a part, of at least so many bytes goes past the cache: smaller ones are
 /// entries and indexes, which are read again and again.
@@ -32,28 +37,17 @@ pub const BULK_BYTES_MIN: usize = 256 << 10;
 /// `RWF_DONTCACHE` of `linux/fs.h`.
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// What direct reads and writes begin and end at, in the file and in memory: the page size, which
-/// every disk of today takes.
-const ALIGNMENT: usize = 4096;
-/// Bytes of one direct read or write at most: a record of the largest size, and what is before and after it.
-const STAGE_BYTES: usize = (2 << 20) + (16 << 10);
-/// Buffers of direct reads and writes that are kept.
-const STAGED_MAX: usize = 4;
-
-/// Buffers that nothing uses now.
-static STAGES: Mutex<Vec<Stage>> = Mutex::new(Vec::new());
-
 /// How one file is read and written.
 #[derive(Debug, Default)]
 pub struct Bulk {
-    /// Writes are not waited for: see [`Bulk::behind`].
-    behind: bool,
     /// The system refused to go past its cache for this file.
     refused: AtomicBool,
     /// The file once more, for direct reads.
     reads: Direct,
     /// And for direct writes.
     writes: Direct,
+    /// The system was told not to read ahead.
+    advised: AtomicBool,
 }
 
 /// One file opened a second time, past the cache.
@@ -65,37 +59,7 @@ struct Direct {
     refused: AtomicBool,
 }
 
-/// Memory that direct reads go into, and writes out of. It is a page longer than what is used of it, so that a multiple
-/// of [`ALIGNMENT`] is within.
-struct Stage(Vec<u8>);
-
-impl Stage {
-    fn take() -> Self {
-        let kept = STAGES.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.unwrap_or_else(|| Self(vec![0; STAGE_BYTES + ALIGNMENT]))
-    }
-
-    fn give_back(self) {
-        let mut stages = STAGES.lock().unwrap_or_else(PoisonError::into_inner);
-        if stages.len() < STAGED_MAX {
-            stages.push(self);
-        }
-    }
-
-    fn aligned(&mut self) -> &mut [u8] {
-        let skip = self.0.as_ptr().align_offset(ALIGNMENT);
-        self.0.get_mut(skip..).and_then(|rest| rest.get_mut(..STAGE_BYTES)).unwrap_or_default()
-    }
-}
-
 impl Bulk {
-    /// For a file that is written while there is other work for the disk and whoever writes, and that is synced once, at its
-    /// end: writes go through the cache and are on their way to the disk when they return, so that they cost more of
-    /// the processor and nobody waits.
-    pub fn behind() -> Self {
-        Self { behind: true, ..Self::default() }
-    }
-
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.
     ///
@@ -111,7 +75,7 @@ impl Bulk {
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         let large = parts.iter().any(|part| part.len() >= BULK_BYTES_MIN);
         let mut left = parts.as_mut_slice();
-        if large && !self.behind {
+        if large {
             offset = self.write_directly(&file, offset, &mut left)?;
         }
         while !left.is_empty() {
@@ -155,6 +119,10 @@ impl Bulk {
             offset += done as u64;
             into = &mut into[done..];
         }
+        if into.len() >= BULK_BYTES_MIN && !self.advised.swap(true, Ordering::Relaxed) {
+            // A hint.
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
+        }
         while !into.is_empty() {
             let past_cache = large && !self.refused.load(Ordering::Relaxed);
             let read = match past_cache {
@@ -179,9 +147,42 @@ impl Bulk {
         }
         Ok(())
     }
+
+    /// So many bytes from `offset`, past the cache where they are many: read where they stay, without a copy.
+    ///
+    /// # Errors
+    /// As [`Bulk::read_at`].
+    pub fn read_once(&self, file: impl AsFd, offset: u64, len: usize) -> io::Result<Bytes> {
+        if len >= BULK_BYTES_MIN
+            && let Some(bytes) = self.read_room(&file, offset, len)
+        {
+            return Ok(bytes);
+        }
+        let mut bytes = vec![0; len];
+        self.read_at(file, offset, &mut bytes, true)?;
+        Ok(bytes.into())
+    }
 }
 
 impl Bulk {
+    /// One direct read of all of it; `None` where that cannot be or did not give all.
+    fn read_room(&self, file: impl AsFd, offset: u64, len: usize) -> Option<Bytes> {
+        let before = (offset % ALIGNMENT as u64) as usize;
+        let whole = before.checked_add(len)?.checked_next_multiple_of(ALIGNMENT)?;
+        if whole > ROOM_BYTES_MAX || self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let direct = self.reads.file(file, OFlags::RDONLY)?;
+        let mut room = Room::new(whole, 0);
+        match rustix::io::pread(direct, room.as_mut(), offset - before as u64) {
+            Ok(read) if read >= before + len => {
+                Some(Bytes::from_owner(room).slice(before..before + len))
+            }
+            // Whoever tries again says what is wrong.
+            _ => None,
+        }
+    }
+
     /// Reads from the front of `into` what can be read past the cache in whole: how many bytes. What
     /// is left, because of an end of the file, an error or a file system without direct reads, is
     /// for the ordinary way, which says what is wrong.
@@ -191,13 +192,14 @@ impl Bulk {
             return 0;
         }
         let Some(direct) = self.reads.file(file, OFlags::RDONLY) else { return 0 };
-        let mut stage = Stage::take();
+        let mut stage = Room::new(ROOM_BYTES_MAX, 0);
         let mut done = 0;
         while done < into.len() {
             let at = offset + done as u64;
             let before = (at % ALIGNMENT as u64) as usize;
-            let wanted = (before + into.len() - done).next_multiple_of(ALIGNMENT).min(STAGE_BYTES);
-            let Some(staged) = stage.aligned().get_mut(..wanted) else { break };
+            let wanted =
+                (before + into.len() - done).next_multiple_of(ALIGNMENT).min(ROOM_BYTES_MAX);
+            let Some(staged) = stage.as_mut().get_mut(..wanted) else { break };
             let read = match rustix::io::pread(direct, &mut *staged, at - before as u64) {
                 Ok(read) if read > before => read,
                 Err(Errno::INTR) => continue,
@@ -215,7 +217,6 @@ impl Bulk {
                 break;
             }
         }
-        stage.give_back();
         done
     }
 }
@@ -238,27 +239,33 @@ impl Bulk {
             return Ok(offset);
         }
         let Some(direct) = self.writes.file(&file, OFlags::WRONLY) else { return Ok(offset) };
-        let mut stage = Stage::take();
-        let staged = stage.aligned();
-        let written = loop {
+        let mut stage = None;
+        loop {
             // First what is before the multiple.
             let ahead = offset.next_multiple_of(ALIGNMENT as u64) - offset;
             let ahead = usize::try_from(ahead).unwrap_or(usize::MAX).min(left);
             let wanted = match ahead {
-                0 => (left - left % ALIGNMENT).min(staged.len()),
+                0 => (left - left % ALIGNMENT).min(ROOM_BYTES_MAX),
                 ahead => ahead,
             };
             if wanted == 0 {
-                break Ok(offset);
+                return Ok(offset);
             }
-            let Some(bytes) = staged.get_mut(..wanted) else { break Ok(offset) };
-            gather(parts, bytes);
-            let written = match ahead {
-                0 => rustix::io::pwrite(direct, &*bytes, offset),
-                _ => rustix::io::pwrite(&file, &*bytes, offset),
+            let written = match parts.first().filter(|_| ahead == 0).and_then(|part| at_once(part))
+            {
+                Some(bytes) => rustix::io::pwrite(direct, bytes, offset),
+                None => {
+                    let stage = stage.get_or_insert_with(|| Room::new(ROOM_BYTES_MAX, 0));
+                    let Some(bytes) = stage.as_mut().get_mut(..wanted) else { return Ok(offset) };
+                    gather(parts, bytes);
+                    match ahead {
+                        0 => rustix::io::pwrite(direct, &*bytes, offset),
+                        _ => rustix::io::pwrite(&file, &*bytes, offset),
+                    }
+                }
             };
             match written {
-                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 // After half of a write the next one begins at the next multiple again.
                 Ok(written) => {
                     offset += written as u64;
@@ -268,14 +275,19 @@ impl Bulk {
                 Err(Errno::INTR) => {}
                 Err(error) if ahead == 0 && is_refusal(error) => {
                     self.writes.refused.store(true, Ordering::Relaxed);
-                    break Ok(offset);
+                    return Ok(offset);
                 }
-                Err(error) => break Err(error.into()),
+                Err(error) => return Err(error.into()),
             }
-        };
-        stage.give_back();
-        written
+        }
     }
+}
+
+/// What of a part can be written from where it lies: much, from a multiple of [`ALIGNMENT`] on.
+fn at_once(part: &[u8]) -> Option<&[u8]> {
+    let len = part.len() - part.len() % ALIGNMENT;
+    let aligned = part.as_ptr().align_offset(ALIGNMENT) == 0 && len >= BULK_BYTES_MIN;
+    aligned.then(|| &part[..len])
 }
 
 /// Fills `into` from the front of `parts`, which have as much.
@@ -343,12 +355,10 @@ mod tests {
     #[test]
     fn bytes_are_the_same_past_the_cache_and_through_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        for bulk in [Bulk::default, Bulk::behind] {
-            check(folder.path(), bulk());
-            // A file system in memory has nothing to go past, and refuses.
-            if std::path::Path::new("/dev/shm").is_dir() {
-                check("/dev/shm".as_ref(), bulk());
-            }
+        check(folder.path(), Bulk::default());
+        // A file system in memory has nothing to go past, and refuses.
+        if std::path::Path::new("/dev/shm").is_dir() {
+            check("/dev/shm".as_ref(), Bulk::default());
         }
     }
 
@@ -358,12 +368,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = tempfile::tempfile_in(folder.path()).expect("a file");
         let bulk = Bulk::default();
-        let model: Vec<u8> = (0..3 * STAGE_BYTES + 999).map(|i| (i % 253) as u8).collect();
+        let model: Vec<u8> = (0..3 * ROOM_BYTES_MAX + 999).map(|i| (i % 253) as u8).collect();
         bulk.write_at(&file, 0, &[IoSlice::new(&model)]).expect("written");
         let ends = [0, 1, 511, 4095, 4096, 4097, 9000];
         for from in ends {
             for less in ends {
-                for length in [BULK_BYTES_MIN, STAGE_BYTES, model.len()] {
+                for length in [BULK_BYTES_MIN, ROOM_BYTES_MAX, model.len()] {
                     let to = (from + length).min(model.len()) - less;
                     if to - from < BULK_BYTES_MIN {
                         continue;
@@ -371,6 +381,8 @@ mod tests {
                     let mut back = vec![0; to - from];
                     bulk.read_at(&file, from as u64, &mut back, true).expect("read");
                     assert!(back == model[from..to], "from {from} to {to}");
+                    let back = bulk.read_once(&file, from as u64, to - from).expect("read");
+                    assert!(back == model[from..to], "from {from} to {to}, at once");
                 }
             }
         }
@@ -379,8 +391,12 @@ mod tests {
         let mut back = vec![0; BULK_BYTES_MIN];
         bulk.read_at(&file, 5000, &mut back, true).expect("read");
         assert!(back[..5000] == [7; 5000] && back[5000..] == model[10_000..][..back.len() - 5000]);
-        let kept = STAGES.lock().expect("whole").len();
-        assert!(kept <= STAGED_MAX, "{kept} buffers are kept");
+        for (from, len) in
+            [(model.len() - 5, 6), (model.len() - BULK_BYTES_MIN, BULK_BYTES_MIN + 1)]
+        {
+            let error = bulk.read_once(&file, from as u64, len).expect_err("past the end");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
     }
 
     /// Every place of a large write within its first and last pages, in parts that are cut anywhere, and writes longer
@@ -388,11 +404,11 @@ mod tests {
     #[test]
     fn direct_writes_begin_and_end_anywhere() {
         let folder = tempfile::tempdir().expect("a folder");
-        let bytes: Vec<u8> = (0..2 * STAGE_BYTES + 9999).map(|i| (i % 249) as u8).collect();
+        let bytes: Vec<u8> = (0..2 * ROOM_BYTES_MAX + 9999).map(|i| (i % 249) as u8).collect();
         let ends = [0, 1, 511, 4095, 4096, 4097];
         for from in ends {
             for less in ends {
-                for length in [BULK_BYTES_MIN + 4097, STAGE_BYTES + 1, bytes.len()] {
+                for length in [BULK_BYTES_MIN + 4097, ROOM_BYTES_MAX + 1, bytes.len()] {
                     let file = tempfile::tempfile_in(folder.path()).expect("a file");
                     let bulk = Bulk::default();
                     let mut model = vec![9; from + length + 5000];
@@ -400,8 +416,14 @@ mod tests {
                     let wanted = &bytes[..length - less];
                     let (first, rest) = wanted.split_at(from.min(4000));
                     let (middle, last) = rest.split_at(rest.len() - less.min(77));
-                    let parts = [first, middle, &[], last].map(IoSlice::new);
-                    bulk.write_at(&file, from as u64, &parts).expect("written");
+                    // Once from where it lies: where the file's multiple is, or beside it.
+                    let mut room =
+                        Room::new(middle.len(), (from + first.len()).wrapping_neg() % ALIGNMENT);
+                    room.as_mut().copy_from_slice(middle);
+                    for middle in [middle, room.as_ref()] {
+                        let parts = [first, middle, &[], last].map(IoSlice::new);
+                        bulk.write_at(&file, from as u64, &parts).expect("written");
+                    }
                     model[from..from + wanted.len()].copy_from_slice(wanted);
                     let mut back = vec![0; model.len()];
                     // As another program reads it: through the cache.

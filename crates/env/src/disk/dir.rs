@@ -17,6 +17,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use bytes::Bytes;
 use rustix::fs::{Advice, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -152,6 +153,10 @@ impl File for DirFile {
 
     fn read_once_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         self.1.read_at(&self.0, offset, into, true)
+    }
+
+    fn read_once(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.1.read_once(&self.0, offset, len)
     }
 
     fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
