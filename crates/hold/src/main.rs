@@ -54,7 +54,8 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::Out;
 
-/// I/O threads at most: calls wait, they do not compute.
+/// I/O threads at most: calls wait, they do not compute. One processor is left to those that do, and to the thread that a verb
+/// runs on: with two I/O threads on two processors a put of 1 GiB took a fifteenth longer, as they wake one another.
 const IO_THREADS_MAX: usize = 4;
 /// Threads for CPU-heavy work and for the disk at most.
 const BLOCKING_THREADS_MAX: usize = 32;
@@ -102,7 +103,7 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads.clamp(2, IO_THREADS_MAX))
+        .worker_threads(threads.saturating_sub(1).clamp(1, IO_THREADS_MAX))
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_keep_alive(BLOCKING_IDLE)
         .enable_all()

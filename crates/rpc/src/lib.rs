@@ -24,6 +24,7 @@ mod server;
 mod signing;
 mod socket;
 mod status;
+mod strides;
 mod verifier;
 
 pub use client::{Client, CredentialSource, SignedDial};

@@ -1,8 +1,4 @@
-//! The bytes under TLS: the system's TCP sockets, read in large strides, or what a simulation puts in their place.
-//!
-//! rustls asks its socket for 4 KiB at a time (`DeframerVecBuffer`), so a record of 2 MiB took over
-//! 500 system calls to read. A buffer between the two makes it one for each of its fillings, at the
-//! price of one more copy in the processor's cache; `docs/adr/` has the measurement.
+//! The bytes under TLS: the system's TCP sockets, read in large strides ([`Strided`]), or what a simulation puts in their place.
 //!
 //! A connection over loopback is not paced: there is nothing to be gentle to, and where the system's congestion control
 //! is BBR its timers cost 7 % of a put ([`unpaced`]).
@@ -17,11 +13,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
-/// Bytes read ahead of TLS, for each connection.
-const READ_BYTES: usize = 64 << 10;
+use crate::strides::Strided;
+
 /// Bytes that TLS encrypts before it writes them out.
 pub(crate) const TLS_WRITE_BYTES: usize = 256 << 10;
 
@@ -65,7 +61,7 @@ pub trait Listen: Send + Sync {
 }
 
 /// A connection that is read in large strides and written at once.
-pub(crate) type Tcp = BufReader<Wire>;
+pub(crate) type Tcp = Strided<Wire>;
 
 /// What is under a connection's buffer.
 pub(crate) enum Wire {
@@ -79,7 +75,7 @@ impl Wire {
         if let Self::System(stream) = &self {
             stream.set_nodelay(true)?;
         }
-        Ok(BufReader::with_capacity(READ_BYTES, self))
+        Ok(Strided::new(self))
     }
 
     /// Connects through `dial`, or a socket of the system.
