@@ -22,6 +22,7 @@ mod code;
 mod cut;
 mod keeping;
 mod note;
+pub(crate) mod source;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,7 @@ use crate::window::Lease;
 use code::{Coded, Shape};
 use cut::{Step, Taken};
 pub use keeping::PEERS_WAIT;
+use source::{Fill, Stream};
 
 /// How long a put waits, after all is acknowledged, for all copies.
 pub const FULL_WAIT: Duration = Duration::from_secs(10);
@@ -122,7 +124,7 @@ impl Author {
     ) -> Result<PutReport, AuthorError> {
         let options = self.resolved(options).await?;
         let start = self.start(&options).await?;
-        self.put_from(source, &options, start, None, &progress).await
+        self.put_from(Stream(source), &options, start, None, &progress).await
     }
 
     /// What a new put is made with: fresh keys.
@@ -153,7 +155,7 @@ impl Author {
     /// As [`Author::put`]; [`AuthorError::Changed`] where the source is not what the journal says.
     pub(crate) async fn put_from(
         &self,
-        source: impl AsyncRead + Send + Unpin,
+        source: impl Fill,
         options: &PutOptions,
         start: Start,
         journal: Option<&Arc<Journal>>,
@@ -245,7 +247,7 @@ impl Author {
     /// Runs the stages until the source has ended and every page is acknowledged.
     async fn seal(
         &self,
-        source: impl AsyncRead + Send + Unpin,
+        source: impl Fill,
         sealer: &mut EntrySealer,
         spread: &mut Spread<'_>,
         way: &Way<'_>,

@@ -4,14 +4,12 @@
 //! keeping one. Without one (no file, another put of it is running, the home cannot be written) a put is as any other.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
-
-use tokio::io::AsyncSeekExt;
 
 use crate::author::Author;
 use crate::error::AuthorError;
@@ -20,6 +18,7 @@ use crate::job::Job;
 use crate::journal::{self, Folder, Header, Held, Journal, Source};
 use crate::progress::Progress;
 use crate::put::Start;
+use crate::put::source::Opened;
 use crate::types::{PutOptions, PutReport};
 
 /// Files over so many bytes have a journal while they are put.
@@ -56,7 +55,8 @@ impl Author {
         let opening = path.to_owned();
         let opened = Job::blocking(self.env(), move || open(&opening));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
-        let mut file = tokio::fs::File::from_std(file);
+        let file = Arc::new(file);
+        let opened = || Opened { env: self.env(), file: Arc::clone(&file) };
         let place = match about.is_file() && about.len() > JOURNAL_FROM_BYTES {
             true => self.place(absolute, &about, &options, resume).await,
             false => None,
@@ -66,8 +66,7 @@ impl Author {
             let until = self.paid_until(journal.header().created, &options);
             if until.is_none_or(|until| until > self.env().clock.unix_s()) {
                 let start = self.started(journal.header(), &options).await?;
-                let put =
-                    self.put_from(&mut file, &options, start, Some(&journal), &progress).await;
+                let put = self.put_from(opened(), &options, start, Some(&journal), &progress).await;
                 if !matches!(put, Err(AuthorError::Changed)) {
                     return self.ended(&journal, put).await;
                 }
@@ -75,16 +74,15 @@ impl Author {
             }
             journal.close();
             progress.restarted();
-            file.rewind().await.map_err(AuthorError::Read)?;
+            (&*file).rewind().map_err(AuthorError::Read)?;
         }
         let start = self.start(&options).await?;
         match self.begun(place, &start).await {
             Some(journal) => {
-                let put =
-                    self.put_from(&mut file, &options, start, Some(&journal), &progress).await;
+                let put = self.put_from(opened(), &options, start, Some(&journal), &progress).await;
                 self.ended(&journal, put).await
             }
-            None => self.put_from(&mut file, &options, start, None, &progress).await,
+            None => self.put_from(opened(), &options, start, None, &progress).await,
         }
     }
 

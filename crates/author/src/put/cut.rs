@@ -14,10 +14,10 @@ use crypto::Suite;
 use document::{CHUNK_BYTES_MAX, DocumentError, EntrySealer, Layout, LibriCompressor, SealedPage};
 use futures::SinkExt;
 use futures::channel::mpsc;
-use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::Way;
 use super::code::Shape;
+use super::source::Fill;
 use crate::author::Author;
 use crate::error::AuthorError;
 use crate::job::Job;
@@ -45,7 +45,7 @@ impl Author {
     /// Reads and cuts the source to its end, and starts sealing what it cuts.
     pub(super) async fn cut(
         &self,
-        source: impl AsyncRead + Send + Unpin,
+        source: impl Fill,
         sealer: &mut EntrySealer,
         steps: mpsc::Sender<Step>,
         way: &Way<'_>,
@@ -80,17 +80,14 @@ struct Cutting<'a> {
 
 impl Cutting<'_> {
     /// `holdfast-1`: each chunk of the source by itself.
-    async fn chunks(
-        mut self,
-        mut source: impl AsyncRead + Send + Unpin,
-    ) -> Result<(), AuthorError> {
+    async fn chunks(mut self, mut source: impl Fill) -> Result<(), AuthorError> {
         let mut ahead = None;
         let mut first = true;
         loop {
             let lease = self.author.window().lease(self.way.chunk_cost()).await;
             let chunk = self.read(&mut source, ahead.take(), CHUNK_BYTES_MAX).await?;
             if chunk.len() == CHUNK_BYTES_MAX {
-                ahead = one_byte(&mut source).await?;
+                ahead = self.one_byte(&mut source).await?;
             }
             let last = ahead.is_none();
             self.seal(chunk.clone(), chunk, first && last, Arc::new(lease)).await?;
@@ -102,11 +99,7 @@ impl Cutting<'_> {
     }
 
     /// Stripes: each segment of the source whole, in k chunks of one length.
-    async fn segments(
-        mut self,
-        mut source: impl AsyncRead + Send + Unpin,
-        shape: Shape,
-    ) -> Result<(), AuthorError> {
+    async fn segments(mut self, mut source: impl Fill, shape: Shape) -> Result<(), AuthorError> {
         let layout = Layout::new(shape.k);
         // At most 16 MiB.
         let whole = layout.segment_bytes() as usize;
@@ -117,7 +110,7 @@ impl Cutting<'_> {
             let mut chunks = self.read_segment(&mut source, ahead.take(), &layout, shape.k).await?;
             let length: usize = chunks.iter().map(Bytes::len).sum();
             if length == whole {
-                ahead = one_byte(&mut source).await?;
+                ahead = self.one_byte(&mut source).await?;
             }
             let last = ahead.is_none();
             lease.shrink(shape.cost(length));
@@ -147,7 +140,7 @@ impl Cutting<'_> {
     /// less than its part.
     async fn read_segment(
         &self,
-        source: &mut (impl AsyncRead + Send + Unpin),
+        source: &mut impl Fill,
         mut ahead: Option<u8>,
         layout: &Layout,
         k: u32,
@@ -167,10 +160,7 @@ impl Cutting<'_> {
     }
 
     /// `libri-1`: the source compressed as a whole, then cut.
-    async fn stream(
-        mut self,
-        mut source: impl AsyncRead + Send + Unpin,
-    ) -> Result<(), AuthorError> {
+    async fn stream(mut self, mut source: impl Fill) -> Result<(), AuthorError> {
         let mut compressor = LibriCompressor::new();
         let (mut kept, mut first, mut empty) = (None, true, true);
         loop {
@@ -204,7 +194,7 @@ impl Cutting<'_> {
     /// Reads a chunk or a segment: so many bytes, unless the source ended.
     async fn read(
         &self,
-        source: &mut (impl AsyncRead + Send + Unpin),
+        source: &mut impl Fill,
         ahead: Option<u8>,
         bytes: usize,
     ) -> Result<Bytes, AuthorError> {
@@ -212,18 +202,28 @@ impl Cutting<'_> {
         // sharp and pages a little over that, which take 2.5, cut each other's memory up, and 4 to 8 MiB lay idle.
         let mut chunk = Vec::with_capacity(bytes + PAGE_EXTRA);
         chunk.extend(ahead);
-        self.way.progress.content(chunk.len() as u64);
-        let mut limited = source.take((bytes - chunk.len()) as u64);
-        while chunk.len() < bytes {
-            let read = limited.read_buf(&mut chunk).await.map_err(AuthorError::Read)?;
-            if read == 0 {
-                // The lease of a short segment is about to shrink to what it has.
-                chunk.shrink_to_fit();
-                break;
-            }
-            self.way.progress.content(read as u64);
+        let left = bytes - chunk.len();
+        let mut chunk = self.fill(source, chunk, left).await?;
+        if chunk.len() < bytes {
+            // The lease of a short segment is about to shrink to what it has.
+            chunk.shrink_to_fit();
         }
         Ok(chunk.into())
+    }
+
+    /// The next byte of a source; `None` where it has ended.
+    async fn one_byte(&self, source: &mut impl Fill) -> Result<Option<u8>, AuthorError> {
+        Ok(self.fill(source, Vec::new(), 1).await?.first().copied())
+    }
+
+    async fn fill(
+        &self,
+        source: &mut impl Fill,
+        into: Vec<u8>,
+        bytes: usize,
+    ) -> Result<Vec<u8>, AuthorError> {
+        let read = |bytes| self.way.progress.content(bytes);
+        source.fill(into, bytes, read).await.map_err(AuthorError::Read)
     }
 
     /// Starts sealing a chunk and hands it on.
@@ -252,13 +252,6 @@ impl Cutting<'_> {
         let step = Step { plaintext, page, lease: Arc::clone(lease) };
         self.steps.send(step).await.map_err(|_| AuthorError::Stopped)
     }
-}
-
-/// The next byte of a source; `None` where it has ended.
-async fn one_byte(source: &mut (impl AsyncRead + Send + Unpin)) -> Result<Option<u8>, AuthorError> {
-    let mut byte = [0];
-    let read = source.read(&mut byte).await.map_err(AuthorError::Read)?;
-    Ok((read == 1).then_some(byte[0]))
 }
 
 /// A compressor that has more to take, or none at the end of the stream; and the chunks that are full.
