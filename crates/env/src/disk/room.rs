@@ -101,7 +101,7 @@ mod tests {
         let many: Vec<Room> = (0..3 * KEPT_MAX).map(|_| Room::new(ROOM_BYTES_MAX, 0)).collect();
         drop(many);
         // Other tests of this process use them too.
-        assert!(KEPT.lock().unwrap().len() <= KEPT_MAX);
+        assert!(KEPT.lock().expect("whole").len() <= KEPT_MAX);
         give_back();
     }
 }
