@@ -3,7 +3,7 @@
 //! It begins at a multiple of [`ALIGNMENT`], so that the disk reads into it and writes out of it directly; and it is zeroed
 //! when it is made and not for each record, which took a page of 2 MiB as long as a third of its hash.
 //!
-//! Limits: [`KEPT_MAX`] pieces of [`ROOM_BYTES_MAX`] are kept for the next records of the process until
+//! Limits: [`KEPT_MAX`] rooms of [`ROOM_BYTES_MAX`] are kept for the next records of the process until
 //! [`give_back`]; those beyond so many at once, shorter ones and longer ones come from the allocator and go there.
 
 use std::ops::Range;
@@ -12,19 +12,19 @@ use std::sync::{Mutex, PoisonError};
 /// What direct reads and writes begin and end at, in the file and in memory: the page size, which
 /// every disk of today takes.
 pub(super) const ALIGNMENT: usize = 4096;
-/// The most that is kept in one piece: a record of the largest size, and what is before and after it.
+/// The longest that is kept: a record of the largest size, and what is before and after it.
 pub const ROOM_BYTES_MAX: usize = (2 << 20) + (16 << 10);
 /// The least: who needs less would have more than twice as much for it.
 const ROOM_BYTES_MIN: usize = ROOM_BYTES_MAX / 2;
 /// With room for the multiple, and for what is before it.
 const KEPT_BYTES: usize = ROOM_BYTES_MAX + 2 * ALIGNMENT;
-/// Pieces that are kept.
+/// Rooms that are kept.
 const KEPT_MAX: usize = 8;
 
-/// Pieces that nothing uses now.
+/// Those that nothing uses now.
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// A piece of memory with whatever was in it before. Dropped, it is there for the next.
+/// Some memory with whatever was in it before. Dropped, it is there for the next.
 pub struct Room {
     memory: Vec<u8>,
     range: Range<usize>,
