@@ -75,6 +75,9 @@ pub(crate) struct Circle {
     ready: Vec<usize>,
     /// Connections with something to send.
     sending: Vec<usize>,
+    /// The memory of both lists of the turn before.
+    was_ready: Vec<usize>,
+    was_sending: Vec<usize>,
     /// What connections read into that are served one after the other.
     shared: [Vec<u8>; GROUP],
     /// What is read from a connection that is closed and heard by nobody: others' requests may wait in the buffers above.
@@ -120,6 +123,8 @@ impl Circle {
             by_id: HashMap::new(),
             ready: Vec::new(),
             sending: Vec::new(),
+            was_ready: Vec::new(),
+            was_sending: Vec::new(),
             shared: std::array::from_fn(|_| Vec::with_capacity(READ_BYTES)),
             deaf: Vec::with_capacity(READ_BYTES),
             next_id: 1,
@@ -266,14 +271,14 @@ impl Circle {
     fn serve(&mut self, now: u64) {
         self.door.counters.turns += 1;
         self.door.take_over();
-        let ready = std::mem::take(&mut self.ready);
-        let mut ready = ready.into_iter();
+        let mut listed = std::mem::replace(&mut self.ready, std::mem::take(&mut self.was_ready));
+        let mut ready = listed.drain(..);
         let mut landings = self.door.landings;
         loop {
             let mut group = [0; GROUP];
             let count = self.read_some(&mut ready, &mut group, now);
             if count == 0 {
-                return;
+                break;
             }
             for (at, index) in group[..count].iter().enumerate() {
                 if landings != self.door.landings {
@@ -283,6 +288,8 @@ impl Circle {
                 self.serve_one(*index, at);
             }
         }
+        drop(ready);
+        self.was_ready = listed;
     }
 
     /// Reads from the next connections, each into a buffer, and has made ahead what they will write; how many they are.
@@ -410,9 +417,10 @@ impl Circle {
     }
 
     fn send_all(&mut self, now: u64) {
-        let sending = std::mem::take(&mut self.sending);
+        let next = std::mem::take(&mut self.was_sending);
+        let mut sending = std::mem::replace(&mut self.sending, next);
         let limits = self.door.options.limits;
-        for index in sending {
+        for index in sending.drain(..) {
             let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
             let held = connection.output.held();
             connection.settle(&self.door.failures);
@@ -435,6 +443,9 @@ impl Circle {
                 }
             }
         }
+        // Telling watchers may have listed one many times.
+        sending.shrink_to(2 * self.connections.len());
+        self.was_sending = sending;
     }
 
     /// Cuts off who takes nothing.

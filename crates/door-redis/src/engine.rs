@@ -11,7 +11,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use bytes::Bytes;
 use crypto::{Class, Classified, NetworkId, PublicKey, RecordId, Suite};
 use futures::executor::block_on;
-use objects::{Batch, Event, Likely, NewVersion, Objects, ObjectsError};
+use objects::{Batch, Event, Likely, NewVersion, Objects, ObjectsError, READY_MAX};
 use store::Durability;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 use version::merge::{self, Merged, Value};
@@ -294,8 +294,9 @@ impl Keyspace for Engine {
     }
 
     fn prepare(&mut self, puts: &mut dyn Iterator<Item = Put<'_>>) {
-        let likely: Vec<Likely<'_>> = puts.filter_map(likely).collect();
-        self.batch.prepare(&likely);
+        let mut all = Vec::with_capacity(READY_MAX);
+        all.extend(puts.filter_map(likely));
+        self.batch.prepare(&all);
     }
 
     fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal> {
@@ -341,10 +342,8 @@ impl Keyspace for Engine {
     fn commit(&mut self) -> Result<(), Refusal> {
         self.check()?;
         let versions = self.made.len();
-        let batch = std::mem::replace(&mut self.batch, self.objects.batch());
-        self.batch.reserve(versions);
-        let made = std::mem::take(&mut self.made);
-        let told = batch.commit_here(self.durability).map_err(refuse)?;
+        let made = std::mem::replace(&mut self.made, Vec::with_capacity(versions));
+        let told = self.batch.commit_here(self.durability).map_err(refuse)?;
         self.written(told, made);
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::objects::Event;
 use crate::{Objects, ObjectsError};
 
 /// Versions that are made ahead at most: as many as the widest vectors hash side by side.
-pub(crate) const READY_MAX: usize = 16;
+pub const READY_MAX: usize = 16;
 
 /// Versions that are told of together, while nobody else has the index.
 const TOGETHER_MAX: usize = 16;
@@ -91,6 +91,12 @@ impl Versions {
         self.places.get(h).and_then(|at| self.made.get(*at as usize))
     }
 
+    /// Forgets all of them.
+    fn clear(&mut self) {
+        self.made.clear();
+        self.places.clear();
+    }
+
     /// Later versions of the batch stand on these.
     fn succeed(&mut self, bases: &Bases) {
         for base in bases.iter() {
@@ -103,7 +109,7 @@ impl Versions {
     /// All is in the store; `new` says what was not there before, `tips` are the records of its tips.
     pub(crate) fn done(&self, objects: &Objects, tips: Vec<Record>, new: &[bool]) -> Arc<Told> {
         let is_new = |one: &Made| new.get(one.at).copied().unwrap_or(false);
-        let (mut tips, mut cached) = (tips.into_iter(), Vec::new());
+        let (mut tips, mut cached) = (tips.into_iter(), Vec::with_capacity(TOGETHER_MAX));
         let mut events = Vec::with_capacity(self.made.len());
         for some in self.made.chunks(TOGETHER_MAX) {
             let mut all = objects.index.all();
@@ -461,20 +467,26 @@ impl Batch {
     }
 
     /// As [`Batch::commit`], done by the calling thread, which waits: see [`store::RecordStore::put_here`]. Gives what
-    /// watchers are told, so that a watcher knows its own.
+    /// watchers are told, so that a watcher knows its own. Whether it worked or not, the batch is empty then, and begins the next
+    /// with the memory of its list of versions.
     ///
     /// # Errors
     /// As [`Batch::commit`].
     pub fn commit_here(
-        mut self,
+        &mut self,
         durability: Option<Durability>,
     ) -> Result<Arc<Vec<Event>>, ObjectsError> {
+        (self.before, self.against) = (None, None);
+        self.ready.clear();
         if self.kept.is_empty() {
             return Ok(Arc::default());
         }
         let (kept, tips) = self.take();
-        let new = self.objects.store.put_here(kept, durability)?;
-        Ok(self.versions.done(&self.objects, tips, &new))
+        self.kept.reserve(kept.len());
+        let written = self.objects.store.put_here(kept, durability);
+        let told = written.map(|new| self.versions.done(&self.objects, tips, &new));
+        self.versions.clear();
+        Ok(told?)
     }
 
     /// Hands all of it to be written elsewhere, and begins the next batch, whose versions may stand on these: for a thread
@@ -503,9 +515,9 @@ impl Batch {
     /// What is written, and of that the versions that are tips afterwards: the cache takes them, which costs no copy.
     fn take(&mut self) -> (Vec<Kept>, Vec<Record>) {
         let kept = std::mem::take(&mut self.kept);
-        let tips = self.versions.made.iter().filter(|made| !made.succeeded);
-        let tips = tips.filter_map(|made| kept.get(made.at).map(|kept| kept.record.clone()));
-        let tips = tips.collect();
+        let mut tips = Vec::with_capacity(self.versions.made.len());
+        let made = self.versions.made.iter().filter(|made| !made.succeeded);
+        tips.extend(made.filter_map(|made| kept.get(made.at).map(|kept| kept.record.clone())));
         (kept, tips)
     }
 }

@@ -37,7 +37,7 @@ mod proven;
 mod regions;
 
 pub use attesting::Attesting;
-pub use batch::{Batch, Likely, NewVersion};
+pub use batch::{Batch, Likely, NewVersion, READY_MAX};
 pub use error::ObjectsError;
 pub use flight::Flight;
 pub use history::Merged;
