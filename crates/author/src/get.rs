@@ -90,6 +90,18 @@ impl Pages {
     }
 }
 
+/// Bytes on their way into a sink, which gives the lease back when it lets go of them.
+struct Leased {
+    bytes: Bytes,
+    _lease: Arc<Lease>,
+}
+
+impl AsRef<[u8]> for Leased {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Bytes of the content in order, and the part of the window they hold.
 struct Span {
     bytes: Bytes,
@@ -290,11 +302,11 @@ async fn write_range(
         let from = (range.start.clamp(offset, end) - offset) as usize;
         let to = (range.end.clamp(offset, end) - offset) as usize;
         if from < to {
-            sink.write(bytes.slice(from..to)).await.map_err(AuthorError::Write)?;
+            let bytes = Bytes::from_owner(Leased { bytes: bytes.slice(from..to), _lease: lease });
+            sink.write(bytes).await.map_err(AuthorError::Write)?;
             written += (to - from) as u64;
             progress.content((to - from) as u64);
         }
-        drop(lease);
         offset = end;
         // The whole is read to its end, where its MACs are checked.
         if !whole && offset >= range.end {

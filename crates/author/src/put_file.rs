@@ -4,7 +4,7 @@
 //! keeping one. Without one (no file, another put of it is running, the home cannot be written) a put is as any other.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Seek};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::job::Job;
 use crate::journal::{self, Folder, Header, Held, Journal, Source};
 use crate::progress::Progress;
 use crate::put::Start;
-use crate::put::source::Opened;
+use crate::put::source::{Opened, Stream};
 use crate::types::{PutOptions, PutReport};
 
 /// Files over so many bytes have a journal while they are put.
@@ -55,9 +55,15 @@ impl Author {
         let opening = path.to_owned();
         let opened = Job::blocking(self.env(), move || open(&opening));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
+        if !about.is_file() {
+            // A pipe gives what it has, and has no journal.
+            let start = self.start(&options).await?;
+            let stream = Stream(tokio::fs::File::from_std(file));
+            return self.put_from(stream, &options, start, None, &progress).await;
+        }
         let file = Arc::new(file);
-        let opened = || Opened { env: self.env(), file: Arc::clone(&file) };
-        let place = match about.is_file() && about.len() > JOURNAL_FROM_BYTES {
+        let opened = || Opened::new(self.env(), &file);
+        let place = match about.len() > JOURNAL_FROM_BYTES {
             true => self.place(absolute, &about, &options, resume).await,
             false => None,
         };
@@ -74,7 +80,6 @@ impl Author {
             }
             journal.close();
             progress.restarted();
-            (&*file).rewind().map_err(AuthorError::Read)?;
         }
         let start = self.start(&options).await?;
         match self.begun(place, &start).await {

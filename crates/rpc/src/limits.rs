@@ -3,7 +3,8 @@
 //! Memory: request messages over all connections are at most [`ServerLimits::request_bytes_in_flight`]
 //! (one connection a quarter of it); what a connection's windows let in before that is at most
 //! [`CONNECTION_WINDOW_BYTES`] for [`ServerLimits::wide_connections`] of callers that were vouched
-//! for, and [`NARROW_CONNECTION_WINDOW_BYTES`] for each other connection.
+//! for, and [`NARROW_CONNECTION_WINDOW_BYTES`] for each other connection. One whose caller sends and takes no answers may
+//! hold 256 KiB besides, of what was read from its socket ([`crate::strides`]).
 
 use std::time::Duration;
 

@@ -10,6 +10,8 @@ use crate::log::frame::Marker;
 /// What is read at once. Small frames are read hundreds at a time; of large ones only the headers'
 /// surroundings are.
 const WINDOW_BYTES: usize = 64 * 1024;
+/// What of a payload is read at once to be checked: so much goes past the system's cache.
+const PAYLOAD_BYTES: usize = env::disk::BULK_BYTES_MIN;
 
 /// A part of a file in memory, moved along as it is read.
 pub(crate) struct Window<'a> {
@@ -49,7 +51,7 @@ impl<'a> Window<'a> {
         let end = offset + length;
         let mut crc = Running::default();
         while offset < end {
-            let want = (end - offset).min(WINDOW_BYTES as u64) as usize;
+            let want = (end - offset).min(PAYLOAD_BYTES as u64) as usize;
             let part = self.at(offset, want)?;
             if part.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -4,10 +4,12 @@
 
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 
 use env::Env;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, pread};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::job::Job;
@@ -50,34 +52,62 @@ impl<S: AsyncRead + Send + Unpin> Fill for Stream<S> {
     }
 }
 
-/// A file, from its own position on.
+/// A regular file, from its beginning.
+///
+/// A read whose put was given up goes on for a while. So the place in the file is this reader's own and not the system's,
+/// which a later reader of the same file would share with it.
 pub(crate) struct Opened<'a> {
-    pub(crate) env: &'a Env,
-    pub(crate) file: Arc<File>,
+    env: &'a Env,
+    file: Arc<File>,
+    /// Where the next bytes are.
+    at: u64,
+}
+
+impl<'a> Opened<'a> {
+    pub(crate) fn new(env: &'a Env, file: &Arc<File>) -> Self {
+        Self { env, file: Arc::clone(file), at: 0 }
+    }
 }
 
 impl Fill for Opened<'_> {
     async fn fill(
         &mut self,
-        mut into: Vec<u8>,
+        into: Vec<u8>,
         bytes: usize,
         mut read: impl FnMut(u64) + Send,
     ) -> io::Result<Vec<u8>> {
-        let (file, before) = (Arc::clone(&self.file), into.len());
-        let reading = Job::blocking(self.env, move || {
-            (&*file).take(bytes as u64).read_to_end(&mut into).map(|_| into)
-        });
+        let (file, at, before) = (Arc::clone(&self.file), self.at, into.len());
+        let reading = Job::blocking(self.env, move || read_from(&file, at, into, bytes));
         // A pool that is gone reads nothing any more.
         let into = reading.await.unwrap_or_else(|| Err(io::ErrorKind::Interrupted.into()))?;
-        read((into.len() - before) as u64);
+        let more = (into.len() - before) as u64;
+        self.at += more;
+        read(more);
         Ok(into)
     }
+}
+
+/// Appends so many bytes from a place in a file, or what there is of them.
+fn read_from(file: &File, at: u64, mut into: Vec<u8>, bytes: usize) -> io::Result<Vec<u8>> {
+    let (before, end) = (into.len(), into.len() + bytes);
+    into.reserve(bytes);
+    while into.len() < end {
+        let at = at + (into.len() - before) as u64;
+        match pread(file, spare_capacity(&mut into), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // There may have been room for more.
+    into.truncate(end);
+    Ok(into)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use std::io::{Seek, Write};
+    use std::io::Write;
 
     use super::*;
 
@@ -101,9 +131,11 @@ mod tests {
         let bytes: Vec<u8> = (0..300_001).map(|i| (i % 251) as u8).collect();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        file.rewind().unwrap();
         let env = Env::real();
-        let opened = Opened { env: &env, file: Arc::new(file) };
+        let file = Arc::new(file);
+        let mut other = Opened::new(&env, &file);
+        assert_eq!(other.fill(Vec::new(), 7, |_| {}).await.unwrap(), bytes[..7]);
+        let opened = Opened::new(&env, &file);
         for (read, told) in
             [parts(opened, bytes.len()).await, parts(Stream(&bytes[..]), bytes.len()).await]
         {
@@ -115,7 +147,7 @@ mod tests {
     async fn a_file_that_cannot_be_read_is_an_error() {
         let env = Env::real();
         let folder = tempfile::tempdir().unwrap();
-        let mut opened = Opened { env: &env, file: Arc::new(File::open(folder.path()).unwrap()) };
-        opened.fill(Vec::new(), 10, |_| {}).await.unwrap_err();
+        let file = Arc::new(File::open(folder.path()).unwrap());
+        Opened::new(&env, &file).fill(Vec::new(), 10, |_| {}).await.unwrap_err();
     }
 }

@@ -212,6 +212,8 @@ fn text(bytes: usize) -> Vec<u8> {
 const FILE: &str = "content";
 /// Reads in flight while a file is read back, as many as keep a disk busy.
 const READERS: usize = 4;
+/// Writes of a get's file that run at a time.
+const WRITERS: usize = 4;
 
 /// Writes a file in chunks, past the system's cache where that can be, and syncs it: processor time,
 /// and time by the clock. What is left at the end is the file to be read.
@@ -247,29 +249,33 @@ fn read_while_writing(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchErro
     let bulk = Bulk::default();
     let offsets: Vec<usize> = (0..bytes.len()).step_by(CHUNK_BYTES_MAX).collect();
     let read = |reader: usize| {
-        let mut chunk = vec![0; CHUNK_BYTES_MAX];
         offsets.iter().skip(reader).step_by(READERS).try_for_each(|offset| {
             let len = CHUNK_BYTES_MAX.min(bytes.len() - offset);
-            bulk.read_at(&source, *offset as u64, &mut chunk[..len], true)
+            bulk.read_once(&source, *offset as u64, len).map(drop)
         })
     };
-    let write = || {
-        let bulk = Bulk::default();
-        for (chunk, offset) in bytes.chunks(CHUNK_BYTES_MAX).zip(&offsets) {
-            bulk.write_at(&copy, *offset as u64, &[IoSlice::new(chunk)])?;
-        }
-        copy.sync_all()
+    let sink = Bulk::default();
+    let write = |writer: usize| {
+        let mut parts = bytes.chunks(CHUNK_BYTES_MAX).zip(&offsets).skip(writer).step_by(WRITERS);
+        parts.try_for_each(|(chunk, offset)| {
+            sink.write_at(&copy, *offset as u64, &[IoSlice::new(chunk)])
+        })
     };
     let started = Instant::now();
     let (read, written) = thread::scope(|scope| {
-        let read = &read;
+        let (read, write) = (&read, &write);
         let readers: Vec<_> =
             (0..READERS).map(|reader| scope.spawn(move || read(reader))).collect();
-        let written = write();
-        let joined = readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        (joined.collect::<Result<(), _>>(), written)
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        let joined = |all: Vec<thread::ScopedJoinHandle<'_, std::io::Result<()>>>| {
+            let each = |one: thread::ScopedJoinHandle<'_, _>| {
+                one.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            all.into_iter().map(each).collect::<Result<(), _>>()
+        };
+        let written = joined(writers).and_then(|()| copy.sync_all());
+        (joined(readers), written)
     });
     let took = started.elapsed();
     read.map_err(BenchError::io("read", &from))?;

@@ -1,7 +1,7 @@
 //! TLS over loopback TCP, each end on a thread of its own: processor time a byte at either end.
 //!
-//! The suite is the one our connections use first (TLS 1.3, AES-128-GCM), with 64 KiB read and
-//! 256 KiB written at a time, and nothing paces them, as between our peers on one machine. Smaller
+//! The suite is the one our connections use first (TLS 1.3, AES-128-GCM), with 256 KiB read
+//! and written at a time, and nothing paces them, as between our peers on one machine. Smaller
 //! strides cost more system calls and are not unavoidable.
 
 use std::io::{BufReader, Read, Write};
@@ -21,7 +21,7 @@ use rustls::{
 use super::stages::timed;
 use crate::error::BenchError;
 
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 256 << 10;
 const WRITE_BYTES: usize = 256 << 10;
 const NAME: &str = "peer";
 

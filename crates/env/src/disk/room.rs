@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 pub(super) const ALIGNMENT: usize = 4096;
 /// The longest that is kept: a record of the largest size, and what is before and after it.
 pub const ROOM_BYTES_MAX: usize = (2 << 20) + (16 << 10);
-/// The least: who needs less would have more than twice as much for it.
-const ROOM_BYTES_MIN: usize = ROOM_BYTES_MAX / 2;
+/// The least: who needs less would have a third more, or twice as much, for it.
+const ROOM_BYTES_MIN: usize = ROOM_BYTES_MAX / 4 * 3;
 /// With room for the multiple, and for what is before it.
 const KEPT_BYTES: usize = ROOM_BYTES_MAX + 2 * ALIGNMENT;
 /// Rooms that are kept.

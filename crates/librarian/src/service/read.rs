@@ -33,6 +33,13 @@ struct Told {
     places: BTreeSet<Place>,
 }
 
+/// Small records are read where the call runs: of a large batch, on a slow disk, other calls have their turn between them.
+async fn let_others_run(answered: usize) {
+    if answered % READ_PARALLEL == READ_PARALLEL - 1 {
+        tokio::task::yield_now().await;
+    }
+}
+
 impl Endpoints {
     pub(super) async fn found(
         &self,
@@ -65,6 +72,7 @@ impl Endpoints {
         let mut answers = Vec::new();
         let (mut sent, mut told) = (0, Told::default());
         while let Some((place, read)) = reads.next().await {
+            let_others_run(answers.len()).await;
             let answer = match read {
                 Ok(Some(record)) if sent + record.bytes.len() > BATCH_BYTES_MAX => {
                     Err(CallError::Busy { retry_after: Duration::ZERO })
@@ -117,6 +125,7 @@ impl Endpoints {
         let mut proofs = futures::stream::iter(proofs).buffered(READ_PARALLEL);
         let (mut answers, mut told) = (Vec::new(), Told::default());
         while let Some((place, proof)) = proofs.next().await {
+            let_others_run(answers.len()).await;
             let miss = |told: &mut Told| VerifyResponse::Closest(self.closest_within(&place, told));
             answers.push(proof.map(|mac| mac.map_or_else(|| miss(&mut told), VerifyResponse::Mac)));
         }
