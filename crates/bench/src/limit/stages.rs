@@ -272,7 +272,7 @@ fn read_while_writing(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchErro
             let each = |one: thread::ScopedJoinHandle<'_, _>| {
                 one.join().unwrap_or_else(|panic| resume_unwind(panic))
             };
-            all.into_iter().map(each).collect::<Result<(), _>>()
+            all.into_iter().try_for_each(each)
         };
         let written = joined(writers).and_then(|()| copy.sync_all());
         (joined(readers), written)
