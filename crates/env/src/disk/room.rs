@@ -1,7 +1,7 @@
 //! Memory of large records, used again.
 //!
 //! It begins at a multiple of [`ALIGNMENT`], so that the disk reads into it and writes out of it directly; and it is zeroed
-//! when it is made and not for each record, which took a page of 2 MiB as long as a third of its hash.
+//! when it is made and not for each record, which took a page of 2 MiB a quarter as long as a hash of it.
 //!
 //! Limits: [`KEPT_MAX`] rooms of [`ROOM_BYTES_MAX`] are kept for the next records of the process until
 //! [`give_back`]; those beyond so many at once, shorter ones and longer ones come from the allocator and go there.
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) const ALIGNMENT: usize = 4096;
 /// The longest that is kept: a record of the largest size, and what is before and after it.
 pub const ROOM_BYTES_MAX: usize = (2 << 20) + (16 << 10);
-/// The least: who needs less would have a third more, or twice as much, for it.
+/// The least: for what is kept no more than a third is taken beyond what is asked for.
 const ROOM_BYTES_MIN: usize = ROOM_BYTES_MAX / 4 * 3;
 /// With room for the multiple, and for what is before it.
 const KEPT_BYTES: usize = ROOM_BYTES_MAX + 2 * ALIGNMENT;
