@@ -4,6 +4,7 @@
 //! Names are flat: no slashes, no `.` or `..`. Calls block; whoever calls runs on a thread of its
 //! own.
 
+mod behind;
 mod bulk;
 mod dir;
 mod room;
@@ -90,6 +91,15 @@ pub trait File: Send + Sync {
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.
     fn write_at(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()>;
+    /// As [`File::write_at`], for what need not be on the disk before `sync`: a process that dies after it loses none of it,
+    /// a system that does may lose all. Until `flush` other openers of the folder may not see it.
+    fn write_soon(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()> {
+        self.write_at(offset, parts)
+    }
+    /// Waits until what was written soon is in the file, for others to read. `sync` does so too.
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Tells the system that nobody is expected to ask for these bytes soon again: what of them is on the disk leaves its
     /// cache, and what is not goes there. A hint.
     fn uncache(&self, _range: Range<u64>) {}

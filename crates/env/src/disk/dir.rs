@@ -6,7 +6,8 @@
 //! alone (0600, the directory 0700).
 //!
 //! `sync` is fdatasync, which makes bytes and length durable but no times; `sync_names` is fsync of
-//! the directory.
+//! the directory. While the directory is locked, what is written "soon" goes through blocks that survive the
+//! process (`behind`); the first lock writes what an opener before left there.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -15,13 +16,14 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use rustix::fs::{Advice, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::bulk::Bulk;
+use super::behind::{self, Tailed};
+use super::bulk::BULK_BYTES_MIN;
 use super::{Disk, File, Lock};
 
 /// The longest name of a file, in bytes.
@@ -33,8 +35,45 @@ const LOCK_NAME: &str = "lock";
 /// A directory of files.
 pub struct DirDisk {
     path: PathBuf,
+    shared: Arc<Shared>,
+}
+
+/// What the directory's files need of it.
+struct Shared {
     dir: OwnedFd,
     lock: Mutex<Weak<OwnedFd>>,
+    /// `None` where there can be none.
+    behind: OnceLock<Option<behind::Owned>>,
+    /// The files that were written so and are open: whoever opens one again gets the same.
+    tailed: Mutex<Vec<Weak<Tailed>>>,
+}
+
+impl Shared {
+    fn tailed(&self) -> MutexGuard<'_, Vec<Weak<Tailed>>> {
+        self.tailed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The blocks, made for the first who needs them.
+    fn behind(&self) -> Option<&behind::Owned> {
+        if self.behind.get().is_none() {
+            // Whoever has no lock does not know what others do with them.
+            self.lock.lock().unwrap_or_else(PoisonError::into_inner).upgrade()?;
+        }
+        self.behind.get_or_init(|| behind::Owned::new(&self.dir)).as_ref()
+    }
+
+    /// An open file of this name that was written so.
+    fn find(&self, name: &str) -> Option<Arc<Tailed>> {
+        self.tailed().iter().filter_map(Weak::upgrade).find(|tailed| tailed.name == name)
+    }
+
+    /// What is behind of a file is written, and its name may become another's.
+    fn settle(&self, name: &str) -> io::Result<()> {
+        let (Some(tailed), Some(behind)) = (self.find(name), self.behind()) else { return Ok(()) };
+        let done = tailed.flush(behind);
+        self.tailed().retain(|other| other.as_ptr() != Arc::as_ptr(&tailed));
+        done
+    }
 }
 
 impl DirDisk {
@@ -47,7 +86,9 @@ impl DirDisk {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(&path, flags, Mode::empty())?;
-        Ok(Self { path, dir, lock: Mutex::default() })
+        let (behind, tailed) = (OnceLock::new(), Mutex::default());
+        let shared = Shared { dir, lock: Mutex::default(), behind, tailed };
+        Ok(Self { path, shared: Arc::new(shared) })
     }
 
     /// Where it is.
@@ -55,21 +96,29 @@ impl DirDisk {
         &self.path
     }
 
+    /// What is behind is written no more, as in a process that died.
+    #[cfg(test)]
+    pub(super) fn die(&self) {
+        if let Some(Some(behind)) = self.shared.behind.get() {
+            behind.die();
+        }
+    }
+
     fn open_at(&self, name: &str, create: bool) -> io::Result<OwnedFd> {
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if create {
             flags |= OFlags::CREATE;
         }
-        Ok(rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)?)
+        Ok(rustix::fs::openat(&self.shared.dir, name, flags, Mode::RUSR | Mode::WUSR)?)
     }
 }
 
 /// Whether `name` may name a file; see the module's head.
-fn check_name(name: &str) -> io::Result<()> {
+pub(super) fn check_name(name: &str) -> io::Result<()> {
     let good = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && !name.starts_with('.')
-        && name != LOCK_NAME
+        && ![LOCK_NAME, behind::FILE_NAME].contains(&name)
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
     if good { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
@@ -77,7 +126,12 @@ fn check_name(name: &str) -> io::Result<()> {
 impl Disk for DirDisk {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
-        Ok(Arc::new(DirFile(self.open_at(name, create)?, Bulk::default())))
+        let shared = self.shared.clone();
+        let tailed = match self.shared.find(name) {
+            Some(tailed) => tailed,
+            None => Arc::new(Tailed::new(name, self.open_at(name, create)?)),
+        };
+        Ok(Arc::new(DirFile { tailed, shared }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -97,23 +151,27 @@ impl Disk for DirDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(from)?;
         check_name(to)?;
-        Ok(rustix::fs::renameat(&self.dir, from, &self.dir, to)?)
+        self.shared.settle(from)?;
+        self.shared.settle(to)?;
+        Ok(rustix::fs::renameat(&self.shared.dir, from, &self.shared.dir, to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         check_name(name)?;
-        match rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()) {
+        // What cannot be written is not needed either.
+        let _ = self.shared.settle(name);
+        match rustix::fs::unlinkat(&self.shared.dir, name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             other => Ok(other?),
         }
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.dir)?)
+        Ok(rustix::fs::fsync(&self.shared.dir)?)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let stat = rustix::fs::fstatvfs(&self.dir)?;
+        let stat = rustix::fs::fstatvfs(&self.shared.dir)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -122,7 +180,7 @@ impl Disk for DirDisk {
     }
 
     fn lock(&self) -> io::Result<Lock> {
-        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lock) = held.upgrade() {
             return Ok(Lock::holding(lock));
         }
@@ -132,6 +190,9 @@ impl Disk for DirDisk {
             Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
             Err(error) => return Err(error.into()),
         }
+        if self.shared.behind.get().is_none() {
+            behind::replay(&self.shared.dir)?;
+        }
         let lock = Arc::new(file);
         *held = Arc::downgrade(&lock);
         Ok(Lock::holding(lock))
@@ -139,42 +200,93 @@ impl Disk for DirDisk {
 }
 
 /// A file of a [`DirDisk`].
-struct DirFile(OwnedFd, Bulk);
+struct DirFile {
+    tailed: Arc<Tailed>,
+    shared: Arc<Shared>,
+}
+
+impl DirFile {
+    /// Puts what is behind into the file.
+    fn settle(&self) -> io::Result<()> {
+        match self.shared.behind.get() {
+            Some(Some(behind)) => self.tailed.flush(behind),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for DirFile {
+    fn drop(&mut self) {
+        if let Some(Some(behind)) = self.shared.behind.get() {
+            self.tailed.begin_flush(behind);
+        }
+    }
+}
 
 impl File for DirFile {
     fn len(&self) -> io::Result<u64> {
-        let stat = rustix::fs::fstat(&self.0)?;
-        u64::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+        // In this order: what is not behind any more is in the file.
+        let behind = self.tailed.end();
+        let stat = rustix::fs::fstat(&self.tailed.file)?;
+        let len = u64::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(len.max(behind))
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.1.read_at(&self.0, offset, into, false)
+        self.tailed.read_at(offset, into, false)
     }
 
     fn read_once_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.1.read_at(&self.0, offset, into, true)
+        self.tailed.read_at(offset, into, true)
     }
 
     fn read_once(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        self.1.read_once(&self.0, offset, len)
+        if self.tailed.is_behind(offset, len) {
+            let mut bytes = vec![0; len];
+            self.tailed.read_at(offset, &mut bytes, true)?;
+            return Ok(bytes.into());
+        }
+        self.tailed.bulk.read_once(&self.tailed.file, offset, len)
     }
 
     fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.1.write_at(&self.0, offset, parts)
+        self.settle()?;
+        self.tailed.bulk.write_at(&self.tailed.file, offset, parts)
+    }
+
+    fn write_soon(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let large = parts.iter().any(|part| part.len() >= BULK_BYTES_MIN);
+        let Some(behind) = self.shared.behind().filter(|_| !large) else {
+            return self.write_at(offset, parts);
+        };
+        let tailed = &self.tailed;
+        if tailed.is_first() {
+            let mut all = self.shared.tailed();
+            all.retain(|other| other.strong_count() > 0);
+            all.push(Arc::downgrade(tailed));
+        }
+        tailed.write_soon(behind, offset, parts)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.settle()
     }
 
     fn uncache(&self, range: Range<u64>) {
         if let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
-            let _ = rustix::fs::fadvise(&self.0, range.start, Some(len), Advice::DontNeed);
+            let _ =
+                rustix::fs::fadvise(&self.tailed.file, range.start, Some(len), Advice::DontNeed);
         }
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        Ok(rustix::fs::ftruncate(&self.0, len)?)
+        self.settle()?;
+        Ok(rustix::fs::ftruncate(&self.tailed.file, len)?)
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fdatasync(&self.0)?)
+        self.settle()?;
+        Ok(rustix::fs::fdatasync(&self.tailed.file)?)
     }
 }
 

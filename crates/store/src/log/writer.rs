@@ -276,7 +276,7 @@ impl Writer {
             }
             return;
         }
-        let written = self.roll(plan.bytes, synced).and_then(|()| self.append(&plan));
+        let written = self.roll(plan.bytes, synced).and_then(|()| self.append(&plan, synced));
         let start = match written {
             Ok(start) => start,
             Err(error) => {
@@ -310,9 +310,10 @@ impl Writer {
     /// Writes a plan that nobody else waits for.
     pub(super) fn write_moved(&mut self, plan: &Plan) -> Result<(), StoreError> {
         self.roll(plan.bytes, true)?;
-        let start = self.append(plan)?;
+        let synced = self.shared.durability.syncs_before_answer();
+        let start = self.append(plan, synced)?;
         self.dirty = true;
-        if self.shared.durability.syncs_before_answer() {
+        if synced {
             self.sync()?;
         }
         self.owed |= self.dirty;
@@ -361,6 +362,12 @@ impl Writer {
         };
         if self.active.as_ref().is_some_and(full) {
             let beside = !synced && !self.shared.poisoned.load(Ordering::SeqCst);
+            // Whoever sees the next segment takes this one for whole.
+            if let Some(Err(error)) =
+                self.active.as_ref().filter(|_| beside).map(|s| s.file.flush())
+            {
+                return Err(self.poison(&error));
+            }
             match self.active.take() {
                 Some(segment) if beside => self.active = Shared::seal(&self.shared, segment),
                 segment => self.active = segment,
@@ -401,8 +408,9 @@ impl Writer {
         Ok(Segment { number, file, len, marker, rows })
     }
 
-    /// Writes the frames behind the active segment and returns where they begin.
-    fn append(&mut self, plan: &Plan) -> Result<u64, StoreError> {
+    /// Writes the frames behind the active segment and returns where they begin. Where no fsync follows they need only be
+    /// safe from the end of this process.
+    fn append(&mut self, plan: &Plan, synced: bool) -> Result<u64, StoreError> {
         let Some(active) = &mut self.active else { return Err(StoreError::Closed) };
         let mut headers = Vec::with_capacity(plan.frames.iter().map(|f| f.header.len()).sum());
         for frame in &plan.frames {
@@ -419,7 +427,10 @@ impl Writer {
             }
         }
         let start = active.len;
-        let written = active.file.write_at(start, &parts);
+        let written = match synced {
+            true => active.file.write_at(start, &parts),
+            false => active.file.write_soon(start, &parts),
+        };
         match written {
             Ok(()) => {
                 active.len += plan.bytes;
