@@ -158,7 +158,7 @@ mod tests {
             (12, &[0, 8, 0, 1]),
             (23, &[1]),
             (40, b"../00000.log"),
-            (40, b"0000\0007.log"),
+            (40, b"0000\x00007.log"),
         ];
         for (at, bytes) in wrong {
             let mut bad = good;
