@@ -24,7 +24,7 @@ use std::io;
 use std::path::Path;
 
 use crypto::{NetworkId, PeerId, Suite};
-use env::disk::DirDisk;
+use env::disk::{DirDisk, Disk};
 
 use self::chain::{Chain, Copied, Kind, Sink};
 pub use self::manifest::ManifestError;
@@ -230,6 +230,13 @@ fn copy_all(
             continue;
         }
         let source = place::open(&source_path)?;
+        if source.is_behind() {
+            // A peer that was killed left what it had not written yet: taking the lock writes it. One that runs has the lock.
+            match source.lock() {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                held => drop(held.map_err(io_error("lock", folder))?),
+            }
+        }
         let target = place::open(&into.join(folder))?;
         let base_disk = match options.base.map(|path| path.join(folder)) {
             Some(path) if path.is_dir() => Some(place::open(&path)?),

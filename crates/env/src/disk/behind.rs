@@ -172,9 +172,8 @@ impl Behind {
         }
     }
 
-    /// Takes a block back. The one that came last is used next: it is in the processor's cache.
+    /// Takes a free block back. The one that came last is used next: it is in the processor's cache.
     fn give(&self, block: SharedBlock) {
-        block.write().unwrap_or_else(PoisonError::into_inner).free();
         self.state().free.push(block);
         self.freed.notify_one();
     }
@@ -273,28 +272,50 @@ pub(super) fn replay(dir: &OwnedFd) -> io::Result<()> {
     if let Some(boot) = boot()
         && len == (BLOCKS * STRIDE) as u64
     {
-        (0..BLOCKS).try_for_each(|number| replay_block(dir, &blocks, number, &boot))?;
+        let mut heads = Vec::new();
+        for number in 0..BLOCKS {
+            let mut fields = [0; FIELDS_BYTES];
+            Bulk::default().read_at(&blocks, places(number).0, &mut fields, false)?;
+            heads.extend(Head::decode(&fields, &boot).map(|head| (head, number)));
+        }
+        // Each file's in their order.
+        heads.sort_by(|(a, _), (b, _)| (&a.name, a.base).cmp(&(&b.name, b.base)));
+        for of_file in heads.chunk_by(|(a, _), (b, _)| a.name == b.name) {
+            replay_file(dir, &blocks, of_file)?;
+        }
     }
     remove(dir)
 }
 
-fn replay_block(dir: &OwnedFd, blocks: &OwnedFd, number: usize, boot: &Boot) -> io::Result<()> {
-    let bulk = Bulk::default();
-    let (head_at, bytes_at) = places(number);
-    let mut fields = [0; FIELDS_BYTES];
-    bulk.read_at(blocks, head_at, &mut fields, false)?;
-    let Some(Head { name, base, len }) = Head::decode(&fields, boot) else { return Ok(()) };
+/// Adds what blocks have to their file. It has the beginning of that mostly; where it has anything else it is not the file
+/// that the blocks were filled for (a copy, or written since by a release that knows no blocks), and is left as it is.
+fn replay_file(dir: &OwnedFd, blocks: &OwnedFd, heads: &[(Head, usize)]) -> io::Result<()> {
+    let Some((Head { name, .. }, _)) = heads.first() else { return Ok(()) };
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = match rustix::fs::openat(dir, &*name, flags, Mode::empty()) {
+    let file = match rustix::fs::openat(dir, &**name, flags, Mode::empty()) {
         Ok(file) => file,
         // It was removed.
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let mut bytes = vec![0; len];
-    bulk.read_at(blocks, bytes_at, &mut bytes, false)?;
-    tracing::info!(name, base, len, "a part of a file was left in memory: it is written");
-    bulk.write_at(&file, base, &[io::IoSlice::new(&bytes)])?;
+    let bulk = Bulk::default();
+    for (Head { base, len, .. }, number) in heads {
+        let mut bytes = vec![0; *len];
+        bulk.read_at(blocks, places(*number).1, &mut bytes, false)?;
+        let file_len = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+        let there = usize::try_from(file_len.saturating_sub(*base)).unwrap_or(*len).min(*len);
+        let mut found = vec![0; there];
+        bulk.read_at(&file, *base, &mut found, false)?;
+        if found != bytes[..there] {
+            tracing::warn!(name, base, "what was left in memory is of another file: not written");
+            break;
+        }
+        if there < *len {
+            tracing::info!(name, base, len, "a part of a file was left in memory: it is written");
+            let at = *base + there as u64;
+            bulk.write_at(&file, at, &[io::IoSlice::new(&bytes[there..])])?;
+        }
+    }
     Ok(rustix::fs::fdatasync(&file)?)
 }
 

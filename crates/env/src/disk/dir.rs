@@ -44,7 +44,7 @@ struct Shared {
     lock: Mutex<Weak<OwnedFd>>,
     /// `None` where there can be none.
     behind: OnceLock<Option<behind::Owned>>,
-    /// The files that were written so and are open: whoever opens one again gets the same.
+    /// The files that are open: whoever opens one again gets the same, which knows what of it is in blocks.
     tailed: Mutex<Vec<Weak<Tailed>>>,
 }
 
@@ -62,16 +62,39 @@ impl Shared {
         self.behind.get_or_init(|| behind::Owned::new(&self.dir)).as_ref()
     }
 
-    /// An open file of this name that was written so.
-    fn find(&self, name: &str) -> Option<Arc<Tailed>> {
-        self.tailed().iter().filter_map(Weak::upgrade).find(|tailed| tailed.name == name)
+    /// The file of this name: the one that is open, unless somebody else removed it.
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<Tailed>> {
+        let mut all = self.tailed();
+        all.retain(|other| other.strong_count() > 0);
+        let found = all.iter().filter_map(Weak::upgrade).find(|tailed| tailed.name == name);
+        if let Some(tailed) = found
+            && rustix::fs::fstat(&tailed.file)?.st_nlink > 0
+        {
+            return Ok(tailed);
+        }
+        let tailed = Arc::new(Tailed::new(name, self.open_at(name, create)?));
+        all.push(Arc::downgrade(&tailed));
+        Ok(tailed)
+    }
+
+    fn open_at(&self, name: &str, create: bool) -> io::Result<OwnedFd> {
+        let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if create {
+            flags |= OFlags::CREATE;
+        }
+        Ok(rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)?)
     }
 
     /// What is behind of a file is written, and its name may become another's.
     fn settle(&self, name: &str) -> io::Result<()> {
-        let (Some(tailed), Some(behind)) = (self.find(name), self.behind()) else { return Ok(()) };
-        let done = tailed.flush(behind);
-        self.tailed().retain(|other| other.as_ptr() != Arc::as_ptr(&tailed));
+        let all = self.tailed().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        let mut done = Ok(());
+        for tailed in all.iter().filter(|tailed| tailed.name == name) {
+            if let Some(Some(behind)) = self.behind.get() {
+                done = done.and(tailed.flush(behind));
+            }
+            self.tailed().retain(|other| other.as_ptr() != Arc::as_ptr(tailed));
+        }
         done
     }
 }
@@ -96,20 +119,18 @@ impl DirDisk {
         &self.path
     }
 
+    /// Whether there may be bytes that a process wrote soon and that are not in their files: its own, or, where nobody has the
+    /// lock, of one that was killed, which taking the lock writes.
+    pub fn is_behind(&self) -> bool {
+        self.path.join(behind::FILE_NAME).exists()
+    }
+
     /// What is behind is written no more, as in a process that died.
     #[cfg(test)]
     pub(super) fn die(&self) {
         if let Some(Some(behind)) = self.shared.behind.get() {
             behind.die();
         }
-    }
-
-    fn open_at(&self, name: &str, create: bool) -> io::Result<OwnedFd> {
-        let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        if create {
-            flags |= OFlags::CREATE;
-        }
-        Ok(rustix::fs::openat(&self.shared.dir, name, flags, Mode::RUSR | Mode::WUSR)?)
     }
 }
 
@@ -127,11 +148,7 @@ impl Disk for DirDisk {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
         let shared = self.shared.clone();
-        let tailed = match self.shared.find(name) {
-            Some(tailed) => tailed,
-            None => Arc::new(Tailed::new(name, self.open_at(name, create)?)),
-        };
-        Ok(Arc::new(DirFile { tailed, shared }))
+        Ok(Arc::new(DirFile { tailed: shared.open(name, create)?, shared }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -184,7 +201,7 @@ impl Disk for DirDisk {
         if let Some(lock) = held.upgrade() {
             return Ok(Lock::holding(lock));
         }
-        let file = self.open_at(LOCK_NAME, true)?;
+        let file = self.shared.open_at(LOCK_NAME, true)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
@@ -260,10 +277,9 @@ impl File for DirFile {
             return self.write_at(offset, parts);
         };
         let tailed = &self.tailed;
-        if tailed.is_first() {
-            let mut all = self.shared.tailed();
-            all.retain(|other| other.strong_count() > 0);
-            all.push(Arc::downgrade(tailed));
+        if tailed.end() != offset && self.len()? > offset {
+            // Blocks are for what is added: whoever finds them writes nothing over what a file has.
+            return self.write_at(offset, parts);
         }
         tailed.write_soon(behind, offset, parts)
     }

@@ -512,7 +512,10 @@ impl Writer {
     fn close(&mut self) -> Result<(), StoreError> {
         let owed = self.owed;
         let synced = self.sync();
-        self.active = None;
+        if let Some(active) = self.active.take() {
+            // A store that takes no more writes does not sync: nothing of ours is to be written once others may open it.
+            let _ = active.file.flush();
+        }
         self.shared.let_go();
         // With everything acknowledged on the disk there is nothing to report, poisoned or not.
         if owed { synced } else { Ok(()) }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::super::bulk::Bulk;
@@ -20,8 +20,6 @@ pub(in super::super) struct Tailed {
     writing: Mutex<()>,
     state: Mutex<State>,
     written: Condvar,
-    /// The folder knows that it is written so.
-    known: AtomicBool,
     /// From here on bytes may be in blocks only; `u64::MAX` where none are.
     from: AtomicU64,
 }
@@ -88,14 +86,8 @@ impl Tailed {
             writing: Mutex::default(),
             state: Mutex::default(),
             written: Condvar::new(),
-            known: AtomicBool::new(false),
             from: AtomicU64::new(u64::MAX),
         }
-    }
-
-    /// Whether it was not asked before.
-    pub(in super::super) fn is_first(&self) -> bool {
-        !self.known.load(Ordering::Relaxed) && !self.known.swap(true, Ordering::AcqRel)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -267,6 +259,10 @@ impl Tailed {
         match written {
             Ok(()) => {
                 let part = state.parts.pop_front();
+                if let Some(part) = &part {
+                    // Before anybody knows of it, who may cut the file then: the next opener is not to write this again.
+                    part.block.write().unwrap_or_else(PoisonError::into_inner).free();
+                }
                 state.done += 1;
                 let from = state.parts.front().map_or(u64::MAX, |part| part.base);
                 self.from.store(from, Ordering::Release);

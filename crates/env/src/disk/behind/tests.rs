@@ -102,6 +102,8 @@ proptest! {
         let mut world = World::new();
         let (mut name, mut other) = ("00000001.log", "00000002.log");
         let mut file = world.disk.open(name, true).expect("created");
+        // Opened before anything is in a block.
+        let mut reader = world.disk.open(name, false).expect("opened");
         let mut model: Vec<u8> = Vec::new();
         for step in steps {
             match step {
@@ -126,6 +128,7 @@ proptest! {
                     let at = model.len() * at / 1000;
                     let to = (at + len).min(model.len());
                     prop_assert!(read(&*file, at..to) == model[at..to]);
+                    prop_assert!(read(&*reader, at..to) == model[at..to]);
                     let mut beyond = vec![0; model.len() - at + 1];
                     let error = file.read_at(at as u64, &mut beyond).expect_err("past the end");
                     prop_assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
@@ -145,18 +148,20 @@ proptest! {
                     file = world.disk.open(name, false).expect("opened");
                 }
                 Step::Die => {
-                    let folder = world.die(vec![file]);
+                    let folder = world.die(vec![file, reader]);
                     let (disk, lock) = open(folder.path());
                     world = World { folder, disk, lock };
                     let there = fs::read(world.disk.path().join(name)).expect("read");
                     prop_assert!(there == model, "{} of {} bytes", there.len(), model.len());
                     file = world.disk.open(name, false).expect("opened");
+                    reader = world.disk.open(name, false).expect("opened");
                 }
                 Step::Rename => {
-                    drop(file);
+                    drop((file, reader));
                     world.disk.rename(name, other).expect("renamed");
                     (name, other) = (other, name);
                     file = world.disk.open(name, false).expect("opened");
+                    reader = world.disk.open(name, false).expect("opened");
                 }
             }
             prop_assert_eq!(file.len().expect("measured"), model.len() as u64);
@@ -224,6 +229,21 @@ fn after_another_start_of_the_system_blocks_are_nothing() {
         assert!(!is_behind(folder.path()), "they are gone");
         assert_eq!(disk.list().expect("listed"), ["a"]);
     }
+}
+
+#[test]
+fn blocks_are_not_written_over_what_a_file_has() {
+    let world = World::new();
+    let file = world.disk.open("a", true).expect("created");
+    write_soon(&*file, 0, b"some bytes of ours");
+    if !is_behind(world.disk.path()) {
+        return;
+    }
+    let folder = world.die(vec![file]);
+    fs::write(folder.path().join("a"), b"some bytes of another's").expect("written");
+    let _open = open(folder.path());
+    let there = fs::read(folder.path().join("a")).expect("read");
+    assert_eq!(there, b"some bytes of another's");
 }
 
 #[test]
