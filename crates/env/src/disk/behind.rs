@@ -193,6 +193,22 @@ impl Behind {
         }
     }
 
+    /// Has all written, and removes the blocks: whether it could. They are used no more then.
+    pub(super) fn end(&self, dir: &OwnedFd) -> bool {
+        self.flush_open();
+        let since = Instant::now();
+        let mut state = self.state();
+        while state.free.len() < BLOCKS {
+            let failed = state.jobs.is_empty() && since.elapsed() > LOOK * 10;
+            if failed || since.elapsed() > WAIT_MAX {
+                return false;
+            }
+            state = self.freed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        remove(dir).is_ok()
+    }
+
     /// The thread does no more, as in a process that died.
     #[cfg(test)]
     pub(super) fn die(&self) {

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -41,11 +42,31 @@ pub struct DirDisk {
 /// What the directory's files need of it.
 struct Shared {
     dir: OwnedFd,
-    lock: Mutex<Weak<OwnedFd>>,
+    lock: Mutex<Weak<Held>>,
     /// `None` where there can be none.
     behind: OnceLock<Option<behind::Owned>>,
+    /// The lock was let go, and the blocks with it: writes are ordinary ones from then on.
+    ended: AtomicBool,
     /// The files that are open: whoever opens one again gets the same, which knows what of it is in blocks.
     tailed: Mutex<Vec<Weak<Tailed>>>,
+}
+
+/// The lock.
+struct Held {
+    _file: OwnedFd,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Held {
+    /// Whoever has the folder next finds all in its files, and no blocks.
+    fn drop(&mut self) {
+        if let Some(Some(behind)) = self.shared.behind.get()
+            && !self.shared.ended.load(Ordering::Acquire)
+            && behind.end(&self.shared.dir)
+        {
+            self.shared.ended.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Shared {
@@ -55,6 +76,9 @@ impl Shared {
 
     /// The blocks, made for the first who needs them.
     fn behind(&self) -> Option<&behind::Owned> {
+        if self.ended.load(Ordering::Acquire) {
+            return None;
+        }
         if self.behind.get().is_none() {
             // Whoever has no lock does not know what others do with them.
             self.lock.lock().unwrap_or_else(PoisonError::into_inner).upgrade()?;
@@ -110,7 +134,8 @@ impl DirDisk {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(&path, flags, Mode::empty())?;
         let (behind, tailed) = (OnceLock::new(), Mutex::default());
-        let shared = Shared { dir, lock: Mutex::default(), behind, tailed };
+        let (lock, ended) = (Mutex::default(), AtomicBool::new(false));
+        let shared = Shared { dir, lock, behind, ended, tailed };
         Ok(Self { path, shared: Arc::new(shared) })
     }
 
@@ -131,6 +156,13 @@ impl DirDisk {
         if let Some(Some(behind)) = self.shared.behind.get() {
             behind.die();
         }
+    }
+
+    /// The system takes the lock from a process that died, which does nothing more.
+    #[cfg(test)]
+    pub(super) fn release(&self, lock: Lock) {
+        self.shared.ended.store(true, Ordering::Release);
+        drop(lock);
     }
 }
 
@@ -207,10 +239,10 @@ impl Disk for DirDisk {
             Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
             Err(error) => return Err(error.into()),
         }
-        if self.shared.behind.get().is_none() {
+        if self.shared.behind.get().is_none() || self.shared.ended.load(Ordering::Acquire) {
             behind::replay(&self.shared.dir)?;
         }
-        let lock = Arc::new(file);
+        let lock = Arc::new(Held { _file: file, shared: self.shared.clone() });
         *held = Arc::downgrade(&lock);
         Ok(Lock::holding(lock))
     }

@@ -28,8 +28,9 @@ impl World {
     /// The process dies: nothing that it has in memory is written any more.
     fn die(self, files: Vec<Arc<dyn File>>) -> tempfile::TempDir {
         self.disk.die();
-        std::mem::forget((self.disk, files));
-        drop(self.lock);
+        std::mem::forget(files);
+        self.disk.release(self.lock);
+        std::mem::forget(self.disk);
         self.folder
     }
 }
@@ -244,6 +245,21 @@ fn blocks_are_not_written_over_what_a_file_has() {
     let _open = open(folder.path());
     let there = fs::read(folder.path().join("a")).expect("read");
     assert_eq!(there, b"some bytes of another's");
+}
+
+#[test]
+fn who_lets_go_of_the_lock_leaves_all_in_the_files_and_no_blocks() {
+    let World { folder, disk, lock } = World::new();
+    let file = disk.open("a", true).expect("created");
+    write_soon(&*file, 0, &pattern(0, 3 << 20));
+    drop(lock);
+    assert!(!is_behind(folder.path()));
+    assert!(fs::read(folder.path().join("a")).expect("read") == pattern(0, 3 << 20));
+    write_soon(&*file, 3 << 20, b"and more");
+    assert_eq!(fs::read(folder.path().join("a")).expect("read").len(), (3 << 20) + 8);
+    let _again = disk.lock().expect("locked");
+    write_soon(&*file, (3 << 20) + 8, b"and more");
+    assert_eq!(read(&*file, 3 << 20..(3 << 20) + 16), b"and moreand more");
 }
 
 #[test]
