@@ -5,6 +5,7 @@
 
 pub mod calls;
 mod clock;
+mod crowd;
 pub mod disk;
 mod pool;
 mod tasks;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use crate::crowd;
 use crate::pool::CpuPool;
 
 /// A running task. Dropping it aborts the task; [`Task::join`] waits for it.
@@ -58,6 +59,11 @@ pub trait Tasks: Send + Sync {
     fn blocking(&self, work: Box<dyn FnOnce() + Send>);
     /// How many CPU threads there are.
     fn parallelism(&self) -> usize;
+    /// Whether many more programs want the processors now than there are: what is done beside other work then takes
+    /// memory and makes nothing faster. `false` where nobody can tell.
+    fn crowded(&self) -> bool {
+        false
+    }
 }
 
 /// Tasks on a tokio runtime, with a CPU pool of its own. Clones share both; the pool's threads end
@@ -103,6 +109,10 @@ impl Tasks for TokioTasks {
 
     fn parallelism(&self) -> usize {
         self.pool.threads_max()
+    }
+
+    fn crowded(&self) -> bool {
+        crowd::crowded()
     }
 }
 

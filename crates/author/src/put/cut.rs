@@ -106,7 +106,7 @@ impl Cutting<'_> {
         let mut ahead = None;
         let mut first = true;
         loop {
-            let lease = Arc::new(self.author.window().lease(shape.cost(whole)).await);
+            let lease = Arc::new(self.segment_lease(shape.cost(whole), first).await);
             let mut chunks = self.read_segment(&mut source, ahead.take(), &layout, shape.k).await?;
             let length: usize = chunks.iter().map(Bytes::len).sum();
             if length == whole {
@@ -133,6 +133,19 @@ impl Cutting<'_> {
             }
             first = false;
         }
+    }
+
+    /// Where many programs want the processors, a segment waits until the one before is all sent: two under way make none
+    /// of them faster then, and each is memory that the system has to give and to clear. What asks for the whole window
+    /// is given it when nothing else has any.
+    async fn segment_lease(&self, bytes: usize, first: bool) -> Lease {
+        let window = self.author.window();
+        if first || !self.author.env().tasks.crowded() {
+            return window.lease(bytes).await;
+        }
+        let lease = window.lease(window.bytes()).await;
+        lease.shrink(bytes);
+        lease
     }
 
     /// Reads a segment, each chunk of a full one into memory of its own: buffers of one size serve one another, and a
