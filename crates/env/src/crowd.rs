@@ -66,7 +66,11 @@ mod tests {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..many {
-                scope.spawn(|| while !ended.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             let deadline = Instant::now() + Duration::from_secs(60);
             let found = std::iter::repeat_with(crowded).take_while(|_| Instant::now() < deadline);
