@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 pub use bulk::{BULK_BYTES_MIN, Bulk};
 pub use dir::{DirDisk, NAME_BYTES_MAX};
-pub use room::{ROOM_BYTES_MAX, Room, give_back};
+pub use room::{ALIGNMENT as WRITE_ALIGNMENT, ROOM_BYTES_MAX, Room, give_back};
 
 /// A folder of files.
 pub trait Disk: Send + Sync {
@@ -91,6 +91,11 @@ pub trait File: Send + Sync {
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.
     fn write_at(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()>;
+    /// Where a part of at least [`BULK_BYTES_MIN`] bytes leaves the same rest by this in memory as in the file, it is
+    /// written from where it lies, without a copy. `None` where that makes no difference.
+    fn memory_alignment(&self) -> Option<usize> {
+        None
+    }
     /// As [`File::write_at`], for what need not be on the disk before `sync`: a process that dies after it loses none of it,
     /// a system that does may lose all. Until `flush` other openers of the folder may not see it.
     fn write_soon(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()> {

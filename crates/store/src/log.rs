@@ -157,7 +157,7 @@ impl Shared {
         let header = Header::decode_unmarked(&header).filter(|found| found.id == *id)?;
         match header.content {
             Content::Record { place, .. } => Some(place),
-            Content::Removal => None,
+            Content::Removal | Content::Filler { .. } => None,
         }
     }
 

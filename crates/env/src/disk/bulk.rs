@@ -5,8 +5,8 @@
 //! So both go to the disk directly (`O_DIRECT`), through memory that was used for the last one
 //! ([`Room`]), as they begin and end there at multiples of 4 KiB and records do not. A read costs
 //! 120 ns a KiB so, through the cache 950. A write costs 75 with its copy into that memory, through
-//! the cache 220, and 350 where nine peers do it at once; what lies at a multiple already is not
-//! copied. What is before the first multiple of a write and behind the last goes through the cache,
+//! the cache 220, and 350 where nine peers do it at once; what lies in memory as the disk wants it, seen from its place
+//! in the file, is not copied ([`Bulk::memory_alignment`]). What is before the first multiple of a write and behind the last goes through the cache,
 //! where the neighbours' ends are too.
 //!
 //! A direct write is waited for: who has other work has some run at a time.
@@ -20,12 +20,12 @@
 //! so the system is told not to read ahead (with its 8 MiB it read 1.6 times what was asked for).
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use rustix::fs::{Advice, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::room::{ALIGNMENT, ROOM_BYTES_MAX, Room};
@@ -54,9 +54,23 @@ pub struct Bulk {
 #[derive(Debug, Default)]
 struct Direct {
     /// `None` where it cannot be had so.
-    file: OnceLock<Option<OwnedFd>>,
+    file: OnceLock<Option<Opened>>,
     /// The file system took the file so and then refused a read or a write.
     refused: AtomicBool,
+}
+
+/// A file past the cache.
+#[derive(Debug)]
+struct Opened {
+    file: OwnedFd,
+    /// What memory begins at a multiple of.
+    memory_alignment: usize,
+}
+
+impl AsFd for Opened {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 impl Bulk {
@@ -239,30 +253,22 @@ impl Bulk {
             return Ok(offset);
         }
         let Some(direct) = self.writes.file(&file, OFlags::WRONLY) else { return Ok(offset) };
-        let mut stage = None;
+        let mut stage = Room::new(ROOM_BYTES_MAX, 0);
         loop {
             // First what is before the multiple.
             let ahead = offset.next_multiple_of(ALIGNMENT as u64) - offset;
             let ahead = usize::try_from(ahead).unwrap_or(usize::MAX).min(left);
-            let wanted = match ahead {
-                0 => (left - left % ALIGNMENT).min(ROOM_BYTES_MAX),
-                ahead => ahead,
-            };
-            if wanted == 0 {
-                return Ok(offset);
-            }
-            let written = match parts.first().filter(|_| ahead == 0).and_then(|part| at_once(part))
-            {
-                Some(bytes) => rustix::io::pwrite(direct, bytes, offset),
-                None => {
-                    let stage = stage.get_or_insert_with(|| Room::new(ROOM_BYTES_MAX, 0));
-                    let Some(bytes) = stage.as_mut().get_mut(..wanted) else { return Ok(offset) };
-                    gather(parts, bytes);
-                    match ahead {
-                        0 => rustix::io::pwrite(direct, &*bytes, offset),
-                        _ => rustix::io::pwrite(&file, &*bytes, offset),
-                    }
+            let written = if ahead > 0 {
+                let Some(bytes) = stage.as_mut().get_mut(..ahead) else { return Ok(offset) };
+                gather(parts, 0, bytes);
+                rustix::io::pwrite(&file, &*bytes, offset)
+            } else {
+                let whole = left - left % ALIGNMENT;
+                if whole == 0 {
+                    return Ok(offset);
                 }
+                let runs = runs(parts, whole, direct.memory_alignment);
+                rustix::io::pwritev(direct, &staged(&runs, parts, stage.as_mut()), offset)
             };
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -281,18 +287,87 @@ impl Bulk {
             }
         }
     }
+
+    /// [`super::File::memory_alignment`].
+    pub fn memory_alignment(&self, file: impl AsFd) -> Option<usize> {
+        self.writes.file(file, OFlags::WRONLY).map(|direct| direct.memory_alignment)
+    }
 }
 
-/// What of a part can be written from where it lies: much, from a multiple of [`ALIGNMENT`] on.
-fn at_once(part: &[u8]) -> Option<&[u8]> {
-    let len = part.len() - part.len() % ALIGNMENT;
-    let aligned = part.as_ptr().align_offset(ALIGNMENT) == 0 && len >= BULK_BYTES_MIN;
-    aligned.then(|| &part[..len])
+/// Bytes of a direct write that lie together in memory: whole multiples of [`ALIGNMENT`], from one on in the file.
+enum Run<'a> {
+    /// They lie where the disk can take them from.
+    There(&'a [u8]),
+    /// So many from this place of all parts, which are copied.
+    Copied { from: usize, len: usize },
 }
 
-/// Fills `into` from the front of `parts`, which have as much.
-fn gather(parts: &[IoSlice<'_>], mut into: &mut [u8]) {
+/// The first `whole` bytes of `parts`, or fewer where more than [`ROOM_BYTES_MAX`] would be copied.
+fn runs<'a>(parts: &'a [IoSlice<'_>], whole: usize, memory_alignment: usize) -> Vec<Run<'a>> {
+    let mut runs = Vec::new();
+    // Where what is to be copied begins, and how much of it there is room for.
+    let (mut from, mut room) = (0, ROOM_BYTES_MAX);
+    let mut copy = |from: usize, to: usize, runs: &mut Vec<Run<'a>>| {
+        let len = (to - from).min(room);
+        room -= len;
+        if len > 0 {
+            runs.push(Run::Copied { from, len });
+        }
+        from + len == to
+    };
+    let mut start = 0;
     for part in parts {
+        let end = start + part.len();
+        let first = start.next_multiple_of(ALIGNMENT);
+        let last = (end - end % ALIGNMENT).min(whole);
+        if last >= first + BULK_BYTES_MIN
+            && let Some(there) = part.get(first - start..last - start)
+            && there.as_ptr().addr().is_multiple_of(memory_alignment)
+        {
+            if !copy(from, first, &mut runs) {
+                return runs;
+            }
+            runs.push(Run::There(there));
+            from = last;
+        }
+        start = end;
+        if start >= whole {
+            break;
+        }
+    }
+    copy(from, whole, &mut runs);
+    runs
+}
+
+/// The runs for one call, what is copied of them in `stage`.
+fn staged<'a>(
+    runs: &[Run<'a>],
+    parts: &[IoSlice<'_>],
+    mut stage: &'a mut [u8],
+) -> Vec<IoSlice<'a>> {
+    let mut slices = Vec::with_capacity(runs.len());
+    for run in runs {
+        slices.push(IoSlice::new(match run {
+            Run::There(there) => there,
+            Run::Copied { from, len } => {
+                let (now, rest) = stage.split_at_mut(*len);
+                stage = rest;
+                gather(parts, *from, now);
+                now
+            }
+        }));
+    }
+    slices
+}
+
+/// Fills `into` from `parts`, which have as much from this place of all of them on.
+fn gather(parts: &[IoSlice<'_>], mut from: usize, mut into: &mut [u8]) {
+    for part in parts {
+        let Some(part) = part.get(from..).filter(|part| !part.is_empty()) else {
+            from -= part.len();
+            continue;
+        };
+        from = 0;
         let (now, rest) = into.split_at_mut(part.len().min(into.len()));
         now.copy_from_slice(&part[..now.len()]);
         into = rest;
@@ -304,7 +379,7 @@ fn gather(parts: &[IoSlice<'_>], mut into: &mut [u8]) {
 
 impl Direct {
     /// The file so; `None` where the file system does not take it.
-    fn file(&self, file: impl AsFd, access: OFlags) -> Option<&OwnedFd> {
+    fn file(&self, file: impl AsFd, access: OFlags) -> Option<&Opened> {
         if self.refused.load(Ordering::Relaxed) {
             return None;
         }
@@ -313,10 +388,15 @@ impl Direct {
 }
 
 /// The file past the cache, by its descriptor: names may have changed since it was opened.
-fn open_direct(file: impl AsFd, access: OFlags) -> Option<OwnedFd> {
+fn open_direct(file: impl AsFd, access: OFlags) -> Option<Opened> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).ok()
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    // Systems before Linux 6.1 do not say; there a page is taken everywhere.
+    let told = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let told = told.map(|told| told.stx_dio_mem_align as usize);
+    let memory_alignment = told.filter(|told| (1..ALIGNMENT).contains(told)).unwrap_or(ALIGNMENT);
+    Some(Opened { file, memory_alignment })
 }
 
 /// Whether the system says so that it does not know the flag, or the file system cannot.
@@ -420,7 +500,14 @@ mod tests {
                     let mut room =
                         Room::new(middle.len(), (from + first.len()).wrapping_neg() % ALIGNMENT);
                     room.as_mut().copy_from_slice(middle);
-                    for middle in [middle, room.as_ref()] {
+                    // And where the disk wants memory, which is not a page mostly.
+                    let alignment = bulk.memory_alignment(&file).unwrap_or(1);
+                    let mut shifted = Room::new(
+                        middle.len() + alignment,
+                        (from + first.len()).wrapping_neg() % ALIGNMENT,
+                    );
+                    shifted.as_mut()[alignment..].copy_from_slice(middle);
+                    for middle in [middle, room.as_ref(), &shifted.as_ref()[alignment..]] {
                         let parts = [first, middle, &[], last].map(IoSlice::new);
                         bulk.write_at(&file, from as u64, &parts).expect("written");
                     }
@@ -433,6 +520,48 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What lies in memory as in the file is written from there; what is around it, and what lies otherwise, is copied.
+    #[test]
+    fn what_lies_as_the_disk_wants_it_is_not_copied() {
+        const FIRST: usize = 700;
+        let large = BULK_BYTES_MIN + 3 * ALIGNMENT;
+        let head = [1; FIRST];
+        // The byte for the file's first multiple lies at a multiple of 512, and of no page.
+        let mut memory = Room::new(large + 512, (FIRST.wrapping_neg() % ALIGNMENT) + ALIGNMENT);
+        let fits = &memory.as_mut()[512..];
+        let parts = [&head[..], fits, &head, fits].map(IoSlice::new);
+        let whole = (2 * (FIRST + large)) / ALIGNMENT * ALIGNMENT;
+        let wanted = |runs: &[Run<'_>]| -> Vec<(bool, usize, usize)> {
+            let kind = |run: &Run<'_>| match run {
+                Run::There(there) => {
+                    (true, there.as_ptr().addr() - fits.as_ptr().addr(), there.len())
+                }
+                Run::Copied { from, len } => (false, *from, *len),
+            };
+            runs.iter().map(kind).collect()
+        };
+        let first = ALIGNMENT - FIRST;
+        let last = (FIRST + large) / ALIGNMENT * ALIGNMENT;
+        let found = wanted(&runs(&parts, whole, 512));
+        // The second time it lies otherwise.
+        let direct = last - ALIGNMENT;
+        assert_eq!(
+            found,
+            [(false, 0, ALIGNMENT), (true, first, direct), (false, last, whole - last),]
+        );
+        assert_eq!(wanted(&runs(&parts, whole, ALIGNMENT)), [(false, 0, whole)]);
+        // More than there is room for is another call's.
+        let long = vec![0; 2 * ROOM_BYTES_MAX + ALIGNMENT];
+        let parts = [IoSlice::new(&long[1..])];
+        assert_eq!(
+            wanted(&runs(&parts, 2 * ROOM_BYTES_MAX, ALIGNMENT)),
+            [(false, 0, ROOM_BYTES_MAX)]
+        );
+        let mut bytes = [0; 4];
+        gather(&[&b"ab"[..], b"", b"cd", b"efg"].map(IoSlice::new), 2, &mut bytes);
+        assert_eq!(&bytes, b"cdef");
     }
 
     /// Writers of neighbouring parts share the pages where these meet.

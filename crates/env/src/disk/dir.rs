@@ -303,6 +303,10 @@ impl File for DirFile {
         self.tailed.bulk.write_at(&self.tailed.file, offset, parts)
     }
 
+    fn memory_alignment(&self) -> Option<usize> {
+        self.tailed.bulk.memory_alignment(&self.tailed.file)
+    }
+
     fn write_soon(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let large = parts.iter().any(|part| part.len() >= BULK_BYTES_MIN);
         let Some(behind) = self.shared.behind().filter(|_| !large) else {

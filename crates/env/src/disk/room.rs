@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What direct reads and writes begin and end at, in the file and in memory: the page size, which
 /// every disk of today takes.
-pub(super) const ALIGNMENT: usize = 4096;
+pub const ALIGNMENT: usize = 4096;
 /// The longest that is kept: a record of the largest size, and what is before and after it.
 pub const ROOM_BYTES_MAX: usize = (2 << 20) + (16 << 10);
 /// The least: for what is kept no more than a third is taken beyond what is asked for.

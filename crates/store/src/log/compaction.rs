@@ -179,7 +179,7 @@ fn candidate(index: &Index, dead_percent: u8, blocked: &[u32]) -> Option<(u32, E
     let alive = |number: u32, extent: &Extent| {
         // Removals count as alive where they may be needed, or they would be moved for ever.
         let removals = if Some(number) == oldest { 0 } else { extent.removals };
-        extent.live + removals * HEADER_BYTES as u64
+        extent.live + extent.fillers + removals * HEADER_BYTES as u64
     };
     index
         .segments()
@@ -255,7 +255,7 @@ impl Writer {
         }
         let free = self.shared.disk.free_bytes().unwrap_or(u64::MAX);
         let room = free.saturating_sub(self.shared.reserve_free_bytes);
-        let plan = {
+        let mut plan = {
             let index = self.shared.index();
             Plan::of_moved(frames, |id| index.get(id))
         };
@@ -266,7 +266,7 @@ impl Writer {
         if bytes > room {
             return Err(StoreError::Full);
         }
-        self.write_moved(&plan)?;
+        self.write_moved(&mut plan)?;
         Ok(bytes)
     }
 
@@ -276,7 +276,7 @@ impl Writer {
             return Err(StoreError::Poisoned);
         }
         let some_dead = |(_, extent): (u32, &Extent)| {
-            extent.live < extent.len.saturating_sub(FILE_HEADER_BYTES)
+            extent.live + extent.fillers < extent.len.saturating_sub(FILE_HEADER_BYTES)
         };
         let dead = self.shared.index().segments().next_back().is_some_and(some_dead);
         if dead { self.roll(self.shared.segment_bytes_max, true) } else { Ok(()) }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! 0   marker         8   the segment's random marker
-//! 8   kind           1   the record's kind; 0 in a removal
-//! 9   flags          1   bit 0: a removal; bit 1: the place follows; bit 2: the payload is a form
+//! 8   kind           1   the record's kind; 0 in a removal and in a filler
+//! 9   flags          1   bit 0: a removal; bit 1: the place follows; bit 2: the payload is a form; bit 3: a filler
 //! 10  zero           2
 //! 12  payload length 4
-//! 16  id            32
+//! 16  id            32   zeros in a filler
 //! 48  payload crc    4   CRC-32C of the payload; 0 in a removal
 //! 52  place         32   only where it is not the id
 //! ..  header crc     4   CRC-32C of all before it
@@ -17,6 +17,10 @@
 //! next frame begins, and a damaged header leaves the frames behind it findable by their marker.
 //! The marker is random and secret to the peer: a record is bytes chosen by a stranger, and with a
 //! fixed magic number it could hold a forged frame that a search would take for one.
+//!
+//! A filler is a frame that says nothing. One stands before a large record so that its payload leaves the same rest in the
+//! file as in memory, and is written from where it lies ([`filler_before`]); one behind the last, up to where the next write
+//! may begin past the cache.
 //!
 //! Integers are big-endian.
 
@@ -35,6 +39,13 @@ pub(crate) const HEADER_BYTES_MAX: usize = HEADER_BYTES + 32;
 const REMOVAL: u8 = 1;
 const PLACED: u8 = 2;
 const FORM: u8 = 4;
+const FILLER: u8 = 8;
+
+/// Bytes of a filler at most, header and all.
+pub(crate) const FILLER_BYTES_MAX: usize = 2 * 4096;
+
+/// What fillers hold.
+pub(crate) static ZEROS: [u8; FILLER_BYTES_MAX] = [0; FILLER_BYTES_MAX];
 
 /// What opens every frame of one segment.
 pub(crate) type Marker = [u8; 8];
@@ -55,6 +66,8 @@ pub(crate) enum Content {
     Record { kind: Kind, place: Place, length: u32, payload_crc: u32, form: bool },
     /// The record is gone.
     Removal,
+    /// So many zeros, of no record.
+    Filler { length: u32 },
 }
 
 impl Header {
@@ -66,9 +79,19 @@ impl Header {
     /// Bytes of the payload.
     pub(crate) fn payload_bytes(&self) -> u32 {
         match self.content {
-            Content::Record { length, .. } => length,
+            Content::Record { length, .. } | Content::Filler { length } => length,
             Content::Removal => 0,
         }
+    }
+
+    /// A filler of so many bytes, header and all.
+    ///
+    /// # Panics
+    /// Where that is less than [`HEADER_BYTES`] or over [`FILLER_BYTES_MAX`].
+    pub(crate) fn filler(bytes: usize) -> Self {
+        assert!((HEADER_BYTES..=FILLER_BYTES_MAX).contains(&bytes), "no filler has {bytes} bytes");
+        let length = (bytes - HEADER_BYTES) as u32;
+        Self { id: RecordId::new([0; 32]), content: Content::Filler { length } }
     }
 
     /// Bytes of header and payload.
@@ -90,6 +113,7 @@ impl Header {
                 (kind.number(), placed | if form { FORM } else { 0 }, length, payload_crc)
             }
             Content::Removal => (0, REMOVAL, 0, 0),
+            Content::Filler { length } => (0, FILLER, length, zeros_crc(length)),
         };
         into.extend_from_slice(&[kind, flags, 0, 0]);
         into.extend_from_slice(&length.to_be_bytes());
@@ -122,6 +146,14 @@ impl Header {
         // forgery: not a frame.
         let content = match flags {
             REMOVAL if bytes[8] == 0 && length == 0 && payload_crc == 0 => Content::Removal,
+            FILLER
+                if bytes[8] == 0
+                    && id.as_bytes() == &[0; 32]
+                    && length as usize <= FILLER_BYTES_MAX - HEADER_BYTES
+                    && payload_crc == zeros_crc(length) =>
+            {
+                Content::Filler { length }
+            }
             // Versions alone have forms.
             _ if flags & !(PLACED | FORM) == 0
                 && (flags & FORM == 0 || bytes[8] == Kind::Version.number())
@@ -164,7 +196,22 @@ impl FrameHeader for Header {
         match self.content {
             Content::Record { payload_crc, .. } => payload_crc,
             Content::Removal => 0,
+            Content::Filler { length } => zeros_crc(length),
         }
+    }
+}
+
+/// The CRC-32C of so many zeros, at most [`FILLER_BYTES_MAX`].
+fn zeros_crc(length: u32) -> u32 {
+    crc32c(&ZEROS[..(length as usize).min(FILLER_BYTES_MAX)])
+}
+
+/// Bytes of the filler that shifts what follows by `by`, or by so much more that it is a multiple of `period`: none, or enough
+/// for a header. `period` is at most 4096, and `by` less.
+pub(crate) fn filler_before(by: usize, period: usize) -> usize {
+    match by {
+        0 => 0,
+        by => by + HEADER_BYTES.saturating_sub(by).next_multiple_of(period),
     }
 }
 

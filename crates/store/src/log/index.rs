@@ -64,6 +64,8 @@ pub(crate) struct Extent {
     pub live: u64,
     /// Removals in it.
     pub removals: u64,
+    /// Bytes of its fillers.
+    pub fillers: u64,
 }
 
 /// The first bits of an id that choose its table.
@@ -173,6 +175,7 @@ impl Index {
     pub(crate) fn apply(&mut self, segment: u32, offset: u32, header: &Header, intact: bool) {
         match header.content {
             Content::Removal => self.remove(segment, &header.id),
+            Content::Filler { .. } => self.fill(segment, header.frame_len()),
             Content::Record { length, kind, form, .. } => {
                 let (damaged, placed) = (!intact, header.placed());
                 let location = Location { segment, offset, length, placed, damaged, form, kind };
@@ -190,6 +193,11 @@ impl Index {
         if location.damaged {
             self.damaged.insert(id);
         }
+    }
+
+    /// Takes in a filler of so many bytes.
+    pub(crate) fn fill(&mut self, segment: u32, bytes: u64) {
+        self.segments.entry(segment).or_default().fillers += bytes;
     }
 
     /// Takes in a removal in a segment.

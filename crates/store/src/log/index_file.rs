@@ -41,6 +41,7 @@ const CHUNK_ROWS: usize = 1024;
 const REMOVAL: u8 = 1;
 const PLACED: u8 = 2;
 const FORM: u8 = 4;
+const FILLER: u8 = 8;
 
 /// A frame as the index has it: all of the header but its place and payload checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ pub(crate) struct Row {
     pub offset: u32,
     pub length: u32,
     pub removal: bool,
+    pub filler: bool,
     pub placed: bool,
     pub form: bool,
     pub kind: u8,
@@ -56,12 +58,14 @@ pub(crate) struct Row {
 
 impl Row {
     fn of(offset: u32, header: &Header) -> Self {
-        let (kind, removal, form) = match header.content {
-            Content::Record { kind, form, .. } => (kind.number(), false, form),
-            Content::Removal => (0, true, false),
+        let (kind, form) = match header.content {
+            Content::Record { kind, form, .. } => (kind.number(), form),
+            Content::Removal | Content::Filler { .. } => (0, false),
         };
+        let removal = matches!(header.content, Content::Removal);
+        let filler = matches!(header.content, Content::Filler { .. });
         let (id, placed) = (header.id, header.placed());
-        Self { id, offset, length: header.payload_bytes(), removal, placed, form, kind }
+        Self { id, offset, length: header.payload_bytes(), removal, filler, placed, form, kind }
     }
 
     fn encode(&self, into: &mut Vec<u8>) {
@@ -71,7 +75,8 @@ impl Row {
         let removal = if self.removal { REMOVAL } else { 0 };
         let placed = if self.placed { PLACED } else { 0 };
         let form = if self.form { FORM } else { 0 };
-        into.extend_from_slice(&[self.kind, removal | placed | form, 0, 0]);
+        let filler = if self.filler { FILLER } else { 0 };
+        into.extend_from_slice(&[self.kind, removal | placed | form | filler, 0, 0]);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -82,6 +87,7 @@ impl Row {
             offset: be32(&bytes[32..36]),
             length: be32(&bytes[36..40]),
             removal: flags & REMOVAL != 0,
+            filler: flags & FILLER != 0,
             placed: flags & PLACED != 0,
             form: flags & FORM != 0,
             kind: bytes[40],

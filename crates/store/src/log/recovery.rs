@@ -16,7 +16,7 @@ use std::sync::Arc;
 use document::Kind;
 use env::disk::{Disk, Lock};
 
-use super::frame::{Header, Marker};
+use super::frame::{HEADER_BYTES, Header, Marker};
 use super::index::{Index, Location};
 use super::index_file::{self, IndexFile};
 use super::segment::{Segment, index_name, log_name, log_number};
@@ -131,6 +131,8 @@ impl Opened {
         let apply = |row: index_file::Row| {
             if row.removal {
                 records.remove(number, &row.id);
+            } else if row.filler {
+                records.fill(number, HEADER_BYTES as u64 + u64::from(row.length));
             } else if let Some(kind) = Kind::from_number(row.kind.into()) {
                 let index_file::Row { id, offset, length, placed, form, .. } = row;
                 let (segment, damaged) = (number, false);

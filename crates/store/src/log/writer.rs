@@ -29,10 +29,11 @@ use std::sync::atomic::Ordering;
 
 use crypto::RecordId;
 use document::Record;
+use env::disk::{BULK_BYTES_MIN, WRITE_ALIGNMENT};
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::frame::{Content, HEADER_BYTES, Header};
+use super::frame::{Content, HEADER_BYTES, Header, ZEROS, filler_before};
 use super::index::Location;
 use super::index_file::Rows;
 use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, index_name, log_name};
@@ -173,6 +174,13 @@ struct Frame {
     payload: bytes::Bytes,
 }
 
+impl Frame {
+    /// Whether its payload goes past the system's cache.
+    fn is_large(&self) -> bool {
+        self.payload.len() >= BULK_BYTES_MIN
+    }
+}
+
 enum Answer {
     Put(oneshot::Sender<Result<Vec<bool>, StoreError>>, Vec<bool>),
     Remove(oneshot::Sender<Result<(), StoreError>>),
@@ -276,7 +284,7 @@ impl Writer {
             }
             return;
         }
-        let written = self.roll(plan.bytes, synced).and_then(|()| self.append(&plan, synced));
+        let written = self.roll(plan.bytes, synced).and_then(|()| self.append(&mut plan, synced));
         let start = match written {
             Ok(start) => start,
             Err(error) => {
@@ -308,7 +316,7 @@ impl Writer {
     }
 
     /// Writes a plan that nobody else waits for.
-    pub(super) fn write_moved(&mut self, plan: &Plan) -> Result<(), StoreError> {
+    pub(super) fn write_moved(&mut self, plan: &mut Plan) -> Result<(), StoreError> {
         self.roll(plan.bytes, true)?;
         let synced = self.shared.durability.syncs_before_answer();
         let start = self.append(plan, synced)?;
@@ -409,9 +417,15 @@ impl Writer {
     }
 
     /// Writes the frames behind the active segment and returns where they begin. Where no fsync follows they need only be
-    /// safe from the end of this process.
-    fn append(&mut self, plan: &Plan, synced: bool) -> Result<u64, StoreError> {
+    /// safe from the end of this process; where one does, fillers spare large payloads a copy.
+    fn append(&mut self, plan: &mut Plan, synced: bool) -> Result<u64, StoreError> {
         let Some(active) = &mut self.active else { return Err(StoreError::Closed) };
+        if synced
+            && plan.has_large()
+            && let Some(alignment) = active.file.memory_alignment()
+        {
+            plan.fit(active.len, alignment);
+        }
         let mut headers = Vec::with_capacity(plan.frames.iter().map(|f| f.header.len()).sum());
         for frame in &plan.frames {
             frame.header.encode(&active.marker, &mut headers);
@@ -610,8 +624,44 @@ impl Plan {
         }
     }
 
+    fn has_large(&self) -> bool {
+        self.frames.iter().any(Frame::is_large)
+    }
+
+    /// Puts fillers between the frames, so that from `start` on in a file every large payload leaves the same rest by
+    /// `alignment` as where it lies in memory, and the last frame ends at a multiple of [`WRITE_ALIGNMENT`].
+    fn fit(&mut self, start: u64, alignment: usize) {
+        let rest = |place: u64, period: usize| (place % period as u64) as usize;
+        let frames = std::mem::take(&mut self.frames);
+        self.frames.reserve(2 * frames.len() + 1);
+        let before = std::mem::take(&mut self.bytes);
+        for frame in frames {
+            if frame.is_large() {
+                let place = rest(start + self.bytes + frame.header.len() as u64, alignment);
+                let lies = frame.payload.as_ptr().addr() % alignment;
+                self.fill(filler_before((lies + alignment - place) % alignment, alignment));
+            }
+            self.push(frame.header, frame.payload);
+        }
+        let behind = rest(start + self.bytes, WRITE_ALIGNMENT);
+        self.fill(filler_before((WRITE_ALIGNMENT - behind) % WRITE_ALIGNMENT, WRITE_ALIGNMENT));
+        debug_assert!(self.bytes >= before);
+    }
+
+    /// A filler of so many bytes, if any.
+    fn fill(&mut self, bytes: usize) {
+        if bytes > 0 {
+            let header = Header::filler(bytes);
+            let zeros = bytes::Bytes::from_static(&ZEROS[..bytes - HEADER_BYTES]);
+            self.push(header, zeros);
+        }
+    }
+
     fn push(&mut self, header: Header, payload: bytes::Bytes) {
         self.bytes += header.frame_len();
         self.frames.push(Frame { header, payload });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,3 +114,42 @@ proptest! {
         let _ = Header::decode(&MARKER, &bytes);
     }
 }
+
+#[test]
+fn a_filler_is_zeros_and_nothing_else() {
+    let filler = Header::filler(HEADER_BYTES + 5);
+    let golden =
+        format!("0123456789abcdef0008000000000005{}{:08x}", "00".repeat(32), crc32c(&[0; 5]));
+    let bytes = encoded(&filler);
+    assert_eq!(hex(&bytes[..52]), golden);
+    assert_eq!(hex(&bytes[48..]), "45727635345a6a2e");
+    for bytes in [HEADER_BYTES, HEADER_BYTES + 1, 4096, FILLER_BYTES_MAX] {
+        let filler = Header::filler(bytes);
+        assert_eq!(filler.frame_len(), bytes as u64);
+        assert_eq!(Header::decode(&MARKER, &encoded(&filler)), Some(filler));
+    }
+    // Another kind, id, checksum or flag beside it, and one that is too long.
+    for (at, value) in
+        [(8, 3), (9, 9), (9, 10), (9, 12), (12, 1), (15, 6), (16, 1), (47, 1), (51, 0)]
+    {
+        let mut bytes = encoded(&filler);
+        bytes.truncate(52);
+        bytes[at] = value;
+        let crc = crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_be_bytes());
+        bytes.resize(HEADER_BYTES_MAX, 0);
+        assert_eq!(Header::decode(&MARKER, &bytes), None, "{value} at {at}");
+    }
+}
+
+#[test]
+fn fillers_shift_by_what_is_asked_for_and_have_room_for_a_header() {
+    for period in [1, 4, 64, 512, 4096] {
+        for by in 0..period {
+            let bytes = filler_before(by, period);
+            assert_eq!(bytes % period, by, "{by} of {period}");
+            assert!(bytes == 0 || (HEADER_BYTES..=FILLER_BYTES_MAX).contains(&bytes), "{bytes}");
+            assert!(bytes < period + HEADER_BYTES, "{bytes} is more than is needed");
+        }
+    }
+}
