@@ -32,6 +32,7 @@ use document::{PageTicket, SealedPage};
 use env::disk::Disk;
 
 use crate::error::AuthorError;
+use crate::put::Chunk;
 use book::{Book, Read};
 pub(crate) use folder::{Folder, Held};
 pub use folder::{JOURNAL_AGE_MAX, JOURNALS_MAX};
@@ -209,15 +210,15 @@ impl Check {
     pub(crate) fn seal(
         self,
         ticket: PageTicket,
-        chunk: &[u8],
+        chunk: Chunk,
     ) -> Result<(SealedPage, Noted), AuthorError> {
         let index = ticket.index();
-        let tag = chunk_tag(&self.chunk_key, index, chunk)
+        let tag = chunk_tag(&self.chunk_key, index, chunk.bytes())
             .map_err(|error| AuthorError::Unsealable(error.into()))?;
         if self.beyond || self.known.is_some_and(|known| known.tag != tag) {
             return Err(AuthorError::Changed);
         }
-        let page = ticket.seal(chunk).map_err(AuthorError::Unsealable)?;
+        let page = chunk.seal(ticket)?;
         let id: RecordId = page.record.id;
         if self.known.is_some_and(|known| known.id != id) {
             return Err(AuthorError::Changed);

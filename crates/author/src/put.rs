@@ -46,7 +46,8 @@ use crate::spread::{Outgoing, Spread};
 use crate::types::{PutOptions, PutReport, READERS_MAX, SharedTo};
 use crate::window::Lease;
 use code::{Coded, Shape};
-use cut::{Step, Taken};
+pub(crate) use cut::Chunk;
+use cut::Taken;
 pub use keeping::PEERS_WAIT;
 use source::{Fill, Stream};
 
@@ -254,56 +255,46 @@ impl Author {
     ) -> Result<Sealed, AuthorError> {
         let macs = sealer.macs();
         let sealing_max = self.env().tasks.parallelism() + QUEUED_MAX;
-        let (steps, to_mac) = mpsc::channel(sealing_max);
+        let (taken, to_mac) = mpsc::channel(sealing_max);
         let (sealed, to_note) = mpsc::channel(QUEUED_MAX);
         let (noted, to_code) = mpsc::channel(QUEUED_MAX);
         let (coded, to_send) = mpsc::channel(QUEUED_MAX);
-        let read = self.cut(source, sealer, steps, way);
+        let read = self.cut(source, sealer, taken, way);
         let mac = self.take_macs(macs, to_mac, sealed, way);
         let note = self.note(way.journal, to_note, noted);
         let code = self.code(to_code, coded, way);
         let send = send(to_send, spread);
         // The first error drops the other stages.
-        let ((), summed, (), ids, ()) = futures::try_join!(read, mac, note, code, send)?;
+        let (plaintext, summed, (), ids, ()) = futures::try_join!(read, mac, note, code, send)?;
         let Summed { macs, single } = summed;
         let (content, unnoted) = match (single, way.shape) {
             (Some((page, noted)), _) => (SealedContent::Single(page), noted),
             (None, Some(Shape { k, .. })) => (SealedContent::Stripes { k, ids }, None),
             (None, None) => (SealedContent::Pages(ids), None),
         };
-        Ok(Sealed { macs, content, unnoted })
+        Ok(Sealed { macs: macs.with_plaintext_of(plaintext), content, unnoted })
     }
 
-    /// Takes sealed pages in order into the MACs of the whole, and hands them on.
+    /// Takes sealed pages in order into the MAC of the ciphertext, and hands them on.
     ///
     /// The only page of a content is not handed on: it may go into the entry.
     async fn take_macs(
         &self,
         mut macs: ContentMacs,
-        mut steps: mpsc::Receiver<Step>,
+        mut taken: mpsc::Receiver<Taken>,
         mut sealed: mpsc::Sender<Passing>,
         way: &Way<'_>,
     ) -> Result<Summed, AuthorError> {
         let mut single = None;
-        while let Some(Step { plaintext, page, mut lease }) = steps.next().await {
-            let page = match page {
-                None => None,
-                Some(Taken { job, only }) => {
-                    let (page, noted) = job.await.ok_or(AuthorError::Stopped)??;
-                    Some((page, noted, only))
-                }
-            };
-            let ciphertext = page.as_ref().map(|(page, ..)| page.page.ciphertext.clone());
+        while let Some(Taken { job, only, mut lease }) = taken.next().await {
+            let (page, noted) = job.await.ok_or(AuthorError::Stopped)??;
+            let ciphertext = page.page.ciphertext.clone();
             macs = self
                 .cpu(move || {
-                    macs.add_plaintext(&plaintext);
-                    if let Some(ciphertext) = ciphertext {
-                        macs.add_page(&ciphertext);
-                    }
+                    macs.add_page(&ciphertext);
                     macs
                 })
                 .await?;
-            let Some((page, noted, only)) = page else { continue };
             let bytes = page.record.bytes.len();
             way.progress.sealed(bytes as u64);
             if only {

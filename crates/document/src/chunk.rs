@@ -22,7 +22,7 @@ use crate::DocumentError;
 
 /// Where the data begin in a page's plaintext.
 pub const CHUNK_AT: usize = 1;
-const RAW: u8 = 0;
+pub(crate) const RAW: u8 = 0;
 const ZSTD: u8 = 1;
 pub(crate) const ZSTD_LEVEL: i32 = 3;
 /// From here on samples are compressed first.
@@ -42,23 +42,48 @@ thread_local! {
 /// Appends the encoded chunk to `out`, which has the room for it (1 byte more than the chunk).
 pub(crate) fn encode(chunk: &[u8], out: Vec<u8>) -> Result<Vec<u8>, DocumentError> {
     let start = out.len();
-    let mut out = Cursor::new(out);
-    out.get_mut().push(ZSTD);
-    out.set_position(start as u64 + 1);
-    let compressed = with_compressor(|compressor| {
-        if !may_shrink(compressor, chunk) {
-            return None;
-        }
-        // An error is the room running out: not shorter, so it stays as it is.
-        compressor.compress_to_buffer(chunk, &mut out).ok()
-    })?;
-    let mut out = out.into_inner();
-    if compressed.is_none_or(|length| length >= chunk.len()) {
+    let (mut out, shorter) = with_compressor(|compressor| compress(compressor, chunk, out))?;
+    if !shorter {
         out.truncate(start);
         out.push(RAW);
         out.extend_from_slice(chunk);
     }
     Ok(out)
+}
+
+/// The chunk compressed, in memory of `room` bytes behind `start` of them; `None` where it stays as it is.
+pub(crate) fn compressed(
+    chunk: &[u8],
+    start: usize,
+    room: usize,
+) -> Result<Option<Vec<u8>>, DocumentError> {
+    with_compressor(|compressor| {
+        if !may_shrink(compressor, chunk) {
+            return None;
+        }
+        let mut out = Vec::with_capacity(room);
+        out.resize(start, 0);
+        let (out, shorter) = compress_all(compressor, chunk, out);
+        shorter.then_some(out)
+    })
+}
+
+/// Appends the chunk compressed, where it may shrink; whether it did. What is appended else is nothing.
+fn compress(compressor: &mut Compressor<'_>, chunk: &[u8], out: Vec<u8>) -> (Vec<u8>, bool) {
+    match may_shrink(compressor, chunk) {
+        true => compress_all(compressor, chunk, out),
+        false => (out, false),
+    }
+}
+
+fn compress_all(compressor: &mut Compressor<'_>, chunk: &[u8], out: Vec<u8>) -> (Vec<u8>, bool) {
+    let start = out.len();
+    let mut out = Cursor::new(out);
+    out.get_mut().push(ZSTD);
+    out.set_position(start as u64 + 1);
+    // An error is the room running out: not shorter, so it stays as it is.
+    let compressed = compressor.compress_to_buffer(chunk, &mut out);
+    (out.into_inner(), compressed.is_ok_and(|length| length < chunk.len()))
 }
 
 /// Whether sealing this chunk in `holdfast-1` tries to compress all of it.

@@ -54,5 +54,8 @@ pub use page::Page;
 pub use parity::{Parity, ParityBuffer};
 pub use publication::{PUBLICATION_BYTES_MAX, Publication};
 pub use record::{CHUNK_BYTES_MAX, DOCUMENT_BYTES_MAX, Kind, Record};
-pub use seal::{EntrySealer, Finished, INLINE_BYTES_MAX, PageTicket, SealedContent, SealedPage};
+pub use seal::{
+    CHUNK_PREFIX_BYTES, CHUNK_SUFFIX_BYTES, EntrySealer, Finished, INLINE_BYTES_MAX, PageTicket,
+    SealedContent, SealedPage,
+};
 pub use stripe::{Stripe, Striped};

@@ -41,6 +41,13 @@ impl ContentMacs {
         self.pages += 1;
     }
 
+    /// The plaintext of `plaintext` and the ciphertext of this one: for two stages that each feed one of them.
+    #[must_use]
+    pub fn with_plaintext_of(self, plaintext: Self) -> Self {
+        let Self { plaintext, plaintext_bytes, .. } = plaintext;
+        Self { plaintext, plaintext_bytes, ..self }
+    }
+
     /// Plaintext bytes taken.
     pub const fn plaintext_bytes(&self) -> u64 {
         self.plaintext_bytes

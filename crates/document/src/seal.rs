@@ -14,7 +14,8 @@
 //!
 //! What it costs to seal an incompressible 2 MiB chunk in `holdfast-1`: zstd's attempt, one copy of the
 //! chunk into the record's own buffer, the cipher in place, a MAC over the ciphertext and the id over the
-//! record. The buffer starts with room for the longest head, so nothing is moved afterwards.
+//! record. The buffer starts with room for the longest head, so nothing is moved afterwards. A chunk that was read into
+//! memory with that room is sealed where it lies ([`PageTicket::seal_in_place`]), without the copy.
 
 use std::sync::Arc;
 
@@ -34,6 +35,10 @@ use crate::{Document, DocumentError, Kind, Record, chunk};
 
 /// Content of up to this many bytes lies in its entry (`holdfast-1`).
 pub const INLINE_BYTES_MAX: u64 = 16 << 10;
+/// Room before a chunk that is sealed where it lies: for the page's head and the byte that names the chunk's codec.
+pub const CHUNK_PREFIX_BYTES: usize = HEAD_BYTES_MAX + chunk::CHUNK_AT;
+/// Room behind it: for the cipher's tag and the page's MAC. Where there is less the chunk is moved.
+pub const CHUNK_SUFFIX_BYTES: usize = page::CIPHERTEXT_BYTES_MIN + TAIL_BYTES;
 /// What `libri-1`, which knows no entry without a media type, says where none is given.
 const MEDIA_TYPE_UNKNOWN: &str = "application/octet-stream";
 
@@ -293,17 +298,48 @@ impl PageTicket {
         })
     }
 
+    /// Seals the chunk that lies in `memory` behind [`CHUNK_PREFIX_BYTES`], whatever these are: where it lies, if it does not shrink.
+    /// The page is that of [`PageTicket::seal`].
+    ///
+    /// # Errors
+    /// As [`PageTicket::seal`].
+    ///
+    /// # Panics
+    /// Where `memory` is shorter than the room before the chunk.
+    pub fn seal_in_place(self, mut memory: Vec<u8>) -> Result<SealedPage, DocumentError> {
+        let chunk = &memory[CHUNK_PREFIX_BYTES..];
+        let bytes = chunk.len();
+        if self.keys.suite == Suite::Libri1 || bytes > CHUNK_BYTES_MAX {
+            return self.seal(chunk);
+        }
+        let room = CHUNK_PREFIX_BYTES + bytes + CHUNK_SUFFIX_BYTES;
+        match chunk::compressed(chunk, HEAD_BYTES_MAX, room)? {
+            Some(buffer) => self.seal_buffer(buffer, bytes),
+            None => {
+                memory[HEAD_BYTES_MAX] = chunk::RAW;
+                self.seal_buffer(memory, bytes)
+            }
+        }
+    }
+
     /// Seals what `write` appends to the buffer it is given.
     fn seal_with(
         self,
         chunk_bytes: usize,
         write: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, DocumentError>,
     ) -> Result<SealedPage, DocumentError> {
-        let PageKeys { suite, eek, mac_key } = &*self.keys;
-        let room = HEAD_BYTES_MAX + 1 + chunk_bytes + page::CIPHERTEXT_BYTES_MIN + TAIL_BYTES;
-        let mut buffer = Vec::with_capacity(room);
+        let mut buffer = Vec::with_capacity(CHUNK_PREFIX_BYTES + chunk_bytes + CHUNK_SUFFIX_BYTES);
         buffer.resize(HEAD_BYTES_MAX, 0);
-        let mut buffer = write(buffer)?;
+        self.seal_buffer(write(buffer)?, chunk_bytes)
+    }
+
+    /// Seals what lies in `buffer` behind the room for the head.
+    fn seal_buffer(
+        self,
+        mut buffer: Vec<u8>,
+        chunk_bytes: usize,
+    ) -> Result<SealedPage, DocumentError> {
+        let PageKeys { suite, eek, mac_key } = &*self.keys;
         let tag = eek.seal_page_in_place(*suite, self.index, &mut buffer[HEAD_BYTES_MAX..])?;
         buffer.extend_from_slice(&tag);
         let end = buffer.len();

@@ -307,9 +307,10 @@ struct Payload {
 }
 
 impl Payload {
-    fn checked(self) -> Checked {
+    /// With its checksum, or for the writer to compute it, which is on no I/O thread.
+    fn checked(self, small: bool) -> Checked {
         let Self { record, form, new } = self;
-        Checked { crc: crc32c(&record.bytes), record, form, new }
+        Checked { crc: small.then(|| crc32c(&record.bytes)), record, form, new }
     }
 }
 
@@ -483,15 +484,10 @@ impl LogStore {
         durability: Option<Durability>,
     ) -> Result<Vec<bool>, StoreError> {
         let durability = durability.unwrap_or(self.shared.durability);
-        let records = self.checksum(records).await;
-        let bytes = records.iter().map(|checked| checked.record.bytes.len()).sum();
+        let bytes = records.iter().map(|payload| payload.record.bytes.len()).sum();
+        let small = bytes <= SMALL_BYTES_MAX;
+        let records = records.into_iter().map(|payload| payload.checked(small)).collect();
         self.ask(bytes, |answer| Request::Put { records, durability, answer }).await
-    }
-
-    async fn checksum(&self, records: Vec<Payload>) -> Vec<Checked> {
-        let bytes: usize = records.iter().map(|payload| payload.record.bytes.len()).sum();
-        let checksum = move || records.into_iter().map(Payload::checked).collect();
-        if bytes <= SMALL_BYTES_MAX { checksum() } else { self.shared.env.cpu(checksum).await }
     }
 
     async fn ask<T>(
@@ -551,7 +547,8 @@ impl RecordStore for LogStore {
         for kept in kept.iter().filter(|kept| !kept.new) {
             block_on(self.read_if_there(&kept.record.id));
         }
-        let records = self.payloads(kept).into_iter().map(Payload::checked).collect();
+        let records =
+            self.payloads(kept).into_iter().map(|payload| payload.checked(true)).collect();
         let durability = durability.unwrap_or(self.shared.durability);
         let (answer, mut answered) = oneshot::channel();
         let request = Request::Put { records, durability, answer };

@@ -24,6 +24,8 @@ use crate::job::Job;
 use crate::spread::{Load, Outgoing};
 use crate::window::Lease;
 
+/// Bytes of each page that are coded together: with what is made of them they fit in the processor's second cache.
+const CODED_BYTES: usize = 64 << 10;
 /// Stripes that are coded at once; the window bounds them as well.
 const CODING_MAX: usize = 2;
 
@@ -155,11 +157,17 @@ fn stripe(
 fn coded(suite: Suite, code: &Code, pages: Vec<Record>) -> Result<Striped, AuthorError> {
     let longest = pages.iter().map(|page| page.bytes.len()).max().unwrap_or_default();
     let parity =
-        (code.data()..code.fragments()).map(|index| ParityBuffer::new(index as u32, longest));
+        (code.data()..code.fragments()).map(|index| ParityBuffer::empty(index as u32, longest));
     let mut parity = parity.collect::<Result<Vec<_>, _>>().map_err(AuthorError::Unsealable)?;
-    let data: Vec<&[u8]> = pages.iter().map(|page| &page.bytes[..]).collect();
-    let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(ParityBuffer::bytes_mut).collect();
-    code.encode(&data, &mut outputs).map_err(AuthorError::Code)?;
+    for from in (0..longest).step_by(CODED_BYTES) {
+        let bytes = CODED_BYTES.min(longest - from);
+        let part =
+            |page: &'_ Record| from.min(page.bytes.len())..(from + bytes).min(page.bytes.len());
+        let data: Vec<&[u8]> = pages.iter().map(|page| &page.bytes[part(page)]).collect();
+        let mut outputs: Vec<&mut [u8]> =
+            parity.iter_mut().map(|buffer| buffer.grow(bytes)).collect();
+        code.encode(&data, &mut outputs).map_err(AuthorError::Code)?;
+    }
     let parity = parity.into_iter().map(|buffer| buffer.record(suite)).collect();
     Stripe::of(suite, pages, parity).map_err(AuthorError::Unsealable)
 }

@@ -7,11 +7,15 @@
 //! Whether a page is the only one must be known before it is handed on, since a small one goes into the entry. In `holdfast-1`
 //! one byte more than the chunk is read; in `libri-1` one chunk is kept back, outside of the window (2 MiB a put).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::Suite;
-use document::{CHUNK_BYTES_MAX, DocumentError, EntrySealer, Layout, LibriCompressor, SealedPage};
+use document::{
+    CHUNK_BYTES_MAX, CHUNK_PREFIX_BYTES, CHUNK_SUFFIX_BYTES, ContentMacs, DocumentError,
+    EntrySealer, Layout, LibriCompressor, PageTicket, SealedPage,
+};
 use futures::SinkExt;
 use futures::channel::mpsc;
 
@@ -27,35 +31,58 @@ use crate::window::Lease;
 /// Bytes that a page has beyond its chunk, rounded up.
 pub(super) const PAGE_EXTRA: usize = 1 << 10;
 
-/// What is to be taken into the MACs next, and the part of the window it holds.
-pub(super) struct Step {
-    pub(super) plaintext: Bytes,
-    pub(super) page: Option<Taken>,
-    pub(super) lease: Arc<Lease>,
-}
-
-/// A chunk being sealed.
+/// A chunk being sealed, and the part of the window it holds.
 pub(super) struct Taken {
     pub(super) job: Job<Result<(SealedPage, Option<Noted>), AuthorError>>,
     /// Whether it is the content's only one.
     pub(super) only: bool,
+    pub(super) lease: Arc<Lease>,
+}
+
+/// A chunk of the content.
+pub(crate) enum Chunk {
+    /// Behind [`CHUNK_PREFIX_BYTES`] in memory of its own, where it is sealed.
+    Alone(Vec<u8>),
+    /// Part of more, which is copied to be sealed.
+    Part(Bytes),
+}
+
+impl Chunk {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Alone(memory) => &memory[CHUNK_PREFIX_BYTES..],
+            Self::Part(bytes) => bytes,
+        }
+    }
+
+    /// Its page. CPU work.
+    pub(crate) fn seal(self, ticket: PageTicket) -> Result<SealedPage, AuthorError> {
+        let sealed = match self {
+            Self::Alone(memory) => ticket.seal_in_place(memory),
+            Self::Part(bytes) => ticket.seal(&bytes),
+        };
+        sealed.map_err(AuthorError::Unsealable)
+    }
 }
 
 impl Author {
-    /// Reads and cuts the source to its end, and starts sealing what it cuts.
+    /// Reads and cuts the source to its end, and starts sealing what it cuts; the MAC of its plaintext, which is computed
+    /// before, since a chunk is sealed where it lies.
     pub(super) async fn cut(
         &self,
         source: impl Fill,
         sealer: &mut EntrySealer,
-        steps: mpsc::Sender<Step>,
+        taken: mpsc::Sender<Taken>,
         way: &Way<'_>,
-    ) -> Result<(), AuthorError> {
-        let cutting = Cutting { author: self, sealer, steps, way };
+    ) -> Result<ContentMacs, AuthorError> {
+        let macs = sealer.macs();
+        let mut cutting = Cutting { author: self, sealer, taken, way, macs };
         match (self.suite(), way.shape) {
             (_, Some(shape)) => cutting.segments(source, shape).await,
             (Suite::Holdfast1, None) => cutting.chunks(source).await,
             (Suite::Libri1, None) => cutting.stream(source).await,
-        }
+        }?;
+        Ok(cutting.macs)
     }
 }
 
@@ -65,7 +92,7 @@ impl Way<'_> {
         bytes * (1 + self.pages.copies as usize)
     }
 
-    /// What a chunk may take at one time: being sealed (itself and its page, with a buffer for the head) or being sent.
+    /// What a chunk may take at one time: being sealed (itself, and its page where it shrinks) or being sent.
     fn chunk_cost(&self) -> usize {
         self.sending_cost(CHUNK_BYTES_MAX + PAGE_EXTRA)
     }
@@ -74,23 +101,25 @@ impl Way<'_> {
 struct Cutting<'a> {
     author: &'a Author,
     sealer: &'a mut EntrySealer,
-    steps: mpsc::Sender<Step>,
+    taken: mpsc::Sender<Taken>,
     way: &'a Way<'a>,
+    /// The plaintext's.
+    macs: ContentMacs,
 }
 
 impl Cutting<'_> {
     /// `holdfast-1`: each chunk of the source by itself.
-    async fn chunks(mut self, mut source: impl Fill) -> Result<(), AuthorError> {
+    async fn chunks(&mut self, mut source: impl Fill) -> Result<(), AuthorError> {
         let mut ahead = None;
         let mut first = true;
         loop {
             let lease = self.author.window().lease(self.way.chunk_cost()).await;
             let chunk = self.read(&mut source, ahead.take(), CHUNK_BYTES_MAX).await?;
-            if chunk.len() == CHUNK_BYTES_MAX {
+            if length(&chunk) == CHUNK_BYTES_MAX {
                 ahead = self.one_byte(&mut source).await?;
             }
             let last = ahead.is_none();
-            self.seal(chunk.clone(), chunk, first && last, Arc::new(lease)).await?;
+            self.seal(vec![Chunk::Alone(chunk)], first && last, Arc::new(lease)).await?;
             if last {
                 return Ok(());
             }
@@ -99,7 +128,7 @@ impl Cutting<'_> {
     }
 
     /// Stripes: each segment of the source whole, in k chunks of one length.
-    async fn segments(mut self, mut source: impl Fill, shape: Shape) -> Result<(), AuthorError> {
+    async fn segments(&mut self, mut source: impl Fill, shape: Shape) -> Result<(), AuthorError> {
         let layout = Layout::new(shape.k);
         // At most 16 MiB.
         let whole = layout.segment_bytes() as usize;
@@ -107,27 +136,29 @@ impl Cutting<'_> {
         let mut first = true;
         loop {
             let lease = Arc::new(self.segment_lease(shape.cost(whole), first).await);
-            let mut chunks = self.read_segment(&mut source, ahead.take(), &layout, shape.k).await?;
-            let length: usize = chunks.iter().map(Bytes::len).sum();
+            let read = self.read_segment(&mut source, ahead.take(), &layout, shape.k).await?;
+            let length: usize = read.iter().map(|part| length(part)).sum();
             if length == whole {
                 ahead = self.one_byte(&mut source).await?;
             }
             let last = ahead.is_none();
             lease.shrink(shape.cost(length));
-            if length < whole {
+            let chunks = if length < whole {
                 // Only now is it known how long each is.
-                let segment = Bytes::from(chunks.concat());
+                let parts: Vec<&[u8]> =
+                    read.iter().map(|part| &part[CHUNK_PREFIX_BYTES..]).collect();
+                let segment = Bytes::from(parts.concat());
+                drop(read);
                 if first && last && shape.inline_bytes_max.is_some_and(|max| length <= max) {
-                    return self.seal(segment.clone(), segment, true, lease).await;
+                    return self.seal(vec![Chunk::Part(segment)], true, lease).await;
                 }
                 let ranges = (0..u64::from(shape.k)).map(|i| layout.chunk_range(i, length as u64));
-                chunks = ranges
-                    .map(|range| segment.slice(range.start as usize..range.end as usize))
-                    .collect();
-            }
-            for chunk in chunks {
-                self.seal(chunk.clone(), chunk, false, Arc::clone(&lease)).await?;
-            }
+                let part = |range: Range<u64>| range.start as usize..range.end as usize;
+                ranges.map(|range| Chunk::Part(segment.slice(part(range)))).collect()
+            } else {
+                read.into_iter().map(Chunk::Alone).collect()
+            };
+            self.seal(chunks, false, lease).await?;
             if last {
                 return Ok(());
             }
@@ -157,13 +188,13 @@ impl Cutting<'_> {
         mut ahead: Option<u8>,
         layout: &Layout,
         k: u32,
-    ) -> Result<Vec<Bytes>, AuthorError> {
+    ) -> Result<Vec<Vec<u8>>, AuthorError> {
         let mut chunks = Vec::with_capacity(k as usize);
         for index in 0..u64::from(k) {
             let range = layout.chunk_range(index, layout.segment_bytes());
             let wanted = (range.end - range.start) as usize;
             let chunk = self.read(source, ahead.take(), wanted).await?;
-            let short = chunk.len() < wanted;
+            let short = length(&chunk) < wanted;
             chunks.push(chunk);
             if short {
                 break;
@@ -173,24 +204,29 @@ impl Cutting<'_> {
     }
 
     /// `libri-1`: the source compressed as a whole, then cut.
-    async fn stream(mut self, mut source: impl Fill) -> Result<(), AuthorError> {
+    async fn stream(&mut self, mut source: impl Fill) -> Result<(), AuthorError> {
         let mut compressor = LibriCompressor::new();
         let (mut kept, mut first, mut empty) = (None, true, true);
         loop {
             let lease = Arc::new(self.author.window().lease(self.way.chunk_cost()).await);
             let part = self.read(&mut source, None, CHUNK_BYTES_MAX).await?;
-            let ended = part.len() < CHUNK_BYTES_MAX;
-            empty = empty && part.is_empty();
+            let ended = length(&part) < CHUNK_BYTES_MAX;
+            empty = empty && length(&part) == 0;
             if empty {
                 return Err(AuthorError::Empty);
             }
-            let plaintext = part.clone();
-            let work = move || compress(compressor, &part, ended);
-            let (rest, chunks) = self.author.cpu(work).await?.map_err(AuthorError::Unsealable)?;
-            self.step(plaintext, None, &lease).await?;
+            let mut macs = self.macs.clone();
+            let work = move || {
+                let part = &part[CHUNK_PREFIX_BYTES..];
+                macs.add_plaintext(part);
+                (macs, compress(compressor, part, ended))
+            };
+            let (macs, compressed) = self.author.cpu(work).await?;
+            self.macs = macs;
+            let (rest, chunks) = compressed.map_err(AuthorError::Unsealable)?;
             for chunk in chunks {
                 if let Some(before) = kept.replace(Bytes::from(chunk)) {
-                    self.seal(Bytes::new(), before, false, Arc::clone(&lease)).await?;
+                    self.start(Chunk::Part(before), false, Arc::clone(&lease)).await?;
                     first = false;
                 }
             }
@@ -198,30 +234,31 @@ impl Cutting<'_> {
                 Some(rest) => compressor = rest,
                 None => {
                     let last = kept.take().unwrap_or_default();
-                    return self.seal(Bytes::new(), last, first, lease).await;
+                    return self.start(Chunk::Part(last), first, lease).await;
                 }
             }
         }
     }
 
-    /// Reads a chunk or a segment: so many bytes, unless the source ended.
+    /// Reads a chunk, with room around it for the page made of it: so many bytes, unless the source ended.
     async fn read(
         &self,
         source: &mut impl Fill,
         ahead: Option<u8>,
         bytes: usize,
-    ) -> Result<Bytes, AuthorError> {
-        // As much room as the page made of it takes: the allocator then serves both with memory of one size. Chunks of 2 MiB
+    ) -> Result<Vec<u8>, AuthorError> {
+        // As much as what parity takes: the allocator then serves both with memory of one size. Chunks of 2 MiB
         // sharp and pages a little over that, which take 2.5, cut each other's memory up, and 4 to 8 MiB lay idle.
         let mut chunk = Vec::with_capacity(bytes + PAGE_EXTRA);
+        chunk.resize(CHUNK_PREFIX_BYTES, 0);
         chunk.extend(ahead);
-        let left = bytes - chunk.len();
+        let left = bytes - length(&chunk);
         let mut chunk = self.fill(source, chunk, left).await?;
-        if chunk.len() < bytes {
+        if length(&chunk) < bytes {
             // The lease of a short segment is about to shrink to what it has.
-            chunk.shrink_to_fit();
+            chunk.shrink_to(chunk.len() + CHUNK_SUFFIX_BYTES);
         }
-        Ok(chunk.into())
+        Ok(chunk)
     }
 
     /// The next byte of a source; `None` where it has ended.
@@ -239,32 +276,46 @@ impl Cutting<'_> {
         source.fill(into, bytes, read).await.map_err(AuthorError::Read)
     }
 
-    /// Starts sealing a chunk and hands it on.
+    /// Takes the next chunks into the MAC of the plaintext, starts sealing them and hands them on.
     async fn seal(
         &mut self,
-        plaintext: Bytes,
-        chunk: Bytes,
+        chunks: Vec<Chunk>,
+        only: bool,
+        lease: Arc<Lease>,
+    ) -> Result<(), AuthorError> {
+        let mut macs = self.macs.clone();
+        let work = move || {
+            chunks.iter().for_each(|chunk| macs.add_plaintext(chunk.bytes()));
+            (macs, chunks)
+        };
+        let (macs, chunks) = self.author.cpu(work).await?;
+        self.macs = macs;
+        for chunk in chunks {
+            self.start(chunk, only, Arc::clone(&lease)).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts sealing a chunk and hands it on.
+    async fn start(
+        &mut self,
+        chunk: Chunk,
         only: bool,
         lease: Arc<Lease>,
     ) -> Result<(), AuthorError> {
         let ticket = self.sealer.ticket().map_err(AuthorError::Unsealable)?;
         let check = self.way.journal.map(|journal| journal.check(ticket.index()));
         let job = Job::cpu(self.author.env(), move || match check {
-            Some(check) => check.seal(ticket, &chunk).map(|(page, noted)| (page, Some(noted))),
-            None => ticket.seal(&chunk).map(|page| (page, None)).map_err(AuthorError::Unsealable),
+            Some(check) => check.seal(ticket, chunk).map(|(page, noted)| (page, Some(noted))),
+            None => chunk.seal(ticket).map(|page| (page, None)),
         });
-        self.step(plaintext, Some(Taken { job, only }), &lease).await
+        self.taken.send(Taken { job, only, lease }).await.map_err(|_| AuthorError::Stopped)
     }
+}
 
-    async fn step(
-        &mut self,
-        plaintext: Bytes,
-        page: Option<Taken>,
-        lease: &Arc<Lease>,
-    ) -> Result<(), AuthorError> {
-        let step = Step { plaintext, page, lease: Arc::clone(lease) };
-        self.steps.send(step).await.map_err(|_| AuthorError::Stopped)
-    }
+/// Bytes of a chunk that was read.
+fn length(chunk: &[u8]) -> usize {
+    chunk.len() - CHUNK_PREFIX_BYTES
 }
 
 /// A compressor that has more to take, or none at the end of the stream; and the chunks that are full.

@@ -248,3 +248,33 @@ fn stripes_cannot_be_sealed_in_libri_1() {
     let refused = sealer.finish(macs, content, ContentInfo::default(), 1);
     assert!(matches!(refused, Err(DocumentError::Suite(_))));
 }
+
+/// Short and long, such that shrink and such that do not, with room behind and without: the same page either way.
+#[test]
+fn a_chunk_sealed_where_it_lies_makes_the_same_page() {
+    let ticket = |suite| EntrySealer::new(suite, eek(), author()).ticket().expect("the first");
+    let hashes = (0..20_000u64).flat_map(|i| Suite::Holdfast1.hash(&i.to_le_bytes()));
+    let noise: Vec<u8> = hashes.collect();
+    let text = b"the same again and again. ".repeat(20_000);
+    for suite in Suite::ALL {
+        for chunk in [&b"x"[..], &noise[..17], &noise[..5000], &noise, &text[..400], &text, b""] {
+            for room in [0, CHUNK_SUFFIX_BYTES, 1 << 10] {
+                let copied = ticket(suite).seal(chunk).expect("a chunk");
+                let mut memory = Vec::with_capacity(CHUNK_PREFIX_BYTES + chunk.len() + room);
+                memory.resize(CHUNK_PREFIX_BYTES, 0xee);
+                memory.extend_from_slice(chunk);
+                let lies = memory.as_ptr().addr();
+                let sealed = ticket(suite).seal_in_place(memory).expect("a chunk");
+                assert_eq!(sealed.page.mac, copied.page.mac);
+                assert!(sealed.record == copied.record, "{} bytes", chunk.len());
+                assert_eq!(sealed.chunk_bytes, chunk.len());
+                let there = sealed.record.bytes.as_ptr().addr().wrapping_sub(lies) < HEAD_BYTES_MAX;
+                let stays = suite == Suite::Holdfast1 && chunk == noise && room > 0;
+                assert!(there || !stays, "it was moved");
+            }
+        }
+    }
+    let long = vec![0; CHUNK_PREFIX_BYTES + CHUNK_BYTES_MAX + 1];
+    let refused = ticket(Suite::Holdfast1).seal_in_place(long);
+    assert!(matches!(refused, Err(DocumentError::Chunk { .. })));
+}

@@ -242,7 +242,7 @@ fn read_step(
 
 impl Moved {
     fn record(record: Record, from: Location) -> Self {
-        let crc = crc32c(&record.bytes);
+        let crc = Some(crc32c(&record.bytes));
         Self::Record { record: Checked { record, crc, form: from.form, new: false }, from }
     }
 }

@@ -38,6 +38,7 @@ use super::index::Location;
 use super::index_file::Rows;
 use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, index_name, log_name};
 use super::trail::Trail;
+use crate::checksum::crc32c;
 use crate::header::{FILE_HEADER_BYTES, FileHeader};
 use crate::line::Worker;
 use crate::{Durability, StoreError, io_error, is_full};
@@ -51,8 +52,8 @@ const BATCH_REQUESTS_MAX: usize = 1024;
 pub(crate) struct Checked {
     /// Its `bytes` are the payload: the record's own, or a form.
     pub record: Record,
-    /// The payload's CRC-32C.
-    pub crc: u32,
+    /// The payload's CRC-32C; `None` where the writer computes it.
+    pub crc: Option<u32>,
     pub form: bool,
     /// Nobody need look whether it is there.
     pub new: bool,
@@ -566,7 +567,8 @@ impl Plan {
     }
 
     fn record(&mut self, checked: Checked) {
-        let Checked { record, crc: payload_crc, form, .. } = checked;
+        let Checked { record, crc, form, .. } = checked;
+        let payload_crc = crc.unwrap_or_else(|| crc32c(&record.bytes));
         let length = u32::try_from(record.bytes.len()).expect("`check_put` bounds records");
         let (kind, place) = (record.kind, record.place);
         let content = Content::Record { kind, place, length, payload_crc, form };
