@@ -86,7 +86,8 @@ async fn large_records_between_fillers_are_like_any_others() {
     // With nothing removed there is nothing to compact, however much of a segment fillers are.
     let store = open(folder.path());
     let none = CompactionOptions { dead_percent: 0, ..FAST };
-    let done = store.compact(none).await.unwrap();
+    let compacted = tokio::time::timeout(Duration::from_secs(60), store.compact(none));
+    let done = compacted.await.expect("it ends").unwrap();
     assert_eq!((done.segments, done.moved_bytes), (0, 0));
     let erased = tokio::time::timeout(Duration::from_secs(60), store.erase(FAST));
     let done = erased.await.expect("it ends").unwrap();
