@@ -90,7 +90,7 @@ struct Sealed {
     unnoted: Option<Noted>,
 }
 
-/// The MACs of the whole; and its only page, where it has one, which may go into the entry.
+/// The MAC of all ciphertext; and the only page, where it has one, which may go into the entry.
 struct Summed {
     macs: ContentMacs,
     single: Option<(Box<SealedPage>, Option<Noted>)>,

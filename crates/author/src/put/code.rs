@@ -41,7 +41,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// What a segment of so many bytes may take at one time: being sealed (itself and its pages) or being sent (its pages
+    /// What a segment of so many bytes may take at one time: being sealed (itself, and its pages where they shrink) or being sent (its pages
     /// and their parity).
     ///
     /// A full one counts without the heads of its pages, some hundred bytes each, so that the window holds a whole
