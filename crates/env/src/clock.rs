@@ -1,9 +1,13 @@
 //! Time and randomness.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+
+/// How often what looks up all the time does so: see [`beat`].
+pub const BEAT: Duration = Duration::from_secs(1);
 
 /// Time: what the calendar says, what has passed, and waiting.
 pub trait Clock: Send + Sync {
@@ -13,6 +17,11 @@ pub trait Clock: Send + Sync {
     fn elapsed(&self) -> Duration;
     /// Done when `duration` has passed.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+    /// Done at the next of the beats that are `period` apart, which takes at most `period`: for what
+    /// looks up again and again and does not care when. Where the clock knows no beats, a sleep.
+    fn beat(&self, period: Duration) -> BoxFuture<'static, ()> {
+        self.sleep(period)
+    }
     /// Seconds since 1970, UTC.
     fn unix_s(&self) -> u64 {
         self.unix_ms() / 1000
@@ -55,6 +64,20 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         tokio::time::sleep(duration).boxed()
     }
+
+    fn beat(&self, period: Duration) -> BoxFuture<'static, ()> {
+        beat(period).boxed()
+    }
+}
+
+/// [`Clock::beat`] of the system's clock. All of a process wait for the same beats, so that it wakes
+/// once for all of them: with 64 peers on one machine the wakes are what rest costs.
+pub async fn beat(period: Duration) {
+    static BEGAN: OnceLock<tokio::time::Instant> = OnceLock::new();
+    let began = *BEGAN.get_or_init(tokio::time::Instant::now);
+    let since = began.elapsed().as_nanos().checked_rem(period.as_nanos()).unwrap_or(0);
+    let since = Duration::from_nanos(u64::try_from(since).unwrap_or(0));
+    tokio::time::sleep(period.saturating_sub(since)).await;
 }
 
 /// The kernel's randomness.
@@ -70,5 +93,41 @@ impl Entropy for SystemEntropy {
                 Err(error) => panic!("the kernel gave no randomness: {error}"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const ROUNDED: Duration = Duration::from_millis(2);
+
+    #[tokio::test(start_paused = true)]
+    async fn all_that_wait_wake_together_and_once_a_beat() {
+        beat(SECOND).await;
+        let started = tokio::time::Instant::now();
+        tokio::time::advance(SECOND / 3).await;
+        let woke_at = |after: Duration, period: Duration| async move {
+            tokio::time::sleep(after).await;
+            beat(period).await;
+            started.elapsed()
+        };
+        let (first, late, slow) = tokio::join!(
+            woke_at(Duration::ZERO, SECOND),
+            woke_at(SECOND / 3, SECOND),
+            woke_at(Duration::ZERO, SECOND * 4),
+        );
+        assert_eq!(first, late);
+        // Timers ring on whole milliseconds.
+        assert!(first <= SECOND + ROUNDED, "{first:?}");
+        assert!(slow <= SECOND * 4 + ROUNDED, "{slow:?}");
+        let off = (slow + ROUNDED - first).as_millis() % SECOND.as_millis();
+        assert!(off <= 4, "a beat of four seconds is one of one: {off} ms off");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_beat_of_no_time_is_over_at_once() {
+        beat(Duration::ZERO).await;
     }
 }

@@ -10,7 +10,7 @@ pub mod disk;
 mod pool;
 mod tasks;
 
-pub use clock::{Clock, Entropy, SystemClock, SystemEntropy};
+pub use clock::{BEAT, Clock, Entropy, SystemClock, SystemEntropy, beat};
 pub use tasks::{Task, Tasks, TokioTasks};
 
 use std::future::Future;

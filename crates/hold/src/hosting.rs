@@ -42,7 +42,7 @@ use self::cards::Cards;
 pub(crate) use self::folder::MemberDir;
 use crate::client::blocking;
 use crate::error::HoldError;
-use crate::{beat, peerdir};
+use crate::peerdir;
 
 /// What the member's own files begin with.
 pub(crate) const NAME: &str = "member";
@@ -125,7 +125,7 @@ pub(crate) async fn host_all(host: Host, librarian: Arc<Librarian>, stop: Cancel
             Some(Err(error)) => hosting.complain(&error),
             None => break,
         }
-        if unless_stopped(&stop, beat::next()).await.is_none() {
+        if unless_stopped(&stop, env::beat(env::BEAT)).await.is_none() {
             break;
         }
     }

@@ -5,7 +5,6 @@
 //! turns its outcome into an exit code. Whatever happens, what a user sees is printed by `out`.
 
 mod address;
-mod beat;
 mod cli;
 mod client;
 mod config;

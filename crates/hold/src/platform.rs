@@ -7,8 +7,6 @@
 
 use std::time::Duration;
 
-use crate::beat;
-
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -39,7 +37,7 @@ const LOOKS_MAX: u32 = 10;
 pub(crate) async fn give_back_at_rest() {
     let (mut before, mut busy_looks) = (processor_time(), 0);
     loop {
-        beat::next().await;
+        env::beat(env::BEAT).await;
         let now = processor_time();
         let at_rest = now.saturating_sub(before) < AT_REST;
         before = now;

@@ -10,7 +10,6 @@ use crypto::ClientKey;
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
-use crate::beat;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 
@@ -52,7 +51,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
     let mut written = 0;
     loop {
         tokio::select! {
-            () = beat::next() => {}
+            () = env::beat(env::BEAT) => {}
             () = stop.cancelled() => return,
         }
         if librarian.stored_bytes().1 == written {

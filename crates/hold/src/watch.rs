@@ -15,7 +15,6 @@ use crypto::{Revocation, Roster};
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
-use crate::beat;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
@@ -104,7 +103,7 @@ pub(crate) async fn watch_all(
             kept = heard;
         }
         tokio::select! {
-            () = beat::next() => {}
+            () = env::beat(env::BEAT) => {}
             () = stop.cancelled() => return,
         }
     }

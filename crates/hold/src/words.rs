@@ -9,7 +9,6 @@ use std::sync::Arc;
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
-use crate::beat;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 
@@ -48,7 +47,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
             }
         }
         tokio::select! {
-            () = beat::next() => {}
+            () = env::beat(env::BEAT) => {}
             () = stop.cancelled() => return,
         }
     }

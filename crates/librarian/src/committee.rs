@@ -190,7 +190,7 @@ impl MemberStatus {
 pub(crate) async fn look_all(core: Arc<Core>) {
     loop {
         core.member.look(&core).await;
-        if !core.pause(LOOK_EVERY).await {
+        if !core.beat(LOOK_EVERY).await {
             return;
         }
     }

@@ -142,4 +142,13 @@ impl Core {
             () = self.env.clock.sleep(period) => true,
         }
     }
+
+    /// Waits for the next beat ([`env::Clock::beat`]); `false` where the peer stops before.
+    pub(crate) async fn beat(&self, period: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            () = self.env.clock.beat(period) => true,
+        }
+    }
 }

@@ -38,4 +38,8 @@ impl Clock for SkewedClock {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.clock.sleep(duration)
     }
+
+    fn beat(&self, period: Duration) -> BoxFuture<'static, ()> {
+        self.clock.beat(period)
+    }
 }

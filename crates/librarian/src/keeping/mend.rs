@@ -93,7 +93,7 @@ pub(super) async fn mend_all(core: Arc<Core>, keeping: Arc<Keeping>) {
             biased;
             () = core.stop.cancelled() => return,
             () = keeping.wake.notified() => {}
-            () = core.env.clock.sleep(EVERY) => {}
+            () = core.env.clock.beat(EVERY) => {}
         }
         let work = async { while mend_some(&core, &keeping).await {} };
         tokio::select! {

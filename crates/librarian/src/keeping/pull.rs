@@ -28,7 +28,7 @@ const RESTS_FOR: Duration = Duration::from_secs(600);
 
 /// Fetches until the peer stops.
 pub(super) async fn pull_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    while core.pause(EVERY).await {
+    while core.beat(EVERY).await {
         let work = async {
             while !core.shelf.is_left_alone() && core.shelf.refuses_writes().is_none() {
                 let now = core.env.clock.elapsed();

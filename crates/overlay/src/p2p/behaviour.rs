@@ -38,6 +38,12 @@ const STREAMS_OF_CONNECTION_MAX: usize = 64;
 /// Links are kept open by us, not by what the protocols think of them.
 const IDLE_FOR: Duration = Duration::from_secs(24 * 3_600);
 const PING_EVERY: Duration = Duration::from_secs(60);
+/// What a message of a wrong form cost a link is forgiven, and a link that went away forgotten, after this.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+/// A tenth of what it cost is nothing.
+const FORGIVEN_BELOW: f64 = 0.1;
+/// How often what links did is forgiven a little. Each second, gossipsub's default, would wake a peer at rest three times in it.
+const FORGIVES_EVERY: Duration = Duration::from_secs(5);
 const IDENTIFY_EVERY: Duration = Duration::from_secs(30 * 60);
 
 #[derive(NetworkBehaviour)]
@@ -180,9 +186,11 @@ fn scores(topic: &IdentTopic) -> (gossipsub::PeerScoreParams, gossipsub::PeerSco
         mesh_message_deliveries_weight: 0.0,
         mesh_failure_penalty_weight: 0.0,
         invalid_message_deliveries_weight: -10.0,
-        invalid_message_deliveries_decay: gossipsub::score_parameter_decay(Duration::from_secs(
-            600,
-        )),
+        invalid_message_deliveries_decay: gossipsub::score_parameter_decay_with_base(
+            FORGIVEN_AFTER,
+            FORGIVES_EVERY,
+            FORGIVEN_BELOW,
+        ),
         ..Default::default()
     };
     let parameters = gossipsub::PeerScoreParams {
@@ -190,7 +198,9 @@ fn scores(topic: &IdentTopic) -> (gossipsub::PeerScoreParams, gossipsub::PeerSco
         ip_colocation_factor_weight: 0.0,
         behaviour_penalty_weight: -1.0,
         behaviour_penalty_threshold: 6.0,
-        retain_score: Duration::from_secs(600),
+        decay_interval: FORGIVES_EVERY,
+        decay_to_zero: FORGIVEN_BELOW,
+        retain_score: FORGIVEN_AFTER,
         ..Default::default()
     };
     (parameters, gossipsub::PeerScoreThresholds::default())

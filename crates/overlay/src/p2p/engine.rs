@@ -62,8 +62,8 @@ pub(super) struct Engine {
 impl Engine {
     /// Runs until the owner closes it or is gone.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        let mut review = tokio::time::interval(REVIEW_EVERY);
-        review.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.review();
+        let mut beat = self.shared.env.clock.beat(REVIEW_EVERY);
         loop {
             tokio::select! {
                 event = self.swarm.select_next_some() => self.event(event),
@@ -75,7 +75,10 @@ impl Engine {
                 },
                 () = self.shared.changed.notified() => self.take_learnt(),
                 Some((peer, found)) = self.lookups.next() => self.dial_at(peer, found),
-                _ = review.tick() => self.review(),
+                () = &mut beat => {
+                    self.review();
+                    beat = self.shared.env.clock.beat(REVIEW_EVERY);
+                }
                 () = tokio::time::sleep(WAITING_REVIEW_EVERY), if self.intake.is_waiting() => {
                     self.review_waiting();
                 }
