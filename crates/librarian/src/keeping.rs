@@ -123,6 +123,8 @@ pub(crate) struct Keeping {
     agreed: Mutex<Agreed>,
     budget: Budget,
     audits: Mutex<Audits>,
+    /// With whom all was compared last, until that peer is challenged.
+    compared_last: Mutex<Option<PeerId>>,
     /// Of challenges that are answered at once.
     proving: Semaphore,
     /// Of those that bring inventory and epoch up to now: one at a time.
@@ -265,6 +267,7 @@ impl Keeping {
             agreed: Mutex::default(),
             budget: Budget::new(options.bytes_s),
             audits: Mutex::default(),
+            compared_last: Mutex::default(),
             proving: Semaphore::new(prove::PROVEN_AT_ONCE),
             refreshing: Semaphore::new(1),
             copies: Mutex::default(),
@@ -618,7 +621,7 @@ impl Keeping {
 
 /// Takes what changed in the store every second, so that little is kept for it.
 async fn take_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    while core.pause(TAKE_EVERY).await {
+    while core.beat(TAKE_EVERY).await {
         // Whoever refreshes takes it too.
         let Ok(_one) = keeping.refreshing.try_acquire() else { continue };
         if locked(&keeping.inventory).is_none() {

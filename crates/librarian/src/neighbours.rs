@@ -153,7 +153,8 @@ pub(crate) async fn check_all(core: Arc<Core>) {
 }
 
 /// Peers without a fresh good call: those that are unwell, a random part of them where there are too many, and some that
-/// are well, those first that did not answer for the longest time.
+/// are well, those first that did not answer for the longest time. Of many that are well each has its turn so seldom that most
+/// answered another call meanwhile: who did is not checked beside.
 fn quiet_peers(core: &Core) -> Vec<Endpoint> {
     let fresh = FRESH.min(core.rhythm.health * 3);
     let quiet = core.directory.peers().into_iter().filter(|status| {
@@ -169,7 +170,11 @@ fn quiet_peers(core: &Core) -> Vec<Endpoint> {
     }
     well.sort_by_key(|status| std::cmp::Reverse(status.last_good.unwrap_or(Duration::MAX)));
     let few = (CHECKS_WELL_PEERS / well.len().max(1)).clamp(1, CHECKS_WELL);
-    let checked = unwell.iter().take(CHECKS_MAX - CHECKS_WELL).chain(well.iter().take(few));
+    let turns = u32::try_from(well.len() / few).unwrap_or(u32::MAX);
+    let due = core.rhythm.health.saturating_mul(turns);
+    let well = well.iter().take(few);
+    let well = well.filter(|status| status.last_good.is_none_or(|ago| ago >= due));
+    let checked = unwell.iter().take(CHECKS_MAX - CHECKS_WELL).chain(well);
     checked.filter_map(|status| core.directory.endpoint(&status.peer)).collect()
 }
 

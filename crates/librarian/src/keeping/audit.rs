@@ -83,13 +83,23 @@ pub(super) async fn audit_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     let mut turn: Vec<PeerId> = Vec::new();
     while core.pause(core.jittered(keeping.options.audit)).await {
         look_after(&core, &keeping);
-        for peer in compare::next(&core, &mut turn, || compare::others(&core, &keeping)) {
+        for peer in whom(&core, &keeping, &mut turn) {
             tokio::select! {
                 biased;
                 () = core.stop.cancelled() => return,
                 () = audit(&core, &keeping, &peer) => {}
             }
         }
+    }
+}
+
+/// The peer whose turn it is: the one that all was compared with last, to which there is a connection still, or another where
+/// that one had its turn. So all are challenged equally often, whether they let themselves be compared with or not.
+fn whom(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>) -> Vec<PeerId> {
+    let compared = locked(&keeping.compared_last).take();
+    match compared.and_then(|peer| turn.iter().position(|other| *other == peer)) {
+        Some(at) => vec![turn.swap_remove(at)],
+        None => compare::next(core, turn, || compare::others(core, keeping)),
     }
 }
 

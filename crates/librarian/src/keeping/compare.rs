@@ -172,6 +172,7 @@ async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), C
         return Ok(());
     }
     core.metrics.keeping.compared.inc();
+    *locked(&keeping.compared_last) = Some(*peer);
     // The view may have changed meanwhile; then what was compared counts for the one before.
     locked(&keeping.agreed).add(epoch.hash, *peer);
     Ok(())

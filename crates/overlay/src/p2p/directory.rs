@@ -105,9 +105,12 @@ impl Directory {
         counts: impl Fn(&PeerId) -> bool,
         linked: impl Fn(&PeerId) -> bool,
     ) -> Vec<PeerId> {
+        let standing = self.0.keys().filter(|peer| linked(peer) && counts(peer)).count();
+        if standing >= FULL_MESH_MAX.max(LINKS_WANTED) {
+            return Vec::new();
+        }
         let known: Vec<_> = self.0.iter().filter(|(peer, _)| counts(peer)).collect();
         let wanted = if known.len() <= FULL_MESH_MAX { known.len() } else { LINKS_WANTED };
-        let standing = known.iter().filter(|(peer, _)| linked(peer)).count();
         let due = |(peer, known): &(&PeerId, &Known)| !linked(peer) && known.next <= now;
         let mut due: Vec<_> = known.into_iter().filter(due).collect();
         due.sort_by_key(|(peer, known)| (known.failures, turned(peer, salt)));
