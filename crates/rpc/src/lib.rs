@@ -20,6 +20,7 @@ mod framing;
 mod identity;
 mod limits;
 pub mod proto;
+mod proven;
 mod server;
 mod signing;
 mod socket;

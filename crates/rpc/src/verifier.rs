@@ -5,23 +5,25 @@
 //! refused); its own verifiers are not used, because they accept every key type and know nothing of
 //! who is expected. webpki cannot be used at all: it refuses the critical extension.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use crypto::PublicKey;
-use libp2p_tls::certificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 
+use crate::proven::Proven;
+
+static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
+    LazyLock::new(|| default_provider().signature_verification_algorithms);
+
 /// The one signature of a handshake: P-256 with SHA-256.
 const SCHEME: SignatureScheme = SignatureScheme::ECDSA_NISTP256_SHA256;
-/// A libp2p peer id of a secp256k1 key: identity multihash (0, 37) of the protobuf key
-/// `{type 1: 2 (secp256k1), data 2: 33 bytes}`.
-const PEER_ID_PREFIX: [u8; 6] = [0x00, 37, 0x08, 0x02, 0x12, 33];
-
 /// Why a certificate that parses does not count.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
@@ -33,11 +35,11 @@ pub(crate) enum Refused {
     NotSecp256k1,
 }
 
-fn refuse(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+pub(crate) fn refuse(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }
 
-/// The key that a presented certificate proves, once the handshake's signature is checked too.
+/// What a presented certificate proves, once the handshake's signature is checked too.
 pub(crate) fn key_of(
     certificate: &CertificateDer<'_>,
     others: &[CertificateDer<'_>],
@@ -45,10 +47,7 @@ pub(crate) fn key_of(
     if !others.is_empty() {
         return Err(refuse(Refused::Chain));
     }
-    let parsed = certificate::parse(certificate).map_err(refuse)?;
-    let id = parsed.peer_id().to_bytes();
-    let bytes = id.strip_prefix(&PEER_ID_PREFIX).ok_or_else(|| refuse(Refused::NotSecp256k1))?;
-    PublicKey::from_slice(bytes).map_err(|_| refuse(Refused::NotSecp256k1))
+    Ok(Proven::of(certificate)?.key)
 }
 
 fn check_signature(
@@ -59,11 +58,8 @@ fn check_signature(
     if signed.scheme != SCHEME {
         return Err(Error::InvalidCertificate(CertificateError::BadSignature));
     }
-    certificate::parse(certificate)
-        .map_err(refuse)?
-        .verify_signature(signed.scheme, message, signed.signature())
-        .map_err(|_| Error::InvalidCertificate(CertificateError::BadSignature))?;
-    Ok(HandshakeSignatureValid::assertion())
+    let proven = Proven::of(certificate)?;
+    verify_tls13_signature_with_raw_key(message, &proven.signs, signed, &ALGORITHMS)
 }
 
 /// The configurations allow TLS 1.3 alone; should one ever not, no signature counts.

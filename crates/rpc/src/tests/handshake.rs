@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crypto::RecordId;
 use env::calls::*;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ServerConfig, SignatureScheme};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -171,6 +173,12 @@ async fn callers_that_do_not_prove_a_key_are_refused_while_others_go_on() {
 
         let (good, key) = lying(1, true);
         assert!(is_taken(&peer, with_certificate(vec![good.clone()], key.clone_key())).await);
+        let (_, another) = lying(1, true);
+        let another = aws_lc_rs::sign::any_ecdsa_type(&another).unwrap();
+        let mut stolen = dialling();
+        stolen.client_auth_cert_resolver =
+            Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![good.clone()], another)));
+        assert!(!is_taken(&peer, stolen).await, "a certificate that is known, another's secret");
         let two = vec![good.clone(), good];
         assert!(!is_taken(&peer, with_certificate(two, key)).await, "two certificates");
         let (certificate, key) = lying(3, true);
