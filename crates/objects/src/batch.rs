@@ -75,6 +75,16 @@ pub(crate) struct Made {
     new: bool,
     /// Whether a later version of the batch stands on it: then it is no tip, and nobody reads it soon.
     succeeded: bool,
+    /// Whether the next version may become a form, for which this one is read again.
+    compress: bool,
+}
+
+impl Made {
+    /// Whether it goes into the cache as it is written. Whoever writes here has the value already, and reads this version again
+    /// only for a form; another who reads it brings it in.
+    fn is_cached(&self) -> bool {
+        self.compress && !self.succeeded
+    }
 }
 
 /// The versions of a batch.
@@ -106,16 +116,16 @@ impl Versions {
         }
     }
 
-    /// All is in the store; `new` says what was not there before, `tips` are the records of its tips.
-    pub(crate) fn done(&self, objects: &Objects, tips: Vec<Record>, new: &[bool]) -> Arc<Told> {
+    /// All is in the store; `new` says what was not there before, `cached` are the records that go into the cache.
+    pub(crate) fn done(&self, objects: &Objects, cached: Vec<Record>, new: &[bool]) -> Arc<Told> {
         let is_new = |one: &Made| new.get(one.at).copied().unwrap_or(false);
-        let (mut tips, mut cached) = (tips.into_iter(), Vec::with_capacity(TOGETHER_MAX));
+        let (mut records, mut cached) = (cached.into_iter(), Vec::new());
         let mut events = Vec::with_capacity(self.made.len());
         for some in self.made.chunks(TOGETHER_MAX) {
             let mut all = objects.index.all();
             all.warm(some.iter().map(|one| &one.object));
             for one in some {
-                let record = if one.succeeded { None } else { tips.next() };
+                let record = if one.is_cached() { records.next() } else { None };
                 if is_new(one) {
                     let tip = Some(one.tip).filter(|_| !one.succeeded);
                     all.succeed(&one.object, one.bases.iter(), tip);
@@ -124,7 +134,9 @@ impl Versions {
                 }
             }
             drop(all);
-            objects.cache.add_all(cached.drain(..));
+            if !cached.is_empty() {
+                objects.cache.add_all(cached.drain(..));
+            }
         }
         objects.tell(events)
     }
@@ -271,7 +283,8 @@ impl Batch {
     /// [`ObjectsError::NoBase`], [`ObjectsError::OtherObject`], [`ObjectsError::Version`] where the value is too long,
     /// [`ObjectsError::Store`] where a base cannot be read. Nothing was added then.
     pub async fn put(&mut self, new: NewVersion) -> Result<VersionId, ObjectsError> {
-        let NewVersion { object, bases, kind, ref value, mut compress } = new;
+        let NewVersion { object, bases, kind, ref value, compress: may_be_form } = new;
+        let mut compress = may_be_form;
         let chosen = self.against.take();
         kind.check(value.len())?;
         let mut standing = [None; version::BASES_MAX];
@@ -295,7 +308,7 @@ impl Batch {
             Some(first) if compress => self.form(&bytes, &first.anchor).await?,
             _ => None,
         };
-        Ok(self.push(&view, &standing, h, bytes, form).0)
+        Ok(self.push(&view, &standing, h, bytes, form, may_be_form).0)
     }
 
     /// Makes a version that is kept plain, at once: gives its id and its value, which shares the record's bytes. `None`
@@ -323,7 +336,7 @@ impl Batch {
                 (standing, self.objects.suite.id(&bytes), bytes)
             }
         };
-        let (id, bytes) = self.push(&likely.view(&standing), &standing, h, bytes, None);
+        let (id, bytes) = self.push(&likely.view(&standing), &standing, h, bytes, None, false);
         Ok(Some((id, bytes.slice(bytes.len() - value.len()..))))
     }
 
@@ -393,6 +406,7 @@ impl Batch {
         h: RecordId,
         bytes: Bytes,
         form: Option<Bytes>,
+        compress: bool,
     ) -> (VersionId, Bytes) {
         let suite = self.objects.suite;
         let n = standing.first.map_or(Hint::FIRST, |first| first.id.n);
@@ -416,6 +430,7 @@ impl Batch {
             at: self.kept.len(),
             new: standing.new,
             succeeded: false,
+            compress,
         });
         self.kept.push(Kept { record, form, new: standing.new });
         (id, bytes)
@@ -460,9 +475,9 @@ impl Batch {
         if self.kept.is_empty() {
             return Ok(());
         }
-        let (kept, tips) = self.take();
+        let (kept, cached) = self.take();
         let new = self.objects.store.put_kept(kept, durability).await?;
-        self.versions.done(&self.objects, tips, &new);
+        self.versions.done(&self.objects, cached, &new);
         Ok(())
     }
 
@@ -481,10 +496,10 @@ impl Batch {
         if self.kept.is_empty() {
             return Ok(Arc::default());
         }
-        let (kept, tips) = self.take();
+        let (kept, cached) = self.take();
         self.kept.reserve(kept.len());
         let written = self.objects.store.put_here(kept, durability);
-        let told = written.map(|new| self.versions.done(&self.objects, tips, &new));
+        let told = written.map(|new| self.versions.done(&self.objects, cached, &new));
         self.versions.clear();
         Ok(told?)
     }
@@ -495,11 +510,11 @@ impl Batch {
     pub fn begin(mut self) -> (Flight, Self) {
         let mut next = Self::new(self.objects.clone());
         next.reserve(self.versions.made.len());
-        let (kept, tips) = self.take();
+        let (kept, cached) = self.take();
         let versions = Arc::new(self.versions);
         next.before = Some(versions.clone());
         next.ready = self.ready;
-        (Flight::new(self.objects, kept, tips, versions), next)
+        (Flight::new(self.objects, kept, cached, versions), next)
     }
 
     /// The batch before is written, or it failed: then what stands on it cannot be, and all of this one is forgotten.
@@ -512,13 +527,13 @@ impl Batch {
         }
     }
 
-    /// What is written, and of that the versions that are tips afterwards: the cache takes them, which costs no copy.
+    /// What is written, and of that the versions that the cache takes, which costs no copy.
     fn take(&mut self) -> (Vec<Kept>, Vec<Record>) {
         let kept = std::mem::take(&mut self.kept);
-        let mut tips = Vec::with_capacity(self.versions.made.len());
-        let made = self.versions.made.iter().filter(|made| !made.succeeded);
-        tips.extend(made.filter_map(|made| kept.get(made.at).map(|kept| kept.record.clone())));
-        (kept, tips)
+        let made = self.versions.made.iter().filter(|made| made.is_cached());
+        let cached = made.filter_map(|made| kept.get(made.at).map(|kept| kept.record.clone()));
+        let cached = cached.collect();
+        (kept, cached)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Versions in memory, by a budget of bytes.
 //!
-//! Every version that is written or read goes in, half a million a second at times, so putting one in must cost next to
-//! nothing: a version has one place, by its hash, and takes it from whoever had it. What is read often comes back; what a scan
-//! brought in is gone with the next versions that fall on its places. A policy that remembers more took a sixth of the time of a
-//! write.
+//! What is read goes in, what comes from elsewhere, and what is written so that the next version may be a form of it; a door's
+//! other versions do not: it has their values itself, and each would push out one that lies in no cache of the processor, an eighth of
+//! the time of a write. Putting one in must cost next to nothing all the same: a version has one place, by its hash, and takes it from
+//! whoever had it. What is read often comes back; what a scan brought in is gone with the next versions that fall on its places. A
+//! policy that remembers more took a sixth of the time of a write.
 //!
 //! The budget is divided among groups of places. A group that is over its part empties its places, the oldest part of
 //! them first, until it is within.

@@ -20,7 +20,7 @@ use crate::{Objects, ObjectsError};
 pub struct Flight {
     objects: Arc<Objects>,
     kept: Vec<Kept>,
-    tips: Vec<Record>,
+    cached: Vec<Record>,
     versions: Arc<Versions>,
 }
 
@@ -28,10 +28,10 @@ impl Flight {
     pub(crate) fn new(
         objects: Arc<Objects>,
         kept: Vec<Kept>,
-        tips: Vec<Record>,
+        cached: Vec<Record>,
         versions: Arc<Versions>,
     ) -> Self {
-        Self { objects, kept, tips, versions }
+        Self { objects, kept, cached, versions }
     }
 
     /// Writes all of it on the calling thread, which waits, as [`crate::Batch::commit_here`] does.
@@ -39,12 +39,12 @@ impl Flight {
     /// # Errors
     /// As [`crate::Batch::commit`].
     pub fn write(self, durability: Option<Durability>) -> Result<Arc<Vec<Event>>, ObjectsError> {
-        let Self { objects, kept, tips, versions } = self;
+        let Self { objects, kept, cached, versions } = self;
         if kept.is_empty() {
             return Ok(Arc::<Told>::default());
         }
         let new = objects.store.put_here(kept, durability)?;
-        Ok(versions.done(&objects, tips, &new))
+        Ok(versions.done(&objects, cached, &new))
     }
 }
 

@@ -90,6 +90,31 @@ fn a_form_is_against_the_version_that_was_chosen() {
     });
 }
 
+/// Whoever writes here has the value: only what the next form is made against is cached at once, all else when it is read.
+#[test]
+fn what_is_written_is_cached_for_the_next_form_or_once_it_is_read() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        for (number, compress) in [(1, false), (2, true)] {
+            let (key, before) = (object(number), objects.stats().cached_bytes);
+            let cached = || objects.stats().cached_bytes > before;
+            let mut batch = objects.batch();
+            let id = batch.put(NewVersion { compress, ..new(key, &[], b"one") }).await.unwrap();
+            batch.commit(None).await.unwrap();
+            assert_eq!(cached(), compress);
+            let mut batch = objects.batch();
+            let bases = Bases::one(id.h);
+            let (id, _) = batch.put_now(&key, bases, ValueKind::Bytes, b"two").unwrap().unwrap();
+            batch.commit(None).await.unwrap();
+            assert_eq!(cached(), compress);
+            let read = objects.get(&key, &id.h).await.unwrap().unwrap();
+            assert_eq!(read.version.value, b"two"[..]);
+            assert!(cached(), "it was read");
+        }
+    });
+}
+
 #[test]
 fn two_puts_on_one_base_are_two_branches_and_a_merge_joins_them() {
     run(1, |env| async move {
