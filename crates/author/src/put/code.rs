@@ -176,3 +176,38 @@ fn coded(suite: Suite, code: &Code, pages: Vec<Record>) -> Result<Striped, Autho
 fn shrink(lease: &Lease, striped: &Striped) {
     lease.shrink(striped.fragments.iter().map(|fragment| fragment.bytes.len()).sum());
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// Pages of other lengths, some shorter than a part, make the parity that the code makes of them whole.
+    #[test]
+    fn parity_in_parts_is_that_of_whole_pages() {
+        let lengths = [3 * CODED_BYTES + 7, CODED_BYTES, 100, 2 * CODED_BYTES + 1];
+        let suite = Suite::Holdfast1;
+        let author =
+            crypto::AuthorKey::new(crypto::SecretKey::from_bytes(&[1; 32]).unwrap().public());
+        let eek = crypto::Eek::from_bytes(&[5; 108]);
+        let mut sealer = document::EntrySealer::new(suite, eek, author);
+        let pages = lengths.map(|length| {
+            let chunk: Vec<u8> =
+                (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            sealer.ticket().unwrap().seal(&chunk).unwrap().record
+        });
+        let code = Code::new(4, 8).unwrap();
+        let longest = pages.iter().map(|page| page.bytes.len()).max().unwrap();
+        let mut whole = vec![vec![0; longest]; 4];
+        let data: Vec<&[u8]> = pages.iter().map(|page| &page.bytes[..]).collect();
+        let mut outputs: Vec<&mut [u8]> = whole.iter_mut().map(Vec::as_mut_slice).collect();
+        code.encode(&data, &mut outputs).unwrap();
+        let striped = coded(suite, &code, pages.to_vec()).unwrap();
+        for (fragment, (whole, index)) in striped.fragments[4..].iter().zip(whole.iter().zip(4..)) {
+            let mut buffer = ParityBuffer::new(index, longest).unwrap();
+            buffer.bytes_mut().copy_from_slice(whole);
+            let expected = buffer.record(suite);
+            assert!(fragment.bytes == expected.bytes && fragment.id == expected.id, "{index}");
+        }
+    }
+}
