@@ -27,11 +27,11 @@ enum Part {
 
 #[derive(Clone, Debug, Args)]
 struct RedisArgs {
-    /// Requests of a measurement; six times as many in a pipeline of 16
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    /// Requests of a measurement, several seconds of them, as there is an fsync a second; six times as many in a pipeline of 16
+    #[arg(long, value_name = "N", default_value_t = 300_000)]
     requests: usize,
     /// How often each has its turn; the median counts
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
 }
 
