@@ -5,8 +5,8 @@
 //! hold get -o - -> read and compared on the way             and of every peer
 //! 64 peers, settled, left alone for a minute                proportional size, processor time
 //! ```
-//! Peak is the process's largest resident size ever (VmHWM). Of a network the proportional size
-//! counts: 64 processes share the program's own pages, which would else be counted 64 times.
+//! Peak is the process's largest resident size ever (VmHWM), and an idle peer of a few is taken by its resident size. Of a network the
+//! proportional size counts, of its largest peer too: 64 processes share the program's own pages, which would else be counted 64 times.
 
 mod rest;
 mod stream;
@@ -100,11 +100,12 @@ impl Memory {
 fn at_rest(bench: &Bench, peers: usize, report: &mut Report) -> Result<(), BenchError> {
     let rest: Rest = rest::measure(bench, peers)?;
     let total = format!("network of {peers}, proportional MiB in all");
-    let largest = format!("idle peer of {peers}, resident MiB");
+    let largest = format!("largest idle peer of {peers}, proportional MiB");
     bench.tell(format!(
-        "{peers} peers at rest: {:.0} MiB in all, the largest {:.0} MiB, {:.1} % of one core, {} threads a peer",
+        "{peers} peers at rest: {:.0} MiB in all, the largest {:.0} MiB ({:.0} resident), {:.1} % of one core, {} threads a peer",
         rest.proportional_mib,
         rest.largest_mib,
+        rest.largest_resident_mib,
         rest.cores * 100.0,
         rest.threads_a_peer
     ));

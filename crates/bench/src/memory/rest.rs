@@ -28,7 +28,10 @@ pub(super) struct Rest {
     pub(super) proportional_mib: f64,
     /// All peers' resident sizes: what they share is counted for each.
     resident_mib: f64,
+    /// The largest peer's proportional size.
     pub(super) largest_mib: f64,
+    /// The largest resident size of one: 30 MiB are the program's own pages, which all of them share.
+    pub(super) largest_resident_mib: f64,
     /// Cores busy on average, all peers together.
     pub(super) cores: f64,
     pub(super) threads_a_peer: u64,
@@ -52,13 +55,17 @@ pub(super) fn measure(bench: &Bench, peers: usize) -> Result<Rest, BenchError> {
     let used = after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before));
     let used: Vec<f64> = used.map(|used| used.as_secs_f64() / watched_s).collect();
     let mib = |size: Option<u64>| size.map_or(f64::NAN, |size| size as f64 / MIB);
+    let largest = |sizes: &[f64]| sizes.iter().copied().fold(0.0, f64::max);
     let resident: Vec<f64> = community.pids().map(|pid| mib(process::resident(pid))).collect();
+    let proportional: Vec<f64> =
+        community.pids().map(|pid| mib(process::proportional(pid))).collect();
     Ok(Rest {
         peers,
         watched_s,
-        proportional_mib: community.pids().map(|pid| mib(process::proportional(pid))).sum(),
+        proportional_mib: proportional.iter().sum(),
         resident_mib: resident.iter().sum(),
-        largest_mib: resident.iter().copied().fold(0.0, f64::max),
+        largest_mib: largest(&proportional),
+        largest_resident_mib: largest(&resident),
         cores: used.iter().sum(),
         threads_a_peer: community.pids().filter_map(process::threads).max().unwrap_or(0),
         resident_each_mib: resident,
