@@ -42,4 +42,4 @@ pub use roster::{
     Taught,
 };
 pub use seal::SealError;
-pub use suite::{Mac, MacState, Suite, UnknownSuite};
+pub use suite::{HASHED_BYTES, HashState, Mac, MacState, Suite, UnknownSuite};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use crypto::canonical::{self, CanonicalError};
-use crypto::{Place, Suite};
+use crypto::{Place, RecordId, Suite};
 use prost::Message;
 
 use crate::entry::Entry;
@@ -130,7 +130,11 @@ impl Record {
     }
 
     pub(crate) fn of_encoded(suite: Suite, kind: Kind, bytes: Bytes) -> Self {
-        let id = suite.id(&bytes);
+        Self::of_hashed(suite.id(&bytes), kind, bytes)
+    }
+
+    /// The same of bytes whose id is known.
+    pub(crate) fn of_hashed(id: RecordId, kind: Kind, bytes: Bytes) -> Self {
         Self { kind, id, place: Place::from(id), bytes }
     }
 }

@@ -9,7 +9,7 @@
 //! canonical check compares the head alone.
 
 use bytes::Bytes;
-use crypto::Suite;
+use crypto::{HASHED_BYTES, HashState, RecordId, Suite};
 use prost::encoding::{encode_varint, encoded_len_varint};
 
 use crate::page::ENCODED_BYTES_MAX;
@@ -66,6 +66,8 @@ pub struct ParityBuffer {
     head_bytes: usize,
     /// How many there will be behind the head.
     bytes: usize,
+    /// What is hashed already, and how many bytes that is.
+    hashed: Option<(HashState, usize)>,
 }
 
 impl ParityBuffer {
@@ -94,7 +96,7 @@ impl ParityBuffer {
         let head = head(index, bytes);
         let mut buffer = Vec::with_capacity(head.len() + bytes);
         buffer.extend_from_slice(&head);
-        Ok(Self { buffer, head_bytes: head.len(), bytes })
+        Ok(Self { buffer, head_bytes: head.len(), bytes, hashed: None })
     }
 
     /// The next `more` bytes, zeros.
@@ -111,17 +113,30 @@ impl ParityBuffer {
 
     /// Where the code writes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.hashed = None;
         &mut self.buffer[self.head_bytes..]
     }
 
+    /// Takes what is there into the id of the record, in whole [`HASHED_BYTES`]: while it is in the processor's cache.
+    pub fn hash(&mut self, suite: Suite) {
+        let (state, hashed) = self.hashed.get_or_insert_with(|| (suite.hash_state(), 0));
+        for part in self.buffer[*hashed..].chunks_exact(HASHED_BYTES) {
+            state.update(part);
+            *hashed += part.len();
+        }
+    }
+
     /// The record of what is written, whose id is computed: CPU work of a fraction of a millisecond for
-    /// 2 MiB. Its place is the stripe's, which [`crate::Stripe::of`] sets; until then it is its id.
+    /// 2 MiB, less what [`ParityBuffer::hash`] took, in the same suite. Its place is the stripe's, which [`crate::Stripe::of`] sets; until then it is its id.
     ///
     /// # Panics
     /// Where not all of it is there.
     pub fn record(self, suite: Suite) -> Record {
         assert_eq!(self.buffer.len(), self.head_bytes + self.bytes, "all of the parity is there");
-        Record::of_encoded(suite, Kind::Parity, self.buffer.into())
+        let (mut state, hashed) = self.hashed.unwrap_or_else(|| (suite.hash_state(), 0));
+        state.update(&self.buffer[hashed..]);
+        let id = RecordId::new(state.finish());
+        Record::of_hashed(id, Kind::Parity, self.buffer.into())
     }
 }
 
@@ -173,6 +188,30 @@ mod tests {
                 assert_eq!(record.id, Suite::Holdfast1.id(&protobuf));
                 assert_eq!(Document::decode(&protobuf).expect("its own"), Document::Parity(parity));
             }
+        }
+    }
+
+    /// Hashed as it grows, whatever the steps, or not: the id is that of the bytes.
+    #[test]
+    fn an_id_that_is_computed_in_parts_is_the_bytes_id() {
+        let lengths = [1, HASHED_BYTES - 16, HASHED_BYTES, 3 * HASHED_BYTES + 5, ENCODED_BYTES_MAX];
+        for suite in Suite::ALL {
+            for (length, step) in lengths.into_iter().zip([1, 1_000, 70_000, HASHED_BYTES, 1 << 20])
+            {
+                let mut buffer = ParityBuffer::empty(4, length).expect("within bounds");
+                for from in (0..length).step_by(step) {
+                    let part = buffer.grow(step.min(length - from));
+                    part.iter_mut().zip(from..).for_each(|(byte, at)| *byte = (at % 251) as u8);
+                    buffer.hash(suite);
+                }
+                let record = buffer.record(suite);
+                assert_eq!(record.id, suite.id(&record.bytes), "{length} bytes by {step}");
+            }
+            let mut changed = ParityBuffer::new(4, 2 * HASHED_BYTES).expect("within bounds");
+            changed.hash(suite);
+            changed.bytes_mut().fill(1);
+            let record = changed.record(suite);
+            assert_eq!(record.id, suite.id(&record.bytes), "what changed is hashed again");
         }
     }
 

@@ -14,13 +14,13 @@
 //!
 //! What it costs to seal an incompressible 2 MiB chunk in `holdfast-1`: zstd's attempt, one copy of the
 //! chunk into the record's own buffer, the cipher in place, a MAC over the ciphertext and the id over the
-//! record. The buffer starts with room for the longest head, so nothing is moved afterwards. A chunk that was read into
+//! record, these two in one pass of the memory. The buffer starts with room for the longest head, so nothing is moved afterwards. A chunk that was read into
 //! memory with that room is sealed where it lies ([`PageTicket::seal_in_place`]), without the copy.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::{AuthorKey, Eek, Mac, RecordId, Suite};
+use crypto::{AuthorKey, Eek, HASHED_BYTES, RecordId, Suite};
 use zeroize::Zeroizing;
 
 use crate::entry::{
@@ -343,26 +343,28 @@ impl PageTicket {
         let tag = eek.seal_page_in_place(*suite, self.index, &mut buffer[HEAD_BYTES_MAX..])?;
         buffer.extend_from_slice(&tag);
         let end = buffer.len();
-        let mac = suite.mac(mac_key, &buffer[HEAD_BYTES_MAX..]);
-        buffer.extend_from_slice(&page::tail(&mac));
         let head = page::head(&self.author, self.index, end - HEAD_BYTES_MAX);
         let start = HEAD_BYTES_MAX - head.len();
         buffer[start..HEAD_BYTES_MAX].copy_from_slice(&head);
-        Ok(self.sealed(buffer.into(), start, end, mac, chunk_bytes))
-    }
-
-    fn sealed(
-        &self,
-        buffer: Bytes,
-        start: usize,
-        end: usize,
-        mac: Mac,
-        chunk_bytes: usize,
-    ) -> SealedPage {
+        let (mut mac, mut id) = (suite.mac_state(mac_key), suite.hash_state());
+        let mut ciphertext = buffer[HEAD_BYTES_MAX..].chunks(HASHED_BYTES);
+        // The ciphertext has no more parts than head and ciphertext have.
+        for part in buffer[start..].chunks(HASHED_BYTES) {
+            id.update(part);
+            if let Some(part) = ciphertext.next() {
+                mac.update(part);
+            }
+        }
+        let mac = mac.finish();
+        let tail = page::tail(&mac);
+        id.update(&tail);
+        let id = RecordId::new(id.finish());
+        buffer.extend_from_slice(&tail);
+        let buffer = Bytes::from(buffer);
         let ciphertext = buffer.slice(HEAD_BYTES_MAX..end);
         let page = Page { author: self.author, index: self.index, ciphertext, mac };
-        let record = Record::of_encoded(self.keys.suite, Kind::Page, buffer.slice(start..));
-        SealedPage { page, record, chunk_bytes }
+        let record = Record::of_hashed(id, Kind::Page, buffer.slice(start..));
+        Ok(SealedPage { page, record, chunk_bytes })
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crypto::{RecordId, Suite};
+use crypto::{HASHED_BYTES, RecordId, Suite};
 use document::layout::Layout;
 use document::{ParityBuffer, Record, Stripe, Striped};
 use erasure::Code;
@@ -24,8 +24,8 @@ use crate::job::Job;
 use crate::spread::{Load, Outgoing};
 use crate::window::Lease;
 
-/// Bytes of each page that are coded together: with what is made of them they fit in the processor's second cache.
-const CODED_BYTES: usize = 64 << 10;
+/// Bytes of each page that are coded together, and what is made of them hashed: they fit in the processor's second cache.
+const CODED_BYTES: usize = HASHED_BYTES;
 /// Stripes that are coded at once; the window bounds them as well.
 const CODING_MAX: usize = 2;
 
@@ -167,6 +167,7 @@ fn coded(suite: Suite, code: &Code, pages: Vec<Record>) -> Result<Striped, Autho
         let mut outputs: Vec<&mut [u8]> =
             parity.iter_mut().map(|buffer| buffer.grow(bytes)).collect();
         code.encode(&data, &mut outputs).map_err(AuthorError::Code)?;
+        parity.iter_mut().for_each(|buffer| buffer.hash(suite));
     }
     let parity = parity.into_iter().map(|buffer| buffer.record(suite)).collect();
     Stripe::of(suite, pages, parity).map_err(AuthorError::Unsealable)
