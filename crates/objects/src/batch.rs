@@ -75,15 +75,15 @@ pub(crate) struct Made {
     new: bool,
     /// Whether a later version of the batch stands on it: then it is no tip, and nobody reads it soon.
     succeeded: bool,
-    /// Whether the next version may become a form, for which this one is read again.
-    compress: bool,
+    /// Whether it is plain and the next versions may become forms of it, for which it is read again.
+    is_base: bool,
 }
 
 impl Made {
     /// Whether it goes into the cache as it is written. Whoever writes here has the value already, and reads this version again
     /// only for a form; another who reads it brings it in.
     fn is_cached(&self) -> bool {
-        self.compress && !self.succeeded
+        self.is_base && !self.succeeded
     }
 }
 
@@ -308,7 +308,8 @@ impl Batch {
             Some(first) if compress => self.form(&bytes, &first.anchor).await?,
             _ => None,
         };
-        Ok(self.push(&view, &standing, h, bytes, form, may_be_form).0)
+        let is_base = may_be_form && form.is_none();
+        Ok(self.push(&view, &standing, h, bytes, form, is_base).0)
     }
 
     /// Makes a version that is kept plain, at once: gives its id and its value, which shares the record's bytes. `None`
@@ -406,7 +407,7 @@ impl Batch {
         h: RecordId,
         bytes: Bytes,
         form: Option<Bytes>,
-        compress: bool,
+        is_base: bool,
     ) -> (VersionId, Bytes) {
         let suite = self.objects.suite;
         let n = standing.first.map_or(Hint::FIRST, |first| first.id.n);
@@ -430,7 +431,7 @@ impl Batch {
             at: self.kept.len(),
             new: standing.new,
             succeeded: false,
-            compress,
+            is_base,
         });
         self.kept.push(Kept { record, form, new: standing.new });
         (id, bytes)

@@ -1,6 +1,6 @@
 //! Versions in memory, by a budget of bytes.
 //!
-//! What is read goes in, what comes from elsewhere, and what is written so that the next version may be a form of it; a door's
+//! What is read goes in, what comes from elsewhere, and what is written plain so that the next versions may be forms of it; a door's
 //! other versions do not: it has their values itself, and each would push out one that lies in no cache of the processor, an eighth of
 //! the time of a write. Putting one in must cost next to nothing all the same: a version has one place, by its hash, and takes it from
 //! whoever had it. What is read often comes back; what a scan brought in is gone with the next versions that fall on its places. A
