@@ -127,7 +127,8 @@ impl ParityBuffer {
     }
 
     /// The record of what is written, whose id is computed: CPU work of a fraction of a millisecond for
-    /// 2 MiB, less what [`ParityBuffer::hash`] took, in the same suite. Its place is the stripe's, which [`crate::Stripe::of`] sets; until then it is its id.
+    /// 2 MiB, less what [`ParityBuffer::hash`] took, in the same suite. Its place is the stripe's, which
+    /// [`crate::Stripe::of`] sets; until then it is its id.
     ///
     /// # Panics
     /// Where not all of it is there.

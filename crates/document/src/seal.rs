@@ -14,8 +14,8 @@
 //!
 //! What it costs to seal an incompressible 2 MiB chunk in `holdfast-1`: zstd's attempt, one copy of the
 //! chunk into the record's own buffer, the cipher in place, a MAC over the ciphertext and the id over the
-//! record, these two in one pass of the memory. The buffer starts with room for the longest head, so nothing is moved afterwards. A chunk that was read into
-//! memory with that room is sealed where it lies ([`PageTicket::seal_in_place`]), without the copy.
+//! record, these two in one pass of the memory. The buffer starts with room for the longest head, so nothing is
+//! moved afterwards. A chunk that was read into memory with that room is sealed where it lies ([`PageTicket::seal_in_place`]), without the copy.
 
 use std::sync::Arc;
 
