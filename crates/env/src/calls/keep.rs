@@ -10,10 +10,10 @@ pub use document::proof::ChunkProof;
 
 /// Sums in one comparison: one for each value of the 8 bits behind the prefix.
 pub const SUMS: usize = 256;
-/// Bits of the longest prefix of a comparison: its sums are over ranges of 24 bits.
-pub const COMPARE_BITS_MAX: u8 = 16;
+/// Bits of the longest prefix of a comparison: its sums are over ranges of 32 bits.
+pub const COMPARE_BITS_MAX: u8 = 24;
 /// Bits of the longest prefix of a list.
-pub const LISTS_BITS_MAX: u8 = 24;
+pub const LISTS_BITS_MAX: u8 = 32;
 /// Peers in one list of words at most.
 pub const WORDS_MAX: usize = 1024;
 /// Ranges of one [`Lists`] at most.
@@ -38,7 +38,16 @@ pub const LOOK_MAX: usize = 1024;
 /// A sum of items, modulo 2^128.
 pub type Sum = u128;
 
-/// A part of all places: those whose first bits are these.
+/// Where an item stands in what is compared: the first 16 bits of its place, then the third and the fourth byte of its id. So what
+/// lives at its id stands at that, and of what lives at one place (all versions of an object) ranges of 24 and 32 bits hold a 256th
+/// and a 65,536th.
+#[must_use]
+pub fn point(id: &RecordId, place: &Place) -> u32 {
+    let ([a, b, ..], [_, _, c, d, ..]) = (*place.as_bytes(), *id.as_bytes());
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// A part of all that is compared: what stands at a [`point`] whose first bits are these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Range {
     /// The first bits, as the lowest bits of the number.
@@ -48,15 +57,14 @@ pub struct Range {
 }
 
 impl Range {
-    /// All places.
+    /// Everything.
     pub const ALL: Self = Self { prefix: 0, bits: 0 };
 
-    /// Whether a place is in it.
-    pub fn holds(&self, place: &Place) -> bool {
-        let [a, b, c, d, ..] = *place.as_bytes();
-        let first = u32::from_be_bytes([a, b, c, d]);
+    /// Whether a record that lives there is in it.
+    pub fn holds(&self, id: &RecordId, place: &Place) -> bool {
+        let point = point(id, place);
         u32::from(self.bits) <= u32::BITS
-            && first.checked_shr(u32::BITS - u32::from(self.bits)).unwrap_or(0) == self.prefix
+            && point.checked_shr(u32::BITS - u32::from(self.bits)).unwrap_or(0) == self.prefix
     }
 
     /// The part of it with this number among its 256.
@@ -77,7 +85,7 @@ pub struct Words {
 /// Compare what both should hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
-    /// Which places: of 0, 8 or 16 bits.
+    /// Which part: of 0, 8, 16 or 24 bits.
     pub range: Range,
     /// The sums of its 256 parts, in order.
     pub sums: Vec<Sum>,
@@ -110,9 +118,9 @@ pub struct HeldFragment {
 /// What one peer holds in a range, of what concerns another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Which places.
+    /// Which part.
     pub range: Range,
-    /// Copies that are both's duty, with their places, which are in the range.
+    /// Copies that are both's duty, with their places; they are in the range.
     pub copies: Vec<(RecordId, Place)>,
     /// Fragments of stripes that the other may hold another fragment of; the stripes are in the range.
     pub fragments: Vec<HeldFragment>,

@@ -1,6 +1,6 @@
 //! What this peer holds, by place: the sums that are compared with each other peer, and the maps of stripes.
 //!
-//! Memory: about 50 bytes a copy, 33 more where it lives elsewhere than at its id, a stripe about 120 bytes and two a fragment, and
+//! Memory: about 52 bytes a copy, 33 more where it lives elsewhere than at its id, a stripe about 120 bytes and two a fragment, and
 //! 4 KiB of sums a peer. All is made again from the store.
 //!
 //! Invariant: the sums of a peer are those of its common set under the epoch, at every moment between two calls.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crypto::{PeerId, Place, RecordId};
 use document::Kind;
-use env::calls::keep::{HeldFragment, Listed, Range, SUMS, Sum};
+use env::calls::keep::{HeldFragment, Listed, Range, SUMS, Sum, point};
 use placement::{copy_item, stripe_item};
 use store::Placed;
 
@@ -42,8 +42,42 @@ struct Copy {
     copies: u8,
 }
 
+/// By what copies are in order: the [`point`] that they are compared at, then the rest of their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key([u8; Self::LEN]);
+
+impl Key {
+    const LEN: usize = 34;
+
+    fn new(id: &RecordId, place: &Place) -> Self {
+        let (id, place) = (id.as_bytes(), place.as_bytes());
+        let mut key = [0; Self::LEN];
+        key[..2].copy_from_slice(&place[..2]);
+        key[2..32].copy_from_slice(&id[2..]);
+        key[32..].copy_from_slice(&id[..2]);
+        Self(key)
+    }
+
+    fn id(&self) -> RecordId {
+        let mut id = [0; 32];
+        id[2..].copy_from_slice(&self.0[2..32]);
+        id[..2].copy_from_slice(&self.0[32..]);
+        RecordId::new(id)
+    }
+
+    /// The first and the last that stand in a range.
+    fn of(range: Range) -> (Self, Self) {
+        let (from, to) = ids_of(range);
+        let (mut first, mut last) = ([0; Self::LEN], [0xff; Self::LEN]);
+        first[..4].copy_from_slice(&from.as_bytes()[..4]);
+        last[..4].copy_from_slice(&to.as_bytes()[..4]);
+        (Self(first), Self(last))
+    }
+}
+
 impl Copy {
-    fn held(&self, id: RecordId) -> Held {
+    fn held(&self, key: &Key) -> Held {
+        let id = key.id();
         let place = self.place.as_deref().copied().unwrap_or_else(|| Place::from(id));
         Held { placed: Placed { id, kind: self.kind, place }, copies: self.copies }
     }
@@ -63,8 +97,8 @@ pub(crate) struct Inventory {
     own: PeerId,
     epoch: Arc<Epoch>,
     pub(super) names: Names,
-    /// By id in each part: all versions of one object are in one.
-    parts: Vec<BTreeMap<RecordId, Copy>>,
+    /// In the order in which ranges cut them: all versions of one object are in one part.
+    parts: Vec<BTreeMap<Key, Copy>>,
     /// Where copies are that live elsewhere than at their ids.
     elsewhere: HashMap<RecordId, Place>,
     pub(super) stripes: BTreeMap<RecordId, StripeMap>,
@@ -100,9 +134,10 @@ fn ids_of(range: Range) -> (RecordId, RecordId) {
     (RecordId::new(from), RecordId::new(to))
 }
 
-/// Which of the 256 parts of a range a place is in.
-fn number_in(range: Range, place: &Place) -> usize {
-    usize::from(place.as_bytes().get(usize::from(range.bits / 8)).copied().unwrap_or(0))
+/// Which of the 256 parts of a range a record is in.
+fn number_in(range: Range, id: &RecordId, place: &Place) -> usize {
+    let point = point(id, place).to_be_bytes();
+    usize::from(point.get(usize::from(range.bits / 8)).copied().unwrap_or(0))
 }
 
 impl Inventory {
@@ -125,16 +160,16 @@ impl Inventory {
 
     /// Whether a copy is here.
     pub(crate) fn has_copy(&self, id: &RecordId, place: &Place) -> bool {
-        self.parts[part_of(place)].contains_key(id)
+        self.parts[part_of(place)].contains_key(&Key::new(id, place))
     }
 
-    /// Where a record that is counted lives. It looks into all parts, since it is not known in which it is.
+    /// Where a record that is counted lives.
     pub(crate) fn place_of(&self, id: &RecordId) -> Option<Place> {
         if let Some((stripe, _)) = self.fragments.get(id) {
             return Some(Place::from(*stripe));
         }
-        let copy = self.parts.iter().find_map(|part| part.get(id))?;
-        Some(copy.held(*id).placed.place)
+        let place = self.elsewhere.get(id).copied().unwrap_or_else(|| Place::from(*id));
+        self.has_copy(id, &place).then_some(place)
     }
 
     /// Counts a copy; one that is counted already changes nothing.
@@ -147,15 +182,17 @@ impl Inventory {
         if elsewhere.is_some() {
             self.elsewhere.insert(id, place);
         }
-        self.parts[part_of(&place)].insert(id, Copy { place: elsewhere, kind, copies });
+        let copy = Copy { place: elsewhere, kind, copies };
+        self.parts[part_of(&place)].insert(Key::new(&id, &place), copy);
         self.count_copy(&held, Sum::wrapping_add);
     }
 
     /// Counts a copy no more; whether it was found.
     pub(crate) fn drop_copy(&mut self, id: &RecordId) -> bool {
         let place = self.elsewhere.remove(id).unwrap_or_else(|| Place::from(*id));
-        let Some(copy) = self.parts[part_of(&place)].remove(id) else { return false };
-        self.count_copy(&copy.held(*id), Sum::wrapping_sub);
+        let key = Key::new(id, &place);
+        let Some(copy) = self.parts[part_of(&place)].remove(&key) else { return false };
+        self.count_copy(&copy.held(&key), Sum::wrapping_sub);
         true
     }
 
@@ -175,7 +212,7 @@ impl Inventory {
         if !duty.contains(&self.own) && !self.epoch.leaving.contains(&self.own) {
             return;
         }
-        let (item, at) = (copy_item(id), number_in(Range::ALL, place));
+        let (item, at) = (copy_item(id), number_in(Range::ALL, id, place));
         for peer in duty.into_iter().filter(|peer| *peer != self.own) {
             let sums = self.sums.entry(peer).or_insert_with(|| Box::new([0; SUMS]));
             sums[at] = with(sums[at], item);
@@ -242,7 +279,7 @@ impl Inventory {
     }
 
     fn count_stripe(&mut self, stripe: &RecordId, map: &StripeMap, with: fn(Sum, Sum) -> Sum) {
-        let at = number_in(Range::ALL, &Place::from(*stripe));
+        let at = number_in(Range::ALL, stripe, &Place::from(*stripe));
         for (peer, item) in items(self.own, &self.names, stripe, map) {
             // Of a peer that leaves too: it may have given away, or never had, what it is believed to move.
             if self.epoch.answers(&peer) {
@@ -258,8 +295,8 @@ impl Inventory {
         self.sums.clear();
         for part in 0..self.parts.len() {
             let copies = std::mem::take(&mut self.parts[part]);
-            for (id, copy) in &copies {
-                self.count_copy(&copy.held(*id), Sum::wrapping_add);
+            for (key, copy) in &copies {
+                self.count_copy(&copy.held(key), Sum::wrapping_add);
             }
             self.parts[part] = copies;
         }
@@ -276,19 +313,19 @@ impl Inventory {
             return self.sums.get(peer).map_or_else(|| vec![0; SUMS], |sums| sums.to_vec());
         }
         let mut sums = vec![0; SUMS];
-        let mut add = |place: &Place, item: Sum| {
-            let sum: &mut Sum = &mut sums[number_in(range, place)];
+        let mut add = |id: &RecordId, place: &Place, item: Sum| {
+            let sum: &mut Sum = &mut sums[number_in(range, id, place)];
             *sum = sum.wrapping_add(item);
         };
         for Held { placed, .. } in self.common_copies(peer, range) {
-            add(&placed.place, copy_item(&placed.id));
+            add(&placed.id, &placed.place, copy_item(&placed.id));
         }
         if self.epoch.answers(peer) {
             let (from, to) = ids_of(range);
             for (stripe, map) in self.stripes.range(from..=to) {
                 let common = items(self.own, &self.names, stripe, map);
                 for (_, item) in common.filter(|(of, _)| of == peer) {
-                    add(&Place::from(*stripe), item);
+                    add(stripe, &Place::from(*stripe), item);
                 }
             }
         }
@@ -297,8 +334,9 @@ impl Inventory {
 
     /// The copies that are here in a range.
     fn copies_in(&self, range: Range) -> impl Iterator<Item = Held> {
-        let all = self.parts[parts_of(range)].iter().flatten();
-        all.map(|(id, copy)| copy.held(*id)).filter(move |held| range.holds(&held.placed.place))
+        let (first, last) = Key::of(range);
+        let all = self.parts[parts_of(range)].iter().flat_map(move |part| part.range(first..=last));
+        all.map(|(key, copy)| copy.held(key))
     }
 
     fn common_copies(&self, peer: &PeerId, range: Range) -> impl Iterator<Item = Held> {
@@ -330,19 +368,21 @@ impl Inventory {
                 }
                 None => true,
             })?;
-            let mut first = [0; 32];
-            first[2..10].copy_from_slice(&random.rotate_left(32).to_be_bytes());
-            // Half of the draws among ids that begin as their places do, the others among all.
-            let part = u16::try_from(parts_of(range).start + drawn).ok()?;
-            let prefix = part << (u16::BITS - PART_BITS);
-            let prefix = if random & 2 == 0 { prefix } else { (random >> 2) as u16 };
-            first[..2].copy_from_slice(&prefix.to_be_bytes());
-            let first = RecordId::new(first);
-            let behind = parts[drawn].range(first..).chain(parts[drawn].range(..first));
+            let part = &parts[drawn];
+            let number = u16::try_from(parts_of(range).start + drawn).ok()?;
+            let below = (random >> 2) as u16 >> PART_BITS;
+            let mut first = Key([0; Key::LEN]);
+            first.0[..2]
+                .copy_from_slice(&(number << (u16::BITS - PART_BITS) | below).to_be_bytes());
+            // Among what begins like the first behind the place that was drawn, any: it may be one object with all of the part.
+            let (drawn_at, _) = part.range(first..).chain(part).next()?;
+            first.0[..2].copy_from_slice(&drawn_at.0[..2]);
+            first.0[2..10].copy_from_slice(&random.rotate_left(32).to_be_bytes());
+            let behind = part.range(first..).chain(part.range(..first));
             let others = parts[drawn + 1..].iter().chain(&parts[..drawn]).flatten();
             let mut all = behind.chain(others).take(SAMPLED_MAX);
-            let found = all.find_map(|(id, copy)| {
-                let held = copy.held(*id);
+            let found = all.find_map(|(key, copy)| {
+                let held = copy.held(key);
                 self.is_common(&held, peer).then_some(held.placed)
             })?;
             Some(Common::Copy(found))
@@ -399,7 +439,7 @@ impl Inventory {
         let number = self.names.of(peer);
         let mut held: BTreeMap<RecordId, Vec<u8>> = BTreeMap::new();
         for fragment in &theirs.fragments {
-            if theirs.range.holds(&Place::from(fragment.stripe)) {
+            if theirs.range.holds(&fragment.stripe, &Place::from(fragment.stripe)) {
                 held.entry(fragment.stripe).or_default().push(fragment.index);
             }
         }
@@ -447,7 +487,7 @@ impl Inventory {
             if found.len() >= most {
                 return (found, Some(number));
             }
-            found.extend(copies.iter().map(|(id, copy)| copy.held(*id)));
+            found.extend(copies.iter().map(|(key, copy)| copy.held(key)));
         }
         (found, None)
     }

@@ -2,7 +2,7 @@
 
 mod forged;
 mod heads;
-mod pen;
+pub(crate) mod pen;
 mod puts;
 mod reads;
 mod watch;

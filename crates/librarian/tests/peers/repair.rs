@@ -6,12 +6,14 @@ use std::time::Duration;
 use crypto::{Place, RecordId, Suite, Tier};
 use document::{Kind, Record, Striped};
 use env::Env;
-use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::keep::{ITEMS_MAX, KeepAnswer, KeepRequest};
 use env::calls::{CallError, FindRequest, FindResponse};
 use librarian::{KeepingOptions, LibrarianOptions};
 use placement::redundancy;
+use version::policy::Policy;
 use walk::StripeRecords;
 
+use crate::objects::pen::{Caller, Pen};
 use crate::town::{LIMIT, Town, envelope, page};
 
 const SUITE: Suite = Suite::Holdfast1;
@@ -232,6 +234,38 @@ fn a_copy_that_one_peer_lost_while_it_was_down_comes_back_to_it() {
         town.lose(holder, &records[0].id).await;
         town.restart_with(holder, quick).await;
         town.until("it is back", |town| town.stores[holder].holds(&records[0].id)).await;
+    });
+}
+
+#[test]
+fn a_peer_gets_all_that_it_missed_of_one_object_however_many_versions_that_are() {
+    testkit::time::run(49, |env| async move {
+        let mut town = town(&env, 3, 3).await;
+        let had = town.take_down(2).await;
+        let pen = Pen::new(&town, 1, "counter");
+        let writers = [0, 1].map(|at| Caller::new(town.peer_calls(2), town.at(at)));
+        let open = Policy { open: true, public: true, ..pen.policy(1) };
+        // Twice what a list holds.
+        let mut versions = vec![pen.write(&[], "0")];
+        for number in 1..2 * ITEMS_MAX {
+            let base = versions.last().unwrap();
+            versions.push(pen.write(&[base], &number.to_string()));
+        }
+        for writer in &writers {
+            writer.must_put(vec![pen.record(), pen.sign(&open)]).await;
+            for some in versions.chunks(100) {
+                let records = some.iter().map(|made| made.record.clone());
+                let attested = some.iter().map(|made| pen.attest(made, 1));
+                writer.must_put(records.chain(attested).collect()).await;
+            }
+        }
+        town.bring_back_with(2, had, quick).await;
+        town.until("it has all", |town| {
+            versions.iter().all(|made| town.stores[2].holds(&made.h()))
+        })
+        .await;
+        let back = Caller::new(town.peer_calls(0), town.at(2));
+        assert_eq!(back.tip_hs(&pen).await, [versions.last().unwrap().h()]);
     });
 }
 

@@ -176,7 +176,7 @@ impl From<Vec<Listed>> for proto::KeepLists {
     }
 }
 
-const OVER_BITS: &str = "a range of over 24 bits";
+const OVER_BITS: &str = "a range of over 32 bits";
 const OVER_HAVE: &str = "over 1,024 records";
 const OVER_LOOK: &str = "over 1,024 places";
 const NOT_CLAIMS: &str = "not 1 to 256 stripes";
@@ -234,7 +234,7 @@ fn check_range(range: Range) -> Result<(), Wrong> {
     if range.bits > LISTS_BITS_MAX {
         return Err(Wrong(OVER_BITS));
     }
-    if range.prefix >> range.bits != 0 {
+    if u64::from(range.prefix) >> range.bits != 0 {
         return Err(Wrong("a range's prefix has more bits than it says"));
     }
     Ok(())
@@ -243,7 +243,7 @@ fn check_range(range: Range) -> Result<(), Wrong> {
 fn check_compare(compare: &Compare) -> Result<(), Wrong> {
     check_range(compare.range)?;
     if compare.range.bits > COMPARE_BITS_MAX || !compare.range.bits.is_multiple_of(8) {
-        return Err(Wrong("a comparison of a range that is not of 0, 8 or 16 bits"));
+        return Err(Wrong("a comparison of a range that is not of 0, 8, 16 or 24 bits"));
     }
     if compare.sums.len() != SUMS {
         return Err(Wrong("not 256 sums of 16 bytes"));
@@ -257,20 +257,20 @@ fn check_lists(lists: &[Listed]) -> Result<(), Wrong> {
     check_items(lists.iter().map(|listed| listed.copies.len() + listed.fragments.len()).sum())?;
     for listed in lists {
         check_range(listed.range)?;
-        if !listed.copies.iter().all(|(_, place)| listed.range.holds(place)) {
+        if !listed.copies.iter().all(|(id, place)| listed.range.holds(id, place)) {
             return Err(Wrong("a copy that is not in its range"));
         }
-        let lives = |held: &HeldFragment| listed.range.holds(&held.stripe.into());
+        let lives = |held: &HeldFragment| listed.range.holds(&held.stripe, &held.stripe.into());
         if !listed.fragments.iter().all(lives) {
             return Err(Wrong("a fragment that is not in its range"));
         }
     }
     // Each item stands in one list, and nobody is asked for the same many times.
-    let first = |range: Range| range.prefix << (LISTS_BITS_MAX - range.bits);
+    let first = |range: Range| u64::from(range.prefix) << (LISTS_BITS_MAX - range.bits);
     let mut parts: Vec<_> = lists.iter().map(|listed| listed.range).collect();
     parts.sort_unstable_by_key(|range| first(*range));
     let overlap = |pair: &[Range]| match pair {
-        [a, b] => first(*a) + (1 << (LISTS_BITS_MAX - a.bits)) > first(*b),
+        [a, b] => first(*a) + (1_u64 << (LISTS_BITS_MAX - a.bits)) > first(*b),
         _ => false,
     };
     if parts.windows(2).any(overlap) { Err(Wrong("a range that is in another")) } else { Ok(()) }

@@ -177,8 +177,8 @@ fn over_bounds() -> Vec<(&'static str, KeepRequest)> {
     };
     let ask = ProveAt { id: id(1), chunk: 1 };
     vec![
-        ("0, 8 or 16 bits", compare(&|one| one.range = Range { prefix: 1, bits: 24 })),
-        ("0, 8 or 16 bits", compare(&|one| one.range = Range { prefix: 1, bits: 4 })),
+        ("0, 8, 16 or 24 bits", compare(&|one| one.range = Range { prefix: 1, bits: 32 })),
+        ("0, 8, 16 or 24 bits", compare(&|one| one.range = Range { prefix: 1, bits: 4 })),
         ("more bits than it says", compare(&|one| one.range = Range { prefix: 256, bits: 8 })),
         ("more bits than it says", compare(&|one| one.range = Range { prefix: 1, bits: 0 })),
         ("256 sums", compare(&|one| one.sums.truncate(255))),
@@ -189,8 +189,8 @@ fn over_bounds() -> Vec<(&'static str, KeepRequest)> {
         ("faulty peers are not asc", compare(&|one| one.words.faulty.insert(0, peer(4)))),
         ("64 ranges", lists(&Vec::clear)),
         ("64 ranges", lists(&|all| *all = (0..65).map(|i| empty(Range::ALL.part(i))).collect())),
-        ("over 24 bits", lists(&|all| all[0].range = Range { prefix: 1, bits: 25 })),
-        ("over 24 bits", lists(&|all| all[0].range = Range { prefix: 1, bits: 255 })),
+        ("over 32 bits", lists(&|all| all[0].range = Range { prefix: 1, bits: 33 })),
+        ("over 32 bits", lists(&|all| all[0].range = Range { prefix: 1, bits: 255 })),
         ("more bits than it says", lists(&|all| all[0].range.prefix = 1 << 8)),
         ("copy that is not in", lists(&|all| all[1].copies = listed(1).copies)),
         ("fragment that is not in", lists(&|all| all[1].fragments = listed(1).fragments)),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use crypto::{Genesis, Suite};
 use document::Stripe;
+use env::calls::keep::COMPARE_BITS_MAX;
 use placement::{Candidate, View};
 use testkit::network::{Community, community};
 
@@ -44,6 +45,12 @@ fn stripe(number: u32, n: u32) -> (RecordId, Stripe) {
     let stripe = Stripe::new(vec![100; 2], fragments).expect("a stripe");
     let bytes: Bytes = document::Document::Stripe(stripe.clone()).encode();
     (Suite::Holdfast1.id(&bytes), stripe)
+}
+
+/// A version of an object: all of one object live at one place.
+fn version(object: u32, number: u32) -> Placed {
+    let place = Place::from(id(object));
+    Placed { id: id(number), kind: Kind::Version, place }
 }
 
 /// Two peers that hold all that is the duty of either.
@@ -111,6 +118,82 @@ fn what_one_lost_shows_in_its_part_alone_and_the_list_names_it() {
     first.add_copy(Held { placed: Placed { id: lost, kind: Kind::Entry, place }, copies: 0 });
     first.add_copy(Held { placed: Placed { id: lost, kind: Kind::Entry, place }, copies: 0 });
     assert_eq!(first.sums(&b, Range::ALL), second.sums(&a, Range::ALL), "counted once");
+}
+
+/// How much of a list may be asked for at once here.
+const FEW: usize = 40;
+
+/// The lists of all ranges that have no more than so many items each, found by asking for parts of those that have more.
+fn listed_in_parts(inventory: &Inventory, peer: &PeerId) -> Vec<Listed> {
+    let (mut ranges, mut lists) = (vec![Range::ALL], Vec::new());
+    while let Some(range) = ranges.pop() {
+        let listed = inventory.listed(peer, range, FEW);
+        if listed.more {
+            assert!(range.bits <= COMPARE_BITS_MAX, "{range:?} has no parts");
+            ranges.extend((0..=u8::MAX).map(|number| range.part(number)));
+        } else {
+            lists.push(listed);
+        }
+    }
+    lists
+}
+
+#[test]
+fn however_many_versions_live_at_one_place_the_parts_of_it_are_small_and_are_all_of_it() {
+    let (_, genesis, view) = world(3);
+    let epoch = epoch(&genesis, &view, &[]);
+    let [a, b] = [0, 1].map(|at| view.candidates()[at].peer);
+    let mut inventory = Inventory::new(a, Arc::clone(&epoch));
+    let mut all = BTreeSet::new();
+    for number in 0..6_000 {
+        let placed = if number % 10 == 0 { entry(number) } else { version(number % 2, number) };
+        inventory.add_copy(Held { placed, copies: 3 });
+        all.insert((placed.id, placed.place));
+    }
+    let lists = listed_in_parts(&inventory, &b);
+    assert!(lists.iter().any(|one| one.range.bits > 16));
+    let mut found = BTreeSet::new();
+    for Listed { range, copies, .. } in &lists {
+        assert!(copies.iter().all(|(id, place)| range.holds(id, place)));
+        // What ranges cut is what the whole says of it.
+        let sum = copies.iter().fold(0, |all: Sum, (id, _)| all.wrapping_add(copy_item(id)));
+        let above = Range { prefix: range.prefix >> 8, bits: range.bits.saturating_sub(8) };
+        if range.bits > 0 && (range.prefix % 16 == 0 || !copies.is_empty()) {
+            assert_eq!(inventory.sums(&b, above)[range.prefix as usize % SUMS], sum, "{range:?}");
+        }
+        found.extend(copies.iter().copied());
+    }
+    assert_eq!(found, all);
+    for (id, place) in &all {
+        assert_eq!(inventory.place_of(id), Some(*place));
+        assert!(inventory.drop_copy(id));
+        assert_eq!(inventory.place_of(id), None);
+    }
+    assert!(inventory.sums(&b, Range::ALL).iter().all(|sum| *sum == 0));
+}
+
+#[test]
+fn of_many_versions_at_one_place_each_is_drawn_as_often_as_another() {
+    let (_, genesis, view) = world(3);
+    let epoch = epoch(&genesis, &view, &[]);
+    let [a, b] = [0, 1].map(|at| view.candidates()[at].peer);
+    let mut inventory = Inventory::new(a, epoch);
+    for number in 0..1_000 {
+        inventory.add_copy(Held { placed: version(0, number), copies: 3 });
+    }
+    let part = id(0).as_bytes()[0];
+    let mut drawn: BTreeMap<RecordId, u32> = BTreeMap::new();
+    for number in 0_u32..4_000 {
+        let random = Suite::Holdfast1.hash(&number.to_be_bytes());
+        let random = u64::from_be_bytes(random[..8].try_into().unwrap());
+        match inventory.sample(&b, part, random) {
+            Some(Common::Copy(placed)) => *drawn.entry(placed.id).or_default() += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    // By chance a thousand draws of four have about 980 different ones if all are as likely, and those behind wide gaps come oftener.
+    assert!(drawn.len() > 700, "{} of 1,000", drawn.len());
+    assert!(drawn.values().all(|times| *times < 60), "{:?}", drawn.values().max());
 }
 
 #[test]

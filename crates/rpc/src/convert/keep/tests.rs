@@ -50,19 +50,25 @@ fn place_in(range: Range, rest: [u8; 32]) -> [u8; 32] {
 fn lists() -> impl Strategy<Value = Vec<Listed>> {
     let of = |range: Range| {
         let at = move |rest| place_in(range, rest);
-        let place = any::<[u8; 32]>().prop_map(move |rest| Place::new(at(rest)));
+        // Of what lives elsewhere than at its id the place says the first two bytes, the id the others.
+        let elsewhere = any::<([u8; 32], [u8; 32])>().prop_map(move |(mut id, mut place)| {
+            let within = at(id);
+            id[2..4].copy_from_slice(&within[2..4]);
+            place[..2].copy_from_slice(&within[..2]);
+            (RecordId::new(id), Place::new(place))
+        });
         let own = any::<[u8; 32]>().prop_map(move |rest| {
             let id = RecordId::new(at(rest));
             (id, Place::from(id))
         });
-        let copy = prop_oneof![own, (id(), place)];
+        let copy = prop_oneof![own, elsewhere];
         let stripe = any::<[u8; 32]>().prop_map(move |rest| RecordId::new(at(rest)));
         let held = (stripe, any::<u8>());
         let held = held.prop_map(|(stripe, index)| HeldFragment { stripe, index });
         (vec(copy, 0..4), vec(held, 0..4), any::<bool>())
             .prop_map(move |(copies, fragments, more)| Listed { range, copies, fragments, more })
     };
-    let some = (1..=24u8, btree_set(any::<u32>(), 1..5)).prop_map(|(bits, prefixes)| {
+    let some = (1..=32u8, btree_set(any::<u32>(), 1..5)).prop_map(|(bits, prefixes)| {
         let prefixes = prefixes.into_iter().map(|prefix| prefix >> (32 - bits));
         let prefixes: std::collections::BTreeSet<_> = prefixes.collect();
         prefixes.into_iter().map(|prefix| Range { prefix, bits }).collect()
@@ -76,6 +82,7 @@ fn request() -> impl Strategy<Value = KeepRequest> {
         Just(Range::ALL),
         any::<u8>().prop_map(|part| Range::ALL.part(part)),
         any::<[u8; 2]>().prop_map(|[a, b]| Range::ALL.part(a).part(b)),
+        any::<[u8; 3]>().prop_map(|[a, b, c]| Range::ALL.part(a).part(b).part(c)),
     ];
     let compare = (range, vec(any::<u128>(), SUMS), any::<[u8; 16]>(), words());
     let compare =
@@ -250,12 +257,16 @@ fn the_largest_request_of_every_kind_fits_a_small_message() {
     let (id, place, peer) = (RecordId::new([0xff; 32]), Place::new([0xee; 32]), peer_of(1));
     let all = ascending_keys(WORDS_MAX);
     let words = Words { absent: all.clone(), faulty: all };
-    let range = Range { prefix: 0xffff, bits: 16 };
+    let range = Range { prefix: 0xff_ffff, bits: 24 };
     let compare = Compare { range, sums: vec![u128::MAX; SUMS], view: [1; 16], words };
     let listed = |i: u32| {
-        let range = Range { prefix: 0xff_ffff - i, bits: 24 };
-        let place = Place::new(place_in(range, [1; 32]));
-        let copies = vec![(id, place); ITEMS_MAX / RANGES_MAX];
+        let range = Range { prefix: u32::MAX - i, bits: 32 };
+        let within = place_in(range, [1; 32]);
+        // A place that is not the id, which would be left out.
+        let mut place = [0xee; 32];
+        place[..2].copy_from_slice(&within[..2]);
+        let copy = (RecordId::new(within), Place::new(place));
+        let copies = vec![copy; ITEMS_MAX / RANGES_MAX];
         Listed { range, copies, fragments: vec![], more: true }
     };
     let settled = |moved: usize| SettledStripe { stripe: id, moved: vec![(255, peer); moved] };
