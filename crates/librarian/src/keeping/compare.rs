@@ -258,7 +258,8 @@ pub(super) fn learn(
         let mut inventory = locked(&keeping.inventory);
         let Some(inventory) = inventory.as_mut() else { return Vec::new() };
         let epoch = Arc::clone(inventory.epoch());
-        for (id, place) in theirs.copies.iter().filter(|(id, place)| theirs.range.holds(id, place)) {
+        let in_range = |(id, place): &&(RecordId, Place)| theirs.range.holds(id, place);
+        for (id, place) in theirs.copies.iter().filter(in_range) {
             // Neither its kind nor its policy is told, so it is taken for one of which there are most; what was fetched says it.
             let is_duty = || epoch.first(place, COPIES_MAX as usize).contains(&core.own);
             if !inventory.has_copy(id, place) && is_duty() {
