@@ -27,11 +27,11 @@ enum Part {
 
 #[derive(Clone, Debug, Args)]
 struct RedisArgs {
-    /// Requests of a measurement, several seconds of them, as there is an fsync a second; six times as many in a pipeline of 16
+    /// Requests of a round, in three turns of a second at least, as there is an fsync a second; six times as many in a pipeline of 16
     #[arg(long, value_name = "N", default_value_t = 300_000)]
     requests: usize,
-    /// How often each has its turn; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    /// How often each has its turns; the median of what is measured side by side counts
+    #[arg(long, value_name = "N", default_value_t = 7)]
     rounds: usize,
 }
 
