@@ -72,7 +72,8 @@ impl KvRedis {
                 let turns = kinds.flat_map(|command| (0..TURNS).map(move |at| (command, at)));
                 for (command, at) in turns {
                     let turn = round * TURNS + at;
-                    let sides = if turn % 2 == 0 { [&door, &redis] } else { [&redis, &door] };
+                    let sides =
+                        if turn.is_multiple_of(2) { [&door, &redis] } else { [&redis, &door] };
                     for side in sides {
                         let requests = (requests / TURNS).max(CALLERS);
                         let point = measured(bench, side, (command, depth), requests)?;

@@ -6,6 +6,7 @@
 //! Invariant: the sums of a peer are those of its common set under the epoch, at every moment between two calls.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crypto::{PeerId, Place, RecordId};
@@ -46,6 +47,12 @@ struct Copy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key([u8; Self::LEN]);
 
+impl Default for Key {
+    fn default() -> Self {
+        Self([0; Self::LEN])
+    }
+}
+
 impl Key {
     const LEN: usize = 34;
 
@@ -65,6 +72,12 @@ impl Key {
         RecordId::new(id)
     }
 
+    /// Of the [`PARTS`], the one that it is in.
+    fn part(&self) -> usize {
+        let [a, b, ..] = self.0;
+        usize::from(u16::from_be_bytes([a, b]) >> (u16::BITS - PART_BITS))
+    }
+
     /// The first and the last that stand in a range.
     fn of(range: Range) -> (Self, Self) {
         let (from, to) = ids_of(range);
@@ -80,6 +93,23 @@ impl Copy {
         let id = key.id();
         let place = self.place.as_deref().copied().unwrap_or_else(|| Place::from(id));
         Held { placed: Placed { id, kind: self.kind, place }, copies: self.copies }
+    }
+}
+
+/// How far a walk through all copies is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walk {
+    from: Key,
+    /// Whether that one was met.
+    met: bool,
+}
+
+impl Walk {
+    /// At the begin of the 256th behind the one that ends with this key, which is not the last.
+    fn behind(last: &Key) -> Self {
+        let mut from = Key::default();
+        from.0[0] = last.0[0].saturating_add(1);
+        Self { from, met: false }
     }
 }
 
@@ -371,7 +401,7 @@ impl Inventory {
             let part = &parts[drawn];
             let number = u16::try_from(parts_of(range).start + drawn).ok()?;
             let below = (random >> 2) as u16 >> PART_BITS;
-            let mut first = Key([0; Key::LEN]);
+            let mut first = Key::default();
             first.0[..2]
                 .copy_from_slice(&(number << (u16::BITS - PART_BITS) | below).to_be_bytes());
             // Among what begins like the first behind the place that was drawn, any: it may be one object with all of the part.
@@ -492,12 +522,29 @@ impl Inventory {
         (found, None)
     }
 
-    /// Copies that are here and whose duty is others' alone, in one of the 256 first parts.
+    /// The next copies that are here and whose duty is others' alone, of so many of the 256 first parts at most and so many of them: who
+    /// calls again and again meets all, however many live at one place, and then begins anew.
     /// What a policy keeps in one copy is not among them: it stays where it was written.
-    pub(crate) fn strays(&self, number: u8, most: usize) -> Vec<Held> {
-        let all = self.copies_in(Range::ALL.part(number));
-        let stray = all.filter(|held| held.copies != 1 && !self.duty(held).contains(&self.own));
-        stray.take(most).collect()
+    pub(crate) fn strays(&self, walk: &mut Walk, parts: u8, most: usize) -> Vec<Held> {
+        let [first, ..] = walk.from.0;
+        let (number, ended) = first.overflowing_add(parts.saturating_sub(1));
+        let (_, last) = Key::of(Range::ALL.part(if ended { u8::MAX } else { number }));
+        let parts = &self.parts[walk.from.part()..=last.part()];
+        let from = if walk.met { Bound::Excluded(walk.from) } else { Bound::Included(walk.from) };
+        let mut all = parts.iter().flat_map(|part| part.range((from, Bound::Included(last))));
+        let mut strays = Vec::new();
+        while strays.len() < most {
+            let Some((key, copy)) = all.next() else {
+                *walk = if last.0[0] == u8::MAX { Walk::default() } else { Walk::behind(&last) };
+                return strays;
+            };
+            let held = copy.held(key);
+            if held.copies != 1 && !self.duty(&held).contains(&self.own) {
+                strays.push(held);
+                *walk = Walk { from: *key, met: true };
+            }
+        }
+        strays
     }
 }
 

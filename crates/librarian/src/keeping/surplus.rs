@@ -18,29 +18,27 @@ use store::Placed;
 
 use super::ask::{SMALL_LIMIT, ask};
 use super::epoch::Epoch;
-use super::inventory::Held;
+use super::inventory::Walk;
 use super::{Keeping, locked, mend};
 use crate::core::Core;
 
 /// Records looked at in one round.
 const ROUND_MAX: usize = 256;
-/// Of the 256 parts of all places, those whose strays are offered in one round.
+/// Of the 256 parts of all places, those whose strays are offered in one round; where they have more than one call asks about, fewer.
 const OFFERED_PARTS: u8 = 4;
-const _: () = assert!(ROUND_MAX * OFFERED_PARTS as usize <= HAVE_MAX, "one call asks about them");
 const _: () = assert!(OFFERED_PARTS as usize <= RANGES_MAX, "one call offers them");
 
 /// Looks for what is too much until the peer stops.
 pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    let (mut number, mut offered) = (0_u8, 0_u8);
+    let (mut looked, mut offered) = (Walk::default(), Walk::default());
     let mut steady = None::<(Arc<Epoch>, Duration)>;
     while core.pause(core.jittered(keeping.options.compare)).await {
         let Some(epoch) = keeping.epoch() else { continue };
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
-            () = offer(&core, &keeping, offered) => {}
+            () = offer(&core, &keeping, &mut offered) => {}
         }
-        offered = offered.wrapping_add(OFFERED_PARTS);
         let now = core.env.clock.elapsed();
         let since = match &steady {
             Some((known, since)) if Arc::ptr_eq(known, &epoch) => *since,
@@ -53,7 +51,7 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
             continue;
         }
         let round = async {
-            copies(&core, &keeping, &epoch, number).await;
+            copies(&core, &keeping, &epoch, &mut looked).await;
             fragments(&core, &keeping, &epoch).await;
         };
         tokio::select! {
@@ -61,20 +59,18 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
             () = core.stop.cancelled() => return,
             () = round => {}
         }
-        number = number.wrapping_add(1);
     }
 }
 
 /// Tells each of those whose duty a copy is of copies here that it does not have: after a partition healed, or a put by somebody who saw
 /// other peers, a record may be at none of those that compare it with each other. They fetch it as whatever else they lack.
 /// That another of them has it is that one's word alone, and keeps nobody from being told.
-async fn offer(core: &Core, keeping: &Keeping, first: u8) {
+async fn offer(core: &Core, keeping: &Keeping, walk: &mut Walk) {
     let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
     let strays: Vec<Placed> = {
         let inventory = locked(&keeping.inventory);
         let Some(inventory) = inventory.as_ref() else { return };
-        let parts = (0..OFFERED_PARTS).map(|part| first.wrapping_add(part));
-        let strays: Vec<Held> = parts.flat_map(|part| inventory.strays(part, ROUND_MAX)).collect();
+        let strays = inventory.strays(walk, OFFERED_PARTS, HAVE_MAX);
         for (at, held) in strays.iter().enumerate() {
             for peer in inventory.duty(held) {
                 asked.entry(peer).or_default().push(at);
@@ -103,8 +99,8 @@ async fn offer(core: &Core, keeping: &Keeping, first: u8) {
     }
 }
 
-/// Drops copies of one part of all places.
-async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, number: u8) {
+/// Drops copies of one part of all places, some at a time.
+async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) {
     let striped = {
         let profile = Profile::of_network(&core.genesis, epoch.view.len());
         matches!(profile, Profile::Stripe { .. })
@@ -116,7 +112,7 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, number: u8) {
     };
     let strays = {
         let inventory = locked(&keeping.inventory);
-        inventory.as_ref().map_or_else(Vec::new, |all| all.strays(number, ROUND_MAX))
+        inventory.as_ref().map_or_else(Vec::new, |all| all.strays(walk, 1, ROUND_MAX))
     };
     let mut gone = Vec::new();
     for placed in strays.into_iter().map(|held| held.placed).filter(may_go) {

@@ -197,6 +197,44 @@ fn of_many_versions_at_one_place_each_is_drawn_as_often_as_another() {
 }
 
 #[test]
+fn all_strays_are_met_however_many_live_at_one_place_and_then_again() {
+    let (_, genesis, view) = world(6);
+    let epoch = epoch(&genesis, &view, &[]);
+    let own = view.candidates()[0].peer;
+    let mut inventory = Inventory::new(own, Arc::clone(&epoch));
+    let mut strays = BTreeSet::new();
+    for number in 0..3_000 {
+        // Of an object all versions are strays or none is.
+        let placed = if number % 3 == 0 { entry(number) } else { version(number % 7, number) };
+        let held = Held { placed, copies: 2 };
+        inventory.add_copy(held);
+        if !inventory.duty(&held).contains(&own) {
+            strays.insert(placed.id);
+        }
+    }
+    for number in 3_000..3_100 {
+        inventory.add_copy(Held { placed: entry(number), copies: 1 });
+    }
+    assert!(strays.len() > 1_000);
+    for (parts, most) in [(1, 10), (4, 256), (255, 7), (3, usize::MAX)] {
+        let mut walk = Walk::default();
+        for _ in 0..2 {
+            let mut met = Vec::new();
+            loop {
+                let some = inventory.strays(&mut walk, parts, most);
+                assert!(some.len() <= most);
+                met.extend(some.iter().map(|held| held.placed.id));
+                if walk == Walk::default() {
+                    break;
+                }
+            }
+            assert_eq!(met.len(), strays.len(), "each once: {parts} parts, {most} at a time");
+            assert_eq!(met.into_iter().collect::<BTreeSet<_>>(), strays);
+        }
+    }
+}
+
+#[test]
 fn a_lost_fragment_leaves_the_map_when_its_holder_lists_no_more_of_the_stripe() {
     let (a, mut first, b, mut second) = two(200);
     let all = first.listed(&b, Range::ALL, usize::MAX);
