@@ -232,12 +232,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_holds_the_places_that_begin_with_it() {
-        let place = Place::new([0xab; 32]);
-        assert!(Range::ALL.holds(&place));
-        assert!(Range::ALL.part(0xab).holds(&place));
-        assert!(Range::ALL.part(0xab).part(0xab).part(0xab).holds(&place));
-        assert!(!Range::ALL.part(0xaa).holds(&place));
-        assert!(!Range::ALL.part(0xab).part(0xac).holds(&place));
+    fn a_range_holds_what_stands_at_points_that_begin_with_it() {
+        let mut id = [0xdd; 32];
+        id[2..4].copy_from_slice(&[0xef, 0x12]);
+        let (id, place) = (RecordId::new(id), Place::new([0xab; 32]));
+        assert_eq!(point(&id, &place), 0xabab_ef12);
+        assert_eq!(point(&id, &Place::from(id)), 0xdddd_ef12);
+        let two = Range::ALL.part(0xab).part(0xab);
+        for range in [Range::ALL, two, two.part(0xef), two.part(0xef).part(0x12)] {
+            assert!(range.holds(&id, &place), "{range:?}");
+        }
+        for range in [Range::ALL.part(0xaa), two.part(0xab), two.part(0xef).part(0x13)] {
+            assert!(!range.holds(&id, &place), "{range:?}");
+        }
     }
 }
