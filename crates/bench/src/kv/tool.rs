@@ -29,7 +29,7 @@ const RATIO_MIN: f64 = 1.0;
 const ROUNDS_MAX: usize = 20;
 const REQUESTS_MAX: usize = 100_000_000;
 const REQUESTS_QUICK: usize = 2_000;
-/// Turns of a round: each side has a third of the requests in each, some seconds long, as there is an fsync a second.
+/// Turns of a round: each side has a third of the requests in each, over a second long, as there is an fsync a second.
 const TURNS: usize = 3;
 
 /// `hold bench kv redis`.
@@ -37,7 +37,7 @@ const TURNS: usize = 3;
 pub struct KvRedis {
     /// Requests of a round, one after the other; in a pipeline six times as many.
     pub requests: usize,
-    /// How often each side has its turns; the median counts.
+    /// How often each side has its turns; the median of what is measured side by side counts.
     pub rounds: usize,
 }
 
