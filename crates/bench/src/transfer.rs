@@ -125,19 +125,21 @@ impl Transfer {
         let theirs = if programs.is_empty() { 0 } else { this.size * THEIR_REDUNDANCY_MAX };
         Folder::check_room(bench.dir.as_deref(), copies + this.size * 4 + theirs)?;
         let mut rivals = Rivals::new(programs, this.size, size::text(this.size));
-        let measured = Measured::new(bench, this.profile)?;
         let profile = Some(this.profile);
         let kind = Kind { peers: this.peers, suite: "holdfast-1", profile };
         let mut community = Community::start(bench, kind)?;
         let home = community.home("author")?;
         let file = community.path().join("content");
         content::write(&file, this.size, &bench.stop)?;
-        let (put_bound, get_bound) = (measured.put(), measured.get());
         let keyring = keyring(bench, &community, &home)?;
-        let (mut puts, mut gets, mut address) = (Vec::new(), Vec::new(), String::new());
+        let (mut puts, mut gets, mut address) = (Tries::default(), Tries::default(), String::new());
         let mut report = Report::new("transfer", bench.quick);
         for _ in 0..tries {
+            // What a shared machine gives changes within minutes: each try is held against the limit of the same moment.
+            let measured = Measured::new(bench, this.profile)?;
+            let (put_bound, get_bound) = (measured.put(), measured.get());
             rustix::fs::sync();
+            settle(bench, &community)?;
             let before = community.stored()?;
             let (mut put, at) = put(bench, &community, &home, &file, &put_bound, keyring)?;
             address = at;
@@ -149,15 +151,16 @@ impl Transfer {
             std::fs::remove_file(&out).map_err(BenchError::io("remove", &out))?;
             community.check()?;
             for moved in [&put, &get] {
-                bench.tell(format!("{}: {:.0} MB/s", moved.work, moved.mb_s));
+                let Moved { work, mb_s, ratio, .. } = moved;
+                bench.tell(format!("{work}: {mb_s:.0} MB/s, {:.0} % of the limit", ratio * 100.0));
                 report.run(moved)?;
             }
-            puts.push(put);
-            gets.push(get);
+            puts.0.push((put, put_bound));
+            gets.0.push((get, get_bound));
             rivals.turn(bench, Content::File(&file), community.path())?;
         }
-        this.conclude(bench, &mut report, &[(&puts, &put_bound), (&gets, &get_bound)]);
-        let medians = (Ours::from(&median(&puts)), Ours::from(&median(&gets)));
+        this.conclude(bench, &mut report, &[&puts, &gets]);
+        let medians = (Ours::from(puts.median_rate()), Ours::from(gets.median_rate()));
         rivals.conclude(&mut report, Content::File(&file), medians)?;
         spread::told(&community, &mut report)?;
         if this.files > 0 {
@@ -173,7 +176,7 @@ impl Transfer {
         report.charts.push(rates(&puts, &gets));
         if this.lost > 0 {
             let stored = Stored { file: &file, address: &address, profile: this.profile };
-            let (lost, reading) = ((this.lost, tries), (&get_bound, keyring));
+            let (lost, reading) = ((this.lost, tries), (&gets.median().1, keyring));
             degraded::run(bench, &mut community, &home, stored, lost, reading, &mut report)?;
         }
         Ok(report)
@@ -214,11 +217,12 @@ impl Transfer {
         self.chunks.map(|part| Cut { file, bytes, part, at_once })
     }
 
-    fn conclude(&self, bench: &Bench, report: &mut Report, works: &[(&[Moved], &Bound)]) {
-        for (moved, bound) in works {
-            let (median, work) = (median(moved), bound.work);
+    fn conclude(&self, bench: &Bench, report: &mut Report, works: &[&Tries]) {
+        for tries in works {
+            let (median, bound) = tries.median();
+            let work = bound.work;
             bench.tell(format!("\n{}", bound.table()));
-            bench.tell(whence(&median, bound));
+            bench.tell(whence(median, bound));
             report.ratio(format!("{work}_to_limit"), median.ratio);
             if let Some(others) = median.others_cores {
                 let free = (bound.cores as f64 - others).max(0.1) / bound.cores as f64;
@@ -230,7 +234,7 @@ impl Transfer {
             let (size, profile) = (size::text(median.bytes), self.profile);
             let name = format!("{work} {size} of {profile}, part of the limit");
             report.bars.push(Bar::at_least(name, median.ratio, bar(profile)));
-            report.charts.push(beside(&median, bound));
+            report.charts.push(beside(median, bound));
         }
     }
 }
@@ -258,11 +262,37 @@ fn losable(profile: Profile) -> usize {
     lost as usize
 }
 
-/// The one in the middle by rate.
-fn median(moved: &[Moved]) -> Moved {
-    let mut sorted: Vec<&Moved> = moved.iter().collect();
-    sorted.sort_by(|a, b| a.mb_s.total_cmp(&b.mb_s));
-    sorted[sorted.len() / 2].clone()
+/// Tries of one work, each with the limit that was measured right before it.
+#[derive(Default)]
+struct Tries(Vec<(Moved, Bound)>);
+
+impl Tries {
+    /// The one in the middle by its part of the limit.
+    ///
+    /// # Panics
+    /// Where there are none.
+    fn median(&self) -> &(Moved, Bound) {
+        self.by(|moved| moved.ratio)
+    }
+
+    /// The one in the middle by rate, which others are compared with.
+    fn median_rate(&self) -> &Moved {
+        &self.by(|moved| moved.mb_s).0
+    }
+
+    fn by(&self, key: fn(&Moved) -> f64) -> &(Moved, Bound) {
+        middle(&self.0, |(moved, _)| key(moved))
+    }
+}
+
+/// The one in the middle by this; the later of two.
+///
+/// # Panics
+/// Where there are none.
+fn middle<T>(all: &[T], key: impl Fn(&T) -> f64) -> &T {
+    let mut sorted: Vec<&T> = all.iter().collect();
+    sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    sorted[sorted.len() / 2]
 }
 
 /// Where the time goes: the limit's share of each party beside what it used.
@@ -403,12 +433,15 @@ pub(crate) fn settle(bench: &Bench, community: &Community) -> Result<(), BenchEr
     Ok(())
 }
 
-fn rates(puts: &[Moved], gets: &[Moved]) -> Chart {
+fn rates(puts: &Tries, gets: &Tries) -> Chart {
     let chart = Chart::lines("Rates over time, opening the keyring first", "seconds", "MB/s");
-    [puts, gets].into_iter().flatten().enumerate().fold(chart, |chart, (number, moved)| {
-        let half = puts.len().max(1);
-        chart.with(&format!("{} {}", moved.work, number % half + 1), moved.rates.clone())
-    })
+    [&puts.0, &gets.0].into_iter().flatten().enumerate().fold(
+        chart,
+        |chart, (number, (moved, _))| {
+            let half = puts.0.len().max(1);
+            chart.with(&format!("{} {}", moved.work, number % half + 1), moved.rates.clone())
+        },
+    )
 }
 
 /// Processor time of each party: the limit's share beside what it used.
@@ -449,10 +482,27 @@ mod tests {
         }
     }
 
+    fn tries(of: &[(f64, f64)]) -> Tries {
+        let bound = Bound {
+            work: "put",
+            profile: String::new(),
+            cores: 2,
+            stages: Vec::new(),
+            cpu_seconds_a_byte: 1.0,
+            disk_seconds_a_byte: 1.0,
+            bytes_a_second: 1.0,
+        };
+        let one =
+            |(mb_s, ratio): &(f64, f64)| (Moved { ratio: *ratio, ..moved(*mb_s) }, bound.clone());
+        Tries(of.iter().map(one).collect())
+    }
+
     #[test]
     fn the_middle_one_counts() {
-        assert_eq!(median(&[moved(3.0), moved(1.0), moved(2.0)]).mb_s, 2.0);
-        assert_eq!(median(&[moved(5.0)]).mb_s, 5.0);
+        let three = tries(&[(3.0, 0.5), (1.0, 0.6), (2.0, 0.7)]);
+        assert_eq!(three.median_rate().mb_s, 2.0);
+        assert_eq!(three.median().0.mb_s, 1.0, "by its part of the limit");
+        assert_eq!(tries(&[(5.0, 0.1)]).median_rate().mb_s, 5.0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::{content, get, median, settle};
+use super::{content, get, middle, settle};
 use crate::community::{Community, Home};
 use crate::error::BenchError;
 use crate::limit::Bound;
@@ -49,7 +49,7 @@ pub(super) fn run(
             gets.push(one);
         }
         community.check()?;
-        rates.push(median(&gets));
+        rates.push(middle(&gets, |get| get.mb_s).clone());
         if rates.len() == 1 {
             community.kill_last(lost);
         }

@@ -6,7 +6,8 @@
 //! ```
 //! Opening a keyring takes memory and processor time that are no part of a transfer, so every run is
 //! given time to open it, and to wait for its input, before the clock starts. The whole goes the same way, through one pipe,
-//! before and after all others. (Gets have no such form: a run reads as soon as its keyring is open.)
+//! before all others, after them, between, and right before the last: what a shared machine gives changes within minutes, so each
+//! is held against the wholes before and behind it. (Gets have no such form: a run reads as soon as its keyring is open.)
 //!
 //! Meanwhile what all runs together have read is looked at, which gives the rate over time as Storj's report draws it (its
 //! Figures 1 to 5: whole and in chunks, 1 to 32 at once).
@@ -33,6 +34,9 @@ const PARTS_MAX: u64 = 128;
 const GAIN_MAX: f64 = 1.05;
 /// The most that the sum may lose where as many as may are put at once.
 const CROWD_MIN: f64 = 0.95;
+
+/// Measurements in parts between two of the whole, at most.
+const WHOLE_EVERY: usize = 3;
 
 /// What is cut, and how.
 #[derive(Clone, Debug)]
@@ -66,7 +70,9 @@ impl Cut<'_> {
 
     /// Bytes of content that all goes put.
     pub(super) fn bytes_of_all(&self) -> u64 {
-        self.at_once.iter().map(|at_once| self.bytes_of(*at_once)).sum::<u64>() + 2 * self.bytes
+        let between = (1..self.at_once.len()).filter(|number| self.whole_before(*number)).count();
+        let wholes = (2 + between as u64) * self.bytes;
+        self.at_once.iter().map(|at_once| self.bytes_of(*at_once)).sum::<u64>() + wholes
     }
 
     /// Where each part begins in the file, and its length; from the beginning again where the file
@@ -109,24 +115,37 @@ impl Cut<'_> {
         let homes = homes.collect::<Result<Vec<_>, _>>()?;
         let whole = [(0, self.bytes)];
         let mut wholes = vec![self.go(bench, community, &homes[..1], &whole)?];
-        let mut went = Vec::new();
-        for at_once in self.at_once {
+        // With each, how many wholes went before it.
+        let mut went: Vec<(Went, usize)> = Vec::new();
+        for (number, at_once) in self.at_once.iter().enumerate() {
+            if number > 0 && self.whole_before(number) {
+                wholes.push(self.go(bench, community, &homes[..1], &whole)?);
+            }
             let parts = self.parts(*at_once);
-            went.push(self.go(bench, community, &homes[..*at_once], &parts)?);
+            let one = self.go(bench, community, &homes[..*at_once], &parts)?;
+            went.push((one, wholes.len()));
         }
         wholes.push(self.go(bench, community, &homes[..1], &whole)?);
         community.check()?;
-        let whole = wholes.iter().map(|went| went.mb_s).sum::<f64>() / wholes.len() as f64;
-        let best = went.iter().map(|went| went.mb_s).fold(0.0, f64::max);
+        let (went, ratios): (Vec<Went>, Vec<f64>) = went
+            .into_iter()
+            .map(|(one, before)| {
+                let ratio = one.mb_s / mean(&wholes[before - 1..=before]);
+                (one, ratio)
+            })
+            .unzip();
+        let best = ratios.iter().copied().fold(0.0, f64::max);
         let part = size::text(self.part);
-        report.ratio("put_in_chunks_to_whole", best / whole);
+        report.ratio("put_in_chunks_to_whole", best);
         let name = format!("put in chunks of {part}, the best to the whole");
-        report.bars.push(Bar::at_most(name, best / whole, GAIN_MAX));
-        if let Some(crowd) = went.iter().max_by_key(|went| went.at_once) {
-            report.ratio(format!("put_{}_at_once_to_whole", crowd.at_once), crowd.mb_s / whole);
+        report.bars.push(Bar::at_most(name, best, GAIN_MAX));
+        if let Some((crowd, ratio)) = went.iter().zip(&ratios).max_by_key(|(went, _)| went.at_once)
+        {
+            report.ratio(format!("put_{}_at_once_to_whole", crowd.at_once), *ratio);
             let name = format!("{} puts of {part} at once, their sum to the whole", crowd.at_once);
-            report.bars.push(Bar::at_least(name, crowd.mb_s / whole, CROWD_MIN));
+            report.bars.push(Bar::at_least(name, *ratio, CROWD_MIN));
         }
+        let whole = mean(&wholes);
         let points = went.iter().map(|went| (went.at_once as f64, went.mb_s)).collect();
         let line = went.iter().map(|went| (went.at_once as f64, whole)).collect();
         let title = format!("{} cut into parts of {part}", size::text(self.bytes));
@@ -134,6 +153,11 @@ impl Cut<'_> {
         report.charts.push(chart.with("in parts", points).beside("whole", line));
         report.charts.push(rates(&part, &wholes, &went));
         wholes.iter().chain(&went).try_for_each(|went| report.run(went))
+    }
+
+    /// Whether the whole is put again before the measurement of this number: before every third, and before the last.
+    fn whole_before(&self, number: usize) -> bool {
+        number.is_multiple_of(WHOLE_EVERY) || number + 1 == self.at_once.len()
     }
 
     /// Puts the parts in as many lanes as there are homes.
@@ -227,6 +251,11 @@ impl Reading {
     }
 }
 
+/// Their rates' mean.
+fn mean(went: &[Went]) -> f64 {
+    went.iter().map(|went| went.mb_s).sum::<f64>() / went.len() as f64
+}
+
 /// Rates over time: the whole, and a line for each number at once.
 fn rates(part: &str, wholes: &[Went], went: &[Went]) -> Chart {
     let title = format!("Rate over time, whole and in parts of {part}");
@@ -252,7 +281,11 @@ mod tests {
         let parts = cut(8, 4, &[5]).parts(5);
         assert_eq!(parts, [(0, 4), (4, 4), (0, 4), (4, 4), (0, 4)]);
         assert_eq!(cut(3, 64, &[1]).parts(1), [(0, 3)]);
-        assert_eq!(cut(8, 4, &[1, 5]).bytes_of_all(), 8 + 20 + 16);
+        assert_eq!(cut(8, 4, &[5]).bytes_of_all(), 20 + 2 * 8);
+        assert_eq!(cut(8, 4, &[1, 5]).bytes_of_all(), 8 + 20 + 3 * 8, "one right before the last");
+        let six = cut(8, 4, &[1, 1, 1, 1, 1, 1]);
+        let before: Vec<usize> = (1..6).filter(|number| six.whole_before(*number)).collect();
+        assert_eq!(before, [3, 5]);
     }
 
     #[test]

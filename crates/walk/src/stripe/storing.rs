@@ -32,6 +32,9 @@ use crate::error::WalkError;
 use crate::latency::Size;
 use crate::race::{Event, Race};
 
+/// Calls of one stripe that run at once where many programs want the processors.
+const CALLS_IN_CROWD: usize = 2;
+
 /// A stripe on its way to its holders.
 pub(crate) struct StripeStoring {
     core: Arc<Core>,
@@ -203,7 +206,11 @@ impl StripeStoring {
     }
 
     fn fill(&mut self) {
+        let most = self.calls_max();
         for _ in 0..self.due.len() {
+            if self.race.counted() >= most {
+                return;
+            }
             let Some(index) = self.due.pop_front() else { return };
             let Some(fragment) = self.fragments[index].clone() else { continue };
             match self.holder_for(index) {
@@ -212,6 +219,13 @@ impl StripeStoring {
                 None => self.due.push_back(index),
             }
         }
+    }
+
+    /// Calls that may run at once: all, unless many programs want the processors. Then a few keep them as busy, and the bytes
+    /// that peers hold until a fragment is whole are fewer.
+    fn calls_max(&self) -> usize {
+        let crowded = !self.due.is_empty() && self.core.env.tasks.crowded();
+        if crowded { CALLS_IN_CROWD } else { usize::MAX }
     }
 
     /// Who is to take a fragment now: the peer it belongs to, a spare, or, where the threshold needs it, one that is unwell.

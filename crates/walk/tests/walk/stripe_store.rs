@@ -1,11 +1,15 @@
 //! Storing stripes: which fragment goes where, by when a writer is answered, and what happens where peers are unwell.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crypto::{Class, Classified, PeerState};
 use document::Striped;
 use env::calls::CallError;
+use env::{Task, Tasks};
+use futures::future::BoxFuture;
 use placement::SPARES;
 use testkit::network::{Fault, key, stripe};
 use testkit::time::run;
@@ -79,6 +83,64 @@ fn all_are_started_at_once_and_the_answer_comes_at_the_threshold() {
         assert!(answered.rest.wait(LONG).await.is_full());
         assert_eq!(env.clock.elapsed(), Duration::from_secs(3));
         assert_eq!(stage.holders(&striped.fragments[3]), [rank[3]]);
+    });
+}
+
+/// Tasks on a machine that is crowded until told otherwise.
+struct Crowd(Arc<dyn Tasks>, Arc<AtomicBool>);
+
+impl Tasks for Crowd {
+    fn spawn(&self, work: BoxFuture<'static, ()>) -> Task {
+        self.0.spawn(work)
+    }
+    fn cpu(&self, work: Box<dyn FnOnce() + Send>) {
+        self.0.cpu(work);
+    }
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        self.0.blocking(work);
+    }
+    fn parallelism(&self) -> usize {
+        self.0.parallelism()
+    }
+    fn crowded(&self) -> bool {
+        self.1.load(Relaxed)
+    }
+}
+
+#[test]
+fn in_a_crowd_two_are_sent_at_a_time_until_it_is_gone() {
+    run(1, |mut env| async move {
+        let crowded = Arc::new(AtomicBool::new(true));
+        env.tasks = Arc::new(Crowd(env.tasks.clone(), crowded.clone()));
+        let stage = Stage::new(&env, 3, 14);
+        let ms = Duration::from_millis;
+        let striped = four_of_eight(1);
+        let rank = stage.rank(&striped.header.place);
+        rank[..N].iter().for_each(|peer| stage.set(*peer, Fault::Delay(ms(20))));
+        let mut answered = stored(&stage, &striped).await;
+        assert_eq!(env.clock.elapsed(), ms(80), "seven of them are four turns of two");
+        assert!(answered.rest.wait(LONG).await.is_full());
+        for (index, holders) in placed(&stage, &striped).into_iter().enumerate() {
+            assert_eq!(holders, [rank[index]], "fragment {index}");
+        }
+
+        // One that hangs has its turn until another is asked in its stead, and no longer.
+        let (striped, before) = (four_of_eight(2), env.clock.elapsed());
+        let rank = stage.rank(&striped.header.place);
+        stage.set(rank[0], Fault::Hang);
+        let mut answered = stored(&stage, &striped).await;
+        assert!(env.clock.elapsed() - before < Duration::from_secs(2));
+        assert!(answered.rest.wait(LONG).await.is_full());
+
+        let (striped, before) = (four_of_eight(3), env.clock.elapsed());
+        let rank = stage.rank(&striped.header.place);
+        rank[..N].iter().for_each(|peer| stage.set(*peer, Fault::Delay(ms(20))));
+        let gone = async {
+            env.clock.sleep(ms(10)).await;
+            crowded.store(false, Relaxed);
+        };
+        futures::join!(stored(&stage, &striped), gone);
+        assert_eq!(env.clock.elapsed() - before, ms(40), "all others at once");
     });
 }
 
