@@ -119,8 +119,9 @@ impl Transfer {
     ) -> Result<Report, BenchError> {
         let this = self.checked(bench)?;
         let tries = if bench.quick { 1 } else { this.tries };
-        let cut = this.cut(Path::new("")).map_or(0, |cut| cut.bytes_of_all());
-        let bytes = this.size.saturating_mul(tries as u64).saturating_add(cut);
+        let cut = this.cut().map_or(0, |cut| cut.bytes_of_all());
+        // What is cut has a network of its own, when that of the tries is gone.
+        let bytes = this.size.saturating_mul(tries as u64).max(cut);
         let copies = (bytes as f64 * redundancy(this.profile)) as u64;
         let theirs = if programs.is_empty() { 0 } else { this.size * THEIR_REDUNDANCY_MAX };
         Folder::check_room(bench.dir.as_deref(), copies + this.size * 4 + theirs)?;
@@ -170,14 +171,15 @@ impl Transfer {
         if let Some(bytes) = this.one_core {
             held::run(bench, &community, &home, (bytes, tries), &mut report)?;
         }
-        if let Some(cut) = this.cut(&file) {
-            cut.run(bench, &mut community, &mut report)?;
-        }
         report.charts.push(rates(&puts, &gets));
         if this.lost > 0 {
             let stored = Stored { file: &file, address: &address, profile: this.profile };
             let (lost, reading) = ((this.lost, tries), (&gets.median().1, keyring));
             degraded::run(bench, &mut community, &home, stored, lost, reading, &mut report)?;
+        }
+        drop(community);
+        if let Some(cut) = this.cut() {
+            cut.run(bench, kind, &mut report)?;
         }
         Ok(report)
     }
@@ -208,13 +210,13 @@ impl Transfer {
         let held =
             self.one_core.map(|bytes| if bench.quick { bytes.min(SIZE_QUICK) } else { bytes });
         let this = Self { size, files, one_core: held, ..self.clone() };
-        this.cut(Path::new("")).map_or(Ok(()), |cut| cut.check())?;
+        this.cut().map_or(Ok(()), |cut| cut.check())?;
         Ok(this)
     }
 
-    fn cut<'a>(&'a self, file: &'a Path) -> Option<Cut<'a>> {
+    fn cut(&self) -> Option<Cut<'_>> {
         let (bytes, at_once) = (self.size, self.transfers.as_slice());
-        self.chunks.map(|part| Cut { file, bytes, part, at_once })
+        self.chunks.map(|part| Cut { bytes, part, at_once })
     }
 
     fn conclude(&self, bench: &Bench, report: &mut Report, works: &[&Tries]) {
