@@ -18,7 +18,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, Stream,
 };
 
-use super::stages::timed;
+use super::stages::{middle, timed};
 use crate::error::BenchError;
 
 const READ_BYTES: usize = 256 << 10;
@@ -49,16 +49,16 @@ impl Write for Socket {
     }
 }
 
-/// The least processor time of the sender and of the receiver, for so many bytes.
+/// The usual processor time of the sender and of the receiver, for so many bytes.
 pub(super) fn measure(bytes: usize, tries: usize) -> Result<(Duration, Duration), BenchError> {
     let (server, client) = configurations()?;
-    let (mut send, mut receive) = (Duration::MAX, Duration::MAX);
+    let (mut send, mut receive) = (Vec::new(), Vec::new());
     for _ in 0..tries {
         let (sent, received) = once(&server, &client, bytes)?;
-        send = send.min(sent);
-        receive = receive.min(received);
+        send.push(sent);
+        receive.push(received);
     }
-    Ok((send, receive))
+    Ok((middle(send), middle(receive)))
 }
 
 fn configurations() -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), BenchError> {
