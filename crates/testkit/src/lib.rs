@@ -1,5 +1,6 @@
 //! What tests of several crates share: a network without wires, virtual time. A development crate: never shipped.
 
+pub mod crowd;
 pub mod disk;
 pub mod fuzz;
 pub mod golden;

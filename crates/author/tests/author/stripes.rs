@@ -11,9 +11,8 @@ use author::{
 use crypto::{Class, Classified, PeerId, RecordId, Suite};
 use document::Kind;
 use env::calls::CallError;
-use env::{Env, Task, Tasks};
-use futures::future::BoxFuture;
 use placement::Profile;
+use testkit::crowd::Crowd;
 use testkit::network::Fault;
 use testkit::time;
 
@@ -399,35 +398,10 @@ fn the_default_window_holds_three_stripes() {
     });
 }
 
-/// Tasks of a machine that many more programs want.
-struct Crowded(Arc<dyn Tasks>);
-
-impl Tasks for Crowded {
-    fn spawn(&self, work: BoxFuture<'static, ()>) -> Task {
-        self.0.spawn(work)
-    }
-
-    fn cpu(&self, work: Box<dyn FnOnce() + Send>) {
-        self.0.cpu(work);
-    }
-
-    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        self.0.blocking(work);
-    }
-
-    fn parallelism(&self) -> usize {
-        self.0.parallelism()
-    }
-
-    fn crowded(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn on_a_crowded_machine_one_stripe_is_under_way() {
     time::run(12, |env| async move {
-        let env = Env { tasks: Arc::new(Crowded(Arc::clone(&env.tasks))), ..env };
+        let (env, _) = Crowd::around(&env);
         let net = Net::new(&env, 3, 9, Suite::Holdfast1);
         for peer in &net.peers {
             net.network.set(&peer.id, Fault::Delay(Duration::from_secs(5)));

@@ -1,16 +1,13 @@
 //! Storing stripes: which fragment goes where, by when a writer is answered, and what happens where peers are unwell.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crypto::{Class, Classified, PeerState};
 use document::Striped;
 use env::calls::CallError;
-use env::{Task, Tasks};
-use futures::future::BoxFuture;
 use placement::SPARES;
+use testkit::crowd::Crowd;
 use testkit::network::{Fault, key, stripe};
 use testkit::time::run;
 use walk::{BEHIND_BYTES_MAX, Health, StoredStripe, StripeRecords, WalkError, WalkOptions, Walker};
@@ -86,32 +83,10 @@ fn all_are_started_at_once_and_the_answer_comes_at_the_threshold() {
     });
 }
 
-/// Tasks on a machine that is crowded until told otherwise.
-struct Crowd(Arc<dyn Tasks>, Arc<AtomicBool>);
-
-impl Tasks for Crowd {
-    fn spawn(&self, work: BoxFuture<'static, ()>) -> Task {
-        self.0.spawn(work)
-    }
-    fn cpu(&self, work: Box<dyn FnOnce() + Send>) {
-        self.0.cpu(work);
-    }
-    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        self.0.blocking(work);
-    }
-    fn parallelism(&self) -> usize {
-        self.0.parallelism()
-    }
-    fn crowded(&self) -> bool {
-        self.1.load(Relaxed)
-    }
-}
-
 #[test]
 fn in_a_crowd_two_are_sent_at_a_time_until_it_is_gone() {
-    run(1, |mut env| async move {
-        let crowded = Arc::new(AtomicBool::new(true));
-        env.tasks = Arc::new(Crowd(env.tasks.clone(), crowded.clone()));
+    run(1, |env| async move {
+        let (env, crowd) = Crowd::around(&env);
         let stage = Stage::new(&env, 3, 14);
         let ms = Duration::from_millis;
         let striped = four_of_eight(1);
@@ -137,7 +112,7 @@ fn in_a_crowd_two_are_sent_at_a_time_until_it_is_gone() {
         rank[..N].iter().for_each(|peer| stage.set(*peer, Fault::Delay(ms(20))));
         let gone = async {
             env.clock.sleep(ms(10)).await;
-            crowded.store(false, Relaxed);
+            crowd.leave();
         };
         futures::join!(stored(&stage, &striped), gone);
         assert_eq!(env.clock.elapsed() - before, ms(40), "all others at once");
