@@ -6,7 +6,7 @@
 //! A rate means nothing on a machine one does not know. So every stage that cannot be left out is
 //! timed alone, in the same run, and the ratio of a measured rate to the limit is what is promised.
 //! A stage's cost is processor time, which others on the machine hardly change; the disk's is the
-//! clock's. Each is the middle of [`TRIES`], as transfers are: of seconds on a shared machine the least is a moment's luck,
+//! clock's. Each is the middle of [`TRIES`], as transfers are: a stage takes tens of milliseconds, and the least of such is a moment's luck on a shared machine,
 //! which a transfer of several seconds never has throughout.
 
 mod stages;

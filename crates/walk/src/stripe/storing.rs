@@ -1,4 +1,4 @@
-//! Storing one stripe: all fragments at once, answered at the success threshold, the slow ones replaced or finished behind.
+//! Storing one stripe: all fragments at once (a quarter at a time where programs crowd for the processors), answered at the success threshold, the slow ones replaced or finished behind.
 //!
 //! ```text
 //!            start n calls            s are durable              n are durable, or nobody is left
@@ -32,8 +32,9 @@ use crate::error::WalkError;
 use crate::latency::Size;
 use crate::race::{Event, Race};
 
-/// Calls of one stripe that run at once where many programs want the processors.
-const CALLS_IN_CROWD: usize = 2;
+/// Of a stripe's calls, one in so many runs at a time where many programs want the processors: so many turns, however many
+/// fragments there are. Two of 4/8 were measured (`docs/benchmarks.md`).
+const TURNS_IN_CROWD: usize = 4;
 
 /// A stripe on its way to its holders.
 pub(crate) struct StripeStoring {
@@ -225,7 +226,7 @@ impl StripeStoring {
     /// that peers hold until a fragment is whole are fewer.
     fn calls_max(&self) -> usize {
         let crowded = !self.due.is_empty() && self.core.env.tasks.crowded();
-        if crowded { CALLS_IN_CROWD } else { usize::MAX }
+        if crowded { self.fragments.len().div_ceil(TURNS_IN_CROWD) } else { usize::MAX }
     }
 
     /// Who is to take a fragment now: the peer it belongs to, a spare, or, where the threshold needs it, one that is unwell.

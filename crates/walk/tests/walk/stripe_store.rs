@@ -84,7 +84,7 @@ fn all_are_started_at_once_and_the_answer_comes_at_the_threshold() {
 }
 
 #[test]
-fn in_a_crowd_two_are_sent_at_a_time_until_it_is_gone() {
+fn in_a_crowd_a_quarter_is_sent_at_a_time_until_it_is_gone() {
     run(1, |env| async move {
         let (env, crowd) = Crowd::around(&env);
         let stage = Stage::new(&env, 3, 14);
@@ -116,6 +116,21 @@ fn in_a_crowd_two_are_sent_at_a_time_until_it_is_gone() {
         };
         futures::join!(stored(&stage, &striped), gone);
         assert_eq!(env.clock.elapsed() - before, ms(40), "all others at once");
+    });
+}
+
+#[test]
+fn a_crowd_costs_a_stripe_of_many_fragments_no_more_turns() {
+    run(1, |env| async move {
+        let (env, _) = Crowd::around(&env);
+        let stage = Stage::new(&env, 3, 52);
+        let striped = stripe(1, 16, 48, 100);
+        for peer in 0..52 {
+            stage.set(peer, Fault::Delay(Duration::from_millis(20)));
+        }
+        let mut answered = stored(&stage, &striped).await;
+        assert!(answered.rest.wait(LONG).await.is_full());
+        assert_eq!(env.clock.elapsed(), Duration::from_millis(80));
     });
 }
 
