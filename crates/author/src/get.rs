@@ -220,13 +220,18 @@ impl Author {
             let OpenedPage { page, chunk, bytes, degraded: with } = opened;
             degraded |= with;
             progress.sealed(bytes);
-            assembler.push_page(&page).map_err(AuthorError::Content)?;
+            let mut page = Some(page);
             for part in self.parts(&chunk) {
+                // With the first part.
+                let page = page.take();
                 let push = move || {
                     let mut out = Vec::new();
-                    let pushed = assembler.push_chunk(&part, &mut |bytes| {
-                        out.push(bytes);
-                        Ok(())
+                    let pushed = page.map_or(Ok(()), |page| assembler.push_page(&page));
+                    let pushed = pushed.and_then(|()| {
+                        assembler.push_chunk(&part, &mut |bytes| {
+                            out.push(bytes);
+                            Ok(())
+                        })
                     });
                     (assembler, pushed.map(|()| out))
                 };
@@ -251,7 +256,8 @@ impl Author {
         match self.suite() {
             Suite::Holdfast1 => vec![chunk.clone()],
             Suite::Libri1 => {
-                let starts = (0..chunk.len()).step_by(STREAM_PART_BYTES);
+                // One at least, as the page goes with the first.
+                let starts = (0..chunk.len().max(1)).step_by(STREAM_PART_BYTES);
                 starts.map(|at| chunk.slice(at..chunk.len().min(at + STREAM_PART_BYTES))).collect()
             }
         }

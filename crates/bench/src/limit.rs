@@ -150,8 +150,18 @@ impl Measured {
         Bound::new("put", self.profile, stages, s.disk * n)
     }
 
-    /// What a get into a file cannot pass, with all holders well: the pages are read and no parity.
+    /// What a get into a file cannot pass, with all holders well: the pages are read and no parity. The file is left to the
+    /// system, or written as it comes: what is faster here.
     pub(crate) fn get(&self) -> Bound {
+        let s = &self.stages;
+        let left = self.got(stage("leave to the system", Party::Author, s.leave, 1.0), s.disk_read);
+        // Large records go past the system's cache (`env::disk::Bulk`), so a get reads them from the disk, while it
+        // writes the file.
+        let written = self.got(stage("write and fsync", Party::Author, s.write, 1.0), s.disk_both);
+        if left.bytes_a_second > written.bytes_a_second { left } else { written }
+    }
+
+    fn got(&self, file: Stage, disk: f64) -> Bound {
         let s = &self.stages;
         let stages = vec![
             stage("read the record", Party::Peers, s.read, 1.0),
@@ -160,11 +170,9 @@ impl Measured {
             stage("hash the ids", Party::Author, s.hash, 1.0),
             stage("MACs of page and whole", Party::Author, s.mac, 3.0),
             stage("open", Party::Author, s.open, 1.0),
-            stage("write and fsync", Party::Author, s.write, 1.0),
+            file,
         ];
-        // Large records go past the system's cache (`env::disk::Bulk`), so a get reads them from the disk, while it
-        // writes the file.
-        Bound::new("get", self.profile, stages, s.disk_both)
+        Bound::new("get", self.profile, stages, disk)
     }
 }
 
@@ -245,7 +253,9 @@ mod tests {
             tls_send: 64.0,
             tls_receive: 128.0,
             write: 256.0,
+            leave: 512.0,
             disk: 100_000.0,
+            disk_read: 75_000.0,
             disk_both: 150_000.0,
             code,
         };
@@ -263,8 +273,13 @@ mod tests {
         assert_eq!(put.disk_seconds_a_byte, 300_000.0);
         assert_eq!(put.bytes_a_second, 1.0 / 300_000.0, "here the disk is the narrow place");
         let get = three.get();
-        assert_eq!(get.disk_seconds_a_byte, 150_000.0, "it reads and writes");
+        assert_eq!(get.disk_seconds_a_byte, 75_000.0, "it reads, and writing can wait");
         assert_eq!(get.of(Party::Peers), 1.0 + 64.0);
+        assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 48.0 + 8.0 + 512.0);
+        let mut fast = three;
+        fast.stages.leave = 1e6;
+        let get = fast.get();
+        assert_eq!(get.disk_seconds_a_byte, 150_000.0, "it reads and writes");
         assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 48.0 + 8.0 + 256.0);
     }
 

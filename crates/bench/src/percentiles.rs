@@ -52,6 +52,16 @@ impl Latencies {
     }
 }
 
+/// The one in the middle by this; the later of two.
+///
+/// # Panics
+/// Where there are none.
+pub(crate) fn middle<T>(all: &[T], key: impl Fn(&T) -> f64) -> &T {
+    let mut sorted: Vec<&T> = all.iter().collect();
+    sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    sorted[sorted.len() / 2]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

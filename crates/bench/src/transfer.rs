@@ -26,6 +26,7 @@ use crate::community::{Community, Home, Kind};
 use crate::error::BenchError;
 use crate::folder::Folder;
 use crate::limit::{Bound, Measured, Party, redundancy};
+use crate::percentiles::middle;
 use crate::process::{self, Share};
 use crate::program::Run;
 use crate::report::{Bar, Report};
@@ -285,16 +286,6 @@ impl Tries {
     fn by(&self, key: fn(&Moved) -> f64) -> &(Moved, Bound) {
         middle(&self.0, |(moved, _)| key(moved))
     }
-}
-
-/// The one in the middle by this; the later of two.
-///
-/// # Panics
-/// Where there are none.
-fn middle<T>(all: &[T], key: impl Fn(&T) -> f64) -> &T {
-    let mut sorted: Vec<&T> = all.iter().collect();
-    sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
-    sorted[sorted.len() / 2]
 }
 
 /// Where the time goes: the limit's share of each party beside what it used.

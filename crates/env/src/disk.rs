@@ -8,6 +8,7 @@ mod behind;
 mod bulk;
 mod dir;
 mod room;
+mod unwritten;
 
 use std::any::Any;
 use std::io;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 pub use bulk::{BULK_BYTES_MIN, Bulk};
 pub use dir::{DirDisk, NAME_BYTES_MAX};
 pub use room::{ALIGNMENT as WRITE_ALIGNMENT, ROOM_BYTES_MAX, Room, give_back};
+pub use unwritten::unwritten_room;
 
 /// A folder of files.
 pub trait Disk: Send + Sync {

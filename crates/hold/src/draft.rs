@@ -7,6 +7,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use author::FileSink;
+use env::Env;
+
 use crate::error::HoldError;
 use crate::files;
 
@@ -16,6 +19,8 @@ pub(crate) struct Draft {
     draft: PathBuf,
     path: PathBuf,
     replace: bool,
+    /// A new file is the system's to write.
+    unsynced: bool,
 }
 
 impl Draft {
@@ -35,7 +40,19 @@ impl Draft {
         let draft = files::beside(path);
         let file = OpenOptions::new().write(true).create_new(true).open(&draft);
         let file = file.map_err(HoldError::io("write", path))?;
-        Ok(Self { file, draft, path: path.to_owned(), replace })
+        Ok(Self { file, draft, path: path.to_owned(), replace, unsynced: false })
+    }
+
+    /// Without `sync` leaves it to the system when it is written to the disk, as `cp` does: after a power cut within a minute
+    /// or so it may be short. One that goes over a file is durable first all the same: the old one is lost for the new one
+    /// alone.
+    pub(crate) fn synced(mut self, sync: bool) -> Self {
+        self.unsynced = !sync && !self.is_over_a_file();
+        self
+    }
+
+    fn is_over_a_file(&self) -> bool {
+        self.replace && self.path.symlink_metadata().is_ok()
     }
 
     /// A draft in `folder` whose name is not known yet: see [`Draft::keep_as`].
@@ -65,13 +82,27 @@ impl Draft {
         self.file.try_clone().map_err(HoldError::io("write", &self.path))
     }
 
-    /// Makes it durable and gives it its final name.
+    /// For a content to be written to.
+    ///
+    /// # Errors
+    /// As [`Draft::file`].
+    pub(crate) fn sink(&self, env: &Env) -> Result<FileSink, HoldError> {
+        let file = self.file()?;
+        Ok(match self.unsynced {
+            true => FileSink::left_to_the_system(env, file),
+            false => FileSink::new(env, file),
+        })
+    }
+
+    /// Makes it durable, unless it is left to the system, and gives it its final name.
     ///
     /// # Errors
     /// [`HoldError::Exists`] where a file came between; [`HoldError::Io`].
     pub(crate) fn keep(self) -> Result<(), HoldError> {
         let failed = || HoldError::io("write", &self.path);
-        self.file.sync_all().map_err(failed())?;
+        if !self.unsynced || self.is_over_a_file() {
+            self.file.sync_all().map_err(failed())?;
+        }
         if self.replace {
             return fs::rename(&self.draft, &self.path).map_err(failed());
         }
@@ -113,5 +144,24 @@ mod tests {
         Draft::new(&path, true).unwrap().keep().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_may_be_left_to_the_system_and_one_over_another_may_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let draft = || Draft::new(&path, true).unwrap();
+        assert!(!draft().unsynced, "unless it is asked for");
+        let new = draft().synced(false);
+        assert!(new.unsynced);
+        fs::write(&path, b"came between").unwrap();
+        assert!(new.is_over_a_file(), "so it is synced");
+        new.file().unwrap().write_all(b"new").unwrap();
+        new.keep().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(!draft().synced(false).unsynced);
+        let named = Draft::unnamed(folder.path()).unwrap().synced(false);
+        assert!(named.unsynced, "it goes over nothing");
+        assert!(matches!(named.keep_as("file"), Err(HoldError::Exists(_))));
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use harness::{Home, Network, Outcome, Running, assert_only, assert_same, hold, random_file, run};
 
 const MIB: usize = 1 << 20;
+const ADDRESS: &str = "hold:31fe6068134503d2723133227c867ac8fa6c83c537e9a44c3c5bdbdcb1fe3370";
 /// A public key.
 const KEY: &str = "02531fe6068134503d2723133227c867ac8fa6c83c537e9a44c3c5bdbdcb1fe337";
 
@@ -27,6 +28,7 @@ fn wrong_arguments_end_with_2_and_say_what_is_wrong() {
         &["put"],
         &["get"],
         &["get", "--range", "x", "hold:00"],
+        &["get", "--sync", "--output", "-", ADDRESS],
         &["--via", "no-port", "get", "hold:00"],
         &["network", "init", "-o", "x"],
         &["network", "init", "--org", "zz", "-o", "x"],

@@ -89,6 +89,18 @@ fn a_folder_is_packed_into_one_content_and_unpacked_again() {
     let listed = std::process::Command::new("tar").arg("-tf").arg(&tar).output().unwrap();
     assert!(listed.status.success());
     assert_eq!(String::from_utf8(listed.stdout).unwrap().lines().count(), count + 5);
+    // The same, waiting for the disk; a file that is there is replaced.
+    let synced = network.folder.path().join("synced");
+    let mut get = home.hold(["get", "--unpack", "--sync", "--via", &via, address, "-o"]);
+    run(get.arg(&synced)).expect(0);
+    assert_same(&folder.join(&long), &synced.join(&long));
+    let before = fs::read(&tar).unwrap();
+    fs::write(&tar, b"older").unwrap();
+    for flags in [&["get", "--via"][..], &["get", "--sync", "--via"]] {
+        let mut get = home.hold(flags.iter().copied().chain([via.as_str(), address, "-o"]));
+        run(get.arg(&tar)).expect(0);
+        assert!(fs::read(&tar).unwrap() == before);
+    }
     // What is there is not touched; what is no tar leaves nothing behind.
     let mut again = home.hold(["get", "--unpack", "--via", &via, address, "-o"]);
     run(again.arg(&out)).expect(14);

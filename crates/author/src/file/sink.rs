@@ -1,20 +1,26 @@
 //! Bytes on their way into a file: what comes next is fetched while this is written.
 //!
-//! Writes go past the system's cache where it can do that ([`env::disk::Bulk`]): a content of
-//! gigabytes must not push out all that the user had there, the last fsync finds little to do, and a
-//! write through the cache costs several times the processor. Such a write is waited for, so some
-//! run at a time ([`WRITES_MAX`]): the disk has the next one when it is done with the last. Bytes
-//! are taken as they are; memory is so many spans of a content. A write that fails is told at
+//! A file that is to be on the disk is written past the system's cache where it can do that
+//! ([`env::disk::Bulk`]): the last fsync finds little to do, and a write through the cache costs several
+//! times the processor. Such a write is waited for, so some run at a time ([`WRITES_MAX`]): the disk
+//! has the next one when it is done with the last.
+//!
+//! A file that is left to the system goes into its cache first, as much as stays there without
+//! being written ([`unwritten_room`]): the disk has the content's records to read meanwhile. The rest
+//! is written past it, as it would be waited for and push out all that the user had there.
+//!
+//! Bytes are taken as they are; memory is so many spans of a content. A write that fails is told at
 //! one of the next writes or the flush, and at every one after it.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use env::Env;
-use env::disk::Bulk;
+use env::disk::{Bulk, unwritten_room};
 
 use crate::job::Job;
 use crate::sink::Sink;
@@ -28,16 +34,27 @@ pub struct FileSink {
     to: Arc<(File, Bulk)>,
     /// Where the next bytes go.
     at: u64,
+    /// Bytes that may still be left in the system's cache.
+    cached: u64,
     /// The oldest first.
     writing: VecDeque<Job<io::Result<()>>>,
     failed: Option<io::ErrorKind>,
 }
 
 impl FileSink {
-    /// A sink into `file`, whatever the file's own position is.
+    /// A sink into a file that will be synced, whatever the file's own position is.
     pub fn new(env: &Env, file: File) -> Self {
+        Self::with(env, file, 0)
+    }
+
+    /// A sink into a file that the system may write when it likes.
+    pub fn left_to_the_system(env: &Env, file: File) -> Self {
+        Self::with(env, file, unwritten_room())
+    }
+
+    fn with(env: &Env, file: File, cached: u64) -> Self {
         let to = Arc::new((file, Bulk::default()));
-        Self { env: env.clone(), to, at: 0, writing: VecDeque::new(), failed: None }
+        Self { env: env.clone(), to, at: 0, cached, writing: VecDeque::new(), failed: None }
     }
 
     /// Waits until no more than so many writes run. After one that failed it waits for all.
@@ -63,10 +80,16 @@ impl FileSink {
 
 impl Sink for FileSink {
     async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
-        self.written(WRITES_MAX - 1).await?;
-        let (to, at) = (self.to.clone(), self.at);
-        self.at += bytes.len() as u64;
-        let write = move || to.1.write_at(&to.0, at, &[IoSlice::new(&bytes)]);
+        let (to, at, len) = (self.to.clone(), self.at, bytes.len() as u64);
+        let left = self.cached.checked_sub(len);
+        // The system takes one at a time of a file into its cache.
+        self.written(if left.is_some() { 0 } else { WRITES_MAX - 1 }).await?;
+        self.cached = left.unwrap_or(0);
+        self.at += len;
+        let write = move || match left {
+            Some(_) => to.0.write_all_at(&bytes, at),
+            None => to.1.write_at(&to.0, at, &[IoSlice::new(&bytes)]),
+        };
         self.writing.push_back(Job::blocking(&self.env, write));
         Ok(())
     }
@@ -95,8 +118,15 @@ mod tests {
 
     #[tokio::test]
     async fn every_byte_is_in_the_file_after_a_flush() {
+        // Past the cache; into it; and from one to the other, at a place that is no multiple of anything.
+        for cached in [0, u64::MAX, 3_000_006] {
+            check(cached).await;
+        }
+    }
+
+    async fn check(cached: u64) {
         let mut file = tempfile::tempfile().unwrap();
-        let mut sink = FileSink::new(&Env::real(), file.try_clone().unwrap());
+        let mut sink = FileSink::with(&Env::real(), file.try_clone().unwrap(), cached);
         let mut model: Vec<u8> = Vec::new();
         for (round, len) in [1, 0, 3_000_005, 1 << 20, 7].into_iter().enumerate() {
             let part: Vec<u8> = (0..len).map(|i| (i * 7 + round) as u8).collect();

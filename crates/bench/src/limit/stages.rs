@@ -1,7 +1,7 @@
 //! Each stage alone: single-core seconds a byte, and the disk's seconds a byte by the clock.
 
 use std::fs::{self, File};
-use std::io::{IoSlice, Read, Seek};
+use std::io::{IoSlice, Read, Seek, Write};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
@@ -19,6 +19,7 @@ use super::tls;
 use crate::Bench;
 use crate::error::BenchError;
 use crate::folder::Folder;
+use crate::percentiles::middle;
 use crate::process::thread_cpu;
 use crate::seeded::Seeded;
 
@@ -43,8 +44,12 @@ pub(super) struct Stages {
     pub(super) tls_receive: f64,
     /// Processor time of writing and syncing.
     pub(super) write: f64,
-    /// The same by the clock.
+    /// Processor time of writing what the system may write to the disk later.
+    pub(super) leave: f64,
+    /// Writing and syncing by the clock.
     pub(super) disk: f64,
+    /// By the clock: reading past the system's cache.
+    pub(super) disk_read: f64,
     /// By the clock: as many bytes read past the system's cache, where records lie, while as many are written.
     pub(super) disk_both: f64,
     /// Making a stripe's parity, for each byte of its pages; none where copies are kept.
@@ -63,34 +68,37 @@ impl Stages {
         Seeded::new(1).fill(&mut random);
         let text = text(bytes / 4);
         let a_byte = |time: Duration, bytes: usize| time.as_secs_f64() / bytes as f64;
-        let usual = |mut once: Box<dyn FnMut() -> Result<Duration, BenchError> + '_>| {
+        let tried = |mut once: Box<dyn FnMut() -> Result<Duration, BenchError> + '_>| {
             let once = |_| bench.stop.check().and_then(|()| once());
             let took = (0..tries).map(once).collect::<Result<Vec<_>, BenchError>>()?;
-            Ok::<_, BenchError>(middle(took))
+            Ok::<_, BenchError>(usual(&took))
         };
         let (write, disk) = write(folder.path(), &random, tries)?;
         // Before anything reads the file through the cache.
-        let disk_both = usual(Box::new(|| read_while_writing(folder.path(), &random)))?;
+        let disk_read = tried(Box::new(|| read_past_the_cache(folder.path(), bytes)))?;
+        let disk_both = tried(Box::new(|| read_while_writing(folder.path(), &random)))?;
         let of = |time| a_byte(time, bytes);
         let (send, receive) = tls::measure(bytes, tries)?;
         Ok(Self {
             bytes,
-            read: of(usual(Box::new(|| read(folder.path())))?),
-            compress_random: of(usual(Box::new(|| compress(&random)))?),
-            compress_text: a_byte(usual(Box::new(|| compress(&text)))?, text.len()),
-            seal: of(usual(Box::new(|| seal(&random)))?),
-            open: of(usual(Box::new(|| open(&random)))?),
-            mac: of(usual(Box::new(|| Ok(chunks(&random, mac))))?),
-            hash: of(usual(Box::new(|| Ok(chunks(&random, hash))))?),
+            read: of(tried(Box::new(|| read(folder.path())))?),
+            compress_random: of(tried(Box::new(|| compress(&random)))?),
+            compress_text: a_byte(tried(Box::new(|| compress(&text)))?, text.len()),
+            seal: of(tried(Box::new(|| seal(&random)))?),
+            open: of(tried(Box::new(|| open(&random)))?),
+            mac: of(tried(Box::new(|| Ok(chunks(&random, mac))))?),
+            hash: of(tried(Box::new(|| Ok(chunks(&random, hash))))?),
             tls_send: of(send),
             tls_receive: of(receive),
             write: of(write),
+            leave: of(tried(Box::new(|| leave(folder.path(), &random)))?),
             disk: of(disk),
+            disk_read: of(disk_read),
             disk_both: of(disk_both),
             code: match profile {
                 Profile::Copies(_) => None,
                 Profile::Stripe { k, n } => {
-                    Some(of(usual(Box::new(|| code(&random, k as usize, n as usize)))?))
+                    Some(of(tried(Box::new(|| code(&random, k as usize, n as usize)))?))
                 }
             },
         })
@@ -104,13 +112,9 @@ pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     (thread_cpu().saturating_sub(before), done)
 }
 
-/// The one in the middle; the later of two.
-///
-/// # Panics
-/// Where there are none.
-pub(super) fn middle(mut took: Vec<Duration>) -> Duration {
-    took.sort();
-    took[took.len() / 2]
+/// The one in the middle.
+pub(super) fn usual(took: &[Duration]) -> Duration {
+    *middle(took, Duration::as_secs_f64)
 }
 
 fn chunks(bytes: &[u8], mut work: impl FnMut(&[u8])) -> Duration {
@@ -243,7 +247,50 @@ fn write(folder: &Path, bytes: &[u8], tries: usize) -> Result<(Duration, Duratio
         cpu.push(took);
         clock.push(started.elapsed());
     }
-    Ok((middle(cpu), middle(clock)))
+    Ok((usual(&cpu), usual(&clock)))
+}
+
+/// Writes a file in chunks through the system's cache, and removes it before the system writes it: processor time.
+fn leave(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchError> {
+    let path = folder.join("left");
+    let file = File::create(&path).map_err(BenchError::io("write", &path))?;
+    let (took, written) = timed(|| {
+        let mut chunks = bytes.chunks(CHUNK_BYTES_MAX);
+        chunks.try_for_each(|chunk| (&file).write_all(chunk))
+    });
+    written.map_err(BenchError::io("write", &path))?;
+    fs::remove_file(&path).map_err(BenchError::io("remove", &path))?;
+    Ok(took)
+}
+
+/// A reader's part of all chunks of a file that was written, as peers read large records.
+fn read_part(source: &File, bulk: &Bulk, bytes: usize, reader: usize) -> std::io::Result<()> {
+    let mut offsets = (0..bytes).step_by(CHUNK_BYTES_MAX).skip(reader).step_by(READERS);
+    offsets.try_for_each(|offset| {
+        bulk.read_once(source, offset as u64, CHUNK_BYTES_MAX.min(bytes - offset)).map(drop)
+    })
+}
+
+/// Waits for all of them.
+fn joined(all: Vec<thread::ScopedJoinHandle<'_, std::io::Result<()>>>) -> std::io::Result<()> {
+    let each = |one: thread::ScopedJoinHandle<'_, _>| {
+        one.join().unwrap_or_else(|panic| resume_unwind(panic))
+    };
+    all.into_iter().try_for_each(each)
+}
+
+/// Reads the file that was written, as peers read large records: time by the clock.
+fn read_past_the_cache(folder: &Path, bytes: usize) -> Result<Duration, BenchError> {
+    let path = folder.join(FILE);
+    let source = File::open(&path).map_err(BenchError::io("read", &path))?;
+    let (bulk, started) = (Bulk::default(), Instant::now());
+    let read = |reader| read_part(&source, &bulk, bytes, reader);
+    let read = thread::scope(|scope| {
+        let read = &read;
+        joined((0..READERS).map(|reader| scope.spawn(move || read(reader))).collect())
+    });
+    read.map_err(BenchError::io("read", &path))?;
+    Ok(started.elapsed())
 }
 
 /// Reads the file that was written, as peers read large records, while another of its length is written and synced:
@@ -254,12 +301,7 @@ fn read_while_writing(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchErro
     let copy = File::create(&to).map_err(BenchError::io("write", &to))?;
     let bulk = Bulk::default();
     let offsets: Vec<usize> = (0..bytes.len()).step_by(CHUNK_BYTES_MAX).collect();
-    let read = |reader: usize| {
-        offsets.iter().skip(reader).step_by(READERS).try_for_each(|offset| {
-            let len = CHUNK_BYTES_MAX.min(bytes.len() - offset);
-            bulk.read_once(&source, *offset as u64, len).map(drop)
-        })
-    };
+    let read = |reader| read_part(&source, &bulk, bytes.len(), reader);
     let sink = Bulk::default();
     let write = |writer: usize| {
         let mut parts = bytes.chunks(CHUNK_BYTES_MAX).zip(&offsets).skip(writer).step_by(WRITERS);
@@ -274,12 +316,6 @@ fn read_while_writing(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchErro
             (0..READERS).map(|reader| scope.spawn(move || read(reader))).collect();
         let writers: Vec<_> =
             (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
-        let joined = |all: Vec<thread::ScopedJoinHandle<'_, std::io::Result<()>>>| {
-            let each = |one: thread::ScopedJoinHandle<'_, _>| {
-                one.join().unwrap_or_else(|panic| resume_unwind(panic))
-            };
-            all.into_iter().try_for_each(each)
-        };
         let written = joined(writers).and_then(|()| copy.sync_all());
         (joined(readers), written)
     });
@@ -324,7 +360,8 @@ mod tests {
     #[test]
     fn the_middle_one_counts() {
         let of =
-            |seconds: &[u64]| middle(seconds.iter().copied().map(Duration::from_secs).collect());
+            |seconds: &[u64]| seconds.iter().copied().map(Duration::from_secs).collect::<Vec<_>>();
+        let of = |seconds: &[u64]| usual(&of(seconds));
         assert_eq!(of(&[9, 1, 5, 3, 4]), Duration::from_secs(4));
         assert_eq!((of(&[7]), of(&[2, 1])), (Duration::from_secs(7), Duration::from_secs(2)));
     }

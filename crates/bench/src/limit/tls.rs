@@ -18,7 +18,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, Stream,
 };
 
-use super::stages::{middle, timed};
+use super::stages::{timed, usual};
 use crate::error::BenchError;
 
 const READ_BYTES: usize = 256 << 10;
@@ -58,7 +58,7 @@ pub(super) fn measure(bytes: usize, tries: usize) -> Result<(Duration, Duration)
         send.push(sent);
         receive.push(received);
     }
-    Ok((middle(send), middle(receive)))
+    Ok((usual(&send), usual(&receive)))
 }
 
 fn configurations() -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), BenchError> {

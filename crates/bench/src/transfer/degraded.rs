@@ -5,10 +5,11 @@
 
 use std::path::Path;
 
-use super::{content, get, middle, settle};
+use super::{content, get, settle};
 use crate::community::{Community, Home};
 use crate::error::BenchError;
 use crate::limit::Bound;
+use crate::percentiles::middle;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
 use std::time::Duration;

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::waiting::{Waiting, opened};
-use super::{SAMPLE_EVERY, content, middle, settle};
+use super::{SAMPLE_EVERY, content, settle};
 use crate::chart::Chart;
 use crate::community::{Community, Home, Kind};
 use crate::error::BenchError;
+use crate::percentiles::middle;
 use crate::process::{self, Pid};
 use crate::report::{Bar, Report};
 use crate::{Bench, size};

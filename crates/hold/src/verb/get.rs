@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use author::{Author, AuthorError, FileSink, GetReport, Sink};
+use author::{Author, AuthorError, GetReport, Sink};
 use clap::Args;
 use crypto::RecordId;
 use serde::Serialize;
@@ -41,6 +41,10 @@ pub(crate) struct Get {
     /// Bytes A to B alone, both included and counted from 0, as in HTTP; A- is from A to the end
     #[arg(long, value_name = "A-B", value_parser = parse_range)]
     range: Option<Range<u64>>,
+    /// End when all is on the disk; else a new file may be short after a power cut, as one that was copied (one that
+    /// goes over a file is on the disk first in any case)
+    #[arg(long)]
+    sync: bool,
 }
 
 /// `A-B`, both included, to a half-open range; `A-` has no end.
@@ -85,7 +89,7 @@ impl Get {
     /// Runs it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         if let (Some(list), Some(folder)) = (&self.list, &self.output) {
-            return many::run(session, many::list(list)?, folder).await;
+            return many::run(session, many::list(list)?, folder, self.sync).await;
         }
         let address = address::parse(self.address.as_deref().unwrap_or_default())?;
         if let (true, Some(folder)) = (self.unpack, &self.output) {
@@ -94,6 +98,9 @@ impl Get {
         let to_stdout = self.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
         if to_stdout {
             session.out.divert();
+            if self.sync {
+                return Err(HoldError::argument("--sync", "standard output is not on a disk"));
+            }
         }
         // Where it cannot be written is told before the passphrase is asked for.
         let draft = match &self.output {
@@ -101,12 +108,13 @@ impl Get {
             Some(path) => Some(Draft::new(path, true)?),
             None => Some(Draft::unnamed(Path::new("."))?),
         };
+        let draft = draft.map(|draft| draft.synced(self.sync));
         let author = connect::author(session).await?;
         let started = Instant::now();
         let bar = Bar::new(&session.out, "get");
         let report = match &draft {
             Some(draft) => {
-                let mut file = FileSink::new(author.env(), draft.file()?);
+                let mut file = draft.sink(author.env())?;
                 self.content(&author, address, &mut file, bar).await?
             }
             None => self.content(&author, address, &mut pipes::stdout()?, bar).await?,
@@ -142,7 +150,7 @@ impl Get {
         let draft = unpacked::Folder::new(folder)?;
         let author = connect::author(session).await?;
         let (started, bar) = (Instant::now(), Bar::new(&session.out, "get"));
-        let report = unpacked::get(&author, address, draft, bar).await?;
+        let report = unpacked::get(&author, address, draft, self.sync, bar).await?;
         let (bytes, degraded) = (report.bytes, report.degraded);
         let (seconds, file) = (started.elapsed().as_secs_f64(), folder.to_owned().into());
         session.out.result(&GetResult { bytes, seconds, degraded, file: Some(file) })?;

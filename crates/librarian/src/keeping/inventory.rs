@@ -137,11 +137,6 @@ pub(crate) struct Inventory {
     sums: HashMap<PeerId, Box<[Sum; SUMS]>>,
 }
 
-fn part_of(place: &Place) -> usize {
-    let [a, b, ..] = *place.as_bytes();
-    usize::from(u16::from_be_bytes([a, b]) >> (u16::BITS - PART_BITS))
-}
-
 /// Of the parts, those in which places of a range are.
 fn parts_of(range: Range) -> std::ops::Range<usize> {
     let bits = u32::from(range.bits);
@@ -190,7 +185,8 @@ impl Inventory {
 
     /// Whether a copy is here.
     pub(crate) fn has_copy(&self, id: &RecordId, place: &Place) -> bool {
-        self.parts[part_of(place)].contains_key(&Key::new(id, place))
+        let key = Key::new(id, place);
+        self.parts[key.part()].contains_key(&key)
     }
 
     /// Where a record that is counted lives.
@@ -213,7 +209,8 @@ impl Inventory {
             self.elsewhere.insert(id, place);
         }
         let copy = Copy { place: elsewhere, kind, copies };
-        self.parts[part_of(&place)].insert(Key::new(&id, &place), copy);
+        let key = Key::new(&id, &place);
+        self.parts[key.part()].insert(key, copy);
         self.count_copy(&held, Sum::wrapping_add);
     }
 
@@ -221,7 +218,7 @@ impl Inventory {
     pub(crate) fn drop_copy(&mut self, id: &RecordId) -> bool {
         let place = self.elsewhere.remove(id).unwrap_or_else(|| Place::from(*id));
         let key = Key::new(id, &place);
-        let Some(copy) = self.parts[part_of(&place)].remove(&key) else { return false };
+        let Some(copy) = self.parts[key.part()].remove(&key) else { return false };
         self.count_copy(&copy.held(&key), Sum::wrapping_sub);
         true
     }

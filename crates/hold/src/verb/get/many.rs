@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use author::{Author, FileSink};
+use author::Author;
 use crypto::RecordId;
 use futures::StreamExt;
 use serde::Deserialize;
@@ -91,11 +91,13 @@ pub(super) async fn run(
     session: &Session,
     items: Vec<Item>,
     folder: &Path,
+    sync: bool,
 ) -> Result<Exit, HoldError> {
     std::fs::create_dir_all(folder).map_err(HoldError::io("make", folder))?;
     let author = connect::author(session).await?;
     let bar = Bar::sum(&session.out, "get");
-    let gets = futures::stream::iter(items).map(|item| one(&author, item, folder, bar.clone()));
+    let gets =
+        futures::stream::iter(items).map(|item| one(&author, item, folder, sync, bar.clone()));
     let mut gets = gets.buffered(AT_ONCE);
     while let Some(result) = gets.next().await.transpose()? {
         bar.aside(|| session.out.result(&result))?;
@@ -107,13 +109,14 @@ async fn one(
     author: &Author,
     item: Item,
     folder: &Path,
+    sync: bool,
     bar: Arc<Bar>,
 ) -> Result<GetResult, HoldError> {
     let (started, path) = (Instant::now(), folder.join(&item.name));
     let below = path.parent().unwrap_or(folder);
     std::fs::create_dir_all(below).map_err(HoldError::io("make", below))?;
-    let draft = Draft::new(&path, true)?;
-    let mut sink = FileSink::new(author.env(), draft.file()?);
+    let draft = Draft::new(&path, true)?.synced(sync);
+    let mut sink = draft.sink(author.env())?;
     let report = author.get(item.address, &mut sink, None, bar).await?;
     let (bytes, degraded) = (report.bytes, report.degraded);
     drop(sink);

@@ -2,7 +2,8 @@
 //!
 //! The content comes from whoever shared it, so a tar is not believed: files and folders alone, at names below the
 //! folder, each name once, no links, no owners, none of the bits that make a program run as somebody else. It is unpacked
-//! beside the folder that it shall be, and gets that name when all of it was proven, written and synced.
+//! beside the folder that it shall be, and gets that name when all of it was proven and written, and synced where that is
+//! asked for.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
@@ -51,9 +52,12 @@ impl Folder {
         Ok(Self { draft, path: path.to_owned() })
     }
 
-    /// Makes all in it durable and gives it its name.
-    fn keep(self) -> Result<(), HoldError> {
+    /// Gives it its name; with `sync` all in it is durable before, and the name behind.
+    fn keep(self, sync: bool) -> Result<(), HoldError> {
         let failed = || HoldError::io("write", &self.path);
+        if !sync {
+            return std::fs::rename(&self.draft, &self.path).map_err(failed());
+        }
         // One sync of the file system instead of one a file.
         let folder = File::open(&self.draft).map_err(failed())?;
         rustix::fs::syncfs(&folder).map_err(io::Error::from).map_err(failed())?;
@@ -79,6 +83,7 @@ pub(super) async fn get(
     author: &Author,
     address: RecordId,
     folder: Folder,
+    sync: bool,
     bar: Arc<Bar>,
 ) -> Result<GetReport, HoldError> {
     let (mut ours, pipe) = tokio::io::duplex(PIPE_BYTES);
@@ -97,7 +102,7 @@ pub(super) async fn get(
         (Err(AuthorError::Write(_)), Err(error)) => return Err(error),
         (Err(error), _) => return Err(error.into()),
     };
-    blocking(move || folder.keep()).await?;
+    blocking(move || folder.keep(sync)).await?;
     Ok(report)
 }
 
@@ -272,7 +277,7 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         let kept = Folder::new(&path).unwrap();
         std::fs::write(kept.draft.join("whole"), b"x").unwrap();
-        kept.keep().unwrap();
+        kept.keep(true).unwrap();
         assert_eq!(std::fs::read(path.join("whole")).unwrap(), b"x");
         assert!(matches!(Folder::new(&path), Err(HoldError::Exists(_))), "not empty");
     }
