@@ -45,9 +45,9 @@ impl Draft {
 
     /// Without `sync` leaves it to the system when it is written to the disk, as `cp` does: after a power cut within a minute
     /// or so it may be short. One that goes over a file is durable first all the same: the old one is lost for the new one
-    /// alone.
+    /// alone. So is one on a file system that may tell a write's error behind it (over a network: at the next sync or close).
     pub(crate) fn synced(mut self, sync: bool) -> Self {
-        self.unsynced = !sync && !self.is_over_a_file();
+        self.unsynced = !sync && !self.is_over_a_file() && tells_errors_at_once(&self.file);
         self
     }
 
@@ -104,13 +104,30 @@ impl Draft {
             self.file.sync_all().map_err(failed())?;
         }
         if self.replace {
-            return fs::rename(&self.draft, &self.path).map_err(failed());
+            fs::rename(&self.draft, &self.path).map_err(failed())?;
+        } else {
+            fs::hard_link(&self.draft, &self.path).map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => HoldError::Exists(self.path.clone()),
+                _ => failed()(source),
+            })?;
         }
-        fs::hard_link(&self.draft, &self.path).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => HoldError::Exists(self.path.clone()),
-            _ => failed()(source),
-        })
+        if self.unsynced {
+            return Ok(());
+        }
+        // The name as well.
+        files::sync_folder(&self.path)
     }
+}
+
+/// Whether a write into the cache of the file's system has its room, so that it is refused at once where there is none:
+/// local ones that are known to (`statfs`'s types of `linux/magic.h`).
+fn tells_errors_at_once(file: &File) -> bool {
+    const EXT: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683E;
+    const TMPFS: u64 = 0x0102_1994;
+    let known = [EXT, XFS, BTRFS, TMPFS];
+    rustix::fs::fstatfs(file).is_ok_and(|of| known.contains(&(of.f_type as u64)))
 }
 
 impl Drop for Draft {
@@ -152,6 +169,12 @@ mod tests {
         let path = folder.path().join("file");
         let draft = || Draft::new(&path, true).unwrap();
         assert!(!draft().unsynced, "unless it is asked for");
+        let elsewhere = File::open("/proc/self/status").unwrap();
+        assert!(!tells_errors_at_once(&elsewhere), "of that nothing is known");
+        if !tells_errors_at_once(&draft().file) {
+            assert!(!draft().synced(false).unsynced);
+            return;
+        }
         let new = draft().synced(false);
         assert!(new.unsynced);
         fs::write(&path, b"came between").unwrap();

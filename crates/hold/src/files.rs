@@ -91,7 +91,11 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}-{number}.part", std::process::id()))
 }
 
-fn sync_folder(path: &Path) -> Result<(), HoldError> {
+/// Makes the names in the folder of `path` durable.
+///
+/// # Errors
+/// [`HoldError::Io`].
+pub(crate) fn sync_folder(path: &Path) -> Result<(), HoldError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

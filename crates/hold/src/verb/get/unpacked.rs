@@ -62,9 +62,7 @@ impl Folder {
         let folder = File::open(&self.draft).map_err(failed())?;
         rustix::fs::syncfs(&folder).map_err(io::Error::from).map_err(failed())?;
         std::fs::rename(&self.draft, &self.path).map_err(failed())?;
-        let above = self.path.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = File::open(above.unwrap_or(Path::new("."))).map_err(failed())?;
-        above.sync_all().map_err(failed())
+        files::sync_folder(&self.path)
     }
 }
 
