@@ -232,7 +232,8 @@ impl Journal {
             lock: Mutex::new(Some(opened.lock)),
         });
         shared.drop_expired(shared.env.clock.unix_ms());
-        let writer = Writer { shared: shared.clone(), active: opened.active, dirty: false };
+        let writer =
+            Writer { shared: shared.clone(), active: opened.active, dirty: false, closed: false };
         let line = Line::new(writer, shared.env.tasks.clone());
         let _ = shared.line.set(Arc::downgrade(&line));
         Ok(Arc::new(Self { shared, line }))

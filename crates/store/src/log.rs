@@ -141,6 +141,9 @@ pub(crate) struct Shared {
     /// Whether a sync is due within [`SYNC_DELAY`].
     sync_due: AtomicBool,
     sealed: Sealed,
+    /// Held by every fsync of a segment: the system tells an error once for a file that is open once, so whoever syncs behind
+    /// one that failed must find the store poisoned.
+    syncing: Mutex<()>,
     lock: Mutex<Option<Lock>>,
 }
 
@@ -182,15 +185,30 @@ impl Shared {
         let Some((number, _)) = self.index().segments().next_back().map(|(n, e)| (n, *e)) else {
             return;
         };
-        if let Err(error) = self.files.get(number).and_then(|file| file.sync()) {
-            self.poison(&error);
+        // One that cannot be opened cannot be synced either.
+        let _ = match self.files.get(number) {
+            Ok(file) => self.sync_file(&*file),
+            Err(error) => Err(self.poison(&error)),
+        };
+    }
+
+    /// Syncs a segment.
+    ///
+    /// # Errors
+    /// [`StoreError::Poisoned`] where that fails, and where one before it failed.
+    fn sync_file(&self, file: &dyn env::disk::File) -> Result<(), StoreError> {
+        let _one_at_a_time = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
         }
+        file.sync().map_err(|error| self.poison(&error))
     }
 
     /// Takes no more writes: see [`StoreError::Poisoned`].
-    fn poison(&self, error: &io::Error) {
+    fn poison(&self, error: &io::Error) -> StoreError {
         tracing::error!(%error, "an fsync failed: the store takes no more writes");
         self.poisoned.store(true, Ordering::SeqCst);
+        StoreError::Poisoned
     }
 
     fn suite_number(&self) -> u8 {
@@ -386,6 +404,7 @@ impl LogStore {
             closed: AtomicBool::new(false),
             sync_due: AtomicBool::new(false),
             sealed: Sealed::default(),
+            syncing: Mutex::default(),
             lock: Mutex::new(Some(opened.lock)),
         });
         let writer = Writer::new(shared.clone(), opened.active, opened.next);

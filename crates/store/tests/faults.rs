@@ -179,6 +179,27 @@ fn a_failed_sync_ends_writing_and_not_reading() {
 }
 
 #[test]
+fn what_was_not_acknowledged_goes_after_a_failed_sync_also_behind_what_was() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let soon = Some(Durability::EverySecond);
+        let before = store.put_kept(kept(&record(0, 100)), soon).await.unwrap();
+        assert_eq!(before, [true], "answered, and not synced yet");
+        disk.fail_syncs(1);
+        let failed = store.put(some(1..2, 100)).await;
+        assert!(matches!(failed, Err(StoreError::Poisoned)), "{failed:?}");
+        // The one that was answered is still owed.
+        assert!(matches!(store.close().await, Err(StoreError::Poisoned)));
+        let store = open(&disk, &env);
+        assert!(store.contains(&record(0, 100).id));
+        assert_eq!(store.put(some(1..2, 100)).await.unwrap(), [true], "it has to be written again");
+        let store = open(&disk.crash(), &env);
+        assert!(store.contains(&record(1, 100).id), "acknowledged, so it is there");
+    });
+}
+
+#[test]
 fn a_full_disk_refuses_writes_whole_and_takes_them_when_there_is_room() {
     run(1, |env| async move {
         for reserve in [0, 3000] {

@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub active: Option<Arc<dyn File>>,
     pub dirty: bool,
+    /// It let go of the disk: what was asked for behind that is refused.
+    pub closed: bool,
 }
 
 impl Worker for Writer {
@@ -52,6 +54,16 @@ impl Worker for Writer {
     }
 
     fn work(&mut self, mut batch: Vec<Request>) {
+        if self.closed {
+            for request in batch {
+                match request {
+                    Request::Append { answer, .. } => drop(answer.send(Err(StoreError::Closed))),
+                    Request::Close { answer } => drop(answer.send(Err(StoreError::Closed))),
+                    Request::Sync => {}
+                }
+            }
+            return;
+        }
         match batch.pop() {
             Some(Request::Sync) => drop(self.sync()),
             Some(Request::Close { answer }) => {
@@ -59,6 +71,7 @@ impl Worker for Writer {
                 let owed = self.dirty && !durability.syncs_before_answer();
                 let synced = self.sync();
                 self.active = None;
+                self.closed = true;
                 self.shared.let_go();
                 drop(answer.send(if owed { synced } else { Ok(()) }));
             }

@@ -22,7 +22,7 @@
 //! 3. A segment with a damaged live record stays until the record is put again or removed.
 //!
 //! A step holds at most [`STEP_BYTES`] and one record in memory. The extra disk is the live part of
-//! one segment; nothing is moved into the reserve. Readers with open files go on; one that finds
+//! one segment, and half of the reserve at most is used for it. Readers with open files go on; one that finds
 //! its file gone looks into the index again.
 
 use std::io;
@@ -79,7 +79,7 @@ impl LogStore {
     /// and ends. Dropped before, it leaves nothing half done: what was moved is moved.
     ///
     /// # Errors
-    /// [`StoreError::Full`] where moving would go into the reserve (segments without live records
+    /// [`StoreError::Full`] where moving would go into the second half of the reserve (segments without live records
     /// were removed before), and those of a write.
     pub async fn compact(&self, options: CompactionOptions) -> Result<Compaction, StoreError> {
         let mut done = Compaction::default();
@@ -104,6 +104,8 @@ impl LogStore {
                     done.segments += 1;
                     done.freed_bytes += bytes;
                 }
+                // Another compaction that runs was at it too, and was done first.
+                None if !is_there(&self.shared.index(), number) => {}
                 None => {
                     blocked.push(number);
                     done.blocked += 1;
@@ -148,6 +150,12 @@ impl LogStore {
         if extent.live == 0 && (extent.removals == 0 || oldest) {
             return Ok(());
         }
+        // All of it or nothing: copies of a part would take room and give none.
+        let room = || {
+            let needed = extent.live + extent.removals * HEADER_BYTES as u64;
+            if needed > self.shared.room_to_move() { Err(StoreError::Full) } else { Ok(()) }
+        };
+        room()?;
         let mut from = FILE_HEADER_BYTES;
         while from < extent.len {
             let begun = clock.elapsed();
@@ -209,7 +217,10 @@ fn read_step(
     let read = io_error("compact", &name);
     let Some(marker) = extent.marker else { return Ok((extent.len, Vec::new())) };
     let oldest = shared.index().segments().next().is_none_or(|(oldest, _)| oldest == number);
-    let file = shared.files.get(number).map_err(&read)?;
+    let file = match shared.files.get(number) {
+        Err(_) if !is_there(&shared.index(), number) => return Ok((extent.len, Vec::new())),
+        file => file.map_err(&read)?,
+    };
     let mut found = Vec::new();
     let len = extent.len.min(file.len().map_err(&read)?);
     let walked = scan_some(&*file, from, len, &marker, false, STEP_BYTES, &mut |seen| {
@@ -240,6 +251,19 @@ fn read_step(
     Ok((next, frames))
 }
 
+fn is_there(index: &Index, number: u32) -> bool {
+    index.segment_from(number).is_some_and(|(found, _)| found == number)
+}
+
+impl Shared {
+    /// Bytes that compaction may take before it gives some back: half of the reserve too, as a disk that is full of what is
+    /// dead would stay full else.
+    fn room_to_move(&self) -> u64 {
+        let free = self.disk.free_bytes().unwrap_or(u64::MAX);
+        free.saturating_sub(self.reserve_free_bytes / 2)
+    }
+}
+
 impl Moved {
     fn record(record: Record, from: Location) -> Self {
         let crc = Some(crc32c(&record.bytes));
@@ -253,8 +277,7 @@ impl Writer {
         if self.shared.poisoned.load(Ordering::SeqCst) {
             return Err(StoreError::Poisoned);
         }
-        let free = self.shared.disk.free_bytes().unwrap_or(u64::MAX);
-        let room = free.saturating_sub(self.shared.reserve_free_bytes);
+        let room = self.shared.room_to_move();
         let mut plan = {
             let index = self.shared.index();
             Plan::of_moved(frames, |id| index.get(id))

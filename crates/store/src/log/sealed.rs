@@ -57,13 +57,7 @@ impl Shared {
         let _one_at_a_time = self.sealed.working.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let Some(segment) = self.sealed.waiting().front().cloned() else { return Ok(()) };
-            if self.poisoned.load(Ordering::SeqCst) {
-                return Err(StoreError::Poisoned);
-            }
-            if let Err(error) = segment.file.sync() {
-                self.poison(&error);
-                return Err(StoreError::Poisoned);
-            }
+            self.sync_file(&*segment.file)?;
             self.write_index(&segment);
             self.sealed.waiting().pop_front();
         }

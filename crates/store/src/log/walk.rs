@@ -2,13 +2,15 @@
 //!
 //! The index says where they are, so segments of other kinds are not touched; what lies together is read together.
 
-use crypto::RecordId;
-use document::Kind;
+use std::io;
 
-use super::LogStore;
+use crypto::RecordId;
+use document::{Kind, Record};
+
 use super::frame::{Content, Header};
 use super::index::Location;
 use super::segment::log_name;
+use super::{LogStore, MOVES_MAX};
 use crate::checksum::crc32c;
 use crate::window::Window;
 use crate::{Part, StoreError, io_error};
@@ -25,7 +27,16 @@ impl LogStore {
             let Some((_, first)) = records.first() else { continue };
             let name = log_name(first.segment);
             let read = io_error("read", &name);
-            let file = self.shared.files.get(first.segment).map_err(&read)?;
+            let file = match self.shared.files.get(first.segment) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // Compaction moved what counts in it, and removed it.
+                    for (id, _) in records {
+                        self.walk_moved(id, each, &mut damaged)?;
+                    }
+                    continue;
+                }
+                file => file.map_err(&read)?,
+            };
             let len = file.len().map_err(&read)?;
             let mut window = Window::new(&*file, len);
             for (id, location) in records {
@@ -45,6 +56,35 @@ impl LogStore {
             }
         }
         Ok(damaged)
+    }
+
+    /// Reads a record where it is now; one that is gone is passed over.
+    fn walk_moved(
+        &self,
+        id: &RecordId,
+        each: &mut dyn FnMut(Part<'_>),
+        damaged: &mut Vec<RecordId>,
+    ) -> Result<(), StoreError> {
+        for left in (0..MOVES_MAX).rev() {
+            let Some(location) = self.shared.index().get(id) else { return Ok(()) };
+            if location.damaged {
+                damaged.push(*id);
+                return Ok(());
+            }
+            match self.shared.payload(id, location) {
+                Ok(Record { id, kind, place, bytes }) => {
+                    each(Part { id, kind, place, payload: &bytes, is_form: location.form });
+                    return Ok(());
+                }
+                Err(StoreError::Damaged { .. }) => {
+                    damaged.push(*id);
+                    return Ok(());
+                }
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 

@@ -153,6 +153,8 @@ pub(crate) struct Writer {
     /// What an fsync of the active segment covers.
     durable_len: u64,
     trail: Trail,
+    /// It let go of the disk: what was asked for behind that is refused.
+    closed: bool,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted: Option<super::PlantedBug>,
 }
@@ -227,6 +229,10 @@ impl Worker for Writer {
     }
 
     fn work(&mut self, mut batch: Vec<Request>) {
+        if self.closed {
+            batch.into_iter().for_each(|request| request.refuse(StoreError::Closed));
+            return;
+        }
         match batch.pop() {
             Some(Request::Close { answer }) => drop(answer.send(self.close())),
             Some(Request::Move { frames, answer }) => {
@@ -256,6 +262,7 @@ impl Writer {
             owed: false,
             durable_len,
             trail: Trail::default(),
+            closed: false,
             #[cfg(feature = "planted-bugs")]
             planted: None,
         }
@@ -304,6 +311,7 @@ impl Writer {
             return;
         }
         if synced && let Err(error) = self.sync() {
+            self.cut(start);
             answers.into_iter().for_each(|answer| answer.failed(error.again()));
             return;
         }
@@ -323,7 +331,7 @@ impl Writer {
         let start = self.append(plan, synced)?;
         self.dirty = true;
         if synced {
-            self.sync()?;
+            self.sync().inspect_err(|_| self.cut(start))?;
         }
         self.owed |= self.dirty;
         self.index(plan, start);
@@ -503,25 +511,23 @@ impl Writer {
         }
         self.shared.finish_sealed()?;
         let Some(active) = self.active.as_ref().filter(|_| self.dirty) else { return Ok(()) };
-        match active.file.sync() {
-            Ok(()) => {
-                (self.dirty, self.owed) = (false, false);
-                self.durable_len = active.len;
-                Ok(())
-            }
-            Err(error) => {
-                if !self.owed {
-                    // Nothing behind this was acknowledged (invariant 3).
-                    let _ = active.file.truncate(self.durable_len);
-                }
-                Err(self.poison(&error))
-            }
+        self.shared.sync_file(&*active.file)?;
+        (self.dirty, self.owed) = (false, false);
+        self.durable_len = active.len;
+        Ok(())
+    }
+
+    /// Cuts off what begins at `start` and was not acknowledged, as its fsync did not come about, and with it all before it
+    /// that nobody was answered either (invariant 3). The store is poisoned: nothing is written behind it.
+    fn cut(&self, start: u64) {
+        let len = if self.owed { start } else { start.min(self.durable_len) };
+        if let Some(active) = &self.active {
+            let _ = active.file.truncate(len);
         }
     }
 
     pub(super) fn poison(&self, error: &io::Error) -> StoreError {
-        self.shared.poison(error);
-        StoreError::Poisoned
+        self.shared.poison(error)
     }
 
     fn close(&mut self) -> Result<(), StoreError> {
@@ -531,6 +537,7 @@ impl Writer {
             // A store that takes no more writes does not sync: nothing of ours is to be written once others may open it.
             let _ = active.file.flush();
         }
+        self.closed = true;
         self.shared.let_go();
         // With everything acknowledged on the disk there is nothing to report, poisoned or not.
         if owed { synced } else { Ok(()) }

@@ -195,6 +195,9 @@ impl Chain<'_> {
         self.target.remove(name).map_err(io_error("remove", name))?;
         if linkable && link(self.source, self.target, name) {
             let checksum = hash(name, file, len, progress)?;
+            // What a peer seals beside its writes may not be on the disk yet.
+            let synced = self.target.open(name, false).and_then(|linked| linked.sync());
+            synced.map_err(io_error("sync", name))?;
             return Ok(Copied { line: FileLine { checksum, bytes: len }, linked: true });
         }
         let mut sink = Sink::create(self.target, name)?;
