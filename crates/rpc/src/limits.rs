@@ -1,7 +1,8 @@
 //! Every bound of the transport, with its default.
 //!
 //! Memory: request messages over all connections are at most [`ServerLimits::request_bytes_in_flight`]
-//! (one connection a quarter of it); what a connection's windows let in before that is at most
+//! (one connection a quarter of it), and a quarter of that besides for callers that nobody vouched for, as of calls and of
+//! answers; what a connection's windows let in before that is at most
 //! [`CONNECTION_WINDOW_BYTES`] for [`ServerLimits::wide_connections`] of callers that were vouched
 //! for, and [`NARROW_CONNECTION_WINDOW_BYTES`] for each other connection. One whose caller sends and takes no answers may
 //! hold 256 KiB besides, of what was read from its socket ([`crate::strides`]).
@@ -79,6 +80,10 @@ pub struct ServerLimits {
     pub calls: usize,
     /// Request message bytes in work at once, over all connections.
     pub request_bytes_in_flight: usize,
+    /// Answers of 16 KiB and more that their callers have not read yet, in bytes over all connections.
+    pub answer_bytes_in_flight: usize,
+    /// How long a part of an answer may wait for its reader: then the connection ends.
+    pub unread: Duration,
     /// How long a request waits for its bytes before the caller is told *busy*.
     pub admission_wait: Duration,
     /// A request message of which nothing more comes for this long is given up.
@@ -100,6 +105,8 @@ impl Default for ServerLimits {
             handshake: Duration::from_secs(5),
             calls: 4096,
             request_bytes_in_flight: 128 << 20,
+            answer_bytes_in_flight: 512 << 20,
+            unread: Duration::from_secs(120),
             admission_wait: Duration::from_secs(2),
             stall: Duration::from_secs(10),
             call: Duration::from_secs(60),

@@ -17,6 +17,7 @@ mod metered;
 pub(crate) mod signed;
 mod streams;
 mod unary;
+mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -218,7 +219,12 @@ impl Serving {
             let _ = env.within(CLOSE_GRACE, served.cancelled()).await;
             closed.cancel();
         };
-        let ((), outcome, ()) = futures::join!(accepting, serving, draining);
+        let all = async { futures::join!(accepting, serving, draining).1 };
+        let outcome = tokio::select! {
+            biased;
+            outcome = all => outcome,
+            () = gate.clone().end_unread() => Ok(()),
+        };
         outcome.map_err(RpcError::from)
     }
 }

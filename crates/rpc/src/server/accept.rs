@@ -208,12 +208,13 @@ impl Acceptor {
                 (Either::Left(tls), caller)
             }
         };
-        let share = (self.limits.request_bytes_in_flight / 4).max(BATCH_MESSAGE_BYTES_MAX);
         let now = self.env.clock.elapsed();
         let wide = caller.and_then(|caller| self.members.wide(caller.key, now));
+        let share = (self.limits.request_bytes_in_flight / 4).max(BATCH_MESSAGE_BYTES_MAX);
         let bytes = Arc::new(Semaphore::new(share));
-        let peer = Peer { caller, bytes, narrow: wide.is_none() };
-        let closed = Box::pin(self.closed.clone().cancelled_owned());
+        let ends = self.closed.child_token();
+        let closed = Box::pin(ends.clone().cancelled_owned());
+        let peer = Peer { caller, bytes, narrow: wide.is_none(), ends };
         Some(Connection { socket, peer, closed, wide, _seat: seat })
     }
 

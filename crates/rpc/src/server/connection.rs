@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use super::accept::Seat;
@@ -27,6 +27,8 @@ pub(super) struct Peer {
     pub(super) bytes: Arc<Semaphore>,
     /// Whether its windows are those of a caller that nobody vouched for.
     pub(super) narrow: bool,
+    /// Ends it.
+    pub(super) ends: CancellationToken,
 }
 
 /// TLS, or plain TCP on a loopback address.

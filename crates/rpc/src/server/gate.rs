@@ -19,8 +19,9 @@ use env::Env;
 use env::calls::CallError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use http_body::Body as _;
 use http_body::{Frame, SizeHint};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
@@ -31,6 +32,7 @@ use super::handlers::Handlers;
 use super::metered::{Budget, Metered};
 use super::signed::Checker;
 use super::unary;
+use super::unread::{Answer, Unread};
 use crate::limits::{
     BATCH_MESSAGE_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, ServerLimits,
 };
@@ -39,19 +41,44 @@ use crate::status::to_status;
 /// The paths of our own service; others are health and reflection.
 pub(super) const LIBRARIAN: &str = "/holdfast.v1.Librarian/";
 
+/// All callers that nobody vouched for have one part in so many of the calls and the bytes that members have, besides.
+const STRANGERS_PART: usize = 4;
+/// Answers below it take no bytes.
+const SMALL_ANSWER_BYTES: u32 = 16 << 10;
+
 /// What the layer knows of the whole server.
 pub(super) struct Gate {
     env: Env,
     limits: ServerLimits,
     /// Cancelled when no new calls are taken.
     stop: CancellationToken,
-    bytes: Arc<Semaphore>,
-    calls: AtomicUsize,
+    /// Of connections of keys that somebody vouched for, and of all requests that prove a key of their own.
+    known: Pool,
+    /// Of the others: what they hold, members need not wait for.
+    strangers: Pool,
+    unread: Arc<Unread>,
     ended: Notify,
     /// On the listener for signed requests.
     signed: Option<Arc<Checker>>,
     /// Where calls of one message end; the others end in the services behind the gate.
     handlers: Arc<Handlers>,
+}
+
+/// What some callers share.
+struct Pool {
+    calls: AtomicUsize,
+    calls_max: usize,
+    /// Request messages in work.
+    bytes: Arc<Semaphore>,
+    /// Answers that are not read yet.
+    answers: Arc<Semaphore>,
+}
+
+impl Pool {
+    fn new(calls_max: usize, bytes: usize, answers: usize) -> Self {
+        let [bytes, answers] = [bytes, answers].map(|bytes| Arc::new(Semaphore::new(bytes)));
+        Self { calls: AtomicUsize::new(0), calls_max, bytes, answers }
+    }
 }
 
 impl Gate {
@@ -62,13 +89,17 @@ impl Gate {
         signed: Option<Arc<Checker>>,
         handlers: Arc<Handlers>,
     ) -> Arc<Self> {
-        let bytes = Arc::new(Semaphore::new(limits.request_bytes_in_flight));
+        let (bytes, answers) = (limits.request_bytes_in_flight, limits.answer_bytes_in_flight);
+        let part = |all: usize| all.div_ceil(STRANGERS_PART);
+        // One message of the largest at least.
+        let strangers_bytes = part(bytes).max(BATCH_MESSAGE_BYTES_MAX.min(bytes));
         Arc::new(Self {
             env,
             limits,
             stop,
-            bytes,
-            calls: AtomicUsize::new(0),
+            known: Pool::new(limits.calls, bytes, answers),
+            strangers: Pool::new(part(limits.calls), strangers_bytes, part(answers)),
+            unread: Arc::default(),
             ended: Notify::new(),
             signed,
             handlers,
@@ -82,21 +113,36 @@ impl Gate {
             futures::pin_mut!(ended);
             // Registered before the count is read: an end between the two is not missed.
             ended.as_mut().enable();
-            if self.calls.load(Ordering::SeqCst) == 0 {
+            if self.in_work() == 0 {
                 return;
             }
             ended.await;
         }
     }
 
-    fn enter(self: &Arc<Self>) -> Result<InWork, CallError> {
-        let in_work = InWork(self.clone());
-        let before = self.calls.fetch_add(1, Ordering::SeqCst);
+    fn in_work(&self) -> usize {
+        [&self.known, &self.strangers].map(|pool| pool.calls.load(Ordering::SeqCst)).iter().sum()
+    }
+
+    /// Ends connections whose answers are not read, for as long as it is polled.
+    pub(super) async fn end_unread(self: Arc<Self>) {
+        self.unread.clone().look(self.env.clone(), self.limits.unread).await;
+    }
+
+    fn pool(&self, peer: &Peer) -> &Pool {
+        // With signed requests a connection says nothing of its callers.
+        if peer.narrow && self.signed.is_none() { &self.strangers } else { &self.known }
+    }
+
+    fn enter(self: &Arc<Self>, peer: &Peer) -> Result<InWork, CallError> {
+        let pool = self.pool(peer);
+        let in_work = InWork { gate: self.clone(), peer: peer.clone() };
+        let before = pool.calls.fetch_add(1, Ordering::SeqCst);
         if self.stop.is_cancelled() {
             let reason = "the peer is stopping".to_owned();
             return Err(CallError::Unreachable { address: String::new(), reason });
         }
-        if before >= self.limits.calls {
+        if before >= pool.calls_max {
             return Err(CallError::Busy { retry_after: Duration::from_millis(500) });
         }
         Ok(in_work)
@@ -104,12 +150,16 @@ impl Gate {
 }
 
 /// One call in work, until dropped.
-struct InWork(Arc<Gate>);
+struct InWork {
+    gate: Arc<Gate>,
+    peer: Peer,
+}
 
 impl Drop for InWork {
     fn drop(&mut self) {
-        if self.0.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.ended.notify_waiters();
+        let pool = self.gate.pool(&self.peer);
+        if pool.calls.fetch_sub(1, Ordering::SeqCst) == 1 && self.gate.in_work() == 0 {
+            self.gate.ended.notify_waiters();
         }
     }
 }
@@ -206,14 +256,14 @@ where
 {
     let ours = request.uri().path().starts_with(LIBRARIAN);
     let allowed = allowed(request.uri().path());
-    let in_work = match gate.enter() {
-        Ok(in_work) => Some(in_work),
-        Err(error) if ours => return Ok(refused(&error)),
-        Err(_) => None,
-    };
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
         let reason = "a call without a connection".to_owned();
         return Ok(refused(&CallError::Internal { reason }));
+    };
+    let in_work = match gate.enter(&peer) {
+        Ok(in_work) => Some(in_work),
+        Err(error) if ours => return Ok(refused(&error)),
+        Err(_) => None,
     };
     let asked = request.headers().get("grpc-timeout").and_then(|text| deadline_of(text.as_bytes()));
     // A streaming call is bounded here until it begins to answer.
@@ -221,13 +271,14 @@ where
     let limit = asked.min(gate.limits.call);
 
     let budget = Budget {
-        connection: peer.bytes,
-        server: gate.bytes.clone(),
+        connection: peer.bytes.clone(),
+        server: gate.pool(&peer).bytes.clone(),
         wait: gate.limits.admission_wait,
         stall: gate.limits.stall,
     };
     let (mut parts, body) = request.into_parts();
-    let (body, messages) = Metered::new(body, gate.env.clone(), budget, allowed.message_bytes_max);
+    let (bytes_max, pauses) = (allowed.message_bytes_max, !allowed.unary);
+    let (body, messages) = Metered::new(body, gate.env.clone(), budget, bytes_max, pauses);
     parts.extensions.insert(messages.clone());
     let request = Request::from_parts(parts, Body::new(body));
 
@@ -261,12 +312,38 @@ where
     };
     // Watches of the health service never end by themselves: they do not hold up a stop.
     let in_work = in_work.filter(|_| ours);
-    Ok(response.map(|body| Body::new(Counted { body, _in_work: in_work })))
+    let len = response.body().size_hint().exact().unwrap_or(0);
+    let bytes = match admitted(&gate, &peer, len).await {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(refused(&error)),
+    };
+    let answer = gate.unread.answer(&gate.env, gate.limits.unread, peer.ends);
+    let counted = |body| Counted { body, answer, _bytes: bytes, _in_work: in_work };
+    Ok(response.map(|body| Body::new(counted(body))))
+}
+
+/// Takes the bytes of a large answer of known length until it is read. Small ones are bounded by the calls in work, and of a
+/// stream one part is here at a time.
+async fn admitted(
+    gate: &Gate,
+    peer: &Peer,
+    bytes: u64,
+) -> Result<Option<OwnedSemaphorePermit>, CallError> {
+    let Some(bytes) = u32::try_from(bytes).ok().filter(|bytes| *bytes >= SMALL_ANSWER_BYTES) else {
+        return Ok(None);
+    };
+    let taking = gate.pool(peer).answers.clone().acquire_many_owned(bytes);
+    match gate.env.within(gate.limits.admission_wait, taking).await {
+        Ok(Ok(taken)) => Ok(Some(taken)),
+        _ => Err(CallError::Busy { retry_after: Duration::from_millis(500) }),
+    }
 }
 
 /// A response's body, which keeps its call in work until it was sent or dropped.
 struct Counted {
     body: Body,
+    answer: Answer,
+    _bytes: Option<OwnedSemaphorePermit>,
     _in_work: Option<InWork>,
 }
 
@@ -278,7 +355,14 @@ impl http_body::Body for Counted {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        // Asked for more, the reader took what it had been given.
+        match &frame {
+            Poll::Ready(Some(Ok(_))) => this.answer.waits(),
+            Poll::Ready(_) | Poll::Pending => this.answer.moves(),
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -26,6 +26,8 @@ use tonic::Status;
 use crate::framing::PREFIX_BYTES;
 use crate::status::to_status;
 
+/// What a message counts at least, in bytes: the notes about it take as much.
+const MESSAGE_BYTES_MIN: u32 = 64;
 /// When a caller who was told *busy* should come again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -96,6 +98,8 @@ pub(super) struct Metered {
     env: Env,
     budget: Budget,
     message_bytes_max: usize,
+    /// Whether the caller may take its time between messages.
+    pauses: bool,
     at: At,
     /// Lengths of messages whose prefix was seen and which hold nothing yet.
     owed: VecDeque<u32>,
@@ -112,6 +116,7 @@ impl Metered {
         env: Env,
         budget: Budget,
         message_bytes_max: usize,
+        pauses: bool,
     ) -> (Self, Messages) {
         let messages = Messages::default();
         let metered = Self {
@@ -119,6 +124,7 @@ impl Metered {
             env,
             budget,
             message_bytes_max,
+            pauses,
             at: At::Prefix(0, [0; PREFIX_BYTES]),
             owed: VecDeque::new(),
             waiting: None,
@@ -151,7 +157,7 @@ impl Metered {
                         let reason = format!("a message of {len} bytes: at most {max} are taken");
                         return Err(CallError::Invalid { reason });
                     }
-                    self.owed.push_back(len);
+                    self.owed.push_back(len.max(MESSAGE_BYTES_MIN));
                     self.at = match len {
                         0 => At::Prefix(0, [0; PREFIX_BYTES]),
                         _ => At::Message(len),
@@ -189,7 +195,7 @@ impl Metered {
         }
     }
 
-    /// The next frame, unless a message that began stops arriving.
+    /// The next frame, unless a message that began, or the one of a call that has only one, stops arriving.
     fn poll_arriving(
         &mut self,
         cx: &mut Context<'_>,
@@ -198,7 +204,7 @@ impl Metered {
             self.stalled = None;
             return Poll::Ready(frame);
         }
-        if matches!(self.at, At::Prefix(0, _)) {
+        if self.pauses && matches!(self.at, At::Prefix(0, _)) {
             return Poll::Pending;
         }
         let stall = self.budget.stall;

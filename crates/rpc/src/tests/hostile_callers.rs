@@ -278,3 +278,100 @@ async fn the_server_keeps_its_own_deadline() {
     let (address, limit) = (peer.address.to_string(), Duration::from_millis(150));
     assert_eq!(late, Err(CallError::TimedOut { address, limit }));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_one_message_never_comes_ends() {
+    let limits = ServerLimits { stall: Duration::from_millis(100), ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    let (channel, _open) = channel(&peer).await;
+    let silent = status(send(&channel, "Find", Frames(Vec::new(), true)).await).await;
+    assert_eq!(silent.code(), Code::DeadlineExceeded, "{silent:?}");
+    // A stream's caller may take its time.
+    let streamed = tokio::spawn({
+        let channel = channel.clone();
+        async move { status(send(&channel, "FindStream", Frames(Vec::new(), true)).await).await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!streamed.is_finished());
+    streamed.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_strangers_take_no_room_from_those_who_are_vouched_for() {
+    let peer = Running::start(ServerLimits { calls: 4, ..ServerLimits::default() });
+    let to = peer.endpoint();
+    let pass = || Credential::Client(Bytes::from_static(b"pass"));
+    let member = Client::new(identity(5, 1), Arc::new(pass), Env::real(), ClientLimits::default());
+    let other = of(RecordId::new([1; 32]));
+    member.find(&to, other, LIMIT).await.unwrap();
+    let before = peer.service.asked.lock().unwrap().len();
+    // A quarter of four is one.
+    let strangers = client();
+    let hangs = tokio::spawn({
+        let (strangers, to) = (strangers.clone(), to.clone());
+        async move { strangers.find(&to, of(memory::HANGS), LIMIT).await }
+    });
+    while peer.service.asked.lock().unwrap().len() == before {
+        tokio::task::yield_now().await;
+    }
+    let second = strangers.find(&to, other, LIMIT).await;
+    assert!(matches!(second, Err(CallError::Busy { .. })), "{second:?}");
+    member.find(&to, other, LIMIT).await.unwrap();
+    hangs.abort();
+}
+
+/// A frame of HTTP/2: its kind, flags and stream.
+fn http2_frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags, 0, 0, 0, stream]);
+    frame.extend(payload);
+    frame
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_answers_are_not_read_ends() {
+    use crate::verifier::PeerVerifier;
+    use prost::Message;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let limits = ServerLimits { unread: Duration::from_millis(200), ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    let config = identity(3, 1).dialling(PeerVerifier::new(None)).unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    // (the window of each stream, whether the connection ends)
+    for (window, ends) in [(0u32, true), (65_535, false)] {
+        let tcp = tokio::net::TcpStream::connect(peer.address).await.unwrap();
+        let name = rustls::pki_types::ServerName::try_from("holdfast").unwrap();
+        let mut tls = connector.connect(name, tcp).await.unwrap();
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let setting = [&[0, 4][..], &window.to_be_bytes()].concat();
+        bytes.extend(http2_frame(4, 0, 0, &setting));
+        let mut headers = Vec::new();
+        for (name, value) in [
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":path", "/holdfast.v1.Librarian/Find"),
+            (":authority", "holdfast"),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+        ] {
+            // A literal that no table remembers.
+            headers.push(0);
+            for text in [name, value] {
+                headers.push(text.len() as u8);
+                headers.extend(text.as_bytes());
+            }
+        }
+        bytes.extend(http2_frame(1, 4, 1, &headers));
+        let id = Bytes::from_static(&[1; 32]);
+        let message = proto::FindRequest { id, ..Default::default() }.encode_to_vec();
+        bytes.extend(http2_frame(0, 1, 1, &framed(message.len(), &message)));
+        tls.write_all(&bytes).await.unwrap();
+        let read_all = async {
+            let mut sink = [0; 4096];
+            while tls.read(&mut sink).await.is_ok_and(|read| read > 0) {}
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(if ends { 20 } else { 1 }), read_all);
+        assert_eq!(ended.await.is_ok(), ends, "a window of {window}");
+    }
+}
