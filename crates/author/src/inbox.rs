@@ -251,7 +251,7 @@ impl Merging {
     }
 }
 
-/// Whether the holders were asked and do not have it.
+/// Whether the holders were asked and do not have it. One that answers with other bytes says nothing of that.
 fn is_absent(error: &WalkError) -> bool {
-    matches!(error, WalkError::NotFound { .. } | WalkError::Corrupt { .. })
+    matches!(error, WalkError::NotFound { .. })
 }

@@ -105,8 +105,9 @@ impl Author {
         let place = move |home: &Home| {
             let source = source(home, &path, &about);
             let folder = Folder::at(home.dir().join(FOLDER));
-            folder.prune(now);
-            let held = folder.take(&name(&source)).and_then(|held| match held {
+            let own = name(&source);
+            folder.prune(now, &own);
+            let held = folder.take(&own).and_then(|held| match held {
                 Some(held) if !resume => held.remove().map(|()| None),
                 held => Ok(held),
             });

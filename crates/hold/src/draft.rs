@@ -3,20 +3,22 @@
 //! What a get writes has its final name only after every check passed. Whatever ends it before, an
 //! error, Ctrl-C, a dropped future, removes the temporary file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use author::FileSink;
 use env::Env;
 
 use crate::error::HoldError;
-use crate::files;
+use crate::{files, leftovers};
 
 /// A temporary file beside its final name; removed when dropped.
 pub(crate) struct Draft {
     file: File,
-    draft: PathBuf,
+    /// Its temporary name; none where the path is that of a device or a pipe, which is written to as it is.
+    draft: Option<PathBuf>,
     path: PathBuf,
     replace: bool,
     /// A new file is the system's to write.
@@ -24,7 +26,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Makes the temporary file. `replace` says whether a file of the final name may be replaced.
+    /// Makes the temporary file. `replace` says whether a file of the final name may be replaced: where that is a link, the
+    /// file it leads to is.
     ///
     /// # Errors
     /// [`HoldError::Exists`] where one is there and may not be; [`HoldError::Io`] where the folder
@@ -37,10 +40,25 @@ impl Draft {
         if !replace && path.symlink_metadata().is_ok() {
             return Err(HoldError::Exists(path.to_owned()));
         }
-        let draft = files::beside(path);
-        let file = OpenOptions::new().write(true).create_new(true).open(&draft);
-        let file = file.map_err(HoldError::io("write", path))?;
-        Ok(Self { file, draft, path: path.to_owned(), replace, unsynced: false })
+        let failed = || HoldError::io("write", path);
+        if is_special(path) {
+            let file = OpenOptions::new().write(true).open(path).map_err(failed())?;
+            return Ok(Self { file, draft: None, path: path.to_owned(), replace, unsynced: false });
+        }
+        let to = match path.is_symlink() {
+            // One that leads nowhere is replaced itself.
+            true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+            false => path.to_owned(),
+        };
+        let draft = files::beside(&to);
+        let mut options = OpenOptions::new();
+        if to.exists() {
+            // Nobody reads of it on the way who may not read the file that is there.
+            options.mode(0o600);
+        }
+        leftovers::begun(&draft);
+        let file = options.write(true).create_new(true).open(&draft).map_err(failed())?;
+        Ok(Self { file, draft: Some(draft), path: to, replace, unsynced: false })
     }
 
     /// Without `sync` leaves it to the system when it is written to the disk, as `cp` does: after a power cut within a minute
@@ -53,6 +71,17 @@ impl Draft {
 
     fn is_over_a_file(&self) -> bool {
         self.replace && self.path.symlink_metadata().is_ok()
+    }
+
+    /// Those who may read and write the file that it goes over may do so with it, and no others.
+    fn as_the_old_one(&self) -> io::Result<()> {
+        let Ok(old) = fs::metadata(&self.path) else { return Ok(()) };
+        let (new, uid, gid) = (self.file.metadata()?, old.uid(), old.gid());
+        if (new.uid(), new.gid()) != (uid, gid) {
+            // Root alone may give a file away; another's is this user's then.
+            let _ = std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid));
+        }
+        self.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
     }
 
     /// A draft in `folder` whose name is not known yet: see [`Draft::keep_as`].
@@ -100,23 +129,30 @@ impl Draft {
     /// [`HoldError::Exists`] where a file came between; [`HoldError::Io`].
     pub(crate) fn keep(self) -> Result<(), HoldError> {
         let failed = || HoldError::io("write", &self.path);
+        let Some(draft) = &self.draft else { return Ok(()) };
+        if self.is_over_a_file() {
+            self.as_the_old_one().map_err(failed())?;
+        }
         if !self.unsynced || self.is_over_a_file() {
             self.file.sync_all().map_err(failed())?;
         }
         if self.replace {
-            fs::rename(&self.draft, &self.path).map_err(failed())?;
+            fs::rename(draft, &self.path).map_err(failed())?;
         } else {
-            fs::hard_link(&self.draft, &self.path).map_err(|source| match source.kind() {
-                io::ErrorKind::AlreadyExists => HoldError::Exists(self.path.clone()),
-                _ => failed()(source),
-            })?;
+            files::name_new(draft, &self.path)?;
         }
+        leftovers::kept(draft);
         if self.unsynced {
             return Ok(());
         }
         // The name as well.
         files::sync_folder(&self.path)
     }
+}
+
+/// Whether the path is that of something that bytes go through: a device, a pipe, a socket.
+pub(crate) fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
 /// Whether a write into the cache of the file's system has its room, so that it is refused at once where there is none:
@@ -133,7 +169,9 @@ fn tells_errors_at_once(file: &File) -> bool {
 impl Drop for Draft {
     fn drop(&mut self) {
         // After a rename there is nothing to remove.
-        let _ = fs::remove_file(&self.draft);
+        if let Some(draft) = &self.draft {
+            let _ = fs::remove_file(draft);
+        }
     }
 }
 
@@ -160,6 +198,47 @@ mod tests {
         assert!(matches!(Draft::new(&path, false), Err(HoldError::Exists(_))));
         Draft::new(&path, true).unwrap().keep().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_goes_over_a_file_is_for_the_same_readers_and_a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&path, b"old").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let draft = Draft::new(&link, true).unwrap();
+        let mode = |file: &File| file.metadata().unwrap().mode() & 0o777;
+        assert_eq!(mode(&draft.file), 0o600, "nobody else's on the way");
+        draft.file().unwrap().write_all(b"new").unwrap();
+        draft.keep().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(mode(&File::open(&path).unwrap()), 0o640);
+        // The longest name there is.
+        let long = folder.path().join("n".repeat(255));
+        Draft::new(&long, true).unwrap().keep().unwrap();
+        Draft::new(&long, true).unwrap().keep().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no draft is left");
+    }
+
+    #[test]
+    fn a_device_or_a_pipe_is_written_to_and_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(is_special(&pipe) && is_special("/dev/null".as_ref()));
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        let draft = Draft::new(&pipe, true).unwrap();
+        draft.file().unwrap().write_all(b"through").unwrap();
+        draft.keep().unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        assert!(is_special(&pipe));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

@@ -82,6 +82,19 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// Of a run that did several things: 3 where some were done, or in part, and others not; where nothing was, why the first
+    /// was not.
+    pub(crate) fn of_all(exits: &[Self]) -> Self {
+        let any = exits.iter().any(|exit| matches!(exit, Self::Done | Self::Partly));
+        match exits.iter().find(|exit| **exit != Self::Done) {
+            None => Self::Done,
+            Some(_) if any => Self::Partly,
+            Some(first) => *first,
+        }
+    }
+}
+
 impl From<Class> for Exit {
     fn from(class: Class) -> Self {
         match class {
@@ -106,6 +119,20 @@ impl From<Exit> for ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_nothing_was_done_is_no_partial_success() {
+        use Exit::{Denied, Done, Partly, Unavailable};
+        for (exits, all) in [
+            (&[][..], Done),
+            (&[Done, Done], Done),
+            (&[Done, Denied], Partly),
+            (&[Denied, Partly], Partly),
+            (&[Denied, Unavailable], Denied),
+        ] {
+            assert_eq!(Exit::of_all(exits), all, "{exits:?}");
+        }
+    }
 
     #[test]
     fn the_codes_are_those_of_the_contract() {

@@ -1,6 +1,6 @@
 //! Files that are written once: keys that only their owner may read, and public files beside them.
 //!
-//! A new file is written whole under a temporary name, synced and then linked to its final name, so
+//! A new file is written whole under a temporary name, synced and then given its final name, so
 //! a crash leaves no half file and an existing one is never replaced by accident.
 
 use std::fs::{self, File, OpenOptions};
@@ -46,15 +46,29 @@ pub(crate) fn make_private_folder(path: &Path) -> Result<(), HoldError> {
 /// Writes a new file; one that is there is an error and stays as it is.
 pub(crate) fn write_new(path: &Path, bytes: &[u8], access: Access) -> Result<(), HoldError> {
     let draft = write_draft(path, bytes, access)?;
-    let linked = fs::hard_link(&draft, path);
+    let named = name_new(&draft, path);
+    // After it there is nothing to remove.
     let _ = fs::remove_file(&draft);
-    match linked {
-        Ok(()) => sync_folder(path),
-        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
-            Err(HoldError::Exists(path.to_owned()))
-        }
-        Err(source) => Err(HoldError::io("write", path)(source)),
-    }
+    named?;
+    sync_folder(path)
+}
+
+/// Gives a file its final name, which must be free. Its temporary name may be there afterwards.
+///
+/// # Errors
+/// [`HoldError::Exists`]; [`HoldError::Io`].
+pub(crate) fn name_new(draft: &Path, path: &Path) -> Result<(), HoldError> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    let renamed = match renameat_with(CWD, draft, CWD, path, RenameFlags::NOREPLACE) {
+        // The file system cannot: a second name is never one that is there, either.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs::hard_link(draft, path),
+        renamed => renamed.map_err(io::Error::from),
+    };
+    renamed.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => HoldError::Exists(path.to_owned()),
+        _ => HoldError::io("write", path)(source),
+    })
 }
 
 /// Writes a file over what is there, all or nothing.
@@ -82,13 +96,13 @@ fn write_draft(path: &Path, bytes: &[u8], access: Access) -> Result<PathBuf, Hol
     Ok(draft)
 }
 
-/// A temporary name in the same folder, different for each process and call.
+/// A temporary name in the same folder, different for each process and call. It is short, as the name may be the longest that
+/// the file system takes.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    path.with_file_name(format!(".{name}.{}-{number}.part", std::process::id()))
+    path.with_file_name(format!(".hold.{}-{number}.part", std::process::id()))
 }
 
 /// Makes the names in the folder of `path` durable.

@@ -18,6 +18,7 @@ mod files;
 mod hosting;
 mod interrupt;
 mod leaving;
+mod leftovers;
 mod limits;
 mod logging;
 mod markers;
@@ -83,9 +84,11 @@ fn usage(error: &clap::Error) -> Exit {
         return Exit::Done;
     }
     if std::env::args_os().any(|argument| argument == "--json") {
+        // Up to how it is used: which argument is told in lines of their own.
         let text = error.render().to_string();
-        let line = text.lines().next().unwrap_or_default();
-        Out::new(true, false).usage_error(line.strip_prefix("error: ").unwrap_or(line));
+        let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+        let line = lines.collect::<Vec<_>>().join(" ");
+        Out::new(true, false).usage_error(line.strip_prefix("error: ").unwrap_or(&line));
     } else {
         let _ = error.print();
     }
@@ -129,5 +132,8 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
     });
     // A thread that waits for the system (a prompt, a pipe) must not keep the process.
     runtime.shutdown_background();
+    if done.as_ref().is_err_and(|(_, error)| error.exit() == Exit::Interrupted) {
+        leftovers::remove_all();
+    }
     done
 }

@@ -26,7 +26,7 @@ impl<P: AsRef<Path>> From<P> for PathText {
 
 impl Display for PathText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        Plain(&self.0).fmt(f)
     }
 }
 
@@ -70,6 +70,13 @@ struct ErrorObject<'a> {
     hint: Option<&'a str>,
 }
 
+/// `hold` with `--json`, any verb that warns: one line on stderr.
+#[derive(Serialize)]
+struct WarningObject<'a> {
+    /// What did not stop the verb.
+    warning: &'a str,
+}
+
 impl Out {
     /// For these flags; colour where stderr is a terminal and `NO_COLOR` is not set.
     pub(crate) fn new(json: bool, quiet: bool) -> Self {
@@ -98,6 +105,14 @@ impl Out {
     /// # Errors
     /// Where the output cannot be written; a closed pipe is none.
     pub(crate) fn result<T: Serialize + Display>(&self, result: &T) -> Result<(), HoldError> {
+        self.follow(result).map(drop)
+    }
+
+    /// As [`Out::result`], of a verb that goes on until it is stopped: whether there still is somebody who reads.
+    ///
+    /// # Errors
+    /// Where the output cannot be written; a closed pipe is none.
+    pub(crate) fn follow<T: Serialize + Display>(&self, result: &T) -> Result<bool, HoldError> {
         let line = self.line(result)?;
         let written = if self.diverted.load(Ordering::Relaxed) {
             write_line(&mut io::stderr().lock(), &line)
@@ -105,10 +120,9 @@ impl Out {
             write_line(&mut io::stdout().lock(), &line)
         };
         match written {
-            Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
-                Err(HoldError::Output(source))
-            }
-            _ => Ok(()),
+            Ok(()) => Ok(true),
+            Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(source) => Err(HoldError::Output(source)),
         }
     }
 
@@ -127,9 +141,15 @@ impl Out {
         }
     }
 
-    /// Warns of something that did not stop the verb.
+    /// Warns of something that did not stop the verb; not where results and errors alone are wanted.
     pub(crate) fn warn(&self, text: impl Display) {
-        self.labelled("warning", "33", &text.to_string());
+        let text = text.to_string();
+        if self.json {
+            let object = serde_json::to_string(&WarningObject { warning: &text });
+            let _ = write_line(&mut io::stderr().lock(), &object.unwrap_or_default());
+        } else if !self.quiet {
+            self.labelled("warning", "33", &text);
+        }
     }
 
     /// Prints an error: its line, the chain of causes, the command that helps.
@@ -145,7 +165,8 @@ impl Out {
         }
         self.labelled("error", "31", &message);
         for cause in &causes {
-            let _ = write_line(&mut io::stderr().lock(), &format!("  because: {cause}"));
+            let line = format!("  because: {}", Plain(cause));
+            let _ = write_line(&mut io::stderr().lock(), &line);
         }
         if let Some(hint) = hint {
             self.labelled("hint", "36", &hint);
@@ -165,7 +186,9 @@ impl Out {
         let _ = write_line(&mut io::stderr().lock(), &text);
     }
 
+    /// Names in it may be anybody's: a terminal gets no control characters of theirs.
     fn labelled(&self, label: &str, code: &str, text: &str) {
+        let text = Plain(text);
         let line = if self.colour {
             format!("\u{1b}[1;{code}m{label}:\u{1b}[0m {text}")
         } else {

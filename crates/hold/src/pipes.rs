@@ -1,12 +1,14 @@
-//! Standard input and output as files, for content.
+//! Standard input and output, and named pipes, as files, for content.
 //!
 //! Not through the standard library's handles: those read 8 KiB at a time, and write line by line. And where they are pipes
 //! these are widened: at the system's 64 KiB each GiB is 16,384 ways to a thread that waits for the other side, and back.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use tokio::fs::File;
 
+use crate::client::blocking;
 use crate::error::HoldError;
 
 /// Bytes that a pipe is widened to: what a user who is not root may (`/proc/sys/fs/pipe-max-size`), and half a page.
@@ -26,6 +28,19 @@ pub(crate) fn stdin() -> Result<File, HoldError> {
 /// Where the process has none.
 pub(crate) fn stdout() -> Result<File, HoldError> {
     of(&std::io::stdout(), "standard output")
+}
+
+/// A named pipe or a device; a pipe waits for its reader here.
+///
+/// # Errors
+/// The system's.
+pub(crate) async fn named(path: &Path) -> Result<File, HoldError> {
+    let path = path.to_owned();
+    let file = blocking(move || {
+        let file = std::fs::OpenOptions::new().write(true).open(&path);
+        file.map_err(HoldError::io("write", &path))
+    });
+    of(&file.await?, "a pipe")
 }
 
 fn of(handle: &impl AsFd, name: &'static str) -> Result<File, HoldError> {

@@ -87,6 +87,8 @@ pub(crate) struct ObjectShelf {
     redirects: Redirects,
     /// Lets few lists be made at once.
     lists: Semaphore,
+    /// And of those that strangers ask for one.
+    strangers_lists: Semaphore,
     metrics: Arc<Metrics>,
 }
 
@@ -121,6 +123,7 @@ impl ObjectShelf {
         let heads = Heads::new(suite);
         let shelf = Arc::new(Self {
             lists: reads::lists(),
+            strangers_lists: Semaphore::new(1),
             own: PeerId::new(secret.public()),
             claims: Claims::new(network),
             feed: Feed::new(),

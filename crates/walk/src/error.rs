@@ -142,7 +142,8 @@ impl WalkError {
     ///
     /// Where all errors are of one sort it is told as that sort, since that is what the caller can act on.
     pub(crate) fn of_write(acked: u32, wanted: u32, mut errors: Vec<(PeerId, CallError)>) -> Self {
-        if let Some(alike) = alike(&errors) {
+        // Of a write that some took, the count tells more.
+        if let Some(alike) = alike(&errors).filter(|_| acked == 0) {
             return alike;
         }
         let full =
@@ -153,6 +154,11 @@ impl WalkError {
         errors.truncate(ERRORS_MAX);
         Self::TooFew { acked, wanted, errors }
     }
+}
+
+/// Whether some of these were not reached, or not in time, and may answer another time.
+pub(crate) fn could_not_ask(errors: &[(PeerId, CallError)]) -> bool {
+    errors.iter().any(|(_, error)| error.class() == Class::Unavailable)
 }
 
 /// The error that all of these are, where they are all denials, all refusals or all *busy*.

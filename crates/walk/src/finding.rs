@@ -20,7 +20,7 @@ use placement::{Redundancy, View, redundancy};
 use crate::candidates::Candidates;
 use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted, limit};
 use crate::directory::Standing;
-use crate::error::{ERRORS_MAX, WalkError, alike};
+use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
 use crate::latency::Size;
 use crate::proof::Proven;
 use crate::race::{Event, Race, SHARED_LATE};
@@ -281,7 +281,8 @@ impl Finding {
     fn verdict(&mut self) -> WalkError {
         let id = self.wanted.request.id;
         let asked = u32::try_from(self.not_here.len()).unwrap_or(u32::MAX);
-        if !self.corrupt.is_empty() {
+        // Where others could not be asked, one that lies is no proof that it cannot be had.
+        if !self.corrupt.is_empty() && !could_not_ask(&self.errors) {
             let mut from = std::mem::take(&mut self.corrupt);
             from.truncate(ERRORS_MAX);
             return WalkError::Corrupt { id, from };

@@ -63,15 +63,15 @@ impl Folder {
         Ok(None)
     }
 
-    /// Removes journals that are too old, and the oldest of too many, so that one more is within the bound. Those in use
-    /// stay.
-    pub(crate) fn prune(&self, now: SystemTime) {
+    /// Removes journals that are too old, and the oldest of too many, so that the one that is about to be used is within the
+    /// bound. That one and those in use stay.
+    pub(crate) fn prune(&self, now: SystemTime, own: &str) {
         let mut journals = self.journals();
+        journals.retain(|(changed, name)| name != own || is_old(now, *changed));
         journals.sort_unstable();
         let surplus = (journals.len() + 1).saturating_sub(JOURNALS_MAX);
         for (at, (changed, name)) in journals.into_iter().enumerate() {
-            let old = now.duration_since(changed).is_ok_and(|age| age > JOURNAL_AGE_MAX);
-            if (old || at < surplus)
+            if (is_old(now, changed) || at < surplus)
                 && let Ok(Some(held)) = self.take(&name)
             {
                 let _ = held.remove();
@@ -113,4 +113,7 @@ fn named(file: &File, path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
+}
+fn is_old(now: SystemTime, changed: SystemTime) -> bool {
+    now.duration_since(changed).is_ok_and(|age| age > JOURNAL_AGE_MAX)
 }

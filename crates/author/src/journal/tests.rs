@@ -282,11 +282,11 @@ fn journals_nobody_comes_back_for_are_removed() {
         let names = names.map(|entry| entry.expect("readable").file_name());
         names.filter(|name| !name.to_string_lossy().contains('.')).count()
     };
-    folder.prune(SystemTime::now());
+    folder.prune(SystemTime::now(), "");
     assert!(left() <= JOURNALS_MAX, "{}", left());
-    folder.prune(SystemTime::now() + JOURNAL_AGE_MAX + Duration::from_secs(60));
+    folder.prune(SystemTime::now() + JOURNAL_AGE_MAX + Duration::from_secs(60), "");
     assert_eq!(left(), 1, "the one that is in use");
     drop(in_use);
-    folder.prune(SystemTime::now() + JOURNAL_AGE_MAX + Duration::from_secs(60));
+    folder.prune(SystemTime::now() + JOURNAL_AGE_MAX + Duration::from_secs(60), "");
     assert_eq!(left(), 0);
 }

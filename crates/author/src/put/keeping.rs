@@ -39,6 +39,9 @@ impl Author {
         let by_name = || media::by_name(options.name.as_deref().unwrap_or_default()).to_owned();
         options.media_type = Some(options.media_type.take().unwrap_or_else(by_name));
         options.profile = Some(self.profile_in_time(options.profile).await?);
+        // What is resumed is paid for as long as was set when it began, also where that was set for all puts.
+        let set = self.payer().map(|payer| payer.seconds);
+        options.lease_seconds = options.lease_seconds.or(set);
         Ok(options)
     }
 

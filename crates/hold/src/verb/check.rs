@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use author::{Author, AuthorError, Checked, State, Wrong};
 use clap::Args;
-use crypto::{Classified, RecordId};
+use crypto::RecordId;
 use serde::Serialize;
 
 use crate::cli::Session;
@@ -223,7 +223,8 @@ impl Check {
                 // What is wrong with the question and not with this content.
                 Err(error @ AuthorError::ThinSurvey) => return Err(error.into()),
                 Err(error) => {
-                    (CheckResult::unreadable(&address, &error), Exit::from(error.class()))
+                    let result = CheckResult::unreadable(&address, &error);
+                    (result, HoldError::from(error).exit())
                 }
             };
             bar.aside(|| session.out.result(&result))?;

@@ -26,7 +26,7 @@ use crate::draft::Draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
-use crate::{client, network_file, peerdir};
+use crate::{client, leftovers, network_file, peerdir};
 
 const KEY_HINT: &str = "a file with 64 hex digits";
 
@@ -201,10 +201,17 @@ impl Seal {
             info: ContentInfo { media_type, filepath, ..ContentInfo::default() },
             created_time: u32::try_from(peerdir::now_s()).unwrap_or(u32::MAX),
         };
-        let mut written: Vec<PathBuf> = Vec::new();
+        let (mut written, mut failed): (Vec<PathBuf>, Option<HoldError>) = (Vec::new(), None);
         let mut emit = |record: document::Record| {
             let path = self.place.path(&record.id);
-            files::write_new(&path, &record.bytes, Access::Public).map_err(io::Error::other)?;
+            leftovers::begun(&path);
+            if let Err(error) = files::write_new(&path, &record.bytes, Access::Public) {
+                // It may be another's that is there.
+                leftovers::kept(&path);
+                let again = io::Error::other(error.to_string());
+                failed.get_or_insert(error);
+                return Err(again);
+            }
             written.push(path);
             Ok(())
         };
@@ -212,9 +219,14 @@ impl Seal {
             Some(shape) => stripes::seal(sealing, shape, &coder::Erasure, &mut content, &mut emit),
             None => offline::seal(sealing, &mut content, &mut emit),
         };
-        let sealed = sealed.inspect_err(|_| {
+        if sealed.is_err() {
             written.iter().for_each(|path| drop(fs::remove_file(path)));
-        })?;
+        }
+        written.iter().for_each(|path| leftovers::kept(path));
+        let sealed = match failed {
+            Some(error) => return Err(error),
+            None => sealed?,
+        };
         Ok(Sealed {
             envelope: sealed.envelope.to_string(),
             entry: sealed.entry.to_string(),

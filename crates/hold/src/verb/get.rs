@@ -15,7 +15,7 @@ use crypto::RecordId;
 use serde::Serialize;
 
 use crate::cli::Session;
-use crate::draft::Draft;
+use crate::draft::{Draft, is_special};
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::PathText;
@@ -102,9 +102,14 @@ impl Get {
                 return Err(HoldError::argument("--sync", "standard output is not on a disk"));
             }
         }
+        if let Some(path) = self.output.as_deref().filter(|path| self.sync && is_special(path)) {
+            let text = format!("{} is not a file on a disk", path.display());
+            return Err(HoldError::argument("--sync", text));
+        }
         // Where it cannot be written is told before the passphrase is asked for.
         let draft = match &self.output {
             _ if to_stdout => None,
+            Some(path) if is_special(path) => None,
             Some(path) => Some(Draft::new(path, true)?),
             None => Some(Draft::unnamed(Path::new("."))?),
         };
@@ -112,15 +117,18 @@ impl Get {
         let author = connect::author(session).await?;
         let started = Instant::now();
         let bar = Bar::new(&session.out, "get");
-        let report = match &draft {
-            Some(draft) => {
+        let report = match (&draft, &self.output) {
+            (Some(draft), _) => {
                 let mut file = draft.sink(author.env())?;
                 self.content(&author, address, &mut file, bar).await?
             }
-            None => self.content(&author, address, &mut pipes::stdout()?, bar).await?,
+            (None, Some(path)) if !to_stdout => {
+                self.content(&author, address, &mut pipes::named(path).await?, bar).await?
+            }
+            (None, _) => self.content(&author, address, &mut pipes::stdout()?, bar).await?,
         };
         let file = match (draft, &self.output) {
-            (None, _) => None,
+            (None, output) => output.clone().filter(|_| !to_stdout),
             (Some(draft), Some(path)) => draft.keep().map(|()| Some(path.clone()))?,
             (Some(draft), None) => {
                 let name = address::file_name(report.details.name.as_deref(), &address);

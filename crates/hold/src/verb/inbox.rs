@@ -88,29 +88,30 @@ impl Feed {
         self.position.as_ref().map_or(&[], |position| &position.cursors)
     }
 
-    /// Writes the line of what was received, where an earlier run has not, and then remembers it.
+    /// Writes the line of what was received, where an earlier run has not, and then remembers it. Answers whether there
+    /// still is somebody who reads.
     async fn deliver(
         &mut self,
         session: &Session,
         received: &Received,
         cursors: &[Cursor],
-    ) -> Result<(), HoldError> {
+    ) -> Result<bool, HoldError> {
         let address = received.address;
         if self.position.as_ref().is_some_and(|position| position.knows(&address)) {
-            return Ok(());
+            return Ok(true);
         }
         let line = Line::from(received);
         if let Some(mut lines) = self.lines.take() {
             let text = session.out.line(&line)?;
             let written = client::blocking(move || lines.write(&text).map(|()| lines));
             self.lines = Some(written.await?);
-        } else {
-            session.out.result(&line)?;
+        } else if !session.out.follow(&line)? {
+            return Ok(false);
         }
-        match &mut self.position {
-            Some(position) => position.keep(address, cursors),
-            None => Ok(()),
+        if let Some(position) = &mut self.position {
+            position.keep(address, cursors)?;
         }
+        Ok(true)
     }
 }
 
@@ -130,7 +131,9 @@ impl Inbox {
             let Some(event) = event else { return Ok(Exit::Done) };
             match event? {
                 InboxEvent::Received(received) => {
-                    feed.deliver(session, &received, inbox.cursors()).await?;
+                    if !feed.deliver(session, &received, inbox.cursors()).await? {
+                        return Ok(Exit::Done);
+                    }
                 }
                 InboxEvent::Gap { peer, .. } => session.out.warn(format_args!(
                     "the log of {peer} does not go back to its start: older shares may be missing"

@@ -185,10 +185,18 @@ impl Put {
         }
         if about.is_dir() {
             let files = below::files(&self.source)?;
+            if let Some(path) = files.iter().find(|path| path.to_str().is_none()) {
+                let text =
+                    format!("the name {path:?} is not UTF-8; --pack keeps names as they are");
+                return Err(HoldError::argument("DIR", text));
+            }
             let author = connect::author(session).await?;
             return self.folder(session, &author, readers, files).await;
         }
-        std::fs::File::open(&self.source).map_err(HoldError::io("read", &self.source))?;
+        if about.is_file() {
+            // A pipe is opened once: its writer is told at the first close that nobody reads.
+            std::fs::File::open(&self.source).map_err(HoldError::io("read", &self.source))?;
+        }
         let author = connect::author(session).await?;
         let base = self.source.file_name().map(|name| name.to_string_lossy().into_owned());
         let options = self.options(readers, self.name.clone().or(base), Some(about.len()));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use author::Renewed;
 use clap::Args;
-use crypto::RecordId;
+use crypto::{Classified, RecordId};
 use serde::Serialize;
 
 use crate::cli::Session;
@@ -106,20 +106,44 @@ impl Renew {
         let seconds = self.span.map(|Span(seconds)| seconds);
         if let Some(address) = &self.address {
             let address = address::parse(address)?;
-            let renewed = author.renew(address, seconds).await?;
-            let result = RenewResult::new(&address, Ok(renewed));
-            session.out.result(&result)?;
-            return Ok(if result.whole { Exit::Done } else { Exit::Partly });
+            let renewed = Ok(author.renew(address, seconds).await?);
+            let exit = exit_of(&renewed);
+            session.out.result(&RenewResult::new(&address, renewed))?;
+            return Ok(exit);
         }
-        let mut exit = Exit::Done;
+        let mut exits = Vec::new();
         for address in author.paid().await?.into_keys() {
-            let renewed = author.renew(address, seconds).await;
-            let result = RenewResult::new(&address, renewed.map_err(HoldError::from));
-            session.out.result(&result)?;
-            if !result.whole {
-                exit = Exit::Partly;
-            }
+            let renewed = author.renew(address, seconds).await.map_err(HoldError::from);
+            exits.push(exit_of(&renewed));
+            session.out.result(&RenewResult::new(&address, renewed))?;
         }
-        Ok(exit)
+        Ok(Exit::of_all(&exits))
+    }
+}
+
+/// 3 is for what is safe for now in part: where nobody took a lease, why not is told.
+fn exit_of(renewed: &Result<Renewed, HoldError>) -> Exit {
+    match renewed {
+        Ok(renewed) if renewed.is_whole() => Exit::Done,
+        Ok(renewed) if renewed.taken > 0 => Exit::Partly,
+        Ok(renewed) => {
+            let refused = renewed.refused.as_ref();
+            refused.map_or(Exit::Unavailable, |error| Exit::from(error.class()))
+        }
+        Err(error) => error.exit(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nothing_was_renewed_is_no_partial_success() {
+        assert_eq!(exit_of(&Ok(Renewed::default())), Exit::Unavailable, "nobody answered");
+        let refused = Some(env::calls::CallError::Denied { reason: "no".into() });
+        assert_eq!(exit_of(&Ok(Renewed { refused, ..Renewed::default() })), Exit::Denied);
+        let one = Renewed { taken: 1, untaken: 1, ..Renewed::default() };
+        assert_eq!(exit_of(&Ok(one)), Exit::Partly);
     }
 }

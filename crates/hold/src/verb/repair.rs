@@ -4,6 +4,7 @@ use std::fmt;
 
 use author::Asked;
 use clap::Args;
+use crypto::Classified;
 use serde::Serialize;
 
 use crate::cli::Session;
@@ -77,11 +78,14 @@ impl RepairVerb {
     /// Runs it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let author = connect::author(session).await?;
-        let mut exit = Exit::Done;
+        let mut exits = Vec::new();
         let mut tell = |address: Option<String>, asked: &Asked| {
-            if !asked.is_whole() {
-                exit = Exit::Partly;
-            }
+            exits.push(match &asked.refused {
+                _ if asked.is_whole() => Exit::Done,
+                _ if !asked.looking.is_empty() => Exit::Partly,
+                Some(error) => Exit::from(error.class()),
+                None => Exit::Unavailable,
+            });
             session.out.result(&RepairResult::new(address, asked))
         };
         if self.all {
@@ -93,6 +97,6 @@ impl RepairVerb {
             tell(Some(address::text(&address)), &asked)?;
         }
         session.out.note("`hold check` tells when nothing lacks any more");
-        Ok(exit)
+        Ok(Exit::of_all(&exits))
     }
 }

@@ -86,6 +86,11 @@ impl Reader {
     pub(super) fn is_peer(&self) -> bool {
         self.tier == Tier::Peer
     }
+
+    /// Whether nobody vouched for it.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.tier == Tier::Stranger
+    }
 }
 
 impl ObjectShelf {

@@ -41,8 +41,8 @@ impl ObjectShelf {
             return Err(invalid(format!("1 to {PREVIOUS_MAX} predecessors are asked for")));
         }
         self.readable(&reader, &object).await?;
-        // A peer is told what is here: else a question could go round.
-        let mut elsewhere = Some(elsewhere).filter(|_| !reader.is_peer());
+        // A peer is told what is here: else a question could go round. So is a stranger: others are asked for clients alone.
+        let mut elsewhere = Some(elsewhere).filter(|_| !reader.is_peer() && !reader.is_stranger());
         let mut fetched = VecDeque::new();
         let mut walk = Previous::new(request.version.h, most);
         let (mut answer, mut room) = (PreviousAnswer::default(), Room::new());

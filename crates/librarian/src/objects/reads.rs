@@ -196,9 +196,13 @@ impl ObjectShelf {
         if most == 0 || most > NAMES_MAX {
             return Err(invalid(format!("a list has 1 to {NAMES_MAX} names")));
         }
-        let Ok(_one) = self.lists.try_acquire() else {
-            return Err(CallError::Busy { retry_after: LIST_AGAIN });
+        let again = |_| CallError::Busy { retry_after: LIST_AGAIN };
+        // Strangers together have one of them, so that they keep no member out.
+        let _of_strangers = match reader.is_stranger() {
+            true => Some(self.strangers_lists.try_acquire().map_err(again)?),
+            false => None,
         };
+        let _one = self.lists.try_acquire().map_err(again)?;
         let found = self.names_of(request, move |shelf, named| shelf.may_read(&reader, named));
         let mut room = Room::new();
         let records = found.await?.into_iter().map(|(_, named)| named.record(self.suite));

@@ -168,6 +168,8 @@ impl ObjectShelf {
             });
             scanned.map(|_| found)
         };
+        // It looks at all that a list looks at.
+        let _one = self.lists.acquire().await;
         let found = self.env.blocking(read).await.map_err(|error| self.refused(error.into()))?;
         if found.len() > FAMILY_MAX {
             return Err(invalid(format!(

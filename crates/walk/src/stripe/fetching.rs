@@ -28,7 +28,7 @@ use super::asking::{Asking, Next, Question};
 use super::{Fetched, FragmentAt, FragmentState, StripeShape};
 use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted, limit};
 use crate::directory::Standing;
-use crate::error::{ERRORS_MAX, WalkError, alike};
+use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
 use crate::latency::Size;
 use crate::proof::Proven;
 use crate::race::{Event, Race};
@@ -322,7 +322,7 @@ impl Fetching {
         if found == 0 {
             let liars = errors.iter().filter(|(_, error)| is_lie(error)).map(|(peer, _)| *peer);
             let from: Vec<PeerId> = liars.take(ERRORS_MAX).collect();
-            if !from.is_empty() {
+            if !from.is_empty() && !could_not_ask(&errors) {
                 return WalkError::Corrupt { id, from };
             }
             if errors.is_empty() {

@@ -5,6 +5,7 @@
 //! once, since a small one waits for its calls one after the other; they are told in the order of the
 //! list, and the first failure ends it. Those that were told are whole and durable.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -71,6 +72,8 @@ pub(super) fn list(path: &Path) -> Result<Vec<Item>, HoldError> {
         Box::new(std::fs::File::open(path).map_err(failed())?)
     };
     let (mut from, mut items, mut line) = (BufReader::new(from), Vec::new(), String::new());
+    // Two of one name would go over each other.
+    let mut names = HashSet::new();
     loop {
         line.clear();
         let read = from.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).map_err(failed())?;
@@ -78,7 +81,11 @@ pub(super) fn list(path: &Path) -> Result<Vec<Item>, HoldError> {
             return Ok(items);
         }
         if !line.trim().is_empty() {
-            items.push(Item::parse(&line)?);
+            let item = Item::parse(&line)?;
+            if !names.insert(item.name.clone()) {
+                return Err(HoldError::argument(FLAG, format!("{:?} is in it twice", item.name)));
+            }
+            items.push(item);
         }
         if items.len() > ITEMS_MAX {
             return Err(HoldError::argument(FLAG, format!("over {ITEMS_MAX} lines")));
@@ -149,6 +156,8 @@ mod tests {
         assert_eq!((items[0].address, items.len()), (items[1].address, 2));
         std::fs::write(&path, "hold:abc  name\n").unwrap();
         assert!(list(&path).is_err());
+        std::fs::write(&path, format!("{}\n{}\n", line("a//b"), line("a/./b"))).unwrap();
+        assert!(list(&path).is_err(), "one name twice");
     }
 
     #[test]

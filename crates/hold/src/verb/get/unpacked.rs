@@ -19,8 +19,8 @@ use tokio_util::io::SyncIoBridge;
 
 use crate::client::blocking;
 use crate::error::HoldError;
-use crate::files;
 use crate::progress::Bar;
+use crate::{files, leftovers};
 
 /// Bytes between the get and the thread that writes files.
 const PIPE_BYTES: usize = 4 << 20;
@@ -44,10 +44,12 @@ impl Folder {
     /// # Errors
     /// [`HoldError::Exists`]; [`HoldError::Io`] where the folder above cannot be written.
     pub(super) fn new(path: &Path) -> Result<Self, HoldError> {
-        if path.symlink_metadata().is_ok() && std::fs::remove_dir(path).is_err() {
+        let is_empty = |mut items: std::fs::ReadDir| items.next().is_none();
+        if path.is_symlink() || path.exists() && !std::fs::read_dir(path).is_ok_and(is_empty) {
             return Err(HoldError::Exists(path.to_owned()));
         }
         let draft = files::beside(path);
+        leftovers::begun(&draft);
         std::fs::create_dir(&draft).map_err(HoldError::io("make", path))?;
         Ok(Self { draft, path: path.to_owned() })
     }
@@ -55,14 +57,15 @@ impl Folder {
     /// Gives it its name; with `sync` all in it is durable before, and the name behind.
     fn keep(self, sync: bool) -> Result<(), HoldError> {
         let failed = || HoldError::io("write", &self.path);
-        if !sync {
-            return std::fs::rename(&self.draft, &self.path).map_err(failed());
+        if sync {
+            // One sync of the file system instead of one a file.
+            let folder = File::open(&self.draft).map_err(failed())?;
+            rustix::fs::syncfs(&folder).map_err(io::Error::from).map_err(failed())?;
         }
-        // One sync of the file system instead of one a file.
-        let folder = File::open(&self.draft).map_err(failed())?;
-        rustix::fs::syncfs(&folder).map_err(io::Error::from).map_err(failed())?;
+        // Over an empty folder as well.
         std::fs::rename(&self.draft, &self.path).map_err(failed())?;
-        files::sync_folder(&self.path)
+        leftovers::kept(&self.draft);
+        if sync { files::sync_folder(&self.path) } else { Ok(()) }
     }
 }
 
@@ -116,6 +119,9 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
     let mut made = PathBuf::new();
     for (count, entry) in archive.entries().map_err(wrong)?.enumerate() {
         let mut entry = entry.map_err(wrong)?;
+        if leftovers::is_stopping() {
+            return Err(HoldError::Interrupted);
+        }
         if count == ITEMS_MAX {
             return Err(HoldError::argument(FLAG, format!("over {ITEMS_MAX} files")));
         }
@@ -139,7 +145,7 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
                 let mut file = File::options().write(true).create_new(true).open(&path);
                 let file = file.as_mut().map_err(|error| {
                     let again = error.kind() == io::ErrorKind::AlreadyExists;
-                    let text = format!("{} is in the tar twice", name.display());
+                    let text = format!("{name:?} is in the tar twice");
                     if again {
                         HoldError::argument(FLAG, text)
                     } else {
@@ -149,8 +155,10 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
                 copy(&mut entry, file, &mut buffer, wrong, |error| failed()(error))?;
                 set(file, mode, mtime).map_err(failed())?;
             }
+            // What holds for all that follows, in tars of `git archive`: a comment.
+            tar::EntryType::XGlobalHeader => {}
             other => {
-                let text = format!("{} is neither file nor folder ({other:?})", name.display());
+                let text = format!("{name:?} is neither file nor folder ({other:?})");
                 return Err(HoldError::argument(FLAG, text));
             }
         }
@@ -173,7 +181,7 @@ fn inside(name: &Path) -> Result<&Path, HoldError> {
     if name.components().all(parts) {
         return Ok(name);
     }
-    let text = format!("{} does not stay below the folder", name.display());
+    let text = format!("{name:?} does not stay below the folder");
     Err(HoldError::argument(FLAG, text))
 }
 
@@ -234,6 +242,19 @@ mod tests {
             assert_eq!(about.permissions().mode() & 0o7777, 0o755, "no bit beyond");
             assert_eq!(about.modified().unwrap(), UNIX_EPOCH + Duration::from_secs(1_000_000));
         }
+    }
+
+    #[test]
+    fn what_git_says_of_a_whole_tar_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let comment = &b"52 comment=0123456789012345678901234567890123456789\n"[..];
+        let tar = tar_of(&[
+            (b"pax_global_header", tar::EntryType::XGlobalHeader, comment),
+            (b"a", tar::EntryType::Regular, b"bytes"),
+        ]);
+        unpack(&tar[..], folder.path()).unwrap();
+        assert_eq!(std::fs::read(folder.path().join("a")).unwrap(), b"bytes");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

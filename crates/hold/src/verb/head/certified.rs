@@ -268,7 +268,9 @@ pub(super) async fn watch(
         match watch.next().await {
             Ok(read) => {
                 kept.keep(&read.proof)?;
-                session.out.result(&CertifiedText::from(&read))?;
+                if !session.out.follow(&CertifiedText::from(&read))? {
+                    return Ok(Exit::Done);
+                }
             }
             Err(error) if matches!(error.class(), Class::Unavailable | Class::Busy) => {
                 session.out.warn(format_args!("{error}: asked again"));

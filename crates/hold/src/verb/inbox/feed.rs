@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crypto::RecordId;
@@ -113,8 +113,13 @@ pub(super) struct Lines {
 impl Lines {
     /// Opens it; a new file is its owner's alone. A named pipe waits for its reader here.
     pub(super) fn open(path: &Path) -> Result<Self, HoldError> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-        let file = file.map_err(HoldError::io("write", path))?;
+        let failed = || HoldError::io("write", path);
+        let mut file =
+            OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed())?;
+        if cut_off(path, &file).map_err(failed())? {
+            // The disk was full, say: that line comes again, whole, and is not to begin within the half.
+            file.write_all(b"\n").map_err(failed())?;
+        }
         Ok(Self { path: path.to_owned(), file })
     }
 
@@ -139,6 +144,17 @@ impl Lines {
     }
 }
 
+/// Whether a file's last line has no end.
+fn cut_off(path: &Path, file: &File) -> std::io::Result<bool> {
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    File::open(path)?.read_exact_at(&mut last, about.len() - 1)?;
+    Ok(last != *b"\n")
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -161,6 +177,19 @@ mod tests {
         let position = Position::open(&path).unwrap();
         assert_eq!(position.cursors, [cursor]);
         assert!(!position.knows(&id(0)) && position.knows(&id(1)) && position.knows(&id(TOLD_MAX)));
+    }
+
+    #[test]
+    fn a_half_line_is_ended_before_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        Lines::open(&path).unwrap().write("one").unwrap();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"tw").unwrap();
+        for line in ["two", "three"] {
+            Lines::open(&path).unwrap().write(line).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntw\ntwo\nthree\n");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct AccessVerb {
 /// `hold object access`: a secret.
 #[derive(Serialize)]
 struct AccessText {
-    /// Owner, name and content key, hex: a file of it is what --access takes.
+    /// Owner, name and content key, hex: what `@FILE` opens an object with.
     access: String,
 }
 

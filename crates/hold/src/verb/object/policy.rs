@@ -21,7 +21,7 @@ pub(super) struct PolicyArgs {
     /// Anybody who reaches a peer may read
     #[arg(long, action = ArgAction::SetTrue)]
     public: bool,
-    /// Who else may read (hold keys list, owner)
+    /// Who else may read (what hold keys show --owner prints at theirs)
     #[arg(long, value_name = "KEY", value_delimiter = ',', value_parser = super::key)]
     reader: Vec<PublicKey>,
     /// Who else may write

@@ -77,8 +77,16 @@ impl WatchVerb {
             };
             let Some(told) = told else { break };
             let caught_up = matches!(told, WatchTold::CaughtUp);
-            if let Some(line) = self.line(&object, told)? {
-                session.out.result(&line)?;
+            if let Some(line) = self.line(&object, told)?
+                && !session.out.follow(&line)?
+            {
+                // Nobody reads any more.
+                Kept::keep(kept.as_mut()).await?;
+                return match &kept {
+                    // What was not read is not taken as told, and whoever started it should know.
+                    Some(_) => Err(HoldError::Output(std::io::ErrorKind::BrokenPipe.into())),
+                    None => Ok(Exit::Done),
+                };
             }
             // After the line: one that was not printed is told again.
             if let Some(kept) = &mut kept {

@@ -1,0 +1,83 @@
+//! Temporary files and folders that are in the making.
+//!
+//! Who makes one removes it when it is not to be. After an interrupt that is not enough: a thread that waits for the disk, or
+//! unpacks, may hold it beyond the end of the process. So their names are kept here, and the end of an interrupted run
+//! removes what is left of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+static MAKING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static STOPPING: AtomicBool = AtomicBool::new(false);
+/// How long the end waits for who still writes into a folder.
+const WAIT: Duration = Duration::from_secs(2);
+
+fn making() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This name is about to be made.
+pub(crate) fn begun(path: &Path) {
+    making().insert(path.to_owned());
+}
+
+/// It is what it was made for, or has another name.
+pub(crate) fn kept(path: &Path) {
+    making().remove(path);
+}
+
+/// Whether the run ends, so that whoever makes something should stop.
+pub(crate) fn is_stopping() -> bool {
+    STOPPING.load(Ordering::Relaxed)
+}
+
+/// Removes all that is still in the making. After this nobody begins anything: the process ends.
+pub(crate) fn remove_all() {
+    STOPPING.store(true, Ordering::Relaxed);
+    let until = Instant::now() + WAIT;
+    let left = std::mem::take(&mut *making());
+    for path in left {
+        // A thread may put one more file into a folder that is being removed, or make it again.
+        while path.symlink_metadata().is_ok() && !removed(&path) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn removed(path: &Path) -> bool {
+    fs::remove_file(path).or_else(|_| fs::remove_dir_all(path)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn what_is_left_in_the_making_can_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, whole) = (folder.path().join("file"), folder.path().join("whole"));
+        let below = folder.path().join("folder/below");
+        fs::create_dir_all(&below).unwrap();
+        for path in [&file, &whole, &below.join("file")] {
+            fs::write(path, b"half").unwrap();
+        }
+        for path in [&file, &whole, &folder.path().join("folder"), &folder.path().join("gone")] {
+            begun(path);
+        }
+        kept(&whole);
+        // Other tests of this process make things as well: only these are looked at.
+        let ours: Vec<PathBuf> =
+            making().iter().filter(|path| path.starts_with(folder.path())).cloned().collect();
+        assert_eq!(ours.len(), 3);
+        for path in &ours {
+            kept(path);
+            assert_eq!(removed(path), !path.ends_with("gone"));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "what is whole stays");
+    }
+}
