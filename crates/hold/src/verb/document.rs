@@ -204,14 +204,13 @@ impl Seal {
         let (mut written, mut failed): (Vec<PathBuf>, Option<HoldError>) = (Vec::new(), None);
         let mut emit = |record: document::Record| {
             let path = self.place.path(&record.id);
-            leftovers::begun(&path);
             if let Err(error) = files::write_new(&path, &record.bytes, Access::Public) {
-                // It may be another's that is there.
-                leftovers::kept(&path);
                 let again = io::Error::other(error.to_string());
                 failed.get_or_insert(error);
                 return Err(again);
             }
+            // Not before: till then a file of that name is another's.
+            leftovers::begun(&path);
             written.push(path);
             Ok(())
         };
