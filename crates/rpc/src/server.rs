@@ -101,7 +101,7 @@ impl Server {
         let Self { listener, address, identity, limits } = self;
         let proof = accept::Proof::Mutual(identity);
         let signed = None;
-        Serving { listener, address, proof, limits, signed }.run(service, env, stop).await
+        Box::pin(Serving { listener, address, proof, limits, signed }.run(service, env, stop)).await
     }
 }
 
