@@ -21,7 +21,7 @@ use env::Env;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use placement::Redundancy;
-use walk::{Reached, Rest, StripeRecords, WALK_LIMIT, WalkError, Walker};
+use walk::{Reached, Rest, StripeRecords, WalkError, Walker};
 
 use crate::author::Author;
 use crate::error::{AuthorError, Part};
@@ -35,8 +35,8 @@ use tally::Weight;
 
 /// Records and stripes of one put on their way at once; for large pages the window is less.
 const RECORDS_MAX: usize = 64;
-/// How long the last copies of a record are waited for: the walk gives up by itself before.
-const REST_LIMIT: Duration = Duration::from_secs(WALK_LIMIT.as_secs() * 2);
+/// How long the last copies of a record are waited for: the walk gives up by itself before, but where the line is very slow.
+const REST_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// What is spread as one thing.
 pub(crate) enum Load {
@@ -289,17 +289,21 @@ impl<'a> Spread<'a> {
         self.acknowledge().await
     }
 
-    /// Waits until every record has all copies that it will get, at most so long; how far all came.
+    /// Waits until every record has all copies that it will get, at most so long; on a slow line so long, and more, for each
+    /// step. Tells how far all came.
     pub(crate) async fn settle(mut self, limit: Duration) -> Result<Tally, AuthorError> {
         let env = self.author.env().clone();
-        let settled = async {
-            while self.is_busy() {
-                self.step().await?;
+        let mut until = env.clock.elapsed() + limit;
+        while self.is_busy() {
+            let patience = self.author.walker().patience();
+            let now = env.clock.elapsed();
+            if !patience.is_zero() {
+                until = now + limit + patience;
             }
-            Ok(())
-        };
-        if let Ok(settled) = env.within(limit, settled).await {
-            settled?;
+            match env.within(until.saturating_sub(now), self.step()).await {
+                Ok(step) => step?,
+                Err(_) => break,
+            }
         }
         let late = self.partial.into_values();
         Ok(late.fold(self.done, |tally, (weight, acked, wanted)| tally.with(weight, acked, wanted)))

@@ -126,8 +126,9 @@ impl Client {
         let introducer = Arc::new(Introducer { credential, env: env.clone() });
         let dialler = {
             let introducer = introducer.clone();
-            let (limit, through) = (limits.dial, through);
-            move |to| dial(identity.clone(), introducer.clone(), through.clone(), limit, to).boxed()
+            move |to, limit| {
+                dial(identity.clone(), introducer.clone(), through.clone(), limit, to).boxed()
+            }
         };
         Self::with(Box::new(dialler), introducer, env, limits)
     }
@@ -150,7 +151,7 @@ impl Client {
         let introducer = Arc::new(Introducer { credential: nothing, env: env.clone() });
         let dialler = {
             let env = env.clone();
-            move |to| dial_signed(signer.clone(), through, env.clone(), limits.dial, to).boxed()
+            move |to, limit| dial_signed(signer.clone(), through, env.clone(), limit, to).boxed()
         };
         Self::with(Box::new(dialler), introducer, env, limits)
     }
@@ -191,7 +192,7 @@ impl Client {
     {
         let end = self.env.clock.elapsed().saturating_add(limit);
         let tried = async {
-            let mut lease = self.pool.lease(to, records).await?;
+            let mut lease = self.pool.lease(to, records, limit).await?;
             let (mut again, mut reintroduced) = (!lease.fresh, false);
             loop {
                 let left = end.saturating_sub(self.env.clock.elapsed());
@@ -207,7 +208,7 @@ impl Client {
                 match error {
                     CallError::Unreachable { .. } if again && !lease.connection.is_alive() => {
                         again = false;
-                        lease = self.pool.lease(to, records).await?;
+                        lease = self.pool.lease(to, records, left).await?;
                     }
                     CallError::Denied { .. } if !reintroduced && self.forgotten(&lease) => {
                         reintroduced = true;

@@ -126,7 +126,7 @@ pub struct ClientLimits {
     pub bulk_connections: usize,
     /// A connection with nothing in flight for this long is closed.
     pub idle: Duration,
-    /// TCP, TLS and the introduction together.
+    /// TCP, TLS and the introduction together; or a quarter of the call's limit that needs the connection, where that is more.
     pub dial: Duration,
     /// After a failed dial callers get its error at once for this long.
     pub dial_back_off: Duration,

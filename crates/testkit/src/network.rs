@@ -18,6 +18,7 @@
 mod community;
 mod direct;
 mod fault;
+mod line;
 mod memory_peer;
 mod records;
 
@@ -33,6 +34,7 @@ pub use community::{Community, CommunityOptions, Member, community, key};
 pub use direct::DirectCalls;
 use fault::flipped;
 pub use fault::{Counts, Fault};
+use line::Lines;
 pub use memory_peer::MemoryPeer;
 pub use records::{envelope, noise, page, stripe};
 
@@ -40,6 +42,7 @@ pub use records::{envelope, noise, page, stripe};
 pub struct DirectNetwork {
     env: Env,
     hosts: Mutex<BTreeMap<String, Host>>,
+    lines: Mutex<Lines>,
 }
 
 /// What a peer answers about leases instead of the honest answer. It is asked before the request is served, with no answer:
@@ -62,7 +65,7 @@ struct Host {
 impl DirectNetwork {
     /// A network of nobody.
     pub fn new(env: Env) -> Arc<Self> {
-        Arc::new(Self { env, hosts: Mutex::default() })
+        Arc::new(Self { env, hosts: Mutex::default(), lines: Mutex::default() })
     }
 
     /// Lets a peer answer at an address, in place of who did before.

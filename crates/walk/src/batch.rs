@@ -17,10 +17,12 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, Shared, join_all};
 use placement::Redundancy;
 
-use crate::core::{Answer, CALL_LIMIT, Core, Wanted, limit};
+use crate::core::{Answer, Core, Wanted};
 use crate::error::WalkError;
 use crate::finding::Finding;
 use crate::latency::Size;
+use crate::line::Load;
+use crate::race::SharedTurn;
 use crate::storing::Storing;
 use crate::walker::{Found, Stored, Walker};
 
@@ -104,11 +106,11 @@ impl Walker {
             for group in bounded_groups(&walks, &members) {
                 let records =
                     group.iter().map(|at| (walks[*at].record.clone(), walks[*at].leases.clone()));
-                let answers = store_call(&self.core, peer, records.collect());
+                let (turn, answers) = store_call(&self.core, peer, records.collect());
                 for (index, at) in group.into_iter().enumerate() {
                     let answers = answers.clone();
-                    walks[at]
-                        .start_shared(peer, async move { one_of(&answers.await, index).map(drop) });
+                    let answer = async move { one_of(&answers.await, index).map(drop) };
+                    walks[at].start_shared(peer, turn.clone(), answer);
                 }
             }
         }
@@ -146,10 +148,10 @@ impl Walker {
         for (peer, members) in by_peer {
             for group in members.chunks(FIND_BATCH_MAX) {
                 let requests = group.iter().map(|at| wanted[*at].request).collect();
-                let answers = find_call(&self.core, peer, requests);
+                let (turn, answers) = find_call(&self.core, peer, requests);
                 for (index, at) in group.iter().enumerate() {
                     let (core, answers, wanted) = (self.core.clone(), answers.clone(), wanted[*at]);
-                    walks[*at].start_shared(peer, async move {
+                    walks[*at].start_shared(peer, turn.clone(), async move {
                         let answer = one_of(&answers.await, index);
                         let answer = core.judge(&peer, &wanted, answer).await;
                         // How the call went is noted once; what one record says of the peer is noted here.
@@ -201,9 +203,12 @@ fn store_call(
     core: &Arc<Core>,
     peer: PeerId,
     records: Vec<(Record, Arc<Vec<Shown>>)>,
-) -> SharedCall<()> {
-    let core = core.clone();
+) -> (SharedTurn, SharedCall<()>) {
+    let bytes = records.iter().map(|(record, _)| record.bytes.len()).sum();
+    let turn = core.shared_turn(core.load_to(&peer, bytes));
+    let (core, of_all) = (core.clone(), turn.clone());
     let call = async move {
+        let turn = of_all.await;
         if let Some(own) = core.local(&peer) {
             let stored = records
                 .into_iter()
@@ -212,8 +217,7 @@ fn store_call(
         }
         let leases = joined(records.iter().flat_map(|(_, leases)| leases.iter()));
         let records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
-        let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
-        let (limit, count) = (limit(bytes), records.len());
+        let (limit, count) = (turn.limit(), records.len());
         let answer = called(&core, peer, limit, count, |to| {
             let core = core.clone();
             async move {
@@ -223,7 +227,9 @@ fn store_call(
                 core.calls.store_leased(&to, records, leases, limit).await
             }
         });
-        let outcomes = answer.await.map(|outcomes| {
+        let answer = answer.await;
+        core.moved(&turn, &peer, &answer.as_ref().map(drop).map_err(Clone::clone));
+        let outcomes = answer.map(|outcomes| {
             outcomes.into_iter().map(|outcome| outcome.map(drop)).collect::<Vec<_>>()
         });
         for error in outcomes.iter().flatten().filter_map(|outcome| outcome.as_ref().err()) {
@@ -231,7 +237,7 @@ fn store_call(
         }
         Arc::new(outcomes)
     };
-    call.boxed().shared()
+    (turn, call.boxed().shared())
 }
 
 /// Each lease once, with the leaves of all records that it pays for.
@@ -254,17 +260,19 @@ fn find_call(
     core: &Arc<Core>,
     peer: PeerId,
     requests: Vec<FindRequest>,
-) -> SharedCall<FindResponse> {
-    let core = core.clone();
+) -> (SharedTurn, SharedCall<FindResponse>) {
+    // How many bytes answer is not known; they are small records.
+    let turn = core.shared_turn(Load::little());
+    let (core, of_all) = (core.clone(), turn.clone());
     let call = async move {
-        let (limit, count) = (CALL_LIMIT, requests.len());
+        let (limit, count) = (of_all.await.limit(), requests.len());
         let answer = called(&core, peer, limit, count, |to| {
             let core = core.clone();
             async move { core.calls.find_batch(&to, requests, limit).await }
         });
         Arc::new(answer.await)
     };
-    call.boxed().shared()
+    (turn, call.boxed().shared())
 }
 
 /// Makes one call for many records, checks that each got an answer, and tells the directory how it went.

@@ -13,7 +13,9 @@ use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, FindRespon
 use crate::directory::Directory;
 use crate::hedge::Budget;
 use crate::latency::{LARGE_BYTES, Size};
+use crate::line::{Line, Load};
 use crate::proof::{self, Proven};
+use crate::race::Moved;
 use crate::stripe::StripeShape;
 use crate::through::Through;
 
@@ -25,7 +27,7 @@ pub const TRANSFER_BYTES_PER_S: u64 = 1_000_000;
 pub const LAST_RESORT_LIMIT: Duration = Duration::from_secs(2);
 /// The longest wait for a busy peer, once a call.
 pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
-/// The longest one walk takes; what is not reached by then counts as unreachable.
+/// The longest one walk takes, beside its waiting for turns on the line; what is not reached by then counts as unreachable.
 pub const WALK_LIMIT: Duration = Duration::from_secs(60);
 /// How much longer than its deadline a call may take to say that it missed it.
 const LIMIT_GRACE: Duration = Duration::from_millis(500);
@@ -52,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) calls: Arc<dyn Calls>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) budget: Budget,
+    /// Turns of calls with records.
+    pub(crate) line: Arc<Line>,
     pub(crate) own: Option<(PeerId, Arc<dyn LocalStore>)>,
     pub(crate) credential: Mutex<Credential>,
     /// Librarians that walk for this program; then no other peer is called.
@@ -122,7 +126,13 @@ impl From<Result<Option<Proven>, CallError>> for Answer {
     }
 }
 
-/// The deadline of a call that moves so many bytes.
+impl Moved for Answer {
+    fn has_moved(&self) -> bool {
+        matches!(self, Self::Found(_) | Self::Failed(CallError::TimedOut { .. }))
+    }
+}
+
+/// The deadline of a call that moves so many bytes, where the line has nothing else to move.
 pub(crate) fn limit(bytes: usize) -> Duration {
     CALL_LIMIT + Duration::from_micros(bytes as u64 * 1_000_000 / TRANSFER_BYTES_PER_S)
 }
@@ -176,20 +186,26 @@ impl Core {
         }
     }
 
+    /// What a call to `peer` that sends so many bytes puts on the line: nothing where that is this program.
+    pub(crate) fn load_to(&self, peer: &PeerId, bytes: usize) -> Load {
+        if self.local(peer).is_some() { Load::little() } else { Load::sent(bytes) }
+    }
+
     /// Stores a record at one peer; a busy one is waited for once.
     pub(crate) async fn store_at(
         &self,
         peer: PeerId,
         record: Record,
         leases: Arc<Vec<Shown>>,
+        limit: Duration,
     ) -> Result<(), CallError> {
         if let Some(own) = self.local(&peer) {
             return own.store_leased(record, leases.to_vec()).await;
         }
-        match self.store_once(&peer, record.clone(), &leases).await {
+        match self.store_once(&peer, record.clone(), &leases, limit).await {
             Err(CallError::Busy { retry_after }) => {
                 self.env.clock.sleep(retry_after.min(BUSY_WAIT_MAX)).await;
-                self.store_once(&peer, record, &leases).await
+                self.store_once(&peer, record, &leases, limit).await
             }
             answer => answer,
         }
@@ -200,10 +216,10 @@ impl Core {
         peer: &PeerId,
         record: Record,
         leases: &[Shown],
+        limit: Duration,
     ) -> Result<(), CallError> {
         let to = self.endpoint(peer)?;
         let size = Size::of(record.bytes.len());
-        let limit = limit(record.bytes.len());
         let since = self.env.clock.elapsed();
         if leases.is_empty() {
             let answer = self.bounded(&to, limit, self.calls.store(&to, record, limit)).await;

@@ -18,12 +18,13 @@ use env::calls::CallError;
 use placement::{Redundancy, View, redundancy};
 
 use crate::candidates::Candidates;
-use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted, limit};
+use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
 use crate::latency::Size;
+use crate::line::{Load, UNKNOWN_BYTES};
 use crate::proof::Proven;
-use crate::race::{Event, Race, SHARED_LATE};
+use crate::race::{Event, Race, SharedTurn};
 
 /// Peers asked at once for one record.
 pub const WIDTH_MAX: usize = 8;
@@ -134,9 +135,10 @@ impl Finding {
     pub(crate) fn start_shared(
         &mut self,
         peer: PeerId,
+        turn: SharedTurn,
         call: impl Future<Output = Answer> + Send + 'static,
     ) {
-        self.race.start_late_after(SHARED_LATE, peer, limit(0), call);
+        self.race.start_shared(peer, turn, call);
     }
 
     fn fill(&mut self) {
@@ -147,14 +149,16 @@ impl Finding {
         let width = (first + self.not_here.len() + self.errors.len() / 2).min(WIDTH_MAX);
         while self.race.counted() < width && self.race.len() < WIDTH_MAX {
             let Some((peer, standing)) = self.choose() else { return };
-            let limit = match (standing, self.size) {
-                (standing, _) if standing > Standing::Trial => LAST_RESORT_LIMIT,
-                (_, Size::Small) => limit(0),
-                (_, Size::Large) => limit(document::DOCUMENT_BYTES_MAX),
+            let load = match (standing, self.size) {
+                (standing, _) if standing > Standing::Trial => {
+                    Load::little().at_most(LAST_RESORT_LIMIT)
+                }
+                (_, Size::Small) => Load::little(),
+                (_, Size::Large) => Load::taken(UNKNOWN_BYTES),
             };
             let (core, wanted) = (self.core.clone(), self.wanted);
-            let call = async move { core.find_at(peer, wanted, limit).await };
-            self.race.start(peer, limit, call);
+            let call = move |limit| async move { core.find_at(peer, wanted, limit).await };
+            self.race.start(peer, load, call);
             if standing == Standing::Trial {
                 self.race.replace(&peer);
             }
@@ -168,28 +172,26 @@ impl Finding {
     pub(crate) async fn run(&mut self) -> Result<FoundAt, WalkError> {
         loop {
             self.fill();
-            let left = self.until.saturating_sub(self.core.env.clock.elapsed());
-            let event = self.core.env.within(left, self.race.next()).await;
-            match event {
-                Ok(Event::Done(from, answer)) => {
+            match self.race.next(self.until).await {
+                Some(Event::Done(from, answer)) => {
                     if let Some(found) = self.answered(from, answer) {
                         return Ok(found);
                     }
                 }
-                Ok(Event::Late(peer)) => {
+                Some(Event::Late(peer)) => {
                     if self.race.is_counted(&peer) && self.core.budget.spend() {
                         self.race.replace(&peer);
                     }
                 }
-                Ok(Event::Overdue(peer)) => {
+                Some(Event::Overdue(peer)) => {
                     self.race.replace(&peer);
                 }
-                Ok(Event::Idle) => {
+                Some(Event::Idle) => {
                     if !self.new_peers() && !self.busy_peers().await && !self.refresh().await {
                         return Err(self.verdict());
                     }
                 }
-                Err(_) => return Err(self.verdict()),
+                None => return Err(self.verdict()),
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::candidates::{ASKED_MAX, NEAR_EXTRA};
 use crate::core::{Answer, Core, Wanted, limit};
 use crate::join::PARALLEL_MAX;
 use crate::latency::Size;
+use crate::line::Load;
 use crate::walker::Walker;
 
 /// What a peer says of its copy.
@@ -105,7 +106,10 @@ impl Core {
                 Err(error) => Held::Unreachable(error),
             };
         }
-        match self.find_at(peer, wanted, limit(document::DOCUMENT_BYTES_MAX)).await {
+        let turn = self.line.turn(Load::taken(document::DOCUMENT_BYTES_MAX)).await;
+        let answer = self.find_at(peer, wanted, turn.limit()).await;
+        self.moved(&turn, &peer, &answer);
+        match answer {
             Answer::Found(_) => Held::Yes,
             Answer::NotHere => Held::No,
             Answer::Failed(CallError::Corrupt { .. }) => Held::Corrupt,

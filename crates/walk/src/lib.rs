@@ -21,6 +21,7 @@ mod hedge;
 mod holdings;
 mod join;
 mod latency;
+mod line;
 pub mod objects;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

@@ -2,19 +2,22 @@
 //!
 //! A call has two alarms before its deadline: it is *late* when it takes longer than is usual (another peer may be asked
 //! as well, if the hedging budget allows), and *overdue* at half its deadline (another peer is asked in any case: that is a retry,
-//! not a hedge). The call itself goes on until its deadline; the first good answer counts.
+//! not a hedge). The call itself goes on until its deadline; the first good answer counts. All of that begins with the call's
+//! turn on the line ([`crate::line`]): while it waits for that it is not late.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::PeerId;
-use futures::StreamExt;
-use futures::future::{BoxFuture, Either, select};
+use env::calls::CallError;
+use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 
-use crate::core::Core;
+use crate::core::{Core, WALK_LIMIT};
 use crate::latency::Size;
+use crate::line::{Load, Turn};
 
 /// When a call that many records share is late.
 pub(crate) const SHARED_LATE: Duration = Duration::from_secs(1);
@@ -31,58 +34,136 @@ pub(crate) enum Event<T> {
     Idle,
 }
 
-#[derive(Clone, Copy)]
+/// Whether what came of a call tells how fast the line is: its bytes were moved, or not within the deadline.
+pub(crate) trait Moved {
+    /// See above.
+    fn has_moved(&self) -> bool;
+}
+
+impl Moved for Result<(), CallError> {
+    fn has_moved(&self) -> bool {
+        matches!(self, Ok(()) | Err(CallError::TimedOut { .. }))
+    }
+}
+
+/// A turn that several calls share.
+pub(crate) type SharedTurn = Shared<BoxFuture<'static, Arc<Turn>>>;
+
+impl Core {
+    /// Notes what a call tells of the line, where it does.
+    pub(crate) fn moved(&self, turn: &Turn, peer: &PeerId, ended: &impl Moved) {
+        if turn.counts() && ended.has_moved() {
+            let peers = if self.through.is_some() { 1 } else { self.directory.view().len() };
+            turn.moved(peer, peers);
+        }
+    }
+
+    /// A turn that begins when the first of those that share it waits for it.
+    pub(crate) fn shared_turn(self: &Arc<Self>, load: Load) -> SharedTurn {
+        let core = self.clone();
+        async move { Arc::new(core.line.turn(load).await) }.boxed().shared()
+    }
+}
+
+/// A call that waits for its turn, or runs.
+enum Step<T> {
+    /// Its turn began; it is overdue after so long.
+    Turn(Duration, BoxFuture<'static, T>),
+    Ended(T),
+}
+
 struct Running {
-    since: Duration,
+    /// When its turn began; `None`: it waits.
+    since: Option<Duration>,
+    /// After how much of its time it is late.
+    late: Duration,
     late_at: Option<Duration>,
     overdue_at: Option<Duration>,
     /// Another call was started in its stead.
     replaced: bool,
 }
 
+impl Running {
+    fn begin(&mut self, since: Duration, overdue: Duration) {
+        self.since = Some(since);
+        (self.late_at, self.overdue_at) = (Some(since + self.late), Some(since + overdue));
+    }
+}
+
 /// Calls that run at once, at most one to a peer.
 pub(crate) struct Race<T> {
     core: Arc<Core>,
     size: Size,
-    calls: FuturesUnordered<BoxFuture<'static, (PeerId, T)>>,
+    calls: FuturesUnordered<BoxFuture<'static, (PeerId, Step<T>)>>,
     running: BTreeMap<PeerId, Running>,
+    /// When the last turn began that was waited for.
+    last_turn: Duration,
 }
 
-impl<T: 'static> Race<T> {
+impl<T: Send + 'static> Race<T> {
     pub(crate) fn new(core: Arc<Core>, size: Size) -> Self {
-        Self { core, size, calls: FuturesUnordered::new(), running: BTreeMap::new() }
+        let (calls, running) = (FuturesUnordered::new(), BTreeMap::new());
+        Self { core, size, calls, running, last_turn: Duration::ZERO }
     }
 
-    /// Starts a call whose deadline is `limit` from now; it runs while [`Race::next`] is awaited.
-    pub(crate) fn start(
+    /// Starts a call when its turn comes, with its deadline from then; it runs while [`Race::next`] is awaited.
+    pub(crate) fn start<F>(
         &mut self,
         peer: PeerId,
-        limit: Duration,
-        call: impl Future<Output = T> + Send + 'static,
-    ) {
+        load: Load,
+        call: impl FnOnce(Duration) -> F + Send + 'static,
+    ) where
+        T: Moved,
+        F: Future<Output = T> + Send + 'static,
+    {
         let late = self.core.directory.late(&peer, self.size);
-        self.start_late_after(late, peer, limit, call);
+        let core = self.core.clone();
+        let run = move |turn: Turn| {
+            let call = call(turn.limit());
+            async move {
+                let ended = call.await;
+                core.moved(&turn, &peer, &ended);
+                ended
+            }
+        };
+        match self.core.line.turn_now(load) {
+            Some(turn) => {
+                let (since, overdue) = (turn.since(), turn.overdue());
+                self.enter(peer, late).begin(since, overdue);
+                let call = run(turn);
+                self.calls.push(Box::pin(async move { (peer, Step::Ended(call.await)) }));
+            }
+            None => {
+                self.enter(peer, late);
+                let core = self.core.clone();
+                self.calls.push(Box::pin(async move {
+                    let turn = core.line.turn(load).await;
+                    (peer, Step::Turn(turn.overdue(), run(turn).boxed()))
+                }));
+            }
+        }
     }
 
-    /// Starts a call that is late after so much time.
-    pub(crate) fn start_late_after(
+    /// Starts a call that others share: its time begins with the turn of all, and it is late by no habit of this one's kind.
+    pub(crate) fn start_shared(
         &mut self,
-        late: Duration,
         peer: PeerId,
-        limit: Duration,
+        turn: SharedTurn,
         call: impl Future<Output = T> + Send + 'static,
     ) {
-        let since = self.core.env.clock.elapsed();
-        let late_at = since + late;
-        let running = Running {
-            since,
-            late_at: Some(late_at),
-            overdue_at: Some(since + limit / 2),
-            replaced: false,
-        };
-        self.running.insert(peer, running);
-        self.calls.push(Box::pin(async move { (peer, call.await) }));
+        self.enter(peer, SHARED_LATE);
+        self.calls.push(Box::pin(async move {
+            let overdue = turn.await.overdue();
+            (peer, Step::Turn(overdue, call.boxed()))
+        }));
+    }
+
+    fn enter(&mut self, peer: PeerId, late: Duration) -> &mut Running {
         self.core.budget.earn();
+        let (since, late_at, overdue_at) = (None, None, None);
+        let running = Running { since, late, late_at, overdue_at, replaced: false };
+        let entry = self.running.entry(peer);
+        entry.insert_entry(running).into_mut()
     }
 
     /// Calls that run.
@@ -107,8 +188,27 @@ impl<T: 'static> Race<T> {
             .is_some_and(|running| !std::mem::replace(&mut running.replaced, true))
     }
 
-    /// Waits for the next event. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Event<T> {
+    /// Waits for the next event; `None` when the walk is over: at `until`, or [`WALK_LIMIT`] after the last turn that was waited
+    /// for where that is later. A call that waits for its turn keeps it going. Cancel safe.
+    pub(crate) async fn next(&mut self, until: Duration) -> Option<Event<T>> {
+        loop {
+            let waits = self.running.values().any(|running| running.since.is_none());
+            let step = if waits {
+                self.step().await
+            } else {
+                let until = until.max(self.last_turn + WALK_LIMIT);
+                let env = self.core.env.clone();
+                let left = until.saturating_sub(env.clock.elapsed());
+                env.within(left, self.step()).await.ok()?
+            };
+            if step.is_some() {
+                return step;
+            }
+        }
+    }
+
+    /// One event; `None` where a turn began.
+    async fn step(&mut self) -> Option<Event<T>> {
         let alarms = self.running.iter().filter_map(|(peer, running)| {
             let at = running.late_at.into_iter().chain(running.overdue_at).min()?;
             Some((at, *peer))
@@ -122,14 +222,27 @@ impl<T: 'static> Race<T> {
         // A call that ended at the same moment as the alarm went off is looked at first.
         match select(self.calls.next(), alarm).await {
             Either::Left((done, _)) => self.done(done),
-            Either::Right(_) => self.ring(peer),
+            Either::Right(_) => Some(self.ring(peer)),
         }
     }
 
-    fn done(&mut self, done: Option<(PeerId, T)>) -> Event<T> {
-        let Some((peer, result)) = done else { return Event::Idle };
-        self.running.remove(&peer);
-        Event::Done(peer, result)
+    fn done(&mut self, done: Option<(PeerId, Step<T>)>) -> Option<Event<T>> {
+        match done {
+            None => Some(Event::Idle),
+            Some((peer, Step::Ended(result))) => {
+                self.running.remove(&peer);
+                Some(Event::Done(peer, result))
+            }
+            Some((peer, Step::Turn(overdue, call))) => {
+                let now = self.core.env.clock.elapsed();
+                self.last_turn = now;
+                if let Some(running) = self.running.get_mut(&peer) {
+                    running.begin(now, overdue);
+                }
+                self.calls.push(Box::pin(async move { (peer, Step::Ended(call.await)) }));
+                None
+            }
+        }
     }
 
     fn ring(&mut self, peer: PeerId) -> Event<T> {
@@ -150,8 +263,8 @@ impl<T: 'static> Race<T> {
     pub(crate) fn give_up(&mut self) {
         let now = self.core.env.clock.elapsed();
         for (peer, running) in std::mem::take(&mut self.running) {
-            if running.late_at.is_none() {
-                self.core.directory.lagged(&peer, self.size, now.saturating_sub(running.since));
+            if let (Some(since), None) = (running.since, running.late_at) {
+                self.core.directory.lagged(&peer, self.size, now.saturating_sub(since));
             }
         }
         self.calls.clear();

@@ -20,11 +20,11 @@ use env::calls::CallError;
 use placement::{Redundancy, View};
 
 use crate::candidates::Candidates;
-use crate::core::{Core, WALK_LIMIT, limit};
+use crate::core::{Core, WALK_LIMIT};
 use crate::directory::Standing;
 use crate::error::WalkError;
 use crate::latency::Size;
-use crate::race::{Event, Race, SHARED_LATE};
+use crate::race::{Event, Race, SharedTurn};
 
 /// Calls in flight for one record beyond its copies.
 pub const EXTRA_MAX: usize = 4;
@@ -87,18 +87,20 @@ impl Storing {
     pub(crate) fn start_shared(
         &mut self,
         peer: PeerId,
+        turn: SharedTurn,
         call: impl Future<Output = Result<(), CallError>> + Send + 'static,
     ) {
-        let limit = limit(self.record.bytes.len());
-        self.race.start_late_after(SHARED_LATE, peer, limit, call);
+        self.race.start_shared(peer, turn, call);
     }
 
     fn fill(&mut self) {
         for peer in self.choose() {
             let (core, record) = (self.core.clone(), self.record.clone());
             let leases = self.leases.clone();
-            let limit = limit(record.bytes.len());
-            self.race.start(peer, limit, async move { core.store_at(peer, record, leases).await });
+            let load = core.load_to(&peer, record.bytes.len());
+            self.race.start(peer, load, move |limit| async move {
+                core.store_at(peer, record, leases, limit).await
+            });
         }
     }
 
@@ -149,21 +151,19 @@ impl Storing {
     /// Starts what there is to start and waits for one event; `false` when nothing runs any more.
     async fn step(&mut self) -> bool {
         self.fill();
-        let left = self.until.saturating_sub(self.core.env.clock.elapsed());
-        let event = self.core.env.within(left, self.race.next()).await;
-        match event {
-            Ok(Event::Done(peer, Ok(()))) => self.holders.push(peer),
-            Ok(Event::Done(peer, Err(error))) => self.errors.push((peer, error)),
-            Ok(Event::Late(peer)) => {
+        match self.race.next(self.until).await {
+            Some(Event::Done(peer, Ok(()))) => self.holders.push(peer),
+            Some(Event::Done(peer, Err(error))) => self.errors.push((peer, error)),
+            Some(Event::Late(peer)) => {
                 // Behind an answered put nobody waits: there only a peer that is overdue is replaced.
                 if self.acked() < self.redundancy.acknowledged && self.core.budget.spend() {
                     self.race.replace(&peer);
                 }
             }
-            Ok(Event::Overdue(peer)) => {
+            Some(Event::Overdue(peer)) => {
                 self.race.replace(&peer);
             }
-            Ok(Event::Idle) | Err(_) => return false,
+            Some(Event::Idle) | None => return false,
         }
         true
     }

@@ -29,9 +29,13 @@ use env::calls::{CallError, Endpoint, PutResponse};
 pub use librarian::{ASKED_LAST_BASE, ASKED_LAST_MAX};
 
 use crate::background::{Reached, Rest};
-use crate::core::{BUSY_WAIT_MAX, CALL_LIMIT, Core, TRANSFER_BYTES_PER_S, WALK_LIMIT, Wanted};
+use crate::core::{BUSY_WAIT_MAX, CALL_LIMIT, Core, WALK_LIMIT, Wanted};
 use crate::error::{ERRORS_MAX, WalkError, alike};
 use crate::finding::FoundAt;
+use crate::latency::Size;
+use crate::line::Load;
+use crate::proof::Proven;
+use crate::race::Moved;
 use crate::walker::{Stored, Walker};
 use librarian::Librarian;
 
@@ -43,6 +47,19 @@ pub const SHOW_LIMIT: Duration = Duration::from_secs(5);
 pub const FULL_WAIT: Duration = Duration::from_secs(5);
 /// How long *busy* of one librarian is waited out, for one record.
 const BUSY_TOTAL_MAX: Duration = Duration::from_secs(60);
+
+/// One that waited in vain for a slow holder says nothing of this line.
+impl Moved for Reached {
+    fn has_moved(&self) -> bool {
+        self.is_full()
+    }
+}
+
+impl Moved for Proven {
+    fn has_moved(&self) -> bool {
+        true
+    }
+}
 
 /// The librarians of a thin client, as its user ordered them.
 #[derive(Debug)]
@@ -120,7 +137,7 @@ impl Core {
         record: Record,
         leases: Vec<Shown>,
     ) -> Result<Stored, WalkError> {
-        let bytes = record.bytes.len();
+        let load = Load::sent(record.bytes.len());
         let put = |to: Endpoint, limit: Duration| {
             let (record, leases) = (record.clone(), leases.clone());
             async move {
@@ -135,7 +152,7 @@ impl Core {
                 Ok(Reached { acked, wanted, holders: Vec::new(), done: true })
             }
         };
-        match self.ask(through, bytes, put).await {
+        match self.ask(through, load, put).await {
             Ok((reached, ..)) => {
                 let Reached { acked, wanted, .. } = reached;
                 let rest = Rest::ended(self.env.clone(), reached);
@@ -151,14 +168,17 @@ impl Core {
         through: &Through,
         wanted: Wanted,
     ) -> Result<FoundAt, WalkError> {
-        let bytes = document::DOCUMENT_BYTES_MAX;
+        let load = match wanted.size() {
+            Size::Small => Load::little(),
+            Size::Large => Load::taken(wanted.bytes.unwrap_or(document::DOCUMENT_BYTES_MAX)),
+        };
         let get = |to: Endpoint, limit: Duration| async move {
             let call = self.calls.get(&to, wanted.request, limit);
             let record = self.bounded(&to, limit, call).await?;
             let peer = to.peer.ok_or(CallError::NotFound)?;
             self.prove(&peer, &wanted, record).await
         };
-        match self.ask(through, bytes, get).await {
+        match self.ask(through, load, get).await {
             Ok((proven, from, degraded)) => Ok(FoundAt { proven, from, degraded }),
             Err(failed) => Err(verdict_of_get(&wanted, failed)),
         }
@@ -168,15 +188,15 @@ impl Core {
     async fn ask<T, F>(
         &self,
         through: &Through,
-        bytes: usize,
+        load: Load,
         call: impl Fn(Endpoint, Duration) -> F,
     ) -> Result<(T, PeerId, bool), Vec<Failed>>
     where
+        T: Moved,
         F: Future<Output = Result<T, CallError>> + Send,
     {
         let clock = &self.env.clock;
         let order = through.order(clock.elapsed());
-        let transfer = Duration::from_micros(bytes as u64 * 1_000_000 / TRANSFER_BYTES_PER_S);
         let (mut failed, mut left) = (Vec::new(), order.len());
         for librarian in order {
             left -= 1;
@@ -187,10 +207,14 @@ impl Core {
             let error = match self.shown(&librarian, show).await {
                 Err(error) => error,
                 Ok(peer) => {
-                    let since = clock.elapsed();
                     let to = endpoint(&librarian, peer);
-                    match self.patiently(|| call(to.clone(), limit + transfer)).await {
+                    let turn = self.line.turn(load).await;
+                    // What the bytes take comes on top of what the librarian has for its walk.
+                    let limit = limit + turn.limit().saturating_sub(CALL_LIMIT);
+                    let since = clock.elapsed();
+                    match self.patiently(|| call(to.clone(), limit)).await {
                         Ok(answer) => {
+                            self.moved(&turn, &peer, &answer);
                             librarian.good();
                             return Ok((answer, peer, !failed.is_empty()));
                         }

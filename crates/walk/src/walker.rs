@@ -16,6 +16,7 @@ use crate::directory::Directory;
 use crate::error::WalkError;
 use crate::finding::{Finding, FoundAt};
 use crate::hedge::Budget;
+use crate::line::{Line, WINDOW_FIRST_BYTES};
 use crate::storing::Storing;
 use crate::through::Through;
 
@@ -78,7 +79,11 @@ impl Walker {
         let background = Background::new(env.clone());
         let credential = Mutex::new(options.credential);
         let through = Through::new(&options.through);
-        let core = Core { env, calls, directory, budget: Budget::new(), own, credential, through };
+        // Who lets a librarian walk has a short line: one record at a time, until it is known to be wider.
+        let window =
+            if through.is_some() { document::DOCUMENT_BYTES_MAX } else { WINDOW_FIRST_BYTES };
+        let (budget, line) = (Budget::new(), Arc::new(Line::new(env.clone(), window)));
+        let core = Core { env, calls, directory, budget, line, own, credential, through };
         Arc::new(Self { core: Arc::new(core), background })
     }
 
@@ -186,6 +191,11 @@ impl Walker {
         let mut finding = Finding::new(self.core.clone(), wanted);
         finding.leave_out_own();
         finding.run().await.map(Found::from)
+    }
+
+    /// How much longer than elsewhere what this program sends is waited for, since its line is slow; nothing where it is not.
+    pub fn patience(&self) -> Duration {
+        self.core.line.patience()
     }
 
     /// Waits until no copies are on their way any more, at most `limit`; tells how many records are left then.

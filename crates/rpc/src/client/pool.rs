@@ -27,13 +27,16 @@ use crate::limits::ClientLimits;
 
 /// When a caller should come again for whom no connection is free.
 const NO_ROOM_RETRY_AFTER: Duration = Duration::from_millis(100);
+/// The part of a call's limit that its dial may take, where that is more than [`ClientLimits::dial`]: calls have long limits where the
+/// line is slow, and there a handshake waits behind what is on its way.
+const DIAL_SHARE: u32 = 4;
 
 /// What a dial comes to.
 type Dialled = Result<Arc<Connection>, CallError>;
 /// A dial that many wait for.
 type Dial = Shared<BoxFuture<'static, Dialled>>;
 /// Makes a connection: dials and introduces.
-pub(super) type Dialler = dyn Fn(Endpoint) -> BoxFuture<'static, Dialled> + Send + Sync;
+pub(super) type Dialler = dyn Fn(Endpoint, Duration) -> BoxFuture<'static, Dialled> + Send + Sync;
 
 enum Lane {
     Empty,
@@ -115,8 +118,10 @@ impl Pool {
         self: &Arc<Self>,
         to: &Endpoint,
         records: bool,
+        limit: Duration,
     ) -> Result<Lease, CallError> {
-        let dial = {
+        let limit = self.limits.dial.max(limit / DIAL_SHARE);
+        let (dial, first) = {
             let mut lanes = self.lock();
             if lanes.closed {
                 return Err(closed(to));
@@ -129,16 +134,19 @@ impl Pool {
             let chosen = choose(of, records);
             let first = of[0].alive().cloned();
             match &of[chosen] {
-                Lane::Dialling(dial) => dial.clone(),
+                Lane::Dialling(dial) => (dial.clone(), first),
                 Lane::Failed(until, error) if *until > self.env.clock.elapsed() => {
-                    return Err(error.clone());
+                    return match first {
+                        Some(first) => Ok(Lease::new(first, false, self.env.clone())),
+                        None => Err(error.clone()),
+                    };
                 }
                 lane => match lane.alive() {
                     Some(connection) => {
                         return Ok(Lease::new(connection.clone(), false, self.env.clone()));
                     }
-                    None => match (self.open(&mut lanes, to, chosen), first) {
-                        (Ok(dial), _) => dial,
+                    None => match (self.open(&mut lanes, (to, limit), chosen), first) {
+                        (Ok(dial), first) => (dial, first),
                         // No room for a further connection: the first carries records too.
                         (Err(_), Some(connection)) => {
                             return Ok(Lease::new(connection, false, self.env.clone()));
@@ -148,21 +156,28 @@ impl Pool {
                 },
             }
         };
-        Ok(Lease::new(dial.await?, true, self.env.clone()))
+        match (dial.await, first) {
+            (Ok(connection), _) => Ok(Lease::new(connection, true, self.env.clone())),
+            // A further one that is not to be had, as on a crowded line, takes nothing from the first.
+            (Err(_), Some(first)) if first.is_alive() => {
+                Ok(Lease::new(first, false, self.env.clone()))
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Starts a dial in a lane that has none.
     fn open(
         self: &Arc<Self>,
         lanes: &mut Lanes,
-        to: &Endpoint,
+        (to, limit): (&Endpoint, Duration),
         lane: usize,
     ) -> Result<Dial, CallError> {
         self.make_room(lanes)?;
         let (send, receive) = tokio::sync::oneshot::channel();
         let gone = closed(to);
         let dial: Dial = async move { receive.await.unwrap_or(Err(gone)) }.boxed().shared();
-        let (pool, to, work) = (self.clone(), to.clone(), (self.dialler)(to.clone()));
+        let (pool, to, work) = (self.clone(), to.clone(), (self.dialler)(to.clone(), limit));
         if let Some(of) = lanes.by_endpoint.get_mut(&to) {
             of[lane] = Lane::Dialling(dial.clone());
         }

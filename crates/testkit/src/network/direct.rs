@@ -26,6 +26,10 @@ pub struct DirectCalls {
     caller: Caller,
 }
 
+fn sum(records: &[Record]) -> usize {
+    records.iter().map(|record| record.bytes.len()).sum()
+}
+
 /// Counts a call while it runs, also where its caller drops it.
 struct Counted {
     network: Arc<DirectNetwork>,
@@ -123,10 +127,12 @@ impl Calls for DirectCalls {
         request: FindRequest,
         limit: Duration,
     ) -> Result<FindResponse, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.find += 1;
         let work = |service: Arc<dyn Service>, fault: Fault| async move {
-            Ok(fault.find(&request, service.find(caller, request).await?))
+            let answer = service.find(caller, request).await?;
+            line.take(&[&answer]).await;
+            Ok(fault.find(&request, answer))
         };
         self.reach(to, limit, false, count, work).await
     }
@@ -137,10 +143,11 @@ impl Calls for DirectCalls {
         requests: Vec<FindRequest>,
         limit: Duration,
     ) -> Result<Vec<Result<FindResponse, CallError>>, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.find_batch += 1;
         let work = |service: Arc<dyn Service>, fault: Fault| async move {
             let answers = service.find_batch(caller, requests.clone()).await?;
+            line.take(&answers.iter().flatten().collect::<Vec<_>>()).await;
             let answers = answers.into_iter().zip(&requests);
             Ok(answers.map(|(answer, asked)| Ok(fault.find(asked, answer?))).collect())
         };
@@ -182,9 +189,10 @@ impl Calls for DirectCalls {
         record: Record,
         limit: Duration,
     ) -> Result<StoreOutcome, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.store += 1;
         let work = |service: Arc<dyn Service>, fault| async move {
+            line.send(record.bytes.len()).await;
             match fault {
                 Fault::Forget => Ok(StoreOutcome::Stored),
                 _ => service.store(caller, record).await,
@@ -199,9 +207,10 @@ impl Calls for DirectCalls {
         records: Vec<Record>,
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.store_batch += 1;
         let work = |service: Arc<dyn Service>, fault| async move {
+            line.send(sum(&records)).await;
             match fault {
                 Fault::Forget => Ok(records.iter().map(|_| Ok(StoreOutcome::Stored)).collect()),
                 _ => service.store_batch(caller, records).await,
@@ -217,9 +226,10 @@ impl Calls for DirectCalls {
         leases: Vec<Shown>,
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.store_batch += 1;
         let work = |service: Arc<dyn Service>, fault| async move {
+            line.send(sum(&records)).await;
             match fault {
                 Fault::Forget => Ok(records.iter().map(|_| Ok(StoreOutcome::Stored)).collect()),
                 _ => service.store_leased(caller, records, leases).await,
@@ -236,9 +246,10 @@ impl Calls for DirectCalls {
         wait: Duration,
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.put_get += 1;
         let work = |service: Arc<dyn Service>, _| async move {
+            line.send(record.bytes.len()).await;
             service.put_leased(caller, record, leases, wait).await
         };
         self.reach(to, limit, true, count, work).await
@@ -284,10 +295,12 @@ impl Calls for DirectCalls {
         wait: Duration,
         limit: Duration,
     ) -> Result<PutResponse, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.put_get += 1;
-        let work =
-            |service: Arc<dyn Service>, _| async move { service.put(caller, record, wait).await };
+        let work = |service: Arc<dyn Service>, _| async move {
+            line.send(record.bytes.len()).await;
+            service.put(caller, record, wait).await
+        };
         self.reach(to, limit, true, count, work).await
     }
 
@@ -297,11 +310,13 @@ impl Calls for DirectCalls {
         request: FindRequest,
         limit: Duration,
     ) -> Result<Record, CallError> {
-        let caller = self.caller;
+        let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.put_get += 1;
         let work = |service: Arc<dyn Service>, fault: Fault| async move {
             let record = service.get(caller, request).await?;
-            match fault.find(&request, FindResponse::Found(record)) {
+            let answer = FindResponse::Found(record);
+            line.take(&[&answer]).await;
+            match fault.find(&request, answer) {
                 FindResponse::Found(record) => Ok(record),
                 FindResponse::Closest(_) => Err(CallError::NotFound),
             }

@@ -12,11 +12,12 @@ use env::calls::objects::ObjectsRequest;
 
 use super::Judge;
 use crate::candidates::{Candidates, NEAR_EXTRA};
-use crate::core::{Core, LAST_RESORT_LIMIT, WALK_LIMIT, limit};
+use crate::core::{Core, LAST_RESORT_LIMIT, WALK_LIMIT};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError};
 use crate::latency::Size;
-use crate::race::{Event, Race};
+use crate::line::Load;
+use crate::race::{Event, Moved, Race};
 use crate::walker::Walker;
 
 /// The most holders of one place that are asked at once.
@@ -109,7 +110,10 @@ impl Walker {
         bytes: usize,
         judge: Judge<T>,
     ) -> Result<Option<T>, CallError> {
-        self.core.judged_at(peer, request, judge, Size::of(bytes), limit(bytes)).await
+        let turn = self.core.line.turn(Load::taken(bytes)).await;
+        let answer = self.core.judged_at(peer, request, judge, Size::of(bytes), turn.limit()).await;
+        self.core.moved(&turn, peer, &answer);
+        answer
     }
 
     /// Asks the first N, and further ones in the stead of those that fail; answers when all have answered that will in time,
@@ -149,6 +153,12 @@ impl Walker {
                 None => return Ok(Answers { answers, errors: asking.errors, is_enough }),
             }
         }
+    }
+}
+
+impl<T> Moved for Result<Option<T>, CallError> {
+    fn has_moved(&self) -> bool {
+        matches!(self, Ok(Some(_)) | Err(CallError::TimedOut { .. }))
     }
 }
 
@@ -196,20 +206,19 @@ impl<'a, T: Send + 'static> Asking<'a, T> {
                 return;
             };
             let size = Size::of(self.question.bytes);
-            let limit = match standing > Standing::Trial {
-                true => LAST_RESORT_LIMIT,
-                false => limit(self.question.bytes),
+            let load = match standing > Standing::Trial {
+                true => Load::little().at_most(LAST_RESORT_LIMIT),
+                false => Load::taken(self.question.bytes),
             };
             let (core, judge) = (self.core.clone(), self.question.judge.clone());
             let request = self.question.request.clone();
             let may_all = self.question.may_all;
-            let call = async move {
+            self.race.start(peer, load, move |limit| async move {
                 match core.judged_at(&peer, request, judge, size, limit).await {
                     Err(CallError::Denied { .. }) if may_all => Ok(None),
                     answer => answer,
                 }
-            };
-            self.race.start(peer, limit, call);
+            });
             if standing == Standing::Trial {
                 self.race.replace(&peer);
             }
@@ -220,14 +229,13 @@ impl<'a, T: Send + 'static> Asking<'a, T> {
     /// replaced, which lets the next in rank be asked.
     async fn step(&mut self) -> Option<(PeerId, Result<Option<T>, CallError>)> {
         loop {
-            let left = self.until.saturating_sub(self.core.env.clock.elapsed());
-            match self.core.env.within(left, self.race.next()).await {
-                Ok(Event::Done(peer, answer)) => return Some((peer, answer)),
-                Ok(Event::Late(peer) | Event::Overdue(peer)) => {
+            match self.race.next(self.until).await {
+                Some(Event::Done(peer, answer)) => return Some((peer, answer)),
+                Some(Event::Late(peer) | Event::Overdue(peer)) => {
                     self.race.replace(&peer);
                     self.fill(self.race.counted() + 1);
                 }
-                Ok(Event::Idle) | Err(_) => return None,
+                Some(Event::Idle) | None => return None,
             }
         }
     }

@@ -22,11 +22,12 @@ use version::{Receipt, Redirect};
 use super::{Delivered, DeliveredAt, Deliveries, Parcel, PeerReceipt, PutTerms};
 use crate::background::Unfinished;
 use crate::candidates::Candidates;
-use crate::core::{Core, WALK_LIMIT, limit};
+use crate::core::{Core, WALK_LIMIT};
 use crate::directory::Standing;
 use crate::error::WalkError;
 use crate::latency::Size;
-use crate::race::{Event, Race, SHARED_LATE};
+use crate::line::Load;
+use crate::race::{Event, Moved, Race};
 use crate::storing::EXTRA_MAX;
 use crate::walker::Walker;
 
@@ -36,6 +37,12 @@ enum Outcome {
     Kept(Option<Arc<PeerReceipt>>),
     Redirected(Redirect),
     Failed(CallError),
+}
+
+impl Moved for Outcome {
+    fn has_moved(&self) -> bool {
+        matches!(self, Self::Kept(_) | Self::Failed(CallError::TimedOut { .. }))
+    }
 }
 
 /// One call for several parcels: an outcome each.
@@ -89,13 +96,21 @@ impl Walker {
             for group in groups(&walks, &members) {
                 let parcels: Vec<_> = group.iter().map(|at| walks[*at].parcel.clone()).collect();
                 let bytes = parcels.iter().map(|parcel| parcel.bytes()).sum();
-                let core = self.core.clone();
-                let call = async move { Arc::new(put_at(&core, peer, &parcels, terms).await) };
+                let turn = self.core.shared_turn(Load::sent(bytes));
+                let (core, of_all) = (self.core.clone(), turn.clone());
+                let call = async move {
+                    let turn = of_all.await;
+                    let outcomes = put_at(&core, peer, &parcels, terms, turn.limit()).await;
+                    if let Some(moved) = outcomes.iter().find(|outcome| outcome.has_moved()) {
+                        core.moved(&turn, &peer, moved);
+                    }
+                    Arc::new(outcomes)
+                };
                 let call: SharedCall = call.boxed().shared();
                 for (index, at) in group.into_iter().enumerate() {
                     let call = call.clone();
                     let answer = async move { call.await[index].clone() };
-                    walks[at].race.start_late_after(SHARED_LATE, peer, limit(bytes), answer);
+                    walks[at].race.start_shared(peer, turn.clone(), answer);
                 }
             }
         }
@@ -180,9 +195,10 @@ impl Putting {
     fn fill(&mut self) {
         for peer in self.choose() {
             let (core, parcel, terms) = (self.core.clone(), self.parcel.clone(), self.terms);
-            let limit = limit(parcel.bytes());
-            let call = async move { put_at(&core, peer, &[parcel], terms).await.remove(0) };
-            self.race.start(peer, limit, call);
+            let load = Load::sent(parcel.bytes());
+            self.race.start(peer, load, move |limit| async move {
+                put_at(&core, peer, &[parcel], terms, limit).await.remove(0)
+            });
         }
     }
 
@@ -217,23 +233,22 @@ impl Putting {
     /// Starts what there is to start and waits for one event; `false` when nothing runs any more.
     async fn step(&mut self) -> bool {
         self.fill();
-        let left = self.until.saturating_sub(self.core.env.clock.elapsed());
-        match self.core.env.within(left, self.race.next()).await {
-            Ok(Event::Done(peer, Outcome::Kept(receipt))) => {
+        match self.race.next(self.until).await {
+            Some(Event::Done(peer, Outcome::Kept(receipt))) => {
                 self.holders.push(peer);
                 self.receipts.extend(receipt);
             }
-            Ok(Event::Done(_, Outcome::Redirected(redirect))) => self.redirects.push(redirect),
-            Ok(Event::Done(peer, Outcome::Failed(error))) => self.errors.push((peer, error)),
-            Ok(Event::Late(peer)) => {
+            Some(Event::Done(_, Outcome::Redirected(redirect))) => self.redirects.push(redirect),
+            Some(Event::Done(peer, Outcome::Failed(error))) => self.errors.push((peer, error)),
+            Some(Event::Late(peer)) => {
                 if !self.is_decided() && self.core.budget.spend() {
                     self.race.replace(&peer);
                 }
             }
-            Ok(Event::Overdue(peer)) => {
+            Some(Event::Overdue(peer)) => {
                 self.race.replace(&peer);
             }
-            Ok(Event::Idle) | Err(_) => return false,
+            Some(Event::Idle) | None => return false,
         }
         true
     }
@@ -245,13 +260,14 @@ async fn put_at(
     peer: PeerId,
     parcels: &[Arc<Parcel>],
     terms: PutTerms,
+    limit: Duration,
 ) -> Vec<Outcome> {
-    let mut outcomes = put_once(core, peer, parcels, terms, false).await;
+    let mut outcomes = put_once(core, peer, parcels, (terms, limit), false).await;
     let unknown = |outcome: &Option<Outcome>| outcome.is_none();
     if outcomes.iter().any(unknown) {
         let again = outcomes.iter().zip(parcels).filter(|(outcome, _)| unknown(outcome));
         let again: Vec<_> = again.map(|(_, parcel)| parcel.clone()).collect();
-        let mut second = put_once(core, peer, &again, terms, true).await.into_iter();
+        let mut second = put_once(core, peer, &again, (terms, limit), true).await.into_iter();
         for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
             *outcome = second.next().flatten();
         }
@@ -268,7 +284,7 @@ async fn put_once(
     core: &Core,
     peer: PeerId,
     parcels: &[Arc<Parcel>],
-    terms: PutTerms,
+    (terms, limit): (PutTerms, Duration),
     introduced: bool,
 ) -> Vec<Option<Outcome>> {
     let failed = |error: CallError| {
@@ -279,7 +295,7 @@ async fn put_once(
     let PutTerms { compress, durability, receipt } = terms;
     let request = PutObjects { records: records.clone(), compress, durability, receipt };
     let request = ObjectsRequest::Put(request);
-    let answer = core.objects_at(&peer, request, Size::of(bytes), limit(bytes)).await;
+    let answer = core.objects_at(&peer, request, Size::of(bytes), limit).await;
     let answer = match answer {
         Ok(ObjectsAnswer::Put(answer)) if answer.outcomes.len() == records.len() => answer,
         Ok(_) => {

@@ -26,12 +26,13 @@ use env::calls::{CallError, FindResponse};
 
 use super::asking::{Asking, Next, Question};
 use super::{Fetched, FragmentAt, FragmentState, StripeShape};
-use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted, limit};
+use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
 use crate::latency::Size;
+use crate::line::Load;
 use crate::proof::Proven;
-use crate::race::{Event, Race};
+use crate::race::{Event, Moved, Race};
 
 /// Calls in flight for one stripe beyond its fragments.
 const EXTRA_MAX: usize = 4;
@@ -40,6 +41,15 @@ const FAILED_MAX: usize = 4;
 
 /// What a peer said: of a guess one answer, of an open question one for each fragment that it sent.
 type Reply = Result<Vec<(usize, Answer)>, CallError>;
+
+impl Moved for Reply {
+    fn has_moved(&self) -> bool {
+        match self {
+            Ok(answers) => answers.iter().any(|(_, answer)| answer.has_moved()),
+            Err(error) => matches!(error, CallError::TimedOut { .. }),
+        }
+    }
+}
 
 /// A stripe being fetched.
 pub(crate) struct Fetching {
@@ -88,24 +98,23 @@ impl Fetching {
         self.own(self.wanted.clone()).await;
         while !self.is_enough() {
             self.fill();
-            let left = self.until.saturating_sub(self.core.env.clock.elapsed());
-            match self.core.env.within(left, self.race.next()).await {
-                Ok(Event::Done(from, reply)) => self.answered(from, reply),
-                Ok(Event::Late(peer)) => {
+            match self.race.next(self.until).await {
+                Some(Event::Done(from, reply)) => self.answered(from, reply),
+                Some(Event::Late(peer)) => {
                     let counted = self.race.is_counted(&peer);
                     if counted && self.core.budget.spend_many(self.calls_instead_of(&peer)) {
                         self.race.replace(&peer);
                     }
                 }
-                Ok(Event::Overdue(peer)) => {
+                Some(Event::Overdue(peer)) => {
                     self.race.replace(&peer);
                 }
-                Ok(Event::Idle) => {
+                Some(Event::Idle) => {
                     if !self.go_on_idle().await {
                         return Err(self.verdict());
                     }
                 }
-                Err(_) => return Err(self.verdict()),
+                None => return Err(self.verdict()),
             }
             // Its own parity spares a reader a call only where something is missing: with all pages nothing is decoded.
             if !self.failed.is_empty() && !self.is_enough() {
@@ -209,10 +218,11 @@ impl Fetching {
 
     fn start(&mut self, Next { peer, index, standing }: Next) {
         let unwell = standing > Standing::Trial;
-        let limit = if unwell { LAST_RESORT_LIMIT } else { limit(self.shape.fragment_bytes) };
+        let load = self.load();
+        let load = if unwell { Load::little().at_most(LAST_RESORT_LIMIT) } else { load };
         match index {
-            Some(index) => self.guess(peer, index, limit),
-            None => self.ask_openly(peer, limit),
+            Some(index) => self.guess(peer, index, load),
+            None => self.ask_openly(peer, load),
         }
         if standing >= Standing::Trial {
             // It is not counted on: what can be had elsewhere is asked for at the same time.
@@ -220,21 +230,29 @@ impl Fetching {
         }
     }
 
-    fn guess(&mut self, peer: PeerId, index: usize, limit: Duration) {
-        let (core, wanted) = (self.core.clone(), Wanted::fragment(&self.shape, index));
-        self.asked.insert(peer, Question::One(index));
-        let call = async move { Ok(vec![(index, core.find_at(peer, wanted, limit).await)]) };
-        self.race.start(peer, limit, call);
+    /// What a fragment puts on the line.
+    fn load(&self) -> Load {
+        Load::taken(self.shape.fragment_bytes)
     }
 
-    fn ask_openly(&mut self, peer: PeerId, limit: Duration) {
+    fn guess(&mut self, peer: PeerId, index: usize, load: Load) {
+        let (core, wanted) = (self.core.clone(), Wanted::fragment(&self.shape, index));
+        self.asked.insert(peer, Question::One(index));
+        self.race.start(peer, load, move |limit| async move {
+            Ok(vec![(index, core.find_at(peer, wanted, limit).await)])
+        });
+    }
+
+    fn ask_openly(&mut self, peer: PeerId, load: Load) {
         let missing: Vec<usize> =
             (0..self.shape.n()).filter(|index| !self.have.contains_key(index)).collect();
-        let sought =
+        let sought: Vec<_> =
             missing.iter().map(|index| (*index, Wanted::fragment(&self.shape, *index))).collect();
         self.asked.insert(peer, Question::Any(missing));
         let core = self.core.clone();
-        self.race.start(peer, limit, async move { core.find_any(peer, sought, limit).await });
+        self.race.start(peer, load, move |limit| async move {
+            core.find_any(peer, sought, limit).await
+        });
     }
 
     fn answered(&mut self, from: PeerId, reply: Reply) {
@@ -270,7 +288,7 @@ impl Fetching {
         if few && self.wanted.contains(&index) && !self.have.contains_key(&index) {
             let free = |peer: &PeerId| !self.asked.contains_key(peer);
             for peer in self.asking.around(&self.core, index, free) {
-                self.guess(peer, index, limit(self.shape.fragment_bytes));
+                self.guess(peer, index, self.load());
             }
         }
     }

@@ -26,7 +26,7 @@ use placement::{SPARES, View};
 
 use super::StripeRecords;
 use crate::candidates::ASKED_MAX;
-use crate::core::{BUSY_WAIT_MAX, Core, WALK_LIMIT, limit};
+use crate::core::{BUSY_WAIT_MAX, Core, WALK_LIMIT};
 use crate::directory::Standing;
 use crate::error::WalkError;
 use crate::latency::Size;
@@ -161,17 +161,16 @@ impl StripeStoring {
     /// Starts what there is to start and waits for one event; `false` when nothing runs any more.
     async fn step(&mut self) -> bool {
         self.fill();
-        let left = self.until.saturating_sub(self.core.env.clock.elapsed());
-        match self.core.env.within(left, self.race.next()).await {
-            Ok(Event::Done(peer, outcome)) => self.ended(peer, outcome),
-            Ok(Event::Late(peer)) => {
+        match self.race.next(self.until).await {
+            Some(Event::Done(peer, outcome)) => self.ended(peer, outcome),
+            Some(Event::Late(peer)) => {
                 // Behind an answered put nobody waits: there only a peer that is overdue is replaced.
                 if self.acked() < self.threshold && self.core.budget.spend() {
                     self.replace(&peer);
                 }
             }
-            Ok(Event::Overdue(peer)) => self.replace(&peer),
-            Ok(Event::Idle) | Err(_) => return false,
+            Some(Event::Overdue(peer)) => self.replace(&peer),
+            Some(Event::Idle) | None => return false,
         }
         true
     }
@@ -275,9 +274,10 @@ impl StripeStoring {
         self.carried.insert(peer, index);
         let (core, header) = (self.core.clone(), self.header.clone());
         let leases = self.leases.clone();
-        let limit = limit(header.bytes.len() + fragment.bytes.len());
-        let call = async move { core.store_fragment(peer, header, fragment, &leases).await };
-        self.race.start(peer, limit, call);
+        let load = core.load_to(&peer, header.bytes.len() + fragment.bytes.len());
+        self.race.start(peer, load, move |limit| async move {
+            core.store_fragment(peer, header, fragment, &leases, limit).await
+        });
     }
 
     /// Whoever serves and was known to take no writes was not asked: it is a reason like a refusal.
@@ -300,15 +300,17 @@ impl Core {
         header: Record,
         fragment: Record,
         leases: &[Shown],
+        limit: Duration,
     ) -> Result<(), CallError> {
         if let Some(own) = self.local(&peer) {
             own.store_leased(header, leases.to_vec()).await?;
             return own.store_leased(fragment, leases.to_vec()).await;
         }
-        match self.store_fragment_once(&peer, header.clone(), fragment.clone(), leases).await {
+        let (first, of_it) = (header.clone(), fragment.clone());
+        match self.store_fragment_once(&peer, first, of_it, leases, limit).await {
             Err(CallError::Busy { retry_after }) => {
                 self.env.clock.sleep(retry_after.min(BUSY_WAIT_MAX)).await;
-                self.store_fragment_once(&peer, header, fragment, leases).await
+                self.store_fragment_once(&peer, header, fragment, leases, limit).await
             }
             answer => answer,
         }
@@ -320,10 +322,10 @@ impl Core {
         header: Record,
         fragment: Record,
         leases: &[Shown],
+        limit: Duration,
     ) -> Result<(), CallError> {
         let to = self.endpoint(peer)?;
-        let bytes = header.bytes.len() + fragment.bytes.len();
-        let (size, limit) = (Size::of(fragment.bytes.len()), limit(bytes));
+        let size = Size::of(fragment.bytes.len());
         let since = self.env.clock.elapsed();
         let records = vec![header, fragment];
         let call = async {

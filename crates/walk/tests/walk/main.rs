@@ -9,6 +9,7 @@ mod health;
 mod join;
 mod property;
 mod rosters;
+mod slow_line;
 mod store;
 mod stripe_fetch;
 mod stripe_property;

@@ -324,9 +324,10 @@ fn what_waits_behind_answered_puts_is_bounded_in_bytes() {
         for _ in 0..fit {
             drop(put().await.unwrap());
         }
-        assert_eq!(env.clock.elapsed(), Duration::ZERO);
+        // They wait for each other a little where they look like the line's fault.
+        assert!(env.clock.elapsed() < late);
         drop(put().await.unwrap());
-        assert_eq!(env.clock.elapsed(), late, "the next one waits for room");
+        assert!(env.clock.elapsed() >= late, "the next one waits for room");
         assert_eq!(stage.walker.drain(LONG).await, 0);
     });
 }

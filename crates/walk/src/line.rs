@@ -1,0 +1,447 @@
+//! Turns on this program's line to the network: how many bytes may be on their way at once.
+//!
+//! A call has a deadline, and on a slow line it is the bytes beside its own that take the time: 48 MiB sent at once over
+//! 10 Mbit/s take 40 s, so every call of them is late, is sent to another peer as well, and is given up in the end, though the
+//! line moved bytes all the while. So calls with records take turns: bytes of one direction are on their way up to a *window*,
+//! as many as the line moves in about [`TURN`], and a call's time begins with its turn.
+//!
+//! ```text
+//!   call --> waits, first come first served --> its turn: deadline, alarms, bytes --> ended: how long it took
+//!                       ^                                                               |
+//!                       +--------------- window: x2, x4 while quick, to TURN where not <+
+//! ```
+//! The window is judged once half of it was turned over (all of it where it is to be smaller), by the quick quarter of the peers that answered, and made smaller by the word of
+//! three at least, where there are as many: a slow peer or two say nothing of the line. And bytes count as on their way only so long as the line may
+//! have them: a call that takes [`PATIENCE`] times what is usual is at a peer that is slow, and others need not wait for it.
+//! The window begins at [`WINDOW_FIRST_BYTES`]; on a fast network it is past 64 MiB when three windows' calls have ended.
+//!
+//! Invariants: whoever waits gets a turn as those before it end, each of which has a deadline; with nothing on its way
+//! anything may go, however large; where nothing ends for [`STANDSTILL`], the first goes all the same (a program may hold calls
+//! that it does not look after while it waits for another one). Memory: an entry for each call that waits, which its caller bounds.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crypto::PeerId;
+use env::Env;
+use tokio::sync::oneshot;
+
+use crate::core::limit;
+use crate::latency::LARGE_BYTES;
+
+/// How long the bytes that are on their way at once should take.
+pub(crate) const TURN: Duration = Duration::from_secs(2);
+/// The window of a line of which nothing is known.
+pub(crate) const WINDOW_FIRST_BYTES: usize = 4 << 20;
+/// Where the window stops to grow: no line is that wide.
+const WINDOW_BYTES_MAX: usize = 1 << 40;
+/// Where it stops to shrink. One call has its turn in any case.
+const WINDOW_BYTES_MIN: usize = 256 << 10;
+/// Calls by which a line is called quick, at least.
+const SAMPLES_MIN: usize = 2;
+/// Calls by which it is called anything else.
+const SAMPLES_SLOW_MIN: usize = 4;
+/// Peers by which it is judged, at least, where there are as many.
+const PEERS_MIN: usize = 3;
+/// The slowest line that is allowed for while nothing is known, in bytes a second.
+const SLOWEST_BYTES_PER_S: u64 = 90_000;
+/// The longest deadline of a call: a little less than a peer allows (`rpc`'s `ServerLimits::call`).
+const LIMIT_MAX: Duration = Duration::from_secs(55);
+/// The first in the queue goes when no call ended for this long: whoever has the turns may be waiting for it.
+const STANDSTILL: Duration = Duration::from_secs(15);
+/// How many times what its line usually takes a call is given.
+const PATIENCE: u32 = 4;
+/// What a large record whose size is not known counts as.
+pub(crate) const UNKNOWN_BYTES: usize = 1 << 20;
+/// How long bytes count as on their way, at least.
+const LAPSE_MIN: Duration = Duration::from_millis(100);
+
+/// Where the bytes of a call go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Sent,
+    Taken,
+}
+
+/// What a call puts on the line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// `None`: next to nothing, which waits for no turn.
+    way: Option<Way>,
+    bytes: usize,
+    at_most: Option<Duration>,
+}
+
+impl Load {
+    /// Next to nothing.
+    pub(crate) fn little() -> Self {
+        Self { way: None, bytes: 0, at_most: None }
+    }
+
+    /// Records of so many bytes go out.
+    pub(crate) fn sent(bytes: usize) -> Self {
+        Self { way: Some(Way::Sent), bytes, at_most: None }.or_little()
+    }
+
+    /// Records of about so many bytes come in.
+    pub(crate) fn taken(bytes: usize) -> Self {
+        Self { way: Some(Way::Taken), bytes, at_most: None }.or_little()
+    }
+
+    /// A deadline that is not passed whatever the line does.
+    pub(crate) fn at_most(self, limit: Duration) -> Self {
+        Self { at_most: Some(limit), ..self }
+    }
+
+    fn or_little(self) -> Self {
+        Self { way: self.way.filter(|_| self.bytes >= LARGE_BYTES), ..self }
+    }
+}
+
+/// The line, each direction for itself.
+pub(crate) struct Line {
+    env: Env,
+    sent: Arc<Lane>,
+    taken: Arc<Lane>,
+}
+
+impl Line {
+    /// A line of which nothing is known but what may go at first.
+    pub(crate) fn new(env: Env, window_bytes: usize) -> Self {
+        let lane = || Arc::new(Lane(Mutex::new(State::new(window_bytes))));
+        Self { env, sent: lane(), taken: lane() }
+    }
+
+    /// A turn, if there is one at once.
+    pub(crate) fn turn_now(&self, load: Load) -> Option<Turn> {
+        let Some(lane) = self.lane(&load) else { return Some(self.begun(load, None)) };
+        let ticket = lane.lock().admit(load.bytes, self.env.clock.elapsed())?;
+        Some(self.begun(load, Some((lane.clone(), ticket))))
+    }
+
+    /// Waits for a turn. Cancel safe.
+    pub(crate) async fn turn(&self, load: Load) -> Turn {
+        let Some(lane) = self.lane(&load) else { return self.begun(load, None) };
+        let asked = lane.lock().ask(load.bytes, self.env.clock.elapsed());
+        let ticket = match asked {
+            Ok(ticket) => ticket,
+            Err((ticket, mut turn)) => {
+                // Whoever is dropped here leaves the queue, or gives back the turn that came in that moment.
+                let mut leaving = Leaving { line: self, lane, ticket: Some(ticket) };
+                loop {
+                    let wait = lane.lock().look_again_after();
+                    if self.env.within(wait, &mut turn).await.is_ok() {
+                        break;
+                    }
+                    lane.lock().look_again(self.env.clock.elapsed());
+                }
+                leaving.ticket = None;
+                ticket
+            }
+        };
+        self.begun(load, Some((lane.clone(), ticket)))
+    }
+
+    /// How long a call that sends records may take beside the time of its own bytes; nothing on a line that is quick.
+    pub(crate) fn patience(&self) -> Duration {
+        let quick = self.sent.lock().quick.filter(|quick| *quick > TURN / 2);
+        quick.map_or(Duration::ZERO, |quick| (quick * PATIENCE).min(LIMIT_MAX))
+    }
+
+    fn lane(&self, load: &Load) -> Option<&Arc<Lane>> {
+        match load.way? {
+            Way::Sent => Some(&self.sent),
+            Way::Taken => Some(&self.taken),
+        }
+    }
+
+    fn begun(&self, load: Load, lane: Option<(Arc<Lane>, u64)>) -> Turn {
+        let since = self.env.clock.elapsed();
+        let own = limit(load.bytes);
+        let quick = lane.as_ref().map(|(lane, _)| lane.lock().usual(load.bytes));
+        let (beside, known) = quick.unwrap_or((Duration::ZERO, true));
+        let by_line = own.saturating_add(beside).min(own.max(LIMIT_MAX));
+        let limit = load.at_most.map_or(by_line, |most| by_line.min(most));
+        // While nothing is known another peer is asked as early as if the line were quick.
+        let overdue = if known { limit / 2 } else { limit.min(own) / 2 };
+        Turn { env: self.env.clone(), lane, bytes: load.bytes, since, limit, overdue }
+    }
+}
+
+/// Bytes that are on their way, until it is dropped.
+pub(crate) struct Turn {
+    env: Env,
+    lane: Option<(Arc<Lane>, u64)>,
+    bytes: usize,
+    since: Duration,
+    limit: Duration,
+    overdue: Duration,
+}
+
+impl Turn {
+    /// The deadline of the call whose turn it is.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// After how much of it another peer is asked in any case.
+    pub(crate) fn overdue(&self) -> Duration {
+        self.overdue
+    }
+
+    /// Whether anything is learnt from it.
+    pub(crate) fn counts(&self) -> bool {
+        self.lane.is_some()
+    }
+
+    /// When it began.
+    pub(crate) fn since(&self) -> Duration {
+        self.since
+    }
+
+    /// The bytes were moved from or to one of so many `peers`, or did not come through within the deadline: what the line is
+    /// judged by.
+    pub(crate) fn moved(&self, peer: &PeerId, peers: usize) {
+        if let Some((lane, _)) = &self.lane {
+            let now = self.env.clock.elapsed();
+            lane.lock().moved(self.bytes, self.since, now, (*peer, peers));
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some((lane, ticket)) = &self.lane {
+            let now = self.env.clock.elapsed();
+            lane.lock().release(*ticket, now);
+        }
+    }
+}
+
+/// One direction.
+struct Lane(Mutex<State>);
+
+impl Lane {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in the queue that is given up.
+struct Leaving<'a> {
+    line: &'a Line,
+    lane: &'a Lane,
+    ticket: Option<u64>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let now = self.line.env.clock.elapsed();
+            self.lane.lock().release(ticket, now);
+        }
+    }
+}
+
+struct Waiting {
+    ticket: u64,
+    bytes: usize,
+    turn: oneshot::Sender<()>,
+}
+
+#[derive(Clone, Copy)]
+struct OnWay {
+    ticket: u64,
+    bytes: usize,
+    since: Duration,
+}
+
+struct State {
+    window: usize,
+    /// Whose bytes count, those that began first in front.
+    on_way: VecDeque<OnWay>,
+    /// Their bytes.
+    bytes: usize,
+    waiting: VecDeque<Waiting>,
+    next_ticket: u64,
+    /// When a call last ended, or one was let go without room.
+    ended: Duration,
+    /// When the window last changed: calls that began before say nothing of it.
+    changed: Duration,
+    /// Of the calls since it was last judged: the quickest of each peer, how many there were, and their bytes.
+    took: BTreeMap<PeerId, Duration>,
+    samples: usize,
+    moved: usize,
+    /// The most bytes that were on their way since.
+    peak: usize,
+    /// Whether any had to wait since.
+    limited: bool,
+    /// What the quick quarter took when it was last judged.
+    quick: Option<Duration>,
+}
+
+impl State {
+    fn new(window: usize) -> Self {
+        Self {
+            window,
+            on_way: VecDeque::new(),
+            bytes: 0,
+            waiting: VecDeque::new(),
+            next_ticket: 0,
+            ended: Duration::ZERO,
+            changed: Duration::ZERO,
+            took: BTreeMap::new(),
+            samples: 0,
+            moved: 0,
+            peak: 0,
+            limited: false,
+            quick: None,
+        }
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        self.bytes == 0 || self.bytes.saturating_add(bytes) <= self.window
+    }
+
+    fn begin(&mut self, ticket: u64, bytes: usize, since: Duration) {
+        self.on_way.push_back(OnWay { ticket, bytes, since });
+        self.bytes += bytes;
+        self.peak = self.peak.max(self.bytes);
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+
+    fn admit(&mut self, bytes: usize, now: Duration) -> Option<u64> {
+        self.lapse(now);
+        if !self.waiting.is_empty() || !self.fits(bytes) {
+            return None;
+        }
+        let ticket = self.ticket();
+        self.begin(ticket, bytes, now);
+        Some(ticket)
+    }
+
+    /// A turn, or a place in the queue and what tells of its turn.
+    fn ask(&mut self, bytes: usize, now: Duration) -> Result<u64, (u64, oneshot::Receiver<()>)> {
+        if let Some(ticket) = self.admit(bytes, now) {
+            return Ok(ticket);
+        }
+        let (turn, came) = oneshot::channel();
+        let ticket = self.ticket();
+        self.limited = true;
+        self.waiting.push_back(Waiting { ticket, bytes, turn });
+        Err((ticket, came))
+    }
+
+    /// It ended, or whoever has the ticket does not want its turn any more.
+    fn release(&mut self, ticket: u64, now: Duration) {
+        if let Some(at) = self.on_way.iter().position(|one| one.ticket == ticket) {
+            self.bytes -= self.on_way.remove(at).map_or(0, |one| one.bytes);
+            self.ended = now;
+        }
+        self.waiting.retain(|waiting| waiting.ticket != ticket);
+        self.wake(now);
+    }
+
+    /// What cannot be on the line any more counts no longer.
+    fn lapse(&mut self, now: Duration) {
+        let Some(age) = self.lapse_after() else { return };
+        while self.on_way.front().is_some_and(|first| first.since + age <= now) {
+            self.bytes -= self.on_way.pop_front().map_or(0, |first| first.bytes);
+        }
+    }
+
+    fn lapse_after(&self) -> Option<Duration> {
+        self.quick.map(|quick| (quick * PATIENCE).max(LAPSE_MIN))
+    }
+
+    /// After how long somebody who waits looks whether there is room, though nothing ended.
+    fn look_again_after(&self) -> Duration {
+        self.lapse_after().unwrap_or(STANDSTILL).min(STANDSTILL)
+    }
+
+    /// Somebody waits and nothing ended for a while.
+    fn look_again(&mut self, now: Duration) {
+        self.lapse(now);
+        self.wake(now);
+        if now.saturating_sub(self.ended) >= STANDSTILL {
+            self.ended = now;
+            self.let_go(now);
+        }
+    }
+
+    /// Gives turns to those for whom there is room now, in order.
+    fn wake(&mut self, now: Duration) {
+        while self.waiting.front().is_some_and(|first| self.fits(first.bytes)) {
+            self.let_go(now);
+        }
+    }
+
+    /// Gives the first in the queue its turn.
+    fn let_go(&mut self, now: Duration) {
+        if let Some(Waiting { ticket, bytes, turn }) = self.waiting.pop_front() {
+            self.begin(ticket, bytes, now);
+            // One that is about to leave gives it back.
+            let _ = turn.send(());
+        }
+    }
+
+    /// What is given to a call beside the time of its own bytes, and whether that is known.
+    fn usual(&self, bytes: usize) -> (Duration, bool) {
+        let unknown = || {
+            let others = self.window.saturating_sub(bytes) as u64;
+            (Duration::from_micros(others * 1_000_000 / SLOWEST_BYTES_PER_S), false)
+        };
+        self.quick.map_or_else(unknown, |quick| (quick * PATIENCE, true))
+    }
+
+    fn moved(&mut self, bytes: usize, since: Duration, now: Duration, of: (PeerId, usize)) {
+        if since < self.changed {
+            return;
+        }
+        let (peer, peers) = of;
+        let took = now.saturating_sub(since);
+        let quickest = self.took.entry(peer).or_insert(took);
+        *quickest = took.min(*quickest);
+        self.samples += 1;
+        self.moved = self.moved.saturating_add(bytes);
+        if self.samples < SAMPLES_MIN || self.moved < self.peak / 2 {
+            return;
+        }
+        let mut took: Vec<Duration> = self.took.values().copied().collect();
+        took.sort_unstable();
+        let quick = took[took.len() / 4];
+        // That one peer is quick says that the line is; that one is slow, nothing.
+        let by_all = took.len() >= PEERS_MIN.min(peers) && self.moved >= self.peak;
+        if quick < TURN / 2 || (by_all && self.samples >= SAMPLES_SLOW_MIN) {
+            self.judge(quick, now);
+        }
+    }
+
+    fn judge(&mut self, quick: Duration, now: Duration) {
+        let before = self.window;
+        if quick > TURN {
+            let share = TURN.as_secs_f64() / quick.as_secs_f64();
+            let fitting = (self.window.min(self.peak) as f64 * share) as usize;
+            self.window = fitting.max(WINDOW_BYTES_MIN);
+        } else if quick < TURN / 2 && self.limited {
+            let times = if quick < TURN / 16 { 4 } else { 2 };
+            self.window = self.window.saturating_mul(times).min(WINDOW_BYTES_MAX);
+        }
+        if self.window != before {
+            self.changed = now;
+        }
+        self.quick = Some(quick);
+        self.took.clear();
+        (self.samples, self.moved) = (0, 0);
+        (self.peak, self.limited) = (self.bytes, !self.waiting.is_empty());
+        self.wake(now);
+    }
+}
+
+#[cfg(test)]
+mod tests;
