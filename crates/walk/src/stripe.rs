@@ -5,7 +5,7 @@
 //!   fragment                   0   1   2  ...  n-1 |  spares           |
 //! ```
 //! Where fragments belong is `placement`'s word ([`placement::StripeHolders`]); here they are moved. A writer starts all n
-//! at once (fewer in a crowd) and lets a spare have what a peer is slow or unable to take. A reader asks for pages where they belong, makes do with any k
+//! at once (fewer in a crowd; each call begins when its turn on the line comes) and lets a spare have what a peer is slow or unable to take. A reader asks for pages where they belong, makes do with any k
 //! fragments where that fails, and asks who has what only where too few lie where they belong: after peers joined
 //! or left, when the rank is another one.
 //!

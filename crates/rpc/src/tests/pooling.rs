@@ -54,6 +54,26 @@ async fn a_failed_dial_is_remembered_for_a_moment() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_further_connection_is_not_to_be_had_the_first_carries_all() {
+    let peer = Running::start(ServerLimits::default());
+    let relay = Relay::of(peer.address, Fault::None, 1).await;
+    let limits = ClientLimits { dial: Duration::from_millis(100), ..ClientLimits::default() };
+    let (client, to) = (client_with(limits), endpoint(relay.address));
+    client.find(&to, of(ID), LIMIT).await.unwrap();
+    let asked = || peer.service.asked.lock().unwrap().contains(&memory::SLOW);
+    let beside = async {
+        until("a slow call", asked).await;
+        for _ in 0..2 {
+            // The second one finds the failed dial remembered.
+            client.find(&to, of(ID), Duration::from_secs(2)).await.unwrap();
+        }
+    };
+    let (slow, ()) = tokio::join!(client.find(&to, of(memory::SLOW), LIMIT), beside);
+    slow.unwrap();
+    assert!(relay.connections.load(Ordering::SeqCst) >= 2, "a further one was tried");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_are_closed_and_all_are_bounded() {
     let peers: Vec<_> = (0..3).map(|_| Running::start(ServerLimits::default())).collect();
     let limits = ClientLimits {

@@ -43,6 +43,11 @@ impl Drop for Relay {
 
 impl Relay {
     pub(crate) async fn start(to: SocketAddr, fault: Fault) -> Self {
+        Self::of(to, fault, usize::MAX).await
+    }
+
+    /// Lets so many connections through; of later ones nothing passes.
+    pub(crate) async fn of(to: SocketAddr, fault: Fault, most: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -51,9 +56,12 @@ impl Relay {
         let task = tokio::spawn(async move {
             let mut all = JoinSet::new();
             while let Ok((from, _)) = listener.accept().await {
-                counted.fetch_add(1, Ordering::SeqCst);
+                let number = counted.fetch_add(1, Ordering::SeqCst);
                 let passed = passed.clone();
                 all.spawn(async move {
+                    if number >= most {
+                        return std::future::pending().await;
+                    }
                     let Ok(there) = TcpStream::connect(to).await else { return };
                     let _ = (from.set_nodelay(true), there.set_nodelay(true));
                     let (from_read, from_write) = from.into_split();

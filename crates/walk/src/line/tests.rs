@@ -115,9 +115,15 @@ fn calls_that_began_before_the_window_changed_do_not_change_it_again() {
     run(1, |env| async move {
         let line = fresh(env);
         line.sent.lock().window = 16 * MIB;
-        // All sixteen began in the wide window: the first four of them say it, the others say it again.
-        let all = (0..16).map(|n| call(&line, n, MIB, Duration::from_millis(8_000 + n as u64)));
+        // All sixteen began in the wide window.
+        let all = (0..16).map(|n| call(&line, n, MIB, Duration::from_millis(8_000)));
         futures::future::join_all(all).await;
+        assert_eq!(window(&line), 4 * MIB);
+        // Four that began before the change say it again, too late.
+        let state = &line.sent;
+        let changed = state.lock().changed;
+        let before = changed - Duration::from_millis(1);
+        (0..4).for_each(|n| state.lock().moved(MIB, before, changed, (peer(n), 12)));
         assert_eq!(window(&line), 4 * MIB);
     });
 }
