@@ -13,9 +13,9 @@ use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, FindRespon
 use crate::directory::Directory;
 use crate::hedge::Budget;
 use crate::latency::{LARGE_BYTES, Size};
-use crate::line::{Line, Load};
+use crate::line::{Line, Load, Moved};
 use crate::proof::{self, Proven};
-use crate::race::Moved;
+use crate::race::Ended;
 use crate::stripe::StripeShape;
 use crate::through::Through;
 
@@ -126,9 +126,13 @@ impl From<Result<Option<Proven>, CallError>> for Answer {
     }
 }
 
-impl Moved for Answer {
-    fn has_moved(&self) -> bool {
-        matches!(self, Self::Found(_) | Self::Failed(CallError::TimedOut { .. }))
+impl Ended for Answer {
+    fn moved(&self) -> Moved {
+        match self {
+            Self::Found(_) => Moved::Yes,
+            Self::NotHere => Moved::Nothing,
+            Self::Failed(error) => error.moved(),
+        }
     }
 }
 

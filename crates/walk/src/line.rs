@@ -10,16 +10,19 @@
 //!                       ^                                                               |
 //!                       +--------------- window: x2, x4 while quick, to TURN where not <+
 //! ```
-//! The window is judged once half of it was turned over (all of it where it is to be smaller), by the quick quarter of the peers that answered, and made smaller by the word of
-//! three at least, where there are as many: a slow peer or two say nothing of the line. And bytes count as on their way only so long as the line may
+//! The window is judged once half of it was turned over (all of it where it is to be smaller), by the middle one of the peers that
+//! answered: two at least say that the line is quick and three that it is not, where there are as many. So a slow peer or two
+//! say nothing of it. Calls that got no answer within their deadline say nothing either, where others did; where none did, a line
+//! of which nothing was known is not slow (its peers hang: a line that slow serves nobody), and one that was known is unknown again. And bytes count as on their way only so long as the line may
 //! have them: a call that takes [`PATIENCE`] times what is usual is at a peer that is slow, and others need not wait for it.
-//! The window begins at [`WINDOW_FIRST_BYTES`]; on a fast network it is past 64 MiB when three windows' calls have ended.
+//! The window begins at [`SENT_FIRST_BYTES`] and [`TAKEN_FIRST_BYTES`]; on a fast network it is past 64 MiB when three windows'
+//! calls have ended.
 //!
 //! Invariants: whoever waits gets a turn as those before it end, each of which has a deadline; with nothing on its way
 //! anything may go, however large; where nothing ends for [`STANDSTILL`], the first goes all the same (a program may hold calls
 //! that it does not look after while it waits for another one). Memory: an entry for each call that waits, which its caller bounds.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,18 +35,20 @@ use crate::latency::LARGE_BYTES;
 
 /// How long the bytes that are on their way at once should take.
 pub(crate) const TURN: Duration = Duration::from_secs(2);
-/// The window of a line of which nothing is known.
-pub(crate) const WINDOW_FIRST_BYTES: usize = 4 << 20;
+/// What goes out at once on a line of which nothing is known: two fragments of 1 MiB with what is around them.
+pub(crate) const SENT_FIRST_BYTES: usize = (2 << 20) + (128 << 10);
+/// What comes in at once on such a line: more, for a reader asks several for what one may have.
+pub(crate) const TAKEN_FIRST_BYTES: usize = 4 << 20;
 /// Where the window stops to grow: no line is that wide.
 const WINDOW_BYTES_MAX: usize = 1 << 40;
 /// Where it stops to shrink. One call has its turn in any case.
 const WINDOW_BYTES_MIN: usize = 256 << 10;
-/// Calls by which a line is called quick, at least.
-const SAMPLES_MIN: usize = 2;
-/// Calls by which it is called anything else.
+/// Calls by which a line is called anything else than quick, at least: that it is quick one says.
 const SAMPLES_SLOW_MIN: usize = 4;
-/// Peers by which it is judged, at least, where there are as many.
-const PEERS_MIN: usize = 3;
+/// Peers by which it is called quick, at least, where there are as many.
+const PEERS_QUICK_MIN: usize = 2;
+/// Peers by which it is called anything else, or unknown again.
+const PEERS_SLOW_MIN: usize = 3;
 /// The slowest line that is allowed for while nothing is known, in bytes a second.
 const SLOWEST_BYTES_PER_S: u64 = 90_000;
 /// The longest deadline of a call: a little less than a peer allows (`rpc`'s `ServerLimits::call`).
@@ -108,9 +113,9 @@ pub(crate) struct Line {
 
 impl Line {
     /// A line of which nothing is known but what may go at first.
-    pub(crate) fn new(env: Env, window_bytes: usize) -> Self {
-        let lane = || Arc::new(Lane(Mutex::new(State::new(window_bytes))));
-        Self { env, sent: lane(), taken: lane() }
+    pub(crate) fn new(env: Env, sent_bytes: usize, taken_bytes: usize) -> Self {
+        let lane = |bytes: usize| Arc::new(Lane(Mutex::new(State::new(bytes))));
+        Self { env, sent: lane(sent_bytes), taken: lane(taken_bytes) }
     }
 
     /// A turn, if there is one at once.
@@ -163,10 +168,20 @@ impl Line {
         let (beside, known) = quick.unwrap_or((Duration::ZERO, true));
         let by_line = own.saturating_add(beside).min(own.max(LIMIT_MAX));
         let limit = load.at_most.map_or(by_line, |most| by_line.min(most));
-        // While nothing is known another peer is asked as early as if the line were quick.
-        let overdue = if known { limit / 2 } else { limit.min(own) / 2 };
-        Turn { env: self.env.clone(), lane, bytes: load.bytes, since, limit, overdue }
+        let sure = if known { limit } else { limit.min(own) };
+        Turn { env: self.env.clone(), lane, bytes: load.bytes, since, limit, sure }
     }
+}
+
+/// What a call that ended tells of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Moved {
+    /// It was refused, or had nothing to move.
+    Nothing,
+    /// There was no answer within the deadline.
+    NotInTime,
+    /// Its bytes went over it.
+    Yes,
 }
 
 /// Bytes that are on their way, until it is dropped.
@@ -176,7 +191,7 @@ pub(crate) struct Turn {
     bytes: usize,
     since: Duration,
     limit: Duration,
-    overdue: Duration,
+    sure: Duration,
 }
 
 impl Turn {
@@ -185,9 +200,15 @@ impl Turn {
         self.limit
     }
 
-    /// After how much of it another peer is asked in any case.
+    /// The same without what the line may need if it is slow, where nothing is known of it yet: whoever has somebody else to ask
+    /// asks as early as on a quick line.
+    pub(crate) fn sure_limit(&self) -> Duration {
+        self.sure
+    }
+
+    /// After how much time another peer is asked in any case.
     pub(crate) fn overdue(&self) -> Duration {
-        self.overdue
+        self.sure / 2
     }
 
     /// Whether anything is learnt from it.
@@ -202,10 +223,13 @@ impl Turn {
 
     /// The bytes were moved from or to one of so many `peers`, or did not come through within the deadline: what the line is
     /// judged by.
-    pub(crate) fn moved(&self, peer: &PeerId, peers: usize) {
-        if let Some((lane, _)) = &self.lane {
-            let now = self.env.clock.elapsed();
-            lane.lock().moved(self.bytes, self.since, now, (*peer, peers));
+    pub(crate) fn ended(&self, how: Moved, peer: &PeerId, peers: usize) {
+        let Some((lane, _)) = &self.lane else { return };
+        let now = self.env.clock.elapsed();
+        match how {
+            Moved::Yes => lane.lock().moved(self.bytes, self.since, now, (*peer, peers)),
+            Moved::NotInTime => lane.lock().missed(self.since, now, (*peer, peers)),
+            Moved::Nothing => {}
         }
     }
 }
@@ -271,14 +295,18 @@ struct State {
     changed: Duration,
     /// Of the calls since it was last judged: the quickest of each peer, how many there were, and their bytes.
     took: BTreeMap<PeerId, Duration>,
+    /// Who gave no answer in time since.
+    missed: BTreeSet<PeerId>,
     samples: usize,
     moved: usize,
     /// The most bytes that were on their way since.
     peak: usize,
     /// Whether any had to wait since.
     limited: bool,
-    /// What the quick quarter took when it was last judged.
+    /// What the middle one took when it was last judged.
     quick: Option<Duration>,
+    /// The window of a line of which nothing is known.
+    first: usize,
 }
 
 impl State {
@@ -292,11 +320,13 @@ impl State {
             ended: Duration::ZERO,
             changed: Duration::ZERO,
             took: BTreeMap::new(),
+            missed: BTreeSet::new(),
             samples: 0,
             moved: 0,
             peak: 0,
             limited: false,
             quick: None,
+            first: window,
         }
     }
 
@@ -393,8 +423,8 @@ impl State {
     /// What is given to a call beside the time of its own bytes, and whether that is known.
     fn usual(&self, bytes: usize) -> (Duration, bool) {
         let unknown = || {
-            let others = self.window.saturating_sub(bytes) as u64;
-            (Duration::from_micros(others * 1_000_000 / SLOWEST_BYTES_PER_S), false)
+            let all = self.window.max(bytes) as u64;
+            (Duration::from_micros(all * 1_000_000 / SLOWEST_BYTES_PER_S), false)
         };
         self.quick.map_or_else(unknown, |quick| (quick * PATIENCE, true))
     }
@@ -409,21 +439,40 @@ impl State {
         *quickest = took.min(*quickest);
         self.samples += 1;
         self.moved = self.moved.saturating_add(bytes);
-        if self.samples < SAMPLES_MIN || self.moved < self.peak / 2 {
+        if self.moved < self.peak / 2 {
             return;
         }
         let mut took: Vec<Duration> = self.took.values().copied().collect();
         took.sort_unstable();
-        let quick = took[took.len() / 4];
-        // That one peer is quick says that the line is; that one is slow, nothing.
-        let by_all = took.len() >= PEERS_MIN.min(peers) && self.moved >= self.peak;
-        if quick < TURN / 2 || (by_all && self.samples >= SAMPLES_SLOW_MIN) {
+        let quick = took[took.len() / 2];
+        let enough = if quick < TURN / 2 {
+            // One may be slow.
+            took.len() >= PEERS_QUICK_MIN.min(peers.saturating_sub(1))
+        } else {
+            let by_all = self.moved >= self.peak && self.samples >= SAMPLES_SLOW_MIN;
+            by_all && took.len() >= PEERS_SLOW_MIN.min(peers)
+        };
+        if enough {
             self.judge(quick, now);
         }
     }
 
+    fn missed(&mut self, since: Duration, now: Duration, (peer, peers): (PeerId, usize)) {
+        if since < self.changed || !self.took.is_empty() {
+            return;
+        }
+        self.missed.insert(peer);
+        if self.quick.is_none() {
+            self.quick = Some(Duration::ZERO);
+        } else if self.missed.len() >= PEERS_SLOW_MIN.min(peers) {
+            (self.quick, self.window) = (None, self.first);
+        } else {
+            return;
+        }
+        self.begin_anew(now);
+    }
+
     fn judge(&mut self, quick: Duration, now: Duration) {
-        let before = self.window;
         if quick > TURN {
             let share = TURN.as_secs_f64() / quick.as_secs_f64();
             let fitting = (self.window.min(self.peak) as f64 * share) as usize;
@@ -432,11 +481,15 @@ impl State {
             let times = if quick < TURN / 16 { 4 } else { 2 };
             self.window = self.window.saturating_mul(times).min(WINDOW_BYTES_MAX);
         }
-        if self.window != before {
-            self.changed = now;
-        }
         self.quick = Some(quick);
+        self.begin_anew(now);
+    }
+
+    /// What was learnt is in the window: calls that began before say no more.
+    fn begin_anew(&mut self, now: Duration) {
+        self.changed = now;
         self.took.clear();
+        self.missed.clear();
         (self.samples, self.moved) = (0, 0);
         (self.peak, self.limited) = (self.bytes, !self.waiting.is_empty());
         self.wake(now);

@@ -15,9 +15,9 @@ use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
-use crate::core::{Core, WALK_LIMIT};
+use crate::core::Core;
 use crate::latency::Size;
-use crate::line::{Load, Turn};
+use crate::line::{Load, Moved, Turn};
 
 /// When a call that many records share is late.
 pub(crate) const SHARED_LATE: Duration = Duration::from_secs(1);
@@ -34,15 +34,24 @@ pub(crate) enum Event<T> {
     Idle,
 }
 
-/// Whether what came of a call tells how fast the line is: its bytes were moved, or not within the deadline.
-pub(crate) trait Moved {
-    /// See above.
-    fn has_moved(&self) -> bool;
+/// What came of a call.
+pub(crate) trait Ended {
+    /// What it tells of the line.
+    fn moved(&self) -> Moved;
 }
 
-impl Moved for Result<(), CallError> {
-    fn has_moved(&self) -> bool {
-        matches!(self, Ok(()) | Err(CallError::TimedOut { .. }))
+impl Ended for CallError {
+    fn moved(&self) -> Moved {
+        match self {
+            Self::TimedOut { .. } => Moved::NotInTime,
+            _ => Moved::Nothing,
+        }
+    }
+}
+
+impl Ended for Result<(), CallError> {
+    fn moved(&self) -> Moved {
+        self.as_ref().map_or_else(Ended::moved, |()| Moved::Yes)
     }
 }
 
@@ -51,10 +60,11 @@ pub(crate) type SharedTurn = Shared<BoxFuture<'static, Arc<Turn>>>;
 
 impl Core {
     /// Notes what a call tells of the line, where it does.
-    pub(crate) fn moved(&self, turn: &Turn, peer: &PeerId, ended: &impl Moved) {
-        if turn.counts() && ended.has_moved() {
+    pub(crate) fn moved(&self, turn: &Turn, peer: &PeerId, ended: &impl Ended) {
+        let how = ended.moved();
+        if turn.counts() && how != Moved::Nothing {
             let peers = if self.through.is_some() { 1 } else { self.directory.view().len() };
-            turn.moved(peer, peers);
+            turn.ended(how, peer, peers);
         }
     }
 
@@ -96,14 +106,15 @@ pub(crate) struct Race<T> {
     size: Size,
     calls: FuturesUnordered<BoxFuture<'static, (PeerId, Step<T>)>>,
     running: BTreeMap<PeerId, Running>,
-    /// When the last turn began that was waited for.
-    last_turn: Duration,
+    /// How long any call waited for its turn, until now or until this moment, since when one does again.
+    waited: Duration,
+    waits_since: Option<Duration>,
 }
 
 impl<T: Send + 'static> Race<T> {
     pub(crate) fn new(core: Arc<Core>, size: Size) -> Self {
         let (calls, running) = (FuturesUnordered::new(), BTreeMap::new());
-        Self { core, size, calls, running, last_turn: Duration::ZERO }
+        Self { core, size, calls, running, waited: Duration::ZERO, waits_since: None }
     }
 
     /// Starts a call when its turn comes, with its deadline from then; it runs while [`Race::next`] is awaited.
@@ -113,7 +124,7 @@ impl<T: Send + 'static> Race<T> {
         load: Load,
         call: impl FnOnce(Duration) -> F + Send + 'static,
     ) where
-        T: Moved,
+        T: Ended,
         F: Future<Output = T> + Send + 'static,
     {
         let late = self.core.directory.late(&peer, self.size);
@@ -160,6 +171,8 @@ impl<T: Send + 'static> Race<T> {
 
     fn enter(&mut self, peer: PeerId, late: Duration) -> &mut Running {
         self.core.budget.earn();
+        let now = self.core.env.clock.elapsed();
+        self.waits_since.get_or_insert(now);
         let (since, late_at, overdue_at) = (None, None, None);
         let running = Running { since, late, late_at, overdue_at, replaced: false };
         let entry = self.running.entry(peer);
@@ -188,23 +201,30 @@ impl<T: Send + 'static> Race<T> {
             .is_some_and(|running| !std::mem::replace(&mut running.replaced, true))
     }
 
-    /// Waits for the next event; `None` when the walk is over: at `until`, or [`WALK_LIMIT`] after the last turn that was waited
-    /// for where that is later. A call that waits for its turn keeps it going. Cancel safe.
+    /// Waits for the next event; `None` when the walk is over, at `until`, and so much later as calls waited for their turns.
+    /// Cancel safe.
     pub(crate) async fn next(&mut self, until: Duration) -> Option<Event<T>> {
         loop {
-            let waits = self.running.values().any(|running| running.since.is_none());
-            let step = if waits {
+            let step = if self.waits() {
                 self.step().await
             } else {
-                let until = until.max(self.last_turn + WALK_LIMIT);
                 let env = self.core.env.clone();
-                let left = until.saturating_sub(env.clock.elapsed());
+                let left = (until + self.waited).saturating_sub(env.clock.elapsed());
                 env.within(left, self.step()).await.ok()?
             };
             if step.is_some() {
                 return step;
             }
         }
+    }
+
+    /// Whether a call waits for its turn; notes how long any did.
+    fn waits(&mut self) -> bool {
+        let waits = self.running.values().any(|running| running.since.is_none());
+        if !waits && let Some(since) = self.waits_since.take() {
+            self.waited += self.core.env.clock.elapsed().saturating_sub(since);
+        }
+        waits
     }
 
     /// One event; `None` where a turn began.
@@ -235,7 +255,6 @@ impl<T: Send + 'static> Race<T> {
             }
             Some((peer, Step::Turn(overdue, call))) => {
                 let now = self.core.env.clock.elapsed();
-                self.last_turn = now;
                 if let Some(running) = self.running.get_mut(&peer) {
                     running.begin(now, overdue);
                 }

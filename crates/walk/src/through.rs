@@ -33,9 +33,9 @@ use crate::core::{BUSY_WAIT_MAX, CALL_LIMIT, Core, WALK_LIMIT, Wanted};
 use crate::error::{ERRORS_MAX, WalkError, alike};
 use crate::finding::FoundAt;
 use crate::latency::Size;
-use crate::line::Load;
+use crate::line::{Load, Moved};
 use crate::proof::Proven;
-use crate::race::Moved;
+use crate::race::Ended;
 use crate::walker::{Stored, Walker};
 use librarian::Librarian;
 
@@ -49,15 +49,15 @@ pub const FULL_WAIT: Duration = Duration::from_secs(5);
 const BUSY_TOTAL_MAX: Duration = Duration::from_secs(60);
 
 /// One that waited in vain for a slow holder says nothing of this line.
-impl Moved for Reached {
-    fn has_moved(&self) -> bool {
-        self.is_full()
+impl Ended for Reached {
+    fn moved(&self) -> Moved {
+        if self.is_full() { Moved::Yes } else { Moved::Nothing }
     }
 }
 
-impl Moved for Proven {
-    fn has_moved(&self) -> bool {
-        true
+impl Ended for Proven {
+    fn moved(&self) -> Moved {
+        Moved::Yes
     }
 }
 
@@ -192,7 +192,7 @@ impl Core {
         call: impl Fn(Endpoint, Duration) -> F,
     ) -> Result<(T, PeerId, bool), Vec<Failed>>
     where
-        T: Moved,
+        T: Ended,
         F: Future<Output = Result<T, CallError>> + Send,
     {
         let clock = &self.env.clock;
@@ -210,7 +210,7 @@ impl Core {
                     let to = endpoint(&librarian, peer);
                     let turn = self.line.turn(load).await;
                     // What the bytes take comes on top of what the librarian has for its walk.
-                    let limit = limit + turn.limit().saturating_sub(CALL_LIMIT);
+                    let limit = limit + turn.sure_limit().saturating_sub(CALL_LIMIT);
                     let since = clock.elapsed();
                     match self.patiently(|| call(to.clone(), limit)).await {
                         Ok(answer) => {

@@ -16,7 +16,7 @@ use crate::directory::Directory;
 use crate::error::WalkError;
 use crate::finding::{Finding, FoundAt};
 use crate::hedge::Budget;
-use crate::line::{Line, WINDOW_FIRST_BYTES};
+use crate::line::{Line, SENT_FIRST_BYTES, TAKEN_FIRST_BYTES};
 use crate::storing::Storing;
 use crate::through::Through;
 
@@ -80,9 +80,11 @@ impl Walker {
         let credential = Mutex::new(options.credential);
         let through = Through::new(&options.through);
         // Who lets a librarian walk has a short line: one record at a time, until it is known to be wider.
-        let window =
-            if through.is_some() { document::DOCUMENT_BYTES_MAX } else { WINDOW_FIRST_BYTES };
-        let (budget, line) = (Budget::new(), Arc::new(Line::new(env.clone(), window)));
+        let [sent, taken] = match through {
+            Some(_) => [document::DOCUMENT_BYTES_MAX; 2],
+            None => [SENT_FIRST_BYTES, TAKEN_FIRST_BYTES],
+        };
+        let (budget, line) = (Budget::new(), Arc::new(Line::new(env.clone(), sent, taken)));
         let core = Core { env, calls, directory, budget, line, own, credential, through };
         Arc::new(Self { core: Arc::new(core), background })
     }

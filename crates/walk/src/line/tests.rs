@@ -17,14 +17,14 @@ fn peer(number: usize) -> PeerId {
 }
 
 fn fresh(env: Env) -> Line {
-    Line::new(env, WINDOW_FIRST_BYTES)
+    Line::new(env, 4 * MIB, 4 * MIB)
 }
 
 /// A call to a peer of twelve that moves its bytes in so much time.
 async fn call(line: &Line, number: usize, bytes: usize, took: Duration) {
     let turn = line.turn(Load::sent(bytes)).await;
     line.env.clock.sleep(took).await;
-    turn.moved(&peer(number % 12), 12);
+    turn.ended(Moved::Yes, &peer(number % 12), 12);
 }
 
 async fn calls(line: &Line, count: usize, bytes: usize, took: Duration) {
@@ -76,7 +76,7 @@ fn a_quick_line_is_soon_without_a_bound_and_one_that_is_not_used_stays_as_it_is(
         let line = fresh(env);
         calls(&line, 3, MIB, Duration::from_millis(20)).await;
         calls(&line, 3, MIB, Duration::from_millis(20)).await;
-        assert_eq!(window(&line), WINDOW_FIRST_BYTES, "nobody waited");
+        assert_eq!(window(&line), 4 * MIB, "nobody waited");
         let since = line.env.clock.elapsed();
         calls(&line, 256, MIB, Duration::from_millis(20)).await;
         assert!(window(&line) >= 256 * MIB);
@@ -162,7 +162,7 @@ fn of_few_peers_all_are_enough_to_know_a_slow_line() {
             futures::future::join_all(all.map(|number| async {
                 let turn = line.turn(Load::sent(MIB)).await;
                 line.env.clock.sleep(Duration::from_secs(8)).await;
-                turn.moved(&peer(number.await), peers);
+                turn.ended(Moved::Yes, &peer(number.await), peers);
             }))
             .await;
             assert_eq!(window(&line), MIB, "{peers}");
@@ -181,5 +181,32 @@ fn who_holds_turns_and_waits_for_one_more_gets_it() {
         assert!(waited >= STANDSTILL && waited <= STANDSTILL * 2, "{waited:?}");
         drop((held, turn));
         assert_eq!(line.sent.lock().bytes, 0);
+    });
+}
+
+#[test]
+fn peers_that_hang_make_no_line_slow_and_one_that_was_quick_is_unknown_when_nobody_answers() {
+    run(1, |env| async move {
+        let line = fresh(env);
+        let missed = async |number: usize| {
+            let turn = line.turn_now(Load::sent(MIB)).unwrap();
+            line.env.clock.sleep(turn.limit()).await;
+            turn.ended(Moved::NotInTime, &peer(number), 12);
+        };
+        missed(0).await;
+        let turn = line.turn_now(Load::sent(MIB)).unwrap();
+        assert_eq!(turn.limit(), limit(MIB), "it is as patient as on a quick line");
+        drop(turn);
+        assert_eq!(window(&line), 4 * MIB);
+        calls(&line, 64, MIB, Duration::from_millis(20)).await;
+        let wide = window(&line);
+        // Two that hang beside others that answer.
+        futures::join!(missed(1), missed(2), calls(&line, 12, MIB, Duration::from_millis(20)));
+        assert_eq!(window(&line), wide);
+        // Nobody answers any more.
+        futures::join!(missed(3), missed(4), missed(5));
+        assert_eq!(window(&line), 4 * MIB);
+        let turn = line.turn_now(Load::sent(MIB)).unwrap();
+        assert!(turn.limit() > limit(MIB) * 2 && turn.sure_limit() == limit(MIB));
     });
 }

@@ -16,8 +16,8 @@ use crate::core::{Core, LAST_RESORT_LIMIT, WALK_LIMIT};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError};
 use crate::latency::Size;
-use crate::line::Load;
-use crate::race::{Event, Moved, Race};
+use crate::line::{Load, Moved};
+use crate::race::{Ended, Event, Race};
 use crate::walker::Walker;
 
 /// The most holders of one place that are asked at once.
@@ -156,9 +156,13 @@ impl Walker {
     }
 }
 
-impl<T> Moved for Result<Option<T>, CallError> {
-    fn has_moved(&self) -> bool {
-        matches!(self, Ok(Some(_)) | Err(CallError::TimedOut { .. }))
+impl<T> Ended for Result<Option<T>, CallError> {
+    fn moved(&self) -> Moved {
+        match self {
+            Ok(Some(_)) => Moved::Yes,
+            Ok(None) => Moved::Nothing,
+            Err(error) => error.moved(),
+        }
     }
 }
 

@@ -26,8 +26,8 @@ use crate::core::{Core, WALK_LIMIT};
 use crate::directory::Standing;
 use crate::error::WalkError;
 use crate::latency::Size;
-use crate::line::Load;
-use crate::race::{Event, Moved, Race};
+use crate::line::{Load, Moved};
+use crate::race::{Ended, Event, Race};
 use crate::storing::EXTRA_MAX;
 use crate::walker::Walker;
 
@@ -39,9 +39,13 @@ enum Outcome {
     Failed(CallError),
 }
 
-impl Moved for Outcome {
-    fn has_moved(&self) -> bool {
-        matches!(self, Self::Kept(_) | Self::Failed(CallError::TimedOut { .. }))
+impl Ended for Outcome {
+    fn moved(&self) -> Moved {
+        match self {
+            Self::Kept(_) => Moved::Yes,
+            Self::Redirected(_) => Moved::Nothing,
+            Self::Failed(error) => error.moved(),
+        }
     }
 }
 
@@ -101,8 +105,8 @@ impl Walker {
                 let call = async move {
                     let turn = of_all.await;
                     let outcomes = put_at(&core, peer, &parcels, terms, turn.limit()).await;
-                    if let Some(moved) = outcomes.iter().find(|outcome| outcome.has_moved()) {
-                        core.moved(&turn, &peer, moved);
+                    if let Some(best) = outcomes.iter().max_by_key(|outcome| outcome.moved()) {
+                        core.moved(&turn, &peer, best);
                     }
                     Arc::new(outcomes)
                 };

@@ -30,9 +30,9 @@ use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wa
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
 use crate::latency::Size;
-use crate::line::Load;
+use crate::line::{Load, Moved};
 use crate::proof::Proven;
-use crate::race::{Event, Moved, Race};
+use crate::race::{Ended, Event, Race};
 
 /// Calls in flight for one stripe beyond its fragments.
 const EXTRA_MAX: usize = 4;
@@ -42,12 +42,13 @@ const FAILED_MAX: usize = 4;
 /// What a peer said: of a guess one answer, of an open question one for each fragment that it sent.
 type Reply = Result<Vec<(usize, Answer)>, CallError>;
 
-impl Moved for Reply {
-    fn has_moved(&self) -> bool {
+impl Ended for Reply {
+    fn moved(&self) -> Moved {
         match self {
-            Ok(answers) => answers.iter().any(|(_, answer)| answer.has_moved()),
-            Err(error) => matches!(error, CallError::TimedOut { .. }),
+            Ok(answers) => answers.iter().map(|(_, answer)| answer.moved()).max(),
+            Err(error) => Some(error.moved()),
         }
+        .unwrap_or(Moved::Nothing)
     }
 }
 
