@@ -129,7 +129,7 @@ impl From<Result<Option<Proven>, CallError>> for Answer {
 impl Ended for Answer {
     fn moved(&self) -> Moved {
         match self {
-            Self::Found(_) => Moved::Yes,
+            Self::Found(proven) => proven.moved(),
             Self::NotHere => Moved::Nothing,
             Self::Failed(error) => error.moved(),
         }

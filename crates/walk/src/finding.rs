@@ -22,7 +22,7 @@ use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wa
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
 use crate::latency::Size;
-use crate::line::{Load, UNKNOWN_BYTES};
+use crate::line::Load;
 use crate::proof::Proven;
 use crate::race::{Event, Race, SharedTurn};
 
@@ -154,7 +154,7 @@ impl Finding {
                     Load::little().at_most(LAST_RESORT_LIMIT)
                 }
                 (_, Size::Small) => Load::little(),
-                (_, Size::Large) => Load::taken(UNKNOWN_BYTES),
+                (_, Size::Large) => self.core.line.some_record(),
             };
             let (core, wanted) = (self.core.clone(), self.wanted);
             let call = move |limit| async move { core.find_at(peer, wanted, limit).await };
@@ -199,6 +199,9 @@ impl Finding {
     fn answered(&mut self, from: PeerId, answer: Answer) -> Option<FoundAt> {
         match answer {
             Answer::Found(proven) => {
+                if self.size == Size::Large && self.wanted.bytes.is_none() {
+                    self.core.line.learn_bytes(proven.record.bytes.len());
+                }
                 self.race.give_up();
                 let degraded = self.degraded(&from);
                 return Some(FoundAt { proven: *proven, from, degraded });

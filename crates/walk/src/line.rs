@@ -23,6 +23,7 @@
 //! that it does not look after while it waits for another one). Memory: an entry for each call that waits, which its caller bounds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,9 +36,9 @@ use crate::latency::LARGE_BYTES;
 
 /// How long the bytes that are on their way at once should take.
 pub(crate) const TURN: Duration = Duration::from_secs(2);
-/// What goes out at once on a line of which nothing is known: two fragments of 1 MiB with what is around them.
-pub(crate) const SENT_FIRST_BYTES: usize = (2 << 20) + (128 << 10);
-/// What comes in at once on such a line: more, for a reader asks several for what one may have.
+/// What goes out at once on a line of which nothing is known: two pages of 2 MiB, with what is around them.
+pub(crate) const SENT_FIRST_BYTES: usize = (4 << 20) + (128 << 10);
+/// What comes in at once on such a line.
 pub(crate) const TAKEN_FIRST_BYTES: usize = 4 << 20;
 /// Where the window stops to grow: no line is that wide.
 const WINDOW_BYTES_MAX: usize = 1 << 40;
@@ -55,10 +56,12 @@ const SLOWEST_BYTES_PER_S: u64 = 90_000;
 const LIMIT_MAX: Duration = Duration::from_secs(55);
 /// The first in the queue goes when no call ended for this long: whoever has the turns may be waiting for it.
 const STANDSTILL: Duration = Duration::from_secs(15);
+/// The same on a line of which nothing is known: a peer that hangs is not to hold up all others.
+const STANDSTILL_UNKNOWN: Duration = Duration::from_secs(10);
 /// How many times what its line usually takes a call is given.
 const PATIENCE: u32 = 4;
-/// What a large record whose size is not known counts as.
-pub(crate) const UNKNOWN_BYTES: usize = 1 << 20;
+/// What a large record whose size is not known counts as at first.
+const UNKNOWN_BYTES: usize = 1 << 20;
 /// How long bytes count as on their way, at least.
 const LAPSE_MIN: Duration = Duration::from_millis(100);
 
@@ -94,6 +97,11 @@ impl Load {
         Self { way: Some(Way::Taken), bytes, at_most: None }.or_little()
     }
 
+    /// A question whose answer may have so many bytes, and mostly has next to none: it has the time and waits for no turn.
+    pub(crate) fn question(bytes: usize) -> Self {
+        Self { way: None, bytes, at_most: None }
+    }
+
     /// A deadline that is not passed whatever the line does.
     pub(crate) fn at_most(self, limit: Duration) -> Self {
         Self { at_most: Some(limit), ..self }
@@ -109,13 +117,28 @@ pub(crate) struct Line {
     env: Env,
     sent: Arc<Lane>,
     taken: Arc<Lane>,
+    /// How many bytes records have of which only their kind was known, about.
+    usual_bytes: AtomicUsize,
 }
 
 impl Line {
     /// A line of which nothing is known but what may go at first.
     pub(crate) fn new(env: Env, sent_bytes: usize, taken_bytes: usize) -> Self {
         let lane = |bytes: usize| Arc::new(Lane(Mutex::new(State::new(bytes))));
-        Self { env, sent: lane(sent_bytes), taken: lane(taken_bytes) }
+        let usual_bytes = AtomicUsize::new(UNKNOWN_BYTES);
+        Self { env, sent: lane(sent_bytes), taken: lane(taken_bytes), usual_bytes }
+    }
+
+    /// A record of which only the kind is known comes in.
+    pub(crate) fn some_record(&self) -> Load {
+        Load::taken(self.usual_bytes.load(Ordering::Relaxed))
+    }
+
+    /// It had so many bytes.
+    pub(crate) fn learn_bytes(&self, bytes: usize) {
+        // Two at a time may lose one of them: it is a guess.
+        let usual = self.usual_bytes.load(Ordering::Relaxed);
+        self.usual_bytes.store((usual * 7 + bytes) / 8, Ordering::Relaxed);
     }
 
     /// A turn, if there is one at once.
@@ -166,9 +189,10 @@ impl Line {
         let own = limit(load.bytes);
         let quick = lane.as_ref().map(|(lane, _)| lane.lock().usual(load.bytes));
         let (beside, known) = quick.unwrap_or((Duration::ZERO, true));
+        let quick_alone = lane.as_ref().map_or(Duration::ZERO, |(lane, _)| lane.lock().alone());
         let by_line = own.saturating_add(beside).min(own.max(LIMIT_MAX));
         let limit = load.at_most.map_or(by_line, |most| by_line.min(most));
-        let sure = if known { limit } else { limit.min(own) };
+        let sure = if known { limit.min(own + quick_alone) } else { limit.min(own) };
         Turn { env: self.env.clone(), lane, bytes: load.bytes, since, limit, sure }
     }
 }
@@ -226,10 +250,14 @@ impl Turn {
     pub(crate) fn ended(&self, how: Moved, peer: &PeerId, peers: usize) {
         let Some((lane, _)) = &self.lane else { return };
         let now = self.env.clock.elapsed();
+        let took = now.saturating_sub(self.since);
         match how {
             Moved::Yes => lane.lock().moved(self.bytes, self.since, now, (*peer, peers)),
-            Moved::NotInTime => lane.lock().missed(self.since, now, (*peer, peers)),
-            Moved::Nothing => {}
+            // A dial that took too long ends before: it had nothing on its way.
+            Moved::NotInTime if took >= self.limit * 3 / 4 => {
+                lane.lock().missed(self.since, now, (*peer, peers));
+            }
+            Moved::NotInTime | Moved::Nothing => {}
         }
     }
 }
@@ -268,6 +296,16 @@ impl Drop for Leaving<'_> {
     }
 }
 
+/// One of the peers may be slow or away, or this program.
+fn others(peers: usize) -> usize {
+    peers.saturating_sub(1).max(1)
+}
+
+/// Peers by which a line is called slow.
+fn slow_min(peers: usize) -> usize {
+    PEERS_SLOW_MIN.min(others(peers))
+}
+
 struct Waiting {
     ticket: u64,
     bytes: usize,
@@ -297,6 +335,8 @@ struct State {
     took: BTreeMap<PeerId, Duration>,
     /// Who gave no answer in time since.
     missed: BTreeSet<PeerId>,
+    /// When bytes were last moved.
+    answered: Option<Duration>,
     samples: usize,
     moved: usize,
     /// The most bytes that were on their way since.
@@ -305,6 +345,8 @@ struct State {
     limited: bool,
     /// What the middle one took when it was last judged.
     quick: Option<Duration>,
+    /// The most bytes that were on their way when that was.
+    load: usize,
     /// The window of a line of which nothing is known.
     first: usize,
 }
@@ -321,11 +363,13 @@ impl State {
             changed: Duration::ZERO,
             took: BTreeMap::new(),
             missed: BTreeSet::new(),
+            answered: None,
             samples: 0,
             moved: 0,
             peak: 0,
             limited: false,
             quick: None,
+            load: 0,
             first: window,
         }
     }
@@ -372,8 +416,9 @@ impl State {
         if let Some(at) = self.on_way.iter().position(|one| one.ticket == ticket) {
             self.bytes -= self.on_way.remove(at).map_or(0, |one| one.bytes);
             self.ended = now;
+        } else {
+            self.waiting.retain(|waiting| waiting.ticket != ticket);
         }
-        self.waiting.retain(|waiting| waiting.ticket != ticket);
         self.wake(now);
     }
 
@@ -386,19 +431,22 @@ impl State {
     }
 
     fn lapse_after(&self) -> Option<Duration> {
-        self.quick.map(|quick| (quick * PATIENCE).max(LAPSE_MIN))
+        // Nothing was measured where all hang.
+        let least = if self.load == 0 { TURN } else { LAPSE_MIN };
+        self.quick.map(|quick| self.of_window(quick).max(least))
     }
 
     /// After how long somebody who waits looks whether there is room, though nothing ended.
     fn look_again_after(&self) -> Duration {
-        self.lapse_after().unwrap_or(STANDSTILL).min(STANDSTILL)
+        self.lapse_after().unwrap_or(STANDSTILL_UNKNOWN).min(STANDSTILL)
     }
 
     /// Somebody waits and nothing ended for a while.
     fn look_again(&mut self, now: Duration) {
         self.lapse(now);
         self.wake(now);
-        if now.saturating_sub(self.ended) >= STANDSTILL {
+        let standstill = if self.quick.is_some() { STANDSTILL } else { STANDSTILL_UNKNOWN };
+        if now.saturating_sub(self.ended) >= standstill {
             self.ended = now;
             self.let_go(now);
         }
@@ -406,6 +454,7 @@ impl State {
 
     /// Gives turns to those for whom there is room now, in order.
     fn wake(&mut self, now: Duration) {
+        self.lapse(now);
         while self.waiting.front().is_some_and(|first| self.fits(first.bytes)) {
             self.let_go(now);
         }
@@ -420,18 +469,40 @@ impl State {
         }
     }
 
+    /// The same for what it was measured with.
+    fn alone(&self) -> Duration {
+        self.quick.map_or(Duration::ZERO, |quick| quick * PATIENCE)
+    }
+
+    /// What the whole window takes, with patience, by what a part of it took.
+    fn of_window(&self, quick: Duration) -> Duration {
+        let least = quick * PATIENCE;
+        let parts = self.window as f64 / self.load.max(1) as f64;
+        match self.load {
+            0 => least,
+            _ => least.mul_f64(parts.clamp(1.0, 1_000.0)).min(STANDSTILL).max(least),
+        }
+    }
+
     /// What is given to a call beside the time of its own bytes, and whether that is known.
     fn usual(&self, bytes: usize) -> (Duration, bool) {
         let unknown = || {
             let all = self.window.max(bytes) as u64;
             (Duration::from_micros(all * 1_000_000 / SLOWEST_BYTES_PER_S), false)
         };
-        self.quick.map_or_else(unknown, |quick| (quick * PATIENCE, true))
+        self.quick.map_or_else(unknown, |quick| (self.of_window(quick), true))
     }
 
     fn moved(&mut self, bytes: usize, since: Duration, now: Duration, of: (PeerId, usize)) {
+        let before = self.answered.replace(now);
+        self.missed.clear();
         if since < self.changed {
             return;
+        }
+        if before.is_some_and(|before| now.saturating_sub(before) >= STANDSTILL * 4) {
+            // What was then says nothing of now.
+            self.took.clear();
+            (self.samples, self.moved) = (0, 0);
         }
         let (peer, peers) = of;
         let took = now.saturating_sub(since);
@@ -444,13 +515,12 @@ impl State {
         }
         let mut took: Vec<Duration> = self.took.values().copied().collect();
         took.sort_unstable();
-        let quick = took[took.len() / 2];
+        let quick = took[(took.len() - 1) / 2];
         let enough = if quick < TURN / 2 {
-            // One may be slow.
-            took.len() >= PEERS_QUICK_MIN.min(peers.saturating_sub(1))
+            took.len() >= PEERS_QUICK_MIN.min(others(peers))
         } else {
             let by_all = self.moved >= self.peak && self.samples >= SAMPLES_SLOW_MIN;
-            by_all && took.len() >= PEERS_SLOW_MIN.min(peers)
+            by_all && took.len() >= slow_min(peers)
         };
         if enough {
             self.judge(quick, now);
@@ -458,13 +528,13 @@ impl State {
     }
 
     fn missed(&mut self, since: Duration, now: Duration, (peer, peers): (PeerId, usize)) {
-        if since < self.changed || !self.took.is_empty() {
+        if since < self.changed || self.answered.is_some_and(|answered| answered >= since) {
             return;
         }
         self.missed.insert(peer);
         if self.quick.is_none() {
-            self.quick = Some(Duration::ZERO);
-        } else if self.missed.len() >= PEERS_SLOW_MIN.min(peers) {
+            (self.quick, self.load) = (Some(Duration::ZERO), 0);
+        } else if self.missed.len() >= slow_min(peers) {
             (self.quick, self.window) = (None, self.first);
         } else {
             return;
@@ -481,7 +551,7 @@ impl State {
             let times = if quick < TURN / 16 { 4 } else { 2 };
             self.window = self.window.saturating_mul(times).min(WINDOW_BYTES_MAX);
         }
-        self.quick = Some(quick);
+        (self.quick, self.load) = (Some(quick), self.peak);
         self.begin_anew(now);
     }
 

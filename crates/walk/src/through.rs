@@ -32,7 +32,7 @@ use crate::background::{Reached, Rest};
 use crate::core::{BUSY_WAIT_MAX, CALL_LIMIT, Core, WALK_LIMIT, Wanted};
 use crate::error::{ERRORS_MAX, WalkError, alike};
 use crate::finding::FoundAt;
-use crate::latency::Size;
+use crate::latency::{LARGE_BYTES, Size};
 use crate::line::{Load, Moved};
 use crate::proof::Proven;
 use crate::race::Ended;
@@ -57,7 +57,7 @@ impl Ended for Reached {
 
 impl Ended for Proven {
     fn moved(&self) -> Moved {
-        Moved::Yes
+        if self.record.bytes.len() >= LARGE_BYTES { Moved::Yes } else { Moved::Nothing }
     }
 }
 
@@ -170,7 +170,7 @@ impl Core {
     ) -> Result<FoundAt, WalkError> {
         let load = match wanted.size() {
             Size::Small => Load::little(),
-            Size::Large => Load::taken(wanted.bytes.unwrap_or(document::DOCUMENT_BYTES_MAX)),
+            Size::Large => wanted.bytes.map_or_else(|| self.line.some_record(), Load::taken),
         };
         let get = |to: Endpoint, limit: Duration| async move {
             let call = self.calls.get(&to, wanted.request, limit);
@@ -179,7 +179,12 @@ impl Core {
             self.prove(&peer, &wanted, record).await
         };
         match self.ask(through, load, get).await {
-            Ok((proven, from, degraded)) => Ok(FoundAt { proven, from, degraded }),
+            Ok((proven, from, degraded)) => {
+                if wanted.size() == Size::Large && wanted.bytes.is_none() {
+                    self.line.learn_bytes(proven.record.bytes.len());
+                }
+                Ok(FoundAt { proven, from, degraded })
+            }
             Err(failed) => Err(verdict_of_get(&wanted, failed)),
         }
     }
@@ -219,6 +224,7 @@ impl Core {
                             return Ok((answer, peer, !failed.is_empty()));
                         }
                         Err(error) => {
+                            self.moved(&turn, &peer, &error);
                             librarian.failed(&error, since, clock.elapsed());
                             error
                         }

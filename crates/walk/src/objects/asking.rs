@@ -12,7 +12,7 @@ use env::calls::objects::ObjectsRequest;
 
 use super::Judge;
 use crate::candidates::{Candidates, NEAR_EXTRA};
-use crate::core::{Core, LAST_RESORT_LIMIT, WALK_LIMIT};
+use crate::core::{Core, LAST_RESORT_LIMIT, WALK_LIMIT, limit};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError};
 use crate::latency::Size;
@@ -110,10 +110,7 @@ impl Walker {
         bytes: usize,
         judge: Judge<T>,
     ) -> Result<Option<T>, CallError> {
-        let turn = self.core.line.turn(Load::taken(bytes)).await;
-        let answer = self.core.judged_at(peer, request, judge, Size::of(bytes), turn.limit()).await;
-        self.core.moved(&turn, peer, &answer);
-        answer
+        self.core.judged_at(peer, request, judge, Size::of(bytes), limit(bytes)).await
     }
 
     /// Asks the first N, and further ones in the stead of those that fail; answers when all have answered that will in time,
@@ -212,7 +209,7 @@ impl<'a, T: Send + 'static> Asking<'a, T> {
             let size = Size::of(self.question.bytes);
             let load = match standing > Standing::Trial {
                 true => Load::little().at_most(LAST_RESORT_LIMIT),
-                false => Load::taken(self.question.bytes),
+                false => Load::question(self.question.bytes),
             };
             let (core, judge) = (self.core.clone(), self.question.judge.clone());
             let request = self.question.request.clone();
