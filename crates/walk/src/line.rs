@@ -469,7 +469,7 @@ impl State {
         }
     }
 
-    /// The same for what it was measured with.
+    /// What so many bytes take, with patience, as there were when the line was last judged.
     fn alone(&self) -> Duration {
         self.quick.map_or(Duration::ZERO, |quick| quick * PATIENCE)
     }
