@@ -328,16 +328,7 @@ impl Roster {
 
     /// Everything but signatures, against the roster before.
     fn check(&self, previous: &Self) -> Result<(), RosterError> {
-        if self.network != previous.network {
-            return Err(RosterError::Network(self.network));
-        }
-        let expected = previous.number + 1;
-        if self.number != expected || self.number > ROSTERS_MAX {
-            return Err(RosterError::Number { expected, found: self.number });
-        }
-        if self.previous != previous.hash {
-            return Err(RosterError::Link(self.number));
-        }
+        previous.check_link(&self.network, self.number, &self.previous)?;
         let ascending = self.organisations.is_sorted_by(|a, b| a.key < b.key);
         if !ascending || !(1..=ORGANISATIONS_MAX).contains(&self.organisations.len()) {
             return Err(RosterError::Field("list of organisations"));
@@ -358,6 +349,26 @@ impl Roster {
         Ok(())
     }
 
+    /// Whether one of this network, number and hash of the roster before is the next after this.
+    fn check_link(
+        &self,
+        network: &NetworkId,
+        number: u64,
+        previous: &[u8; 32],
+    ) -> Result<(), RosterError> {
+        if *network != self.network {
+            return Err(RosterError::Network(*network));
+        }
+        let expected = self.number + 1;
+        if number != expected || number > ROSTERS_MAX {
+            return Err(RosterError::Number { expected, found: number });
+        }
+        if *previous != self.hash {
+            return Err(RosterError::Link(number));
+        }
+        Ok(())
+    }
+
     /// Whether a former key is one: no longer a key, and a key or, no longer than now, a former one before.
     fn may_have_had(&self, former: &FormerKey, previous: &Self) -> bool {
         let known = previous.organisation(&former.former).is_some()
@@ -370,8 +381,9 @@ impl Roster {
             && self.organisation(&former.organisation).is_some()
     }
 
-    fn decode(body: &Bytes, suite: Suite) -> Result<Self, RosterError> {
-        let wire: RosterWire = canonical::decode(body)?;
+    /// Reads its keys, each of which is a point of the curve to be found (some 15 us): so who calls this has looked at
+    /// everything that is cheaper.
+    fn of(wire: RosterWire, hash: [u8; 32], suite: Suite) -> Result<Self, RosterError> {
         let organisations = wire.organisations.into_iter().map(|organisation| {
             let key = OrgId::from_slice(&organisation.key)?;
             Ok(Organisation { key, name: organisation.name })
@@ -388,7 +400,7 @@ impl Roster {
             network: network.map_err(|_| RosterError::Field("network"))?,
             suite,
             number: wire.number,
-            hash: suite.hash(body),
+            hash,
             previous: (&wire.previous[..])
                 .try_into()
                 .map_err(|_| RosterError::Field("previous"))?,
@@ -396,6 +408,84 @@ impl Roster {
             former: former.collect::<Result<_, RosterError>>()?,
         })
     }
+}
+
+/// What a signed roster says of itself, with nothing checked but form and counts. None of its keys was looked at.
+struct Claimed {
+    wire: SignedRosterWire,
+    body: RosterWire,
+    network: NetworkId,
+    number: u64,
+    previous: [u8; 32],
+    hash: [u8; 32],
+    suite: Suite,
+}
+
+impl Claimed {
+    fn of(bytes: &Bytes, suite: Suite) -> Result<Self, RosterError> {
+        if bytes.len() > ROSTER_BYTES_MAX {
+            return Err(RosterError::TooLarge);
+        }
+        let wire: SignedRosterWire = canonical::decode(bytes)?;
+        let body: RosterWire = canonical::decode(&wire.body)?;
+        if !(1..=ORGANISATIONS_MAX).contains(&body.organisations.len()) {
+            return Err(RosterError::Field("list of organisations"));
+        }
+        if body.former.len() > ORGANISATIONS_MAX {
+            return Err(RosterError::Field("list of former keys"));
+        }
+        let network = NetworkId::from_slice(&body.network);
+        let network = network.map_err(|_| RosterError::Field("network"))?;
+        let previous =
+            (&body.previous[..]).try_into().map_err(|_| RosterError::Field("previous"))?;
+        let (number, hash) = (body.number, suite.hash(&wire.body));
+        Ok(Self { wire, body, network, number, previous, hash, suite })
+    }
+
+    /// Its own content, which nobody's signature was checked for.
+    fn roster(self) -> Result<Roster, RosterError> {
+        Roster::of(self.body, self.hash, self.suite)
+    }
+
+    /// Checks it against the roster before, of whose organisations at least `needed` must have signed. What anybody can make is
+    /// refused by what is cheap: the link first, then signatures, and its keys last.
+    fn check(self, previous: &Roster, needed: usize) -> Result<SignedRoster, RosterError> {
+        previous.check_link(&self.network, self.number, &self.previous)?;
+        let signatures = &self.wire.signatures;
+        let of = previous.organisations.len();
+        if signatures.len() > of {
+            return Err(RosterError::Field("list of signatures"));
+        }
+        if !signatures.is_sorted_by(|a, b| a.organisation < b.organisation) {
+            return Err(RosterError::Field("order of signatures"));
+        }
+        if signatures.len() < needed {
+            return Err(RosterError::NotEnough { signed: signatures.len(), of, needed });
+        }
+        let mut checked = BTreeMap::new();
+        for one in signatures {
+            let organisation = OrgId::from_slice(&one.organisation)?;
+            let signature = signature_of(organisation, &one.signature, previous, &self.wire.body)?;
+            checked.insert(organisation, signature);
+        }
+        let roster = self.roster()?;
+        roster.check(previous)?;
+        Ok(SignedRoster { roster, signatures: checked })
+    }
+}
+
+/// A signature over a roster's body, checked, of an organisation of the roster before.
+fn signature_of(
+    organisation: OrgId,
+    signature: &[u8],
+    previous: &Roster,
+    body: &[u8],
+) -> Result<Signature, RosterError> {
+    if previous.organisation(&organisation).is_none() {
+        return Err(RosterError::Signer(organisation));
+    }
+    organisation.key().verify(DOMAIN, &previous.network, body, signature)?;
+    Ok(signature.try_into().map_err(|_| KeyError::Signature)?)
 }
 
 /// A roster with signatures of organisations of the one before it: a proposal until there are enough.
@@ -418,20 +508,7 @@ impl SignedRoster {
     /// # Errors
     /// [`RosterError`].
     pub fn decode(bytes: &Bytes, previous: &Roster) -> Result<Self, RosterError> {
-        let (wire, roster) = Self::peek(bytes, previous.suite)?;
-        roster.check(previous)?;
-        let mut signed = Self::proposal(roster);
-        if wire.signatures.len() > previous.organisations.len() {
-            return Err(RosterError::Field("list of signatures"));
-        }
-        if !wire.signatures.is_sorted_by(|a, b| a.organisation < b.organisation) {
-            return Err(RosterError::Field("order of signatures"));
-        }
-        for one in &wire.signatures {
-            let organisation = OrgId::from_slice(&one.organisation)?;
-            signed.take(organisation, &one.signature, previous, &wire.body)?;
-        }
-        Ok(signed)
+        Claimed::of(bytes, previous.suite)?.check(previous, 0)
     }
 
     /// As [`SignedRoster::decode`], and more than half signed.
@@ -439,35 +516,7 @@ impl SignedRoster {
     /// # Errors
     /// [`RosterError`].
     pub fn verify(bytes: &Bytes, previous: &Roster) -> Result<Self, RosterError> {
-        let signed = Self::decode(bytes, previous)?;
-        signed.check_enough(previous)?;
-        Ok(signed)
-    }
-
-    /// What it says of itself, unchecked: form alone.
-    fn peek(bytes: &Bytes, suite: Suite) -> Result<(SignedRosterWire, Roster), RosterError> {
-        if bytes.len() > ROSTER_BYTES_MAX {
-            return Err(RosterError::TooLarge);
-        }
-        let wire: SignedRosterWire = canonical::decode(bytes)?;
-        let roster = Roster::decode(&wire.body, suite)?;
-        Ok((wire, roster))
-    }
-
-    fn take(
-        &mut self,
-        organisation: OrgId,
-        signature: &[u8],
-        previous: &Roster,
-        body: &[u8],
-    ) -> Result<(), RosterError> {
-        if previous.organisation(&organisation).is_none() {
-            return Err(RosterError::Signer(organisation));
-        }
-        organisation.key().verify(DOMAIN, &previous.network, body, signature)?;
-        let signature = signature.try_into().map_err(|_| KeyError::Signature)?;
-        self.signatures.insert(organisation, signature);
-        Ok(())
+        Claimed::of(bytes, previous.suite)?.check(previous, previous.needed())
     }
 
     /// Adds an organisation's signature.
@@ -477,7 +526,10 @@ impl SignedRoster {
     pub fn sign(&mut self, key: &SecretKey, previous: &Roster) -> Result<(), RosterError> {
         let body = self.roster.body();
         let signature = key.sign(DOMAIN, &self.roster.network, &body);
-        self.take(OrgId::new(key.public()), &signature, previous, &body)
+        let organisation = OrgId::new(key.public());
+        let signature = signature_of(organisation, &signature, previous, &body)?;
+        self.signatures.insert(organisation, signature);
+        Ok(())
     }
 
     /// Adds the signatures that another copy of the same roster has; `false` where it is another roster.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Roster, RosterError, SignedRoster};
+use super::{Claimed, Roster, RosterError, SignedRoster};
 use crate::{Genesis, OrgId};
 
 /// What a roster taught.
@@ -157,7 +157,7 @@ impl Rosters {
         if self.newest() == Some(bytes) {
             return Ok(Taught::Known);
         }
-        let (_, claimed) = SignedRoster::peek(bytes, self.first.suite)?;
+        let claimed = Claimed::of(bytes, self.first.suite)?;
         if claimed.network != self.first.network {
             return Err(RosterError::Network(claimed.network));
         }
@@ -169,18 +169,18 @@ impl Rosters {
             return Ok(Taught::Known);
         }
         if claimed.number > newest {
-            return self.extend(&claimed, bytes);
+            return self.extend(claimed, bytes);
         }
-        self.dispute(&claimed, bytes)
+        self.dispute(claimed, bytes)
     }
 
     /// A number that is not known yet.
-    fn extend(&mut self, claimed: &Roster, bytes: &Bytes) -> Result<Taught, RosterError> {
+    fn extend(&mut self, claimed: Claimed, bytes: &Bytes) -> Result<Taught, RosterError> {
         if claimed.number > self.current.number() + 1 {
             return Ok(Taught::Behind);
         }
         if claimed.previous == *self.current.hash() {
-            let signed = SignedRoster::verify(bytes, &self.current)?;
+            let signed = claimed.check(&self.current, self.current.needed())?;
             self.push(Arc::new(signed.roster), bytes);
             return Ok(Taught::Newer);
         }
@@ -189,7 +189,7 @@ impl Rosters {
         else {
             return Ok(Taught::Behind);
         };
-        let signed = SignedRoster::verify(bytes, &rival.roster)?;
+        let signed = claimed.check(&rival.roster, rival.roster.needed())?;
         self.replace(rival);
         self.push(Arc::new(signed.roster), bytes);
         // What lost has no future any more.
@@ -198,19 +198,19 @@ impl Rosters {
     }
 
     /// Another roster of a number that is known.
-    fn dispute(&mut self, claimed: &Roster, bytes: &Bytes) -> Result<Taught, RosterError> {
+    fn dispute(&mut self, claimed: Claimed, bytes: &Bytes) -> Result<Taught, RosterError> {
         let newest = self.current.number();
         let before = self.roster(claimed.number - 1)?;
-        let theirs = SignedRoster::verify(bytes, &before)?;
-        let at = usize::try_from(claimed.number - 1).unwrap_or(usize::MAX);
+        let (number, claimed_hash) = (claimed.number, claimed.hash);
+        let theirs = claimed.check(&before, before.needed())?;
+        let at = usize::try_from(number - 1).unwrap_or(usize::MAX);
         let Some((hash, ours)) = self.links.get(at).cloned() else { return Ok(Taught::Behind) };
-        let wins = claimed.number == newest && claimed.hash < hash;
-        let (kept, lost) = if wins { (claimed.hash, hash) } else { (hash, claimed.hash) };
+        let wins = number == newest && claimed_hash < hash;
+        let (kept, lost) = if wins { (claimed_hash, hash) } else { (hash, claimed_hash) };
         let both = SignedRoster::decode(&ours, &before).map(|ours| {
             let both = theirs.signers().filter(|signer| ours.signatures.contains_key(*signer));
             both.copied().collect()
         });
-        let number = claimed.number;
         let signed_both = both.unwrap_or_default();
         let conflict = Conflict { number, ours: kept, theirs: lost, signed_both };
         if self.conflict.as_ref() != Some(&conflict) {
@@ -239,7 +239,7 @@ impl Rosters {
         let at = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
         let missing = RosterError::Number { expected: self.current.number() + 1, found: number };
         let (_, bytes) = self.links.get(at).ok_or(missing)?;
-        SignedRoster::peek(bytes, self.first.suite).map(|(_, roster)| Arc::new(roster))
+        Claimed::of(bytes, self.first.suite)?.roster().map(Arc::new)
     }
 
     fn push(&mut self, roster: Arc<Roster>, bytes: &Bytes) {
