@@ -72,6 +72,7 @@ mod quota;
 mod rates;
 mod remembered;
 mod revocations;
+mod right;
 mod rosters;
 mod seats;
 mod service;

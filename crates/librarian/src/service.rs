@@ -44,6 +44,7 @@ use crate::committee;
 use crate::core::Core;
 use crate::limiter::Asked;
 use crate::metrics::{Bound, Method};
+use crate::right::Right;
 use crate::spread;
 use crate::standing::{Standing, Vouched, refusal, vouch, vouched_before};
 use crate::subscription::{self, Filter, Surroundings};
@@ -469,6 +470,7 @@ impl Endpoints {
             publications: Arc::clone(&core.publications),
             heartbeat: core.rhythm.heartbeat,
             stop: core.stop.clone(),
+            right: Right::of(core, caller.key),
         };
         subscription::open(around, &request, filter, seat).await
     }

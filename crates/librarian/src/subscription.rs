@@ -14,7 +14,7 @@
 //! `CaughtUp` again whenever nothing came for [`crate::Rhythm::heartbeat`].
 //!
 //! Invariants: events are in the order of the log, none twice; a cursor resumes exactly after its
-//! event; nothing polls (the stream sleeps until the log grew).
+//! event; nothing polls (the stream sleeps until the log grew); nothing is told to a reader whose pass has run out.
 //!
 //! Limits: [`PAGE_MAX`] publications are in memory for a subscriber; it is pulled, see `seats`.
 
@@ -33,6 +33,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::publications::Publications;
+use crate::right::Right;
 use crate::seats::Seat;
 use crate::shelf;
 
@@ -95,6 +96,7 @@ pub(crate) struct Surroundings {
     pub(crate) heartbeat: Duration,
     /// Cancelled when the peer stops.
     pub(crate) stop: CancellationToken,
+    pub(crate) right: Right,
 }
 
 struct Subscription {
@@ -137,7 +139,13 @@ pub(crate) async fn open(
     };
     subscription.start(&request.from).await?;
     let events = futures::stream::unfold(subscription, |mut subscription| async move {
-        let event = subscription.next().await?;
+        let event = match (subscription.next().await?, subscription.around.right.check()) {
+            (Ok(_), Err(error)) => {
+                subscription.finished = true;
+                Err(error)
+            }
+            (event, _) => event,
+        };
         let now = subscription.around.env.clock.elapsed();
         subscription.seat.handed_over(now);
         Some((event, subscription))

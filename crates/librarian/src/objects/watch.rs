@@ -7,7 +7,7 @@
 //! ```
 //! A watcher that falls more than [`BEHIND_MAX`] events behind is told of a gap, as is one whose events left the memory. Nothing
 //! polls: the stream sleeps until the feed grows. Whether the watcher may read is looked at for each object as it is
-//! told of, so a new policy counts at once.
+//! told of, so a new policy counts at once, and whether its pass still counts before each event.
 //!
 //! Limits: one object's tips, or [`PAGE_MAX`] events, are in memory for a watcher, and the keys of a family's objects
 //! ([`FAMILY_MAX`]). It is pulled, and has a seat as subscribers do.
@@ -33,6 +33,7 @@ use super::feed::{News, Page};
 use super::heads::branch_name;
 use super::permissions::Reader;
 use super::{ObjectShelf, invalid};
+use crate::right::Right;
 use crate::seats::Seat;
 
 /// Events that a watcher may be behind.
@@ -50,6 +51,7 @@ pub(crate) struct Surroundings {
     /// Cancelled when the peer stops.
     pub(crate) stop: CancellationToken,
     pub(crate) seat: Seat,
+    pub(crate) right: Right,
 }
 
 /// What one watches.
@@ -116,7 +118,13 @@ impl ObjectShelf {
             None => watching.begin_tips().await?,
         }
         let events = futures::stream::unfold(watching, |mut watching| async move {
-            let event = watching.step().await?;
+            let event = match (watching.step().await?, watching.around.right.check()) {
+                (Ok(_), Err(error)) => {
+                    watching.finished = true;
+                    Err(error)
+                }
+                (event, _) => event,
+            };
             let now = watching.shelf.env.clock.elapsed();
             watching.told = now;
             watching.around.seat.handed_over(now);

@@ -10,6 +10,7 @@ use env::calls::{CallError, Caller};
 use super::{Endpoints, Load};
 use crate::metrics::Method;
 use crate::objects::{Elsewhere, Reader, Surroundings};
+use crate::right::Right;
 
 /// Which endpoint a request is counted as, and how much it asks for.
 pub(super) fn asks(request: &ObjectsRequest) -> (Method, Load) {
@@ -80,6 +81,7 @@ impl Endpoints {
             heartbeat: core.rhythm.heartbeat,
             stop: core.stop.clone(),
             seat: core.seats.take(&caller.key, core.env.clock.elapsed())?,
+            right: Right::of(core, caller.key),
         };
         core.objects.watch(reader, request, around).await
     }

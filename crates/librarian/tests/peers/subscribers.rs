@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Suite, Tier};
+use crypto::{ClientKey, Suite, Tier};
 use document::Bloom;
-use env::calls::{CallError, Cursor, Events, KNOWN_KEY_BYTES, SubscribeEvent, SubscribeRequest};
+use env::calls::{
+    CallError, Credential, Cursor, Events, KNOWN_KEY_BYTES, SubscribeEvent, SubscribeRequest,
+};
 use futures::StreamExt;
 use store::JournalOptions;
+use testkit::network::key;
 
-use crate::town::{LIMIT, Shop, Town, envelope, everything, next, reader};
+use crate::town::{LIMIT, Shop, Town, envelope, everything, introduce, next, reader};
 
 /// Reads to the end of what is logged: the publications with the cursors after them, and the last
 /// cursor.
@@ -241,6 +244,68 @@ fn a_reader_that_stopped_reading_makes_room() {
         assert!(matches!(slow.next().await, Some(Err(CallError::Busy { .. }))));
         assert!(slow.next().await.is_none());
         next(&env, &mut quick, Duration::from_secs(25)).await;
+    });
+}
+
+/// What is told until the stream ends, or for so long.
+async fn told_for(
+    town: &Town,
+    events: &mut Events,
+    period: Duration,
+) -> (Vec<Bytes>, Option<CallError>) {
+    let (until, mut all) = (town.env.clock.elapsed() + period, Vec::new());
+    loop {
+        let left = until.saturating_sub(town.env.clock.elapsed());
+        match town.env.within(left, events.next()).await {
+            Err(_) => return (all, None),
+            Ok(None) => panic!("it ends with an error"),
+            Ok(Some(Err(error))) => return (all, Some(error)),
+            Ok(Some(Ok(SubscribeEvent::Publication { publication, .. }))) => all.push(publication),
+            Ok(Some(Ok(_))) => {}
+        }
+    }
+}
+
+#[test]
+fn a_stream_ends_with_the_pass_that_opened_it() {
+    testkit::time::run(11, |env| async move {
+        let mut town = Town::empty(&env, 1, 2);
+        // So few that who opened a stream is forgotten long before its pass ends.
+        town.start_next(|options| options.limits.standings_max = 2).await;
+        let mut events = subscribe(&town, 0, everything(Cursor::default(), true)).await;
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        for n in 0..10 {
+            let others = key("others", n);
+            let calls = town.network.calls(others.public());
+            let client = ClientKey::new(others.public());
+            let pass = town.community.pass(client, 0, Tier::Known, &env);
+            introduce(&calls, &town.at(0), Credential::Client(pass)).await.unwrap();
+        }
+        let first = publish(&town, 0..3).await;
+        assert_eq!(told_for(&town, &mut events, minutes(20)).await, (first, None));
+        // It runs out after half an hour; what is published then is told no more.
+        assert_eq!(told_for(&town, &mut events, minutes(9)).await, (vec![], None));
+        env.clock.sleep(minutes(2)).await;
+        publish(&town, 3..6).await;
+        let (told, error) = told_for(&town, &mut events, minutes(5)).await;
+        assert!(matches!(error, Some(CallError::Denied { .. })), "{error:?}");
+        assert!(told.is_empty() && events.next().await.is_none());
+    });
+}
+
+#[test]
+fn a_stream_goes_on_by_a_pass_that_was_renewed() {
+    testkit::time::run(12, |env| async move {
+        let mut town = Town::empty(&env, 1, 2);
+        town.start_next(|_| {}).await;
+        let mut events = subscribe(&town, 0, everything(Cursor::default(), true)).await;
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        assert_eq!(told_for(&town, &mut events, minutes(20)).await, (vec![], None));
+        // The same key, by another connection.
+        town.client(0, Tier::Known).await;
+        assert_eq!(told_for(&town, &mut events, minutes(20)).await, (vec![], None));
+        let more = publish(&town, 0..3).await;
+        assert_eq!(told_for(&town, &mut events, minutes(5)).await, (more, None));
     });
 }
 

@@ -105,6 +105,28 @@ fn a_watcher_is_told_what_there_is_and_what_is_new_and_goes_on_from_its_cursor()
 }
 
 #[test]
+fn a_watch_ends_with_the_pass_that_opened_it() {
+    testkit::time::run(4, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        let root = opened(&client, &pen).await;
+        let began = env.clock.elapsed();
+        let mut events = watch(&client, Watched::Objects(vec![pen.object()]), None).await.unwrap();
+        let ended = loop {
+            match events.next().await.unwrap() {
+                Ok(WatchEvent::Record { found, .. }) => assert_eq!(found.record.id, root.h()),
+                Ok(_) => assert!(env.clock.elapsed() - began < Duration::from_secs(1801)),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(ended, CallError::Denied { .. }), "{ended}");
+        assert!(env.clock.elapsed() - began > Duration::from_secs(1790));
+        assert!(events.next().await.is_none());
+    });
+}
+
+#[test]
 fn one_that_is_too_slow_is_told_of_a_gap() {
     testkit::time::run(2, |env| async move {
         let town = Town::new(&env, 1, 1).await;
