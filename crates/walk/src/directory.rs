@@ -5,12 +5,16 @@
 //! [`PEERS_KNOWN_MAX`] peers are kept, so that placement is a local computation; a larger network would need the
 //! iterative lookup of the design, and the directory would then be its cache.
 //!
+//! Where it is full, organisations share it: a peer of one that has fewer there takes the place of a peer of the one that has most, the
+//! one that is worst off. So an organisation that certifies peers without end crowds out its own alone.
+//!
 //! Invariants: every announcement kept was verified against the newest roster; the view holds exactly the peers whose
 //! certificates are valid now, that have not left and that their organisation did not revoke. Everything is behind one lock, held for microseconds and never
 //! over an await; iteration is in the order of keys, so that a seeded run repeats.
 
 mod peer;
 mod revoked;
+mod room;
 mod rosters;
 mod standing;
 
@@ -49,7 +53,7 @@ pub enum Learnt {
     Newer,
     /// Nothing: the same, or something newer, was known.
     Known,
-    /// Nothing: [`PEERS_KNOWN_MAX`] other peers are known.
+    /// Nothing: [`PEERS_KNOWN_MAX`] other peers are known, and no organisation has more of them than its own.
     Full,
 }
 
@@ -96,6 +100,8 @@ struct Inner {
     /// Since when somebody named an organisation that is not listed, and when that was last looked into.
     unknown: rosters::Unknown,
     peers: BTreeMap<PeerId, Peer>,
+    /// [`PEERS_KNOWN_MAX`], or fewer where a test says so.
+    peers_max: usize,
     view: Option<CachedView>,
     /// The newest list of each organisation, with its signed bytes: at most as many as the roster.
     revoked: BTreeMap<OrgId, (Revocation, Bytes)>,
@@ -152,7 +158,8 @@ impl Directory {
             let mut inner = self.lock();
             // It must count by the roster that counts when it is taken.
             if Arc::ptr_eq(&inner.roster, &roster) {
-                let learnt = inner.take(&verified, announcement, now)?;
+                inner.make_room(&verified, self.own, now, self.env.clock.elapsed());
+                let learnt = inner.take(&verified, announcement)?;
                 break (verified, learnt);
             }
         };
@@ -347,6 +354,7 @@ impl Inner {
             previous: None,
             unknown: rosters::Unknown::default(),
             peers: BTreeMap::new(),
+            peers_max: PEERS_KNOWN_MAX,
             view: None,
             revoked: BTreeMap::new(),
             usual: Usual::default(),
@@ -358,7 +366,6 @@ impl Inner {
         &mut self,
         announcement: &Arc<Announcement>,
         bytes: &Bytes,
-        now: u64,
     ) -> Result<Learnt, CertificateError> {
         let id = announcement.certificate.peer;
         let organisation = announcement.certificate.organisation;
@@ -373,11 +380,8 @@ impl Inner {
             self.view = None;
             return Ok(Learnt::Newer);
         }
-        if self.peers.len() >= PEERS_KNOWN_MAX {
-            self.peers.retain(|_, peer| now < peer.announcement.certificate.until);
-            if self.peers.len() >= PEERS_KNOWN_MAX {
-                return Ok(Learnt::Full);
-            }
+        if self.peers.len() >= self.peers_max {
+            return Ok(Learnt::Full);
         }
         self.peers.insert(id, Peer::new(announcement.clone(), bytes.clone()));
         self.view = None;

@@ -18,7 +18,7 @@ use libp2p::{Multiaddr, PeerId};
 pub const FULL_MESH_MAX: usize = 12;
 /// Links that a peer of a larger network dials for.
 pub const LINKS_WANTED: usize = 8;
-/// The most peers whose addresses are kept; further ones are not taken.
+/// The most peers whose addresses are kept; a further one takes the place of one that does not answer, or of any.
 pub const KNOWN_MAX: usize = 4_096;
 /// The most addresses kept of a peer.
 pub const ADDRESSES_MAX: usize = 16;
@@ -49,8 +49,11 @@ impl Directory {
         announced: bool,
     ) -> bool {
         addresses.truncate(ADDRESSES_MAX);
-        if addresses.is_empty() || (self.0.len() >= KNOWN_MAX && !self.0.contains_key(&peer)) {
+        if addresses.is_empty() {
             return false;
+        }
+        if self.0.len() >= KNOWN_MAX && !self.0.contains_key(&peer) {
+            self.make_room();
         }
         if let Some(known) = self.0.get(&peer) {
             let nothing_new = if announced {
@@ -66,6 +69,15 @@ impl Directory {
         }
         self.0.insert(peer, Known { addresses, announced, failures: 0, next: Duration::ZERO });
         true
+    }
+
+    /// Forgets the peer that was dialled in vain most often, one that was found before one that was announced; among equals any,
+    /// by an order that nobody outside can aim at. Else whoever came first, and in numbers, would be all that is known.
+    fn make_room(&mut self) {
+        let worst = self.0.iter().max_by_key(|(_, known)| (known.failures, !known.announced));
+        if let Some(worst) = worst.map(|(peer, _)| *peer) {
+            self.0.remove(&worst);
+        }
     }
 
     pub(super) fn remove(&mut self, peer: &PeerId) {
@@ -194,7 +206,14 @@ mod tests {
     #[test]
     fn it_stays_bounded() {
         let (mut directory, _) = directory(KNOWN_MAX);
-        assert!(!directory.note(PeerId::random(), address(1), true));
+        let dead = *directory.0.keys().next().expect("it is full");
+        directory.failed(&dead, Duration::ZERO, 0);
+        for newcomer in [PeerId::random(), PeerId::random()] {
+            assert!(directory.note(newcomer, address(1), true));
+            assert_eq!(directory.0.len(), KNOWN_MAX);
+            assert!(!directory.addresses(&newcomer).is_empty());
+            assert!(directory.addresses(&dead).is_empty(), "it goes first");
+        }
         let many = (1..=40).flat_map(address).collect();
         let known = *directory.0.keys().next().expect("it is full");
         assert!(directory.note(known, many, true));
