@@ -15,7 +15,7 @@
 //!
 //! A librarian that fails is replaced by another, which is asked from the same moment on (it replays two minutes); what
 //! comes twice is told once, as far as the last [`TOLD_MAX`] go. A log that no longer goes back to the cursor is told as
-//! a gap.
+//! a gap. One that does not end, or not in twice the time that another one took and half a minute, is not waited for.
 
 pub(crate) mod follow;
 mod told;
@@ -24,10 +24,11 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
-use document::{Document, Kind, Publication};
-use env::calls::Cursor;
+use document::{Document, Publication};
+use env::calls::{CallError, Cursor};
 use futures::channel::mpsc;
 use futures::{SinkExt, Stream, StreamExt};
 use walk::{Sought, WalkError};
@@ -36,7 +37,7 @@ use crate::author::Author;
 use crate::error::AuthorError;
 use crate::job::Job;
 use crate::types::{LIBRARIANS_MAX, Received};
-use follow::{Follower, Shared, Told};
+use follow::{Follower, LOG_LIMIT, Shared, Told, rest_limit};
 pub use told::TOLD_MAX;
 use told::TellOnce;
 
@@ -57,7 +58,8 @@ pub enum InboxEvent {
         /// Where its log starts.
         from: Cursor,
     },
-    /// Every librarian has told what it had logged when it was asked. New envelopes follow where the inbox follows.
+    /// Every librarian that is waited for has told what it had logged when it was asked. New envelopes follow where the inbox
+    /// follows.
     CaughtUp,
 }
 
@@ -159,7 +161,33 @@ impl Merging {
         let mut told = told.ready_chunks(FETCHED_MAX);
         let (mut waited_for, mut caught_up) = (vec![true; followers], 0);
         let mut failed = None;
-        while let Some(chunk) = told.next().await {
+        let env = self.author.env().clone();
+        let started = env.clock.elapsed();
+        // Until when those that have not told all are waited for; one that follows waits for the first as long as it takes.
+        let mut until = (!follow).then_some(started + LOG_LIMIT);
+        loop {
+            let left = until.map(|until| until.saturating_sub(env.clock.elapsed()));
+            let next = match left.filter(|_| waited_for.contains(&true)) {
+                None => Ok(told.next().await),
+                // Whether or not something is ready: a log without end has always something.
+                Some(Duration::ZERO) => Err(()),
+                Some(left) => env.within(left, told.next()).await.map_err(drop),
+            };
+            let Ok(next) = next else {
+                tracing::warn!("a librarian's log has no end in sight: it is not waited for");
+                if caught_up == 0 {
+                    let address = "the librarians that are followed".to_owned();
+                    failed = Some(CallError::TimedOut { address, limit: LOG_LIMIT });
+                    break;
+                }
+                waited_for.fill(false);
+                self.tell(InboxEvent::CaughtUp).await?;
+                if follow {
+                    continue;
+                }
+                break;
+            };
+            let Some(chunk) = next else { break };
             let mut proven = self.prove(&chunk).await;
             for (number, event) in chunk {
                 match event {
@@ -180,6 +208,10 @@ impl Merging {
                     Told::CaughtUp(cursor) => {
                         self.cursors.insert(number, cursor);
                         caught_up += 1;
+                        if caught_up == 1 {
+                            let now = env.clock.elapsed();
+                            until = Some(now + rest_limit(now.saturating_sub(started)));
+                        }
                         if std::mem::take(&mut waited_for[number]) && !waited_for.contains(&true) {
                             self.tell(InboxEvent::CaughtUp).await?;
                         }
@@ -219,11 +251,9 @@ impl Merging {
                 claimed.entry(publication.envelope).or_insert((publication.clone(), *received_ms));
             }
         }
-        let sought = claimed.keys().map(|id| Sought {
-            kind: Some(Kind::Envelope),
-            id: *id,
-            place: Place::from(*id),
-        });
+        // Of any kind: a librarian may name an entry, say, and the holders that have that are not wrong.
+        let sought =
+            claimed.keys().map(|id| Sought { kind: None, id: *id, place: Place::from(*id) });
         let found = match claimed.len() {
             0 => Vec::new(),
             _ => self.author.walker().find_batch(sought.collect()).await,

@@ -11,24 +11,29 @@
 //! Invariants: a hit has its row in `issued` before its content is opened, and the next counter is above every hit; what is told
 //! was opened with this user's keys.
 //!
+//! A log that has no end in sight when another one was read is given up, and another librarian is asked.
+//!
 //! Limits: logs go back some weeks ([`RecoverReport::complete`] says whether they did not); [`SCAN_MAX`] counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crypto::{AuthorKey, PeerId, RecordId};
 use document::Publication;
 use document::bloom::Bloom;
 use env::calls::{CallError, Cursor, Endpoint, SubscribeEvent, SubscribeRequest};
 use futures::StreamExt;
-use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 
 use crate::author::Author;
 use crate::error::AuthorError;
 use crate::home::{GAP, SCAN_MAX};
 use crate::inbox::InboxEvent;
-use crate::inbox::follow::{FIRST_ANSWER_LIMIT, LIMIT_GRACE, SILENCE_MAX, ended, silent};
+use crate::inbox::follow::{
+    FIRST_ANSWER_LIMIT, LIMIT_GRACE, LOG_LIMIT, SILENCE_MAX, ended, rest_limit, silent,
+};
 use crate::types::{Details, LIBRARIANS_MAX};
 
 /// Counters in a row without a publication after which no more are looked for.
@@ -233,6 +238,8 @@ impl Author {
         let mut untried = self.librarians().await?;
         untried.truncate(TRIED_MAX);
         let (mut all, mut answered, mut failed) = (Logged::default(), 0, CallError::NotFound);
+        // How long the first log took that was read to its end.
+        let mut first: Option<Duration> = None;
         while answered < LIBRARIANS_MAX && !untried.is_empty() {
             let some = untried.split_off(untried.len().saturating_sub(LIBRARIANS_MAX - answered));
             let reads = some.into_iter().map(|(peer, to)| {
@@ -244,13 +251,29 @@ impl Author {
                 };
                 self.log_of(peer, to, request, &keys)
             });
-            for read in join_all(reads).await {
-                match read {
-                    Ok(logged) => {
+            let mut reads: FuturesUnordered<_> = reads.collect();
+            let clock = &self.env().clock;
+            let begun = clock.elapsed();
+            let mut until = begun + first.map_or(LOG_LIMIT, |first| first + rest_limit(first));
+            loop {
+                let left = until.saturating_sub(clock.elapsed());
+                match self.env().within(left, reads.next()).await {
+                    Ok(None) => break,
+                    Ok(Some(Ok(logged))) => {
                         answered += 1;
                         all.merge(logged);
+                        if first.is_none() {
+                            let (now, took) = (clock.elapsed(), clock.elapsed() - begun);
+                            (first, until) = (Some(took), now + rest_limit(took));
+                        }
                     }
-                    Err(error) => failed = error,
+                    Ok(Some(Err(error))) => failed = error,
+                    // Those whose logs have no end in sight are given up, and others asked in their place.
+                    Err(elapsed) => {
+                        let address = "librarians whose logs do not end".to_owned();
+                        failed = CallError::TimedOut { address, limit: elapsed.0 };
+                        break;
+                    }
                 }
             }
         }

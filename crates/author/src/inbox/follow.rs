@@ -22,6 +22,12 @@ pub(crate) const FIRST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) const LIMIT_GRACE: Duration = Duration::from_millis(500);
 /// How long a librarian may be silent: it sends a heartbeat more often.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(75);
+/// How long a log may take from its start to its end, where nobody else's says what is usual.
+pub(crate) const LOG_LIMIT: Duration = Duration::from_secs(600);
+/// How long logs are still waited for when one was read to its end: so much longer than that one took, and no shorter than this.
+/// A librarian that never says that its log has ended costs this long, and hides nothing that the others tell.
+const REST_FACTOR: u32 = 2;
+const REST_MIN: Duration = Duration::from_secs(30);
 /// Waits between tries, doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(10);
@@ -49,8 +55,15 @@ pub(super) struct Shared {
     readers: BTreeSet<ReaderKey>,
     filter: Bytes,
     follow: bool,
-    /// Librarians that are being followed, so that each follower has another.
-    in_use: Mutex<BTreeSet<PeerId>>,
+    librarians: Mutex<Librarians>,
+}
+
+/// Whose logs are read, so that each follower has another.
+#[derive(Default)]
+struct Librarians {
+    in_use: BTreeSet<PeerId>,
+    /// Those that told all they had: they are asked again only where the others failed.
+    ended: BTreeSet<PeerId>,
 }
 
 impl Shared {
@@ -67,7 +80,7 @@ impl Shared {
             readers,
             filter: filter.encode(),
             follow,
-            in_use: Mutex::default(),
+            librarians: Mutex::default(),
         }
     }
 
@@ -95,11 +108,13 @@ impl Shared {
     /// has.
     fn choose_of_all(&self, last: Option<PeerId>, failed: &BTreeSet<PeerId>) -> Option<PeerId> {
         let peers = self.walker.directory().peers();
-        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut librarians = self.librarians.lock().unwrap_or_else(PoisonError::into_inner);
+        let Librarians { in_use, ended } = &mut *librarians;
         let free = |peer: &PeerId| !in_use.contains(peer);
         let worth = |peer: PeerId, health: Health| {
             let draw = u64::from_be_bytes(self.env.random());
-            (failed.contains(&peer), rank(health), last != Some(peer), draw)
+            let other = last != Some(peer);
+            (failed.contains(&peer), ended.contains(&peer), rank(health), other, draw)
         };
         let candidates = peers.iter().filter(|status| free(&status.peer));
         let chosen = candidates.min_by_key(|status| worth(status.peer, status.health))?.peer;
@@ -114,7 +129,11 @@ impl Shared {
     }
 
     fn release(&self, peer: &PeerId) {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).remove(peer);
+        self.librarians.lock().unwrap_or_else(PoisonError::into_inner).in_use.remove(peer);
+    }
+
+    fn ended(&self, peer: PeerId) {
+        self.librarians.lock().unwrap_or_else(PoisonError::into_inner).ended.insert(peer);
     }
 }
 
@@ -162,6 +181,9 @@ impl Follower {
                 Ok((peer, to)) => {
                     let before = self.cursor;
                     let ended = self.follow(peer, &to).await;
+                    if matches!(ended, Ended::CaughtUp) {
+                        self.shared.ended(peer);
+                    }
                     self.shared.release(&peer);
                     match ended {
                         Ended::Unheard | Ended::CaughtUp => return,
@@ -263,6 +285,11 @@ impl Follower {
 /// A cursor that a librarian gave is into its own log, whatever it says.
 fn own(peer: PeerId, cursor: Cursor) -> Cursor {
     Cursor { peer: Some(peer), ..cursor }
+}
+
+/// How much longer to wait for other logs where the first took so long.
+pub(crate) fn rest_limit(first: Duration) -> Duration {
+    first.saturating_mul(REST_FACTOR).max(REST_MIN)
 }
 
 pub(crate) fn ended(peer: &PeerId) -> CallError {

@@ -1,5 +1,6 @@
 //! Inboxes: what was shared arrives, once, from librarians that fail, forget and lie.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use author::{AuthorError, Inbox, InboxEvent, Received};
@@ -10,6 +11,7 @@ use env::calls::CallError;
 use futures::StreamExt;
 use testkit::network::{Fault, key};
 use testkit::time;
+use walk::Health;
 
 use crate::network::{Net, get, put, put_to};
 
@@ -157,9 +159,13 @@ fn made_up_news_are_not_believed() {
             made_up(real.envelopes[0].address),
         ];
         let received = listed(&mut ben.inbox(false, &[])).await;
-        assert_eq!(received.len(), 1);
+        assert_eq!(received.len(), 1, "{received:?}");
         assert_eq!((received[0].entry, received[0].proven), (real.entry, true));
         assert_ne!(received[0].author, AuthorKey::new(key("liar", 0).public()));
+        // Whoever holds what it named is not blamed for it.
+        for status in ben.walker().directory().peers() {
+            assert_eq!(status.health, Health::Healthy);
+        }
     });
 }
 
@@ -175,5 +181,28 @@ fn envelopes_whose_holders_are_away_are_told_unproven() {
         assert_eq!(received.len(), 1);
         assert_eq!((received[0].address, received[0].proven), (address, false));
         assert_eq!(received[0].reader, ReaderKey::new(*ben.reader_keys()[5].key()));
+    });
+}
+
+#[test]
+fn a_log_without_end_is_not_waited_for() {
+    time::run(8, |env| async move {
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        let put = put_to(&ada, b"x", &[ben.reader_keys()[0]]).await.unwrap();
+        net.peers[1].endless.store(true, Ordering::Release);
+        let started = env.clock.elapsed();
+        let mut inbox = ben.inbox(false, &[]);
+        let received = listed(&mut inbox).await;
+        assert_eq!(received.len(), 1, "once, however often it is told");
+        assert!(inbox.next().await.is_none(), "it ends");
+        let took = env.clock.elapsed() - started;
+        assert!((30..60).contains(&took.as_secs()), "{took:?}");
+        // One that follows says that it is caught up, and goes on.
+        let mut inbox = ben.inbox(true, &[]);
+        assert_eq!(listed(&mut inbox).await.len(), 1);
+        let shared = ada.share(put.address, ben.reader_keys()[1]).await.unwrap();
+        let InboxEvent::Received(received) = next(&env, &mut inbox).await else { panic!() };
+        assert_eq!(received.address, shared);
     });
 }

@@ -56,6 +56,7 @@ impl Net {
                 env: env.clone(),
                 log_start: Mutex::new(0),
                 invented: Mutex::default(),
+                endless: AtomicBool::new(false),
                 pages_alone: AtomicBool::new(false),
             });
             network.serve(&member.address, member.peer, peer.clone());

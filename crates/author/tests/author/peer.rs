@@ -14,7 +14,7 @@ use env::calls::{
     IntroduceResponse, PutResponse, Service, StoreOutcome, SubscribeEvent, SubscribeRequest,
     VerifyRequest, VerifyResponse,
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use testkit::network::MemoryPeer;
 use tokio::sync::watch;
 
@@ -46,6 +46,8 @@ pub(crate) struct Peer {
     pub(crate) log_start: Mutex<u64>,
     /// Publications that it makes up.
     pub(crate) invented: Mutex<Vec<Publication>>,
+    /// Whether its log has no end: it tells the same again and again, and never that this is all.
+    pub(crate) endless: AtomicBool,
     /// Whether it takes pages alone.
     pub(crate) pages_alone: AtomicBool,
 }
@@ -198,6 +200,19 @@ impl Service for Peer {
             let unix_ms = known.last().map_or(0, |(_, at)| *at);
             let cursor = Cursor { peer: Some(self.id), offset: sent as u64, unix_ms };
             first.push(Ok(SubscribeEvent::CaughtUp { cursor }));
+        }
+        if self.endless.load(Ordering::Acquire) {
+            first.pop();
+            first.push(Ok(SubscribeEvent::Publication {
+                publication: Bytes::from_static(b"nothing"),
+                received_ms: 0,
+                cursor: Cursor::default(),
+            }));
+            let (clock, again) = (self.env.clock.clone(), first.clone());
+            let endless = futures::stream::iter(first)
+                .chain(futures::stream::iter(again).cycle())
+                .then(move |event| clock.sleep(Duration::from_millis(10)).map(|()| event));
+            return Ok(endless.boxed());
         }
         let first = futures::stream::iter(first);
         if !request.follow {

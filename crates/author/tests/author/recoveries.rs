@@ -1,6 +1,8 @@
 //! What a keyring was used for is found by the logs, and its counters are not issued again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use author::{AHEAD, Author, AuthorError, GAP, Home, RecoverReport, Recovered};
 use crypto::{RecordId, Suite};
@@ -136,5 +138,25 @@ fn liars_and_cut_logs_hide_and_invent_nothing_unseen() {
         }
         let failed = again.recover(0, |_| ()).await.unwrap_err();
         assert!(matches!(failed, AuthorError::Follow(_)), "{failed:?}");
+    });
+}
+
+#[test]
+fn a_log_without_end_is_given_up_and_another_is_read() {
+    time::run(9, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let own = put(&ada, b"own").await.unwrap();
+        // Six of nine: with some left, whoever is asked first.
+        for peer in &net.peers[..6] {
+            peer.endless.store(true, Ordering::Release);
+        }
+        for seed in 0..4 {
+            let again = restored(&net, &ada, &format!("again {seed}"));
+            // At worst two rounds of three that all have no end.
+            let limit = Duration::from_secs(1_500);
+            let (report, found) = env.within(limit, recover(&again)).await.expect("it ends");
+            assert_eq!((report.own, addresses(&found, true)), (1, vec![own.address]));
+        }
     });
 }
