@@ -33,10 +33,15 @@ pub const ROUNDS_MAX: usize = 64;
 /// then, so that one which leaves peers out does not decide whom this program knows.
 pub const JOIN_GRACE: Duration = Duration::from_millis(500);
 
+/// The limit of an introduction where nobody answered within the usual one: on a line whose queue is full, of another program's
+/// uploads say, each of the four round trips of a first call takes seconds.
+const PATIENT_LIMIT: Duration = Duration::from_secs(40);
+
 impl Walker {
     /// Introduces this program to these addresses, learns the peers they tell, and goes on to those until no more are
     /// learnt. Peers that were known before (from a file, say) are asked as well. Answers how many other peers are known.
-    /// Where librarians walk for this program, one of them that answers is enough.
+    /// Where librarians walk for this program, one of them that answers is enough. Where nobody answered and somebody might
+    /// only be slow, all are asked once more, with four times as much time.
     ///
     /// # Errors
     /// [`WalkError::NoPeers`] where nobody answered.
@@ -84,6 +89,28 @@ impl Walker {
         if self.is_thin() {
             return self.librarian().await.map(|_| 1);
         }
+        let (mut answered, mut tried) =
+            self.join_within(bootstrap, CALL_LIMIT, &mut on_answer).await;
+        let slow = |(_, error): &(String, CallError)| matches!(error, CallError::TimedOut { .. });
+        if answered == 0 && tried.iter().any(slow) {
+            (answered, tried) = self.join_within(bootstrap, PATIENT_LIMIT, &mut on_answer).await;
+        }
+        if answered == 0 {
+            tried.truncate(ERRORS_MAX);
+            return Err(WalkError::NoPeers { tried });
+        }
+        let (known, own) = (self.core.directory.view(), self.core.directory.own());
+        Ok(known.candidates().iter().filter(|known| Some(known.peer) != own).count())
+    }
+
+    /// One round over the addresses and the peers that those tell, each call within this limit: how many answered, and what
+    /// the others came to.
+    async fn join_within(
+        &self,
+        bootstrap: &[String],
+        limit: Duration,
+        on_answer: &mut (impl FnMut() + Send),
+    ) -> (usize, Vec<(String, CallError)>) {
         let directory = &self.core.directory;
         let own = directory.own();
         let mut asked: BTreeSet<String> = BTreeSet::new();
@@ -100,10 +127,10 @@ impl Walker {
             next.retain(|to| asked.insert(to.address.clone()));
             next.truncate(INTRODUCED_MAX.saturating_sub(answered + tried.len()));
             if next.is_empty() {
-                break;
+                return (answered, tried);
             }
             let calls = std::mem::take(&mut next).into_iter().map(|to| async move {
-                let answer = self.introduce(&to).await;
+                let answer = self.core.introduce_asking(&to, PEERS_MAX as u32, limit).await;
                 (to, answer)
             });
             let mut calls = futures::stream::iter(calls).buffer_unordered(PARALLEL_MAX);
@@ -117,12 +144,6 @@ impl Walker {
                 }
             }
         }
-        if answered == 0 {
-            tried.truncate(ERRORS_MAX);
-            return Err(WalkError::NoPeers { tried });
-        }
-        let known = directory.view();
-        Ok(known.candidates().iter().filter(|known| Some(known.peer) != own).count())
     }
 
     fn worth_asking(&self, peer: &PeerId) -> bool {

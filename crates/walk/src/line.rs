@@ -177,6 +177,11 @@ impl Line {
         quick.map_or(Duration::ZERO, |quick| (quick * PATIENCE).min(LIMIT_MAX))
     }
 
+    /// Whether records wait for a turn to go out.
+    pub(crate) fn sends_wait(&self) -> bool {
+        !self.sent.lock().waiting.is_empty()
+    }
+
     fn lane(&self, load: &Load) -> Option<&Arc<Lane>> {
         match load.way? {
             Way::Sent => Some(&self.sent),

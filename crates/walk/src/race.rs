@@ -1,7 +1,7 @@
 //! Calls to several peers at once, and the moments at which one of them becomes late.
 //!
 //! A call has two alarms before its deadline: it is *late* when it takes longer than is usual (another peer may be asked
-//! as well, if the hedging budget allows), and *overdue* at half its deadline (another peer is asked in any case: that is a retry,
+//! as well, if the hedging budget allows, and no other record waits to go out), and *overdue* at half its deadline (another peer is asked in any case: that is a retry,
 //! not a hedge). The call itself goes on until its deadline; the first good answer counts. All of that begins with the call's
 //! turn on the line ([`crate::line`]): while it waits for that it is not late.
 
@@ -66,6 +66,12 @@ impl Core {
             let peers = if self.through.is_some() { 1 } else { self.directory.view().len() };
             turn.ended(how, peer, peers);
         }
+    }
+
+    /// Whether a record may go out to another peer as well because a call is late; if so it is paid for. Not while others wait for
+    /// their turn: it would take theirs, and it is the line that is late.
+    pub(crate) fn may_send_twice(&self) -> bool {
+        !self.line.sends_wait() && self.budget.spend()
     }
 
     /// A turn that begins when the first of those that share it waits for it.

@@ -156,7 +156,7 @@ impl Storing {
             Some(Event::Done(peer, Err(error))) => self.errors.push((peer, error)),
             Some(Event::Late(peer)) => {
                 // Behind an answered put nobody waits: there only a peer that is overdue is replaced.
-                if self.acked() < self.redundancy.acknowledged && self.core.budget.spend() {
+                if self.acked() < self.redundancy.acknowledged && self.core.may_send_twice() {
                     self.race.replace(&peer);
                 }
             }

@@ -40,6 +40,27 @@ fn one_address_is_enough() {
 }
 
 #[test]
+fn where_all_are_slow_they_get_more_time_and_no_end_of_it() {
+    run(1, |env| async move {
+        let community = community(3, 3);
+        let (network, _) = community.network(&env);
+        let all = |fault: Fault| {
+            (0..3).for_each(|number| network.set(&community.peer(number), fault.clone()));
+        };
+        // Longer than a call usually may take.
+        all(Fault::Delay(Duration::from_secs(15)));
+        let (_, walker) = newcomer(&env, &community, &network);
+        assert_eq!(walker.join(&[address(&community, 1)]).await.unwrap(), 3);
+        all(Fault::Hang);
+        let (_, walker) = newcomer(&env, &community, &network);
+        let since = env.clock.elapsed();
+        let nobody = walker.join(&[address(&community, 1)]).await;
+        assert!(matches!(nobody, Err(WalkError::NoPeers { .. })));
+        assert!(env.clock.elapsed() - since < Duration::from_secs(60));
+    });
+}
+
+#[test]
 fn a_chain_is_followed_to_its_end() {
     run(1, |env| async move {
         let community = community(3, 12);

@@ -18,7 +18,7 @@ const FRAGMENT: usize = 1 << 20;
 /// Lines of 1, 4, 10 and 40 Mbit/s, in bytes a second.
 const RATES: [u64; 4] = [125_000, 500_000, 1_250_000, 5_000_000];
 /// Bytes of one hundred that may be sent twice: what is hedged before anything is known of the line.
-const TWICE_PERCENT: u64 = 15;
+const TWICE_PERCENT: u64 = 4;
 /// As long as it takes.
 const HOUR: Duration = Duration::from_secs(3_600);
 
