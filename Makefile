@@ -34,9 +34,10 @@ test:
 	$(MAKE) unsealed
 
 # The control build: with sealing switched off the same search must find the planted markers.
-# It replaces the program in the target folder, so the real one is put back, whatever the test said.
+# It replaces the program in the target folder, so the real one is put back, whatever the test said. Of the workspace, as
+# the tests are, so that what others made is compiled once for both.
 unsealed:
-	$(CARGO) test $(LOCKED) --package hold --features unsealed --test unsealed; \
+	$(CARGO) test $(LOCKED) --workspace --features hold/unsealed --test unsealed; \
 	result=$$?; $(CARGO) build $(LOCKED) --quiet --package hold && exit $$result
 
 lint:
