@@ -447,6 +447,24 @@ impl Claimed {
         Roster::of(self.body, self.hash, self.suite)
     }
 
+    /// Refuses what nobody signed whom an older roster, of which the bytes are at hand, lists: before its keys, up to three
+    /// thousand, are read for a whole check. Of the signatures the first is checked, and it must be of one of them.
+    fn probe(&self, before: &Self) -> Result<(), RosterError> {
+        let listed = &before.body.organisations;
+        let (of, needed) = (listed.len(), listed.len() / 2 + 1);
+        let signed = self.wire.signatures.len();
+        let Some(first) = self.wire.signatures.first().filter(|_| (needed..=of).contains(&signed))
+        else {
+            return Err(RosterError::NotEnough { signed, of, needed });
+        };
+        let organisation = OrgId::from_slice(&first.organisation)?;
+        if !listed.iter().any(|listed| listed.key == first.organisation) {
+            return Err(RosterError::Signer(organisation));
+        }
+        organisation.key().verify(DOMAIN, &self.network, &self.wire.body, &first.signature)?;
+        Ok(())
+    }
+
     /// Checks it against the roster before, of whose organisations at least `needed` must have signed. What anybody can make is
     /// refused by what is cheap: the link first, then signatures, and its keys last.
     fn check(self, previous: &Roster, needed: usize) -> Result<SignedRoster, RosterError> {

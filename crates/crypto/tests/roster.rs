@@ -155,6 +155,38 @@ fn no_key_of_a_roster_is_looked_at_before_those_before_it_signed() {
     assert!(matches!(refused, RosterError::Key(crypto::KeyError::Signature)), "{refused}");
 }
 
+/// The same of one that disputes a roster long ago, of which the bytes alone are kept.
+#[test]
+fn a_rival_of_an_old_roster_is_looked_at_once_somebody_signed_it() {
+    let mut rosters = Rosters::new(genesis(3));
+    let mut hashes = vec![*rosters.current().hash()];
+    for byte in 10..16 {
+        let next = signed(
+            rosters.current(),
+            &add(byte),
+            &[1, 2, 3, 10, 11, 12, 13, 14][..usize::from(byte - 7).min(8)],
+        );
+        assert_eq!(rosters.learn(&next).unwrap(), Taught::Newer);
+        hashes.push(*rosters.current().hash());
+    }
+    let network = *rosters.current().network().as_bytes();
+    let refused = rosters.learn(&of_no_keys(&network, 3, &[5; 32], 1000)).unwrap_err();
+    assert!(matches!(refused, RosterError::Link(3)), "{refused}");
+    let unsigned = of_no_keys(&network, 3, &hashes[2], 1000);
+    let refused = rosters.learn(&unsigned).unwrap_err();
+    assert!(matches!(refused, RosterError::NotEnough { signed: 0, of: 5, needed: 3 }), "{refused}");
+    let signature = |key: OrgId| field(2, &[field(1, key.as_bytes()), field(2, &[7; 64])].concat());
+    let by = |mut keys: Vec<OrgId>| {
+        keys.sort_unstable();
+        let signatures = keys.into_iter().flat_map(signature);
+        Bytes::from([unsigned.to_vec(), signatures.collect()].concat())
+    };
+    let refused = rosters.learn(&by(vec![org(7), org(8), org(9)])).unwrap_err();
+    assert!(matches!(refused, RosterError::Signer(_)), "{refused}");
+    let refused = rosters.learn(&by(vec![org(1), org(2), org(3)])).unwrap_err();
+    assert!(matches!(refused, RosterError::Key(crypto::KeyError::Signature)), "{refused}");
+}
+
 #[test]
 fn a_signature_counts_once_in_order_and_for_this_roster_alone() {
     let first = Roster::first(&genesis(3));

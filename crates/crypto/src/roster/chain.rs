@@ -200,6 +200,12 @@ impl Rosters {
     /// Another roster of a number that is known.
     fn dispute(&mut self, claimed: Claimed, bytes: &Bytes) -> Result<Taught, RosterError> {
         let newest = self.current.number();
+        if self.hash_of(claimed.number - 1) != Some(&claimed.previous) {
+            return Err(RosterError::Link(claimed.number));
+        }
+        if let Some((_, before)) = self.old(claimed.number - 1) {
+            claimed.probe(&Claimed::of(before, self.first.suite)?)?;
+        }
         let before = self.roster(claimed.number - 1)?;
         let (number, claimed_hash) = (claimed.number, claimed.hash);
         let theirs = claimed.check(&before, before.needed())?;
@@ -230,15 +236,25 @@ impl Rosters {
         Ok(if wins { Taught::Newer } else { Taught::Known })
     }
 
+    /// The roster of this number, where its content is kept.
+    fn kept(&self, number: u64) -> Option<&Arc<Roster>> {
+        let kept = [Some(&self.current), self.previous.as_ref(), Some(&self.first)];
+        kept.into_iter().flatten().find(|kept| kept.number() == number)
+    }
+
+    /// The signed bytes of a roster of which no more is kept.
+    fn old(&self, number: u64) -> Option<&([u8; 32], Bytes)> {
+        let at = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.links.get(at).filter(|_| self.kept(number).is_none())
+    }
+
     /// The roster of this number, which is known; read again where it is not among the last two.
     fn roster(&self, number: u64) -> Result<Arc<Roster>, RosterError> {
-        let kept = [Some(&self.current), self.previous.as_ref(), Some(&self.first)];
-        if let Some(found) = kept.into_iter().flatten().find(|kept| kept.number() == number) {
+        if let Some(found) = self.kept(number) {
             return Ok(Arc::clone(found));
         }
-        let at = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
         let missing = RosterError::Number { expected: self.current.number() + 1, found: number };
-        let (_, bytes) = self.links.get(at).ok_or(missing)?;
+        let (_, bytes) = self.old(number).ok_or(missing)?;
         Claimed::of(bytes, self.first.suite)?.roster().map(Arc::new)
     }
 
