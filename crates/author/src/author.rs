@@ -157,9 +157,10 @@ impl Author {
     /// Fetches the envelope at an address and opens it with whichever of this user's keys it is sealed to.
     pub(crate) async fn open(&self, address: RecordId) -> Result<Opened, AuthorError> {
         let fetched = match self.fetch(Part::Envelope, address).await {
-            Err(AuthorError::Fetch { source: WalkError::Corrupt { .. }, .. }) => {
-                self.fetch_any(address).await
-            }
+            Err(AuthorError::Fetch {
+                source: WalkError::NotFound { .. } | WalkError::Corrupt { .. },
+                ..
+            }) => self.fetch_any(address).await,
             other => other,
         };
         let Found { record, degraded, .. } = fetched?;

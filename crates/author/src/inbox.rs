@@ -15,19 +15,20 @@
 //!
 //! A librarian that fails is replaced by another, which is asked from the same moment on (it replays two minutes); what
 //! comes twice is told once, as far as the last [`TOLD_MAX`] go. A log that no longer goes back to the cursor is told as
-//! a gap. One that does not end, or not in twice the time that another one took and half a minute, is not waited for.
+//! a gap. One that does not end is not waited for: where two others have, not beyond three times what they took and a minute and
+//! a half, else not beyond ten minutes. What it has left to tell comes with the next listing, from its cursor.
 
 pub(crate) mod follow;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
-use document::{Document, Publication};
+use document::{Document, Kind, Publication};
 use env::calls::{CallError, Cursor};
 use futures::channel::mpsc;
 use futures::{SinkExt, Stream, StreamExt};
@@ -109,6 +110,7 @@ impl Author {
             // A librarian that has told nothing yet is still where it was.
             cursors: from.iter().copied().enumerate().collect(),
             send,
+            held: Duration::ZERO,
         };
         let work = merging.run(follow, from.to_vec());
         Inbox { events, cursors, _merging: Job::task(self.env(), work) }
@@ -122,6 +124,8 @@ struct Merging {
     /// Where each follower is.
     cursors: BTreeMap<usize, Cursor>,
     send: mpsc::Sender<Result<(InboxEvent, Vec<Cursor>), AuthorError>>,
+    /// How long the reader kept it waiting, which is no librarian's time.
+    held: Duration,
 }
 
 impl Merging {
@@ -159,14 +163,16 @@ impl Merging {
         follow: bool,
     ) -> Result<(), mpsc::SendError> {
         let mut told = told.ready_chunks(FETCHED_MAX);
-        let (mut waited_for, mut caught_up) = (vec![true; followers], 0);
+        let mut waited_for = vec![true; followers];
+        // Whose logs were read to their ends: one librarian may be read twice, where others fail.
+        let mut ended = BTreeSet::new();
         let mut failed = None;
         let env = self.author.env().clone();
         let started = env.clock.elapsed();
         // Until when those that have not told all are waited for; one that follows waits for the first as long as it takes.
         let mut until = (!follow).then_some(started + LOG_LIMIT);
         loop {
-            let left = until.map(|until| until.saturating_sub(env.clock.elapsed()));
+            let left = until.map(|until| (until + self.held).saturating_sub(env.clock.elapsed()));
             let next = match left.filter(|_| waited_for.contains(&true)) {
                 None => Ok(told.next().await),
                 // Whether or not something is ready: a log without end has always something.
@@ -175,7 +181,7 @@ impl Merging {
             };
             let Ok(next) = next else {
                 tracing::warn!("a librarian's log has no end in sight: it is not waited for");
-                if caught_up == 0 {
+                if ended.is_empty() {
                     let address = "the librarians that are followed".to_owned();
                     failed = Some(CallError::TimedOut { address, limit: LOG_LIMIT });
                     break;
@@ -207,10 +213,13 @@ impl Merging {
                     }
                     Told::CaughtUp(cursor) => {
                         self.cursors.insert(number, cursor);
-                        caught_up += 1;
-                        if caught_up == 1 {
-                            let now = env.clock.elapsed();
-                            until = Some(now + rest_limit(now.saturating_sub(started)));
+                        let took = env.clock.elapsed().saturating_sub(started + self.held);
+                        let another = ended.insert(cursor.peer);
+                        match ended.len() {
+                            // One alone may be short, or lie by leaving out.
+                            1 if until.is_none() => until = Some(started + took + LOG_LIMIT),
+                            2 if another => until = Some(started + took + rest_limit(took)),
+                            _ => {}
                         }
                         if std::mem::take(&mut waited_for[number]) && !waited_for.contains(&true) {
                             self.tell(InboxEvent::CaughtUp).await?;
@@ -220,7 +229,7 @@ impl Merging {
                         failed = Some(error);
                         if std::mem::take(&mut waited_for[number])
                             && !waited_for.contains(&true)
-                            && caught_up > 0
+                            && !ended.is_empty()
                         {
                             self.tell(InboxEvent::CaughtUp).await?;
                         }
@@ -229,7 +238,7 @@ impl Merging {
             }
         }
         match failed {
-            Some(error) if caught_up == 0 && !follow => {
+            Some(error) if ended.is_empty() && !follow => {
                 self.send.send(Err(AuthorError::Follow(error))).await
             }
             _ => Ok(()),
@@ -238,7 +247,11 @@ impl Merging {
 
     async fn tell(&mut self, event: InboxEvent) -> Result<(), mpsc::SendError> {
         let cursors = self.cursors.values().copied().collect();
-        self.send.send(Ok((event, cursors))).await
+        let clock = self.author.env().clock.clone();
+        let since = clock.elapsed();
+        let told = self.send.send(Ok((event, cursors))).await;
+        self.held += clock.elapsed().saturating_sub(since);
+        told
     }
 
     /// Fetches the envelopes of publications that were not told yet; what is to be told of each, by envelope.
@@ -251,9 +264,11 @@ impl Merging {
                 claimed.entry(publication.envelope).or_insert((publication.clone(), *received_ms));
             }
         }
-        // Of any kind: a librarian may name an entry, say, and the holders that have that are not wrong.
-        let sought =
-            claimed.keys().map(|id| Sought { kind: None, id: *id, place: Place::from(*id) });
+        let sought = claimed.keys().map(|id| Sought {
+            kind: Some(Kind::Envelope),
+            id: *id,
+            place: Place::from(*id),
+        });
         let found = match claimed.len() {
             0 => Vec::new(),
             _ => self.author.walker().find_batch(sought.collect()).await,

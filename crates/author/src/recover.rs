@@ -11,13 +11,14 @@
 //! Invariants: a hit has its row in `issued` before its content is opened, and the next counter is above every hit; what is told
 //! was opened with this user's keys.
 //!
-//! A log that has no end in sight when another one was read is given up, and another librarian is asked.
+//! A log that has no end in sight when two others were read is given up, and another librarian is asked (see the inbox); what it told
+//! counts.
 //!
 //! Limits: logs go back some weeks ([`RecoverReport::complete`] says whether they did not); [`SCAN_MAX`] counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crypto::{AuthorKey, PeerId, RecordId};
@@ -73,7 +74,7 @@ pub struct RecoverReport {
     pub received: u64,
     /// Of those, the ones that did not open.
     pub unopened: u64,
-    /// Whether every log that was read goes back to its start: else older ones may be missing.
+    /// Whether every log that was read goes back to its start, and had an end: else some may be missing.
     pub complete: bool,
 }
 
@@ -238,43 +239,49 @@ impl Author {
         let mut untried = self.librarians().await?;
         untried.truncate(TRIED_MAX);
         let (mut all, mut answered, mut failed) = (Logged::default(), 0, CallError::NotFound);
-        // How long the first log took that was read to its end.
-        let mut first: Option<Duration> = None;
+        // How long it took until two logs were read to their ends.
+        let mut two: Option<Duration> = None;
+        let clock = &self.env().clock;
         while answered < LIBRARIANS_MAX && !untried.is_empty() {
             let some = untried.split_off(untried.len().saturating_sub(LIBRARIANS_MAX - answered));
-            let reads = some.into_iter().map(|(peer, to)| {
+            let logged: Vec<Mutex<Logged>> = some.iter().map(|_| Mutex::default()).collect();
+            let reads = some.into_iter().zip(&logged).map(|((peer, to), logged)| {
                 let request = SubscribeRequest {
                     authors: Some(filter.clone()),
                     // Its own offset 0, not "the start": so a log that was cut says so.
                     from: Cursor { peer: Some(peer), ..Cursor::default() },
                     ..SubscribeRequest::default()
                 };
-                self.log_of(peer, to, request, &keys)
+                self.log_of(peer, to, request, &keys, logged)
             });
             let mut reads: FuturesUnordered<_> = reads.collect();
-            let clock = &self.env().clock;
             let begun = clock.elapsed();
-            let mut until = begun + first.map_or(LOG_LIMIT, |first| first + rest_limit(first));
+            let mut until = begun + two.map_or(LOG_LIMIT, |two| two + rest_limit(two));
             loop {
                 let left = until.saturating_sub(clock.elapsed());
                 match self.env().within(left, reads.next()).await {
                     Ok(None) => break,
-                    Ok(Some(Ok(logged))) => {
+                    Ok(Some(Ok(()))) => {
                         answered += 1;
-                        all.merge(logged);
-                        if first.is_none() {
-                            let (now, took) = (clock.elapsed(), clock.elapsed() - begun);
-                            (first, until) = (Some(took), now + rest_limit(took));
+                        if answered == 2 {
+                            let took = clock.elapsed() - begun;
+                            (two, until) = (Some(took), begun + took + rest_limit(took));
                         }
                     }
                     Ok(Some(Err(error))) => failed = error,
                     // Those whose logs have no end in sight are given up, and others asked in their place.
-                    Err(elapsed) => {
+                    Err(_) => {
                         let address = "librarians whose logs do not end".to_owned();
-                        failed = CallError::TimedOut { address, limit: elapsed.0 };
+                        failed = CallError::TimedOut { address, limit: until - begun };
+                        all.gap = true;
                         break;
                     }
                 }
+            }
+            drop(reads);
+            // Also of those that broke off: no counter that anybody told of is issued again.
+            for one in logged {
+                all.merge(one.into_inner().unwrap_or_else(PoisonError::into_inner));
             }
         }
         if answered == 0 { Err(AuthorError::Follow(failed)) } else { Ok(all) }
@@ -299,31 +306,32 @@ impl Author {
         if found.is_empty() { Err(AuthorError::NoPeers) } else { Ok(found) }
     }
 
-    /// Reads one librarian's log to its end.
+    /// Reads one librarian's log to its end, into `logged`.
     async fn log_of(
         &self,
         peer: PeerId,
         to: Endpoint,
         request: SubscribeRequest,
         keys: &BTreeMap<AuthorKey, u64>,
-    ) -> Result<Logged, CallError> {
+        logged: &Mutex<Logged>,
+    ) -> Result<(), CallError> {
         let call = self.walker().calls().subscribe(&to, request, FIRST_ANSWER_LIMIT);
         let answer = self.env().within(FIRST_ANSWER_LIMIT + LIMIT_GRACE, call).await;
         let mut events = answer.map_err(|elapsed| silent(&peer, elapsed.0))??;
-        let mut logged = Logged::default();
+        let logged = || logged.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let next = self.env().within(SILENCE_MAX, events.next()).await;
             match next.map_err(|elapsed| silent(&peer, elapsed.0))? {
                 None => return Err(ended(&peer)),
                 Some(event) => match event? {
-                    SubscribeEvent::CaughtUp { .. } => return Ok(logged),
-                    SubscribeEvent::Gap { .. } => logged.gap = true,
+                    SubscribeEvent::CaughtUp { .. } => return Ok(()),
+                    SubscribeEvent::Gap { .. } => logged().gap = true,
                     SubscribeEvent::Publication { publication, received_ms, .. } => {
                         // What passes the filter and is not of this window is no error: one in a hundred does.
                         if let Ok(publication) = Publication::decode(&publication)
                             && let Some(counter) = keys.get(&publication.author)
                         {
-                            logged.add(*counter, publication, received_ms, CLAIMS_MAX);
+                            logged().add(*counter, publication, received_ms, CLAIMS_MAX);
                         }
                     }
                 },

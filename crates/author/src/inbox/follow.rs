@@ -22,12 +22,13 @@ pub(crate) const FIRST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) const LIMIT_GRACE: Duration = Duration::from_millis(500);
 /// How long a librarian may be silent: it sends a heartbeat more often.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(75);
-/// How long a log may take from its start to its end, where nobody else's says what is usual.
+/// How long a log may take from its start to its end, where not two others say what is usual.
 pub(crate) const LOG_LIMIT: Duration = Duration::from_secs(600);
-/// How long logs are still waited for when one was read to its end: so much longer than that one took, and no shorter than this.
-/// A librarian that never says that its log has ended costs this long, and hides nothing that the others tell.
+/// How long further logs are waited for when two were read to their ends: so much longer than that took, and no shorter than
+/// this, which is longer than a silent one is waited for. A librarian that never says that its log has ended costs this long.
+/// One alone says nothing: it may be young, or lie by leaving out.
 const REST_FACTOR: u32 = 2;
-const REST_MIN: Duration = Duration::from_secs(30);
+const REST_MIN: Duration = Duration::from_secs(90);
 /// Waits between tries, doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(10);
@@ -113,8 +114,8 @@ impl Shared {
         let free = |peer: &PeerId| !in_use.contains(peer);
         let worth = |peer: PeerId, health: Health| {
             let draw = u64::from_be_bytes(self.env.random());
-            let other = last != Some(peer);
-            (failed.contains(&peer), ended.contains(&peer), rank(health), other, draw)
+            let (away, other) = (health == Health::Away, last != Some(peer));
+            (failed.contains(&peer), away, ended.contains(&peer), rank(health), other, draw)
         };
         let candidates = peers.iter().filter(|status| free(&status.peer));
         let chosen = candidates.min_by_key(|status| worth(status.peer, status.health))?.peer;
@@ -175,6 +176,7 @@ impl Follower {
 
     pub(super) async fn run(mut self) {
         let (mut failed, mut wait, mut tries) = (BTreeSet::new(), RETRY_FIRST, 0);
+        let mut warned = false;
         let mut last_error = CallError::NotFound;
         loop {
             match self.shared.choose(self.cursor.peer, &failed).await {
@@ -189,6 +191,13 @@ impl Follower {
                         Ended::Unheard | Ended::CaughtUp => return,
                         Ended::Failed(error) => {
                             tracing::debug!(%peer, %error, "a librarian's log ended");
+                            // Nothing will come until a pass counts again, and nobody else says so.
+                            if matches!(error, CallError::Denied { .. }) && self.shared.follow {
+                                let known = std::mem::replace(&mut warned, true);
+                                if !known {
+                                    tracing::warn!(%peer, %error, "a librarian lets its log not be read");
+                                }
+                            }
                             self.shared.failed(&peer, &error);
                             last_error = error;
                         }
@@ -287,9 +296,9 @@ fn own(peer: PeerId, cursor: Cursor) -> Cursor {
     Cursor { peer: Some(peer), ..cursor }
 }
 
-/// How much longer to wait for other logs where the first took so long.
-pub(crate) fn rest_limit(first: Duration) -> Duration {
-    first.saturating_mul(REST_FACTOR).max(REST_MIN)
+/// How much longer to wait for further logs where two took so long.
+pub(crate) fn rest_limit(two: Duration) -> Duration {
+    two.saturating_mul(REST_FACTOR).max(REST_MIN)
 }
 
 pub(crate) fn ended(peer: &PeerId) -> CallError {

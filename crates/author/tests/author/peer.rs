@@ -48,6 +48,8 @@ pub(crate) struct Peer {
     pub(crate) invented: Mutex<Vec<Publication>>,
     /// Whether its log has no end: it tells the same again and again, and never that this is all.
     pub(crate) endless: AtomicBool,
+    /// How long it takes to tell its log, with a sign of life each minute.
+    pub(crate) slow: Mutex<Duration>,
     /// Whether it takes pages alone.
     pub(crate) pages_alone: AtomicBool,
 }
@@ -213,6 +215,20 @@ impl Service for Peer {
                 .chain(futures::stream::iter(again).cycle())
                 .then(move |event| clock.sleep(Duration::from_millis(10)).map(|()| event));
             return Ok(endless.boxed());
+        }
+        let slow = *self.slow.lock().unwrap();
+        if slow > Duration::ZERO {
+            let minute = Duration::from_secs(60);
+            let sign = SubscribeEvent::Publication {
+                publication: Bytes::from_static(b"nothing"),
+                received_ms: 0,
+                cursor: Cursor { peer: Some(self.id), ..Cursor::default() },
+            };
+            let clock = self.env.clock.clone();
+            let minutes = (slow.as_secs() / 60) as usize;
+            let signs = futures::stream::iter(std::iter::repeat_n(sign, minutes))
+                .then(move |sign| clock.sleep(minute).map(|()| Ok(sign)));
+            return Ok(signs.chain(futures::stream::iter(first)).boxed());
         }
         let first = futures::stream::iter(first);
         if !request.follow {
