@@ -6,6 +6,7 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use author::{Author, AuthorOptions, Home, Payer};
 use crypto::{NetworkId, SecretKey};
@@ -167,6 +168,10 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     Ok(User { author, _joining: joining, _current: current, _keeping: keeping, left })
 }
 
+/// How often a program that runs long looks whether its pass is to be renewed, or was: well within the hour before its end in
+/// which it is.
+const PASS_LOOKED_AT_EVERY: Duration = Duration::from_secs(600);
+
 /// What this client shows to peers, as the newest roster has it.
 #[derive(Clone)]
 struct Shown(Arc<Mutex<Credential>>);
@@ -196,7 +201,8 @@ impl Shown {
         Ok(Walker::new(env.clone(), client, directory.clone(), options))
     }
 
-    /// Keeps newer rosters beside the network file, and shows what they let count, as long as the walker lives.
+    /// Keeps newer rosters beside the network file, and shows what they let count, as long as the walker lives; and a pass that is
+    /// renewed before it ends, or that somebody put in its place.
     fn follow(
         &self,
         config: Config,
@@ -209,11 +215,15 @@ impl Shown {
         let walker = Arc::downgrade(walker);
         async move {
             loop {
-                match departures.recv().await {
-                    Ok(walk::Departures::Roster { .. }) | Err(RecvError::Lagged(_)) => {}
-                    Ok(walk::Departures::Revoked { .. }) => continue,
-                    Err(RecvError::Closed) => return,
-                }
+                let newer = tokio::select! {
+                    biased;
+                    departure = departures.recv() => match departure {
+                        Ok(walk::Departures::Roster { .. }) | Err(RecvError::Lagged(_)) => true,
+                        Ok(walk::Departures::Revoked { .. }) => continue,
+                        Err(RecvError::Closed) => return,
+                    },
+                    () = tokio::time::sleep(PASS_LOOKED_AT_EVERY) => false,
+                };
                 let Some(walker) = walker.upgrade() else { return };
                 let directory = walker.directory().clone();
                 let config = config.clone();
@@ -222,6 +232,8 @@ impl Shown {
                     client_home::credential(&config, &directory.roster(), client)
                 });
                 match renewed.await {
+                    // Not yet renewed, perhaps: what is shown ends by itself.
+                    Ok(Credential::None) if !newer => {}
                     Ok(credential) => {
                         if credential == Credential::None && shown.get() != Credential::None {
                             left.cancel();

@@ -36,7 +36,7 @@ impl Right {
             Standing::Client { organisation, until, .. } => (organisation, until),
             Standing::Peer(peer, organisation) => {
                 let until = core.directory.announcement(&peer).map(|it| it.certificate.until);
-                (organisation, until.unwrap_or(0))
+                (organisation, until.unwrap_or(self.until))
             }
         };
         (self.organisation, self.until) = (Some(organisation), until);
