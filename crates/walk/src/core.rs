@@ -268,7 +268,7 @@ impl Core {
         answer: Result<FindResponse, CallError>,
     ) -> Result<Option<Proven>, CallError> {
         match answer {
-            Ok(FindResponse::Found(record)) => self.prove(peer, wanted, record).await.map(Some),
+            Ok(FindResponse::Found(record)) => self.prove_wanted(peer, wanted, record).await,
             Ok(FindResponse::Closest(closer)) => {
                 self.learn_closer(&closer);
                 Ok(None)
@@ -277,6 +277,21 @@ impl Core {
             Err(CallError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// As [`Core::prove`]; `None` where the record is of another kind than the one looked for. Its id says so, and whoever has it
+    /// does not lie: it was named wrongly (by a made-up publication, say), and one of that kind is nowhere.
+    pub(crate) async fn prove_wanted(
+        &self,
+        peer: &PeerId,
+        wanted: &Wanted,
+        record: Record,
+    ) -> Result<Option<Proven>, CallError> {
+        // The kinds of a stripe's fragments are its header's word, and looked after there.
+        let other = wanted.bytes.is_none() && wanted.kind.is_some_and(|kind| kind != record.kind);
+        let asked = if other { Wanted { kind: None, ..*wanted } } else { *wanted };
+        let proven = self.prove(peer, &asked, record).await?;
+        Ok((!other).then_some(proven))
     }
 
     /// Checks that a record is what was asked for and proves itself. A page is hashed on a CPU thread.

@@ -90,7 +90,7 @@ impl Finding {
     pub(crate) async fn local(&mut self) -> Option<FoundAt> {
         let (own, store) = self.core.own.clone()?;
         let answer = match store.find(&self.wanted.request.id).await {
-            Ok(Some(record)) => self.core.prove(&own, &self.wanted, record).await.map(Some),
+            Ok(Some(record)) => self.core.prove_wanted(&own, &self.wanted, record).await,
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };

@@ -34,14 +34,14 @@ pub const ROUNDS_MAX: usize = 64;
 pub const JOIN_GRACE: Duration = Duration::from_millis(500);
 
 /// The limit of an introduction where nobody answered within the usual one: on a line whose queue is full, of another program's
-/// uploads say, each of the four round trips of a first call takes seconds.
-const PATIENT_LIMIT: Duration = Duration::from_secs(40);
+/// uploads say, each of the four round trips of a first call takes seconds. A quarter of it is the dial's, three times the usual.
+const PATIENT_LIMIT: Duration = Duration::from_secs(60);
 
 impl Walker {
     /// Introduces this program to these addresses, learns the peers they tell, and goes on to those until no more are
     /// learnt. Peers that were known before (from a file, say) are asked as well. Answers how many other peers are known.
     /// Where librarians walk for this program, one of them that answers is enough. Where nobody answered and somebody might
-    /// only be slow, all are asked once more, with four times as much time.
+    /// only be slow, all are asked once more, with six times as much time.
     ///
     /// # Errors
     /// [`WalkError::NoPeers`] where nobody answered.
@@ -92,7 +92,8 @@ impl Walker {
         let (mut answered, mut tried) =
             self.join_within(bootstrap, CALL_LIMIT, &mut on_answer).await;
         let slow = |(_, error): &(String, CallError)| matches!(error, CallError::TimedOut { .. });
-        if answered == 0 && tried.iter().any(slow) {
+        let refused = |(_, error): &(String, CallError)| matches!(error, CallError::Denied { .. });
+        if answered == 0 && tried.iter().any(slow) && !tried.iter().any(refused) {
             (answered, tried) = self.join_within(bootstrap, PATIENT_LIMIT, &mut on_answer).await;
         }
         if answered == 0 {

@@ -176,7 +176,8 @@ impl Core {
             let call = self.calls.get(&to, wanted.request, limit);
             let record = self.bounded(&to, limit, call).await?;
             let peer = to.peer.ok_or(CallError::NotFound)?;
-            self.prove(&peer, &wanted, record).await
+            let proven = self.prove_wanted(&peer, &wanted, record).await?;
+            proven.ok_or(CallError::NotFound)
         };
         match self.ask(through, load, get).await {
             Ok((proven, from, degraded)) => {

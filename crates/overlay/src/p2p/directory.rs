@@ -37,6 +37,7 @@ struct Known {
     announced: bool,
     failures: u32,
     next: Duration,
+    linked: bool,
 }
 
 impl Directory {
@@ -67,14 +68,17 @@ impl Directory {
                 return false;
             }
         }
-        self.0.insert(peer, Known { addresses, announced, failures: 0, next: Duration::ZERO });
+        let linked = self.0.get(&peer).is_some_and(|known| known.linked);
+        let (failures, next) = (0, Duration::ZERO);
+        self.0.insert(peer, Known { addresses, announced, failures, next, linked });
         true
     }
 
-    /// Forgets the peer that was dialled in vain most often, one that was found before one that was announced; among equals any,
+    /// Forgets the peer without a link that was dialled in vain most often, one that was found before one that was announced; among equals any,
     /// by an order that nobody outside can aim at. Else whoever came first, and in numbers, would be all that is known.
     fn make_room(&mut self) {
-        let worst = self.0.iter().max_by_key(|(_, known)| (known.failures, !known.announced));
+        let unlinked = self.0.iter().filter(|(_, known)| !known.linked);
+        let worst = unlinked.max_by_key(|(_, known)| (known.failures, !known.announced));
         if let Some(worst) = worst.map(|(peer, _)| *peer) {
             self.0.remove(&worst);
         }
@@ -93,6 +97,7 @@ impl Directory {
         if let Some(known) = self.0.get_mut(peer) {
             known.failures = 0;
             known.next = Duration::ZERO;
+            known.linked = true;
         }
     }
 
@@ -101,6 +106,7 @@ impl Directory {
         if let Some(known) = self.0.get_mut(peer) {
             let wait = BACK_OFF_FIRST.saturating_mul(1 << known.failures.min(10)).min(BACK_OFF_MAX);
             known.failures = known.failures.saturating_add(1);
+            known.linked = false;
             known.next = now + wait + wait * u32::from(jitter) / 1_024;
         }
     }
@@ -206,7 +212,10 @@ mod tests {
     #[test]
     fn it_stays_bounded() {
         let (mut directory, _) = directory(KNOWN_MAX);
-        let dead = *directory.0.keys().next().expect("it is full");
+        let linked: Vec<_> = directory.0.keys().take(KNOWN_MAX / 2).copied().collect();
+        linked.iter().for_each(|peer| directory.linked(peer));
+        let unlinked = directory.0.iter().find(|(_, known)| !known.linked);
+        let dead = *unlinked.expect("half of them").0;
         directory.failed(&dead, Duration::ZERO, 0);
         for newcomer in [PeerId::random(), PeerId::random()] {
             assert!(directory.note(newcomer, address(1), true));
@@ -214,6 +223,10 @@ mod tests {
             assert!(!directory.addresses(&newcomer).is_empty());
             assert!(directory.addresses(&dead).is_empty(), "it goes first");
         }
+        for _ in 0..KNOWN_MAX {
+            assert!(directory.note(PeerId::random(), address(1), true));
+        }
+        assert!(linked.iter().all(|peer| !directory.addresses(peer).is_empty()), "they stay");
         let many = (1..=40).flat_map(address).collect();
         let known = *directory.0.keys().next().expect("it is full");
         assert!(directory.note(known, many, true));

@@ -28,8 +28,8 @@ impl Inner {
             return;
         }
         self.peers.retain(|_, known| now_s < known.announcement.certificate.until);
-        self.view = None;
         if self.peers.len() < self.peers_max {
+            self.view = None;
             return;
         }
         let mut shares: BTreeMap<OrgId, usize> = BTreeMap::new();
@@ -50,6 +50,7 @@ impl Inner {
         let worst = of_largest.max_by_key(|(_, known)| known.health(now));
         if let Some(worst) = worst.map(|(id, _)| *id) {
             self.peers.remove(&worst);
+            self.view = None;
         }
     }
 }
@@ -102,9 +103,11 @@ mod tests {
             of(2).for_each(|announcement| drop(directory.learn(announcement)));
             assert_eq!(shares(&directory, &community), [4, 4, 4]);
             // And nobody gets more by coming again.
+            let view = directory.view();
             for announcement in of(0).chain(of(1)).chain(of(2)) {
                 directory.learn(announcement).expect("it counts");
             }
+            assert!(std::sync::Arc::ptr_eq(&view, &directory.view()), "no rank is computed anew");
             assert_eq!(shares(&directory, &community), [4, 4, 4]);
             assert!(directory.is_member(&own), "never itself");
             assert_eq!(directory.view().len(), 12);

@@ -128,10 +128,19 @@ fn wrong_bytes_alone_are_corrupt_and_denials_alone_denied() {
 }
 
 #[test]
-fn a_record_of_another_kind_or_place_is_a_lie() {
+fn a_record_of_another_kind_is_not_what_is_looked_for_and_at_another_place_a_lie() {
     run(1, |env| async move {
         let stage = Stage::new(&env, 3, 3);
         let record = stored(&stage, 1).await;
+        let as_entry = stage.walker.find(Some(Kind::Entry), record.id, record.place).await;
+        assert_eq!(as_entry.unwrap_err().class(), Class::NotFound);
+        // Whoever has it said the truth.
+        for number in 0..3 {
+            assert_eq!(stage.directory.health(&stage.peer(number)), Health::Healthy);
+        }
+        // One that calls it so does not.
+        let renamed = Record { kind: Kind::Entry, ..record.clone() };
+        (0..3).for_each(|number| stage.set(number, Fault::Other(renamed.clone())));
         let as_entry = stage.walker.find(Some(Kind::Entry), record.id, record.place).await;
         assert_eq!(as_entry.unwrap_err().class(), Class::Corrupt);
         let elsewhere = Record { place: crypto::Place::new([9; 32]), ..record.clone() };

@@ -56,7 +56,7 @@ fn where_all_are_slow_they_get_more_time_and_no_end_of_it() {
         let since = env.clock.elapsed();
         let nobody = walker.join(&[address(&community, 1)]).await;
         assert!(matches!(nobody, Err(WalkError::NoPeers { .. })));
-        assert!(env.clock.elapsed() - since < Duration::from_secs(60));
+        assert!(env.clock.elapsed() - since < Duration::from_secs(75));
     });
 }
 
