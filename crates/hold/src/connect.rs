@@ -228,7 +228,9 @@ impl Shown {
                 let directory = walker.directory().clone();
                 let config = config.clone();
                 let renewed = client_home::blocking(move || {
-                    network_file::keep(&config.network, &directory.rosters())?;
+                    if newer {
+                        network_file::keep(&config.network, &directory.rosters())?;
+                    }
                     client_home::credential(&config, &directory.roster(), client)
                 });
                 match renewed.await {
@@ -242,9 +244,15 @@ impl Shown {
                         now.clone_from(&credential);
                         walker.set_credential(credential);
                     }
-                    Err(error) => tracing::warn!(%error, "a newer roster could not be kept"),
+                    Err(error) if newer => {
+                        tracing::warn!(%error, "a newer roster could not be kept")
+                    }
+                    Err(error) => tracing::warn!(%error, "the pass could not be looked at"),
                 }
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
