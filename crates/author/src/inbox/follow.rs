@@ -133,7 +133,8 @@ impl Shared {
         self.librarians.lock().unwrap_or_else(PoisonError::into_inner).in_use.remove(peer);
     }
 
-    fn ended(&self, peer: PeerId) {
+    /// Its log was read to the end.
+    fn told_all(&self, peer: PeerId) {
         self.librarians.lock().unwrap_or_else(PoisonError::into_inner).ended.insert(peer);
     }
 }
@@ -184,7 +185,7 @@ impl Follower {
                     let before = self.cursor;
                     let ended = self.follow(peer, &to).await;
                     if matches!(ended, Ended::CaughtUp) {
-                        self.shared.ended(peer);
+                        self.shared.told_all(peer);
                     }
                     self.shared.release(&peer);
                     match ended {

@@ -160,3 +160,23 @@ fn a_log_without_end_is_given_up_and_another_is_read() {
         }
     });
 }
+
+#[test]
+fn what_a_log_told_that_was_given_up_counts_and_the_rest_may_be_missing() {
+    time::run(10, |env| async move {
+        // All three are asked, and one of them does not end.
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let own = put(&ada, b"own").await.unwrap();
+        net.peers[0].endless.store(true, Ordering::Release);
+        let (report, _) = recover(&restored(&net, &ada, "again")).await;
+        assert_eq!((report.own, report.complete), (1, false));
+        // Where the others have forgotten, it alone knows, and no counter is issued again.
+        for peer in &net.peers[1..] {
+            *peer.log_start.lock().unwrap() = 1_000;
+        }
+        let (report, found) = recover(&restored(&net, &ada, "and again")).await;
+        assert_eq!(addresses(&found, true), [own.address]);
+        assert_eq!((report.own, report.next), (1, 1 + GAP));
+    });
+}
