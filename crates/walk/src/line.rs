@@ -557,6 +557,7 @@ impl State {
             self.window = self.window.saturating_mul(times).min(WINDOW_BYTES_MAX);
         }
         (self.quick, self.load) = (Some(quick), self.peak);
+        tracing::debug!(took = ?quick, of = self.peak, window = self.window, "the line was judged");
         self.begin_anew(now);
     }
 

@@ -192,6 +192,7 @@ impl StripeStoring {
     fn replace(&mut self, peer: &PeerId) {
         let Some(&index) = self.carried.get(peer) else { return };
         if self.race.replace(peer) {
+            tracing::debug!(%peer, index, "a fragment takes long: another peer is to get it");
             self.owe(index);
         }
     }
@@ -325,7 +326,8 @@ impl Core {
         limit: Duration,
     ) -> Result<(), CallError> {
         let to = self.endpoint(peer)?;
-        let size = Size::of(fragment.bytes.len());
+        let bytes = fragment.bytes.len();
+        let size = Size::of(bytes);
         let since = self.env.clock.elapsed();
         let records = vec![header, fragment];
         let call = async {
@@ -343,6 +345,8 @@ impl Core {
             Err(CallError::Corrupt { address: to.address.clone(), reason })
         });
         self.note(peer, size, since, &answer);
+        let took = self.env.clock.elapsed().saturating_sub(since);
+        tracing::debug!(%peer, bytes, ?took, ?limit, error = ?answer.as_ref().err(), "a fragment was sent");
         answer
     }
 }

@@ -23,7 +23,11 @@ const TWICE_PERCENT: u64 = 4;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn striped(count: usize) -> Vec<Striped> {
-    (0..count).map(|number| stripe(number, K, N, FRAGMENT)).collect()
+    striped_of(count, FRAGMENT)
+}
+
+fn striped_of(count: usize, fragment: usize) -> Vec<Striped> {
+    (0..count).map(|number| stripe(number, K, N, fragment)).collect()
 }
 
 fn bytes_of(stripes: &[Striped]) -> u64 {
@@ -72,6 +76,21 @@ fn stripes_that_are_sent_at_once_all_come_through_once_and_no_peer_is_blamed() {
             all_well(&stage);
         });
     }
+}
+
+#[test]
+fn pages_that_are_overdue_while_nothing_is_known_come_through_once() {
+    // Two pages of 2 MiB take 8.4 s here, and while nothing is known of the line they are overdue after 6.
+    let rate = 500_000;
+    run(6, |env| async move {
+        let stage = Stage::new(&env, 3, 12);
+        stage.network.line(Some(rate));
+        let stripes = striped_of(3, 2 << 20);
+        store_all(&stage, &stripes).await;
+        let (needed, sent) = (bytes_of(&stripes), stage.network.line_sent());
+        assert!(sent <= needed + needed * TWICE_PERCENT / 100, "{sent} of {needed}");
+        all_well(&stage);
+    });
 }
 
 #[test]
