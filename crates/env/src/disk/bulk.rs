@@ -542,10 +542,7 @@ mod tests {
         // More than there is room for is another call's.
         let long = vec![0; 2 * ROOM_BYTES_MAX + ALIGNMENT];
         let parts = [IoSlice::new(&long[1..])];
-        assert_eq!(
-            wanted(&runs(&parts, 2 * ROOM_BYTES_MAX)),
-            [(false, 0, ROOM_BYTES_MAX)]
-        );
+        assert_eq!(wanted(&runs(&parts, 2 * ROOM_BYTES_MAX)), [(false, 0, ROOM_BYTES_MAX)]);
         let mut bytes = [0; 4];
         gather(&[&b"ab"[..], b"", b"cd", b"efg"].map(IoSlice::new), 2, &mut bytes);
         assert_eq!(&bytes, b"cdef");

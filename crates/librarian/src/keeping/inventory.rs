@@ -1,6 +1,6 @@
 //! What this peer holds, by place: the sums that are compared with each other peer, and the maps of stripes.
 //!
-//! Memory: about 52 bytes a copy, 33 more where it lives elsewhere than at its id, a stripe about 120 bytes and two a fragment, and
+//! Memory: about 60 bytes a copy, 33 more where it lives elsewhere than at its id, a stripe about 120 bytes and two a fragment, and
 //! 4 KiB of sums a peer. All is made again from the store.
 //!
 //! Invariant: the sums of a peer are those of its common set under the epoch, at every moment between two calls.
@@ -17,7 +17,7 @@ use store::Placed;
 
 use super::audit::Common;
 use super::epoch::Epoch;
-use super::map::{Names, StripeMap};
+use super::map::{NOBODY, Names, StripeMap};
 
 /// Copies are kept in so many parts, by the first bits of their place.
 const PART_BITS: u32 = 12;
@@ -41,6 +41,17 @@ struct Copy {
     place: Option<Box<Place>>,
     kind: Kind,
     copies: u8,
+    duty: Duty,
+}
+
+/// Whose duty a copy is under the epoch, as it was found when it was counted: to find it again takes a hash for each peer, and each
+/// comparison asks it of all that is here.
+#[derive(Clone, Copy, Debug)]
+enum Duty {
+    /// By their numbers; [`NOBODY`] where there are fewer.
+    Few([u16; 3]),
+    /// Not kept.
+    Many,
 }
 
 /// By what copies are in order: the [`point`] that they are compared at, then the rest of their ids.
@@ -208,10 +219,9 @@ impl Inventory {
         if elsewhere.is_some() {
             self.elsewhere.insert(id, place);
         }
-        let copy = Copy { place: elsewhere, kind, copies };
         let key = Key::new(&id, &place);
-        self.parts[key.part()].insert(key, copy);
-        self.count_copy(&held, Sum::wrapping_add);
+        let duty = self.count_copy(&held, Sum::wrapping_add);
+        self.parts[key.part()].insert(key, Copy { place: elsewhere, kind, copies, duty });
     }
 
     /// Counts a copy no more; whether it was found.
@@ -233,16 +243,41 @@ impl Inventory {
         self.epoch.first(place, self.epoch.wanted(*kind, copies))
     }
 
-    fn count_copy(&mut self, held: &Held, with: fn(Sum, Sum) -> Sum) {
+    /// Counts it, or no more; whose duty it is.
+    fn count_copy(&mut self, held: &Held, with: fn(Sum, Sum) -> Sum) -> Duty {
         let Placed { id, place, .. } = &held.placed;
         let duty = self.duty(held);
+        let kept = self.kept(&duty);
         if !duty.contains(&self.own) && !self.epoch.leaving.contains(&self.own) {
-            return;
+            return kept;
         }
         let (item, at) = (copy_item(id), number_in(Range::ALL, id, place));
         for peer in duty.into_iter().filter(|peer| *peer != self.own) {
             let sums = self.sums.entry(peer).or_insert_with(|| Box::new([0; SUMS]));
             sums[at] = with(sums[at], item);
+        }
+        kept
+    }
+
+    fn kept(&mut self, duty: &[PeerId]) -> Duty {
+        let mut few = [NOBODY; 3];
+        if duty.len() > few.len() {
+            return Duty::Many;
+        }
+        for (number, peer) in few.iter_mut().zip(duty) {
+            *number = self.names.of(peer);
+            if *number == NOBODY {
+                return Duty::Many;
+            }
+        }
+        Duty::Few(few)
+    }
+
+    /// Whether a copy that is here is this peer's duty.
+    fn is_own_duty(&self, key: &Key, copy: &Copy) -> bool {
+        match copy.duty {
+            Duty::Few(few) => self.names.known(&self.own).is_some_and(|own| few.contains(&own)),
+            Duty::Many => self.duty(&copy.held(key)).contains(&self.own),
         }
     }
 
@@ -321,9 +356,9 @@ impl Inventory {
         self.epoch = epoch;
         self.sums.clear();
         for part in 0..self.parts.len() {
-            let copies = std::mem::take(&mut self.parts[part]);
-            for (key, copy) in &copies {
-                self.count_copy(&copy.held(key), Sum::wrapping_add);
+            let mut copies = std::mem::take(&mut self.parts[part]);
+            for (key, copy) in &mut copies {
+                copy.duty = self.count_copy(&copy.held(key), Sum::wrapping_add);
             }
             self.parts[part] = copies;
         }
@@ -359,24 +394,31 @@ impl Inventory {
         sums
     }
 
-    /// The copies that are here in a range.
-    fn copies_in(&self, range: Range) -> impl Iterator<Item = Held> {
+    /// The copies that are here in a range and common with a peer.
+    fn common_copies(&self, peer: &PeerId, range: Range) -> impl Iterator<Item = Held> {
         let (first, last) = Key::of(range);
         let all = self.parts[parts_of(range)].iter().flat_map(move |part| part.range(first..=last));
-        all.map(|(key, copy)| copy.held(key))
+        let is_common = self.is_common_with(peer);
+        all.filter(move |(key, copy)| is_common(key, copy)).map(|(key, copy)| copy.held(key))
     }
 
-    fn common_copies(&self, peer: &PeerId, range: Range) -> impl Iterator<Item = Held> {
-        let peer = *peer;
-        self.copies_in(range).filter(move |held| self.is_common(held, &peer))
-    }
-
-    /// Whether a copy that is here is common with a peer.
-    fn is_common(&self, held: &Held, peer: &PeerId) -> bool {
-        let duty = self.duty(held);
+    /// What says whether a copy that is here is common with a peer.
+    fn is_common_with(&self, peer: &PeerId) -> impl Fn(&Key, &Copy) -> bool {
         // Who leaves offers what it has to everybody whose duty it is.
         let offers = self.epoch.leaving.contains(&self.own);
-        (offers || duty.contains(&self.own)) && duty.contains(peer)
+        let (peer, number) = (*peer, self.names.known(peer));
+        let own = self.names.known(&self.own);
+        move |key, copy| match copy.duty {
+            Duty::Few(few) => {
+                let is_of =
+                    |number: Option<u16>| number.is_some_and(|number| few.contains(&number));
+                is_of(number) && (offers || is_of(own))
+            }
+            Duty::Many => {
+                let duty = self.duty(&copy.held(key));
+                (offers || duty.contains(&self.own)) && duty.contains(&peer)
+            }
+        }
     }
 
     /// A random one of the copies and fragments that are common with a peer, in one of the 256 parts of all places; `None` where none
@@ -407,11 +449,10 @@ impl Inventory {
             first.0[2..10].copy_from_slice(&random.rotate_left(32).to_be_bytes());
             let behind = part.range(first..).chain(part.range(..first));
             let others = parts[drawn + 1..].iter().chain(&parts[..drawn]).flatten();
+            let is_common = self.is_common_with(peer);
             let mut all = behind.chain(others).take(SAMPLED_MAX);
-            let found = all.find_map(|(key, copy)| {
-                let held = copy.held(key);
-                self.is_common(&held, peer).then_some(held.placed)
-            })?;
+            let found =
+                all.find_map(|(key, copy)| is_common(key, copy).then(|| copy.held(key).placed))?;
             Some(Common::Copy(found))
         };
         let fragment = || {
@@ -535,9 +576,8 @@ impl Inventory {
                 *walk = if last.0[0] == u8::MAX { Walk::default() } else { Walk::behind(&last) };
                 return strays;
             };
-            let held = copy.held(key);
-            if held.copies != 1 && !self.duty(&held).contains(&self.own) {
-                strays.push(held);
+            if copy.copies != 1 && !self.is_own_duty(key, copy) {
+                strays.push(copy.held(key));
                 *walk = Walk { from: *key, met: true };
             }
         }

@@ -8,7 +8,7 @@ use document::Stripe;
 use super::epoch::Epoch;
 
 /// No peer.
-const NOBODY: u16 = u16::MAX;
+pub(super) const NOBODY: u16 = u16::MAX;
 
 /// Numbers for peers, so that a map has two bytes a fragment. A number is never another peer's.
 #[derive(Default)]

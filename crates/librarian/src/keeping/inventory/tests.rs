@@ -279,6 +279,46 @@ fn turning_to_another_epoch_counts_as_if_all_were_added_under_it() {
 }
 
 #[test]
+fn what_is_kept_of_whose_duty_a_copy_is_is_what_the_epoch_says_however_many_copies_there_are() {
+    let (_, genesis, view) = world(6);
+    let (before, gone) = (epoch(&genesis, &view, &[]), view.candidates()[2].peer);
+    let own = view.candidates()[0].peer;
+    let absent = BTreeSet::from([own]);
+    let who = Absent { leaving: absent.clone(), absent };
+    let leaving = Arc::new(Epoch::new(Arc::clone(&genesis), Arc::clone(&view), who));
+    let mut inventory = Inventory::new(own, Arc::clone(&before));
+    // 0 is what the network says: three; with five none is kept.
+    let copies = |number: u32| [0, 1, 2, 5][number as usize % 4];
+    for number in 0..400 {
+        inventory.add_copy(Held { placed: entry(number), copies: copies(number) });
+    }
+    for epoch in [before, epoch(&genesis, &view, &[gone]), leaving] {
+        inventory.turn(Arc::clone(&epoch));
+        for candidate in view.candidates() {
+            let listed = inventory.listed(&candidate.peer, Range::ALL, usize::MAX);
+            let listed: BTreeSet<RecordId> = listed.copies.iter().map(|(id, _)| *id).collect();
+            let offers = epoch.leaving.contains(&own);
+            let wanted =
+                (0..400).map(|number| Held { placed: entry(number), copies: copies(number) });
+            let wanted = wanted.filter(|held| {
+                let duty = inventory.duty(held);
+                duty.contains(&candidate.peer) && (offers || duty.contains(&own))
+            });
+            assert_eq!(listed, wanted.map(|held| held.placed.id).collect());
+        }
+        let mut walk = Walk::default();
+        let mut strays = inventory.strays(&mut walk, 128, usize::MAX);
+        strays.extend(inventory.strays(&mut walk, 128, usize::MAX));
+        assert_eq!(walk, Walk::default(), "all were looked at");
+        for number in 0..400 {
+            let held = Held { placed: entry(number), copies: copies(number) };
+            let is_stray = held.copies != 1 && !inventory.duty(&held).contains(&own);
+            assert_eq!(strays.contains(&held), is_stray, "{number}");
+        }
+    }
+}
+
+#[test]
 fn a_list_is_cut_where_it_is_too_long_and_says_so() {
     let (_, first, b, _) = two(500);
     let whole = first.listed(&b, Range::ALL, usize::MAX);
