@@ -1,14 +1,17 @@
 //! The limit of a work on this machine: what no program could pass that stores so safely.
 //!
 //! ```text
-//! limit = 1 / max(sum of single-core seconds a byte of every stage / cores, disk seconds a byte)
+//! limit = 1 / max(sum of processor seconds a byte of every stage / cores, disk seconds a byte)
 //! ```
 //! A rate means nothing on a machine one does not know. So every stage that cannot be left out is
 //! timed alone, in the same run, and the ratio of a measured rate to the limit is what is promised.
-//! A stage's cost is processor time, which others on the machine hardly change; the disk's is the
-//! clock's. Each is the middle of [`TRIES`], as transfers are: a stage takes tens of milliseconds, and the least of such is a moment's luck on a shared machine,
-//! which a transfer of several seconds never has throughout.
+//! What needs processors alone runs on all cores at once, for one whose neighbours rest is faster
+//! than it ever is in a transfer, and files are as long as a transfer's. A stage's cost is processor
+//! time, which others on the machine hardly change; the disk's is the clock's. Each is the middle of
+//! [`TRIES`], as transfers are: a stage takes tens of milliseconds, and the least of such is a moment's
+//! luck on a shared machine, which a transfer of several seconds never has throughout.
 
+mod files;
 mod stages;
 mod tls;
 
@@ -36,7 +39,7 @@ pub(crate) struct Stage {
     pub(crate) name: &'static str,
     /// Who does it.
     pub(crate) party: Party,
-    /// Single-core seconds a byte, once.
+    /// Processor seconds a byte, once.
     pub(crate) seconds_a_byte: f64,
     /// How often a byte of content meets it.
     pub(crate) times: f64,
@@ -59,7 +62,7 @@ pub(crate) struct Bound {
     pub(crate) profile: String,
     pub(crate) cores: usize,
     pub(crate) stages: Vec<Stage>,
-    /// Single-core seconds a byte of all stages.
+    /// Processor seconds a byte of all stages.
     pub(crate) cpu_seconds_a_byte: f64,
     pub(crate) disk_seconds_a_byte: f64,
     /// The limit.
@@ -84,7 +87,7 @@ impl Bound {
         }
     }
 
-    /// Single-core seconds a byte of one party.
+    /// Processor seconds a byte of one party.
     pub(crate) fn of(&self, party: Party) -> f64 {
         let stages = self.stages.iter().filter(|stage| stage.party == party);
         stages.map(|stage| stage.seconds_a_byte * stage.times).sum()
@@ -134,7 +137,7 @@ impl Measured {
         // Of copies one record is hashed, of a stripe each fragment.
         let hashed = if s.code.is_some() { n } else { 1.0 };
         let mut stages = vec![
-            stage("read the file", Party::Author, s.read, 1.0),
+            stage("read the file", Party::Author, s.files.read, 1.0),
             stage("try to compress", Party::Author, s.compress_random, 1.0),
             stage("seal", Party::Author, s.seal, 1.0),
             stage("MACs of page and whole", Party::Author, s.mac, 3.0),
@@ -142,29 +145,33 @@ impl Measured {
             stage("TLS and TCP, sending", Party::Author, s.tls_send, n),
             stage("TLS and TCP, receiving", Party::Peers, s.tls_receive, n),
             stage("hash the ids", Party::Peers, s.hash, n),
-            stage("write and fsync", Party::Peers, s.write, n),
+            stage("write and fsync", Party::Peers, s.files.write, n),
         ];
         if let Some(code) = s.code {
             stages.insert(4, stage("code the parity", Party::Author, code, 1.0));
         }
-        Bound::new("put", self.profile, stages, s.disk * n)
+        Bound::new("put", self.profile, stages, s.files.disk * n)
     }
 
     /// What a get into a file cannot pass, with all holders well: the pages are read and no parity. The file is left to the
     /// system, or written as it comes: what is faster here.
     pub(crate) fn get(&self) -> Bound {
         let s = &self.stages;
-        let left = self.got(stage("leave to the system", Party::Author, s.leave, 1.0), s.disk_read);
+        let left = self.got(
+            stage("leave to the system", Party::Author, s.files.leave, 1.0),
+            s.files.disk_read,
+        );
         // Large records go past the system's cache (`env::disk::Bulk`), so a get reads them from the disk, while it
         // writes the file.
-        let written = self.got(stage("write and fsync", Party::Author, s.write, 1.0), s.disk_both);
+        let written = self
+            .got(stage("write and fsync", Party::Author, s.files.write, 1.0), s.files.disk_both);
         if left.bytes_a_second > written.bytes_a_second { left } else { written }
     }
 
     fn got(&self, file: Stage, disk: f64) -> Bound {
         let s = &self.stages;
         let stages = vec![
-            stage("read the record", Party::Peers, s.read, 1.0),
+            stage("read the record", Party::Peers, s.files.read, 1.0),
             stage("TLS and TCP, sending", Party::Peers, s.tls_send, 1.0),
             stage("TLS and TCP, receiving", Party::Author, s.tls_receive, 1.0),
             stage("hash the ids", Party::Author, s.hash, 1.0),
@@ -238,12 +245,12 @@ fn short(stage: &Stage) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::files::Files;
     use super::*;
 
     fn measured(profile: Profile, code: Option<f64>) -> Measured {
         let stages = Stages {
             bytes: 1,
-            read: 1.0,
             compress_random: 2.0,
             compress_text: 1000.0,
             seal: 4.0,
@@ -252,11 +259,14 @@ mod tests {
             hash: 32.0,
             tls_send: 64.0,
             tls_receive: 128.0,
-            write: 256.0,
-            leave: 512.0,
-            disk: 100_000.0,
-            disk_read: 75_000.0,
-            disk_both: 150_000.0,
+            files: Files {
+                read: 1.0,
+                write: 256.0,
+                leave: 512.0,
+                disk: 100_000.0,
+                disk_read: 75_000.0,
+                disk_both: 150_000.0,
+            },
             code,
         };
         Measured { stages, profile }
@@ -277,7 +287,7 @@ mod tests {
         assert_eq!(get.of(Party::Peers), 1.0 + 64.0);
         assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 48.0 + 8.0 + 512.0);
         let mut fast = three;
-        fast.stages.leave = 1e6;
+        fast.stages.files.leave = 1e6;
         let get = fast.get();
         assert_eq!(get.disk_seconds_a_byte, 150_000.0, "it reads and writes");
         assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 48.0 + 8.0 + 256.0);
@@ -296,7 +306,7 @@ mod tests {
     #[test]
     fn where_the_disk_is_fast_the_cores_divide_the_work() {
         let mut fast = measured(Profile::Copies(1), None);
-        (fast.stages.disk, fast.stages.disk_both) = (0.0, 0.0);
+        (fast.stages.files.disk, fast.stages.files.disk_both) = (0.0, 0.0);
         let put = fast.put();
         let expected = put.cores as f64 / put.cpu_seconds_a_byte;
         assert!((put.bytes_a_second - expected).abs() < 1e-12);

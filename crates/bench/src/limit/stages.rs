@@ -1,26 +1,27 @@
-//! Each stage alone: single-core seconds a byte, and the disk's seconds a byte by the clock.
+//! Each stage alone: processor seconds a byte.
+//!
+//! Stages that only use processors and memory run on all processors at once, each on a share of the bytes, as the parts of
+//! a transfer do. A processor whose neighbours rest is faster: two may be halves of one core, and all share memory.
 
-use std::fs::{self, File};
-use std::io::{IoSlice, Read, Seek, Write};
 use std::panic::resume_unwind;
-use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{EEK_BYTES, Eek, Suite};
 use document::layout::SEGMENT_BYTES_MAX;
 use document::{CHUNK_BYTES_MAX, tries_to_compress};
-use env::disk::Bulk;
 use erasure::Code;
 use placement::Profile;
 
+use super::files::Files;
 use super::tls;
 use crate::Bench;
 use crate::error::BenchError;
 use crate::folder::Folder;
 use crate::percentiles::middle;
 use crate::process::thread_cpu;
+use crate::report::cores;
 use crate::seeded::Seeded;
 
 /// Bytes that each stage works on, larger than what a processor caches.
@@ -33,7 +34,6 @@ const ZSTD_LEVEL: i32 = 3;
 pub(super) struct Stages {
     /// Bytes each was timed over.
     pub(super) bytes: usize,
-    pub(super) read: f64,
     pub(super) compress_random: f64,
     pub(super) compress_text: f64,
     pub(super) seal: f64,
@@ -42,16 +42,8 @@ pub(super) struct Stages {
     pub(super) hash: f64,
     pub(super) tls_send: f64,
     pub(super) tls_receive: f64,
-    /// Processor time of writing and syncing.
-    pub(super) write: f64,
-    /// Processor time of writing what the system may write to the disk later.
-    pub(super) leave: f64,
-    /// Writing and syncing by the clock.
-    pub(super) disk: f64,
-    /// By the clock: reading past the system's cache.
-    pub(super) disk_read: f64,
-    /// By the clock: as many bytes read past the system's cache, where records lie, while as many are written.
-    pub(super) disk_both: f64,
+    /// What files cost.
+    pub(super) files: Files,
     /// Making a stripe's parity, for each byte of its pages; none where copies are kept.
     pub(super) code: Option<f64>,
 }
@@ -67,38 +59,34 @@ impl Stages {
         let mut random = vec![0; bytes];
         Seeded::new(1).fill(&mut random);
         let text = text(bytes / 4);
+        let cores = cores();
         let a_byte = |time: Duration, bytes: usize| time.as_secs_f64() / bytes as f64;
-        let tried = |mut once: Box<dyn FnMut() -> Result<Duration, BenchError> + '_>| {
+        let tried = |once: &dyn Fn() -> Result<Duration, BenchError>| {
             let once = |_| bench.stop.check().and_then(|()| once());
             let took = (0..tries).map(once).collect::<Result<Vec<_>, BenchError>>()?;
             Ok::<_, BenchError>(usual(&took))
         };
-        let (write, disk) = write(folder.path(), &random, tries)?;
-        // Before anything reads the file through the cache.
-        let disk_read = tried(Box::new(|| read_past_the_cache(folder.path(), bytes)))?;
-        let disk_both = tried(Box::new(|| read_while_writing(folder.path(), &random)))?;
+        let shared = |work: &(dyn Fn(&[u8]) -> Result<Duration, BenchError> + Sync)| {
+            Ok::<_, BenchError>(a_byte(tried(&|| at_once(cores, &random, work))?, bytes))
+        };
+        let files = Files::measure(bench, folder.path(), &random, tries)?;
         let of = |time| a_byte(time, bytes);
         let (send, receive) = tls::measure(bytes, tries)?;
         Ok(Self {
             bytes,
-            read: of(tried(Box::new(|| read(folder.path())))?),
-            compress_random: of(tried(Box::new(|| compress(&random)))?),
-            compress_text: a_byte(tried(Box::new(|| compress(&text)))?, text.len()),
-            seal: of(tried(Box::new(|| seal(&random)))?),
-            open: of(tried(Box::new(|| open(&random)))?),
-            mac: of(tried(Box::new(|| Ok(chunks(&random, mac))))?),
-            hash: of(tried(Box::new(|| Ok(chunks(&random, hash))))?),
+            compress_random: shared(&compress)?,
+            compress_text: a_byte(tried(&|| at_once(cores, &text, &compress))?, text.len()),
+            seal: shared(&seal)?,
+            open: shared(&open)?,
+            mac: shared(&|part| Ok(chunks(part, mac)))?,
+            hash: shared(&|part| Ok(chunks(part, hash)))?,
             tls_send: of(send),
             tls_receive: of(receive),
-            write: of(write),
-            leave: of(tried(Box::new(|| leave(folder.path(), &random)))?),
-            disk: of(disk),
-            disk_read: of(disk_read),
-            disk_both: of(disk_both),
+            files,
             code: match profile {
                 Profile::Copies(_) => None,
                 Profile::Stripe { k, n } => {
-                    Some(of(tried(Box::new(|| code(&random, k as usize, n as usize)))?))
+                    Some(shared(&|part| code(part, k as usize, n as usize))?)
                 }
             },
         })
@@ -115,6 +103,30 @@ pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 /// The one in the middle.
 pub(super) fn usual(took: &[Duration]) -> Duration {
     *middle(took, Duration::as_secs_f64)
+}
+
+/// Some work on all processors at once, each on a share of whole chunks: processor time of all shares.
+fn at_once(
+    cores: usize,
+    bytes: &[u8],
+    work: &(dyn Fn(&[u8]) -> Result<Duration, BenchError> + Sync),
+) -> Result<Duration, BenchError> {
+    let share = bytes.len().div_ceil(cores).next_multiple_of(CHUNK_BYTES_MAX);
+    beside(bytes.chunks(share.max(CHUNK_BYTES_MAX)).map(|part| || work(part)))
+}
+
+/// Works on a thread each, at once: the sum of what they took.
+pub(super) fn beside<W>(works: impl Iterator<Item = W>) -> Result<Duration, BenchError>
+where
+    W: FnOnce() -> Result<Duration, BenchError> + Send,
+{
+    thread::scope(|scope| {
+        let all: Vec<_> = works.map(|work| scope.spawn(work)).collect();
+        let each = |one: thread::ScopedJoinHandle<'_, _>| {
+            one.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        all.into_iter().map(each).sum()
+    })
 }
 
 fn chunks(bytes: &[u8], mut work: impl FnMut(&[u8])) -> Duration {
@@ -219,128 +231,6 @@ fn text(bytes: usize) -> Vec<u8> {
     out
 }
 
-const FILE: &str = "content";
-/// Reads in flight while a file is read back, as many as keep a disk busy.
-const READERS: usize = 4;
-/// Writes of a get's file that run at a time.
-const WRITERS: usize = 4;
-
-/// Writes a file in chunks, past the system's cache where that can be, and syncs it: processor time,
-/// and time by the clock. What is left at the end is the file to be read.
-fn write(folder: &Path, bytes: &[u8], tries: usize) -> Result<(Duration, Duration), BenchError> {
-    let path = folder.join(FILE);
-    let failed = || BenchError::io("write", &path);
-    let (mut cpu, mut clock) = (Vec::new(), Vec::new());
-    for _ in 0..tries {
-        let _ = fs::remove_file(&path);
-        let file = File::create(&path).map_err(failed())?;
-        let (bulk, mut offset) = (Bulk::default(), 0);
-        let started = Instant::now();
-        let (took, written) = timed(|| {
-            for chunk in bytes.chunks(CHUNK_BYTES_MAX) {
-                bulk.write_at(&file, offset, &[IoSlice::new(chunk)])?;
-                offset += chunk.len() as u64;
-            }
-            file.sync_all()
-        });
-        written.map_err(failed())?;
-        cpu.push(took);
-        clock.push(started.elapsed());
-    }
-    Ok((usual(&cpu), usual(&clock)))
-}
-
-/// Writes a file in chunks through the system's cache, and removes it before the system writes it: processor time.
-fn leave(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchError> {
-    let path = folder.join("left");
-    let file = File::create(&path).map_err(BenchError::io("write", &path))?;
-    let (took, written) = timed(|| {
-        let mut chunks = bytes.chunks(CHUNK_BYTES_MAX);
-        chunks.try_for_each(|chunk| (&file).write_all(chunk))
-    });
-    written.map_err(BenchError::io("write", &path))?;
-    fs::remove_file(&path).map_err(BenchError::io("remove", &path))?;
-    Ok(took)
-}
-
-/// A reader's part of all chunks of a file that was written, as peers read large records.
-fn read_part(source: &File, bulk: &Bulk, bytes: usize, reader: usize) -> std::io::Result<()> {
-    let mut offsets = (0..bytes).step_by(CHUNK_BYTES_MAX).skip(reader).step_by(READERS);
-    offsets.try_for_each(|offset| {
-        bulk.read_once(source, offset as u64, CHUNK_BYTES_MAX.min(bytes - offset)).map(drop)
-    })
-}
-
-/// Waits for all of them.
-fn joined(all: Vec<thread::ScopedJoinHandle<'_, std::io::Result<()>>>) -> std::io::Result<()> {
-    let each = |one: thread::ScopedJoinHandle<'_, _>| {
-        one.join().unwrap_or_else(|panic| resume_unwind(panic))
-    };
-    all.into_iter().try_for_each(each)
-}
-
-/// Reads the file that was written, as peers read large records: time by the clock.
-fn read_past_the_cache(folder: &Path, bytes: usize) -> Result<Duration, BenchError> {
-    let path = folder.join(FILE);
-    let source = File::open(&path).map_err(BenchError::io("read", &path))?;
-    let (bulk, started) = (Bulk::default(), Instant::now());
-    let read = |reader| read_part(&source, &bulk, bytes, reader);
-    let read = thread::scope(|scope| {
-        let read = &read;
-        joined((0..READERS).map(|reader| scope.spawn(move || read(reader))).collect())
-    });
-    read.map_err(BenchError::io("read", &path))?;
-    Ok(started.elapsed())
-}
-
-/// Reads the file that was written, as peers read large records, while another of its length is written and synced:
-/// time by the clock until both are done.
-fn read_while_writing(folder: &Path, bytes: &[u8]) -> Result<Duration, BenchError> {
-    let (from, to) = (folder.join(FILE), folder.join("copy"));
-    let source = File::open(&from).map_err(BenchError::io("read", &from))?;
-    let copy = File::create(&to).map_err(BenchError::io("write", &to))?;
-    let bulk = Bulk::default();
-    let offsets: Vec<usize> = (0..bytes.len()).step_by(CHUNK_BYTES_MAX).collect();
-    let read = |reader| read_part(&source, &bulk, bytes.len(), reader);
-    let sink = Bulk::default();
-    let write = |writer: usize| {
-        let mut parts = bytes.chunks(CHUNK_BYTES_MAX).zip(&offsets).skip(writer).step_by(WRITERS);
-        parts.try_for_each(|(chunk, offset)| {
-            sink.write_at(&copy, *offset as u64, &[IoSlice::new(chunk)])
-        })
-    };
-    let started = Instant::now();
-    let (read, written) = thread::scope(|scope| {
-        let (read, write) = (&read, &write);
-        let readers: Vec<_> =
-            (0..READERS).map(|reader| scope.spawn(move || read(reader))).collect();
-        let writers: Vec<_> =
-            (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
-        let written = joined(writers).and_then(|()| copy.sync_all());
-        (joined(readers), written)
-    });
-    let took = started.elapsed();
-    read.map_err(BenchError::io("read", &from))?;
-    written.map_err(BenchError::io("write", &to))?;
-    fs::remove_file(&to).map_err(BenchError::io("remove", &to))?;
-    Ok(took)
-}
-
-/// Reads the file that was written, from the system's cache where it is there.
-fn read(folder: &Path) -> Result<Duration, BenchError> {
-    let path = folder.join(FILE);
-    let failed = || BenchError::io("read", &path);
-    let mut file = File::open(&path).map_err(failed())?;
-    let mut chunk = vec![0; CHUNK_BYTES_MAX];
-    let (took, read) = timed(|| {
-        file.rewind()?;
-        while file.read(&mut chunk)? > 0 {}
-        std::io::Result::Ok(())
-    });
-    read.map_err(failed())?;
-    Ok(took)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,6 +245,31 @@ mod tests {
         Seeded::new(1).fill(&mut random);
         let packed = zstd::bulk::compress(&random, ZSTD_LEVEL).expect("it compresses");
         assert!(packed.len() >= random.len());
+    }
+
+    #[test]
+    fn shares_are_whole_chunks_that_make_up_all_bytes() {
+        let bytes = vec![7; 5 * CHUNK_BYTES_MAX + 9];
+        for cores in [1, 2, 3, 64] {
+            let shares = std::sync::Mutex::new(Vec::new());
+            let took = at_once(cores, &bytes, &|part| {
+                shares.lock().expect("no share panics").push(part.len());
+                Ok(Duration::from_secs(part.len() as u64))
+            });
+            assert_eq!(
+                took.expect("no share fails").as_secs(),
+                bytes.len() as u64,
+                "{cores} cores"
+            );
+            let shares = shares.into_inner().expect("no share panics");
+            let cut = shares.iter().filter(|share| *share % CHUNK_BYTES_MAX > 0).count();
+            assert!((cores.min(3)..=cores).contains(&shares.len()) && cut == 1, "{shares:?}");
+        }
+        let fails = |part: &[u8]| match part.len() % CHUNK_BYTES_MAX {
+            0 => Ok(Duration::ZERO),
+            _ => Err(BenchError::Wrong("a share failed")),
+        };
+        assert!(at_once(2, &bytes, &fails).is_err());
     }
 
     #[test]
