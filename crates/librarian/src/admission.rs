@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::options::Limits;
 use crate::standing::Standing;
+use crate::strain;
 
 /// When to try again after a bound of calls: about what a few calls take.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
@@ -28,6 +29,8 @@ pub(crate) struct Admission {
     limits: Limits,
     inner: Mutex<Inner>,
     idle: Notify,
+    /// Many calls are being answered.
+    crowd: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +55,12 @@ pub(crate) struct Permit {
 
 impl Admission {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, inner: Mutex::default(), idle: Notify::new() })
+        Arc::new(Self {
+            limits,
+            inner: Mutex::default(),
+            idle: Notify::new(),
+            crowd: Notify::new(),
+        })
     }
 
     /// Lets a call in, with the record bytes it wants to write.
@@ -84,6 +92,9 @@ impl Admission {
             return Err(CallError::Busy { retry_after: RETRY_AFTER });
         }
         inner.calls += 1;
+        if inner.calls == strain::CALLS {
+            self.crowd.notify_one();
+        }
         inner.strangers += usize::from(stranger);
         inner.write_bytes += write_bytes;
         inner.by_key.insert(*key, own + 1);
@@ -104,6 +115,11 @@ impl Admission {
     pub(crate) fn in_progress(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.calls, inner.write_bytes)
+    }
+
+    /// Waits until [`strain::CALLS`] are in progress, or were since the last time. Cancel safe.
+    pub(crate) async fn crowd(&self) {
+        self.crowd.notified().await;
     }
 
     /// Waits until no call is in progress. Cancel safe.

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::PeerId;
-use document::{Kind, Publication};
+use crypto::{PeerId, RecordId};
+use document::{Kind, Publication, Record};
 use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
 use futures::StreamExt;
-use walk::{Health, WalkError};
+use walk::{Health, Sought, WalkError};
 
 use crate::core::Core;
 use crate::metrics::Source;
@@ -32,8 +32,6 @@ const ROUND_MAX: usize = 20_000;
 const ROUND_TIME: Duration = Duration::from_secs(60);
 /// The longest wait for the other peer's next event.
 const EVENT_LIMIT: Duration = Duration::from_secs(10);
-/// Envelopes looked for at once.
-const FIND_PARALLEL: usize = 16;
 /// Publications proven and logged at once.
 const BATCH_MAX: usize = 256;
 /// Rounds in which an envelope is looked for whose holders did not answer.
@@ -187,29 +185,38 @@ async fn take(
 
 /// Proves and logs publications; `false` where some could not be proven or disproven now.
 async fn log(core: &Core, batch: Vec<Bytes>) -> Result<bool, CallError> {
-    let proofs = batch.into_iter().map(|publication| prove(core, publication));
-    let proofs: Vec<_> =
-        futures::stream::iter(proofs).buffer_unordered(FIND_PARALLEL).collect().await;
-    let complete = proofs.iter().all(|proof| proof.is_ok());
-    let proven = proofs.into_iter().filter_map(|proof| proof.ok().flatten());
+    core.strain.calm(&core.env).await;
+    let envelope = |claimed: Bytes| Publication::envelope_of(&claimed).ok().map(|id| (claimed, id));
+    let claims: Vec<(Bytes, RecordId)> = batch.into_iter().filter_map(envelope).collect();
+    let (mut proven, mut missing) = (Vec::new(), Vec::new());
+    for (claimed, id) in claims {
+        match core.shelf.get(&id).await.unwrap_or_default() {
+            Some(record) => proven.extend(proves(core, &record, &claimed).then_some(claimed)),
+            None => missing.push((claimed, id)),
+        }
+    }
+    let sought = missing.iter().map(|(_, id)| Sought {
+        kind: Some(Kind::Envelope),
+        id: *id,
+        place: (*id).into(),
+    });
+    // Those of one holder in one call: after an overload there are thousands, while callers wait too.
+    let found = core.walker.find_batch(sought.collect()).await;
+    let mut complete = true;
+    for ((claimed, _), found) in missing.into_iter().zip(found) {
+        match found {
+            Ok(found) => proven.extend(proves(core, &found.record, &claimed).then_some(claimed)),
+            Err(WalkError::NotFound { .. } | WalkError::Corrupt { .. }) => {}
+            Err(_) => complete = false,
+        }
+    }
     let heard = |publication| core.publications.heard(publication, Source::CatchUp);
-    core.publications.log(proven.filter_map(heard).collect()).await?;
+    core.publications.log(proven.into_iter().filter_map(heard).collect()).await?;
     Ok(complete)
 }
 
-/// The publication, where its envelope proves it; `None` where it is disproven or nobody has the
-/// envelope; an error where that could not be learnt now.
-async fn prove(core: &Core, claimed: Bytes) -> Result<Option<Bytes>, WalkError> {
-    let Ok(id) = Publication::envelope_of(&claimed) else { return Ok(None) };
-    let held = core.shelf.get(&id).await.unwrap_or_default();
-    let record = match held {
-        Some(record) => record,
-        None => match core.walker.find(Some(Kind::Envelope), id, id.into()).await {
-            Ok(found) => found.record,
-            Err(WalkError::NotFound { .. } | WalkError::Corrupt { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        },
-    };
-    let proven = Publication::told_by(core.genesis.suite, &record.bytes);
-    Ok(proven.ok().map(|(_, publication)| publication).filter(|found| *found == claimed))
+/// Whether an envelope is what its publication says.
+fn proves(core: &Core, envelope: &Record, claimed: &Bytes) -> bool {
+    let told = Publication::told_by(core.genesis.suite, &envelope.bytes);
+    told.is_ok_and(|(_, publication)| publication == *claimed)
 }

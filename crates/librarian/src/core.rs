@@ -27,6 +27,7 @@ use crate::seats::Seats;
 use crate::shelf::Shelf;
 use crate::spread;
 use crate::standing::{Standing, Standings};
+use crate::strain::Strain;
 
 /// One running peer, as its service and its background work see it.
 pub(crate) struct Core {
@@ -58,6 +59,7 @@ pub(crate) struct Core {
     pub(crate) announcer: Arc<Announcer>,
     pub(crate) standings: Standings,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) strain: Strain,
     pub(crate) limiter: Limiter,
     pub(crate) quotas: Quotas,
     pub(crate) seats: Arc<Seats>,

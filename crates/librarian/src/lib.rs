@@ -80,6 +80,7 @@ mod shelf;
 mod spread;
 mod standing;
 mod status;
+mod strain;
 mod subscription;
 mod upkeep;
 

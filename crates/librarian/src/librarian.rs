@@ -44,6 +44,7 @@ use crate::service::Endpoints;
 use crate::shelf::{OwnShelf, Shelf};
 use crate::standing::Standings;
 use crate::status::Status;
+use crate::strain::{self, Strain};
 use crate::{catch_up, committee, leases, neighbours, news, rosters, spread, upkeep};
 
 /// How long a stopping peer waits for copies that it is making for somebody (`Put`).
@@ -167,6 +168,7 @@ impl Prepared {
             started: env.clock.elapsed(),
             standings: Standings::new(options.limits.standings_max),
             admission: Admission::new(options.limits),
+            strain: Strain::default(),
             limiter: Limiter::new(options.limits.rates),
             quotas: Quotas::new(options.stored_bytes),
             seats: Seats::new(options.limits),
@@ -239,6 +241,7 @@ fn start_tasks(
         spawn(leases::erase_all(Arc::clone(core)).boxed()),
         spawn(leases::hear_all(Arc::clone(core), last_run_ms).boxed()),
         spawn(committee::look_all(Arc::clone(core)).boxed()),
+        spawn(strain::watch(Arc::clone(core)).boxed()),
     ]);
     neighbourly.extend(keeping::start(core));
     Some(Running { neighbourly, log: vec![spawn(log.boxed()), spawn(spreading.boxed())] })

@@ -121,6 +121,8 @@ impl From<Tier> for Trust {
 pub(crate) enum Bound {
     /// Calls or bytes at once.
     Crowded,
+    /// What the processors can do.
+    Strained,
     /// Requests a second.
     Second,
     /// Requests a day.

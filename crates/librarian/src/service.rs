@@ -10,6 +10,8 @@
 //! `Put` and `Get` fan out, so they spend this peer's network on somebody's behalf: they are for the
 //! organisation's own clients unless [`crate::Limits::open_fan_out`] says otherwise.
 //!
+//! `Put` and `Get` also give way where the processors are behind (`strain`).
+//!
 //! Every call is counted, admitted (or told *busy*) before any work, and answered with a typed error
 //! whatever its content is. How often a caller may ask goes by its tier (`rates`); an introduction is
 //! counted by what it proves, so that strangers cannot crowd out those who show something.
@@ -45,6 +47,7 @@ use crate::core::Core;
 use crate::limiter::Asked;
 use crate::metrics::{Bound, Method};
 use crate::right::Right;
+use crate::shelf::LARGE_BYTES;
 use crate::spread;
 use crate::standing::{Standing, Vouched, refusal, vouch, vouched_before};
 use crate::subscription::{self, Filter, Surroundings};
@@ -62,6 +65,12 @@ impl Endpoints {
         let standing = core.standing(key);
         allow(method, &standing, core)?;
         let asked = self.asked(method, &standing, load);
+        if matches!(method, Method::Put | Method::Get)
+            && let Some(retry_after) = core.strain.refuses()
+        {
+            core.metrics.refused(asked.tier, method, Bound::Strained);
+            return Err(CallError::Busy { retry_after });
+        }
         let permit = core.admission.enter(key, &standing, load.bytes).inspect_err(|_| {
             core.metrics.refused(asked.tier, method, Bound::Crowded);
         })?;
@@ -100,7 +109,11 @@ impl Endpoints {
             Ok(_permit) => work.await,
             Err(error) => Err(error),
         };
-        let took = self.0.env.clock.elapsed().saturating_sub(since);
+        let now = self.0.env.clock.elapsed();
+        let took = now.saturating_sub(since);
+        if method == Method::Store && load.bytes < LARGE_BYTES && result.is_ok() {
+            self.0.strain.stored(took, now);
+        }
         self.0.metrics.answered(method, took, &result);
         if let Err(error) = &result {
             tracing::debug!(?method, caller = %caller.key, %error, "a call was not served");

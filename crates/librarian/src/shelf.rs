@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 use crate::publications::{Entry, Publications};
 
 /// From so many bytes on, records are hashed on a CPU thread: below it the hop costs more.
-const LARGE_BYTES: usize = 64 * 1024;
+pub(crate) const LARGE_BYTES: usize = 64 * 1024;
 /// What a peer says that hears too few others: what it took would be at few organisations, and perhaps not the newest word.
 const CUT_OFF: &str =
     "it is cut off from most of the organisations, and serves reads alone until it hears them";

@@ -153,9 +153,13 @@ async fn mend_some(core: &Core, keeping: &Keeping) -> bool {
     if core.shelf.is_left_alone() && !keeping.is_leaving() {
         return false;
     }
-    let jobs = due_now(core, keeping);
-    if jobs.is_empty() {
+    if due_now(core, keeping).is_empty() {
         return false;
+    }
+    let calm = core.strain.calm(&core.env).await;
+    let mut jobs = due_now(core, keeping);
+    if !calm {
+        jobs.truncate(1);
     }
     let jobs = few(core, keeping, jobs).await;
     let jobs = claim(core, keeping, jobs).await;

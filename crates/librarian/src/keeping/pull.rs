@@ -22,6 +22,8 @@ use crate::shelf::one_line;
 
 /// How often it is looked for something to fetch.
 const EVERY: Duration = Duration::from_secs(1);
+/// Records asked for at a time by a peer whose processors are behind.
+const STRAINED_FETCH_MAX: usize = 32;
 /// For how long a holder that did not answer comes behind all others: each such answer is waited for in vain, and records that
 /// it invented would otherwise be fetched before others' real ones.
 const RESTS_FOR: Duration = Duration::from_secs(600);
@@ -31,10 +33,11 @@ pub(super) async fn pull_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     while core.beat(EVERY).await {
         let work = async {
             while !core.shelf.is_left_alone() && core.shelf.refuses_writes().is_none() {
+                let calm = core.strain.calm(&core.env).await;
+                let most = if calm { FETCH_MAX } else { STRAINED_FETCH_MAX };
                 let now = core.env.clock.elapsed();
                 let settle = keeping.options.settle;
-                let Some((holder, ids)) = locked(&keeping.work).pulls(now, settle, FETCH_MAX)
-                else {
+                let Some((holder, ids)) = locked(&keeping.work).pulls(now, settle, most) else {
                     return;
                 };
                 keeping.budget.wait(&core.env).await;
