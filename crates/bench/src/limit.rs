@@ -8,7 +8,7 @@
 //! What needs processors alone runs on all cores at once, for one whose neighbours rest is faster
 //! than it ever is in a transfer, and files are as long as a transfer's. A stage's cost is processor
 //! time, which others on the machine hardly change; the disk's is the clock's. Each is the middle of
-//! [`TRIES`], as transfers are: a stage takes tens of milliseconds, and the least of such is a moment's
+//! [`TRIES`] (of files, fewer), as transfers are: a stage takes tens of milliseconds, and the least of such is a moment's
 //! luck on a shared machine, which a transfer of several seconds never has throughout.
 
 mod files;

@@ -121,7 +121,7 @@ impl From<Tier> for Trust {
 pub(crate) enum Bound {
     /// Calls or bytes at once.
     Crowded,
-    /// What the processors can do.
+    /// What the processors and the disk can do.
     Strained,
     /// Requests a second.
     Second,

@@ -10,7 +10,7 @@
 //! `Put` and `Get` fan out, so they spend this peer's network on somebody's behalf: they are for the
 //! organisation's own clients unless [`crate::Limits::open_fan_out`] says otherwise.
 //!
-//! `Put` and `Get` also give way where the processors are behind (`strain`).
+//! `Put` and `Get` also give way where the processors or the disk are behind (`strain`).
 //!
 //! Every call is counted, admitted (or told *busy*) before any work, and answered with a typed error
 //! whatever its content is. How often a caller may ask goes by its tier (`rates`); an introduction is

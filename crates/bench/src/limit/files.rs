@@ -2,7 +2,7 @@
 //!
 //! The files are as long as a transfer's. What a disk takes for a moment it may not take for seconds, and memory for the
 //! system's cache that was free before has to be touched first (that of a guest whose free memory its host takes back costs
-//! four times what lately used memory costs; `docs/benchmarks.md`).
+//! four times what lately used memory costs; ADR 5, The limit).
 
 use std::fs::{self, File};
 use std::io::{IoSlice, Write};
