@@ -47,7 +47,6 @@ use crate::core::Core;
 use crate::limiter::Asked;
 use crate::metrics::{Bound, Method};
 use crate::right::Right;
-use crate::shelf::LARGE_BYTES;
 use crate::spread;
 use crate::standing::{Standing, Vouched, refusal, vouch, vouched_before};
 use crate::subscription::{self, Filter, Surroundings};
@@ -109,11 +108,7 @@ impl Endpoints {
             Ok(_permit) => work.await,
             Err(error) => Err(error),
         };
-        let now = self.0.env.clock.elapsed();
-        let took = now.saturating_sub(since);
-        if method == Method::Store && load.bytes < LARGE_BYTES && result.is_ok() {
-            self.0.strain.stored(took, now);
-        }
+        let took = self.0.env.clock.elapsed().saturating_sub(since);
         self.0.metrics.answered(method, took, &result);
         if let Err(error) = &result {
             tracing::debug!(?method, caller = %caller.key, %error, "a call was not served");

@@ -2,7 +2,8 @@
 //!
 //! A put ends with an entry and its envelopes, and a listing reads hundreds of entries; over one connection a call of one
 //! small record costs about as much as a call of a hundred. Each record keeps its own walk (copies, replacements, verdict);
-//! only the first call to each peer is shared, and answers each record that takes part in it.
+//! only calls to the same peer at the same moment are shared (stores: the first to each peer), and answer each record that takes
+//! part in them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,24 +12,21 @@ use std::time::Duration;
 use crypto::lease::Shown;
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record};
-use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest, FindResponse};
+use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest};
 use futures::FutureExt;
 use futures::StreamExt;
 use futures::future::{BoxFuture, Shared, join_all};
 use placement::Redundancy;
 
-use crate::core::{Answer, Core, Wanted};
+use crate::core::{Core, Wanted};
 use crate::error::WalkError;
 use crate::finding::Finding;
+use crate::gather::Gather;
 use crate::latency::Size;
-use crate::line::Load;
 use crate::race::SharedTurn;
 use crate::storing::Storing;
 use crate::walker::{Found, Stored, Walker};
 
-/// Records asked of one peer in one call: small enough that their answers stay under [`BATCH_BYTES_MAX`] where entries
-/// have their pages inline.
-const FIND_BATCH_MAX: usize = 256;
 /// Records on their way at once.
 const AT_ONCE_MAX: usize = BATCH_MAX;
 
@@ -47,9 +45,9 @@ pub struct Sought {
 }
 
 /// The answers of a call that several records share, one a record. An error is everybody's.
-type Answers<T> = Arc<Result<Vec<Result<T, CallError>>, CallError>>;
+pub(crate) type Answers<T> = Arc<Result<Vec<Result<T, CallError>>, CallError>>;
 /// A call that several records wait for. It runs while any of them does.
-type SharedCall<T> = Shared<BoxFuture<'static, Answers<T>>>;
+pub(crate) type SharedCall<T> = Shared<BoxFuture<'static, Answers<T>>>;
 
 impl Walker {
     /// Stores small records at their holders, those of one holder in one call; one outcome a record, in their order.
@@ -131,41 +129,20 @@ impl Walker {
     }
 
     async fn find_some(&self, sought: &[Sought]) -> Vec<Result<Found, WalkError>> {
-        let wanted: Vec<Wanted> = sought.iter().map(Wanted::from).collect();
-        let mut walks: Vec<Finding> =
-            wanted.iter().map(|wanted| Finding::new(self.core.clone(), *wanted)).collect();
-        let mut outcomes: Vec<Option<Result<Found, WalkError>>> = Vec::new();
-        let mut by_peer: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
-        for (at, walk) in walks.iter_mut().enumerate() {
-            let local = walk.local().await;
-            outcomes.push(local.map(|found| Ok(Found::from(found))));
-            if outcomes[at].is_none()
-                && let Some(peer) = walk.choose_well()
-            {
-                by_peer.entry(peer).or_default().push(at);
-            }
+        let gather = Arc::new(Gather::default());
+        let walks = sought.iter().map(|one| {
+            let walk = Finding::new(self.core.clone(), Wanted::from(one));
+            walk.with_others(gather.clone())
+        });
+        let mut walks: Vec<Finding> = walks.collect();
+        // First all that is here, so that what is asked of others is asked together.
+        let mut here = Vec::with_capacity(walks.len());
+        for walk in &mut walks {
+            here.push(walk.local().await);
         }
-        for (peer, members) in by_peer {
-            for group in members.chunks(FIND_BATCH_MAX) {
-                let requests = group.iter().map(|at| wanted[*at].request).collect();
-                let (turn, answers) = find_call(&self.core, peer, requests);
-                for (index, at) in group.iter().enumerate() {
-                    let (core, answers, wanted) = (self.core.clone(), answers.clone(), wanted[*at]);
-                    walks[*at].start_shared(peer, turn.clone(), async move {
-                        let answer = one_of(&answers.await, index);
-                        let answer = core.judge(&peer, &wanted, answer).await;
-                        // How the call went is noted once; what one record says of the peer is noted here.
-                        if let Err(error) = &answer {
-                            core.directory.failed(&peer, error);
-                        }
-                        Answer::from(answer)
-                    });
-                }
-            }
-        }
-        let walks = walks.into_iter().zip(outcomes).map(|(mut walk, outcome)| async move {
-            match outcome {
-                Some(outcome) => outcome,
+        let walks = walks.into_iter().zip(here).map(|(mut walk, here)| async move {
+            match here {
+                Some(here) => Ok(Found::from(here)),
                 None => walk.run().await.map(Found::from),
             }
         });
@@ -218,7 +195,7 @@ fn store_call(
         let leases = joined(records.iter().flat_map(|(_, leases)| leases.iter()));
         let records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
         let (limit, count) = (turn.limit(), records.len());
-        let answer = called(&core, peer, limit, count, |to| {
+        let answer = called(&core, peer, (Size::Large, count), limit, |to| {
             let core = core.clone();
             async move {
                 if leases.is_empty() {
@@ -256,31 +233,13 @@ fn joined<'a>(leases: impl Iterator<Item = &'a Shown>) -> Vec<Shown> {
     joined.into_values().collect()
 }
 
-fn find_call(
+/// Makes one call for `count` records, checks that each got an answer, and tells the directory how it went. One of many records
+/// is compared with the large ones, whatever its bytes.
+pub(crate) async fn called<T, F>(
     core: &Arc<Core>,
     peer: PeerId,
-    requests: Vec<FindRequest>,
-) -> (SharedTurn, SharedCall<FindResponse>) {
-    // How many bytes answer is not known; they are small records.
-    let turn = core.shared_turn(Load::little());
-    let (core, of_all) = (core.clone(), turn.clone());
-    let call = async move {
-        let (limit, count) = (of_all.await.limit(), requests.len());
-        let answer = called(&core, peer, limit, count, |to| {
-            let core = core.clone();
-            async move { core.calls.find_batch(&to, requests, limit).await }
-        });
-        Arc::new(answer.await)
-    };
-    (turn, call.boxed().shared())
-}
-
-/// Makes one call for many records, checks that each got an answer, and tells the directory how it went.
-async fn called<T, F>(
-    core: &Arc<Core>,
-    peer: PeerId,
+    (size, count): (Size, usize),
     limit: Duration,
-    count: usize,
     call: impl FnOnce(env::calls::Endpoint) -> F,
 ) -> Result<Vec<Result<T, CallError>>, CallError>
 where
@@ -295,12 +254,11 @@ where
         let reason = format!("{} answers to {count} requests", answers.len());
         Err(CallError::Corrupt { address: to.address.clone(), reason })
     });
-    // A call of many records is compared with the large ones, whatever its bytes.
-    core.note(&peer, Size::Large, since, &answer);
+    core.note(&peer, size, since, &answer);
     answer
 }
 
-fn one_of<T: Clone>(answers: &Answers<T>, index: usize) -> Result<T, CallError> {
+pub(crate) fn one_of<T: Clone>(answers: &Answers<T>, index: usize) -> Result<T, CallError> {
     match &**answers {
         Ok(answers) => answers.get(index).cloned().unwrap_or(Err(CallError::NotFound)),
         Err(error) => Err(error.clone()),

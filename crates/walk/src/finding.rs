@@ -21,10 +21,11 @@ use crate::candidates::Candidates;
 use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
+use crate::gather::Gather;
 use crate::latency::Size;
 use crate::line::Load;
 use crate::proof::Proven;
-use crate::race::{Event, Race, SharedTurn};
+use crate::race::{Event, Race};
 
 /// Peers asked at once for one record.
 pub const WIDTH_MAX: usize = 8;
@@ -51,6 +52,8 @@ pub(crate) struct Finding {
     views: usize,
     candidates: Candidates,
     race: Race<Answer>,
+    /// Those with which it asks.
+    gather: Option<Arc<Gather>>,
     asked: BTreeSet<PeerId>,
     not_here: BTreeSet<PeerId>,
     corrupt: Vec<PeerId>,
@@ -76,6 +79,7 @@ impl Finding {
             views: 1,
             candidates,
             race,
+            gather: None,
             asked: BTreeSet::new(),
             not_here: BTreeSet::new(),
             corrupt: Vec::new(),
@@ -84,6 +88,12 @@ impl Finding {
             refreshed: false,
             until,
         }
+    }
+
+    /// What it asks a peer goes with what others ask it at that moment: for small records, which no call is late for by what is
+    /// usual for one.
+    pub(crate) fn with_others(self, gather: Arc<Gather>) -> Self {
+        Self { gather: Some(gather), ..self }
     }
 
     /// Looks into this program's own store first.
@@ -124,45 +134,40 @@ impl Finding {
         Some(chosen)
     }
 
-    /// The same among the peers that are well; the others stay for later.
-    pub(crate) fn choose_well(&mut self) -> Option<PeerId> {
-        let (chosen, _) = self.candidates.next(&self.core, Standing::Slow)?;
-        self.asked.insert(chosen);
-        Some(chosen)
-    }
-
-    /// Starts a call to `peer` that other records share: it is not late by what is usual for one record.
-    pub(crate) fn start_shared(
-        &mut self,
-        peer: PeerId,
-        turn: SharedTurn,
-        call: impl Future<Output = Answer> + Send + 'static,
-    ) {
-        self.race.start_shared(peer, turn, call);
-    }
-
     fn fill(&mut self) {
         // A fragment is at one peer of the rank, nobody here knows which.
         let is_fragment = self.wanted.request.place != Place::from(self.wanted.request.id);
         let first = if is_fragment { FRAGMENT_WIDTH } else { 1 };
-        // Peers that had nothing to say are cheap: the more of them, the more are asked at once.
-        let width = (first + self.not_here.len() + self.errors.len() / 2).min(WIDTH_MAX);
+        // Peers that had nothing to say are cheap: the more of them, the more are asked at once. What this program's own store
+        // lacks says nothing of others.
+        let own =
+            usize::from(self.core.own.as_ref().is_some_and(|(own, _)| self.not_here.contains(own)));
+        let silent = self.not_here.len() - own;
+        let width = (first + silent + self.errors.len() / 2).min(WIDTH_MAX);
         while self.race.counted() < width && self.race.len() < WIDTH_MAX {
             let Some((peer, standing)) = self.choose() else { return };
-            let load = match (standing, self.size) {
-                (standing, _) if standing > Standing::Trial => {
-                    Load::little().at_most(LAST_RESORT_LIMIT)
-                }
-                (_, Size::Small) => Load::little(),
-                (_, Size::Large) => self.core.line.some_record(),
-            };
-            let (core, wanted) = (self.core.clone(), self.wanted);
-            let call = move |limit| async move { core.find_at(peer, wanted, limit).await };
-            self.race.start(peer, load, call);
+            self.ask(peer, standing);
             if standing == Standing::Trial {
                 self.race.replace(&peer);
             }
         }
+    }
+
+    fn ask(&mut self, peer: PeerId, standing: Standing) {
+        let last_resort = standing > Standing::Trial;
+        if let Some(gather) = &self.gather {
+            let (turn, answer) = gather.ask(&self.core, peer, last_resort, self.wanted);
+            self.race.start_shared(peer, turn, answer);
+            return;
+        }
+        let load = match self.size {
+            _ if last_resort => Load::little().at_most(LAST_RESORT_LIMIT),
+            Size::Small => Load::little(),
+            Size::Large => self.core.line.some_record(),
+        };
+        let (core, wanted) = (self.core.clone(), self.wanted);
+        let call = move |limit| async move { core.find_at(peer, wanted, limit).await };
+        self.race.start(peer, load, call);
     }
 
     /// Goes on until the record is found or nobody is left to ask. Cancel safe.

@@ -16,6 +16,7 @@ mod core;
 mod directory;
 mod error;
 mod finding;
+mod gather;
 mod health;
 mod hedge;
 mod holdings;

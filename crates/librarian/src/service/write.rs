@@ -14,7 +14,7 @@ use super::{Endpoints, invalid};
 use crate::fragments;
 use crate::leases::Covered;
 use crate::metrics::{Bound, Method};
-use crate::shelf;
+use crate::shelf::{self, LARGE_BYTES};
 use crate::standing::Standing;
 
 impl Endpoints {
@@ -26,12 +26,18 @@ impl Endpoints {
         let bytes = record.bytes.len();
         let covered = self.covered(caller, std::slice::from_ref(&record), Vec::new()).await?;
         let charged = self.charge(caller, Method::Store, bytes)?;
+        let since = self.0.env.clock.elapsed();
         let mut outcomes = self.0.shelf.put(vec![record], covered).await;
         self.give_back(caller, charged, &outcomes, &[bytes]);
         let outcome = outcomes
             .pop()
             .ok_or_else(|| CallError::Internal { reason: "a write had no outcome".to_owned() })??;
         self.0.metrics.received(Method::Store, bytes);
+        // One that was there already waited for nothing.
+        if outcome == StoreOutcome::Stored && bytes < LARGE_BYTES {
+            let now = self.0.env.clock.elapsed();
+            self.0.strain.stored(now.saturating_sub(since), now);
+        }
         Ok(outcome)
     }
 

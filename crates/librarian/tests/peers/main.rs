@@ -16,6 +16,7 @@ mod objects;
 mod records;
 mod repair;
 mod rosters;
+mod strain;
 mod stripes;
 mod subscribers;
 mod town;

@@ -141,11 +141,22 @@ fn a_peer_that_heard_nothing_catches_up() {
         }
         env.clock.sleep(Duration::from_secs(1)).await;
         assert!(town.log_of(8).await.len() < 50, "its links are down");
+        let asked = || {
+            let counts = (0..9).map(|at| town.network.counts(&town.community.peer(at)));
+            let counts: Vec<_> = counts.map(|counts| (counts.find, counts.find_batch)).collect();
+            let sum = |of: fn(&(u64, u64)) -> u64| counts.iter().map(of).sum::<u64>();
+            (sum(|(singles, _)| *singles), sum(|(_, batches)| *batches))
+        };
+        let (singles, batches) = asked();
         env.clock.sleep(Duration::from_secs(150)).await;
         let log: BTreeSet<Bytes> = town.log_of(8).await.into_iter().collect();
         assert_eq!(log, (0..50).map(|n| envelope(n, 0).1).collect());
         assert_eq!(town.log_of(8).await.len(), 50);
         assert!(town.peers[8].metrics().contains("publications_total{source=\"CatchUp\"}"));
+        // The envelopes that it lacks, those of one holder in one call.
+        let (singles, batches) = (asked().0 - singles, asked().1 - batches);
+        assert!((1..=8).contains(&batches), "{batches}");
+        assert!(singles <= 3, "{singles} alone");
     });
 }
 

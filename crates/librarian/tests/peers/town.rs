@@ -1,7 +1,7 @@
 //! A network of librarians in one process, and the records and callers that tests need.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -263,7 +263,7 @@ pub(crate) async fn next(env: &Env, events: &mut Events, limit: Duration) -> Sub
     event.expect("the subscription goes on").unwrap()
 }
 
-/// A store whose disk is full, or whose records rot, when told so.
+/// A store whose disk is full or slow, or whose records rot, when told so.
 pub(crate) struct Shop {
     inner: Arc<dyn RecordStore>,
     pub(crate) full: AtomicBool,
@@ -271,12 +271,19 @@ pub(crate) struct Shop {
     /// Nothing can be removed.
     pub(crate) stuck: AtomicBool,
     pub(crate) reads: AtomicUsize,
+    /// How long a write of something new takes.
+    slow: Mutex<Option<(Env, Duration)>>,
 }
 
 impl Shop {
     pub(crate) fn new(inner: Arc<dyn RecordStore>) -> Self {
-        let (full, rotten, stuck) = Default::default();
-        Self { inner, full, rotten, stuck, reads: AtomicUsize::new(0) }
+        let (full, rotten, stuck, slow) = Default::default();
+        Self { inner, full, rotten, stuck, reads: AtomicUsize::new(0), slow }
+    }
+
+    /// From now on each write of something new takes so long.
+    pub(crate) fn slow(&self, env: &Env, takes: Duration) {
+        *self.slow.lock().unwrap() = Some((env.clone(), takes));
     }
 
     pub(crate) fn holds(&self, id: &RecordId) -> bool {
@@ -293,6 +300,11 @@ impl RecordStore for Shop {
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
         if self.full.load(Ordering::SeqCst) {
             return Err(StoreError::Full);
+        }
+        let slow = self.slow.lock().unwrap().clone();
+        let is_new = |record: &Record| !self.inner.contains(&record.id);
+        if let Some((env, takes)) = slow.filter(|_| records.iter().any(is_new)) {
+            env.clock.sleep(takes).await;
         }
         let stored = self.inner.put(records).await;
         pause_once().await;

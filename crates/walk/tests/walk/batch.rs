@@ -1,5 +1,6 @@
 //! Many small records in one call a holder, each with a walk of its own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{Class, Classified};
@@ -8,8 +9,9 @@ use env::calls::CallError;
 use placement::Redundancy;
 use testkit::network::{Fault, envelope};
 use testkit::time::run;
-use walk::{Health, Sought};
+use walk::{Directory, Health, Sought, WalkOptions, Walker};
 
+use super::find::Own;
 use super::{LONG, PAGES, Stage, small};
 
 fn records(count: usize) -> Vec<Record> {
@@ -159,5 +161,71 @@ fn a_batch_asks_peers_that_failed_a_moment_ago_where_nobody_else_is_left() {
         stage.network.heal();
         let found = stage.walker.find_batch(sought(&records)).await;
         assert!(found.iter().all(Result::is_ok), "{found:?}");
+    });
+}
+
+/// What the first holders lack is asked of the next ones together, and so on; a peer that failed a moment ago and whose turn it
+/// is to be tried does not make them go one by one.
+#[test]
+fn what_holders_lack_is_looked_for_together() {
+    for fails in [false, true] {
+        run(1, |env| async move {
+            let stage = Stage::new(&env, 3, 9);
+            let records = records(300);
+            let with = records.iter().map(|record| (record.clone(), PAGES)).collect();
+            assert!(stage.walker.store_batch(with).await.iter().all(Result::is_ok));
+            assert_eq!(stage.walker.drain(LONG).await, 0);
+            stage.peers[0].lose_all();
+            stage.peers[1].lose_all();
+            if fails {
+                (0..9).for_each(|at| stage.set(at, Fault::Down));
+                let found = stage.walker.find_batch(sought(&records[..20])).await;
+                assert!(found.iter().all(Result::is_err));
+                stage.network.heal();
+                env.clock.sleep(Duration::from_secs(3)).await;
+                assert!(stage.directory.peers().iter().any(|peer| peer.health != Health::Healthy));
+            }
+            let counts = || (0..9).map(|at| stage.network.counts(&stage.peer(at)));
+            let before: Vec<_> = counts().collect();
+            let found = stage.walker.find_batch(sought(&records)).await;
+            for (found, record) in found.into_iter().zip(&records) {
+                assert_eq!(found.unwrap().record, *record);
+            }
+            for (now, before) in counts().zip(&before) {
+                let (batches, singles) =
+                    (now.find_batch - before.find_batch, now.find - before.find);
+                assert!(batches <= 5 && singles <= 3, "{fails}: {batches} and {singles} alone");
+            }
+        });
+    }
+}
+
+/// A librarian that lacks a record knows no more of it than anybody: one holder is asked first, and not two.
+#[test]
+fn what_the_own_store_lacks_is_asked_of_one_holder() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let records = records(40);
+        let with = records.iter().map(|record| (record.clone(), PAGES)).collect();
+        assert!(stage.walker.store_batch(with).await.iter().all(Result::is_ok));
+        assert_eq!(stage.walker.drain(LONG).await, 0);
+        let own = stage.peer(0);
+        let directory = Directory::new(stage.community.genesis.clone(), env.clone(), Some(own));
+        directory.learn_from(&stage.community.known());
+        let options = WalkOptions { own: Some(Arc::new(Own::default())), ..WalkOptions::default() };
+        let calls = stage.network.calls(stage.community.members[0].key.public());
+        let walker = Walker::new(env.clone(), calls, directory, options);
+        let asked = || -> u64 {
+            let counts = (0..9).map(|at| stage.network.counts(&stage.peer(at)));
+            counts.map(|counts| counts.find + counts.find_batch).sum()
+        };
+        let before = asked();
+        for one in &records {
+            walker.find(Some(one.kind), one.id, one.place).await.unwrap();
+        }
+        assert_eq!(asked() - before, records.len() as u64);
+        let before = asked();
+        assert!(walker.find_batch(sought(&records)).await.iter().all(Result::is_ok));
+        assert!(asked() - before <= 8, "one call a holder");
     });
 }

@@ -209,7 +209,7 @@ fn a_peer_that_was_down_a_moment_ago_is_asked_when_nobody_else_has_it() {
 }
 
 #[derive(Default)]
-struct Own(Mutex<Vec<Record>>);
+pub(super) struct Own(Mutex<Vec<Record>>);
 
 #[async_trait]
 impl LocalStore for Own {
