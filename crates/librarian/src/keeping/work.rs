@@ -23,8 +23,12 @@ const REFUSED_FOR: Duration = Duration::from_secs(3600);
 /// Tries of a stripe that others' claims may end, until it is mended all the same.
 const BLOCKED_MAX: u32 = 3;
 
-/// With so few fragments to spare a stripe waits for nothing.
+/// With so few fragments to spare a stripe waits for nothing, unless it lacks less and less.
 const SPARE_MIN: i32 = 1;
+/// For how long a stripe of which a fragment more is seen is left to whoever stores it, and one with few to spare: a put over a
+/// slow line takes minutes. A peer that tells now of more and now of fewer fragments gains no more than this.
+const GROWS_MAX: Duration = Duration::from_secs(300);
+const GROWS_IN_DANGER_MAX: Duration = Duration::from_secs(120);
 
 /// A copy that should be here.
 struct Lacking {
@@ -42,6 +46,8 @@ struct Lacking {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
     pub(crate) since: Duration,
+    /// Since when it has lacked something.
+    first: Duration,
     /// Whole fragments less k; negative: nobody can read it now.
     pub(crate) spare: i32,
     /// Fragments to make.
@@ -179,13 +185,18 @@ impl Work {
         if let Some(due) = self.due.get_mut(&id) {
             // Peers of one organisation die together and are missed one after the other: making what lacks costs k
             // fragments each time, so it waits until no more are missed, unless few are left.
-            if due.missing != missing && spare > SPARE_MIN {
+            // One that lacks less than before and that nobody began to mend is being stored.
+            let untouched = due.tries == 0 && !due.hurried;
+            let most = if spare > SPARE_MIN { GROWS_MAX } else { GROWS_IN_DANGER_MAX };
+            let grows = missing < due.missing && untouched && now.saturating_sub(due.first) < most;
+            if grows || (due.missing != missing && spare > SPARE_MIN) {
                 due.since = now;
             }
             (due.spare, due.missing) = (spare, missing);
         } else if self.due.len() < DUE_MAX {
             let due = Due {
                 since: now,
+                first: now,
                 spare,
                 missing,
                 not_before: now,
@@ -269,5 +280,36 @@ impl Work {
                 self.found(id, place);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stripe_that_is_being_stored_is_left_alone_and_not_for_ever() {
+        let id = RecordId::new([7; 32]);
+        let at = Duration::from_secs;
+        let mut work = Work::default();
+        // A fragment every twelve seconds: nobody can read it at first.
+        for (fragments, seconds) in (1..8).zip((0..).step_by(12)) {
+            work.stripe(id, Some((8 - fragments, fragments as i32 - 4)), at(seconds));
+            assert_eq!(work.due[&id].since, at(seconds), "{fragments} of 8");
+        }
+        // It is whole, and later it loses some: as far as there are enough to spare, it waits until no more are missed.
+        work.stripe(id, None, at(140));
+        work.stripe(id, Some((1, 3)), at(1_000));
+        work.stripe(id, Some((2, 2)), at(1_010));
+        assert_eq!(work.due[&id].since, at(1_010));
+        work.stripe(id, Some((3, 1)), at(1_014));
+        assert_eq!(work.due[&id].since, at(1_010), "it is in danger");
+        // A peer tells now of more and now of fewer.
+        for seconds in (1_020..2_000).step_by(10) {
+            let missing = 3 + usize::from(seconds % 20 == 0);
+            work.stripe(id, Some((missing, 4 - missing as i32)), at(seconds));
+        }
+        assert!(work.due[&id].since <= at(1_000) + GROWS_IN_DANGER_MAX);
+        assert!(work.due[&id].since > at(1_010), "some of it was believed");
     }
 }
