@@ -49,6 +49,7 @@ use crate::metrics::{Bound, Method};
 use crate::right::Right;
 use crate::spread;
 use crate::standing::{Standing, Vouched, refusal, vouch, vouched_before};
+use crate::strain;
 use crate::subscription::{self, Filter, Surroundings};
 
 /// The bytes of a submission that count as one request.
@@ -59,17 +60,22 @@ pub(crate) struct Endpoints(pub(crate) Arc<Core>);
 
 impl Endpoints {
     /// Checks that a caller may make this call, and so often, and lets it in.
-    fn enter(&self, method: Method, key: &PublicKey, load: Load) -> Result<Permit, CallError> {
+    fn enter(
+        &self,
+        method: Method,
+        key: &PublicKey,
+        load: Load,
+    ) -> Result<(Permit, Option<strain::Asked>), CallError> {
         let core = &self.0;
         let standing = core.standing(key);
         allow(method, &standing, core)?;
         let asked = self.asked(method, &standing, load);
-        if matches!(method, Method::Put | Method::Get)
-            && let Some(retry_after) = core.strain.refuses()
-        {
+        let can_come_again = matches!(method, Method::Put | Method::Get);
+        let asks = can_come_again.then(|| core.strain.ask(key)).transpose();
+        let asks = asks.map_err(|retry_after| {
             core.metrics.refused(asked.tier, method, Bound::Strained);
-            return Err(CallError::Busy { retry_after });
-        }
+            CallError::Busy { retry_after }
+        })?;
         let permit = core.admission.enter(key, &standing, load.bytes).inspect_err(|_| {
             core.metrics.refused(asked.tier, method, Bound::Crowded);
         })?;
@@ -77,7 +83,7 @@ impl Endpoints {
         if method != Method::Introduce {
             self.count(key, &asked)?;
         }
-        Ok(permit)
+        Ok((permit, asks))
     }
 
     /// A request as the limiter counts it.
@@ -105,7 +111,7 @@ impl Endpoints {
     ) -> Result<T, CallError> {
         let since = self.0.env.clock.elapsed();
         let result = match self.enter(method, &caller.key, load) {
-            Ok(_permit) => work.await,
+            Ok(_permits) => work.await,
             Err(error) => Err(error),
         };
         let took = self.0.env.clock.elapsed().saturating_sub(since);

@@ -11,11 +11,14 @@
 //! Stores do not wait in one queue: under three times the load that can be done a sixth of them took less than 0.1 s while half
 //! took more than 0.5 s, so there the half counts. Storing is held against the shortest of the last minutes, since a slow disk
 //! is no overload either. The part that is refused rises by steps and falls by smaller ones, so it settles where what is let
-//! in is what can be done.
+//! in is what can be done. Whoever has less than half as many of such calls in progress as callers have on average is not
+//! refused: the others are in its stead.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crypto::PublicKey;
 use env::Env;
 
 use crate::core::Core;
@@ -40,6 +43,10 @@ const FALL: f64 = 0.02;
 /// By how much where nothing was stored meanwhile, which may be because all waits for one slow write.
 const FALL_UNKNOWN: f64 = 0.005;
 const PART_MAX: f64 = 0.95;
+/// Refusals that are owed at most where all are refused, as those who ask for little are let in meanwhile; of a part of it, that
+/// part, and [`OWED_MIN`] at least.
+const OWED_MAX: f64 = 32.0;
+const OWED_MIN: f64 = 2.0;
 /// When a refused caller should come again, where all are refused.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(50);
@@ -49,21 +56,79 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 const CALM_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How strained a peer is.
-#[derive(Debug, Default)]
-pub(crate) struct Strain(Mutex<Inner>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Strain(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
     /// Of the calls that can be brought again, the part that is refused.
     part: f64,
-    /// Refusals owed: one is due at 1.
+    /// Refusals owed: one is due at about 1, and never in step with callers.
     owed: f64,
+    dither: Dither,
+    asking: Asking,
     /// What was stored in this interval.
     stored: Stores,
     shortest: Shortest,
     /// How late timers were in the last interval, and how long storing took, where it was too long.
     late: Option<Duration>,
     stores_late: Option<Duration>,
+}
+
+/// The calls in progress that can be brought again, by their callers: no more than calls are let in at once.
+#[derive(Debug, Default)]
+struct Asking {
+    by_key: HashMap<PublicKey, usize>,
+    all: usize,
+}
+
+impl Asking {
+    /// Whether a caller, with one call more, has less than half of what callers have on average.
+    fn is_little(&self, key: &PublicKey) -> bool {
+        let own = self.by_key.get(key).copied();
+        let callers = self.by_key.len() + usize::from(own.is_none());
+        (own.unwrap_or(0) + 1) * 2 * callers < self.all + 1
+    }
+}
+
+/// A call in progress that can be brought again. Dropped, it is over.
+pub(crate) struct Asked {
+    strain: Strain,
+    key: PublicKey,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let asking = &mut self.strain.lock().asking;
+        asking.all -= 1;
+        let left = asking.by_key.get(&self.key).map_or(0, |own| own - 1);
+        match left {
+            0 => drop(asking.by_key.remove(&self.key)),
+            _ => drop(asking.by_key.insert(self.key, left)),
+        }
+    }
+}
+
+/// From a half to one and a half, differently each time (xorshift, Marsaglia 2003).
+#[derive(Debug)]
+struct Dither(u32);
+
+impl Default for Dither {
+    fn default() -> Self {
+        Self(0x9E37_79B9)
+    }
+}
+
+impl Dither {
+    fn get(&self) -> f64 {
+        0.5 + f64::from(self.0) / f64::from(u32::MAX)
+    }
+
+    fn step(&mut self) {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+    }
 }
 
 /// The storing of some records.
@@ -151,15 +216,24 @@ impl Strain {
         self.lock().part > 0.0
     }
 
-    /// A call that can be brought again: after how long, where it is refused.
-    pub(crate) fn refuses(&self) -> Option<Duration> {
+    /// Lets a call in that can be brought again.
+    ///
+    /// # Errors
+    /// After how long, where it is refused.
+    pub(crate) fn ask(&self, key: &PublicKey) -> Result<Asked, Duration> {
         let mut inner = self.lock();
-        inner.owed += inner.part;
-        if inner.owed < 1.0 {
-            return None;
+        let most = (OWED_MAX * inner.part).max(OWED_MIN);
+        inner.owed = (inner.owed + inner.part).min(most);
+        // Where those who ask for most make no calls any more, all are refused alike.
+        let is_let_in = inner.owed < most && inner.asking.is_little(key);
+        if inner.owed >= inner.dither.get() && !is_let_in {
+            inner.owed -= 1.0;
+            inner.dither.step();
+            return Err(RETRY_AFTER.mul_f64(inner.part).max(RETRY_AFTER_MIN));
         }
-        inner.owed -= 1.0;
-        Some(RETRY_AFTER.mul_f64(inner.part).max(RETRY_AFTER_MIN))
+        inner.asking.all += 1;
+        *inner.asking.by_key.entry(*key).or_default() += 1;
+        Ok(Asked { strain: self.clone(), key: *key })
     }
 
     /// Waits while the peer is strained, [`CALM_WAIT_MAX`] at most; `false` where it still is then. Cancel safe.
@@ -219,6 +293,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    fn key(number: usize) -> PublicKey {
+        testkit::network::key("caller", number).public()
+    }
+
     fn looked(strain: &Strain, times: u32, late: Duration) {
         for _ in 0..times {
             strain.looked(late);
@@ -232,7 +310,7 @@ mod tests {
             assert_eq!(strain.looked(late), 0.0);
         }
         assert!(!strain.is_strained());
-        assert!((0..1000).all(|_| strain.refuses().is_none()));
+        assert!((0..1000).all(|_| strain.ask(&key(1)).is_ok()));
     }
 
     #[test]
@@ -267,24 +345,52 @@ mod tests {
     fn so_much_is_refused_as_the_part_says_and_some_always_get_in() {
         let strain = Strain::default();
         looked(&strain, 10, LATE * 2);
-        let refused: Vec<_> = (0..1000).filter_map(|_| strain.refuses()).collect();
-        assert!((499..=501).contains(&refused.len()), "{}", refused.len());
+        let refused: Vec<_> = (0..1000).filter_map(|_| strain.ask(&key(1)).err()).collect();
+        assert!((497..=502).contains(&refused.len()), "{}", refused.len());
         assert!(refused.iter().all(|after| (450..=550).contains(&after.as_millis())));
         looked(&strain, 100, LATE * 2);
-        let let_in = (0..1000).filter(|_| strain.refuses().is_none()).count();
-        assert!((49..=52).contains(&let_in), "{let_in}");
+        let let_in = (0..1000).filter(|_| strain.ask(&key(1)).is_ok()).count();
+        assert!((48..=53).contains(&let_in), "{let_in}");
         looked(&strain, 200, Duration::ZERO);
-        assert!(strain.refuses().is_none() && !strain.is_strained());
+        assert!(strain.ask(&key(1)).is_ok() && !strain.is_strained());
+    }
+
+    #[test]
+    fn who_asks_for_little_is_let_in_and_who_asks_for_most_is_refused_instead() {
+        let strain = Strain::default();
+        let many: Vec<_> = (0..50).filter_map(|_| strain.ask(&key(1)).ok()).collect();
+        assert_eq!(many.len(), 50);
+        looked(&strain, 10, LATE * 2);
+        let mut refused = 0;
+        for _ in 0..500 {
+            drop(strain.ask(&key(2)).map_err(|_| "it asks for little").unwrap());
+            refused += usize::from(strain.ask(&key(1)).is_err());
+        }
+        assert!(refused > 450, "half of all, and all of one caller's: {refused}");
+        // It came to an end, and nothing of it is known any more.
+        drop(many);
+        assert!(strain.lock().asking.by_key.is_empty() && strain.lock().asking.all == 0);
+        // Among equals nobody asks for little.
+        let all: Vec<_> = (0..200).map(|number| strain.ask(&key(number))).collect();
+        let refused = all.iter().filter(|asked| asked.is_err()).count();
+        assert!((98..=118).contains(&refused), "half, and what was owed: {refused}");
+        // One who asked for much and asks for no more does not let all others in.
+        let strain = Strain::default();
+        let held: Vec<_> = (0..500).filter_map(|_| strain.ask(&key(1)).ok()).collect();
+        looked(&strain, 10, LATE * 2);
+        let refused = (0..400).filter(|number| strain.ask(&key(2 + number % 9)).is_err()).count();
+        assert_eq!(held.len(), 500);
+        assert!(refused > 150, "{refused} of 400");
     }
 
     /// A queue that does a thousand calls a second and is offered three thousand.
     #[test]
     fn under_three_times_the_load_what_is_let_in_is_what_can_be_done() {
-        let strain = Strain::default();
+        let (strain, caller) = (Strain::default(), key(1));
         let (mut queue, mut done, mut longest) = (0.0_f64, 0.0, 0.0_f64);
         for interval in 0..600 {
             let offered = if interval < 300 { 300 } else { 80 };
-            let let_in = (0..offered).filter(|_| strain.refuses().is_none()).count() as f64;
+            let let_in = (0..offered).filter(|_| strain.ask(&caller).is_ok()).count() as f64;
             let served = (queue + let_in).min(100.0);
             queue += let_in - served;
             strain.stored(Duration::from_millis(queue as u64), Duration::ZERO);

@@ -1,16 +1,19 @@
 //! A peer that is asked for more than it can do: who is told to come again, and what waits meanwhile.
 
+use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::Tier;
+use crypto::{ClientKey, Tier};
 use document::Record;
 use env::Env;
-use env::calls::{CallError, FindRequest, FindResponse, StoreOutcome};
+use env::calls::{CallError, Calls, Credential, FindRequest, FindResponse, StoreOutcome};
 use futures::FutureExt;
 use futures::future::{Either, join_all, select};
+use testkit::network::key;
 
 use crate::repair::{fragments_of, kill, put_copies, put_stripes, quick, sum, town};
-use crate::town::{LIMIT, Town, page};
+use crate::town::{LIMIT, Town, introduce, page};
 
 /// Callers that each store one record after the other: more than make a peer look how long that takes.
 const CALLERS: u32 = 12;
@@ -94,6 +97,51 @@ fn of_what_can_be_brought_again_a_strained_peer_refuses_some_and_afterwards_none
         assert!(metrics.contains("bound=\"Strained\""), "{metrics}");
         env.clock.sleep(SETTLED).await;
         assert_eq!(ask().await, (0, 0));
+    });
+}
+
+#[test]
+fn who_asks_for_little_is_not_refused_because_others_ask_for_much() {
+    testkit::time::run(75, |env| async move {
+        let town = Town::new(&env, 2, 4).await;
+        let much = town.client(0, Tier::Own).await;
+        let secret = key("client", 77);
+        let pass = town.community.pass(ClientKey::new(secret.public()), 0, Tier::Own, &env);
+        let little = town.network.calls(secret.public());
+        introduce(&little, &town.at(2), Credential::Client(pass)).await.unwrap();
+        let put = |calls: &Arc<dyn Calls>, wait| {
+            let (calls, to, record) = (calls.clone(), town.at(2), new(&env));
+            async move { calls.put(&to, record, wait, LIMIT).await.map(drop) }
+        };
+        let refused_of_much = Cell::new(0);
+        let asks_for_much = || async {
+            loop {
+                // Until every copy is there, which this peer's own slow disk has.
+                match put(&much, Duration::from_secs(1)).await {
+                    Err(CallError::Busy { .. }) => {
+                        refused_of_much.set(refused_of_much.get() + 1);
+                        env.clock.sleep(Duration::from_millis(10)).await;
+                    }
+                    answer => answer.unwrap(),
+                }
+            }
+        };
+        let asks_for_little = async {
+            env.clock.sleep(Duration::from_secs(2)).await;
+            for _ in 0..40 {
+                put(&little, Duration::ZERO).await.unwrap();
+                env.clock.sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let both = async {
+            let many = join_all((0..40).map(|_| asks_for_much())).boxed_local();
+            match select(many, asks_for_little.boxed_local()).await {
+                Either::Left(_) => panic!("they never end"),
+                Either::Right(((), _)) => refused_of_much.get(),
+            }
+        };
+        let refused = while_strained(&town, &[2], both).await;
+        assert!(refused > 40, "{refused}");
     });
 }
 
