@@ -170,6 +170,12 @@ impl Finding {
         self.race.start(peer, load, call);
     }
 
+    /// Whether another peer may be asked as well because this one is late; if so it is paid for.
+    fn may_hedge(&self, peer: &PeerId) -> bool {
+        let together = self.gather.as_ref();
+        together.map_or_else(|| self.core.budget.spend(), |all| all.may_hedge(&self.core, peer))
+    }
+
     /// Goes on until the record is found or nobody is left to ask. Cancel safe.
     ///
     /// # Errors
@@ -184,7 +190,7 @@ impl Finding {
                     }
                 }
                 Some(Event::Late(peer)) => {
-                    if self.race.is_counted(&peer) && self.core.budget.spend() {
+                    if self.race.is_counted(&peer) && self.may_hedge(&peer) {
                         self.race.replace(&peer);
                     }
                 }

@@ -3,7 +3,7 @@
 //! Walks that run together get their answers together and then go on to the same peers. So what they ask a peer within one
 //! turn of their executor is one call: at first, and again where a holder did not have it or is late.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use std::time::Duration;
 use crypto::PeerId;
 use env::calls::{CallError, Endpoint, FindRequest, FindResponse};
 use futures::FutureExt;
+use futures::future::{BoxFuture, WeakShared};
 
-use crate::batch::{SharedCall, called, one_of};
+use crate::batch::{Answers, SharedCall, called, one_of};
 use crate::core::{Answer, Core, LAST_RESORT_LIMIT, Wanted};
 use crate::latency::Size;
 use crate::line::Load;
@@ -21,21 +22,33 @@ use crate::race::SharedTurn;
 /// Records asked of one peer in one call: small enough that their answers stay under
 /// [`BATCH_BYTES_MAX`](env::calls::BATCH_BYTES_MAX) where entries have their pages inline.
 const FIND_BATCH_MAX: usize = 256;
+/// The same of a peer that is asked as a last resort: it has [`LAST_RESORT_LIMIT`] for all of them.
+const LAST_RESORT_BATCH_MAX: usize = 32;
 
 /// What walks that run together ask.
 #[derive(Default)]
-pub(crate) struct Gather(Mutex<HashMap<Whom, Asked>>);
+pub(crate) struct Gather(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// The last call to each.
+    asked: HashMap<Whom, Asked>,
+    /// Peers that were late and in whose stead others are asked; paid for once, as it is a call for all.
+    hedged: HashSet<PeerId>,
+}
 
 /// A peer, and whether it is asked as a last resort: it gets less time then.
 type Whom = (PeerId, bool);
 
-/// One call, while others may still join it, and after.
-#[derive(Clone)]
+/// One call, while others may still join it, and after. It ends with the last walk that waits for it.
 struct Asked {
     requests: Requests,
     turn: SharedTurn,
-    answers: SharedCall<FindResponse>,
+    answers: WeakCall,
 }
+
+type Call = SharedCall<FindResponse>;
+type WeakCall = WeakShared<BoxFuture<'static, Answers<FindResponse>>>;
 
 /// What is asked; `None`: it was sent.
 type Requests = Arc<Mutex<Option<Vec<FindRequest>>>>;
@@ -50,34 +63,53 @@ impl Gather {
         wanted: Wanted,
     ) -> (SharedTurn, impl Future<Output = Answer> + Send + 'static) {
         let whom = (peer, last_resort);
-        let mut all = lock(&self.0);
-        let joined = all.get(&whom).and_then(|asked| {
+        let most = if last_resort { LAST_RESORT_BATCH_MAX } else { FIND_BATCH_MAX };
+        let mut inner = lock(&self.0);
+        let joined = inner.asked.get(&whom).and_then(|asked| {
+            let answers = asked.answers.upgrade()?;
             let mut requests = lock(&asked.requests);
-            let requests = requests.as_mut().filter(|others| others.len() < FIND_BATCH_MAX)?;
+            let requests = requests.as_mut().filter(|others| others.len() < most)?;
             requests.push(wanted.request);
-            Some((asked.clone(), requests.len() - 1))
+            Some((asked.turn.clone(), answers, requests.len() - 1))
         });
-        let (asked, index) = joined.unwrap_or_else(|| {
-            let asked = begin(core, whom, wanted.request);
-            all.insert(whom, asked.clone());
-            (asked, 0)
+        let (turn, answers, index) = joined.unwrap_or_else(|| {
+            let (requests, turn, answers) = begin(core, whom, wanted.request);
+            if let Some(weak) = answers.downgrade() {
+                let asked = Asked { requests, turn: turn.clone(), answers: weak };
+                inner.asked.insert(whom, asked);
+            }
+            (turn, answers, 0)
         });
-        let (core, answers) = (core.clone(), asked.answers);
+        let core = core.clone();
         let answer = async move {
             others_first().await;
-            let answer = one_of(&answers.await, index);
-            let answer = core.judge(&peer, &wanted, answer).await;
+            let answers = answers.await;
+            let answer = core.judge(&peer, &wanted, one_of(&answers, index)).await;
             // How the call went is noted once; what one record says of the peer is noted here.
-            if let Err(error) = &answer {
+            if let (Ok(_), Err(error)) = (&*answers, &answer) {
                 core.directory.failed(&peer, error);
             }
             Answer::from(answer)
         };
-        (asked.turn, answer)
+        (turn, answer)
+    }
+
+    /// Whether another peer may be asked as well because this one is late; if so it is paid for.
+    pub(crate) fn may_hedge(&self, core: &Core, peer: &PeerId) -> bool {
+        let mut inner = lock(&self.0);
+        let may = inner.hedged.contains(peer) || core.budget.spend();
+        if may {
+            inner.hedged.insert(*peer);
+        }
+        may
     }
 }
 
-fn begin(core: &Arc<Core>, (peer, last_resort): Whom, first: FindRequest) -> Asked {
+fn begin(
+    core: &Arc<Core>,
+    (peer, last_resort): Whom,
+    first: FindRequest,
+) -> (Requests, SharedTurn, Call) {
     // How many bytes answer is not known; they are small records.
     let load = match last_resort {
         true => Load::little().at_most(LAST_RESORT_LIMIT),
@@ -97,7 +129,7 @@ fn begin(core: &Arc<Core>, (peer, last_resort): Whom, first: FindRequest) -> Ask
         });
         Arc::new(answer.await)
     };
-    Asked { requests, turn, answers: call.boxed().shared() }
+    (requests, turn, call.boxed().shared())
 }
 
 /// How often a call lets others go first. A stream of futures polls one that woke itself twice at most before it lets its own

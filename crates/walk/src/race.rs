@@ -22,6 +22,9 @@ use crate::line::{Load, Moved, Turn};
 /// When a call that many records share is late.
 pub(crate) const SHARED_LATE: Duration = Duration::from_secs(1);
 
+/// How soon a call may be late once more.
+const LATE_AGAIN_MIN: Duration = Duration::from_millis(100);
+
 /// Something that happened to a call.
 pub(crate) enum Event<T> {
     /// It ended.
@@ -66,12 +69,6 @@ impl Core {
             let peers = if self.through.is_some() { 1 } else { self.directory.view().len() };
             turn.ended(how, peer, peers);
         }
-    }
-
-    /// Whether a record may go out to another peer as well because a call is late; if so it is paid for. Not while others wait for
-    /// their turn: it would take theirs, and it is the line that is late.
-    pub(crate) fn may_send_twice(&self) -> bool {
-        !self.line.sends_wait() && self.budget.spend()
     }
 
     /// A turn that begins when the first of those that share it waits for it.
@@ -205,6 +202,20 @@ impl<T: Send + 'static> Race<T> {
         self.running
             .get_mut(peer)
             .is_some_and(|running| !std::mem::replace(&mut running.replaced, true))
+    }
+
+    /// Whether a record may go out to another peer as well because this call is late; if so it is paid for. Not while others wait
+    /// for their turn, which it would take: there it is the line that is late and not the peer, and the call is late once more after
+    /// as long.
+    pub(crate) fn may_send_twice(&mut self, peer: &PeerId) -> bool {
+        if !self.core.line.sends_wait() {
+            return self.core.budget.spend();
+        }
+        let now = self.core.env.clock.elapsed();
+        if let Some(running) = self.running.get_mut(peer) {
+            running.late_at = Some(now + running.late.max(LATE_AGAIN_MIN));
+        }
+        false
     }
 
     /// Waits for the next event; `None` when the walk is over, at `until`, and so much later as calls waited for their turns.

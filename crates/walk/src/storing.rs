@@ -156,7 +156,7 @@ impl Storing {
             Some(Event::Done(peer, Err(error))) => self.errors.push((peer, error)),
             Some(Event::Late(peer)) => {
                 // Behind an answered put nobody waits: there only a peer that is overdue is replaced.
-                if self.acked() < self.redundancy.acknowledged && self.core.may_send_twice() {
+                if self.acked() < self.redundancy.acknowledged && self.race.may_send_twice(&peer) {
                     self.race.replace(&peer);
                 }
             }

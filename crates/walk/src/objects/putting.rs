@@ -245,7 +245,7 @@ impl Putting {
             Some(Event::Done(_, Outcome::Redirected(redirect))) => self.redirects.push(redirect),
             Some(Event::Done(peer, Outcome::Failed(error))) => self.errors.push((peer, error)),
             Some(Event::Late(peer)) => {
-                if !self.is_decided() && self.core.budget.spend() {
+                if !self.is_decided() && self.race.may_send_twice(&peer) {
                     self.race.replace(&peer);
                 }
             }

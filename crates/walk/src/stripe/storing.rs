@@ -165,7 +165,7 @@ impl StripeStoring {
             Some(Event::Done(peer, outcome)) => self.ended(peer, outcome),
             Some(Event::Late(peer)) => {
                 // Behind an answered put nobody waits: there only a peer that is overdue is replaced.
-                if self.acked() < self.threshold && self.core.may_send_twice() {
+                if self.acked() < self.threshold && self.race.may_send_twice(&peer) {
                     self.replace(&peer);
                 }
             }
