@@ -12,7 +12,7 @@ use crypto::{
 const NOW: u64 = 1_700_000_000;
 
 fn golden(name: &str, bytes: &[u8]) {
-    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), name, bytes);
+    testkit::golden::check(testkit::manifest!(), name, bytes);
 }
 
 fn secret(byte: u8) -> SecretKey {
@@ -206,6 +206,6 @@ fn a_signature_with_its_domain() {
 
 #[test]
 fn the_examples_of_the_documentation_are_these_bytes() {
-    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "keyring.md");
-    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "certificates.md");
+    testkit::golden::check_page(testkit::manifest!(), "keyring.md");
+    testkit::golden::check_page(testkit::manifest!(), "certificates.md");
 }

@@ -13,7 +13,7 @@ struct Vectors(serde_json::Value);
 
 impl Vectors {
     fn load() -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/libri/vectors.json");
+        let path = format!("{}/../../testdata/libri/vectors.json", testkit::manifest!());
         Self(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
     }
 

@@ -66,8 +66,8 @@ fn golden_bytes_of_a_signed_roster() {
     proposal.sign(&secret(1), &first).unwrap();
     proposal.sign(&secret(2), &first).unwrap();
     let bytes = proposal.encode();
-    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), "signed-roster", &bytes);
-    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), "roster-hash", proposal.roster.hash());
+    testkit::golden::check(testkit::manifest!(), "signed-roster", &bytes);
+    testkit::golden::check(testkit::manifest!(), "roster-hash", proposal.roster.hash());
     assert_eq!(SignedRoster::verify(&bytes, &first).unwrap(), proposal);
 }
 

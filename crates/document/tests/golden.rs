@@ -17,7 +17,7 @@ const CREATED: u32 = 1_700_000_000;
 const LETTER: &[u8] = b"Dear reader, the light is on.\n";
 
 fn golden(name: &str, bytes: &[u8]) {
-    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), name, bytes);
+    testkit::golden::check(testkit::manifest!(), name, bytes);
 }
 
 fn secret(byte: u8) -> SecretKey {
@@ -181,7 +181,7 @@ fn parity(pages: &[&[u8]; 2]) -> Vec<ParityBuffer> {
 #[test]
 fn every_flipped_bit_of_the_records_of_a_stripe_is_refused_or_another_record() {
     for name in ["parity", "stripe", "entry-stripes"] {
-        let bytes = testkit::golden::read(env!("CARGO_MANIFEST_DIR"), name);
+        let bytes = testkit::golden::read(testkit::manifest!(), name);
         let whole = Document::decode(&bytes.clone().into()).unwrap();
         assert_eq!(whole.encode(), bytes);
         for bit in 0..bytes.len() * 8 {
@@ -223,7 +223,7 @@ fn an_entry_with_a_compressed_page_of_an_earlier_build_opens() {
     if testkit::golden::updating() {
         golden("entry-compressed", &finished.entry.bytes);
     }
-    let bytes = Bytes::from(testkit::golden::read(env!("CARGO_MANIFEST_DIR"), "entry-compressed"));
+    let bytes = Bytes::from(testkit::golden::read(testkit::manifest!(), "entry-compressed"));
     let Ok(Document::Entry(entry)) = Document::decode(&bytes) else { panic!("an entry") };
     let opener = EntryOpener::new(SUITE, &entry, eek()).unwrap();
     let document::EntryContent::Inline(page) = &entry.content else { panic!("inline") };
@@ -232,7 +232,7 @@ fn an_entry_with_a_compressed_page_of_an_earlier_build_opens() {
 
 #[test]
 fn the_examples_of_the_documentation_are_these_bytes() {
-    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "documents.md");
+    testkit::golden::check_page(testkit::manifest!(), "documents.md");
 }
 
 #[test]

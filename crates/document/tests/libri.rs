@@ -13,7 +13,7 @@ use document::{
 const SUITE: Suite = Suite::Libri1;
 
 fn testdata() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/libri")
+    Path::new(testkit::manifest!()).join("../../testdata/libri")
 }
 
 fn secret(byte: u8) -> SecretKey {

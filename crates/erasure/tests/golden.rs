@@ -5,8 +5,6 @@
 use erasure::{Code, Path};
 use testkit::golden;
 
-const MANIFEST: &str = env!("CARGO_MANIFEST_DIR");
-
 /// k, n, bytes of a fragment.
 const STRIPES: [(usize, usize, usize); 5] =
     [(4, 8, 32), (8, 16, 16), (16, 48, 8), (10, 16, 16), (29, 80, 8)];
@@ -23,12 +21,12 @@ fn parity_is_what_another_implementation_made() {
             let mut parity = vec![vec![0; length]; n - k];
             let mut rooms: Vec<&mut [u8]> = parity.iter_mut().map(|row| &mut row[..]).collect();
             Code::on(path, k, n).unwrap().encode(&data, &mut rooms).unwrap();
-            golden::check(MANIFEST, &format!("parity-{k}-of-{n}"), &parity.concat());
+            golden::check(testkit::manifest!(), &format!("parity-{k}-of-{n}"), &parity.concat());
         }
     }
 }
 
 #[test]
 fn the_page_of_the_format_shows_these_bytes() {
-    golden::check_page(MANIFEST, "erasure.md");
+    golden::check_page(testkit::manifest!(), "erasure.md");
 }

@@ -124,7 +124,7 @@ fn every_verb_speaks_json() {
 /// `HOLD_UPDATE_SNAPSHOTS=1 cargo test -p hold --test demo help` writes it anew.
 #[test]
 fn the_help_is_the_one_that_was_agreed() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/help.txt");
+    let path = Path::new(testkit::manifest!()).join("tests/snapshots/help.txt");
     let update = std::env::var_os("HOLD_UPDATE_SNAPSHOTS").is_some();
     let mut text = String::new();
     let verbs = [

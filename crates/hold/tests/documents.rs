@@ -23,7 +23,7 @@ const THREE: (&str, &str, &str) = (
 const READER: &str = "024d4b6cd1361032ca9bd2aeb9d900aa4d45d9ead80ac9423374c451a7254d0766";
 
 fn testdata(set: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/libri").join(set)
+    Path::new(testkit::manifest!()).join("../../testdata/libri").join(set)
 }
 
 fn key_file(folder: &Path, byte: &str) -> PathBuf {

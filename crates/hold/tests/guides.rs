@@ -189,7 +189,7 @@ impl Drop for People {
 }
 
 fn guide(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides").join(name);
+    let path = Path::new(testkit::manifest!()).join("../../docs/guides").join(name);
     fs::read_to_string(path).unwrap()
 }
 

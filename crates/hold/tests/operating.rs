@@ -17,7 +17,7 @@ use harness::{PATIENCE, Running, hold, run, signal};
 const PAGES: [&str; 4] = ["peer.md", "backup.md", "disk.md", "certificates.md"];
 
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating")
+    Path::new(testkit::manifest!()).join("../../docs/operating")
 }
 
 fn page(name: &str) -> String {

@@ -14,7 +14,7 @@ use harness::{assert_only, hold, run};
 const PAGES: [&str; 4] = ["commands.md", "configuration.md", "environment.md", "exit-codes.md"];
 
 fn reference() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference")
+    Path::new(testkit::manifest!()).join("../../docs/reference")
 }
 
 #[test]

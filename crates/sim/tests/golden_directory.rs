@@ -29,7 +29,7 @@ const SEED: u64 = 2026;
 const LENGTHS: [usize; 4] = [0, 1000, 60_000, (4 << 20) + 7];
 
 fn directory(release: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden").join(release)
+    Path::new(testkit::manifest!()).join("../../testdata/golden").join(release)
 }
 
 /// Content of this length: noise while it is small, else text that compresses.

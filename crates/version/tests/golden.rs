@@ -17,7 +17,7 @@ const SUITE: Suite = Suite::Holdfast1;
 const NETWORK: NetworkId = NetworkId::new([9; 32]);
 
 fn golden(name: &str, bytes: &[u8]) {
-    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), name, bytes);
+    testkit::golden::check(testkit::manifest!(), name, bytes);
 }
 
 fn secret(byte: u8) -> SecretKey {
@@ -99,7 +99,7 @@ fn forms_of_a_version() {
     if testkit::golden::updating() {
         golden("form-zstd", &bytes);
     }
-    let bytes = testkit::golden::read(env!("CARGO_MANIFEST_DIR"), "form-zstd");
+    let bytes = testkit::golden::read(testkit::manifest!(), "form-zstd");
     let form = Form::decode(&bytes.into()).unwrap();
     assert_eq!(form.expand(&codecs, &dictionary).unwrap(), version.encode());
 }
@@ -173,5 +173,5 @@ fn a_head_and_the_devices_that_may_write_it() {
 
 #[test]
 fn the_pages_examples_are_the_golden_files() {
-    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "versions.md");
+    testkit::golden::check_page(testkit::manifest!(), "versions.md");
 }

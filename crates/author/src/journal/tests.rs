@@ -66,8 +66,8 @@ fn whole(disk: &FaultyDisk) -> Vec<Row> {
 #[test]
 fn its_bytes_are_the_golden_ones() {
     let bytes = written(&rows()).bytes(NAME).expect("it is there");
-    testkit::golden::check(env!("CARGO_MANIFEST_DIR"), "put-journal", &bytes);
-    testkit::golden::check_page(env!("CARGO_MANIFEST_DIR"), "journal.md");
+    testkit::golden::check(testkit::manifest!(), "put-journal", &bytes);
+    testkit::golden::check_page(testkit::manifest!(), "journal.md");
     assert_eq!((header().encode().len(), page(0).encode().len()), (HEADER_BYTES, ROW_BYTES));
 }
 

@@ -107,6 +107,6 @@ mod tests {
         let name = Bytes::copy_from_slice(&name);
         let record = ObjectRecord { network, owner: owner.public(), name };
         let access = Access { record, content: keys.content(&[7; 32]) };
-        testkit::golden::check(env!("CARGO_MANIFEST_DIR"), "access", &access.encode());
+        testkit::golden::check(testkit::manifest!(), "access", &access.encode());
     }
 }

@@ -8,11 +8,6 @@ use committee::{
 use testkit::fuzz::Target;
 use testkit::golden;
 
-/// This crate, also where `cargo fuzz` includes this file.
-const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../committee");
-/// As seen from the folder of `cargo fuzz`.
-const FROM_FUZZ: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/committee");
-
 /// The targets.
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "certified-update", run: update, seeds: updates },
@@ -24,9 +19,12 @@ pub(crate) const TARGETS: &[Target] = &[
 ];
 
 fn golden(names: &[&str]) -> Vec<Vec<u8>> {
-    let here = std::path::Path::new(MANIFEST).join("tests/golden").exists();
-    let manifest = if here { MANIFEST } else { FROM_FUZZ };
-    names.iter().map(|name| golden::read(manifest, name)).collect()
+    // Beside this crate, and from the folder of `cargo fuzz`, which includes this file.
+    let folders = ["/../committee", "/../crates/committee"];
+    let mut folders = folders.map(|folder| format!("{}{folder}", testkit::manifest!())).into_iter();
+    let is_here = |folder: &String| std::path::Path::new(folder).join("tests/golden").exists();
+    let folder = folders.find(is_here).expect("the golden files");
+    names.iter().map(|name| golden::read(&folder, name)).collect()
 }
 
 fn updates() -> Vec<Vec<u8>> {

@@ -188,15 +188,15 @@ fn the_door_tells_about_itself() {
 /// `HOLD_UPDATE_SNAPSHOTS=1 cargo test -p door-redis --test door page` writes it anew.
 #[test]
 fn the_page_lists_the_commands_as_they_are() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doors/redis.md");
-    let page = std::fs::read_to_string(path).unwrap();
+    let path = format!("{}/../../docs/doors/redis.md", testkit::manifest!());
+    let page = std::fs::read_to_string(&path).unwrap();
     let begin = "<!-- Made from the table of commands: -->\n";
     let (head, rest) = page.split_once(begin).expect("a place for the commands");
     let end = "\n<!-- until here. -->";
     let (_, tail) = rest.split_once(end).expect("its end");
     let made = format!("{head}{begin}{}{end}{tail}", door_redis::page());
     if std::env::var_os("HOLD_UPDATE_SNAPSHOTS").is_some() {
-        std::fs::write(path, &made).unwrap();
+        std::fs::write(&path, &made).unwrap();
     }
     assert!(page == made || std::env::var_os("HOLD_UPDATE_SNAPSHOTS").is_some(), "stale");
 }

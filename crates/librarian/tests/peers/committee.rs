@@ -16,11 +16,10 @@ use version::ObjectKey;
 
 use crate::town::{LIMIT, Town, introduce};
 
-const COMMITTEE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../committee");
 const MEMBER: MemberId = MemberId::new([5; 32]);
 
 fn golden(name: &str) -> Bytes {
-    testkit::golden::read(COMMITTEE, name).into()
+    testkit::golden::read(&format!("{}/../committee", testkit::manifest!()), name).into()
 }
 
 /// A member that answers what is in the fixtures, or fails as it is told.

@@ -13,7 +13,7 @@ const CASES: u64 = 2_000;
 
 /// The folder of the corpus and of the targets of `cargo fuzz`.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+    Path::new(crate::manifest!()).join("../../fuzz")
 }
 
 fn number(variable: &str, default: u64) -> u64 {
