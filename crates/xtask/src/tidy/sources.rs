@@ -10,6 +10,10 @@ const LINES_P90: usize = 600;
 const LINES_MEDIAN: usize = 200;
 /// The longest line of code, in characters. Docs and comments may be longer where a table or link needs it.
 const COLUMNS_MAX: usize = 100;
+/// A folder as it was when the program was compiled. A clone takes over what another compiled, so tests ask `testkit::manifest!()`.
+const COMPILED_FOLDER: &str = "env!(\"CARGO_MANIFEST_DIR\")";
+/// Whose own matter that is.
+const MAY_NAME_FOLDERS: &[&str] = &["crates/testkit", "crates/xtask"];
 /// Names that say nothing: a file is named after the noun it serves.
 const BANNED_FILES: &[&str] = &["utils", "util", "common", "helpers", "helper", "manager", "mod"];
 
@@ -39,6 +43,10 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
             let comment = line.trim_start().starts_with("//");
             if !comment && line.chars().count() > COLUMNS_MAX && !line.contains('"') {
                 find(at + 1, format!("a line of code has at most {COLUMNS_MAX} columns"));
+            }
+            let may = MAY_NAME_FOLDERS.iter().any(|folder| source.path.starts_with(folder));
+            if !comment && !may && line.contains(COMPILED_FOLDER) {
+                find(at + 1, "testkit::manifest!() is where it runs, this where it was".to_owned());
             }
         }
     }
@@ -83,6 +91,13 @@ mod tests {
         assert_eq!(check(&[source("crates/a/tests/a.rs", &long)]).len(), 1);
         let tests = format!("//! Doc.\n#[cfg(test)]\n{}", "x();\n".repeat(LINES_MAX));
         assert_eq!(check(&[source("crates/a/tests/a.rs", &tests)]), []);
+    }
+
+    #[test]
+    fn folders_of_the_compiler_are_found() {
+        let text = format!("//! Doc.\nlet path = {COMPILED_FOLDER};\n");
+        assert_eq!(check(&[source("crates/a/tests/a.rs", &text)]).len(), 1);
+        assert_eq!(check(&[source("crates/testkit/src/lib.rs", &text)]), []);
     }
 
     #[test]
