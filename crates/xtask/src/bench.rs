@@ -3,7 +3,7 @@
 //! Those that compare are run by the crate `rivals`, which installs what it compares with; all others
 //! are `hold bench NAME` as it is. It is here so that `cargo xtask` itself needs none of that to build.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::Command;
 
@@ -23,8 +23,19 @@ pub(crate) fn run(args: Vec<OsString>) -> io::Result<u8> {
     Ok(0)
 }
 
+/// Without what cargo says of this package: build scripts of others look at variables of these names (`ring` does), which
+/// would have them, and all that needs them, compiled anew from here and again from the command line.
 fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    std::env::vars_os().map(|(name, _)| name).filter(|name| of_package(name)).for_each(|name| {
+        cargo.env_remove(name);
+    });
+    cargo
+}
+
+fn of_package(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"CARGO_PKG_") || name.starts_with(b"CARGO_MANIFEST_")
 }
 
 /// What cargo is run with, one after the other: the program whose processes are measured comes first.
@@ -48,6 +59,19 @@ mod tests {
         let steps = steps(args.iter().map(OsString::from).collect());
         let last = steps.last().cloned().unwrap_or_default();
         last.join(&OsString::from(" ")).to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn what_cargo_says_of_this_package_is_not_passed_on() {
+        let cargo = cargo();
+        let removed: Vec<&OsStr> = cargo.get_envs().map(|(name, _)| name).collect();
+        assert!(
+            removed.contains(&OsStr::new("CARGO_PKG_NAME")),
+            "the test's own environment has it"
+        );
+        assert!(removed.contains(&OsStr::new("CARGO_MANIFEST_DIR")));
+        assert!(removed.iter().all(|name| of_package(name)), "{removed:?}");
+        assert!(!of_package(OsStr::new("CARGO_TARGET_DIR")));
     }
 
     #[test]
