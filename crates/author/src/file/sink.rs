@@ -29,7 +29,7 @@ use crate::sink::Sink;
 const WRITES_MAX: usize = 4;
 
 /// Bytes of a file that are left in the system's cache. Memory that the system had to find anew for them
-/// cost 1.3 to 2 s of a processor a GiB (a virtual machine whose host takes free memory back), a direct write
+/// cost 1.3 to 1.9 s of a processor a GiB (a virtual machine whose host takes free memory back), a direct write
 /// 0.1: with all of a GiB in the cache a get of it took 1.9 times as long (ADR 5).
 const CACHED_MAX: u64 = 32 << 20;
 
