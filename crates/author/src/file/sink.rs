@@ -150,6 +150,12 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn little_of_a_file_is_left_in_the_cache() {
+        let sink = FileSink::left_to_the_system(&Env::real(), tempfile::tempfile().unwrap());
+        assert!(sink.cached <= CACHED_MAX, "{} bytes", sink.cached);
+    }
+
+    #[tokio::test]
     async fn a_write_that_failed_is_told_and_told_again() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut sink = FileSink::new(&Env::real(), full);
