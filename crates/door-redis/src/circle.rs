@@ -244,6 +244,7 @@ impl Circle {
                     let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         connection.readable = true;
+                        connection.ended |= event.is_read_closed() || event.is_error();
                     }
                     if event.is_writable() && !connection.writable {
                         connection.writable = true;
@@ -344,7 +345,11 @@ impl Circle {
         self.input_bytes = self.input_bytes + connection.held() - input;
         self.output_bytes = self.output_bytes + connection.output.held() - output;
         if self.input_bytes > self.door.options.limits.input_bytes && connection.held() > input {
+            // At once, or others in this turn would be cut off for what it held.
+            let held = connection.held();
             connection.fail(&mut self.door, ProtocolError::Crowded);
+            connection.forget();
+            self.input_bytes = self.input_bytes + connection.held() - held;
         }
         match state {
             State::Ready => {
@@ -545,6 +550,10 @@ impl Circle {
         let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
             return;
         };
+        if connection.listed {
+            // Whoever comes in its place would be listed twice, and what the first read of it gave be lost.
+            self.ready.retain(|each| *each != index);
+        }
         connection.drain(&mut self.deaf);
         let _ = self.poll.registry().deregister(&mut connection.socket);
         self.input_bytes = self.input_bytes.saturating_sub(connection.held());

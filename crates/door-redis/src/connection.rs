@@ -58,6 +58,9 @@ pub(crate) struct Connection {
     pub writable: bool,
     /// Whether there may be more to read.
     pub readable: bool,
+    /// Whether the other side sends no more, as the system told it, once: then it is read on until that is what a read
+    /// finds, however little came before it.
+    pub ended: bool,
     /// Whether it is not served until it has read its answers.
     pub paused: bool,
     /// When it last took bytes, or had none to take; ms of the loop's clock.
@@ -90,6 +93,7 @@ impl Connection {
             listed: false,
             writable: true,
             readable: true,
+            ended: false,
             paused: false,
             moved: now,
             input: Vec::new(),
@@ -121,7 +125,7 @@ impl Connection {
         shared.clear();
         shared.extend_from_slice(&self.input);
         let room = shared.capacity() - shared.len();
-        let read = received(rustix::io::read(&self.socket, spare_capacity(shared)));
+        let read = received(&self.socket, shared);
         self.filled = Some(Filled { read, room, ahead: 0 });
     }
 
@@ -157,7 +161,7 @@ impl Connection {
     fn read(&mut self, door: &mut Door, shared: &mut Vec<u8>) -> io::Result<()> {
         let (read, room) = if let Some(large) = self.parser.large() {
             let room = large.capacity() - large.len();
-            let read = received(rustix::io::read(&self.socket, spare_capacity(large)))?;
+            let read = received(&self.socket, large)?;
             let beyond = self.parser.beyond();
             self.input.extend_from_slice(&beyond);
             if self.parser.large().is_none() {
@@ -168,7 +172,7 @@ impl Connection {
             // Much is kept: it is not moved for each read.
             self.input.reserve(self.input.len().max(KEPT_BYTES));
             let room = self.input.capacity() - self.input.len();
-            let read = received(rustix::io::read(&self.socket, spare_capacity(&mut self.input)))?;
+            let read = received(&self.socket, &mut self.input)?;
             self.execute_kept(door);
             (read, room)
         } else {
@@ -185,7 +189,7 @@ impl Connection {
             (read, room)
         };
         door.counters.received_bytes += read.unwrap_or(0) as u64;
-        self.readable = read == Some(room);
+        self.readable = read == Some(room) || self.ended;
         Ok(())
     }
 
@@ -252,6 +256,14 @@ impl Connection {
         tracing::info!(?address, error = error.text(), "a connection is cut off");
         self.output.error(&format!("ERR {}", error.text()));
         self.session.closing = true;
+    }
+
+    /// Frees what is held of requests that will not be executed.
+    pub(crate) fn forget(&mut self) {
+        self.input = Vec::new();
+        self.whole = false;
+        self.parser = Parser::default();
+        self.session.transaction = None;
     }
 
     /// Whether all is decided that its answers depend on.
@@ -326,12 +338,15 @@ impl Connection {
     }
 }
 
-/// Bytes read, none where there are none now; the end of the stream is an error.
-fn received(read: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
-    match read {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(read) => Ok(Some(read)),
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
-        Err(error) => Err(error.into()),
+/// Reads once into the room that there is; bytes read, none where there are none now. The end of the stream is an error.
+fn received(socket: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    loop {
+        match rustix::io::read(socket, spare_capacity(buffer)) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => return Ok(Some(read)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }

@@ -66,7 +66,51 @@ fn unfinished_requests_of_all_callers_are_bounded_together() {
     }
     drop(callers);
     let mut caller = opened.caller();
+    // What they held counts until the door has seen that they are gone.
+    while !caller.say("INFO clients").contains("connected_clients:1\r\n") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(caller.call(&[b"SET", b"k", &vec![1; 2_000_000]]).text(), "OK");
+}
+
+/// What came and the end after it may be told to the door at once, and only once.
+#[test]
+fn callers_that_end_right_behind_what_they_say_are_answered_and_let_go() {
+    let opened = Opened::new();
+    let whole = request(&[b"PING"]);
+    let part = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n"[..], &[1; 100_000]].concat();
+    for (said, answer) in [(&whole, "PONG"), (&part, ""), (&Vec::new(), "")] {
+        let mut callers: Vec<_> = (0..100).map(|_| opened.caller()).collect();
+        for caller in &mut callers {
+            caller.send(said);
+            caller.socket.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        for caller in &mut callers {
+            if !answer.is_empty() {
+                assert_eq!(caller.answer().text(), answer);
+            }
+            assert!(caller.is_closed());
+        }
+    }
+    assert!(opened.caller().say("INFO clients").contains("connected_clients:1\r\n"));
+}
+
+/// A connection that is closed while more of it is to be executed leaves its place to the next.
+#[test]
+fn callers_that_come_in_the_place_of_one_that_left_are_answered() {
+    let opened = Opened::new();
+    std::thread::scope(|scope| {
+        let leavers = scope.spawn(|| {
+            // More than is executed in a turn; the system refuses its answers from the second turn on.
+            let many = b"PING\r\n".repeat(10_000);
+            for _ in 0..1_000 {
+                let _ = opened.caller().socket.write_all(&many);
+            }
+        });
+        while !leavers.is_finished() {
+            assert_eq!(opened.caller().say("PING"), "PONG");
+        }
+    });
 }
 
 #[test]

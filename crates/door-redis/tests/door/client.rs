@@ -109,7 +109,13 @@ impl Caller {
     /// Whether the door has closed the connection.
     pub fn is_closed(&mut self) -> bool {
         let mut rest = [0];
-        matches!(self.reader.read(&mut rest), Ok(0) | Err(_))
+        match self.reader.read(&mut rest) {
+            Ok(read) => read == 0,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("the door neither answers nor closes")
+            }
+            Err(_) => true,
+        }
     }
 
     fn read(&mut self) -> Option<Answer> {
