@@ -64,6 +64,11 @@ impl Author {
     /// Finds and opens what an address names.
     pub(crate) async fn content(&self, address: RecordId) -> Result<Content, AuthorError> {
         let opened = self.open(address).await?;
+        self.content_of(opened).await
+    }
+
+    /// Finds and opens the entry that an envelope names.
+    pub(crate) async fn content_of(&self, opened: Opened) -> Result<Content, AuthorError> {
         let found = self.fetch(Part::Entry, opened.envelope.entry).await?;
         let corrupt = |source| AuthorError::Corrupt { part: Part::Entry, source };
         let entry = match Document::decode(&found.record.bytes).map_err(corrupt)? {

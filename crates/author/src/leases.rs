@@ -21,9 +21,11 @@ use std::time::Duration;
 
 use crypto::lease::{self, Forget, LEAF_BYTES_MAX, Leaf};
 use crypto::{LeaseId, PeerId, Place, RecordId};
+use document::Record;
 use env::calls::leases::{FORGETS_MAX, LeaseAnswer, LeaseRequest};
 use env::calls::{CallError, Credential};
 use futures::StreamExt;
+use walk::WalkError;
 
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
@@ -101,6 +103,14 @@ pub struct Ended {
     pub open: u64,
     /// Whether the key that opened it was this user's own and is forgotten.
     pub key_forgotten: bool,
+}
+
+/// What is being forgotten, part by part.
+#[derive(Default)]
+struct Forgetting {
+    ended: Ended,
+    /// The leases that the part before was under: one may go over places of both, and counts once.
+    before: BTreeSet<LeaseId>,
 }
 
 impl Author {
@@ -223,35 +233,77 @@ impl Author {
 
     /// Ends this user's leases of a content, and forgets the key that opens it. Holders drop what nobody else pays for at once.
     ///
-    /// The content's pages and stripes are ended first and its envelope last, so that what was begun and broken off can be
-    /// done again.
+    /// The content's pages and stripes are ended first, then its lists and its entry, and its envelope last, each only where
+    /// the ones before have ended: what was begun and not brought to its end can be done again.
     ///
     /// # Errors
-    /// As [`Author::renew`].
+    /// As [`Author::renew`]. A content that this home noted as paid for and whose envelope is gone is none: it is noted as paid
+    /// for no more.
     pub async fn forget(&self, address: RecordId) -> Result<Ended, AuthorError> {
         self.check_pays()?;
-        let content = self.content(address).await?;
-        let mut ended = Ended::default();
-        let mut parts = content.parts(0);
-        loop {
-            let places = self.next_places(&mut parts).await?;
-            if places.is_empty() {
-                break;
+        let mut forgetting = Forgetting::default();
+        let opened = match self.open(address).await {
+            Err(error) if is_absent(&error) && self.paid().await?.contains_key(&address) => {
+                // Nothing is left that says where the rest was and which key opened it.
+                self.note_paid(address, 0).await?;
+                return Ok(forgetting.ended);
             }
-            self.forget_part(places, &mut ended).await?;
+            opened => opened?,
+        };
+        let envelope = spot_of(&opened.record);
+        let reader = opened.envelope.reader;
+        match self.content_of(opened).await {
+            Ok(content) => self.forget_content(&content, &mut forgetting).await?,
+            // It is ended behind all that it names.
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(error),
         }
-        self.forget_part(head_of(&content), &mut ended).await?;
+        if forgetting.ended.open == 0 {
+            self.forget_part(vec![envelope], &mut forgetting).await?;
+        }
+        let mut ended = forgetting.ended;
         if ended.open > 0 {
             return Ok(ended);
         }
-        let reader = content.opened.envelope.reader;
         ended.key_forgotten = self.at_home(move |home| home.forget_counter(&reader)).await?;
         self.note_paid(address, 0).await?;
         Ok(ended)
     }
 
-    async fn forget_part(&self, spots: Vec<Spot>, ended: &mut Ended) -> Result<(), AuthorError> {
-        let Some(payer) = self.payer() else { return Ok(()) };
+    /// Ends all of a content but its envelope; where no holder heard of a part of it, not what is needed to find that again.
+    async fn forget_content(
+        &self,
+        content: &Content,
+        forgetting: &mut Forgetting,
+    ) -> Result<(), AuthorError> {
+        let mut parts = content.parts(0);
+        loop {
+            let places = match self.next_places(&mut parts).await {
+                // A list is ended behind all that it names.
+                Err(error) if is_absent(&error) => break,
+                places => places?,
+            };
+            if places.is_empty() {
+                break;
+            }
+            self.forget_part(places, forgetting).await?;
+        }
+        for part in [lists_of(content), vec![spot_of(&content.entry)]] {
+            if forgetting.ended.open > 0 {
+                break;
+            }
+            self.forget_part(part, forgetting).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget_part(
+        &self,
+        spots: Vec<Spot>,
+        forgetting: &mut Forgetting,
+    ) -> Result<(), AuthorError> {
+        let Some(payer) = self.payer().filter(|_| !spots.is_empty()) else { return Ok(()) };
+        let Forgetting { ended, before } = forgetting;
         let part = self.ask_part(spots).await?;
         ended.places += part.spots.len() as u64;
         let mut unreached: BTreeSet<PeerId> = part.unreached().collect();
@@ -272,7 +324,8 @@ impl Author {
             }
         }
         ended.kept += kept.len() as u64;
-        ended.leases += own.len() as u64;
+        ended.leases += own.keys().filter(|id| !before.contains(*id)).count() as u64;
+        *before = own.keys().copied().collect();
         let network = self.network();
         let words: Vec<_> = own.values().map(|word| word.sign(&payer.secret, &network)).collect();
         let words = &words;
@@ -371,7 +424,18 @@ fn leaves_of(part: &Part) -> Vec<Leaf> {
 /// The places of a content's envelope, entry and lists, with their bytes where they are at hand.
 fn head_of(content: &Content) -> Vec<Spot> {
     let at_hand = [&content.opened.record, &content.entry];
-    let at_hand = at_hand.map(|record| Spot::copy(record.place, Some(record.bytes.len() as u64)));
-    let lists = content.lists().iter().map(|id| Spot::copy(Place::from(*id), None));
-    at_hand.into_iter().chain(lists).collect()
+    at_hand.into_iter().map(spot_of).chain(lists_of(content)).collect()
+}
+
+fn lists_of(content: &Content) -> Vec<Spot> {
+    content.lists().iter().map(|id| Spot::copy(Place::from(*id), None)).collect()
+}
+
+fn spot_of(record: &Record) -> Spot {
+    Spot::copy(record.place, Some(record.bytes.len() as u64))
+}
+
+/// Whether the holders answered that there is no such record.
+fn is_absent(error: &AuthorError) -> bool {
+    matches!(error, AuthorError::Fetch { source: WalkError::NotFound { .. }, .. })
 }

@@ -1,11 +1,12 @@
 //! Leases of contents: shown by a put, seen, renewed, and ended with all that they held.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use author::{Author, AuthorError, NoProgress, PutOptions};
 use crypto::lease::{self, Leaf, Shown, Terms};
-use crypto::{Class, Classified, ClientKey, PeerId, RecordId, SecretKey, Tier};
+use crypto::{Class, Classified, ClientKey, PeerId, Place, RecordId, SecretKey, Tier};
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PlaceLeases};
 use env::calls::{CallError, Calls, Credential, Endpoint, IntroduceRequest};
 use testkit::network::{LeaseLie, key};
@@ -318,5 +319,64 @@ fn a_key_is_kept_while_there_is_a_place_of_which_no_holder_heard() {
         town.network.heal();
         let ended = ada.forget(letter.address).await.unwrap();
         assert!(ended.open == 0 && ended.key_forgotten, "{ended:?}");
+    });
+}
+
+/// Holders that refuse to end leases where the last that they were asked about were of places that are `deaf`.
+fn refuse_where(town: &Town, deaf: impl Fn(&[Place]) -> bool + Send + Sync + 'static) {
+    let refuses = AtomicBool::new(false);
+    let lie: LeaseLie = Arc::new(move |request, _| match request {
+        LeaseRequest::Of(asked) => {
+            refuses.store(deaf(asked), Ordering::Release);
+            None
+        }
+        LeaseRequest::Forget(_) if refuses.load(Ordering::Acquire) => {
+            Some(Err(CallError::NotFound))
+        }
+        _ => None,
+    });
+    for peer in &town.peers {
+        town.network.lie_of_leases(&peer.peer(), Arc::clone(&lie));
+    }
+}
+
+#[test]
+fn what_could_not_be_forgotten_whole_is_forgotten_by_the_next_try() {
+    run(9, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let ada = town.payer("ada", 0).await;
+        let file = put(&ada, &vec![7; 300_000], Some(30 * SPAN_S)).await;
+        // First nobody hears it of the stripe, then nobody of the entry.
+        let (entry, envelope) = (Place::from(file.entry), Place::from(file.address));
+        refuse_where(&town, move |asked| !asked.contains(&entry) && !asked.contains(&envelope));
+        let ended = ada.forget(file.address).await.unwrap();
+        assert!(ended.open > 0 && !ended.key_forgotten, "{ended:?}");
+        assert_eq!(ada.payment(file.address).await.unwrap().until, file.until);
+        refuse_where(&town, move |asked| asked.contains(&entry));
+        let ended = ada.forget(file.address).await.unwrap();
+        assert!(ended.open > 0 && !ended.key_forgotten, "{ended:?}");
+        assert_eq!(ada.payment(file.address).await.unwrap().until, file.until);
+        town.network.heal();
+        let ended = ada.forget(file.address).await.unwrap();
+        assert!(ended.open == 0 && ended.key_forgotten, "{ended:?}");
+        assert_eq!((records(&town), paid(&town)), (0, 0));
+        assert!(ada.paid().await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_content_that_is_gone_is_noted_as_paid_for_no_more() {
+    run(10, |env| async move {
+        let town = Town::new(&env, 5).await;
+        let ada = town.payer("ada", 0).await;
+        let letter = put(&ada, b"a letter", Some(30 * SPAN_S)).await;
+        assert!(ada.forget(letter.address).await.unwrap().key_forgotten);
+        let error = ada.forget(letter.address).await.unwrap_err();
+        assert_eq!(error.class(), Class::NotFound);
+        // As where the note was not written.
+        ada.home().note_paid(&[1; 16], &letter.address, letter.until.unwrap()).unwrap();
+        let ended = ada.forget(letter.address).await.unwrap();
+        assert!(ended.places == 0 && !ended.key_forgotten, "{ended:?}");
+        assert!(ada.paid().await.unwrap().is_empty());
     });
 }
