@@ -149,7 +149,11 @@ impl Author {
         report: &mut RecoverReport,
         each: &mut (impl FnMut(Recovered) + Send),
     ) -> Result<(), AuthorError> {
-        let told = self.inbox(false, &[]).map(|event| async move {
+        let complete = &mut report.complete;
+        let inbox = self.inbox(false, &[]).inspect(|event| {
+            *complete &= !matches!(event, Ok(InboxEvent::Gap { .. }));
+        });
+        let told = inbox.map(|event| async move {
             let InboxEvent::Received(received) = event? else { return Ok(None) };
             let publication = Publication {
                 envelope: received.address,

@@ -57,6 +57,7 @@ impl Net {
                 log_start: Mutex::new(0),
                 invented: Mutex::default(),
                 endless: AtomicBool::new(false),
+                damaged: AtomicBool::new(false),
                 slow: Mutex::default(),
                 pages_alone: AtomicBool::new(false),
             });

@@ -48,6 +48,8 @@ pub(crate) struct Peer {
     pub(crate) invented: Mutex<Vec<Publication>>,
     /// Whether its log has no end: it tells the same again and again, and never that this is all.
     pub(crate) endless: AtomicBool,
+    /// Whether some of its log is damaged where readers ask.
+    pub(crate) damaged: AtomicBool,
     /// How long it takes to tell its log, with a sign of life each minute.
     pub(crate) slow: Mutex<Duration>,
     /// Whether it takes pages alone.
@@ -182,6 +184,10 @@ impl Service for Peer {
         let mut first = Vec::new();
         for publication in self.invented.lock().unwrap().iter() {
             first.push(Ok(self.event(0, publication, 0)));
+        }
+        if request.readers.is_some() && self.damaged.load(Ordering::Acquire) {
+            let cursor = Cursor { peer: Some(self.id), ..Cursor::default() };
+            first.push(Ok(SubscribeEvent::Gap { cursor }));
         }
         let (from, mut sent) = (request.from, 0);
         {

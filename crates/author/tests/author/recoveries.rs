@@ -180,3 +180,18 @@ fn what_a_log_told_that_was_given_up_counts_and_the_rest_may_be_missing() {
         assert_eq!((report.own, report.next), (1, 1 + GAP));
     });
 }
+
+#[test]
+fn a_gap_where_shares_are_looked_for_is_told() {
+    time::run(11, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        let theirs = put(&ben, b"theirs").await.unwrap().address;
+        ben.share(theirs, ada.reader_keys()[0]).await.unwrap();
+        let (report, _) = recover(&restored(&net, &ada, "again")).await;
+        assert_eq!((report.received, report.complete), (1, true));
+        net.peers.iter().for_each(|peer| peer.damaged.store(true, Ordering::Release));
+        let (report, _) = recover(&restored(&net, &ada, "and again")).await;
+        assert_eq!((report.received, report.complete), (1, false));
+    });
+}
