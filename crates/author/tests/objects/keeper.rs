@@ -31,6 +31,7 @@ use version::{
 };
 
 pub(crate) type Lie = Arc<dyn Fn(ObjectsAnswer) -> ObjectsAnswer + Send + Sync>;
+pub(crate) type WatchLie = Arc<dyn Fn(WatchEvent) -> WatchEvent + Send + Sync>;
 
 /// What the member answers that a keeper hosts.
 pub(crate) type Hosted =
@@ -45,6 +46,8 @@ pub(crate) struct Keeper {
     pub(crate) network: NetworkId,
     pub(crate) state: Mutex<State>,
     pub(crate) lie: Mutex<Option<Lie>>,
+    /// What it makes of what watchers are told.
+    pub(crate) watch_lie: Mutex<Option<WatchLie>>,
     pub(crate) hosted: Mutex<Option<Hosted>>,
     /// How long the member takes for a read that waits for a view.
     pub(crate) waits: Mutex<Duration>,
@@ -100,6 +103,7 @@ impl Keeper {
             network,
             state: Mutex::new(state),
             lie: Mutex::default(),
+            watch_lie: Mutex::default(),
             hosted: Mutex::default(),
             waits: Mutex::default(),
             region: Mutex::new(1 << 30),
@@ -568,6 +572,10 @@ impl Service for Served {
         _caller: Caller,
         request: WatchRequest,
     ) -> Result<WatchEvents, CallError> {
-        Ok(self.0.clone().watch_from(request))
+        let events = self.0.clone().watch_from(request);
+        Ok(match self.0.watch_lie.lock().unwrap().clone() {
+            Some(lie) => events.map(move |event| event.map(|event| lie(event))).boxed(),
+            None => events,
+        })
     }
 }

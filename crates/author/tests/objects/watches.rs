@@ -1,16 +1,19 @@
 //! Watching: each version once, after what it was made of, over restarts of holders and of the watcher.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use author::objects::{
     Object, PolicyOptions, VersionId, Watch, WatchPoint, WatchTold, WriteOptions,
 };
 use env::Env;
+use env::calls::objects::{WatchCursor, WatchEvent};
 use futures::StreamExt;
 use testkit::network::Fault;
 use testkit::time::run;
 
-use crate::stage::Stage;
+use crate::keeper::WatchLie;
+use crate::stage::{Stage, place};
 
 fn open() -> PolicyOptions {
     PolicyOptions { open: true, public: true, ..PolicyOptions::default() }
@@ -114,5 +117,39 @@ fn a_watch_goes_on_over_holders_that_fail_and_a_family_is_watched_whole() {
         ids.sort_unstable();
         wanted.sort_unstable();
         assert_eq!((ids, gaps), (wanted, 0));
+    });
+}
+
+#[test]
+fn a_holder_moves_no_other_holders_cursor() {
+    run(5, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let object = ada.create(b"feed", open()).await.unwrap();
+        let one = put(&object, None, "one").await;
+        let rank = stage.rank(&ada, &place(&object));
+        let (liar, victim) = (&stage.keepers[rank[0]], &stage.keepers[rank[1]]);
+        let far = WatchCursor { peer: victim.id, run: 0, next: 1_000 };
+        let lie: WatchLie = Arc::new(move |event| match event {
+            WatchEvent::Record { found, .. } => WatchEvent::Record { found, cursor: Some(far) },
+            WatchEvent::CaughtUp(_) => WatchEvent::CaughtUp(far),
+            other => other,
+        });
+        *liar.watch_lie.lock().unwrap() = Some(lie);
+        let bobs = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = bobs.watch(None).await.unwrap();
+        assert_eq!(told(&env, &mut watch, 5).await.0, [one]);
+        // It has the last word.
+        let again = liar.events.borrow().records.last().cloned().unwrap();
+        liar.events.send_modify(|log| log.records.push(again));
+        assert!(told(&env, &mut watch, 5).await.0.is_empty());
+        let point = watch.point().clone();
+        drop(watch);
+        let two = put(&object, Some(&one), "two").await;
+        let others = (0..stage.keepers.len()).filter(|number| *number != rank[1]);
+        others.for_each(|number| stage.set(number, Fault::Down));
+        let again = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = again.watch(Some(point)).await.unwrap();
+        assert_eq!(told(&env, &mut watch, 5).await.0, [two]);
     });
 }

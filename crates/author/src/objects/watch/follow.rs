@@ -66,16 +66,7 @@ impl Following {
         match env.within(SILENCE_MAX, events.next()).await {
             Ok(Some(Ok(event))) => {
                 self.wait = Duration::ZERO;
-                match &event {
-                    WatchEvent::Record { cursor: Some(cursor), .. }
-                    | WatchEvent::CaughtUp(cursor)
-                        if cursor.peer == self.peer =>
-                    {
-                        self.cursor = Some(*cursor);
-                    }
-                    _ => {}
-                }
-                Signal::Event(event)
+                Signal::Event(self.own(event))
             }
             Ok(Some(Err(error))) => {
                 tracing::debug!(peer = %self.peer, %error, "a watch ended");
@@ -87,6 +78,17 @@ impl Following {
                 Signal::Lost
             }
         }
+    }
+
+    /// A cursor that a holder gave is into its own events, whatever it says: it moves no other holder's.
+    fn own(&mut self, mut event: WatchEvent) -> WatchEvent {
+        if let WatchEvent::Record { cursor: Some(cursor), .. } | WatchEvent::CaughtUp(cursor) =
+            &mut event
+        {
+            cursor.peer = self.peer;
+            self.cursor = Some(*cursor);
+        }
+        event
     }
 
     async fn call(&mut self) -> Option<WatchEvents> {

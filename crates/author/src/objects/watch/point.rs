@@ -16,6 +16,8 @@ use crate::objects::ObjectsError;
 const PREFIX: &[u8] = b"holdfast watch v1";
 /// Versions told last that are kept of one object: those without a successor, the deepest.
 const FRONTIER_MAX: usize = 64;
+/// Holders whose cursors are kept: a watch follows fewer, and others in their place as they come and go. It fits the 2 bytes.
+const CURSORS_MAX: usize = 1_024;
 /// Objects of which that is kept.
 const OBJECTS_KEPT_MAX: usize = 65_536;
 
@@ -50,7 +52,7 @@ impl WatchPoint {
 
     pub(super) fn take(&mut self, step: Step) {
         if let Some(cursor) = step.cursor {
-            self.cursors.insert(cursor.peer, cursor);
+            self.move_to(cursor);
         }
         let Some((object, h, l, bases)) = step.version else { return };
         if self.frontier.len() >= OBJECTS_KEPT_MAX && !self.frontier.contains_key(&object) {
@@ -65,11 +67,19 @@ impl WatchPoint {
         }
     }
 
+    fn move_to(&mut self, cursor: WatchCursor) {
+        if self.cursors.len() >= CURSORS_MAX && !self.cursors.contains_key(&cursor.peer) {
+            // Without its cursor a holder tells its tips, from which all that was not told is walked back to.
+            self.cursors.pop_first();
+        }
+        self.cursors.insert(cursor.peer, cursor);
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = PREFIX.to_vec();
         out.extend_from_slice(&(self.cursors.len() as u16).to_be_bytes());
-        for cursor in self.cursors.values().take(usize::from(u16::MAX)) {
+        for cursor in self.cursors.values() {
             out.extend_from_slice(cursor.peer.as_bytes());
             out.extend_from_slice(&cursor.run.to_be_bytes());
             out.extend_from_slice(&cursor.next.to_be_bytes());
@@ -101,7 +111,7 @@ impl WatchPoint {
             let peer = PeerId::from_slice(&array::<33>(&mut rest)?).ok()?;
             let run = u64::from_be_bytes(array(&mut rest)?);
             let next = u64::from_be_bytes(array(&mut rest)?);
-            point.cursors.insert(peer, WatchCursor { peer, run, next });
+            point.move_to(WatchCursor { peer, run, next });
         }
         for _ in 0..u32::from_be_bytes(array(&mut rest)?) {
             let object = ObjectKey::new(array(&mut rest)?);
@@ -145,5 +155,21 @@ mod tests {
             assert!(WatchPoint::decode(&bytes[..length]).is_err(), "{length}");
         }
         assert!(WatchPoint::decode(&[&bytes[..], b"x"].concat()).is_err());
+    }
+
+    #[test]
+    fn it_keeps_so_many_cursors_and_no_more() {
+        let mut point = WatchPoint::default();
+        for number in 1..CURSORS_MAX as u64 + 10 {
+            let mut bytes = [0; 32];
+            bytes[24..].copy_from_slice(&number.to_be_bytes());
+            let secret = crypto::SecretKey::from_bytes(&bytes).expect("a scalar");
+            let peer = PeerId::new(secret.public());
+            let cursor = Some(WatchCursor { peer, run: 1, next: number });
+            point.take(Step { cursor, ..Step::default() });
+            assert_eq!(point.cursor(&peer).map(|cursor| cursor.next), Some(number));
+        }
+        assert_eq!(point.cursors.len(), CURSORS_MAX);
+        assert_eq!(WatchPoint::decode(&point.encode()).expect("its own"), point);
     }
 }
