@@ -182,7 +182,8 @@ impl Objects {
             point: point.clone(),
             starting: first.clone(),
             fresh: if is_fresh { first } else { BTreeSet::new() },
-            caught: 0,
+            caught: false,
+            told_caught_up: false,
             asked: VecDeque::new(),
             tips_at: self.author().env().clock.elapsed(),
             send,
@@ -205,8 +206,10 @@ struct Watching {
     starting: BTreeSet<PeerId>,
     /// Whose first tips are told as they are, since nothing was told before.
     fresh: BTreeSet<PeerId>,
-    /// How many have told what there was at the start.
-    caught: usize,
+    /// Whether one has told what there was at the start.
+    caught: bool,
+    /// Whether it was told that all have.
+    told_caught_up: bool,
     /// Objects whose policy was asked for anew, the last ones.
     asked: VecDeque<(ObjectKey, Duration)>,
     tips_at: Duration,
@@ -239,13 +242,15 @@ impl Watching {
 
     /// A holder has told what there was, or cannot be reached.
     async fn started(&mut self, peer: PeerId, cursor: Option<WatchCursor>) -> bool {
-        let was = self.starting.remove(&peer);
+        self.starting.remove(&peer);
         if cursor.is_some() {
             self.fresh.remove(&peer);
-            self.caught += usize::from(was);
+            self.caught = true;
         }
         let step = Step { cursor, ..Step::default() };
-        let all = was && self.starting.is_empty() && self.caught > 0;
+        // Where none could be reached at first, the first that comes back is all that answer.
+        let all = self.caught && self.starting.is_empty() && !self.told_caught_up;
+        self.told_caught_up |= all;
         self.tell(all.then_some(WatchTold::CaughtUp), step).await
     }
 

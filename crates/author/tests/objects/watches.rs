@@ -121,6 +121,22 @@ fn a_watch_goes_on_over_holders_that_fail_and_a_family_is_watched_whole() {
 }
 
 #[test]
+fn where_nobody_answers_at_first_it_is_caught_up_with_the_first_that_does() {
+    run(4, |env| async move {
+        let stage = Stage::new(&env);
+        let ada = stage.user("ada");
+        let object = ada.create(b"feed", open()).await.unwrap();
+        let one = put(&object, None, "one").await;
+        (0..stage.keepers.len()).for_each(|number| stage.set(number, Fault::Down));
+        let bobs = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
+        let mut watch = bobs.watch(None).await.unwrap();
+        assert_eq!(told(&env, &mut watch, 5).await, (vec![], 0, 0));
+        stage.network.heal();
+        assert_eq!(told(&env, &mut watch, 30).await, (vec![one], 0, 1), "once");
+    });
+}
+
+#[test]
 fn a_holder_moves_no_other_holders_cursor() {
     run(5, |env| async move {
         let stage = Stage::new(&env);
