@@ -10,7 +10,8 @@
 //! cannot be done the watcher is told of a gap.
 //!
 //! Limits: what no holder that answers took is not told. Once a minute the objects' tips are asked for as well, since a branch goes on at other
-//! holders where a region is full.
+//! holders where a region is full; of a family's objects those of [`DOUBTED_MAX`] that have a version by somebody who was no writer when
+//! it came.
 
 mod fill;
 mod follow;
@@ -48,6 +49,10 @@ const TOLD_MAX: usize = 65_536;
 const TIPS_EVERY: Duration = Duration::from_secs(60);
 /// Objects of a family that are known at once.
 const MEMBERS_MAX: usize = 65_536;
+/// Objects of a family of which a version waits for its writer to be known.
+const DOUBTED_MAX: usize = 4_096;
+/// How many of those are looked at together.
+const DOUBTED_AT_ONCE: usize = 64;
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -184,6 +189,7 @@ impl Objects {
             fresh: if is_fresh { first } else { BTreeSet::new() },
             caught: false,
             told_caught_up: false,
+            doubted: VecDeque::new(),
             asked: VecDeque::new(),
             tips_at: self.author().env().clock.elapsed(),
             send,
@@ -191,6 +197,15 @@ impl Objects {
         let merging = Job::task(self.author().env(), watching.run());
         Watch { told, point, _merging: merging }
     }
+}
+
+/// An object of a family that has a version by somebody who is no writer by any policy that is known here.
+struct Doubted {
+    object: Object,
+    /// Whether it is told without what it was made of.
+    is_first: bool,
+    /// Who told it. Their cursors stay before it, so that a watch that goes on from there is told it as well.
+    peers: BTreeSet<PeerId>,
 }
 
 /// Merges what the holders tell.
@@ -210,6 +225,8 @@ struct Watching {
     caught: bool,
     /// Whether it was told that all have.
     told_caught_up: bool,
+    /// What is looked at again, the oldest first.
+    doubted: VecDeque<Doubted>,
     /// Objects whose policy was asked for anew, the last ones.
     asked: VecDeque<(ObjectKey, Duration)>,
     tips_at: Duration,
@@ -235,7 +252,10 @@ impl Watching {
         }
     }
 
-    async fn tell(&mut self, told: Option<WatchTold>, step: Step) -> bool {
+    async fn tell(&mut self, told: Option<WatchTold>, mut step: Step) -> bool {
+        step.cursor = step.cursor.filter(|cursor| {
+            !self.doubted.iter().any(|doubted| doubted.peers.contains(&cursor.peer))
+        });
         self.point.take(step.clone());
         self.send.send((told, step)).await.is_ok()
     }
@@ -358,7 +378,24 @@ impl Watching {
         if !object.counting_policy().may_write(&author) {
             self.refresh(&object).await;
         }
-        object.counting_policy().may_write(&author).then_some((object, past, author))
+        if object.counting_policy().may_write(&author) {
+            return Some((object, past, author));
+        }
+        // It may be listed in a policy that was not asked for, or has not come to those that answered.
+        let (is_first, peers) = (self.fresh.contains(&peer), BTreeSet::from([peer]));
+        self.doubt(Doubted { object, is_first, peers });
+        None
+    }
+
+    fn doubt(&mut self, one: Doubted) {
+        let has_room = self.family.is_some() && self.doubted.len() < DOUBTED_MAX;
+        let mut known = self.doubted.iter_mut();
+        match known.find(|known| known.object.key == one.object.key) {
+            Some(known) => known.peers.extend(one.peers),
+            // The tips of single objects are asked for anyway.
+            None if has_room => self.doubted.push_back(one),
+            None => {}
+        }
     }
 
     /// Asks for the policy anew, now and then: a writer may be listed since.
@@ -411,23 +448,35 @@ impl Watching {
         Some(object)
     }
 
-    /// Now and then: what the objects are at, wherever their branches went on.
+    /// Now and then: what the objects are at, wherever their branches went on and whoever may write now.
     async fn ask_tips(&mut self) -> bool {
         let now = self.objects.author().env().clock.elapsed();
-        if self.family.is_some() || now.saturating_sub(self.tips_at) < TIPS_EVERY {
+        if now.saturating_sub(self.tips_at) < TIPS_EVERY {
             return true;
         }
         self.tips_at = now;
-        let members: Vec<Object> = self.members.values().cloned().collect();
-        for object in members {
-            let Ok(tips) = object.tips().await else { continue };
+        let looked_at: Vec<Doubted> = match self.family {
+            None => {
+                let all = self.members.values().cloned();
+                all.map(|object| Doubted { object, is_first: false, peers: BTreeSet::new() })
+                    .collect()
+            }
+            Some(_) => self.doubted.drain(..self.doubted.len().min(DOUBTED_AT_ONCE)).collect(),
+        };
+        for one in looked_at {
+            let (object, is_first) = (one.object.clone(), one.is_first);
+            let tips = object.tips().await;
+            if !tips.as_ref().is_ok_and(|tips| tips.is_enough) {
+                self.doubt(one);
+            }
+            let Ok(tips) = tips else { continue };
             for tip in tips.tips.into_iter().rev() {
                 if self.was_told(&tip.id.h) {
                     continue;
                 }
                 let Ok(found) = object.find(&tip.id.h, &tip.id.n, None).await else { continue };
                 let past = Past { id: tip.id, version: found.version };
-                if !self.version(object.clone(), past, Some(tip.author), false).await {
+                if !self.version(object.clone(), past, Some(tip.author), is_first).await {
                     return false;
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use author::objects::{
-    Object, PolicyOptions, VersionId, Watch, WatchPoint, WatchTold, WriteOptions,
+    Object, Objects, PolicyOptions, VersionId, Watch, WatchPoint, WatchTold, WriteOptions,
 };
 use env::Env;
 use env::calls::objects::{WatchCursor, WatchEvent};
@@ -167,5 +167,27 @@ fn a_holder_moves_no_other_holders_cursor() {
         let again = stage.user("bob").plain(ada.public_key(), b"feed").unwrap();
         let mut watch = again.watch(Some(point)).await.unwrap();
         assert_eq!(told(&env, &mut watch, 5).await.0, [two]);
+    });
+}
+
+#[test]
+fn a_family_tells_what_somebody_wrote_who_was_not_known_to_be_a_writer() {
+    run(6, |env| async move {
+        let stage = Stage::new(&env);
+        let [ada, bob, carol, dave] = ["ada", "bob", "carol", "dave"].map(|name| stage.user(name));
+        let member = |of: &Objects| of.plain(ada.public_key(), b"kv/1").unwrap();
+        let writers = |writers: Vec<_>| PolicyOptions { writers, ..open() };
+        ada.set_family_policy(b"kv/", open()).await.unwrap();
+        let one = put(&member(&ada), None, "one").await;
+        let mut watch = bob.watch_family(ada.public_key(), b"kv/", None);
+        assert_eq!(told(&env, &mut watch, 5).await, (vec![one], 0, 1));
+        ada.set_family_policy(b"kv/", writers(vec![carol.public_key()])).await.unwrap();
+        let two = put(&member(&carol), Some(&one), "two").await;
+        assert_eq!(told(&env, &mut watch, 5).await.0, [two], "the policy is asked for");
+        let both = writers(vec![carol.public_key(), dave.public_key()]);
+        ada.set_family_policy(b"kv/", both).await.unwrap();
+        let three = put(&member(&dave), Some(&two), "three").await;
+        assert!(told(&env, &mut watch, 5).await.0.is_empty(), "not so soon again");
+        assert_eq!(told(&env, &mut watch, 200).await.0, [three]);
     });
 }
