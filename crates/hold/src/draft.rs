@@ -14,6 +14,9 @@ use env::Env;
 use crate::error::HoldError;
 use crate::{files, leftovers};
 
+/// The mode of a new file, less what the process's mask takes.
+const NEW_MODE: u32 = 0o666;
+
 /// A temporary file beside its final name; removed when dropped.
 pub(crate) struct Draft {
     file: File,
@@ -50,15 +53,17 @@ impl Draft {
             true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             false => path.to_owned(),
         };
-        let draft = files::beside(&to);
+        // Nobody reads of it on the way who may not read the file that is there.
+        let mode = if to.exists() { 0o600 } else { NEW_MODE };
+        Self::beside(to, mode, replace).map_err(failed())
+    }
+
+    fn beside(path: PathBuf, mode: u32, replace: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        if to.exists() {
-            // Nobody reads of it on the way who may not read the file that is there.
-            options.mode(0o600);
-        }
+        options.write(true).create_new(true).mode(mode);
+        let (draft, file) = files::make_beside(&path, |draft| options.open(draft))?;
         leftovers::begun(&draft);
-        let file = options.write(true).create_new(true).open(&draft).map_err(failed())?;
-        Ok(Self { file, draft: Some(draft), path: to, replace, unsynced: false })
+        Ok(Self { file, draft: Some(draft), path, replace, unsynced: false })
     }
 
     /// Without `sync` leaves it to the system when it is written to the disk, as `cp` does: after a power cut within a minute
@@ -127,8 +132,9 @@ impl Draft {
     ///
     /// # Errors
     /// [`HoldError::Exists`] where a file came between; [`HoldError::Io`].
-    pub(crate) fn keep(self) -> Result<(), HoldError> {
-        let failed = || HoldError::io("write", &self.path);
+    pub(crate) fn keep(mut self) -> Result<(), HoldError> {
+        let path = self.path.clone();
+        let failed = || HoldError::io("write", &path);
         let Some(draft) = &self.draft else { return Ok(()) };
         if self.is_over_a_file() {
             self.as_the_old_one().map_err(failed())?;
@@ -137,16 +143,18 @@ impl Draft {
             self.file.sync_all().map_err(failed())?;
         }
         if self.replace {
-            fs::rename(draft, &self.path).map_err(failed())?;
+            fs::rename(draft, &path).map_err(failed())?;
         } else {
-            files::name_new(draft, &self.path)?;
+            files::name_new(draft, &path)?;
         }
         leftovers::kept(draft);
+        // The temporary name is free: what is under it from now on is somebody else's.
+        self.draft = None;
         if self.unsynced {
             return Ok(());
         }
         // The name as well.
-        files::sync_folder(&self.path)
+        files::sync_folder(&path)
     }
 }
 
@@ -168,7 +176,6 @@ fn tells_errors_at_once(file: &File) -> bool {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove.
         if let Some(draft) = &self.draft {
             let _ = fs::remove_file(draft);
         }

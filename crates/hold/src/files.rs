@@ -15,6 +15,8 @@ use crate::error::HoldError;
 
 /// Small files (keys, certificates, configuration) are at most this long, in bytes.
 pub(crate) const SMALL_BYTES_MAX: u64 = 1 << 20;
+/// Temporary names that are tried: those of processes that were killed may be taken.
+const NAMES_MAX: u64 = 1_024;
 
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +48,11 @@ pub(crate) fn make_private_folder(path: &Path) -> Result<(), HoldError> {
 /// Writes a new file; one that is there is an error and stays as it is.
 pub(crate) fn write_new(path: &Path, bytes: &[u8], access: Access) -> Result<(), HoldError> {
     let draft = write_draft(path, bytes, access)?;
-    let named = name_new(&draft, path);
-    // After it there is nothing to remove.
-    let _ = fs::remove_file(&draft);
-    named?;
+    name_new(&draft, path).inspect_err(|_| drop(fs::remove_file(&draft)))?;
     sync_folder(path)
 }
 
-/// Gives a file its final name, which must be free. Its temporary name may be there afterwards.
+/// Gives a file its final name, which must be free. Its temporary name is gone then, and still there where this fails.
 ///
 /// # Errors
 /// [`HoldError::Exists`]; [`HoldError::Io`].
@@ -62,7 +61,10 @@ pub(crate) fn name_new(draft: &Path, path: &Path) -> Result<(), HoldError> {
     use rustix::io::Errno;
     let renamed = match renameat_with(CWD, draft, CWD, path, RenameFlags::NOREPLACE) {
         // The file system cannot: a second name is never one that is there, either.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs::hard_link(draft, path),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            // The content is whole under its final name, whatever becomes of the other.
+            fs::hard_link(draft, path).map(|()| drop(fs::remove_file(draft)))
+        }
         renamed => renamed.map_err(io::Error::from),
     };
     renamed.map_err(|source| match source.kind() {
@@ -82,27 +84,39 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], access: Access) -> Result<(), H
 }
 
 fn write_draft(path: &Path, bytes: &[u8], access: Access) -> Result<PathBuf, HoldError> {
-    let draft = beside(path);
-    let written = (|| {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(access.mode()).open(&draft)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    })();
-    written.map_err(|source| {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(access.mode());
+    let made = make_beside(path, |draft| options.open(draft));
+    let (draft, mut file) = made.map_err(HoldError::io("write", path))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|source| {
         let _ = fs::remove_file(&draft);
         HoldError::io("write", path)(source)
     })?;
     Ok(draft)
 }
 
-/// A temporary name in the same folder, different for each process and call. It is short, as the name may be the longest that
-/// the file system takes.
-pub(crate) fn beside(path: &Path) -> PathBuf {
+/// Makes something new under a temporary name in the same folder: `make` fails where the name is taken, as by a process
+/// of this number that was killed, or that runs in another container; then others are tried. Names are short, as the final
+/// one may be the longest that the file system takes.
+///
+/// # Errors
+/// What `make` says; nothing of this call is left then.
+pub(crate) fn make_beside<T>(
+    path: &Path,
+    mut make: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".hold.{}-{number}.part", std::process::id()))
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for _ in 0..NAMES_MAX {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let draft = path.with_file_name(format!(".hold.{}-{number}.part", std::process::id()));
+        match make(&draft) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            made => return made.map(|made| (draft, made)),
+        }
+    }
+    Err(last)
 }
 
 /// Makes the names in the folder of `path` durable.
@@ -217,6 +231,33 @@ mod tests {
         assert!(matches!(write_secret_key(&path, &fresh_key()), Err(HoldError::Exists(_))));
         assert_eq!(read_secret_key(&path, "").unwrap().public(), key.public());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn names_that_a_killed_process_left_are_passed_over_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        // Other tests of this process take numbers as well.
+        let number = |draft: &Path| -> u64 {
+            let name = draft.file_name().unwrap().to_str().unwrap();
+            name.rsplit_once('-').unwrap().1.trim_end_matches(".part").parse().unwrap()
+        };
+        let (first, _) = make_beside(&path, |draft| fs::write(draft, b"left")).unwrap();
+        let left: Vec<PathBuf> = (0..NAMES_MAX / 2)
+            .map(|ahead| {
+                let next = number(&first) + ahead;
+                path.with_file_name(format!(".hold.{}-{next}.part", std::process::id()))
+            })
+            .collect();
+        left.iter().for_each(|draft| fs::write(draft, b"left").unwrap());
+        write_new(&path, b"new", Access::Secret).unwrap();
+        replace(&path, b"newer", Access::Secret).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"newer");
+        assert!(left.iter().all(|draft| fs::read(draft).unwrap() == b"left"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), left.len() + 1);
+        let taken = |_: &Path| Err::<(), _>(io::Error::from(io::ErrorKind::AlreadyExists));
+        let error = make_beside(&path, taken).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "it ends");
     }
 
     #[test]

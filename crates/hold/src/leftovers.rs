@@ -20,7 +20,7 @@ fn making() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This name is about to be made.
+/// This name is in the making. Where it may be another's until it is made, it is told behind that.
 pub(crate) fn begun(path: &Path) {
     making().insert(path.to_owned());
 }

@@ -36,6 +36,7 @@ const FLAG: &str = "--unpack";
 pub(super) struct Folder {
     draft: PathBuf,
     path: PathBuf,
+    kept: bool,
 }
 
 impl Folder {
@@ -48,14 +49,14 @@ impl Folder {
         if path.is_symlink() || path.exists() && !std::fs::read_dir(path).is_ok_and(is_empty) {
             return Err(HoldError::Exists(path.to_owned()));
         }
-        let draft = files::beside(path);
+        let made = files::make_beside(path, |draft| std::fs::create_dir(draft));
+        let (draft, ()) = made.map_err(HoldError::io("make", path))?;
         leftovers::begun(&draft);
-        std::fs::create_dir(&draft).map_err(HoldError::io("make", path))?;
-        Ok(Self { draft, path: path.to_owned() })
+        Ok(Self { draft, path: path.to_owned(), kept: false })
     }
 
     /// Gives it its name; with `sync` all in it is durable before, and the name behind.
-    fn keep(self, sync: bool) -> Result<(), HoldError> {
+    fn keep(mut self, sync: bool) -> Result<(), HoldError> {
         let failed = || HoldError::io("write", &self.path);
         if sync {
             // One sync of the file system instead of one a file.
@@ -65,14 +66,17 @@ impl Folder {
         // Over an empty folder as well.
         std::fs::rename(&self.draft, &self.path).map_err(failed())?;
         leftovers::kept(&self.draft);
+        // The temporary name is free: what is under it from now on is somebody else's.
+        self.kept = true;
         if sync { files::sync_folder(&self.path) } else { Ok(()) }
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // After the rename there is nothing to remove.
-        let _ = std::fs::remove_dir_all(&self.draft);
+        if !self.kept {
+            let _ = std::fs::remove_dir_all(&self.draft);
+        }
     }
 }
 
