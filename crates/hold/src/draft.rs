@@ -94,7 +94,9 @@ impl Draft {
     /// # Errors
     /// [`HoldError::Io`] where the folder cannot be written.
     pub(crate) fn unnamed(folder: &Path) -> Result<Self, HoldError> {
-        Self::new(&folder.join("hold-get"), true)
+        // Nothing gets this name, so it does not matter what is under it.
+        let draft = Self::beside(folder.join("unnamed"), NEW_MODE, false);
+        draft.map_err(HoldError::io("write", folder))
     }
 
     /// Keeps it under this name in its folder, never over a file that is there.
@@ -103,7 +105,6 @@ impl Draft {
     /// As [`Draft::keep`].
     pub(crate) fn keep_as(mut self, name: &str) -> Result<PathBuf, HoldError> {
         self.path.set_file_name(name);
-        self.replace = false;
         let path = self.path.clone();
         self.keep().map(|()| path)
     }
@@ -247,6 +248,27 @@ mod tests {
         assert_eq!(reader.join().unwrap(), b"through");
         assert!(is_special(&pipe));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_has_no_name_yet_depends_on_nothing_in_its_folder() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        for name in ["hold-get", "unnamed"] {
+            symlink(elsewhere.path().join("file"), folder.path().join(name)).unwrap();
+            let draft = Draft::unnamed(folder.path()).unwrap();
+            draft.file().unwrap().write_all(b"bytes").unwrap();
+            let kept = draft.keep_as(&format!("as {name}")).unwrap();
+            assert_eq!(fs::read(kept).unwrap(), b"bytes");
+            fs::remove_file(folder.path().join(name)).unwrap();
+            fs::create_dir(folder.path().join(name)).unwrap();
+            Draft::unnamed(folder.path()).unwrap().keep_as(&format!("beside {name}")).unwrap();
+            let taken = Draft::unnamed(folder.path()).unwrap().keep_as(name);
+            assert!(matches!(taken, Err(HoldError::Exists(_))));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6, "no draft is left");
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 
     #[test]
