@@ -7,7 +7,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -63,9 +63,9 @@ impl Author {
         }
         let file = Arc::new(file);
         let opened = || Opened::new(self.env(), &file);
-        let place = match about.len() > JOURNAL_FROM_BYTES {
-            true => self.place(absolute, &about, &options, resume).await,
-            false => None,
+        let place = match absolute.filter(|_| about.len() > JOURNAL_FROM_BYTES) {
+            Some(absolute) => self.place(absolute, &about, &options, resume).await,
+            None => None,
         };
         if let Some(journal) = self.left_behind(place.clone()).await {
             // What it stored is paid until the time that was set when it began.
@@ -94,7 +94,7 @@ impl Author {
     /// The place of a file's journal; `None` where there can be none, or shall not.
     async fn place(
         &self,
-        path: std::path::PathBuf,
+        path: PathBuf,
         about: &Metadata,
         options: &PutOptions,
         resume: bool,
@@ -165,11 +165,13 @@ fn without<T>(journal: io::Result<T>) -> Option<T> {
         .ok()
 }
 
-fn open(path: &Path) -> Result<(File, Metadata, std::path::PathBuf), AuthorError> {
+/// Opens a file; also by which name its journal knows it, where it has one: what is reached by a handle alone (a pipe of the
+/// shell's, a file that was removed) has none.
+fn open(path: &Path) -> Result<(File, Metadata, Option<PathBuf>), AuthorError> {
     let failed = |source| AuthorError::Io { action: "read", path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
-    Ok((file, about, path.canonicalize().map_err(failed)?))
+    Ok((file, about, path.canonicalize().ok()))
 }
 
 fn source(home: &Home, path: &Path, about: &Metadata) -> Source {

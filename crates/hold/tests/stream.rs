@@ -7,7 +7,7 @@ mod harness;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
-use harness::{Network, Noise, full, memory};
+use harness::{Network, Noise, assert_same, full, memory, random_file};
 
 const MIB: u64 = 1 << 20;
 const AUTHOR_PEAK_MAX: u64 = 256 * MIB;
@@ -78,4 +78,25 @@ fn try_memory(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
+/// As a shell hands it over in `hold put <(command)`: it can be opened by its name, and leads nowhere by it.
+#[test]
+fn a_pipe_is_put_by_the_name_of_its_handle() {
+    let network = Network::running(3, &[]);
+    let (via, home) = (network.via(), network.home("author", 0));
+    let (file, back) = (network.folder.path().join("file"), network.folder.path().join("back"));
+    random_file(&file, 100_000, 1);
+    for name in ["/dev/stdin", "/dev/fd/0"] {
+        let mut put = home.hold(["put", name, "--json", "--via", &via]);
+        let mut put = put.stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = put.stdin.take().unwrap();
+        stdin.write_all(&std::fs::read(&file).unwrap()).unwrap();
+        drop(stdin);
+        let put = put.wait_with_output().unwrap();
+        assert!(put.status.success(), "{name}: {}", String::from_utf8_lossy(&put.stderr));
+        let put: serde_json::Value = serde_json::from_slice(&put.stdout).unwrap();
+        home.get(&via, put["address"].as_str().unwrap(), &back).expect(0);
+        assert_same(&file, &back);
+    }
 }

@@ -199,7 +199,9 @@ impl Put {
         }
         let author = connect::author(session).await?;
         let base = self.source.file_name().map(|name| name.to_string_lossy().into_owned());
-        let options = self.options(readers, self.name.clone().or(base), Some(about.len()));
+        // What a pipe will give is not known.
+        let size = Some(about.len()).filter(|_| about.is_file());
+        let options = self.options(readers, self.name.clone().or(base), size);
         let bar = Bar::new(&session.out, "put");
         let report = self.file(session, &author, &self.source, options, bar).await?;
         told(session, &report, None)
