@@ -107,7 +107,6 @@ impl Author {
         let merging = Merging {
             author: Arc::clone(self),
             told: TellOnce::new(TOLD_MAX),
-            // A librarian that has told nothing yet is still where it was.
             cursors: from.iter().copied().enumerate().collect(),
             send,
             held: Duration::ZERO,
@@ -141,10 +140,13 @@ impl Merging {
         }
         let (tell, told) = mpsc::channel(WAITING_MAX);
         let shared = Arc::new(Shared::new(&self.author, follow));
+        let others = others_from(&from);
         let mut from = from.into_iter();
         let jobs: Vec<Job<()>> = (0..followers)
             .map(|number| {
-                let cursor = from.next().unwrap_or_default();
+                let cursor = from.next().unwrap_or(others);
+                // Whoever goes on from here must know of those that have told nothing yet.
+                self.cursors.insert(number, cursor);
                 let follower = Follower::new(number, cursor, Arc::clone(&shared), tell.clone());
                 Job::task(self.author.env(), follower.run())
             })
@@ -294,6 +296,17 @@ impl Merging {
         let publication = Publication::from_envelope(record.id, &envelope);
         self.author.reader_keys().contains(&publication.reader).then_some(publication)
     }
+}
+
+/// Where librarians are followed from that have no cursor, as when fewer were known before: what was logged before all of
+/// the others' cursors was told by those. Where one of these was not read yet, from the start; one whose log was empty has no
+/// time, and says nothing of what there is elsewhere.
+fn others_from(from: &[Cursor]) -> Cursor {
+    if from.contains(&Cursor::default()) {
+        return Cursor::default();
+    }
+    let times = from.iter().map(|cursor| cursor.unix_ms).filter(|unix_ms| *unix_ms > 0);
+    Cursor { unix_ms: times.min().unwrap_or_default(), ..Cursor::default() }
 }
 
 /// Whether the holders were asked and do not have it. One that answers with other bytes says nothing of that.

@@ -32,6 +32,7 @@ fn a_feed_goes_on_where_it_ended_and_a_content_names_its_schema() {
     let mut shared = vec![share(), share()];
     listed(&reader, &via, &cursor, &out);
     same(&lines(&out), &shared);
+    assert_eq!(followed(&cursor), 3, "also those that told nothing");
     // Nothing new: nothing is told again.
     listed(&reader, &via, &cursor, &out);
     same(&lines(&out), &shared);
@@ -105,6 +106,12 @@ fn lines(out: &Path) -> Vec<Value> {
 fn kept(cursor: &Path, address: &Value) -> bool {
     let text = fs::read_to_string(cursor).unwrap_or_default();
     text.contains(address.as_str().unwrap().strip_prefix("hold:").unwrap())
+}
+
+/// How many librarians the cursor file is of.
+fn followed(cursor: &Path) -> usize {
+    let kept: Value = serde_json::from_slice(&fs::read(cursor).unwrap()).unwrap();
+    kept["cursors"].as_array().unwrap().len()
 }
 
 /// Whether these addresses were told, each once, in whatever order.

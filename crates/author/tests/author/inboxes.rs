@@ -7,7 +7,7 @@ use author::{AuthorError, Inbox, InboxEvent, Received};
 use crypto::{AuthorKey, ReaderKey, RecordId, Suite};
 use document::Publication;
 use env::Env;
-use env::calls::CallError;
+use env::calls::{CallError, Cursor};
 use futures::StreamExt;
 use testkit::network::{Fault, key};
 use testkit::time;
@@ -240,5 +240,39 @@ fn a_log_without_end_is_not_waited_for() {
         let shared = ada.share(put.address, ben.reader_keys()[1]).await.unwrap();
         let InboxEvent::Received(received) = next(&env, &mut inbox).await else { panic!() };
         assert_eq!(received.address, shared);
+    });
+}
+
+#[test]
+fn librarians_without_a_cursor_are_followed_from_where_the_others_are() {
+    time::run(11, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        for _ in 0..5 {
+            put_to(&ada, b"old", &[ben.reader_keys()[0]]).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(600)).await;
+        let last = put_to(&ada, b"last", &[ben.reader_keys()[0]]).await.unwrap();
+        let mut inbox = ben.inbox(false, &[]);
+        assert_eq!(listed(&mut inbox).await.len(), 6);
+        let mut kept = inbox.cursors().to_vec();
+        let whole = kept.clone();
+        kept.truncate(1);
+        env.clock.sleep(Duration::from_secs(600)).await;
+        let new = put_to(&ada, b"new", &[ben.reader_keys()[0]]).await.unwrap();
+        let mut received = listed(&mut ben.inbox(false, &kept)).await;
+        // Two minutes are replayed.
+        received.retain(|one| one.address != last.envelopes[0].address);
+        let received: Vec<_> = received.iter().map(|one| one.address).collect();
+        assert_eq!(received, [new.envelopes[0].address]);
+        // One that was not read yet is read from its start, and then so are those that come to be known.
+        let unread = [whole[0], Cursor::default()];
+        assert_eq!(listed(&mut ben.inbox(false, &unread)).await.len(), 7);
+        // An inbox that ends before all have told says so.
+        net.network.set(&whole[1].peer.unwrap(), Fault::Hang);
+        let mut inbox = ben.inbox(true, &[whole[0], whole[1]]);
+        next(&env, &mut inbox).await;
+        assert_eq!(inbox.cursors().len(), 3);
+        assert_eq!(inbox.cursors()[1], whole[1]);
     });
 }

@@ -109,9 +109,17 @@ impl Feed {
             return Ok(false);
         }
         if let Some(position) = &mut self.position {
-            position.keep(address, cursors)?;
+            position.keep(Some(address), cursors)?;
         }
         Ok(true)
+    }
+
+    /// Remembers where every librarian is: those that had nothing for this user as well.
+    fn caught_up(&mut self, cursors: &[Cursor]) -> Result<(), HoldError> {
+        match &mut self.position {
+            Some(position) => position.keep(None, cursors),
+            None => Ok(()),
+        }
     }
 }
 
@@ -138,10 +146,12 @@ impl Inbox {
                 InboxEvent::Gap { peer, .. } => session.out.warn(format_args!(
                     "the log of {peer} does not go back to its start: older shares may be missing"
                 )),
-                InboxEvent::CaughtUp if self.follow => {
-                    session.out.note("that is all so far; waiting for more (Ctrl-C ends it)");
+                InboxEvent::CaughtUp => {
+                    feed.caught_up(inbox.cursors())?;
+                    if self.follow {
+                        session.out.note("that is all so far; waiting for more (Ctrl-C ends it)");
+                    }
                 }
-                InboxEvent::CaughtUp => {}
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The inbox as a feed for another system: lines to a file or a named pipe, and a file that remembers where it is.
 //!
-//! The order is: the line is written, then the cursor file is replaced as a whole. So a run that is killed
+//! The order is: the line is written, then the cursor file is replaced as a whole; also when all that was logged is told, with
+//! where the librarians are that had nothing. So a run that is killed
 //! loses no line; the last one may come twice where the kill fell between the two. The file also has the addresses
 //! told last, since several librarians tell the same and one of them may be behind when the run ends.
 
@@ -83,9 +84,13 @@ impl Position {
         self.told.contains(address)
     }
 
-    /// Remembers that this address was told, and where every librarian is; durable when it returns.
-    pub(super) fn keep(&mut self, address: RecordId, cursors: &[Cursor]) -> Result<(), HoldError> {
-        self.told.push_back(address);
+    /// Remembers that this address was told, where one was, and where every librarian is; durable when it returns.
+    pub(super) fn keep(
+        &mut self,
+        address: Option<RecordId>,
+        cursors: &[Cursor],
+    ) -> Result<(), HoldError> {
+        self.told.extend(address);
         if self.told.len() > TOLD_MAX {
             self.told.pop_front();
         }
@@ -173,10 +178,16 @@ mod tests {
         };
         let cursor = Cursor { peer: None, offset: 9, unix_ms: 10 };
         position.told = (0..TOLD_MAX).map(id).collect();
-        position.keep(id(TOLD_MAX), &[cursor]).unwrap();
-        let position = Position::open(&path).unwrap();
+        position.keep(Some(id(TOLD_MAX)), &[cursor]).unwrap();
+        let mut position = Position::open(&path).unwrap();
         assert_eq!(position.cursors, [cursor]);
         assert!(!position.knows(&id(0)) && position.knows(&id(1)) && position.knows(&id(TOLD_MAX)));
+        // Further in the logs, with nothing new.
+        let further = Cursor { offset: 10, ..cursor };
+        position.keep(None, &[further, cursor]).unwrap();
+        let position = Position::open(&path).unwrap();
+        assert_eq!(position.cursors, [further, cursor]);
+        assert!(position.knows(&id(1)) && position.knows(&id(TOLD_MAX)));
     }
 
     #[test]
