@@ -188,6 +188,9 @@ fn a_family_tells_what_somebody_wrote_who_was_not_known_to_be_a_writer() {
         ada.set_family_policy(b"kv/", both).await.unwrap();
         let three = put(&member(&dave), Some(&two), "three").await;
         assert!(told(&env, &mut watch, 5).await.0.is_empty(), "not so soon again");
+        let point = watch.point().clone();
         assert_eq!(told(&env, &mut watch, 200).await.0, [three]);
+        let mut watch = stage.user("bob").watch_family(ada.public_key(), b"kv/", Some(point));
+        assert_eq!(told(&env, &mut watch, 5).await.0, [three], "one that goes on from before, too");
     });
 }
