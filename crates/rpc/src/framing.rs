@@ -252,19 +252,49 @@ impl http_body::Body for Framed {
     }
 }
 
+/// Parts shorter than this that come one after the other are kept as one: each by itself holds more memory than it has bytes,
+/// and it is the bytes that are counted.
+const SMALL_PART_BYTES: usize = 4 << 10;
+/// Such a part has so many bytes at most.
+const JOINED_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes in the parts they arrived in.
 #[derive(Clone, Debug, Default)]
 struct Parts {
     parts: VecDeque<Bytes>,
+    /// Small parts after those, joined. [`Parts::whole`] makes a part of them, which is taken without a copy.
+    joined: BytesMut,
     len: usize,
 }
 
 impl Parts {
     fn push(&mut self, part: Bytes) {
+        if part.is_empty() {
+            return;
+        }
         self.len += part.len();
-        if !part.is_empty() {
+        let is_small = part.len() < SMALL_PART_BYTES;
+        if self.joined.len() + part.len() > JOINED_BYTES_MAX || !is_small {
+            self.whole();
+        }
+        if !self.joined.is_empty() {
+            self.joined.extend_from_slice(&part);
+        } else if let Some(last) =
+            self.parts.pop_back_if(|last| is_small && last.len() < SMALL_PART_BYTES)
+        {
+            self.joined.extend_from_slice(&last);
+            self.joined.extend_from_slice(&part);
+        } else {
             self.parts.push_back(part);
         }
+    }
+
+    /// Makes one part of what was joined.
+    fn whole(&mut self) -> &mut Self {
+        if !self.joined.is_empty() {
+            self.parts.push_back(self.joined.split().freeze());
+        }
+        self
     }
 }
 
@@ -274,7 +304,7 @@ impl Buf for Parts {
     }
 
     fn chunk(&self) -> &[u8] {
-        self.parts.front().map_or(&[], |part| part)
+        self.parts.front().map_or(&self.joined, |part| part)
     }
 
     fn advance(&mut self, mut count: usize) {
@@ -288,6 +318,7 @@ impl Buf for Parts {
             count -= part.len();
             self.parts.pop_front();
         }
+        self.joined.advance(count);
     }
 
     /// A slice where it lies in one part, else one copy.
@@ -338,6 +369,7 @@ where
         };
         parts.push(data);
         if expected.is_none() && parts.len >= PREFIX_BYTES {
+            parts.whole();
             let flag = parts.get_u8();
             let len = parts.get_u32() as usize;
             if flag != 0 {
@@ -355,6 +387,7 @@ where
     match expected {
         None if parts.len == 0 => Ok((None, trailers)),
         Some(len) if len == parts.len => {
+            parts.whole();
             // Parts share their bytes: a clone is a list of where they are.
             fields::check(&mut parts.clone(), M::LISTS).map_err(malformed)?;
             let decoded = if len <= COPIED_BYTES {

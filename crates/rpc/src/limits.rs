@@ -72,9 +72,9 @@ pub struct ServerLimits {
     pub wide_connections: usize,
     /// Such connections of one key.
     pub wide_connections_per_key: usize,
-    /// Handshakes at once; beyond it new connections wait in the kernel's queue.
+    /// Handshakes at once, half of them of one source; beyond it new connections wait, for `handshake` at most.
     pub handshakes: usize,
-    /// TCP accepted to TLS done.
+    /// For TLS; and from there until HTTP/2 begins.
     pub handshake: Duration,
     /// Calls in work at once; beyond it callers are told *busy*.
     pub calls: usize,

@@ -19,6 +19,7 @@ mod relay;
 mod round_trips;
 mod signed;
 mod stopping;
+mod unread;
 mod watching;
 mod windows;
 

@@ -214,6 +214,16 @@ struct Socket {
 }
 
 impl Socket {
+    /// An error where the connection is to end, in writes too: where the peer takes nothing, HTTP/2 reads no more.
+    fn goes_on(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let ended =
+            self.closed.as_mut().poll(cx).map(|()| Err(io::ErrorKind::ConnectionAborted.into()));
+        match self.noted(ended) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => Ok(()),
+        }
+    }
+
     fn noted<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if matches!(outcome, Poll::Ready(Err(_))) {
             self.life.over.store(true, Ordering::Release);
@@ -235,9 +245,7 @@ impl AsyncRead for Socket {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.closed.as_mut().poll(cx).is_ready() {
-            return this.noted(Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())));
-        }
+        this.goes_on(cx)?;
         let before = into.filled().len();
         let outcome = Pin::new(&mut this.stream).poll_read(cx, into);
         if matches!(outcome, Poll::Ready(Ok(()))) && into.filled().len() == before {
@@ -254,6 +262,7 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.goes_on(cx)?;
         let outcome = Pin::new(&mut this.stream).poll_write(cx, bytes);
         this.noted(outcome)
     }
@@ -264,6 +273,7 @@ impl AsyncWrite for Socket {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.goes_on(cx)?;
         let outcome = Pin::new(&mut this.stream).poll_write_vectored(cx, bytes);
         this.noted(outcome)
     }
@@ -274,6 +284,7 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.goes_on(cx)?;
         let outcome = Pin::new(&mut this.stream).poll_flush(cx);
         this.noted(outcome)
     }

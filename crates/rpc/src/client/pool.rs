@@ -157,7 +157,11 @@ impl Pool {
             }
         };
         match (dial.await, first) {
-            (Ok(connection), _) => Ok(Lease::new(connection, true, self.env.clone())),
+            (Ok(connection), _) => {
+                // Ended meanwhile, to make room for another: dialled again, as one that was there before.
+                let fresh = connection.is_alive();
+                Ok(Lease::new(connection, fresh, self.env.clone()))
+            }
             // A further one that is not to be had, as on a crowded line, takes nothing from the first.
             (Err(_), Some(first)) if first.is_alive() => {
                 Ok(Lease::new(first, false, self.env.clone()))

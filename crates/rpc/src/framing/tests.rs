@@ -189,10 +189,8 @@ fn what_is_not_one_message_is_refused() {
 
 #[test]
 fn parts_are_read_over_their_borders() {
-    let mut parts = Parts::default();
-    for part in ["ab", "", "cdef", "g"] {
-        parts.push(Bytes::from_static(part.as_bytes()));
-    }
+    let parts = ["ab", "cdef", "g"].map(|part| Bytes::from_static(part.as_bytes()));
+    let mut parts = Parts { parts: parts.into(), joined: BytesMut::new(), len: 7 };
     assert_eq!(parts.remaining(), 7);
     assert_eq!(parts.copy_to_bytes(1), "a");
     assert_eq!(parts.copy_to_bytes(3), "bcd");
@@ -202,6 +200,21 @@ fn parts_are_read_over_their_borders() {
     assert_eq!(parts.copy_to_bytes(1), "g");
     assert_eq!(parts.copy_to_bytes(0), "");
     assert!(!parts.has_remaining());
+}
+
+#[test]
+fn small_parts_are_kept_together_and_large_ones_as_they_came() {
+    let bytes: Vec<u8> = (0..300_000u32).map(|at| at as u8).collect();
+    let (small, large) = bytes.split_at(200_000);
+    let mut parts = Parts::default();
+    small.iter().for_each(|byte| parts.push(Bytes::copy_from_slice(&[*byte])));
+    assert!(parts.parts.len() < 10, "{}", parts.parts.len());
+    let shared = Bytes::copy_from_slice(large);
+    parts.push(shared.slice(..50_000));
+    parts.push(shared.slice(50_000..));
+    let last = parts.whole().parts.back().unwrap();
+    assert_eq!(last.as_ptr(), shared[50_000..].as_ptr());
+    assert_eq!(parts.copy_to_bytes(300_000), bytes);
 }
 
 /// A field of this tag around these bytes.

@@ -1,9 +1,10 @@
 //! Accepts connections: counted by source and in all, TLS within a deadline, a proven key, the
 //! network's protocol.
 //!
-//! What does not get that far is dropped without a word and costs at most one seat for
-//! [`ServerLimits::handshake`]. A stalled or garbled handshake holds no other: each has a task of
-//! its own, and a permit is taken before `accept`, so what is beyond waits in the kernel's queue.
+//! What does not get that far is dropped without a word and costs at most one seat for three times
+//! [`ServerLimits::handshake`]: while it waits for its turn, in the handshake, and until HTTP/2 begins.
+//! A stalled or garbled handshake holds no other: each has a task of its own. Of those under way one source has half at most;
+//! its others wait for them, and nobody else does.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,15 +15,15 @@ use std::time::Duration;
 
 use env::Env;
 use env::calls::Caller;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Connection, Peer, source};
+use super::connection::{Connection, Houses, Peer, Preface, source};
 use super::members::Members;
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
@@ -116,7 +117,8 @@ pub(super) struct Acceptor {
     limits: ServerLimits,
     seats: Arc<Mutex<Seats<IpAddr>>>,
     members: Arc<Members>,
-    handshakes: Arc<Semaphore>,
+    houses: Houses,
+    handshakes: Semaphore,
     /// Cancelled when all connections must end.
     closed: CancellationToken,
 }
@@ -142,7 +144,8 @@ impl Acceptor {
             limits,
             seats: Arc::default(),
             members,
-            handshakes: Arc::new(Semaphore::new(limits.handshakes)),
+            houses: Houses::new(&limits),
+            handshakes: Semaphore::new(limits.handshakes),
             closed,
         }))
     }
@@ -162,12 +165,10 @@ impl Acceptor {
             };
             while under_way.try_join_next().is_some() {}
             match next {
-                Ok(Some((wire, seat, permit))) => {
+                Ok(Some((wire, seat))) => {
                     let (this, ready) = (self.clone(), ready.clone());
                     under_way.spawn(async move {
-                        let proven = this.prove(wire, seat).await;
-                        drop(permit);
-                        if let Some(connection) = proven {
+                        if let Some(connection) = this.prove(wire, seat).await {
                             ready.send(connection).await;
                         }
                     });
@@ -182,11 +183,7 @@ impl Acceptor {
     }
 
     /// The next connection that has a seat; `None` where it has none.
-    async fn next(
-        &self,
-        listener: &Listener,
-    ) -> io::Result<Option<(Wire, Seat<IpAddr>, OwnedSemaphorePermit)>> {
-        let Ok(permit) = self.handshakes.clone().acquire_owned().await else { return Ok(None) };
+    async fn next(&self, listener: &Listener) -> io::Result<Option<(Wire, Seat<IpAddr>)>> {
         let (wire, address) = listener.accept().await?;
         let seat = {
             let (all, of_source) = (self.limits.connections, self.limits.connections_per_source);
@@ -195,11 +192,14 @@ impl Acceptor {
         if seat.is_none() {
             tracing::debug!(%address, "too many connections");
         }
-        Ok(seat.map(|seat| (wire, seat, permit)))
+        Ok(seat.map(|seat| (wire, seat)))
     }
 
     async fn prove(&self, wire: Wire, seat: Seat<IpAddr>) -> Option<Connection> {
         let tcp = wire.buffered().ok()?;
+        let house = self.houses.of(seat.by);
+        let turn = async { (house.handshakes.acquire().await, self.handshakes.acquire().await) };
+        let turn = self.env.within(self.limits.handshake, turn).await.ok()?;
         let (socket, caller) = match &self.tls {
             None => (Either::Right(tcp), None),
             Some((acceptor, protocol)) => {
@@ -208,14 +208,22 @@ impl Acceptor {
                 (Either::Left(tls), caller)
             }
         };
+        drop(turn);
         let now = self.env.clock.elapsed();
         let wide = caller.and_then(|caller| self.members.wide(caller.key, now));
-        let share = (self.limits.request_bytes_in_flight / 4).max(BATCH_MESSAGE_BYTES_MAX);
-        let bytes = Arc::new(Semaphore::new(share));
+        // Where each request proves its own key a connection may be many members'.
+        let bytes = match self.mutual && wide.is_none() {
+            true => house.bytes.clone(),
+            false => {
+                let share = self.limits.request_bytes_in_flight / 4;
+                Arc::new(Semaphore::new(share.max(BATCH_MESSAGE_BYTES_MAX)))
+            }
+        };
         let ends = self.closed.child_token();
         let closed = Box::pin(ends.clone().cancelled_owned());
-        let peer = Peer { caller, bytes, narrow: wide.is_none(), ends };
-        Some(Connection { socket, peer, closed, wide, _seat: seat })
+        let preface = Some(Preface::until(self.env.clock.sleep(self.limits.handshake)));
+        let peer = Peer { caller, bytes, house, narrow: wide.is_none(), ends };
+        Some(Connection { socket, peer, closed, preface, wide, _seat: seat })
     }
 
     async fn handshake(

@@ -1,13 +1,16 @@
 //! One accepted connection: its bytes, the key it proved, and what it may take.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
 
 use crypto::PublicKey;
 use env::calls::Caller;
+use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
@@ -16,6 +19,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use super::accept::Seat;
+use super::gate::strangers_bytes;
+use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
 use crate::socket::Tcp;
 
 /// What a call learns of its connection.
@@ -23,12 +28,76 @@ use crate::socket::Tcp;
 pub(super) struct Peer {
     /// The key it proved; none where each request proves its own.
     pub(super) caller: Option<Caller>,
-    /// Its share of the request bytes in flight.
+    /// Its share of the request bytes in flight; one for all narrow connections of a source, where connections prove keys.
     pub(super) bytes: Arc<Semaphore>,
+    /// What all connections from there share.
+    pub(super) house: Arc<House>,
     /// Whether its windows are those of a caller that nobody vouched for.
     pub(super) narrow: bool,
     /// Ends it.
     pub(super) ends: CancellationToken,
+}
+
+/// What connections of one source hold together, of what callers share that nobody vouched for: half of it at most, so
+/// that one address alone keeps nobody out.
+#[derive(Debug)]
+pub(super) struct House {
+    /// Calls in work.
+    pub(super) calls: AtomicUsize,
+    /// Request bytes in flight.
+    pub(super) bytes: Arc<Semaphore>,
+    /// Handshakes under way; here of members too.
+    pub(super) handshakes: Semaphore,
+}
+
+/// The houses of all that are connected.
+pub(super) struct Houses {
+    by: Mutex<HashMap<IpAddr, Weak<House>>>,
+    bytes: usize,
+    handshakes: usize,
+}
+
+/// Houses without connections are forgotten once there are so many.
+const HOUSES_KEPT: usize = 4_096;
+
+impl Houses {
+    pub(super) fn new(limits: &ServerLimits) -> Self {
+        let bytes = strangers_bytes(limits).div_ceil(2).max(BATCH_MESSAGE_BYTES_MAX);
+        Self { by: Mutex::default(), bytes, handshakes: limits.handshakes.div_ceil(2) }
+    }
+
+    pub(super) fn of(&self, source: IpAddr) -> Arc<House> {
+        let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(house) = by.get(&source).and_then(Weak::upgrade) {
+            return house;
+        }
+        if by.len() >= HOUSES_KEPT {
+            by.retain(|_, house| house.strong_count() > 0);
+        }
+        let house = Arc::new(House {
+            calls: AtomicUsize::new(0),
+            bytes: Arc::new(Semaphore::new(self.bytes)),
+            handshakes: Semaphore::new(self.handshakes),
+        });
+        by.insert(source, Arc::downgrade(&house));
+        house
+    }
+}
+
+/// Bytes that an HTTP/2 connection begins with (RFC 9113, section 3.4).
+const PREFACE_BYTES: usize = 24;
+
+/// What a connection must begin with, and until when. Nothing else would end one that says nothing: HTTP/2 asks for signs of
+/// life only behind it.
+pub(super) struct Preface {
+    left: usize,
+    until: BoxFuture<'static, ()>,
+}
+
+impl Preface {
+    pub(super) fn until(until: BoxFuture<'static, ()>) -> Self {
+        Self { left: PREFACE_BYTES, until }
+    }
 }
 
 /// TLS, or plain TCP on a loopback address.
@@ -39,9 +108,22 @@ pub(super) struct Connection {
     pub(super) socket: Socket,
     pub(super) peer: Peer,
     pub(super) closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Until it has come.
+    pub(super) preface: Option<Preface>,
     /// Its seat among those with wide windows.
     pub(super) wide: Option<Seat<PublicKey>>,
     pub(super) _seat: Seat<IpAddr>,
+}
+
+impl Connection {
+    /// An error where the connection is to end. Looked at in writes too: where the other side takes nothing, HTTP/2 waits for
+    /// it and reads no more.
+    fn goes_on(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.closed.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
 }
 
 impl Connected for Connection {
@@ -59,10 +141,20 @@ impl AsyncRead for Connection {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.closed.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        this.goes_on(cx)?;
+        let Some(preface) = &mut this.preface else {
+            return Pin::new(&mut this.socket).poll_read(cx, into);
+        };
+        if preface.until.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        Pin::new(&mut this.socket).poll_read(cx, into)
+        let before = into.filled().len();
+        let read = ready!(Pin::new(&mut this.socket).poll_read(cx, into));
+        preface.left = preface.left.saturating_sub(into.filled().len() - before);
+        if preface.left == 0 {
+            this.preface = None;
+        }
+        Poll::Ready(read)
     }
 }
 
@@ -72,7 +164,9 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
+        let this = self.get_mut();
+        this.goes_on(cx)?;
+        Pin::new(&mut this.socket).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -80,7 +174,9 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write_vectored(cx, bytes)
+        let this = self.get_mut();
+        this.goes_on(cx)?;
+        Pin::new(&mut this.socket).poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -88,11 +184,15 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+        let this = self.get_mut();
+        this.goes_on(cx)?;
+        Pin::new(&mut this.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+        let this = self.get_mut();
+        this.goes_on(cx)?;
+        Pin::new(&mut this.socket).poll_shutdown(cx)
     }
 }
 

@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,13 +46,19 @@ const STRANGERS_PART: usize = 4;
 /// Answers below it take no bytes.
 const SMALL_ANSWER_BYTES: u32 = 16 << 10;
 
+/// Request bytes of all callers that nobody vouched for: one message of the largest at least.
+pub(super) fn strangers_bytes(limits: &ServerLimits) -> usize {
+    let bytes = limits.request_bytes_in_flight;
+    bytes.div_ceil(STRANGERS_PART).max(BATCH_MESSAGE_BYTES_MAX.min(bytes))
+}
+
 /// What the layer knows of the whole server.
 pub(super) struct Gate {
     env: Env,
     limits: ServerLimits,
     /// Cancelled when no new calls are taken.
     stop: CancellationToken,
-    /// Of connections of keys that somebody vouched for, and of all requests that prove a key of their own.
+    /// Of callers that somebody vouched for: their connections, or their requests where each proves its own key.
     known: Pool,
     /// Of the others: what they hold, members need not wait for.
     strangers: Pool,
@@ -91,14 +97,12 @@ impl Gate {
     ) -> Arc<Self> {
         let (bytes, answers) = (limits.request_bytes_in_flight, limits.answer_bytes_in_flight);
         let part = |all: usize| all.div_ceil(STRANGERS_PART);
-        // One message of the largest at least.
-        let strangers_bytes = part(bytes).max(BATCH_MESSAGE_BYTES_MAX.min(bytes));
         Arc::new(Self {
             env,
             limits,
             stop,
             known: Pool::new(limits.calls, bytes, answers),
-            strangers: Pool::new(part(limits.calls), strangers_bytes, part(answers)),
+            strangers: Pool::new(part(limits.calls), strangers_bytes(&limits), part(answers)),
             unread: Arc::default(),
             ended: Notify::new(),
             signed,
@@ -130,19 +134,23 @@ impl Gate {
     }
 
     fn pool(&self, peer: &Peer) -> &Pool {
-        // With signed requests a connection says nothing of its callers.
-        if peer.narrow && self.signed.is_none() { &self.strangers } else { &self.known }
+        if peer.narrow { &self.strangers } else { &self.known }
     }
 
     fn enter(self: &Arc<Self>, peer: &Peer) -> Result<InWork, CallError> {
         let pool = self.pool(peer);
         let in_work = InWork { gate: self.clone(), peer: peer.clone() };
         let before = pool.calls.fetch_add(1, Ordering::SeqCst);
+        let of_house = match peer.narrow {
+            true => peer.house.calls.fetch_add(1, Ordering::SeqCst),
+            false => 0,
+        };
         if self.stop.is_cancelled() {
             let reason = "the peer is stopping".to_owned();
             return Err(CallError::Unreachable { address: String::new(), reason });
         }
-        if before >= pool.calls_max {
+        // One address alone keeps no other out.
+        if before >= pool.calls_max || of_house >= pool.calls_max.div_ceil(2) {
             return Err(CallError::Busy { retry_after: Duration::from_millis(500) });
         }
         Ok(in_work)
@@ -158,6 +166,9 @@ struct InWork {
 impl Drop for InWork {
     fn drop(&mut self) {
         let pool = self.gate.pool(&self.peer);
+        if self.peer.narrow {
+            self.peer.house.calls.fetch_sub(1, Ordering::SeqCst);
+        }
         if pool.calls.fetch_sub(1, Ordering::SeqCst) == 1 && self.gate.in_work() == 0 {
             self.gate.ended.notify_waiters();
         }
@@ -256,10 +267,15 @@ where
 {
     let ours = request.uri().path().starts_with(LIBRARIAN);
     let allowed = allowed(request.uri().path());
-    let Some(peer) = request.extensions().get::<Peer>().cloned() else {
+    let Some(mut peer) = request.extensions().get::<Peer>().cloned() else {
         let reason = "a call without a connection".to_owned();
         return Ok(refused(&CallError::Internal { reason }));
     };
+    if let Some(checker) = &gate.signed {
+        // A connection says nothing of its callers here. Whoever says what a member said is counted as one until its token
+        // is looked at, which is at once.
+        peer.narrow = !checker.knows(request.headers());
+    }
     let in_work = match gate.enter(&peer) {
         Ok(in_work) => Some(in_work),
         Err(error) if ours => return Ok(refused(&error)),
@@ -318,7 +334,8 @@ where
         Err(error) => return Ok(refused(&error)),
     };
     let answer = gate.unread.answer(&gate.env, gate.limits.unread, peer.ends);
-    let counted = |body| Counted { body, answer, _bytes: bytes, _in_work: in_work };
+    let held = Arc::new(Held { _bytes: bytes, _in_work: in_work });
+    let counted = |body| Counted { body, answer, held };
     Ok(response.map(|body| Body::new(counted(body))))
 }
 
@@ -339,12 +356,31 @@ async fn admitted(
     }
 }
 
+/// What an answer holds: its call, and its bytes where they are many.
+struct Held {
+    _bytes: Option<OwnedSemaphorePermit>,
+    _in_work: Option<InWork>,
+}
+
 /// A response's body, which keeps its call in work until it was sent or dropped.
 struct Counted {
     body: Body,
     answer: Answer,
-    _bytes: Option<OwnedSemaphorePermit>,
-    _in_work: Option<InWork>,
+    held: Arc<Held>,
+}
+
+/// Bytes that were handed over to be sent. Whoever sends takes all that a body has before the connection takes any of it: what
+/// the answer holds is held until the last of them is written.
+struct Part {
+    bytes: Bytes,
+    _answer: Answer,
+    _held: Arc<Held>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl http_body::Body for Counted {
@@ -356,13 +392,13 @@ impl http_body::Body for Counted {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        // Asked for more, the reader took what it had been given.
-        match &frame {
-            Poll::Ready(Some(Ok(_))) => this.answer.waits(),
-            Poll::Ready(_) | Poll::Pending => this.answer.moves(),
-        }
-        frame
+        this.answer.moves();
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        let counted = |bytes: Bytes| {
+            let (answer, held) = (this.answer.part(), this.held.clone());
+            Bytes::from_owner(Part { bytes, _answer: answer, _held: held })
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,13 +1,14 @@
 //! Answers that nobody reads.
 //!
-//! HTTP/2 lets a caller take an answer as slowly as it likes: it opens its windows, or never does. Till then the answer lies
-//! here, and its call counts. So a part of an answer that waits for its reader for longer than the bound ends the connection
-//! it is of; with that all answers of the connection go.
+//! HTTP/2 lets a caller take an answer as slowly as it likes: it opens its windows, or never does, or reads nothing of its
+//! socket. Till then the answer lies here, and its call counts. So what waits for its reader for longer than the bound ends the
+//! connection it is of; with that all answers of the connection go.
 //!
 //! ```text
-//! answer begun, part handed over --> waits --taken: the next part is asked for, or there is no more--> not waiting
-//!                                      |
-//!                                      +--bound reached--> the connection ends
+//! answer begun -- waits --asked for its first part--> not waiting
+//! a part handed over -- waits --its bytes were written, and dropped--> not waiting
+//!                          |
+//!                          +--bound reached--> the connection ends
 //! ```
 
 use std::collections::BTreeMap;
@@ -78,8 +79,8 @@ impl Unread {
 }
 
 impl Answer {
-    /// A part of it was handed over.
-    pub(super) fn waits(&mut self) {
+    /// It waits from now on.
+    fn waits(&mut self) {
         self.moves();
         let until = self.env.clock.elapsed() + self.bound;
         let mut waiting = self.unread.waiting();
@@ -89,11 +90,16 @@ impl Answer {
         self.waits = Some(number);
     }
 
-    /// Its reader took all that there was.
+    /// It is asked for more.
     pub(super) fn moves(&mut self) {
         if let Some(number) = self.waits.take() {
             self.unread.waiting().answers.remove(&number);
         }
+    }
+
+    /// A part of it, that waits until it is dropped.
+    pub(super) fn part(&self) -> Self {
+        self.unread.answer(&self.env, self.bound, self.ends.clone())
     }
 }
 
@@ -121,9 +127,10 @@ mod tests {
         assert!(!slow.is_cancelled(), "not yet");
         unread.end(now + bound);
         assert!(slow.is_cancelled() && !idle.is_cancelled() && !gone.is_cancelled());
-        moved.waits();
+        let part = moved.part();
         unread.end(now + 3 * bound);
-        assert!(idle.is_cancelled(), "its next part waits");
+        assert!(idle.is_cancelled(), "a part of it waits");
+        drop(part);
         assert!(unread.waiting().answers.is_empty());
     }
 }

@@ -278,3 +278,42 @@ async fn stalled_handshakes_end_and_one_source_has_a_bound() {
     assert!(!is_taken(&peer, dialling()).await);
     drop(good);
 }
+
+/// A connection from another address of this machine.
+async fn from(address: &str, to: std::net::SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handshakes_of_one_source_do_not_hold_up_those_of_others() {
+    let limits =
+        ServerLimits { handshakes: 4, handshake: Duration::from_secs(60), ..Default::default() };
+    let peer = Running::start(limits);
+    let mut stalled = Vec::new();
+    for _ in 0..20 {
+        stalled.push(from("127.0.0.7", peer.address).await);
+    }
+    tokio::time::timeout(LIMIT, async { assert!(is_taken(&peer, dialling()).await) })
+        .await
+        .expect("others are taken");
+    drop(stalled);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_never_speaks_http2_ends() {
+    let limits = ServerLimits { handshake: Duration::from_secs(1), ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    // Nothing, and not all of what it begins with.
+    for said in [&b""[..], b"PRI * HTTP/2.0\r\n\r\nSM"] {
+        let tcp = TcpStream::connect(peer.address).await.unwrap();
+        let name = ServerName::try_from("holdfast").unwrap();
+        let connector = TlsConnector::from(Arc::new(dialling()));
+        let mut tls = connector.connect(name, tcp).await.unwrap();
+        tls.write_all(said).await.unwrap();
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(LIMIT, tls.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "after {} bytes", said.len());
+    }
+}

@@ -20,7 +20,7 @@ use env::Env;
 use env::calls::{CallError, Caller, Credential, IntroduceRequest, Service};
 use http_body::Body as _;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
@@ -115,6 +115,13 @@ impl Checker {
         let remembered = Remembered::new(options.remembered_ids_max);
         let began = env.clock.unix_s();
         Self { options, service, env, began, remembered, introduced: Introduced::default() }
+    }
+
+    /// Whether a request shows a key with a pass that it showed lately; that it is its own the token has yet to prove.
+    pub(crate) fn knows(&self, headers: &HeaderMap) -> bool {
+        let metadata = MetadataMap::from_headers(headers.clone());
+        let Ok(Shown { key, pass: Some(pass), .. }) = Shown::of(&metadata) else { return false };
+        self.introduced.holds(&key, &claims::message_hash(&pass), self.env.clock.elapsed())
     }
 
     /// Passes a request on to `handler` with its caller proven, or refuses it.

@@ -1,0 +1,138 @@
+//! Callers that take nothing: of one answer, or of the whole connection.
+
+use crypto::RecordId;
+use prost::Message;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use bytes::Bytes;
+
+use super::memory::record;
+use super::*;
+use crate::proto;
+use crate::verifier::PeerVerifier;
+
+/// Settings of HTTP/2 (RFC 9113, section 6.5.2).
+const INITIAL_WINDOW: u16 = 4;
+const WINDOW_MAX: u32 = (1 << 31) - 1;
+
+/// A frame of HTTP/2: its kind, flags and stream.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags, 0, 0, 0, stream]);
+    frame.extend(payload);
+    frame
+}
+
+/// The connection's first bytes, where each stream has such a window.
+fn preface(window: u32) -> Vec<u8> {
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let setting = [&INITIAL_WINDOW.to_be_bytes()[..], &window.to_be_bytes()].concat();
+    bytes.extend(frame(4, 0, 0, &setting));
+    bytes
+}
+
+/// A call of `Find` on this stream.
+fn find(stream: u8, id: RecordId) -> Vec<u8> {
+    let mut headers = Vec::new();
+    for (name, value) in [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":path", "/holdfast.v1.Librarian/Find"),
+        (":authority", "holdfast"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ] {
+        // A literal that no table remembers.
+        headers.push(0);
+        for text in [name, value] {
+            headers.push(text.len() as u8);
+            headers.extend(text.as_bytes());
+        }
+    }
+    let id = Bytes::copy_from_slice(id.as_bytes());
+    let message = proto::FindRequest { id, ..Default::default() }.encode_to_vec();
+    let mut framed = vec![0];
+    framed.extend((message.len() as u32).to_be_bytes());
+    framed.extend(message);
+    [frame(1, 4, stream, &headers), frame(0, 1, stream, &framed)].concat()
+}
+
+async fn connected(peer: &Running) -> TlsStream<TcpStream> {
+    let config = identity(3, 1).dialling(PeerVerifier::new(None)).unwrap();
+    let tcp = TcpStream::connect(peer.address).await.unwrap();
+    let name = ServerName::try_from("holdfast").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
+}
+
+/// Reads until the connection ends; bytes.
+async fn read_all(tls: &mut TlsStream<TcpStream>) -> usize {
+    let (mut all, mut sink) = (0, vec![0; 64 << 10]);
+    loop {
+        match tls.read(&mut sink).await {
+            Ok(read) if read > 0 => all += read,
+            _ => return all,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_answers_are_not_read_ends() {
+    let limits = ServerLimits { unread: Duration::from_millis(200), ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    // (the window of each stream, whether the connection ends)
+    for (window, ends) in [(0u32, true), (65_535, false)] {
+        let mut tls = connected(&peer).await;
+        let bytes = [preface(window), find(1, RecordId::new([1; 32]))].concat();
+        tls.write_all(&bytes).await.unwrap();
+        let limit = Duration::from_secs(if ends { 20 } else { 1 });
+        let ended = tokio::time::timeout(limit, read_all(&mut tls)).await;
+        assert_eq!(ended.is_ok(), ends, "a window of {window}");
+    }
+}
+
+/// Answers that such a caller asks for: more than the system keeps for it on both sides.
+const ANSWERS: u8 = 60;
+const ANSWER_BYTES: usize = 2 << 20;
+
+/// A caller with wide windows that asks for much, then takes no byte from its socket; until the peer has stopped sending.
+async fn frozen(peer: &Running) -> TlsStream<TcpStream> {
+    let record = record(vec![7; ANSWER_BYTES]);
+    peer.service.records.lock().unwrap().insert(record.id, record.clone());
+    let mut tls = connected(peer).await;
+    let mut bytes = preface(WINDOW_MAX);
+    bytes.extend(frame(8, 0, 0, &(WINDOW_MAX - 65_535).to_be_bytes()));
+    for call in 0..ANSWERS {
+        bytes.extend(find(2 * call + 1, record.id));
+    }
+    tls.write_all(&bytes).await.unwrap();
+    while peer.service.asked.lock().unwrap().len() < usize::from(ANSWERS) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The peer owes an answer to it, has no room for that, and reads on only behind it.
+    tls.write_all(&frame(6, 0, 0, &[0; 8])).await.unwrap();
+    tls
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_ends_whose_socket_is_not_read() {
+    let unread = Duration::from_millis(400);
+    let peer = Running::start(ServerLimits { unread, ..ServerLimits::default() });
+    let mut tls = frozen(&peer).await;
+    tokio::time::sleep(5 * unread).await;
+    let read = tokio::time::timeout(LIMIT, read_all(&mut tls)).await.expect("it ends");
+    let all = usize::from(ANSWERS) * ANSWER_BYTES;
+    assert!(read < all, "{read} of {all} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_takes_nothing_does_not_hold_up_the_stop() {
+    let drain = Duration::from_millis(100);
+    let peer = Running::start(ServerLimits { drain, ..ServerLimits::default() });
+    let _frozen = frozen(&peer).await;
+    tokio::time::timeout(LIMIT, peer.stop()).await.expect("it stops");
+}
