@@ -35,8 +35,14 @@ pub(crate) enum Undo {
     Slot { index: u32, state: State },
     /// All but the content was this.
     Head { index: u32, tip: Option<VersionId>, expires: u64, stamp: u64 },
-    /// The member was this.
-    Member { index: u32, member: Bytes, old: Option<Member>, stamp: u64 },
+    /// The member was this; `removed` is its tombstone that was pending where another was made.
+    Member {
+        index: u32,
+        member: Bytes,
+        old: Option<Member>,
+        stamp: u64,
+        removed: Option<Box<VersionId>>,
+    },
 }
 
 /// A version that watchers are told of.
@@ -125,12 +131,15 @@ impl Door {
                 Some(Undo::Head { index, tip, expires, stamp }) => {
                     self.slots.retouch(index, tip, expires, stamp);
                 }
-                Some(Undo::Member { index, member, old, stamp }) => {
-                    if let Some(old) = old {
-                        self.batch.removed.remove(&old.object);
-                    }
-                    if let Some(sorted) = self.slots.sorted_mut(index) {
-                        sorted.set(&member, old);
+                Some(Undo::Member { index, member, old, stamp, removed }) => {
+                    let sorted = self.slots.sorted_mut(index);
+                    let undone = sorted.and_then(|sorted| sorted.set(&member, old));
+                    // Another change than a removal left a tombstone that is pending where it was.
+                    if let (None, Some(old)) = (undone, old) {
+                        match removed {
+                            Some(id) => self.batch.removed.insert(old.object, *id),
+                            None => self.batch.removed.remove(&old.object),
+                        };
                     }
                     self.slots.stamp(index, stamp);
                 }

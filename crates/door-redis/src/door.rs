@@ -387,10 +387,11 @@ impl Door {
         let stamp = self.slots.stamp(index, self.stamp);
         let new = score.map(|score| Member { score, object, tip: id });
         let old = self.slots.sorted_mut(index).and_then(|sorted| sorted.set(member, new));
-        if new.is_none() {
-            self.batch.removed.insert(object, id);
-        }
-        self.batch.undo.push(Undo::Member { index, member: member.clone(), old, stamp });
+        let removed = match new {
+            None => self.batch.removed.insert(object, id).map(Box::new),
+            Some(_) => None,
+        };
+        self.batch.undo.push(Undo::Member { index, member: member.clone(), old, stamp, removed });
         Ok(())
     }
 

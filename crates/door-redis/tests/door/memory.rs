@@ -44,7 +44,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    fn tips(&self, object: &ObjectKey) -> Vec<VersionId> {
+    pub fn tips(&self, object: &ObjectKey) -> Vec<VersionId> {
         let Some(versions) = self.versions.get(object) else { return Vec::new() };
         let bases: Vec<RecordId> = versions.values().flat_map(|v| v.bases.iter()).collect();
         let mut tips: Vec<VersionId> =

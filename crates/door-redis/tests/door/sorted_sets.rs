@@ -118,3 +118,22 @@ fn a_set_that_is_made_again_has_nothing_of_the_old() {
     assert_eq!(caller.pipeline(&lines), ["1", "1", "0", "1", "1", "7"]);
     script(&opened.again(), &[("ZRANGE z 0 -1 WITHSCORES", "[a 7]")]);
 }
+
+/// A command that is taken back leaves what the commands before it did to its members.
+#[test]
+fn a_member_that_was_removed_is_still_so_after_a_command_that_failed() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    assert_eq!(caller.say("ZADD z 1 m 1 n"), "2");
+    let long = "x".repeat(1_100);
+    let failing = format!("ZADD z 1 m 2 m 3 {long}");
+    let answers = caller.pipeline(&["ZREM z m", &failing, "ZADD z 9 m"]);
+    assert!(answers[1].starts_with("ERR key is too long"), "{answers:?}");
+    assert_eq!((&*answers[0], &*answers[2]), ("1", "1"));
+    {
+        let log = opened.memory.log();
+        let object = log.object(b"redis/z\0\0\0\x01z\0\0\0\0\0\0\0\0m");
+        assert_eq!(log.tips(&object).len(), 1, "each version stands on the one before");
+    }
+    script(&opened.again(), &[("ZSCORE z m", "9")]);
+}
