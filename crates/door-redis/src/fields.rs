@@ -4,6 +4,8 @@
 //! and takes no more memory than they do. Writing copies it, as any version is a value of its own;
 //! many changes of one command are made in one copy.
 
+use std::collections::HashMap;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Whether `bytes` are whole fields with their values.
@@ -43,6 +45,35 @@ pub(crate) fn iterate(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// The value of a field.
 pub(crate) fn get<'a>(bytes: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
     iterate(bytes).find(|(name, _)| *name == field).map(|(_, value)| value)
+}
+
+/// The values of some fields, which are looked for in one pass where they are many.
+pub(crate) enum Values<'a> {
+    Few(&'a [u8]),
+    Many(HashMap<&'a [u8], Option<&'a [u8]>>),
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn of(bytes: &'a [u8], names: impl ExactSizeIterator<Item = &'a [u8]>) -> Self {
+        if names.len() < TABLE_FROM {
+            return Self::Few(bytes);
+        }
+        let mut table: HashMap<&[u8], Option<&[u8]>> = names.map(|name| (name, None)).collect();
+        for (field, value) in iterate(bytes) {
+            // Of one that another program wrote twice the first counts, as for who asks for it alone.
+            if let Some(found @ None) = table.get_mut(field) {
+                *found = Some(value);
+            }
+        }
+        Self::Many(table)
+    }
+
+    pub(crate) fn get(&self, field: &[u8]) -> Option<&'a [u8]> {
+        match self {
+            Self::Few(bytes) => get(bytes, field),
+            Self::Many(table) => table.get(field).copied().flatten(),
+        }
+    }
 }
 
 /// How many there are.
@@ -103,7 +134,7 @@ const TABLE_FROM: usize = 8;
 /// The last change of each field.
 enum Last<'a> {
     Few(&'a [(&'a [u8], &'a [u8])]),
-    Many(std::collections::HashMap<&'a [u8], usize>),
+    Many(HashMap<&'a [u8], usize>),
 }
 
 impl<'a> Last<'a> {

@@ -82,9 +82,10 @@ pub(crate) fn hget(door: &mut Door, call: &mut Call<'_>) -> Done {
 pub(crate) fn hmget(door: &mut Door, call: &mut Call<'_>) -> Done {
     let found = door.hash(call.arg(1))?;
     let bytes = encoded(door, found);
+    let values = fields::Values::of(bytes, call.args.from(2));
     call.out.array(call.len() - 2);
     for field in call.args.from(2) {
-        match fields::get(bytes, field) {
+        match values.get(field) {
             Some(value) => call.out.bulk(value),
             None => call.out.null(),
         }

@@ -58,3 +58,27 @@ fn a_hash_is_bounded_as_a_whole() {
     assert!(text.starts_with("ERR a hash has at most 2 MiB"), "{text}");
     assert_eq!(caller.say("HLEN h"), "3");
 }
+
+/// Each field is looked for once, not along all the others.
+#[test]
+fn many_fields_are_read_as_fast_as_they_are_many() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    let names: Vec<String> = (0..100_000).map(|n| format!("{n:05}")).collect();
+    for some in names.chunks(20_000) {
+        let pairs = some.iter().flat_map(|name| [name.as_bytes(), &name.as_bytes()[4..]]);
+        let words: Vec<&[u8]> = [&b"HSET"[..], b"h"].into_iter().chain(pairs).collect();
+        assert_eq!(caller.call(&words).text(), "20000");
+    }
+    let asked = names.iter().rev().map(String::as_bytes).chain([&b"none"[..], b"00007"]);
+    let words: Vec<&[u8]> = [&b"HMGET"[..], b"h"].into_iter().chain(asked).collect();
+    let begin = std::time::Instant::now();
+    let answers = caller.call(&words).list();
+    let took = begin.elapsed();
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+    assert_eq!(answers.len(), 100_002);
+    for (name, answer) in names.iter().rev().zip(&answers) {
+        assert_eq!(answer.text(), name[4..]);
+    }
+    assert_eq!((&answers[100_000], answers[100_001].text()), (&Answer::Null, "7".to_owned()));
+}
