@@ -45,6 +45,11 @@ pub(crate) const WRITES_ENDED: Fail = Fail::Say(
 );
 
 impl Fail {
+    /// Whether there is a key, of a type that the command is not for.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        matches!(self, Self::Say(text) if text.starts_with("WRONGTYPE"))
+    }
+
     /// The error's text, without the minus.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {

@@ -11,7 +11,7 @@ use crate::slots::{Content, Slot};
 use crate::value::NEVER;
 
 /// Slots looked at for a key of RANDOMKEY before all are.
-const RANDOM_TRIES: usize = 100;
+const RANDOM_TRIES: u32 = 100;
 /// Tombstones of FLUSHALL in one commit.
 const FLUSH_STEP: usize = 8_192;
 /// Members of a sorted set that RENAME writes anew in one commit.
@@ -126,16 +126,24 @@ fn rename_to(door: &mut Door, from: u32, key: &[u8]) -> Done {
 /// RANDOMKEY.
 pub(crate) fn randomkey(door: &mut Door, call: &mut Call<'_>) -> Done {
     door.lean_on_all();
-    let some = (0..RANDOM_TRIES).find_map(|_| {
-        let index = door.slots.any()?;
-        door.see(index).ok().flatten()
-    });
-    let found = some
-        .or_else(|| (0..door.slots.end()).find(|index| matches!(door.see(*index), Ok(Some(_)))));
-    match found {
-        Some(index) => call.out.bulk(&door.slots.slot(index).key),
-        None => call.out.null(),
+    let mut unread = None;
+    for attempt in 0..RANDOM_TRIES.saturating_add(door.slots.end()) {
+        let index = attempt.checked_sub(RANDOM_TRIES).or_else(|| door.slots.any());
+        let Some(index) = index else { break };
+        match door.see(index) {
+            Ok(None) => {}
+            Ok(Some(index)) => {
+                call.out.bulk(&door.slots.slot(index).key);
+                return Ok(());
+            }
+            // Another may be read; that there is none is said only where it is so.
+            Err(fail) => unread = Some(fail),
+        }
     }
+    if let Some(fail) = unread {
+        return Err(fail);
+    }
+    call.out.null();
     Ok(())
 }
 

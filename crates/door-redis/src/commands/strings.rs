@@ -24,7 +24,8 @@ pub(crate) fn mget(door: &mut Door, call: &mut Call<'_>) -> Done {
     for key in call.args.from(1) {
         match door.text(key) {
             Ok(Some(index)) => call.out.shared(door.bytes(index)),
-            Ok(None) | Err(Fail::Say(_)) => call.out.null(),
+            Ok(None) => call.out.null(),
+            Err(fail) if fail.is_wrong_type() => call.out.null(),
             Err(fail) => return Err(fail),
         }
     }

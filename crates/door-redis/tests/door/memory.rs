@@ -40,6 +40,8 @@ pub struct Objects {
     pub failing: u64,
     /// After so many that do not.
     pub good: u64,
+    /// Whether no version can be read.
+    pub unreadable: bool,
     pub changed: Vec<ObjectKey>,
 }
 
@@ -216,6 +218,9 @@ impl Keyspace for Memory {
         assert!(self.flying.is_none(), "what flies cannot be read");
         let mut log = self.log();
         log.gets += 1;
+        if log.unreadable {
+            return Err(Refusal::new(EngineError::Full));
+        }
         Ok(log.versions.get(object).and_then(|all| all.get(h)).cloned())
     }
 

@@ -169,6 +169,33 @@ fn of_a_transaction_behind_a_part_that_fails_nothing_is_done() {
     assert_eq!(caller.say("MGET k l"), "[nil before]");
 }
 
+/// A value that is out of the cache is read once what is being written is there; where that fails nothing is said of the value.
+#[test]
+fn keys_that_could_not_be_read_are_not_told_as_absent() {
+    let memory = Memory::parted(10);
+    let options = door_redis::Options { cache_bytes: 0, ..options() };
+    let opened = Opened::over(options, memory, Calendar::new());
+    let mut caller = opened.caller();
+    assert_eq!(caller.say("SET b there"), "OK");
+    assert_eq!(caller.say("HSET h f v"), "1");
+    opened.memory.log().failing = 1;
+    let answers = caller.pipeline(&["SET k 0123456789", "MGET h b none"]);
+    assert!(answers.iter().all(|answer| answer.starts_with("MISCONF")), "{answers:?}");
+    assert_eq!(caller.say("MGET h b none k"), "[nil there nil nil]");
+}
+
+#[test]
+fn no_key_is_not_the_answer_where_none_can_be_read() {
+    let opened = Opened::new();
+    assert_eq!(opened.caller().say("SET k v"), "OK");
+    opened.memory.log().unreadable = true;
+    let opened = opened.again();
+    let answer = opened.caller().say("RANDOMKEY");
+    assert!(answer.starts_with("MISCONF"), "{answer}");
+    opened.memory.log().unreadable = false;
+    assert_eq!(opened.caller().say("RANDOMKEY"), "k");
+}
+
 #[test]
 fn a_failed_commit_is_told_to_every_caller_of_the_turn_and_to_none_after() {
     let opened = Opened::new();
