@@ -422,6 +422,14 @@ impl Door {
         Ok(value::decode(stored.kind, &stored.value))
     }
 
+    /// Learns what a loaded key is, unless it is known.
+    fn known(&mut self, index: u32) -> Result<(), Fail> {
+        match self.slots.slot(index).state.content {
+            Content::Unknown => self.resolve(index),
+            _ => Ok(()),
+        }
+    }
+
     /// Learns what a loaded key is.
     fn resolve(&mut self, index: u32) -> Result<(), Fail> {
         let (value, expires) = self.version_of(index)?;
@@ -527,13 +535,19 @@ impl Door {
         let hash = self.slots.hash(key);
         self.stamp += 1;
         let Some(index) = self.slots.find(hash, key) else {
-            if tip.kind != Some(ValueKind::Tombstone) {
-                let (content, tip) = (Content::Unknown, Some(tip.id));
-                let state = State { content, tip, expires: NEVER, stamp: self.stamp };
-                self.slots.insert(hash, key, object, state);
+            if tip.kind == Some(ValueKind::Tombstone) {
+                return Ok(());
             }
-            return Ok(());
+            let (content, tip) = (Content::Unknown, Some(tip.id));
+            let state = State { content, tip, expires: NEVER, stamp: self.stamp };
+            let index = self.slots.insert(hash, key, object, state).ok_or(TOO_MANY_KEYS)?;
+            // Its members come behind it, and are taken where it is known to be their set.
+            return self.resolve(index);
         };
+        if matches!(self.slots.slot(index).state.content, Content::Unknown) {
+            self.slots.retouch(index, Some(tip.id), NEVER, self.stamp);
+            return self.resolve(index);
+        }
         let Some(stored) = self.keyspace.get(&object, &tip.id.h)? else { return Ok(()) };
         let (value, expires) = value::decode(stored.kind, &stored.value);
         self.adopt(index, tip.id, value, expires);
@@ -565,6 +579,7 @@ impl Door {
     fn take_member(&mut self, name: &[u8], object: ObjectKey, tip: Tip) -> Result<(), Fail> {
         let Some((key, generation, member)) = split(name) else { return Ok(()) };
         let Some(index) = self.slots.find(self.slots.hash(key), key) else { return Ok(()) };
+        self.known(index)?;
         if self.set_of(index).is_none_or(|sorted| sorted.generation != generation) {
             return Ok(());
         }

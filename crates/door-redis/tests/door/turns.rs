@@ -308,6 +308,51 @@ fn what_others_write_is_seen() {
     );
 }
 
+/// The name of a member's object.
+fn member(key: &str, generation: u64, member: &str) -> Vec<u8> {
+    let length = (key.len() as u32).to_be_bytes();
+    let generation = generation.to_be_bytes();
+    [b"redis/z", &length[..], key.as_bytes(), &generation, member.as_bytes()].concat()
+}
+
+#[test]
+fn a_sorted_set_that_others_make_has_its_members() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    assert_eq!(caller.say("ZADD old 1 m"), "1");
+    let bytes = version::ValueKind::Bytes;
+    let set = |generation: u64| [b"\0z", &generation.to_be_bytes()[..]].concat();
+    {
+        let mut log = opened.memory.log();
+        log.write_beside(&member("z", 0, "a"), bytes, &1_f64.to_be_bytes());
+        log.write_beside(b"redis/kz", bytes, &set(0));
+        log.write_beside(&member("z", 0, "b"), bytes, &2_f64.to_be_bytes());
+    }
+    opened.handle.wake();
+    let lines = [("ZCARD z", "2"), ("ZRANGE z 0 -1 WITHSCORES", "[a 1 b 2]"), ("ZADD z 3 a", "0")];
+    crate::strings::script(&opened, &lines);
+    // Keys that were loaded and not read yet when others changed them.
+    opened.memory.log().unreadable = true;
+    let opened = opened.again();
+    assert_eq!(opened.caller().say("PING"), "PONG");
+    {
+        let mut log = opened.memory.log();
+        log.unreadable = false;
+        log.write_beside(&member("z", 0, "a"), bytes, &5_f64.to_be_bytes());
+        log.write_beside(&member("z", 0, "c"), bytes, &7_f64.to_be_bytes());
+        log.write_beside(b"redis/kold", bytes, &set(0));
+    }
+    opened.handle.wake();
+    let lines = [
+        ("ZRANGE z 0 -1 WITHSCORES", "[b 2 a 5 c 7]"),
+        ("ZADD z 6 a", "0"),
+        ("ZRANGE old 0 -1 WITHSCORES", "[m 1]"),
+    ];
+    crate::strings::script(&opened, &lines);
+    let log = opened.memory.log();
+    assert_eq!(log.tips(&log.object(&member("z", 0, "a"))).len(), 1);
+}
+
 #[test]
 fn a_door_that_is_closed_has_answered_what_came() {
     let opened = Opened::new();
