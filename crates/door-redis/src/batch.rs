@@ -15,9 +15,10 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::door::Door;
+use crate::door::{Door, NAME_BYTES_MAX};
 use crate::error::Refusal;
-use crate::fail;
+use crate::fail::{self, Fail, TOO_MANY_WRITES};
+use crate::keyspace::BATCH_BYTES;
 use crate::run::WRITE_ARGUMENTS_MAX;
 use crate::slots::State;
 use crate::sorted::Member;
@@ -25,8 +26,19 @@ use version::{ObjectKey, VersionId};
 
 /// Versions of a batch after which it is committed within the turn.
 const BATCH_PUTS: usize = 4_096;
-// A version of a new key comes with the key's record. What one more command makes fits beside them.
-const _: () = assert!(2 * BATCH_PUTS + WRITE_ARGUMENTS_MAX <= store::PUT_RECORDS_MAX);
+/// Records that one command or transaction writes: a version is one, and the first of an object comes with the object's own.
+const RECORDS_MAX: usize = 57_344;
+/// Bytes of these records.
+const RECORD_BYTES_MAX: usize = 48 << 20;
+/// What a record has beside a value or a name, at most.
+const RECORD_HEAD_BYTES: usize = 256;
+// The store takes in one write what waited before a command, and all that one command makes.
+const _: () = assert!(2 * BATCH_PUTS + RECORDS_MAX <= store::PUT_RECORDS_MAX);
+const WAITING_BYTES_MAX: usize =
+    BATCH_BYTES + BATCH_PUTS * (NAME_BYTES_MAX + 2 * RECORD_HEAD_BYTES);
+const _: () = assert!(WAITING_BYTES_MAX + RECORD_BYTES_MAX <= store::PUT_BYTES_MAX);
+// Two arguments are a key or member that is new, and its first version; a sorted set may be new too.
+const _: () = assert!(WRITE_ARGUMENTS_MAX + 2 <= RECORDS_MAX);
 
 /// What a change is undone with.
 #[derive(Debug)]
@@ -56,6 +68,13 @@ pub(crate) struct Event {
     pub id: VersionId,
 }
 
+/// What is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    records: usize,
+    bytes: usize,
+}
+
 /// Writes since the last commit.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -68,8 +87,33 @@ pub(crate) struct Batch {
     pub removed: HashMap<ObjectKey, VersionId>,
     pub events: Vec<Event>,
     pub bytes: usize,
+    /// All of it.
+    load: Load,
+    /// What of it was there before the command.
+    before: Load,
+    /// Whether a write was refused as the command has too many.
+    pub overrun: bool,
     /// Counts the batches.
     pub number: u32,
+}
+
+impl Batch {
+    /// Counts a version that is to be written, with its object's name where that is written too.
+    ///
+    /// # Errors
+    /// Where it is more than one command writes.
+    pub(crate) fn count(&mut self, name: Option<usize>, value: usize) -> Result<(), Fail> {
+        let Load { mut records, mut bytes } = self.load;
+        records += 1 + usize::from(name.is_some());
+        bytes += value + RECORD_HEAD_BYTES + name.map_or(0, |name| name + RECORD_HEAD_BYTES);
+        let before = self.before;
+        if records > before.records + RECORDS_MAX || bytes > before.bytes + RECORD_BYTES_MAX {
+            self.overrun = true;
+            return Err(TOO_MANY_WRITES);
+        }
+        self.load = Load { records, bytes };
+        Ok(())
+    }
 }
 
 /// A batch that is being written.
@@ -83,12 +127,15 @@ pub(crate) struct Flight {
 }
 
 /// A place in the batch to go back to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Save {
     undo: usize,
     puts: usize,
     events: usize,
     bytes: usize,
+    load: Load,
+    /// Of the batch.
+    number: u32,
 }
 
 /// A batch that was not committed, and what its commands are answered.
@@ -108,18 +155,28 @@ impl Door {
             puts: self.keyspace.pending(),
             events: self.batch.events.len(),
             bytes: self.batch.bytes,
+            load: self.batch.load,
+            number: self.batch.number,
         }
     }
 
-    /// Takes back what was done since. Where the batch was committed meanwhile there is less to
-    /// take back.
+    /// A command begins: it may write so much of its own.
+    pub(crate) fn begin_command(&mut self) {
+        self.batch.before = self.batch.load;
+        self.batch.overrun = false;
+    }
+
+    /// Takes back what was done since, as far as it is not committed or on its way to be.
     pub(crate) fn back_to(&mut self, save: Save) {
+        let number = self.batch.number;
+        let save = if save.number == number { save } else { Save { number, ..Save::default() } };
         if self.keyspace.pending() > save.puts {
             self.keyspace.abandon(save.puts);
         }
         self.undo_to(save.undo);
         self.batch.events.truncate(save.events);
-        self.batch.bytes = self.batch.bytes.min(save.bytes);
+        self.batch.bytes = save.bytes;
+        self.batch.load = save.load;
     }
 
     fn undo_to(&mut self, to: usize) {
@@ -177,7 +234,7 @@ impl Door {
     /// Begins to write a batch that is large enough on its own.
     pub(crate) fn commit_large(&mut self) {
         let large = self.keyspace.pending() >= BATCH_PUTS
-            || self.batch.bytes >= self.keyspace.batch_bytes();
+            || self.batch.bytes >= self.keyspace.batch_bytes().min(BATCH_BYTES);
         if large && self.land() {
             self.begin();
         }
@@ -242,6 +299,7 @@ impl Door {
         self.batch.start = self.stamp;
         self.batch.number = self.batch.number.wrapping_add(1);
         self.batch.bytes = 0;
+        (self.batch.load, self.batch.before) = (Load::default(), Load::default());
     }
 
     /// Whether a batch is neither written nor lost.

@@ -573,7 +573,7 @@ impl Circle {
     }
 
     fn publish(&mut self) {
-        self.door.slots.evict(self.door.options.cache_bytes);
+        self.door.evict();
         let counters = &mut self.door.counters;
         counters.clients = self.by_id.len() as u64;
         counters.keys = self.door.slots.live() as u64;

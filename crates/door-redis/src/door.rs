@@ -31,6 +31,8 @@ pub(crate) const NAME_BYTES_MAX: usize = 1_024;
 const WARM_STEP: u32 = 64;
 /// Keys that have ended and are deleted at a time.
 const SWEEP_STEP: usize = 1_000;
+/// Bytes of values beyond the cache that one turn may read before others are dropped.
+const CACHE_SLACK_BYTES: usize = 8 << 20;
 /// After a failed commit nothing is swept for so long, in ms.
 const SWEEP_PAUSE_MS: u64 = 10_000;
 
@@ -91,6 +93,8 @@ pub(crate) struct Door {
     members: HashMap<Box<[u8]>, Vec<Loaded>>,
     name: Vec<u8>,
     warm: u32,
+    /// Bytes in the cache from which on values are dropped within a turn.
+    evict_from: usize,
 }
 
 impl Door {
@@ -108,6 +112,7 @@ impl Door {
         keyspace
             .load(&mut |name, object, tip| load(&mut slots, &mut members, name, object, tip))?;
         members.retain(|key, _| slots.find(slots.hash(key), key).is_some());
+        let evict_from = options.cache_bytes.saturating_add(CACHE_SLACK_BYTES);
         let password = options.password.as_ref().map(|text| blake3::hash(text.as_bytes()));
         Ok(Self {
             keyspace,
@@ -133,6 +138,7 @@ impl Door {
             members,
             name: Vec::new(),
             warm: 0,
+            evict_from,
         })
     }
 
@@ -332,6 +338,7 @@ impl Door {
             key_name(&mut self.name, &slot.key);
             &self.name[..]
         });
+        self.batch.count(name.map(<[u8]>::len), value.len())?;
         self.batch.bytes += value.len();
         let put = Put { object: &slot.object, name, bases, kind, value, compress };
         let made = self.keyspace.put(put)?;
@@ -374,6 +381,7 @@ impl Door {
         };
         let name = tip.is_none().then_some(&self.name[..]);
         let bases = tip.as_slice();
+        self.batch.count(name.map(<[u8]>::len), value.len())?;
         let put = Put { object: &object, name, bases, kind, value, compress: false };
         let id = self.keyspace.put(put)?.id;
         self.batch.bytes += 8;
@@ -404,6 +412,7 @@ impl Door {
             Value::Gone | Value::Sorted(_) | Value::Foreign => return Err(WRONG_TYPE),
         };
         debug_assert_eq!(expires, self.slots.slot(index).state.expires);
+        self.make_room();
         self.slots.fill(index, content);
         Ok(())
     }
@@ -446,10 +455,28 @@ impl Door {
             self.batch.absent.push(index);
         }
         self.members.remove(&self.slots.slot(index).key);
+        self.make_room();
         let state = &self.slots.slot(index).state;
         let (tip, stamp) = (state.tip, state.stamp);
         self.slots.replace(index, State { content, tip, expires, stamp });
         Ok(())
+    }
+
+    /// Before a value is cached that was read: drops others where one turn has read many.
+    fn make_room(&mut self) {
+        if self.slots.cached() < self.evict_from {
+            return;
+        }
+        // What is pending cannot be read again before it is committed.
+        self.slots.evict(self.options.cache_bytes, self.batch.start);
+        let cached = self.slots.cached().max(self.options.cache_bytes);
+        self.evict_from = cached.saturating_add(CACHE_SLACK_BYTES);
+    }
+
+    /// At a turn's end, when all is committed: drops values beyond the cache.
+    pub(crate) fn evict(&mut self) {
+        self.slots.evict(self.options.cache_bytes, u64::MAX);
+        self.evict_from = self.options.cache_bytes.saturating_add(CACHE_SLACK_BYTES);
     }
 
     fn load_members(&mut self, index: u32, generation: u64) -> Result<Sorted, Fail> {

@@ -35,6 +35,16 @@ pub(crate) const KEY_TOO_LONG: Fail = Fail::Say(
     "ERR key is too long: at most 1017 bytes, and a sorted set's key and member at most 1005 \
      together",
 );
+/// What a command is answered that would write more than fits one commit beside what others write.
+pub(crate) const TOO_MANY_WRITES: Fail = Fail::Say(
+    "ERR the command would write too much at once: at most 57344 records (a version is one, a new \
+     key or member another) and 48 MiB; nothing of it is done, make several",
+);
+/// The same of a transaction.
+pub(crate) const LARGE_TRANSACTION: Fail = Fail::Say(
+    "ERR the transaction would write too much at once: at most 57344 records (a version is one, a \
+     new key or member another) and 48 MiB; nothing of it is done, make several",
+);
 pub(crate) const TOO_MANY_KEYS: Fail =
     Fail::Say("OOM command not allowed: there are too many keys");
 

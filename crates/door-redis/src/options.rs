@@ -62,7 +62,7 @@ pub struct Limits {
     /// together.
     pub input_bytes: usize,
     /// Bytes of answers that wait for one connection to read them; until it has, its commands are
-    /// not read.
+    /// not read. A command whose answer alone is longer is answered with an error.
     pub output_bytes: usize,
     /// The same, all connections together.
     pub outputs_bytes: usize,

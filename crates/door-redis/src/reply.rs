@@ -9,6 +9,7 @@ use std::io::{self, IoSlice, Write};
 
 use bytes::Bytes;
 
+use crate::fail::Fail;
 use crate::number;
 
 /// A value from this length on is sent from where it is.
@@ -36,11 +37,41 @@ pub(crate) struct Output {
     sent: usize,
     /// 2 or 3.
     protocol: u8,
+    /// Bytes that one answer may have, and what waited before it.
+    answer_bytes: usize,
+    before: usize,
 }
 
 impl Output {
     pub(crate) fn new() -> Self {
-        Self { queue: VecDeque::new(), queued: 0, own: Vec::new(), sent: 0, protocol: 2 }
+        Self {
+            queue: VecDeque::new(),
+            queued: 0,
+            own: Vec::new(),
+            sent: 0,
+            protocol: 2,
+            answer_bytes: usize::MAX,
+            before: 0,
+        }
+    }
+
+    /// A command's answer begins, which may have so many bytes.
+    pub(crate) fn begin_answer(&mut self, bytes: usize) {
+        (self.answer_bytes, self.before) = (bytes, self.waiting());
+    }
+
+    /// Whether the answer is still one that is sent. Asked between the parts of those that have many.
+    ///
+    /// # Errors
+    /// Where it is too long.
+    pub(crate) fn fits(&self) -> Result<(), Fail> {
+        if self.waiting() - self.before <= self.answer_bytes {
+            return Ok(());
+        }
+        Err(Fail::Long(format!(
+            "ERR the answer is longer than {} MiB: ask for less at once",
+            self.answer_bytes >> 20
+        )))
     }
 
     pub(crate) fn protocol(&self) -> u8 {
@@ -78,6 +109,16 @@ impl Output {
         let back = taken.split_off(place.own);
         self.own = taken;
         back
+    }
+
+    /// Takes back all that was answered since `place`, which nobody wants.
+    pub(crate) fn cut(&mut self, place: Place) {
+        if let Some(first) = self.queue.get(place.queue) {
+            // It was the end then, and has grown since.
+            self.own = first.get(..place.own).unwrap_or_default().to_vec();
+            self.queued -= self.queue.drain(place.queue..).map(|part| part.len()).sum::<usize>();
+        }
+        self.own.truncate(place.own);
     }
 
     /// Bytes between two places, `from` the earlier.

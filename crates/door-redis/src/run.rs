@@ -22,6 +22,8 @@ impl Door {
         out: &mut Output,
     ) -> Option<u32> {
         (self.touched, self.leans) = (false, false);
+        self.begin_command();
+        out.begin_answer(self.options.limits.output_bytes);
         self.counters.commands += 1;
         match self.allowed(session, &args, out) {
             Ok(command) => {
@@ -55,7 +57,7 @@ impl Door {
         if let Err(fail) = (command.run)(self, &mut Call { args, out, session }) {
             self.counters.errors += 1;
             self.back_to(save);
-            out.take_back(place);
+            out.cut(place);
             out.error(&fail.text());
         }
     }

@@ -272,8 +272,9 @@ impl Slots {
         (count > 0).then(|| (self.random % count) as u32)
     }
 
-    /// Drops values that were not used for long until at most `budget` bytes are cached.
-    pub(crate) fn evict(&mut self, budget: usize) {
+    /// Drops values that were not used for long until at most `budget` bytes are cached; none of the writes behind the one of
+    /// this number.
+    pub(crate) fn evict(&mut self, budget: usize, written: u64) {
         let mut tries = 0;
         while self.cached > budget && tries < TRIES_MAX {
             let mut oldest: Option<(u32, u32)> = None;
@@ -281,7 +282,8 @@ impl Slots {
                 let Some(index) = self.any() else { return };
                 let slot = &self.slots[index as usize];
                 let age = self.clock.wrapping_sub(slot.used);
-                if slot.state.content.cached() > 0 && oldest.is_none_or(|(most, _)| age > most) {
+                let may_go = slot.state.content.cached() > 0 && slot.state.stamp <= written;
+                if may_go && oldest.is_none_or(|(most, _)| age > most) {
                     oldest = Some((age, index));
                 }
             }
@@ -355,14 +357,17 @@ mod tests {
         for index in &all[..20] {
             slots.touch(*index);
         }
-        slots.evict(500);
+        slots.evict(500, 0);
         assert!(slots.cached() <= 500);
         let cached =
             |index: &&u32| matches!(slots.slot(**index).state.content, Content::Text(Some(_)));
         let kept = all[..20].iter().filter(cached).count();
         assert!(kept >= 10, "{kept}");
         assert_eq!(slots.live(), 200);
-        slots.evict(0);
+        slots.stamp(all[7], 1);
+        slots.evict(0, 0);
+        assert_eq!(slots.cached(), 10, "what is not committed cannot be read again");
+        slots.evict(0, 1);
         assert_eq!(slots.cached(), 0);
     }
 }

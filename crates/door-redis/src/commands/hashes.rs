@@ -85,6 +85,7 @@ pub(crate) fn hmget(door: &mut Door, call: &mut Call<'_>) -> Done {
     let values = fields::Values::of(bytes, call.args.from(2));
     call.out.array(call.len() - 2);
     for field in call.args.from(2) {
+        call.out.fits()?;
         match values.get(field) {
             Some(value) => call.out.bulk(value),
             None => call.out.null(),

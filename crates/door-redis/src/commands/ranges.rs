@@ -165,6 +165,7 @@ fn answer(door: &mut Door, call: &mut Call<'_>, choices: &Choices) -> Done {
     let pairs = choices.scores && call.out.protocol() == 3;
     call.out.array(if choices.scores && !pairs { count * 2 } else { count });
     let mut tell = |ranked: &Ranked| {
+        call.out.fits()?;
         if pairs {
             call.out.array(2);
         }
@@ -172,13 +173,15 @@ fn answer(door: &mut Door, call: &mut Call<'_>, choices: &Choices) -> Done {
         if choices.scores {
             call.out.double(ranked.score);
         }
+        Ok(())
     };
     if count > 0 && choices.reverse {
-        order.range(first, last).rev().for_each(&mut tell);
+        order.range(first, last).rev().try_for_each(&mut tell)
     } else if count > 0 {
-        order.range(first, last).for_each(&mut tell);
+        order.range(first, last).try_for_each(&mut tell)
+    } else {
+        Ok(())
     }
-    Ok(())
 }
 
 /// ZRANGE.
@@ -252,6 +255,7 @@ fn remove(door: &mut Door, call: &mut Call<'_>, by: By) -> Done {
         return Ok(());
     };
     let (first, last) = ranks(sorted.order(), by, false, a, b)?;
+    sorted_sets::check_removed(last.saturating_sub(first))?;
     let members: Vec<Bytes> =
         sorted.order().range(first, last).map(|ranked| ranked.member.clone()).collect();
     let removed = sorted_sets::remove(door, index, members.into_iter())?;

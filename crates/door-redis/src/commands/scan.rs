@@ -78,8 +78,14 @@ pub(crate) fn scan(door: &mut Door, call: &mut Call<'_>) -> Done {
     call.out.array(2);
     call.out.bulk(next.to_string().as_bytes());
     call.out.array(found.len());
+    tell(door, call, &found)
+}
+
+/// Answers with keys.
+fn tell(door: &Door, call: &mut Call<'_>, found: &[u32]) -> Done {
     for index in found {
-        call.out.bulk(&door.slots.slot(index).key);
+        call.out.fits()?;
+        call.out.bulk(&door.slots.slot(*index).key);
     }
     Ok(())
 }
@@ -105,10 +111,7 @@ pub(crate) fn keys(door: &mut Door, call: &mut Call<'_>) -> Done {
         }
     }
     call.out.array(found.len());
-    for index in found {
-        call.out.bulk(&door.slots.slot(index).key);
-    }
-    Ok(())
+    tell(door, call, &found)
 }
 
 /// HSCAN.
@@ -145,6 +148,7 @@ pub(crate) fn zscan(door: &mut Door, call: &mut Call<'_>) -> Done {
     call.out.bulk(b"0");
     call.out.array(fits.clone().count() * 2);
     for ranked in fits {
+        call.out.fits()?;
         call.out.bulk(&ranked.member);
         call.out.bulk(number::text(ranked.score).as_bytes());
     }

@@ -8,6 +8,9 @@ use crate::number;
 use crate::session::Call;
 use crate::value::NEVER;
 
+/// Members that one command removes: each leaves a version, and all are in one commit.
+const REMOVED_MAX: usize = 50_000;
+
 /// What ZADD was told.
 #[derive(Clone, Copy, Default)]
 struct Choices {
@@ -113,6 +116,17 @@ fn add(door: &mut Door, call: &mut Call<'_>, choices: Choices, first: usize) -> 
         (true, Some(score)) => call.out.double(score),
         (true, None) => call.out.null(),
         (false, _) => call.out.count(if choices.changed { added + updated } else { added }),
+    }
+    Ok(())
+}
+
+/// Refuses to remove more members than fit one commit.
+pub(crate) fn check_removed(count: usize) -> Done {
+    if count > REMOVED_MAX {
+        return Err(Fail::Say(
+            "ERR at most 50000 members are removed at once: each is an object of its own; make \
+             several, or DEL the key",
+        ));
     }
     Ok(())
 }
@@ -240,6 +254,7 @@ fn pop(door: &mut Door, call: &mut Call<'_>, greatest: bool) -> Done {
     let mut taken: Vec<(Bytes, f64)> = Vec::new();
     if let Some(sorted) = door.set_of(index) {
         let count = count.min(sorted.len());
+        check_removed(count)?;
         let (from, to) = if greatest { (sorted.len() - count, sorted.len()) } else { (0, count) };
         let range = sorted.order().range(from, to);
         taken.extend(range.map(|ranked| (ranked.member.clone(), ranked.score)));

@@ -22,6 +22,7 @@ pub(crate) fn get(door: &mut Door, call: &mut Call<'_>) -> Done {
 pub(crate) fn mget(door: &mut Door, call: &mut Call<'_>) -> Done {
     call.out.array(call.len() - 1);
     for key in call.args.from(1) {
+        call.out.fits()?;
         match door.text(key) {
             Ok(Some(index)) => call.out.shared(door.bytes(index)),
             Ok(None) => call.out.null(),

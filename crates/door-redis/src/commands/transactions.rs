@@ -1,9 +1,12 @@
 //! MULTI and EXEC. On one thread a transaction is commands executed in a row, in one batch.
+//!
+//! Limits: one that would write more than fits a batch beside what others write, or whose answer is too long, is taken back
+//! whole and answered with an error.
 
 use bytes::Bytes;
 
 use crate::door::Door;
-use crate::fail::{Done, Fail, NOT_KEPT};
+use crate::fail::{Done, Fail, LARGE_TRANSACTION, NOT_KEPT};
 use crate::session::{Call, Transaction, WATCHED_MAX};
 use crate::slots::Content;
 
@@ -50,6 +53,11 @@ pub(crate) fn exec(door: &mut Door, call: &mut Call<'_>) -> Done {
     for (command, kept) in &transaction.commands {
         door.run(command, call.session, kept.arguments(), call.out);
         touched |= door.touched;
+        // Half of a transaction is none: whoever called takes all of it back.
+        if door.batch.overrun {
+            return Err(LARGE_TRANSACTION);
+        }
+        call.out.fits()?;
     }
     door.touched |= touched;
     Ok(())

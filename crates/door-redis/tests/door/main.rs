@@ -9,6 +9,7 @@ mod engine;
 mod foreign;
 mod hashes;
 mod keys;
+mod large;
 mod model;
 mod sorted_sets;
 mod strings;

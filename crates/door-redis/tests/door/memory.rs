@@ -14,6 +14,8 @@ use version::{Bases, Hint, ObjectKey, ValueKind, VersionId};
 pub enum EngineError {
     #[error("the disk is full; free space")]
     Full,
+    #[error("a write of {0}, more than the log takes")]
+    TooLarge(usize),
     #[error("no such base")]
     NoBase,
     #[error("no such function")]
@@ -24,7 +26,7 @@ impl Classified for EngineError {
     fn class(&self) -> Class {
         match self {
             Self::Full => Class::Busy,
-            Self::NoBase => Class::Invalid,
+            Self::TooLarge(_) | Self::NoBase => Class::Invalid,
             Self::NoFunction => Class::NotFound,
         }
     }
@@ -119,6 +121,14 @@ impl Memory {
     }
 
     fn write(&self, pending: Vec<Pending>) -> Result<(), Refusal> {
+        let records = pending.iter().map(|(_, name, _)| 1 + usize::from(name.is_some())).sum();
+        let name_bytes = pending.iter().flat_map(|(_, name, _)| name).map(Vec::len).sum::<usize>();
+        let bytes = name_bytes + pending.iter().map(|(.., s)| s.value.len()).sum::<usize>();
+        for (size, max) in [(records, store::PUT_RECORDS_MAX), (bytes, store::PUT_BYTES_MAX)] {
+            if size > max {
+                return Err(Refusal::new(EngineError::TooLarge(size)));
+            }
+        }
         let mut log = self.log();
         if log.failing > 0 && log.good == 0 {
             log.failing -= 1;
