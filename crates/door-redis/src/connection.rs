@@ -23,6 +23,8 @@ const TURN_BYTES: usize = 4 << 20;
 const TURN_REQUESTS: usize = 4_096;
 /// What is kept up to this length is copied to what is read next.
 const KEPT_BYTES: usize = 32 << 10;
+/// Answers of one turn for which there is room in the next too.
+const MARKS_KEPT: usize = 1_024;
 /// Writes of one connection in one turn: one, unless the first took only a part.
 const WRITES_MAX: usize = 16;
 /// What a connection that is cut off may still send and is not heard.
@@ -199,6 +201,9 @@ impl Connection {
         let rest = self.execute(door, &input, 0);
         input.truncate(rest.end);
         input.drain(..rest.start);
+        if input.len() <= KEPT_BYTES && input.capacity() > KEPT_BYTES {
+            input.shrink_to_fit();
+        }
         self.input = input;
     }
 
@@ -299,6 +304,9 @@ impl Connection {
             }
         }
         self.marks.clear();
+        if self.marks.capacity() > MARKS_KEPT {
+            self.marks = Vec::new();
+        }
     }
 
     /// Sends, mostly with one call; whether the connection goes on.

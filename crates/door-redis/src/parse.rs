@@ -19,6 +19,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 const LARGE_BYTES: usize = 32 << 10;
 /// The first part of such a buffer; it doubles as it fills, so that a claim alone costs nothing.
 const LARGE_STEP: usize = 64 << 10;
+/// Arguments for which there is room in the next request too.
+const SPANS_KEPT: usize = 1_024;
 /// Arguments of a request before the password was given.
 const STRANGER_ARGUMENTS_MAX: usize = 10;
 /// Bytes of an argument before the password was given.
@@ -170,6 +172,9 @@ impl Parser {
         self.bytes = 0;
         self.spans.clear();
         self.apart.clear();
+        if self.spans.capacity() > SPANS_KEPT || self.apart.capacity() > SPANS_KEPT {
+            (self.spans, self.apart) = (Vec::new(), Vec::new());
+        }
     }
 
     /// The request's arguments, once it is whole.
@@ -205,7 +210,9 @@ impl Parser {
     pub(crate) fn held(&self) -> usize {
         let large = self.large.as_ref().map_or(0, |large| large.bytes.capacity());
         let apart: usize = self.apart.iter().map(Bytes::len).sum();
-        large + apart + self.spans.capacity() * size_of::<Span>()
+        let lists =
+            self.spans.capacity() * size_of::<Span>() + self.apart.capacity() * size_of::<Bytes>();
+        large + apart + lists
     }
 
     /// One argument, or why it cannot be had yet.

@@ -280,6 +280,12 @@ impl Output {
             if self.own.capacity() > KEPT_BYTES {
                 self.own = Vec::new();
             }
+        } else if self.queue.is_empty() && self.sent > KEPT_BYTES && self.sent > self.own.len() / 2
+        {
+            // More was sent than is moved. No place is remembered while something is sent.
+            self.own.drain(..self.sent);
+            self.sent = 0;
+            self.own.shrink_to(2 * self.own.len());
         }
     }
 }
@@ -329,6 +335,26 @@ mod tests {
             assert_eq!(all(&mut output, step), expected.as_bytes());
             assert_eq!(output.held(), output.own.capacity());
         }
+    }
+
+    /// Someone who reads, and never all.
+    #[test]
+    fn what_was_sent_is_not_kept_while_a_byte_waits() {
+        let mut output = Output::new();
+        let (mut to, mut said) = (Narrow(Vec::new(), 0), 0);
+        for n in 0..10_000 {
+            let place = output.place();
+            output.bulk(format!("{n:01000}").as_bytes());
+            said += output.distance(place, output.place());
+            to.1 = output.waiting() - 1;
+            output.send(&mut to).expect("taken");
+            assert_eq!(output.waiting(), 1);
+        }
+        assert!(output.held() < 4 * KEPT_BYTES, "{}", output.held());
+        to.0.append(&mut all(&mut output, 7));
+        assert_eq!(to.0.len(), said);
+        let last = format!("$1000\r\n{:01000}\r\n", 9_999);
+        assert!(to.0.ends_with(last.as_bytes()));
     }
 
     #[test]

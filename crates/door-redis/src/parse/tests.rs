@@ -175,3 +175,20 @@ fn a_large_argument_is_kept_without_another_copy() {
     assert_eq!(arguments.bytes(0).as_ptr(), arguments.get(0).as_ptr());
     assert_eq!(arguments.bytes(0).len(), length);
 }
+
+/// What a large request took is given back with it, and counted until then.
+#[test]
+fn nothing_large_is_held_behind_a_request() {
+    let bounds = Bounds { arguments: 100_000, ..BOUNDS };
+    let words = vec![b"word".to_vec(); 50_000];
+    let typed = [&b"x ".repeat(30_000)[..], b"\n"].concat();
+    for (stream, least) in [(encode(&vec![words]), 50_000 * size_of::<Span>()), (typed, 1_000_000)]
+    {
+        let mut parser = Parser::default();
+        let parsed = parser.parse(&stream, &bounds);
+        assert_eq!(parsed, Ok(Parsed::Request { end: stream.len() }));
+        assert!(parser.held() >= least, "{}", parser.held());
+        parser.next();
+        assert!(parser.held() < 100_000, "{}", parser.held());
+    }
+}

@@ -73,6 +73,25 @@ fn unfinished_requests_of_all_callers_are_bounded_together() {
     assert_eq!(caller.call(&[b"SET", b"k", &vec![1; 2_000_000]]).text(), "OK");
 }
 
+/// Callers at rest hold next to nothing, whatever they said before.
+#[test]
+fn callers_at_rest_are_not_charged_for_what_they_said() {
+    let opened = with(Limits { input_bytes: 4 << 20, ..Limits::default() });
+    let value = [b'v'; 1_000];
+    let words: Vec<&[u8]> = [&b"MSET"[..]]
+        .into_iter()
+        .chain(std::iter::repeat_n([&b"k"[..], &value], 1_000).flatten())
+        .collect();
+    let many: Vec<&[u8]> =
+        [&b"EXISTS"[..]].into_iter().chain(std::iter::repeat_n(&b"k"[..], 100_000)).collect();
+    let mut callers: Vec<_> = (0..8).map(|_| opened.caller()).collect();
+    for caller in &mut callers {
+        assert_eq!(caller.call(&words).text(), "OK");
+        assert_eq!(caller.call(&many).text(), "100000");
+    }
+    assert!(callers.iter_mut().all(|caller| caller.say("PING") == "PONG"));
+}
+
 /// What came and the end after it may be told to the door at once, and only once.
 #[test]
 fn callers_that_end_right_behind_what_they_say_are_answered_and_let_go() {
