@@ -342,15 +342,14 @@ impl Circle {
         connection.listed = false;
         let (input, output) = (connection.held(), connection.output.held());
         let state = connection.serve(&mut self.door, &mut self.shared[at]);
-        self.input_bytes = self.input_bytes + connection.held() - input;
-        self.output_bytes = self.output_bytes + connection.output.held() - output;
-        if self.input_bytes > self.door.options.limits.input_bytes && connection.held() > input {
+        let all = self.input_bytes - input + connection.held();
+        if all > self.door.options.limits.input_bytes && connection.held() > input {
             // At once, or others in this turn would be cut off for what it held.
-            let held = connection.held();
             connection.fail(&mut self.door, ProtocolError::Crowded);
             connection.forget();
-            self.input_bytes = self.input_bytes + connection.held() - held;
         }
+        self.input_bytes = self.input_bytes - input + connection.held();
+        self.output_bytes = self.output_bytes - output + connection.output.held();
         match state {
             State::Ready => {
                 connection.listed = true;
@@ -370,6 +369,7 @@ impl Circle {
     fn tell(&mut self) {
         let told = std::mem::take(&mut self.door.told);
         let mut over = Vec::new();
+        let limits = self.door.options.limits;
         for event in &told {
             for watcher in &self.door.watchers {
                 if !event.key.starts_with(&watcher.prefix) {
@@ -389,10 +389,13 @@ impl Circle {
                     Some(member) => out.bulk(member),
                     None => out.null(),
                 }
-                if out.waiting() > self.door.options.limits.output_bytes {
+                let waiting = out.waiting();
+                self.output_bytes = self.output_bytes - held + connection.output.held();
+                // Whose socket takes nothing has not read what it was sent before.
+                let crowded = self.output_bytes > limits.outputs_bytes && !connection.writable;
+                if waiting > limits.output_bytes || crowded {
                     over.push(index);
                 }
-                self.output_bytes = self.output_bytes + connection.output.held() - held;
                 self.sending.push(index);
             }
         }
@@ -431,7 +434,7 @@ impl Circle {
             connection.settle(&self.door.failures);
             let goes_on = connection.send(&mut self.door, now);
             let left = connection.output.waiting();
-            self.output_bytes = self.output_bytes + connection.output.held() - held;
+            self.output_bytes = self.output_bytes - held + connection.output.held();
             if !goes_on {
                 self.close(index);
                 continue;

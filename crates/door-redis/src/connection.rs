@@ -269,6 +269,7 @@ impl Connection {
         self.whole = false;
         self.parser = Parser::default();
         self.session.transaction = None;
+        self.session.watched.clear();
     }
 
     /// Whether all is decided that its answers depend on.

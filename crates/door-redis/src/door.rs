@@ -27,6 +27,8 @@ pub(crate) const KEYS: &[u8] = b"redis/k";
 pub(crate) const MEMBERS: &[u8] = b"redis/z";
 /// The longest name of an object, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 1_024;
+/// The longest key, in bytes.
+pub(crate) const KEY_BYTES_MAX: usize = NAME_BYTES_MAX - KEYS.len();
 /// Keys whose versions are read at a time while nobody asks for them.
 const WARM_STEP: u32 = 64;
 /// Keys that have ended and are deleted at a time.
@@ -234,7 +236,7 @@ impl Door {
             self.slots.touch(index);
             return Ok(index);
         }
-        if KEYS.len() + key.len() > NAME_BYTES_MAX {
+        if key.len() > KEY_BYTES_MAX {
             return Err(KEY_TOO_LONG);
         }
         key_name(&mut self.name, key);

@@ -58,8 +58,8 @@ pub struct Limits {
     pub argument_bytes: usize,
     /// Bytes of all arguments of a command.
     pub command_bytes: usize,
-    /// Bytes of commands that are not whole, and of those that wait for EXEC, all connections
-    /// together.
+    /// Bytes of commands that are not whole, and of those that wait for EXEC and the keys that they
+    /// watch, all connections together.
     pub input_bytes: usize,
     /// Bytes of answers that wait for one connection to read them; until it has, its commands are
     /// not read. A command whose answer alone is longer is answered with an error.

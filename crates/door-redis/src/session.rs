@@ -47,6 +47,33 @@ pub(crate) struct Transaction {
     pub broken: bool,
 }
 
+/// Keys that WATCH was told.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    keys: Vec<(Bytes, u64)>,
+    bytes: usize,
+}
+
+impl Watched {
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn push(&mut self, key: &[u8], stamp: u64) {
+        self.bytes += key.len() + size_of::<(Bytes, u64)>();
+        self.keys.push((Bytes::copy_from_slice(key), stamp));
+    }
+
+    /// The keys, and the number of the last write to each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, u64)> {
+        self.keys.iter().map(|(key, stamp)| (key, *stamp))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// One connection, as commands see it.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -55,7 +82,7 @@ pub(crate) struct Session {
     pub wrong_passwords: u32,
     pub transaction: Option<Transaction>,
     /// Keys, and the number of the last write to each.
-    pub watched: Vec<(Bytes, u64)>,
+    pub watched: Watched,
     /// Prefixes it is told of.
     pub watching: usize,
     /// Its answers are sent, then it ends.
@@ -69,7 +96,7 @@ impl Session {
             authenticated,
             wrong_passwords: 0,
             transaction: None,
-            watched: Vec::new(),
+            watched: Watched::default(),
             watching: 0,
             closing: false,
         }
@@ -77,7 +104,8 @@ impl Session {
 
     /// Bytes it holds beside its buffers.
     pub(crate) fn held(&self) -> usize {
-        self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
+        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.bytes);
+        queued + self.watched.bytes
     }
 }
 

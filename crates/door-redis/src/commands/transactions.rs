@@ -3,10 +3,8 @@
 //! Limits: one that would write more than fits a batch beside what others write, or whose answer is too long, is taken back
 //! whole and answered with an error.
 
-use bytes::Bytes;
-
-use crate::door::Door;
-use crate::fail::{Done, Fail, LARGE_TRANSACTION, NOT_KEPT};
+use crate::door::{Door, KEY_BYTES_MAX};
+use crate::fail::{Done, Fail, KEY_TOO_LONG, LARGE_TRANSACTION, NOT_KEPT};
 use crate::session::{Call, Transaction, WATCHED_MAX};
 use crate::slots::Content;
 
@@ -43,7 +41,7 @@ pub(crate) fn exec(door: &mut Door, call: &mut Call<'_>) -> Done {
     if transaction.broken {
         return Err(Fail::Say("EXECABORT Transaction discarded because of previous errors."));
     }
-    if watched.iter().any(|(key, stamp)| current(door, key) != *stamp) {
+    if watched.iter().any(|(key, stamp)| current(door, key) != stamp) {
         door.lean_on_all();
         call.out.null_array();
         return Ok(());
@@ -71,9 +69,12 @@ pub(crate) fn watch(door: &mut Door, call: &mut Call<'_>) -> Done {
     if call.session.watched.len() + call.len() > WATCHED_MAX {
         return Err(Fail::Say("ERR a connection watches at most 1024 keys"));
     }
+    if call.args.from(1).any(|key| key.len() > KEY_BYTES_MAX) {
+        return Err(KEY_TOO_LONG);
+    }
     for key in call.args.from(1) {
         let stamp = current(door, key);
-        call.session.watched.push((Bytes::copy_from_slice(key), stamp));
+        call.session.watched.push(key, stamp);
     }
     call.out.ok();
     Ok(())

@@ -11,8 +11,8 @@ use crypto::RecordId;
 
 use crate::batch::Undo;
 use crate::commands::strings::type_name;
-use crate::door::Door;
-use crate::fail::{Done, Fail, NOT_KEPT, SYNTAX, TOO_LONG};
+use crate::door::{Door, KEY_BYTES_MAX};
+use crate::fail::{Done, Fail, KEY_TOO_LONG, NOT_KEPT, SYNTAX, TOO_LONG};
 use crate::fields;
 use crate::keyspace::Stored;
 use crate::reply::Output;
@@ -259,6 +259,9 @@ pub(crate) fn tips(door: &mut Door, call: &mut Call<'_>) -> Done {
 pub(crate) fn watch(door: &mut Door, call: &mut Call<'_>) -> Done {
     if call.session.watching >= PREFIXES_MAX || door.watchers.len() >= WATCHERS_MAX {
         return Err(Fail::Say("ERR at most 64 prefixes a connection, 4096 of all"));
+    }
+    if call.arg(1).len() > KEY_BYTES_MAX {
+        return Err(KEY_TOO_LONG);
     }
     let watcher = Watcher { client: call.session.id, prefix: call.args.bytes(1) };
     door.watchers.push(watcher);

@@ -73,6 +73,66 @@ fn unfinished_requests_of_all_callers_are_bounded_together() {
     assert_eq!(caller.call(&[b"SET", b"k", &vec![1; 2_000_000]]).text(), "OK");
 }
 
+/// What is counted of answers is what is there, also of callers that are refused.
+#[test]
+fn refused_callers_leave_the_count_of_answers_as_it_was() {
+    let opened = with(Limits { input_bytes: 1 << 20, ..Limits::default() });
+    let mut other = opened.caller();
+    assert_eq!(other.say("PING"), "PONG");
+    let part = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\n"[..], &[1; 1_900_000]].concat();
+    for refused in 1..=3 {
+        let mut caller = opened.caller();
+        let _ = caller.socket.write_all(&part);
+        while opened.metric("cut_off") < refused {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    // Much is written into the buffer of its answers, which is given back once they are sent.
+    let value = [b'v'; 10_000];
+    other.call(&[b"SET", b"k", &value]);
+    let words = [&[&b"MGET"[..]][..], &[&b"k"[..]; 20]].concat();
+    for _ in 0..3 {
+        assert_eq!(other.call(&words).list().len(), 20);
+        assert_eq!(other.say("PING"), "PONG");
+    }
+}
+
+#[test]
+fn keys_and_prefixes_that_no_key_can_have_are_not_watched() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    let (long, longest) = ([b'k'; 1_018], [b'k'; 1_017]);
+    for command in [&b"WATCH"[..], b"HOLD.WATCH"] {
+        let refused = caller.call(&[command, &long]).text();
+        assert!(refused.starts_with("ERR key is too long"), "{refused:.100}");
+        assert_eq!(caller.call(&[command, &longest]).text(), "OK");
+    }
+    let mut caller = opened.caller();
+    let refused = caller.call(&[b"WATCH", b"k", &long]).text();
+    assert!(refused.starts_with("ERR key is too long"), "{refused:.100}");
+}
+
+#[test]
+fn keys_that_are_watched_are_counted_until_they_are_not() {
+    let opened = with(Limits { input_bytes: 1 << 20, ..Limits::default() });
+    let key = [b'k'; 1_000];
+    let words = [&[&b"WATCH"[..]][..], &[&key[..]; 200]].concat();
+    let mut caller = opened.caller();
+    for end in ["UNWATCH", "EXEC", "RESET", "DISCARD"].iter().cycle().take(12) {
+        assert_eq!(caller.call(&words).text(), "OK");
+        caller.pipeline(&["MULTI", end]);
+        caller.pipeline(&["DISCARD", "UNWATCH"]);
+    }
+    let mut others: Vec<_> = (0..8).map(|_| opened.caller()).collect();
+    let answers: Vec<String> = others.iter_mut().map(|other| other.call(&words).text()).collect();
+    assert_eq!(answers, ["OK"; 8]);
+    for other in &mut others[..4] {
+        assert_eq!(other.say("PING"), "PONG");
+    }
+    let told = others[7].answer().text();
+    assert!(told.contains("too many requests wait"), "{told}");
+}
+
 /// Callers at rest hold next to nothing, whatever they said before.
 #[test]
 fn callers_at_rest_are_not_charged_for_what_they_said() {
@@ -90,6 +150,30 @@ fn callers_at_rest_are_not_charged_for_what_they_said() {
         assert_eq!(caller.call(&many).text(), "100000");
     }
     assert!(callers.iter_mut().all(|caller| caller.say("PING") == "PONG"));
+}
+
+/// All answers together are bounded, those that nobody asked for among them.
+#[test]
+fn a_watcher_that_does_not_read_is_cut_off_where_there_is_too_much_of_all() {
+    let limits = Limits { output_bytes: 1 << 30, outputs_bytes: 1 << 20, ..Limits::default() };
+    let opened = with(limits);
+    let mut deaf = opened.caller();
+    assert_eq!(deaf.say("HOLD.WATCH k"), "OK");
+    let mut reading = opened.caller();
+    assert_eq!(reading.say("HOLD.WATCH key"), "OK");
+    let mut writer = opened.caller();
+    let (key, words) = ([&b"k"[..], &[b'x'; 1_000]].concat(), ["SET key v"; 10]);
+    let some = request(&[b"SET", &key, b"v"]).repeat(100);
+    for _ in 0..400 {
+        writer.send(&some);
+        (0..100).for_each(|_| assert_eq!(writer.answer().text(), "OK"));
+        if opened.metric("cut_off") > 0 {
+            break;
+        }
+    }
+    assert_eq!(opened.metric("cut_off"), 1);
+    writer.pipeline(&words);
+    (0..10).for_each(|_| assert_eq!(reading.answer().list().len(), 4));
 }
 
 /// What came and the end after it may be told to the door at once, and only once.
