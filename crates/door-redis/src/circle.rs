@@ -168,9 +168,9 @@ impl Circle {
             self.brisk &= !self.door.has_writes();
             self.door.commit();
             self.tell();
-            self.send(now);
+            let unsent = self.send(now);
             self.tick(now);
-            busy = self.accept(now) | more | !self.ready.is_empty();
+            busy = self.accept(now) | more | unsent | !self.ready.is_empty();
             self.publish();
             if stopping.is_none() && self.stop.load(Ordering::Acquire) {
                 self.listener = None;
@@ -416,15 +416,19 @@ impl Circle {
         self.sending.extend(later);
     }
 
-    fn send(&mut self, now: u64) {
-        self.send_all(now);
+    /// Whether there is more that the other sides take now.
+    fn send(&mut self, now: u64) -> bool {
+        let more = self.send_all(now);
         // Each once: what waits is looked at in every turn.
         self.sending.sort_unstable();
         self.sending.dedup();
         self.door.failures.clear();
+        more
     }
 
-    fn send_all(&mut self, now: u64) {
+    /// Sends to each, some at a time; whether there is more that one of them takes.
+    fn send_all(&mut self, now: u64) -> bool {
+        let mut more = false;
         let next = std::mem::take(&mut self.was_sending);
         let mut sending = std::mem::replace(&mut self.sending, next);
         let limits = self.door.options.limits;
@@ -440,6 +444,8 @@ impl Circle {
                 continue;
             }
             if left > 0 {
+                // The system tells once that a socket takes bytes again, and nothing where it never took none.
+                more |= connection.writable;
                 self.sending.push(index);
             }
             let crowded = left > 0 && self.output_bytes > limits.outputs_bytes;
@@ -454,6 +460,7 @@ impl Circle {
         // Telling watchers may have listed one many times.
         sending.shrink_to(2 * self.connections.len());
         self.was_sending = sending;
+        more
     }
 
     /// Cuts off who takes nothing.

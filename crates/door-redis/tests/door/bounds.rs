@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use door_redis::{Limits, Options};
@@ -150,6 +150,31 @@ fn callers_at_rest_are_not_charged_for_what_they_said() {
         assert_eq!(caller.call(&many).text(), "100000");
     }
     assert!(callers.iter_mut().all(|caller| caller.say("PING") == "PONG"));
+}
+
+/// Of an answer that is sent with many writes the rest is sent at once while the other side takes it.
+#[test]
+fn a_large_answer_is_not_waited_with() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    caller.call(&[b"SET", b"k", &[b'v'; 16 << 10]]);
+    let words = [&[&b"MGET"[..]][..], &[&b"k"[..]; 2_000]].concat();
+    let mut buffer = vec![0; 1 << 20];
+    // Every answer needs some ms; whoever is left waiting is so for 100.
+    let took: Vec<Duration> = (0..30)
+        .map(|_| {
+            let begin = std::time::Instant::now();
+            caller.send(&request(&words));
+            let mut left = "*2000\r\n".len() + 2_000 * ("$16384\r\n\r\n".len() + (16 << 10));
+            while left > 0 {
+                let room = left.min(buffer.len());
+                left -= caller.socket.read(&mut buffer[..room]).unwrap();
+            }
+            begin.elapsed()
+        })
+        .collect();
+    let waited = took.iter().filter(|took| **took >= Duration::from_millis(95)).count();
+    assert!(waited < 6, "{took:?}");
 }
 
 /// All answers together are bounded, those that nobody asked for among them.
