@@ -132,6 +132,7 @@ impl Chain<'_> {
         done: &mut BTreeMap<String, Copied>,
         progress: &mut Progress<'_>,
     ) -> Result<bool, StoreError> {
+        let last_of_base = self.last_of_base();
         for (at, name) in names.iter().enumerate() {
             if done.contains_key(name) {
                 continue;
@@ -141,7 +142,7 @@ impl Chain<'_> {
             // again.
             let next = names.get(at + 1).map_or(last, String::as_str);
             let linkable = self.open(next)?.is_some_and(|file| file.len().is_ok_and(has_frames));
-            let copied = match self.reuse(name)? {
+            let copied = match self.reuse(name, last_of_base)? {
                 Reuse::Gone => return Ok(false),
                 Reuse::Linked(copied) => copied,
                 Reuse::Not(file) => self.copy_whole(name, &*file, linkable, progress)?,
@@ -161,10 +162,24 @@ impl Chain<'_> {
         }
     }
 
-    /// Links the earlier snapshot's file where it is the same one.
-    fn reuse(&self, name: &str) -> Result<Reuse, StoreError> {
+    /// The number of the last file in the earlier snapshot. It was written to then: a peer that lost its end with the power,
+    /// and wrote others instead, may have as many bytes behind the same head.
+    fn last_of_base(&self) -> Option<u64> {
+        let (_, manifest) = self.base?;
+        let number = |path: &String| {
+            let name = path.strip_prefix(self.folder)?.strip_prefix('/')?;
+            self.kind.number(name)
+        };
+        manifest.files.keys().filter_map(number).max()
+    }
+
+    /// Links the earlier snapshot's file where it is the same one, and not the last of that.
+    fn reuse(&self, name: &str, last_of_base: Option<u64>) -> Result<Reuse, StoreError> {
         let Some(file) = self.open(name)? else { return Ok(Reuse::Gone) };
         let Some((base, manifest)) = self.base else { return Ok(Reuse::Not(file)) };
+        if self.kind.number(name) == last_of_base {
+            return Ok(Reuse::Not(file));
+        }
         let path = format!("{}/{name}", self.folder);
         let Some(line) = manifest.files.get(&path).copied() else { return Ok(Reuse::Not(file)) };
         let head = |file: &dyn File| {

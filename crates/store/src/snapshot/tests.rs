@@ -479,3 +479,38 @@ fn damage_is_copied_and_still_found_afterwards() {
         assert!(store.get(&record(1, 700).id).await.unwrap().is_some());
     });
 }
+
+/// A peer that loses the end of its last segment with the power writes others there.
+#[test]
+fn the_last_segment_of_the_earlier_snapshot_is_never_linked() {
+    run(1, |env| async move {
+        let World { folder, store, journal, .. } = World::new(&env).await;
+        let path = |name: &str| folder.path().join(name);
+        let last = fs::read_dir(path("peer/store"))
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+            .filter(|name| name.ends_with(".log"))
+            .max()
+            .unwrap();
+        let take = |to: &str, base: Option<&Path>| {
+            take(&path("peer"), &path(to), &options(base), &mut |_, _| true)
+        };
+        take("one", None).unwrap();
+        store.close().await.unwrap();
+        journal.close().await.unwrap();
+        drop((store, journal));
+        // Two records of the same length: one that was lost, one that was written in its place.
+        let log = path("peer/store").join(&last);
+        let len = fs::metadata(&log).unwrap().len();
+        let frame = 700 + if record(19, 700).place == record(19, 700).id.into() { 56 } else { 88 };
+        fs::File::options().write(true).open(&log).unwrap().set_len(len - frame).unwrap();
+        let store = open_log(Arc::new(DirDisk::open(path("peer/store")).unwrap()), &env);
+        store.put(vec![record(19 + 3, 700)]).await.unwrap();
+        assert_eq!(fs::metadata(&log).unwrap().len(), len);
+        for number in 30..40 {
+            store.put(vec![record(number, 700)]).await.unwrap();
+        }
+        take("two", Some(&path("one"))).unwrap();
+        assert!(fs::read(path("two/store").join(&last)).unwrap() == fs::read(&log).unwrap());
+    });
+}
