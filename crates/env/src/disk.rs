@@ -35,6 +35,10 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_names(&self) -> io::Result<()>;
+    /// Overwrites what the disk keeps of written bytes beside the files that they are in.
+    fn wipe(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
     /// The folder of the file system that it is, if it is one: between two of those, files can be

@@ -58,6 +58,8 @@ const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 /// The blocks of one folder.
 pub(super) struct Behind {
     boot: Boot,
+    /// All blocks, free or not.
+    blocks: Vec<SharedBlock>,
     state: Mutex<State>,
     /// There is something for the thread to do.
     work: Condvar,
@@ -121,8 +123,9 @@ impl Owned {
                 return Err(error);
             }
         };
+        let blocks = free.clone();
         let state = Mutex::new(State { free, ..State::default() });
-        let behind = Behind { boot, state, work: Condvar::new(), freed: Condvar::new() };
+        let behind = Behind { boot, blocks, state, work: Condvar::new(), freed: Condvar::new() };
         let owned = Self(Arc::new(behind));
         let writing = owned.0.clone();
         let thread = std::thread::Builder::new().name(FILE_NAME.to_owned());
@@ -176,6 +179,13 @@ impl Behind {
     fn give(&self, block: SharedBlock) {
         self.state().free.push(block);
         self.freed.notify_one();
+    }
+
+    /// Overwrites what is in blocks and in files already. Each block by itself: writes go on in the others.
+    pub(super) fn wipe(&self) -> io::Result<()> {
+        let wipe =
+            |block: &SharedBlock| block.write().unwrap_or_else(PoisonError::into_inner).wipe();
+        self.blocks.iter().try_for_each(wipe)
     }
 
     /// Has a part written. Each has a block, which bounds their number.

@@ -219,6 +219,13 @@ impl Disk for DirDisk {
         Ok(rustix::fs::fsync(&self.shared.dir)?)
     }
 
+    fn wipe(&self) -> io::Result<()> {
+        match self.shared.behind.get() {
+            Some(Some(behind)) if !self.shared.ended.load(Ordering::Acquire) => behind.wipe(),
+            _ => Ok(()),
+        }
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstatvfs(&self.shared.dir)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

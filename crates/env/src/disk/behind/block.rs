@@ -59,21 +59,29 @@ impl Head {
 
     /// What a process of this start of the system left; `None` where the block is free, of another start, or none.
     pub(super) fn decode(bytes: &[u8; FIELDS_BYTES], boot: &Boot) -> Option<Self> {
-        let number = |part: &[u8]| part.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
         let ours = bytes[..8] == *MAGIC
             && bytes[8..10] == VERSION.to_be_bytes()
             && bytes[11] == 0
             && bytes[24..40] == *boot;
         let name = bytes.get(NAME_AT..NAME_AT + usize::from(bytes[10])).filter(|_| ours)?;
         let name = std::str::from_utf8(name).ok().filter(|name| check_name(name).is_ok())?;
-        let (len, base) = (number(&bytes[12..16]), number(&bytes[16..24]));
+        let (len, base) = (be(&bytes[12..16]), be(&bytes[16..24]));
         let len = usize::try_from(len).ok().filter(|len| *len <= BLOCK_BYTES)?;
         base.is_multiple_of(ALIGNMENT as u64).then(|| Self { name: name.to_owned(), base, len })
     }
 }
 
+/// The big-endian number in at most eight bytes.
+fn be(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 /// The memory of a block.
-pub(super) struct Block(MmapMut);
+pub(super) struct Block {
+    map: MmapMut,
+    /// Bytes of it that were ever filled, and not overwritten since.
+    filled: usize,
+}
 
 impl Block {
     /// The block at this number of the file of blocks, which has room for it.
@@ -85,32 +93,49 @@ impl Block {
         let map = unsafe {
             MmapOptions::new().offset((number * STRIDE) as u64).len(STRIDE).map_mut(file)?
         };
-        Ok(Self(map))
+        Ok(Self { map, filled: 0 })
     }
 
     /// Takes it for a part of a file.
     pub(super) fn begin(&mut self, head: &Head, boot: &Boot) {
-        if let Some(fields) = self.0.first_chunk_mut() {
+        if let Some(fields) = self.map.first_chunk_mut() {
             head.encode(boot, fields);
         }
+        self.filled = self.filled.max(head.len);
     }
 
     /// Says how many of its bytes are the file's.
     pub(super) fn set_len(&mut self, len: usize) {
-        self.0[12..16].copy_from_slice(&(len as u32).to_be_bytes());
+        self.map[12..16].copy_from_slice(&(len as u32).to_be_bytes());
+        self.filled = self.filled.max(len);
     }
 
     /// It is nobody's.
     pub(super) fn free(&mut self) {
-        self.0[10] = 0;
+        self.map[10] = 0;
+    }
+
+    /// Overwrites what earlier uses left in it, also on the disk: what is not the part of a file that it has now.
+    pub(super) fn wipe(&mut self) -> std::io::Result<()> {
+        let used = match self.map[10] {
+            0 => 0,
+            _ => be(&self.map[12..16]) as usize,
+        };
+        if self.filled > used {
+            let filled = self.filled;
+            self.bytes_mut()[used..filled].fill(0);
+            self.map.flush_range(HEAD_BYTES + used, filled - used)?;
+            self.filled = used;
+        }
+        Ok(())
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.0[HEAD_BYTES..]
+        &self.map[HEAD_BYTES..]
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0[HEAD_BYTES..]
+        &mut self.map[HEAD_BYTES..]
     }
 }
 

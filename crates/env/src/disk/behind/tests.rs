@@ -317,3 +317,29 @@ fn a_disk_that_takes_nothing_ends_the_wait_for_a_block() {
     write_soon(&*other, 0, b"goes on");
     other.sync().expect("synced");
 }
+
+#[test]
+fn what_is_in_files_leaves_the_blocks_when_they_are_wiped_and_what_is_not_stays() {
+    let world = World::new();
+    let old = world.disk.open("a", true).expect("created");
+    let secret = b"what was dropped".repeat(1000);
+    write_soon(&*old, 0, &secret);
+    old.sync().expect("synced");
+    if !is_behind(world.disk.path()) {
+        return;
+    }
+    // Less of another takes the same block.
+    let new = world.disk.open("b", true).expect("created");
+    write_soon(&*new, 0, b"a few bytes");
+    let blocks = || fs::read(world.disk.path().join(FILE_NAME)).expect("there");
+    let has = |wanted: &[u8]| blocks().windows(wanted.len()).any(|bytes| bytes == wanted);
+    assert!(has(b"what was dropped"));
+    world.disk.wipe().expect("wiped");
+    assert!(!has(b"what was dropped") && !has(&secret[5..16]));
+    assert_eq!(read(&*new, 0..11), b"a few bytes");
+    write_soon(&*new, 11, b" and more");
+    let folder = world.die(vec![old, new]);
+    let _open = open(folder.path());
+    assert_eq!(fs::read(folder.path().join("b")).expect("read"), b"a few bytes and more");
+    assert!(fs::read(folder.path().join("a")).expect("read") == secret);
+}
