@@ -34,7 +34,6 @@ mod trail;
 mod walk;
 mod writer;
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -59,13 +58,13 @@ pub(crate) use self::recovery::take_lock;
 use self::sealed::Sealed;
 pub(crate) use self::segment::{CreateError, create, log_number};
 use self::segment::{OpenFiles, log_name};
-use self::writer::{Checked, Request, Writer};
+use self::writer::{Checked, Request, Standing, Writer};
 use crate::checksum::crc32c;
 use crate::header::Family;
 use crate::line::Line;
 use crate::{
     Durability, Kept, PUT_RECORDS_MAX, Part, Placed, RecordStore, Stats, StoreError, Upkeep,
-    check_put, check_put_of, form, io_error,
+    check_put_of, form, io_error,
 };
 
 /// The smallest and the largest length a segment can be set to, in bytes.
@@ -249,10 +248,22 @@ impl Shared {
         let Some(base) = form::base(&payload.bytes) else {
             return Err(self.damaged(id, &location));
         };
-        let there = self.index().get(&base).filter(|there| !there.form);
-        let Some(there) = there else { return Err(self.damaged(id, &location)) };
-        let base = self.payload(&base, there)?;
-        self.expanded(payload, &base.bytes, &location)
+        for left in (0..=MOVES_MAX).rev() {
+            let there = self.index().get(&base).filter(|there| !there.form);
+            let Some(there) = there else { break };
+            match self.payload(&base, there) {
+                Ok(base) => return self.expanded(payload, &base.bytes, &location),
+                // Compaction may have moved the base, and removed the file, since the index was asked.
+                Err(_) if left > 0 && self.is_elsewhere(&base, &there) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(self.damaged(id, &location))
+    }
+
+    /// Whether a record is no more where it was.
+    fn is_elsewhere(&self, id: &RecordId, was: &Location) -> bool {
+        self.index().get(id).is_none_or(|now| !now.is_at(was))
     }
 
     /// The record that a form stands for.
@@ -317,19 +328,23 @@ fn record_in(id: &RecordId, location: &Location, frame: &Bytes) -> Option<Record
     Some(Record { kind, id: *id, place, bytes })
 }
 
-/// What is written of a record: its own bytes or a form.
-struct Payload {
-    record: Record,
-    form: bool,
-    new: bool,
+/// What is written of a record, the form where there is one and it can stand; with its checksum where the writer, which
+/// is on no I/O thread, is not to compute it. `unread` is where it is and could not be read.
+fn checked(kept: Kept, unread: Option<Location>, small: bool) -> Checked {
+    let Kept { mut record, form, new } = kept;
+    let based = form.and_then(|form| Some((form::base(&form)?, form)));
+    let standing = based.map(|(base, form)| {
+        let plain = std::mem::replace(&mut record.bytes, form);
+        Standing { base, plain }
+    });
+    let crc = small.then(|| crc32c(&record.bytes));
+    let form = standing.is_some();
+    Checked { record, crc, form, standing, new, unread }
 }
 
-impl Payload {
-    /// With its checksum, or for the writer to compute it, which is on no I/O thread.
-    fn checked(self, small: bool) -> Checked {
-        let Self { record, form, new } = self;
-        Checked { crc: small.then(|| crc32c(&record.bytes)), record, form, new }
-    }
+/// Bytes that are written of records, at most.
+fn bytes_of(kept: &[Kept]) -> usize {
+    kept.iter().map(|kept| kept.record.bytes.len()).sum()
 }
 
 impl LogStore {
@@ -436,27 +451,25 @@ impl LogStore {
                 self.shared.env.blocking(move || shared.read(&id, location)).await
             };
             // Compaction may have moved it, and removed the file, since the index was asked.
-            let moved = || self.shared.index().get(id).is_none_or(|now| !now.is_at(&location));
-            if read.is_ok() || tries == MOVES_MAX || !moved() {
+            if read.is_ok() || tries == MOVES_MAX || !self.shared.is_elsewhere(id, &location) {
                 return read.map(Some);
             }
             tries += 1;
         }
     }
 
-    /// Reads those of the records that are there already, so that the writer writes damaged ones
-    /// again.
-    async fn read_those_there(&self, records: &[Record]) {
-        for record in records {
-            self.read_if_there(&record.id).await;
-        }
-    }
-
-    async fn read_if_there(&self, id: &RecordId) {
-        let Some(location) = self.shared.index().get(id) else { return };
-        if self.read(id).await.is_err() {
-            // Also where the disk could not read it: a new frame is the way to heal both.
-            self.shared.index_mut().mark_damaged(id, &location);
+    /// Reads a record if it is there already, so that the writer writes it again where it is damaged, or where it could not be
+    /// read now: then it returns where. The disk may read that again later, and the new one may find no room, so it is not
+    /// marked.
+    async fn read_if_there(&self, id: &RecordId) -> Option<Location> {
+        let location = self.shared.index().get(id)?;
+        match self.read(id).await {
+            Ok(_) => None,
+            Err(StoreError::Io { .. }) => Some(location),
+            Err(_) => {
+                self.shared.index_mut().mark_damaged(id, &location);
+                None
+            }
         }
     }
 
@@ -472,40 +485,32 @@ impl LogStore {
         base.is_none_or(|base| base.frame_len() <= SMALL_BYTES_MAX)
     }
 
-    /// What of these records is written: forms of those whose base is there, plain.
-    fn payloads(&self, kept: Vec<Kept>) -> Vec<Payload> {
-        if kept.iter().all(|kept| kept.form.is_none()) {
-            let plain = |Kept { record, new, .. }| Payload { record, form: false, new };
-            return kept.into_iter().map(plain).collect();
-        }
-        let mut plain = HashSet::new();
-        let mut out = Vec::with_capacity(kept.len());
-        let index = self.shared.index();
-        for Kept { mut record, form, new } in kept {
-            let stands = |base: RecordId| {
-                plain.contains(&base)
-                    || index.get(&base).is_some_and(|base| !base.form && !base.damaged)
+    /// What the writer is handed of records.
+    async fn checked(&self, kept: Vec<Kept>, small: bool) -> Vec<Checked> {
+        let mut records = Vec::with_capacity(kept.len());
+        for kept in kept {
+            let unread = match kept.new {
+                true => None,
+                false => self.read_if_there(&kept.record.id).await,
             };
-            let form = form.filter(|form| form::base(form).is_some_and(stands));
-            let is_form = form.is_some();
-            match form {
-                Some(form) => record.bytes = form,
-                None => drop(plain.insert(record.id)),
-            }
-            out.push(Payload { record, form: is_form, new });
+            records.push(checked(kept, unread, small));
         }
-        out
+        records
     }
 
     async fn write(
         &self,
-        records: Vec<Payload>,
+        kept: Vec<Kept>,
         durability: Option<Durability>,
     ) -> Result<Vec<bool>, StoreError> {
+        self.check_open()?;
+        check_put_of(kept.iter().map(|kept| kept.record.bytes.len()))?;
+        if self.shared.poisoned.load(Ordering::SeqCst) {
+            return Err(StoreError::Poisoned);
+        }
         let durability = durability.unwrap_or(self.shared.durability);
-        let bytes = records.iter().map(|payload| payload.record.bytes.len()).sum();
-        let small = bytes <= SMALL_BYTES_MAX;
-        let records = records.into_iter().map(|payload| payload.checked(small)).collect();
+        let bytes = bytes_of(&kept);
+        let records = self.checked(kept, bytes <= SMALL_BYTES_MAX).await;
         self.ask(bytes, |answer| Request::Put { records, durability, answer }).await
     }
 
@@ -523,13 +528,7 @@ impl LogStore {
 #[async_trait]
 impl RecordStore for LogStore {
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
-        self.check_open()?;
-        check_put(&records)?;
-        if self.shared.poisoned.load(Ordering::SeqCst) {
-            return Err(StoreError::Poisoned);
-        }
-        self.read_those_there(&records).await;
-        let plain = |record| Payload { record, form: false, new: false };
+        let plain = |record| Kept { record, form: None, new: false };
         self.write(records.into_iter().map(plain).collect(), None).await
     }
 
@@ -538,15 +537,7 @@ impl RecordStore for LogStore {
         kept: Vec<Kept>,
         durability: Option<Durability>,
     ) -> Result<Vec<bool>, StoreError> {
-        self.check_open()?;
-        check_put_of(kept.iter().map(|kept| kept.record.bytes.len()))?;
-        if self.shared.poisoned.load(Ordering::SeqCst) {
-            return Err(StoreError::Poisoned);
-        }
-        for kept in kept.iter().filter(|kept| !kept.new) {
-            self.read_if_there(&kept.record.id).await;
-        }
-        self.write(self.payloads(kept), durability).await
+        self.write(kept, durability).await
     }
 
     fn durability(&self) -> Durability {
@@ -563,11 +554,7 @@ impl RecordStore for LogStore {
         if self.shared.poisoned.load(Ordering::SeqCst) {
             return Err(StoreError::Poisoned);
         }
-        for kept in kept.iter().filter(|kept| !kept.new) {
-            block_on(self.read_if_there(&kept.record.id));
-        }
-        let records =
-            self.payloads(kept).into_iter().map(|payload| payload.checked(true)).collect();
+        let records = block_on(self.checked(kept, true));
         let durability = durability.unwrap_or(self.shared.durability);
         let (answer, mut answered) = oneshot::channel();
         let request = Request::Put { records, durability, answer };

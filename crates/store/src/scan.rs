@@ -6,6 +6,8 @@
 //! frames it hits and no others. A frame whose payload would go past the end of the file was cut
 //! off by a crash, or belongs to a header that a disk put in the wrong place: the search goes on
 //! right behind its header.
+//!
+//! A walk that is `passing` takes what the disk cannot read for damaged, where the disk reads the rest of the file.
 
 use std::io;
 
@@ -39,6 +41,17 @@ pub(crate) enum Seen<H> {
     Gap { from: u64, to: u64 },
 }
 
+/// How a segment is walked.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    /// Whether payloads are read and checked.
+    pub payloads: bool,
+    /// Whether to go on behind what cannot be read.
+    pub passing: bool,
+    /// The walk ends behind the frame, or the gap, with which so many bytes were walked.
+    pub enough: u64,
+}
+
 /// Walks the first `len` bytes of a segment from `start`, where a frame begins, and returns where
 /// its last intact one ends. Bytes behind that are reported too.
 pub(crate) fn scan<H: FrameHeader>(
@@ -49,7 +62,8 @@ pub(crate) fn scan<H: FrameHeader>(
     payloads: bool,
     seen: &mut dyn FnMut(Seen<H>),
 ) -> io::Result<u64> {
-    let walked = scan_some(file, start, len, marker, payloads, u64::MAX, seen)?;
+    let way = Way { payloads, passing: false, enough: u64::MAX };
+    let walked = scan_some(file, (start, len), marker, way, seen)?;
     Ok(walked.intact_end)
 }
 
@@ -60,25 +74,31 @@ pub(crate) struct Walked {
     pub intact_end: u64,
     /// Where the walk goes on; the end of the file where it is done.
     pub next: u64,
+    /// Behind the last of what could not be read.
+    pub unread_end: Option<u64>,
 }
 
-/// As [`scan`], but ends behind the frame, or the gap, with which `enough` bytes were walked.
+/// As [`scan`], in another way.
 pub(crate) fn scan_some<H: FrameHeader>(
     file: &dyn File,
-    start: u64,
-    len: u64,
+    (start, len): (u64, u64),
     marker: &Marker,
-    payloads: bool,
-    enough: u64,
+    way: Way,
     seen: &mut dyn FnMut(Seen<H>),
 ) -> io::Result<Walked> {
-    let mut window = Window::new(file, len);
+    let mut window = match way.passing {
+        true => Window::passing(file, len),
+        false => Window::new(file, len),
+    };
     let mut offset = start.max(FILE_HEADER_BYTES).min(len);
     let mut intact_end = offset;
     let mut gap_from = None;
-    let stop = offset.saturating_add(enough.max(1));
+    let stop = offset.saturating_add(way.enough.max(1));
     while offset < len && (offset < stop || gap_from.is_some()) {
-        let header = H::decode(marker, window.at(offset, H::BYTES_MAX)?);
+        let header = match window.at(offset, H::BYTES_MAX) {
+            Ok(bytes) => H::decode(marker, bytes),
+            Err(error) => window.pass(error, offset + 1).map(|()| None)?,
+        };
         let frame_len = |header: &H| header.header_len() + header.payload_len();
         let fits = header.filter(|header| offset + frame_len(header) <= len);
         let Some(header) = fits else {
@@ -91,10 +111,13 @@ pub(crate) fn scan_some<H: FrameHeader>(
             seen(Seen::Gap { from, to: offset });
         }
         let payload = offset + header.header_len();
-        let intact =
-            !payloads || window.crc(payload, header.payload_len())? == header.payload_crc();
-        seen(Seen::Frame { offset, header, intact });
         offset += frame_len(&header);
+        let intact = !way.payloads
+            || match window.crc(payload, header.payload_len()) {
+                Ok(crc) => crc == header.payload_crc(),
+                Err(error) => window.pass(error, offset).map(|()| false)?,
+            };
+        seen(Seen::Frame { offset: payload - header.header_len(), header, intact });
         if intact {
             intact_end = offset;
         }
@@ -102,5 +125,5 @@ pub(crate) fn scan_some<H: FrameHeader>(
     if let Some(from) = gap_from {
         seen(Seen::Gap { from, to: len });
     }
-    Ok(Walked { intact_end, next: offset })
+    Ok(Walked { intact_end, next: offset, unread_end: window.bad_end() })
 }

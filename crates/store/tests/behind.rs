@@ -9,7 +9,7 @@ use crypto::Suite;
 use document::{Kind, Record};
 use env::Env;
 use env::disk::DirDisk;
-use store::{Durability, Kept, LogOptions, LogStore, RecordStore};
+use store::{CompactionOptions, Durability, Kept, LogOptions, LogStore, RecordStore};
 
 fn record(number: u32, len: usize) -> Record {
     let bytes: Vec<u8> = number.to_be_bytes().into_iter().cycle().take(len).collect();
@@ -61,4 +61,28 @@ async fn what_waits_for_no_fsync_is_read_at_once_and_after_a_start() {
     let store = open(folder.path());
     assert_eq!(store.recovery(), store::Recovery::default());
     check(&store, &records).await;
+}
+
+#[tokio::test]
+async fn erasing_takes_what_was_removed_out_of_every_file_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let records: Vec<Record> = (7_000_001..7_000_040).map(|number| record(number, 5000)).collect();
+    for record in &records {
+        put(&store, record, Durability::EverySecond).await;
+    }
+    let (kept, gone) = records.split_at(10);
+    store.remove(gone.iter().map(|record| record.id).collect()).await.unwrap();
+    store.erase(CompactionOptions { dead_percent: 0, bytes_per_s: u64::MAX }).await.unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        for record in gone {
+            let there = bytes.windows(100).any(|bytes| bytes == &record.bytes[..100]);
+            assert!(!there, "{} has some of it", path.display());
+        }
+    }
+    check(&store, kept).await;
+    put(&store, &gone[0], Durability::EverySecond).await;
+    check(&store, &gone[..1]).await;
 }

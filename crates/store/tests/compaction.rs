@@ -223,3 +223,103 @@ fn erasing_takes_the_bytes_of_every_removed_record_off_the_disk_also_out_of_the_
         }
     });
 }
+
+/// The file and the bytes of it that a record's payload takes.
+fn place(disk: &FaultyDisk, record: &Record) -> (String, std::ops::Range<usize>) {
+    let names = Disk::list(disk).unwrap();
+    let found = names.into_iter().find_map(|name| {
+        let bytes = disk.bytes(&name)?;
+        let at = bytes.windows(LEN).position(|window| window == record.bytes)?;
+        Some((name, at..at + LEN))
+    });
+    found.unwrap()
+}
+
+/// Four fifths of the second segment dead, and removals in it that the first, which stays, makes necessary.
+async fn with_removals(disk: &FaultyDisk, env: &Env) -> (Vec<Record>, Record, Arc<LogStore>) {
+    let store = open(disk, env);
+    let mut first = some(0..5);
+    put_each(&store, &first).await;
+    let mut second = some(5..9);
+    put_each(&store, &second).await;
+    store.remove(vec![first.remove(0).id]).await.unwrap();
+    let left = second.pop().unwrap();
+    store.remove(second.iter().map(|record| record.id).collect()).await.unwrap();
+    put_each(&store, &some(20..30)).await;
+    assert_eq!(place(disk, &left).0, "00000002.log");
+    (first, left, store)
+}
+
+#[test]
+fn removals_beside_a_record_that_stays_are_not_moved_again_and_again() {
+    run(1, |env| async move {
+        for unreadable in [false, true] {
+            let disk = FaultyDisk::new(1);
+            let (first, left, store) = with_removals(&disk, &env).await;
+            let (name, bytes) = place(&disk, &left);
+            let range = bytes.start as u64..bytes.end as u64;
+            if unreadable {
+                disk.fail_reads_in(&name, range);
+            } else {
+                disk.flip(&name, bytes.start, 1);
+            }
+            let used = disk.used_bytes();
+            for _ in 0..3 {
+                let done = store.compact(FAST).await.unwrap();
+                assert_eq!((done.segments, done.blocked, done.moved_bytes), (0, 1, 0));
+            }
+            assert_eq!(disk.used_bytes(), used);
+            if unreadable {
+                disk.fail_reads_in(&name, 0..0);
+                assert_eq!(store.get(&left.id).await.unwrap().as_ref(), Some(&left));
+            } else {
+                store.put(vec![left.clone()]).await.unwrap();
+            }
+            let done = store.compact(FAST).await.unwrap();
+            assert_eq!((done.segments, done.blocked), (1, 0));
+            store.close().await.unwrap();
+            // The removals moved with it.
+            holds(&open(&disk, &env), &[first, vec![left], some(20..30)].concat()).await;
+        }
+    });
+}
+
+#[test]
+fn a_place_that_cannot_be_read_blocks_its_own_segment_and_no_other() {
+    run(1, |env| async move {
+        // In the payload of the first record that stays, and in its header.
+        for bad in [300_u64..310, 0..10] {
+            let disk = FaultyDisk::new(1);
+            let store = open(&disk, &env);
+            let records = some(0..60);
+            put_each(&store, &records).await;
+            let kept = thin_out(&store, &records, 10).await;
+            let (name, bytes) = place(&disk, &kept[0]);
+            let frame = bytes.start as u64 - 88;
+            disk.fail_reads_in(&name, frame + bad.start..frame + bad.end);
+            let done = store.compact(FAST).await.unwrap();
+            assert!(done.segments >= 8 && done.blocked == 1, "{done:?}");
+            let done = store.erase(FAST).await.unwrap();
+            assert_eq!(done.blocked, 1, "{done:?}");
+            assert!(disk.bytes(&name).is_some());
+            holds_but(&store, &kept[1..]).await;
+            disk.fail_reads_in(&name, 0..0);
+            let done = store.erase(FAST).await.unwrap();
+            assert!(done.segments > 0 && done.blocked == 0, "{done:?}");
+            holds(&store, &kept).await;
+            // Where nothing can be read it says so.
+            store.remove(vec![kept[1].id, kept[5].id]).await.unwrap();
+            store.close().await.unwrap();
+            let store = open(&disk, &env);
+            disk.fail_reads(true);
+            assert!(matches!(store.erase(FAST).await, Err(StoreError::Io { .. })));
+        }
+    });
+}
+
+/// Whether these records are all there.
+async fn holds_but(store: &LogStore, wanted: &[Record]) {
+    for record in wanted {
+        assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+    }
+}

@@ -439,3 +439,161 @@ fn a_failed_sync_of_a_full_segment_ends_writing() {
         assert_eq!(store.get(&records[0].id).await.unwrap().as_ref(), Some(&records[0]));
     });
 }
+
+#[test]
+fn a_read_that_fails_once_costs_no_record_where_the_new_one_finds_no_room() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = some(0..2, 500);
+        store.put(records.clone()).await.unwrap();
+        disk.set_capacity(disk.used_bytes() + 100);
+        disk.fail_reads(true);
+        assert!(matches!(store.put(records.clone()).await, Err(StoreError::Full)));
+        disk.fail_reads(false);
+        for record in &records {
+            assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+        }
+        assert_eq!(store.stats().damaged, 0);
+        // With room it is written again: the disk may never read the old one.
+        disk.set_capacity(u64::MAX);
+        disk.fail_reads_in("00000001.log", 64..164);
+        assert_eq!(store.put(records.clone()).await.unwrap(), [true, false]);
+        assert_eq!(store.put(records.clone()).await.unwrap(), [false, false]);
+        assert_eq!(store.get(&records[0].id).await.unwrap().as_ref(), Some(&records[0]));
+    });
+}
+
+/// A power cut takes payloads of the second writing of a record, and the first is whole.
+#[test]
+fn a_torn_copy_never_hides_a_whole_one_however_often_the_store_is_opened() {
+    run(1, |env| async move {
+        for sealed in [true, false] {
+            let disk = FaultyDisk::new(1);
+            let store = open(&disk, &env);
+            let records = some(0..4, 900);
+            for record in &records {
+                store.put(vec![record.clone()]).await.unwrap();
+            }
+            // As compaction does before it removes the old one.
+            store.put_kept(kept(&records[0]), None).await.unwrap();
+            let torn = disk.bytes("00000002.log").unwrap().len() - 1;
+            store.put(some(4..5, 900)).await.unwrap();
+            if sealed {
+                store.put(some(5..9, 900)).await.unwrap();
+                disk.remove("00000002.idx").unwrap();
+            }
+            store.close().await.unwrap();
+            disk.flip("00000002.log", torn, 1);
+            for _ in 0..3 {
+                let store = open(&disk, &env);
+                assert_eq!(store.get(&records[0].id).await.unwrap().as_ref(), Some(&records[0]));
+                assert_eq!(store.recovery().damaged_frames, 1);
+                assert_eq!(store.stats().damaged, 0);
+                // Which makes the second segment a full one, begun before this start.
+                store.put(some(10..14, 900)).await.unwrap();
+                store.close().await.unwrap();
+            }
+        }
+    });
+}
+
+/// The file and the bytes of it that a record's payload takes.
+fn place(disk: &FaultyDisk, record: &Record) -> (String, std::ops::Range<u64>) {
+    let found = disk.list().unwrap().into_iter().find_map(|name| {
+        let bytes = disk.bytes(&name)?;
+        let at = bytes.windows(record.bytes.len()).position(|window| window == record.bytes)?;
+        Some((name, at as u64..(at + record.bytes.len()) as u64))
+    });
+    found.unwrap()
+}
+
+#[test]
+fn a_bad_place_keeps_no_store_from_opening_and_costs_what_lies_in_it() {
+    run(1, |env| async move {
+        let (disk, records, _) = small_file(&env).await;
+        let (name, bytes) = place(&disk, &records[1]);
+        assert_eq!(name, "00000001.log");
+        // In a payload, with and without an index file; in the head of a file that has one.
+        let middle = bytes.start + 100..bytes.start + 110;
+        for (bad, indexed) in [(middle.clone(), true), (middle, false), (0..64, true)] {
+            let disk = disk.copy();
+            if !indexed {
+                disk.remove("00000001.idx").unwrap();
+            }
+            disk.fail_reads_in(&name, bad.clone());
+            let store = open(&disk, &env);
+            for record in &records {
+                let found = store.get(&record.id).await;
+                if record.id == records[1].id && bad.start > 0 {
+                    assert!(found.is_err(), "{found:?}");
+                } else {
+                    assert_eq!(found.unwrap().as_ref(), Some(record));
+                }
+            }
+            store.put(some(30..31, 100)).await.unwrap();
+            store.close().await.unwrap();
+            assert_eq!(disk.bytes("00000001.idx").is_some(), indexed, "no index hides it");
+            disk.fail_reads_in(&name, 0..0);
+            let store = open(&disk, &env);
+            for record in &records {
+                assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+            }
+        }
+    });
+}
+
+#[test]
+fn nothing_is_cut_at_a_bad_place_in_the_end_of_the_last_segment() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let records = some(0..3, 900);
+        store.put(records.clone()).await.unwrap();
+        store.close().await.unwrap();
+        let before = disk.bytes("00000001.log").unwrap();
+        let (_, bytes) = place(&disk, &records[2]);
+        // Its payload; its header, and what is behind.
+        for bad in [bytes.start + 5..bytes.start + 6, bytes.start - 10..bytes.end] {
+            let disk = disk.copy();
+            disk.fail_reads_in("00000001.log", bad);
+            let store = open(&disk, &env);
+            assert_eq!(store.recovery().cut_bytes, 0);
+            assert_eq!(store.get(&records[1].id).await.unwrap().as_ref(), Some(&records[1]));
+            assert!(!matches!(store.get(&records[2].id).await, Ok(Some(_))));
+            store.put(some(5..6, 900)).await.unwrap();
+            store.close().await.unwrap();
+            assert!(disk.bytes("00000001.log").unwrap() == before);
+            disk.fail_reads_in("00000001.log", 0..0);
+            let store = open(&disk, &env);
+            for record in [&records[..], &some(5..6, 900)].concat() {
+                assert_eq!(store.get(&record.id).await.unwrap(), Some(record));
+            }
+        }
+        // A disk that reads nothing is no bad place.
+        disk.fail_reads(true);
+        let opened =
+            LogStore::open(Arc::new(disk.clone()), env.clone(), options(Durability::Group));
+        assert!(matches!(opened, Err(StoreError::Io { .. })));
+    });
+}
+
+#[test]
+fn a_walk_over_records_of_a_kind_goes_past_a_bad_place() {
+    run(1, |env| async move {
+        let (disk, records, _) = small_file(&env).await;
+        let store = open(&disk, &env);
+        let (name, bytes) = place(&disk, &records[1]);
+        disk.fail_reads_in(&name, bytes.start + 100..bytes.start + 110);
+        let mut found = Vec::new();
+        let kinds: Vec<_> = records.iter().map(|record| record.kind).collect();
+        let damaged = store.each_of(&kinds, &mut |part| found.push(part.id)).unwrap();
+        assert_eq!(damaged, [records[1].id]);
+        for (at, record) in records.iter().enumerate() {
+            assert_eq!(found.contains(&record.id), at != 1);
+        }
+        disk.fail_reads(true);
+        assert!(store.each_of(&kinds, &mut |_| {}).is_err());
+        assert_eq!(store.stats().damaged, 1, "only what is known to be");
+    });
+}

@@ -290,3 +290,139 @@ fn a_thread_writes_by_itself_beside_others() {
     runtime.block_on(holds(&store, &all));
     assert_eq!((store.stats().records, store.stats().bytes), (260, bytes));
 }
+
+/// Whoever kept the middle one as a form does not know of it.
+#[test]
+fn a_version_never_stands_on_one_that_is_kept_as_a_form() {
+    run(1, |env| async move {
+        let records = chain(3);
+        let middle = |form| Kept { record: records[1].clone(), form, new: false };
+        let on_middle =
+            Kept { record: records[2].clone(), form: form(&records[2], &records[1]), new: false };
+        assert!(on_middle.form.is_some());
+        // Asked for after it was written, and while it is.
+        for beside in [false, true] {
+            let disk = FaultyDisk::new(1);
+            let store = open(&disk, &env);
+            store.put_kept(kept(&records)[..1].to_vec(), None).await.unwrap();
+            let as_form = store.put_kept(kept(&records)[1..2].to_vec(), None);
+            let both = store.put_kept(vec![middle(None), on_middle.clone()], None);
+            let (first, second) = match beside {
+                true => futures::join!(as_form, both),
+                false => (as_form.await, both.await),
+            };
+            assert_eq!((first.unwrap(), second.unwrap()), (vec![true], vec![false, true]));
+            assert_eq!(store.form_base(&records[1].id).unwrap(), Some(records[0].id));
+            holds(&store, &records).await;
+            holds(&open(&disk.crash(), &env), &records).await;
+        }
+    });
+}
+
+#[test]
+fn a_damaged_version_that_others_stand_on_is_written_again_plain() {
+    run(1, |env| async move {
+        let records = chain(3);
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        // The last stands on the middle one, which is damaged then.
+        let middle = Kept { record: records[1].clone(), form: None, new: false };
+        let last = form(&records[2], &records[1]);
+        let last = Kept { record: records[2].clone(), form: last, new: false };
+        store.put_kept(vec![kept(&records)[0].clone(), middle, last], None).await.unwrap();
+        assert_eq!(store.form_base(&records[2].id).unwrap(), Some(records[1].id));
+        let bytes = disk.bytes("00000001.log").unwrap();
+        let wanted = &records[1].bytes[..];
+        let at = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap();
+        disk.flip("00000001.log", at + 500, 1);
+        assert!(store.get(&records[2].id).await.is_err());
+        let again = kept(&records)[1].clone();
+        assert!(again.form.is_some());
+        assert_eq!(store.put_kept(vec![again], None).await.unwrap(), [true]);
+        store.close().await.unwrap();
+        holds(&open(&disk, &env), &records).await;
+    });
+}
+
+/// A disk that does something once, before a file is opened.
+struct Before {
+    disk: FaultyDisk,
+    file: &'static str,
+    what: std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Disk for Before {
+    fn open(&self, name: &str, create: bool) -> std::io::Result<Arc<dyn env::disk::File>> {
+        let what = if name == self.file { self.what.lock().unwrap().take() } else { None };
+        if let Some(what) = what {
+            what();
+        }
+        self.disk.open(name, create)
+    }
+
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_names(&self) -> std::io::Result<()> {
+        self.disk.sync_names()
+    }
+
+    fn free_bytes(&self) -> std::io::Result<u64> {
+        self.disk.free_bytes()
+    }
+}
+
+#[test]
+fn a_form_is_read_though_its_base_is_moved_meanwhile() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _guard = runtime.enter();
+    let records = chain(4);
+    let others: Vec<Record> = (0..17).map(|n| testkit::store::record(n, 1000)).collect();
+    let (gone, more) = others.split_at(12);
+    for scrub in [false, true] {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &Env::real());
+        runtime.block_on(async {
+            // The base is all that is left of the first segment; the forms are in the last.
+            store.put_kept(kept(&records)[..1].to_vec(), None).await.unwrap();
+            store.put(gone.to_vec()).await.unwrap();
+            store.remove(gone.iter().map(|record| record.id).collect()).await.unwrap();
+            store.put(more.to_vec()).await.unwrap();
+            store.put_kept(kept(&records)[1..].to_vec(), None).await.unwrap();
+            store.close().await.unwrap();
+        });
+        assert!(disk.bytes("00000002.log").is_some());
+        let file = "00000001.log";
+        let before = Arc::new(Before { disk: disk.clone(), file, what: None.into() });
+        let options = LogOptions { segment_bytes_max: 16 << 10, ..LogOptions::default() };
+        let store = LogStore::open(before.clone(), Env::real(), options).unwrap();
+        let (handle, moving) = (runtime.handle().clone(), store.clone());
+        let compact = move || {
+            let fast = CompactionOptions { dead_percent: 33, bytes_per_s: u64::MAX };
+            let compacting = std::thread::spawn(move || handle.block_on(moving.compact(fast)));
+            assert_eq!(compacting.join().unwrap().unwrap().segments, 1);
+        };
+        *before.what.lock().unwrap() = Some(Box::new(compact));
+        runtime.block_on(async {
+            if scrub {
+                let upkeep = store.upkeep().unwrap();
+                let step = upkeep.scrub_step(upkeep.scrub_start(1), 1 << 20).await.unwrap();
+                assert!(step.records == 8 && !step.damaged.contains(&records[2].id), "{step:?}");
+            } else {
+                let found = store.get(&records[2].id).await;
+                assert_eq!(found.unwrap().as_ref(), Some(&records[2]));
+            }
+            assert!(disk.bytes(file).is_none(), "the base was moved meanwhile");
+            holds(&store, &records).await;
+        });
+    }
+}

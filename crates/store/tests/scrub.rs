@@ -172,3 +172,46 @@ fn what_is_kept_of_leases_is_sound_in_every_suite() {
         assert_eq!((pass.records, pass.damaged), (2, 0));
     });
 }
+
+#[test]
+fn what_lies_in_a_bad_sector_is_marked_and_mended_and_the_rest_is_checked() {
+    run(1, |env| async move {
+        let len = 700;
+        let disk = FaultyDisk::new(1);
+        let options = LogOptions { reserve_free_bytes: 0, ..LogOptions::default() };
+        let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+        let records: Vec<Record> = (0..60).map(|number| hashed(number, len)).collect();
+        store.put(records.clone()).await.unwrap();
+        let name = "00000001.log";
+        let bytes = disk.bytes(name).unwrap();
+        let frame = |record: &Record| {
+            let payload =
+                bytes.windows(len).position(|window| window == record.bytes).unwrap() as u64;
+            let header = if record.place == Place::from(record.id) { 56 } else { 88 };
+            payload - header..payload + len as u64
+        };
+        for (bad, heads) in [(0..4096, 1), (12_288..16_384, 0), (20_480..28_672, 0)] {
+            let disk = disk.copy();
+            let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+            disk.fail_reads_in(name, bad.clone());
+            let mut hit: Vec<RecordId> = records
+                .iter()
+                .filter(|record| frame(record).start < bad.end && bad.start < frame(record).end)
+                .map(|record| record.id)
+                .collect();
+            hit.sort_unstable();
+            assert!(hit.len() >= 5);
+            let pass = store.scrub(1 << 30).await.unwrap();
+            assert_eq!((pass.damaged, pass.damaged_ranges), (hit.len() as u64, heads), "{pass:?}");
+            assert_eq!(pass.records, 60 - hit.len() as u64);
+            assert_eq!(store.damaged_ids(&FIRST, 60), hit);
+            let new = store.put(records.clone()).await.unwrap();
+            assert_eq!(new.iter().filter(|new| **new).count(), hit.len());
+            let again = store.scrub(1 << 30).await.unwrap();
+            assert_eq!((again.records, again.damaged), (60, 0));
+            for record in &records {
+                assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+            }
+        }
+    });
+}

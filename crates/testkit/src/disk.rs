@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::disk::{Disk, File};
@@ -34,6 +35,8 @@ struct State {
     fail_syncs: u32,
     fail_writes: u32,
     fail_reads: bool,
+    /// By inode: bytes that cannot be read.
+    bad_places: BTreeMap<usize, Range<u64>>,
     lose_syncs_percent: u64,
     met: BTreeMap<&'static str, u64>,
     /// Told when planned operations are used up and the power goes.
@@ -180,6 +183,7 @@ impl FaultyDisk {
             fail_syncs: 0,
             fail_writes: 0,
             fail_reads: false,
+            bad_places: BTreeMap::new(),
             lose_syncs_percent: 0,
             met: BTreeMap::new(),
             power_goes: None,
@@ -271,6 +275,17 @@ impl FaultyDisk {
     /// Reads fail, or no longer do.
     pub fn fail_reads(&self, fail: bool) {
         self.lock().fail_reads = fail;
+    }
+
+    /// A bad place of the disk: reads of a file that touch these of its bytes fail. There is one in a file at most, and none
+    /// at an empty range.
+    ///
+    /// # Panics
+    /// Where there is no such file.
+    pub fn fail_reads_in(&self, name: &str, range: Range<u64>) {
+        let mut state = self.lock();
+        let inode = *state.names.get(name).expect("a file of this name");
+        state.bad_places.insert(inode, range);
     }
 
     /// So many of a hundred syncs answer without doing anything: a disk that lies.
@@ -413,7 +428,9 @@ impl File for FaultyFile {
         if !state.powered {
             return Err(no_power());
         }
-        if state.fail_reads {
+        let end = offset.saturating_add(into.len() as u64);
+        let bad = state.bad_places.get(&self.inode);
+        if state.fail_reads || bad.is_some_and(|bad| offset.max(bad.start) < end.min(bad.end)) {
             state.meet("disk: a failed read");
             return Err(no_input());
         }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! candidate: sealed, dead bytes over the share
-//! move       its live records, and removals still needed -> the writer -> behind the active
-//!            segment, synced, index switched
+//! move       its live records -> the writer -> behind the active segment, synced, index switched;
+//!            where none is left in it, the removals still needed likewise
 //! drop       everything synced -> nothing live left in it -> files removed, names synced
 //! ```
 //!
@@ -19,7 +19,8 @@
 //! 1. A file is removed when every frame of it that counts is in a later one, synced.
 //! 2. A removal is kept while any older segment exists: it could hold the record. The removal of
 //!    files is synced before the next step relies on it; where that fails, writing ends.
-//! 3. A segment with a damaged live record stays until the record is put again or removed.
+//! 3. A segment with a live record that is damaged, or cannot be read, stays until the record is put again or removed. Its
+//!    removals stay with it: moved at each pass they would fill the disk.
 //!
 //! A step holds at most [`STEP_BYTES`] and one record in memory. The extra disk is the live part of
 //! one segment, and half of the reserve at most is used for it. Readers with open files go on; one that finds
@@ -39,7 +40,8 @@ use super::writer::{Checked, Moved, Plan, Request, Writer};
 use super::{LogStore, Shared};
 use crate::checksum::crc32c;
 use crate::header::FILE_HEADER_BYTES;
-use crate::scan::{Seen, scan_some};
+use crate::scan::{Seen, Way, scan_some};
+use crate::window::is_bad_place;
 use crate::{StoreError, io_error};
 
 /// Bytes moved between two pauses, unless one record alone has more.
@@ -70,7 +72,7 @@ pub struct Compaction {
     pub moved_bytes: u64,
     /// Bytes of the files that were removed.
     pub freed_bytes: u64,
-    /// Segments that stay because a live record in them is damaged.
+    /// Segments that stay because a live record in them is damaged, or because they cannot be read.
     pub blocked: u64,
 }
 
@@ -80,7 +82,7 @@ impl LogStore {
     ///
     /// # Errors
     /// [`StoreError::Full`] where moving would go into the second half of the reserve (segments without live records
-    /// were removed before), and those of a write.
+    /// were removed before), those of a write, and that of a read where the disk answered for no segment.
     pub async fn compact(&self, options: CompactionOptions) -> Result<Compaction, StoreError> {
         let mut done = Compaction::default();
         self.compact_counting(options, &mut done).await?;
@@ -94,11 +96,23 @@ impl LogStore {
         done: &mut Compaction,
     ) -> Result<(), StoreError> {
         let mut blocked = Vec::new();
+        let (mut some_read, mut unread) = (false, None);
         loop {
             self.check_open()?;
             let candidate = candidate(&self.shared.index(), options.dead_percent, &blocked);
             let Some((number, extent)) = candidate else { break };
-            self.move_live(number, &extent, options.bytes_per_s, done).await?;
+            match self.move_live(number, &extent, options.bytes_per_s, done).await {
+                Ok(()) => some_read = true,
+                Err(Failed::Elsewhere(error)) => return Err(error),
+                Err(Failed::Read { error, answers }) => {
+                    tracing::warn!(segment = number, %error, "a segment is not compacted");
+                    some_read |= answers;
+                    unread.get_or_insert(error);
+                    blocked.push(number);
+                    done.blocked += 1;
+                    continue;
+                }
+            }
             match self.ask(0, |answer| Request::Drop { segment: number, answer }).await? {
                 Some(bytes) => {
                     done.segments += 1;
@@ -112,7 +126,10 @@ impl LogStore {
                 }
             }
         }
-        Ok(())
+        match unread {
+            Some(error) if !some_read => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Lets the bytes of every record that was removed until now leave the files: ends the segment that is written to,
@@ -134,33 +151,58 @@ impl LogStore {
     ) -> Result<(), StoreError> {
         self.check_open()?;
         self.ask(0, |answer| Request::End { answer }).await?;
-        self.compact_counting(CompactionOptions { dead_percent: 0, ..options }, done).await
+        let options = CompactionOptions { dead_percent: 0, ..options };
+        let compacted = self.compact_counting(options, done).await;
+        // Bytes that went through memory on their way to a file may be there still.
+        let disk = self.shared.disk.clone();
+        let wiped = self.shared.env.blocking(move || disk.wipe()).await;
+        compacted.and(wiped.map_err(io_error("erase", "what is written behind")))
     }
 
-    /// Writes again what counts in a segment, a step at a time.
+    /// Writes again what counts in a segment.
     async fn move_live(
         &self,
         number: u32,
         extent: &Extent,
         bytes_per_s: u64,
         done: &mut Compaction,
-    ) -> Result<(), StoreError> {
-        let clock = self.shared.env.clock.clone();
+    ) -> Result<(), Failed> {
         let oldest = self.shared.index().segments().next().is_none_or(|(first, _)| first == number);
-        if extent.live == 0 && (extent.removals == 0 || oldest) {
+        let removals = extent.removals > 0 && !oldest;
+        if extent.live == 0 && !removals {
             return Ok(());
         }
         // All of it or nothing: copies of a part would take room and give none.
-        let room = || {
-            let needed = extent.live + extent.removals * HEADER_BYTES as u64;
-            if needed > self.shared.room_to_move() { Err(StoreError::Full) } else { Ok(()) }
-        };
-        room()?;
+        let needed = extent.live + extent.removals * HEADER_BYTES as u64;
+        if needed > self.shared.room_to_move() {
+            return Err(StoreError::Full.into());
+        }
+        if extent.live > 0 {
+            self.move_wanted(Wanted::Records, number, extent, bytes_per_s, done).await?;
+        }
+        let left = self.shared.index().segment_from(number);
+        let stays = left.is_none_or(|(found, extent)| found != number || extent.live > 0);
+        if removals && !stays {
+            self.move_wanted(Wanted::Removals, number, extent, bytes_per_s, done).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes frames of a segment again, a step at a time.
+    async fn move_wanted(
+        &self,
+        wanted: Wanted,
+        number: u32,
+        extent: &Extent,
+        bytes_per_s: u64,
+        done: &mut Compaction,
+    ) -> Result<(), Failed> {
+        let clock = self.shared.env.clock.clone();
         let mut from = FILE_HEADER_BYTES;
         while from < extent.len {
             let begun = clock.elapsed();
             let (shared, extent) = (self.shared.clone(), *extent);
-            let read = move || read_step(&shared, number, &extent, from);
+            let read = move || read_step(&shared, wanted, number, &extent, from);
             let (next, frames) = self.shared.env.blocking(read).await?;
             let mut step_bytes = next - from;
             if !frames.is_empty() {
@@ -177,6 +219,27 @@ impl LogStore {
             }
         }
         Ok(())
+    }
+}
+
+/// Which frames of a segment are moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Records,
+    Removals,
+}
+
+/// Why a segment was not moved.
+enum Failed {
+    /// It could not be read, though the disk `answers` for other places in it. Another may be.
+    Read { error: StoreError, answers: bool },
+    /// No other would be moved either.
+    Elsewhere(StoreError),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Elsewhere(error)
     }
 }
 
@@ -206,42 +269,52 @@ fn candidate(index: &Index, dead_percent: u8, blocked: &[u32]) -> Option<(u32, E
         .map(|(number, extent)| (number, *extent))
 }
 
-/// Reads the next frames that count, and says where to go on.
+/// Reads the next of the wanted frames that count, and says where to go on.
 fn read_step(
     shared: &Arc<Shared>,
+    wanted: Wanted,
     number: u32,
     extent: &Extent,
     from: u64,
-) -> Result<(u64, Vec<Moved>), StoreError> {
+) -> Result<(u64, Vec<Moved>), Failed> {
     let name = log_name(number);
-    let read = io_error("compact", &name);
+    let failed = |answers: bool| {
+        let error = io_error("compact", &name);
+        move |source| Failed::Read { error: error(source), answers }
+    };
     let Some(marker) = extent.marker else { return Ok((extent.len, Vec::new())) };
     let oldest = shared.index().segments().next().is_none_or(|(oldest, _)| oldest == number);
     let file = match shared.files.get(number) {
         Err(_) if !is_there(&shared.index(), number) => return Ok((extent.len, Vec::new())),
-        file => file.map_err(&read)?,
+        file => file.map_err(failed(false))?,
     };
     let mut found = Vec::new();
-    let len = extent.len.min(file.len().map_err(&read)?);
-    let walked = scan_some(&*file, from, len, &marker, false, STEP_BYTES, &mut |seen| {
+    let len = extent.len.min(file.len().map_err(failed(false))?);
+    // What cannot be read may be a removal that is needed, so it is not gone past.
+    let way = Way { payloads: false, passing: false, enough: STEP_BYTES };
+    let walked = scan_some(&*file, (from, len), &marker, way, &mut |seen| {
         if let Seen::<Header>::Frame { offset, header, .. } = seen {
             found.push((offset, header));
         }
     })
-    .map_err(&read)?;
+    .map_err(|error| failed(is_bad_place(&*file, len, &error))(error))?;
     let mut frames = Vec::new();
     for (offset, header) in found {
         let location = shared.index().get(&header.id);
         match (header.content, location) {
-            (Content::Removal, None) if !oldest => frames.push(Moved::Removal(header.id)),
+            (Content::Removal, None) if wanted == Wanted::Removals && !oldest => {
+                frames.push(Moved::Removal(header.id));
+            }
             (Content::Record { .. }, Some(location))
-                if location.segment == number && u64::from(location.offset) == offset =>
+                if wanted == Wanted::Records
+                    && location.segment == number
+                    && u64::from(location.offset) == offset =>
             {
                 match shared.payload(&header.id, location) {
                     Ok(record) => frames.push(Moved::record(record, location)),
                     // It stays, and so does the segment.
-                    Err(StoreError::Damaged { .. }) => {}
-                    Err(error) => return Err(error),
+                    Err(StoreError::Damaged { .. } | StoreError::Io { .. }) => {}
+                    Err(error) => return Err(error.into()),
                 }
             }
             _ => {}
@@ -251,7 +324,8 @@ fn read_step(
     Ok((next, frames))
 }
 
-fn is_there(index: &Index, number: u32) -> bool {
+/// Whether there is a segment of this number.
+pub(super) fn is_there(index: &Index, number: u32) -> bool {
     index.segment_from(number).is_some_and(|(found, _)| found == number)
 }
 
@@ -267,7 +341,9 @@ impl Shared {
 impl Moved {
     fn record(record: Record, from: Location) -> Self {
         let crc = Some(crc32c(&record.bytes));
-        Self::Record { record: Checked { record, crc, form: from.form, new: false }, from }
+        let (standing, unread) = (None, None);
+        let record = Checked { record, crc, form: from.form, standing, new: false, unread };
+        Self::Record { record, from }
     }
 }
 

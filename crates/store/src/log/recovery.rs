@@ -4,7 +4,8 @@
 //! fit. Of a segment without one, and of the last, every payload is read and checked, since a crash may have left any part
 //! of its last writes. Only in the last something is cut: what lies behind its last intact frame was
 //! never acknowledged (or has rotted, which looks the same). Everything else that is damaged stays
-//! where it is, is reported and not served.
+//! where it is, is reported and not served. So does what the disk cannot read: one bad place costs what lies in it, and nothing is
+//! cut, or written, behind one that may hold the end of the last segment.
 //!
 //! At the end the last segment and the names are synced: a process that was killed leaves frames
 //! that the system has and the disk may not, and the store answers "present" for what is in its
@@ -14,14 +15,15 @@ use std::io;
 use std::sync::Arc;
 
 use document::Kind;
-use env::disk::{Disk, Lock};
+use env::disk::{Disk, File, Lock};
 
 use super::frame::{HEADER_BYTES, Header, Marker};
 use super::index::{Index, Location};
 use super::index_file::{self, IndexFile};
 use super::segment::{Segment, index_name, log_name, log_number};
 use crate::header::{FILE_HEADER_BYTES, Family, FileHeader, Head};
-use crate::scan::{Seen, scan};
+use crate::scan::{Seen, Walked, Way, scan_some};
+use crate::window::is_bad_place;
 use crate::{StoreError, io_error};
 
 /// What opening found that was not as it should be.
@@ -97,7 +99,7 @@ impl Opened {
         let file = disk.open(&name, false).map_err(io_error("open", &name))?;
         let len = file.len().map_err(io_error("measure", &name))?;
         self.file_bytes += len;
-        let head = FileHeader::read(&*file, len, family).map_err(io_error("read", &name))?;
+        let head = read_head(&*file, len, family).map_err(io_error("read", &name))?;
         let marker = self.marker(number, head)?;
         self.index.extend(number, len, marker);
         let index = IndexFile::open(disk, number, family.suite_number(), len)
@@ -105,14 +107,15 @@ impl Opened {
         let index = match (index, marker) {
             (Some(index), _) => index,
             (None, Some(marker)) => {
-                self.recovery.rebuilt_indexes += 1;
-                let segment = Segment { number, file, len, marker, rows: None };
+                let mut segment = Segment { number, file, len, marker, rows: None, suspect: false };
                 // It may have been sealed and not yet synced: what a power cut took of it is not
                 // served, nor cut, as others may have it.
-                self.read_frames(&segment, true, false)?;
+                self.read_frames(&mut segment, false)?;
                 segment.file.sync().map_err(io_error("sync", &name))?;
-                if let Some(index) = rebuild(disk, &segment, family.suite_number()) {
-                    self.file_bytes += index.file_bytes;
+                if !segment.suspect {
+                    self.recovery.rebuilt_indexes += 1;
+                    let index = rebuild(disk, &segment, family.suite_number());
+                    self.file_bytes += index.map_or(0, |index| index.file_bytes);
                 }
                 return Ok(());
             }
@@ -147,7 +150,7 @@ impl Opened {
         let name = log_name(number);
         let file = disk.open(&name, false).map_err(io_error("open", &name))?;
         let len = file.len().map_err(io_error("measure", &name))?;
-        let head = FileHeader::read(&*file, len, family).map_err(io_error("read", &name))?;
+        let head = read_head(&*file, len, family).map_err(io_error("read", &name))?;
         let Some(marker) = self.marker(number, head)? else {
             if len <= FILE_HEADER_BYTES {
                 // A crash during its creation: no frame was ever written to it. Its number is used
@@ -160,8 +163,8 @@ impl Opened {
             self.sealed(disk, family, number)?;
             return Ok(());
         };
-        let mut segment = Segment { number, file, len, marker, rows: None };
-        let end = self.read_frames(&segment, true, true)?;
+        let mut segment = Segment { number, file, len, marker, rows: None, suspect: false };
+        let (end, writable) = self.read_frames(&mut segment, true)?;
         if end < len {
             self.recovery.cut_bytes += len - end;
             tracing::warn!(file = name, at = end, bytes = len - end, "cut an unfinished write");
@@ -175,7 +178,7 @@ impl Opened {
         }
         self.file_bytes += end;
         self.index.extend(number, end, Some(marker));
-        self.active = Some(segment);
+        self.active = Some(segment).filter(|_| writable);
         Ok(())
     }
 
@@ -194,20 +197,19 @@ impl Opened {
         }
     }
 
-    /// Takes in the frames of a segment, and returns where its last intact one ends. Where
-    /// the tail behind that is `cut`, it is not counted as damage.
-    fn read_frames(
-        &mut self,
-        segment: &Segment,
-        payloads: bool,
-        cut: bool,
-    ) -> Result<u64, StoreError> {
+    /// Takes in the frames of a segment with their payloads checked, and returns where it ends and whether more can be written
+    /// there. Where the tail behind its last intact frame is to be `cut`, it ends before that, which is not
+    /// counted as damage; not where some of the tail cannot be read, as it may have been acknowledged.
+    fn read_frames(&mut self, segment: &mut Segment, cut: bool) -> Result<(u64, bool), StoreError> {
         let name = log_name(segment.number);
+        let damaged_before = self.recovery.damaged_frames;
         // Damage counts once something intact follows it.
         let mut pending = Vec::new();
-        let end = scan(&*segment.file, 0, segment.len, &segment.marker, payloads, &mut |seen| {
-            // Segments end far below 4 GiB; what lies beyond is not one of ours.
-            match seen {
+        let way = Way { payloads: true, passing: true, enough: u64::MAX };
+        let within = (0, segment.len);
+        let Walked { intact_end, unread_end, .. } =
+            scan_some(&*segment.file, within, &segment.marker, way, &mut |seen| match seen {
+                // Segments end far below 4 GiB; what lies beyond is not one of ours.
                 Seen::Gap { from, .. } => pending.push((from, None)),
                 Seen::Frame { offset, header, intact: false } => {
                     pending.push((offset, Some(header)));
@@ -218,13 +220,17 @@ impl Opened {
                         self.index.apply(segment.number, offset, &header, true);
                     }
                 }
-            }
-        })
-        .map_err(io_error("read", &name))?;
+            })
+            .map_err(io_error("read", &name))?;
+        let cut = cut && unread_end.is_none_or(|unread| unread <= intact_end);
         if !cut {
             self.damaged(segment.number, &mut pending);
         }
-        Ok(end)
+        segment.suspect = unread_end.is_some() || self.recovery.damaged_frames > damaged_before;
+        if let Some(before) = unread_end {
+            tracing::error!(file = name, before, "the disk cannot read some of a segment");
+        }
+        Ok(if cut { (intact_end, true) } else { (segment.len, false) })
     }
 
     /// Counts and reports damage, and takes in what it hit where that is known.
@@ -248,6 +254,14 @@ impl Opened {
     fn unreadable(&mut self, name: &str) {
         self.recovery.unreadable_segments += 1;
         tracing::error!(file = name, "a segment's head is damaged: its records are not served");
+    }
+}
+
+/// What is at the head of a segment; one that lies in a bad place of the disk is damaged.
+fn read_head(file: &dyn File, len: u64, family: Family) -> io::Result<Head> {
+    match FileHeader::read(file, len, family) {
+        Err(error) if is_bad_place(file, len, &error) => Ok(Head::Damaged),
+        read => read,
     }
 }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A step reads about as much as it is asked to and ends with a frame, so at most 4 MiB more; only
-//! a damaged range is searched to its end in one step. Memory is one record, a window of 64
+//! a damaged range is searched to its end in one step. What the disk cannot read is damaged, where it reads the rest of the file. Memory is one record, a window of 64
 //! KiB and the places of the step's records. What is being written meanwhile is checked in the next pass.
 
 use std::io;
@@ -24,9 +24,10 @@ use document::Kind;
 use super::frame::Header;
 use super::index::{Extent, Location};
 use super::segment::log_name;
-use super::{LogStore, Shared, frame::Marker};
+use super::{LogStore, Shared, compaction::is_there, frame::Marker};
 use crate::header::{FILE_HEADER_BYTES, FileHeader, Head};
-use crate::scan::{Seen, scan_some};
+use crate::scan::{Seen, Way, scan_some};
+use crate::window::is_bad_place;
 use crate::{StoreError, io_error};
 
 /// Bytes that [`LogStore::scrub`] reads between two pauses.
@@ -78,7 +79,8 @@ impl LogStore {
     /// between two steps as it likes; dropping the future loses nothing but the step.
     ///
     /// # Errors
-    /// [`StoreError::Closed`], or the system's where a file cannot be read at all. Damage is none.
+    /// [`StoreError::Closed`], or the system's where a file cannot be read at all. Damage is none, and neither is a place that
+    /// the disk cannot read.
     pub async fn scrub_step(
         &self,
         cursor: ScrubCursor,
@@ -153,7 +155,7 @@ fn step(
             done.cursor = Some(ScrubCursor { segment: number, offset: next });
         }
         // Compaction removed the file meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => done.cursor = behind(number),
+        Err(_) if !is_there(&shared.index(), number) => done.cursor = behind(number),
         Err(error) => return Err(io_error("scrub", &log_name(number))(error)),
         Ok(_) => done.cursor = behind(number),
     }
@@ -182,8 +184,12 @@ impl Walk<'_> {
         let len = self.extent.len.min(file.len()?);
         let mut damaged = Vec::new();
         if from == 0 {
-            let head = FileHeader::read(&*file, len, self.shared.family)?;
-            done.damaged_ranges += u64::from(!matches!(head, Head::Valid { whole: true, .. }));
+            let whole = match FileHeader::read(&*file, len, self.shared.family) {
+                Ok(head) => matches!(head, Head::Valid { whole: true, .. }),
+                Err(error) if is_bad_place(&*file, len, &error) => false,
+                Err(error) => return Err(error),
+            };
+            done.damaged_ranges += u64::from(!whole);
             done.bytes += FILE_HEADER_BYTES;
         }
         let Some(marker) = self.extent.marker else { return Ok(self.extent.len) };
@@ -193,7 +199,7 @@ impl Walk<'_> {
         done.bytes += next.saturating_sub(start);
         for (id, location) in records {
             done.records += 1;
-            if !self.holds(&id, &location)? {
+            if !self.holds(&*file, &id, &location)? {
                 let end = u64::from(location.offset) + location.frame_len() as u64;
                 damaged.push((location.offset.into(), end));
             }
@@ -217,26 +223,31 @@ impl Walk<'_> {
     ) -> io::Result<(u64, Vec<(RecordId, Location)>)> {
         let mut records = Vec::new();
         let index = |id: &RecordId| self.shared.index().get(id);
-        let walked =
-            scan_some(file, start, len, marker, true, bytes_max, &mut |seen| match seen {
-                Seen::Gap { from, to } => damaged.push((from, to)),
-                Seen::Frame { offset, header, intact: false } => {
-                    damaged.push((offset, offset + Header::frame_len(&header)));
-                }
-                Seen::Frame { offset, header, intact: true } => {
-                    let here = |location: &Location| {
-                        location.segment == self.number && u64::from(location.offset) == offset
-                    };
-                    records.extend(index(&header.id).filter(here).map(|found| (header.id, found)));
-                }
-            })?;
+        let way = Way { payloads: true, passing: true, enough: bytes_max };
+        let walked = scan_some(file, (start, len), marker, way, &mut |seen| match seen {
+            Seen::Gap { from, to } => damaged.push((from, to)),
+            Seen::Frame { offset, header, intact: false } => {
+                damaged.push((offset, offset + Header::frame_len(&header)));
+            }
+            Seen::Frame { offset, header, intact: true } => {
+                let here = |location: &Location| {
+                    location.segment == self.number && u64::from(location.offset) == offset
+                };
+                records.extend(index(&header.id).filter(here).map(|found| (header.id, found)));
+            }
+        })?;
         Ok((walked.next, records))
     }
 
     /// Whether a record can be read where it is, and its bytes hash to its id. Its checksums were
     /// right a moment ago: what differs now is a disk that answers differently each time, or a
     /// record that was wrong before it was written.
-    fn holds(&self, id: &RecordId, location: &Location) -> io::Result<bool> {
+    fn holds(
+        &self,
+        file: &dyn env::disk::File,
+        id: &RecordId,
+        location: &Location,
+    ) -> io::Result<bool> {
         match self.shared.read(id, *location) {
             Ok(record) => {
                 // What is kept of leases has BLAKE3 ids in every suite (ADR 9).
@@ -246,7 +257,11 @@ impl Walk<'_> {
                 };
                 Ok(suite.id(&record.bytes) == *id)
             }
-            Err(StoreError::Io { source, .. }) => Err(source),
+            // It is checked where it is now.
+            Err(_) if self.shared.is_elsewhere(id, location) => Ok(true),
+            Err(StoreError::Io { source, .. }) if !is_bad_place(file, self.extent.len, &source) => {
+                Err(source)
+            }
             Err(_) => Ok(false),
         }
     }

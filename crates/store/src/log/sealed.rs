@@ -65,6 +65,9 @@ impl Shared {
 
     /// Writes the index file of a segment that is synced. Opening makes it again where that failed.
     pub(super) fn write_index(&self, segment: &Segment) {
+        if segment.suspect {
+            return;
+        }
         match index_file::write(&*self.disk, segment, self.suite_number()) {
             Ok(len) => drop(self.file_bytes.fetch_add(len, Ordering::SeqCst)),
             Err(error) => tracing::warn!(%error, "cannot write a segment's index"),

@@ -38,15 +38,18 @@ impl LogStore {
                 file => file.map_err(&read)?,
             };
             let len = file.len().map_err(&read)?;
-            let mut window = Window::new(&*file, len);
+            let mut window = Window::passing(&*file, len);
             for (id, location) in records {
                 if location.damaged {
                     damaged.push(*id);
                     continue;
                 }
-                let frame =
-                    window.at(location.offset.into(), location.frame_len()).map_err(&read)?;
-                match part(frame, location).filter(|part| part.id == *id) {
+                let end = u64::from(location.offset) + location.frame_len() as u64;
+                let found = match window.at(location.offset.into(), location.frame_len()) {
+                    Ok(frame) => part(frame, location).filter(|part| part.id == *id),
+                    Err(error) => window.pass(error, end).map(|()| None).map_err(&read)?,
+                };
+                match found {
                     Some(part) => each(part),
                     None => {
                         drop(self.shared.damaged(id, location));

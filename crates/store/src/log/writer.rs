@@ -55,8 +55,36 @@ pub(crate) struct Checked {
     /// The payload's CRC-32C; `None` where the writer computes it.
     pub crc: Option<u32>,
     pub form: bool,
+    /// Of a form that is new here: what it needs.
+    pub standing: Option<Standing>,
     /// Nobody need look whether it is there.
     pub new: bool,
+    /// Where it is and could not be read: as long as it is there, it is to be written again.
+    pub unread: Option<Location>,
+}
+
+/// What a form stands on, and what is written where it cannot: where that is not here plain and good, or where others may stand
+/// on the record itself, as it was plain here before. A form of a form could not be read.
+pub(crate) struct Standing {
+    pub base: RecordId,
+    /// The record's own bytes.
+    pub plain: bytes::Bytes,
+}
+
+impl Checked {
+    /// Bytes of it that are written, at most.
+    fn bytes_max(&self) -> usize {
+        let plain = self.standing.as_ref().map_or(0, |standing| standing.plain.len());
+        self.record.bytes.len().max(plain)
+    }
+}
+
+/// What a batch makes of a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Plain,
+    Form,
+    Removed,
 }
 
 /// A frame that compaction found in a segment.
@@ -109,9 +137,7 @@ pub(crate) enum Request {
 impl Request {
     fn bytes(&self) -> usize {
         match self {
-            Self::Put { records, .. } => {
-                records.iter().map(|checked| checked.record.bytes.len()).sum()
-            }
+            Self::Put { records, .. } => records.iter().map(Checked::bytes_max).sum(),
             _ => 0,
         }
     }
@@ -164,7 +190,7 @@ pub(crate) struct Writer {
 pub(super) struct Plan {
     frames: Vec<Frame>,
     /// What is there after this batch, where it differs from the index.
-    changes: HashMap<RecordId, bool>,
+    changes: HashMap<RecordId, Change>,
     bytes: u64,
     answers: Vec<Answer>,
     /// Whether one request is all there is: then nobody else of the batch can mean its records.
@@ -352,8 +378,8 @@ impl Writer {
         for request in batch {
             match request {
                 Request::Put { records, answer, .. } => {
-                    let is_there = |id: &RecordId| index.is_good(id);
-                    if let Err(NoRoom(answer)) = plan.put(records, room, is_there, answer) {
+                    let find = |id: &RecordId| index.get(id);
+                    if let Err(NoRoom(answer)) = plan.put(records, room, find, answer) {
                         answer.failed(StoreError::Full);
                     }
                 }
@@ -422,7 +448,7 @@ impl Writer {
         self.shared.files.add(number, file.clone());
         self.shared.index_mut().extend(number, FILE_HEADER_BYTES, Some(header.marker));
         let (len, marker, rows) = (FILE_HEADER_BYTES, header.marker, Some(Rows::new(number)));
-        Ok(Segment { number, file, len, marker, rows })
+        Ok(Segment { number, file, len, marker, rows, suspect: false })
     }
 
     /// Writes the frames behind the active segment and returns where they begin. Where no fsync follows they need only be
@@ -586,26 +612,28 @@ impl Plan {
         &mut self,
         records: Vec<Checked>,
         room: u64,
-        is_there: impl Fn(&RecordId) -> bool,
+        find: impl Fn(&RecordId) -> Option<Location>,
         answer: oneshot::Sender<Result<Vec<bool>, StoreError>>,
     ) -> Result<(), NoRoom> {
         let (frames_before, bytes_before) = (self.frames.len(), self.bytes);
         let mut before = Vec::new();
         let mut new = Vec::with_capacity(records.len());
         self.frames.reserve(records.len());
-        for checked in records {
-            if checked.new && self.alone {
-                new.push(true);
-                self.record(checked);
-                continue;
-            }
+        // Nobody looks for a record of a request that is alone, but forms of it for their bases.
+        let looked_for =
+            !self.alone || records.iter().any(|checked| checked.standing.is_some() || !checked.new);
+        for mut checked in records {
             let id = checked.record.id;
-            let there = self.changes.get(&id).copied().unwrap_or_else(|| is_there(&id));
+            let there = !(checked.new && self.alone) && self.is_there(&checked, &find);
             new.push(!there);
             if there {
                 continue;
             }
-            before.push((id, self.changes.insert(id, true)));
+            self.choose(&mut checked, &find);
+            if looked_for {
+                let change = if checked.form { Change::Form } else { Change::Plain };
+                before.push((id, self.changes.insert(id, change)));
+            }
             self.record(checked);
         }
         let answer = Answer::Put(answer, new);
@@ -624,10 +652,38 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether a record is there and, as far as is known, reads well.
+    fn is_there(&self, checked: &Checked, find: impl Fn(&RecordId) -> Option<Location>) -> bool {
+        let id = &checked.record.id;
+        let unread = |there: &Location| checked.unread.is_some_and(|unread| unread.is_at(there));
+        match self.changes.get(id) {
+            Some(change) => *change != Change::Removed,
+            None => find(id).is_some_and(|there| !there.damaged && !unread(&there)),
+        }
+    }
+
+    /// Takes the record's own bytes where its form cannot stand.
+    fn choose(&self, checked: &mut Checked, find: impl Fn(&RecordId) -> Option<Location>) {
+        let Some(Standing { base, plain }) = checked.standing.take() else { return };
+        let is_good = match self.changes.get(&base) {
+            Some(change) => *change == Change::Plain,
+            None => find(&base).is_some_and(|base| !base.form && !base.damaged),
+        };
+        let id = &checked.record.id;
+        let was_plain = match self.changes.get(id) {
+            Some(change) => *change == Change::Plain,
+            None => find(id).is_some_and(|there| !there.form),
+        };
+        if !is_good || was_plain {
+            (checked.record.bytes, checked.crc, checked.form) = (plain, None, false);
+        }
+    }
+
     fn remove(&mut self, ids: Vec<RecordId>, is_there: impl Fn(&RecordId) -> bool) {
         for id in ids {
-            if self.changes.get(&id).copied().unwrap_or_else(|| is_there(&id)) {
-                self.changes.insert(id, false);
+            let change = self.changes.get(&id);
+            if change.map_or_else(|| is_there(&id), |change| *change != Change::Removed) {
+                self.changes.insert(id, Change::Removed);
                 self.push(Header { id, content: Content::Removal }, bytes::Bytes::new());
             }
         }
