@@ -12,7 +12,7 @@ use env::calls::CallError;
 use env::calls::keep::{FETCH_MAX, FetchAnswer, FetchAt, KeepAnswer, KeepRequest};
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases};
 use env::calls::objects::{PutObjects, PutOutcome};
-
+use futures::StreamExt;
 use walk::Health;
 
 use super::ask::{LARGE_LIMIT, ask, strange};
@@ -24,6 +24,8 @@ use crate::shelf::one_line;
 const EVERY: Duration = Duration::from_secs(1);
 /// Records asked for at a time by a peer whose processors are behind.
 const STRAINED_FETCH_MAX: usize = 32;
+/// Fetched copies of documents written at a time: they share syncs.
+const STORED_AT_ONCE: usize = 32;
 /// For how long a holder that did not answer comes behind all others: each such answer is waited for in vain, and records that
 /// it invented would otherwise be fetched before others' real ones.
 const RESTS_FOR: Duration = Duration::from_secs(600);
@@ -85,6 +87,7 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
     let counts = &core.metrics.keeping;
     // Who has so much that nothing of it fits into an answer has nothing.
     let nothing = !answers.iter().any(|answer| matches!(answer, FetchAnswer::Found { .. }));
+    let mut fetched = Vec::new();
     for ((id, place), answer) in ids.iter().zip(answers) {
         match answer {
             FetchAnswer::Found { record, companions } => {
@@ -95,22 +98,10 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
                 // What came between the two questions is asked for again: by then it is known who pays for it.
                 let known =
                     !record.kind.is_document() || said.as_ref().is_none_or(|said| said.held);
-                if !(known && record.id == *id && record.place == *place) {
+                if known && record.id == *id && record.place == *place {
+                    fetched.push(Fetched { record, companions, said });
+                } else {
                     locked(&keeping.work).not_at(id, place, holder);
-                    continue;
-                }
-                let kept = match is_due(core, keeping, &record) {
-                    true => keep(core, record, companions, said).await,
-                    false => Kept::Never,
-                };
-                let mut work = locked(&keeping.work);
-                match kept {
-                    Kept::Here => {
-                        counts.copies.inc();
-                        work.found(id, place);
-                    }
-                    Kept::NotNow => work.not_at(id, place, holder),
-                    Kept::Never => work.refuse(id, place, holder, core.env.clock.elapsed()),
                 }
             }
             FetchAnswer::Later if !nothing => {}
@@ -118,6 +109,40 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
                 locked(&keeping.work).not_at(id, place, holder);
             }
         }
+    }
+    // Of an object a record may stand on the one before it.
+    let (documents, of_objects): (Vec<_>, Vec<_>) =
+        fetched.into_iter().partition(|one| one.record.kind.is_document());
+    let stored = documents.into_iter().map(|one| store(core, keeping, holder, one));
+    futures::stream::iter(stored).buffer_unordered(STORED_AT_ONCE).collect::<()>().await;
+    for one in of_objects {
+        store(core, keeping, holder, one).await;
+    }
+}
+
+/// A record that a holder gave, what it needs beside it, and who pays for it.
+struct Fetched {
+    record: Record,
+    companions: Vec<Record>,
+    said: Option<PlaceLeases>,
+}
+
+/// Stores what a holder gave, where it is due here, and notes what became of it.
+async fn store(core: &Core, keeping: &Keeping, holder: &PeerId, fetched: Fetched) {
+    let Fetched { record, companions, said } = fetched;
+    let (id, place) = (record.id, record.place);
+    let kept = match is_due(core, keeping, &record) {
+        true => keep(core, record, companions, said).await,
+        false => Kept::Never,
+    };
+    let mut work = locked(&keeping.work);
+    match kept {
+        Kept::Here => {
+            core.metrics.keeping.copies.inc();
+            work.found(&id, &place);
+        }
+        Kept::NotNow => work.not_at(&id, &place, holder),
+        Kept::Never => work.refuse(&id, &place, holder, core.env.clock.elapsed()),
     }
 }
 

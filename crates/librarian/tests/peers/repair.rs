@@ -307,6 +307,39 @@ fn a_newcomer_gets_the_copies_it_is_ranked_for_and_no_fragments_move() {
     });
 }
 
+/// On a disk each write waits for its sync, and those that come together share one.
+#[test]
+fn copies_that_are_fetched_together_do_not_wait_for_each_other_s_writes() {
+    testkit::time::run(54, |env| async move {
+        let mut town = Town::empty(&env, 3, 4);
+        for _ in 0..3 {
+            town.start_next(quick).await;
+        }
+        let knows = |town: &Town, all: usize| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == all)
+        };
+        town.until("all know all", |town| knows(town, 3)).await;
+        put_copies(&town, 80).await;
+        let newcomer = town.start_next(quick).await;
+        let write = Duration::from_secs(1);
+        town.stores[newcomer].slow(&env, write);
+        let fetched = |town: &Town| sum(town, &[newcomer], |status| status.copies_fetched);
+        let mut began = None;
+        let settled = |town: &Town| town.peers[newcomer].repair().unwrap().settled;
+        while !(began.is_some() && settled(&town)) {
+            env.clock.sleep(Duration::from_millis(100)).await;
+            if fetched(&town) > 0 {
+                began.get_or_insert(env.clock.elapsed());
+            }
+            assert!(env.clock.elapsed() < Duration::from_secs(600), "it never has its share");
+        }
+        let took = env.clock.elapsed() - began.unwrap();
+        let share = fetched(&town);
+        assert!(share >= 30, "{share} of 80");
+        assert!(took < write * share as u32 / 2, "{share} copies took {took:?}");
+    });
+}
+
 /// How many peers give a record to whoever asks.
 async fn served(town: &Town, record: &Record) -> usize {
     let calls = town.peer_calls(0);
