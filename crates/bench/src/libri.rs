@@ -31,7 +31,7 @@ use crate::load::{self, Load, Outcome, REQUESTS};
 use crate::percentiles::Percentiles;
 use crate::report::{Bar, Report};
 
-pub(crate) use saturation::saturation;
+pub(crate) use saturation::{saturation, sustained};
 
 /// Requests a second of the paper's highest load.
 pub(crate) const PAPER_REQUESTS: f64 = 92.2;

@@ -4,7 +4,8 @@
 //! saturation? -> 0.8x (before) -> 3x for two minutes -> 0.8x (after) -> every acknowledged record
 //!                 p99              refusals in time      p99 again         read back
 //! ```
-//! Documents are small, so that it is requests that overload and not this machine's disk. A refused
+//! The saturation is a rate that holds for as long as the load before: what holds for eight seconds may be over what holds for
+//! thirty, and 0.8 of it then too. Documents are small, so that it is requests that overload and not this machine's disk. A refused
 //! upload is not tried again: its clients would, after the delay they were told.
 
 use std::sync::Arc;
@@ -103,9 +104,10 @@ impl Overload {
         libri::warm(bench, &clients, self.peers, self.seed).await?;
         let step = if bench.quick { 1.0 } else { 8.0 };
         let saturation = libri::saturation(bench, &clients, 40.0, step, SIZES).await?.max(REQUESTS);
-        bench.tell(format!("saturation: {saturation:.0} requests/s"));
         let over = if bench.quick { self.seconds.min(2.0) } else { self.seconds };
         let (before, after) = if bench.quick { (2.0, 6.0) } else { (over.min(30.0), AFTER_S) };
+        let saturation = libri::sustained(bench, &clients, saturation, before, SIZES).await?;
+        bench.tell(format!("saturation: {saturation:.0} requests/s"));
         let phases = [("before", CALM, before), ("overload", OVER, over), ("after", CALM, after)];
         let mut report = Report::new("overload", bench.quick);
         let mut outcomes = Vec::new();

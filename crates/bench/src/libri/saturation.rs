@@ -37,17 +37,7 @@ pub(crate) async fn saturation(
     for step in 0..STEPS_MAX {
         let seed = 1000 + step as u64;
         let load = Load { uploads_a_second: rate, seconds, sizes, seed };
-        let outcome = load::run(clients, load, &bench.stop).await?;
-        let answered = outcome.answered_a_second(seconds);
-        let holds = holds(&outcome, load);
-        let p99 = |put| outcome.latencies(put).percentiles().p99_ms;
-        bench.tell(format!(
-            "   {:>6.0} requests/s offered, {answered:>6.0} answered, p99 Put {:.0} ms, Get {:.0} ms: {}",
-            rate * REQUESTS,
-            p99(true),
-            p99(false),
-            if holds { "holds" } else { "does not hold" }
-        ));
+        let (holds, answered) = look(bench, clients, load).await?;
         if holds {
             held = rate;
             best = best.max(answered);
@@ -65,6 +55,52 @@ pub(crate) async fn saturation(
         };
     }
     Ok(best)
+}
+
+/// The part of a rate that is tried next where it does not hold for long.
+const STEP_BACK: f64 = 0.85;
+/// Such steps at most: the last is a fifth of the first.
+const STEPS_BACK_MAX: usize = 10;
+
+/// Requests a second that hold for `seconds`, at most `rate`. What holds for some seconds leaves copies to
+/// make and logs to sync: for minutes it may be too much.
+pub(crate) async fn sustained(
+    bench: &Bench,
+    clients: &Arc<Clients>,
+    rate: f64,
+    seconds: f64,
+    sizes: Sizes,
+) -> Result<f64, BenchError> {
+    let mut rate = rate;
+    for step in 0..STEPS_BACK_MAX {
+        let seed = 2000 + step as u64;
+        let load = Load { uploads_a_second: rate / REQUESTS, seconds, sizes, seed };
+        if look(bench, clients, load).await?.0 {
+            break;
+        }
+        rate *= STEP_BACK;
+    }
+    Ok(rate)
+}
+
+/// Offers a load; whether it holds, and requests answered a second.
+async fn look(
+    bench: &Bench,
+    clients: &Arc<Clients>,
+    load: Load,
+) -> Result<(bool, f64), BenchError> {
+    let outcome = load::run(clients, load, &bench.stop).await?;
+    let answered = outcome.answered_a_second(load.seconds);
+    let holds = holds(&outcome, load);
+    let p99 = |put| outcome.latencies(put).percentiles().p99_ms;
+    bench.tell(format!(
+        "   {:>6.0} requests/s offered, {answered:>6.0} answered, p99 Put {:.0} ms, Get {:.0} ms: {}",
+        load.uploads_a_second * REQUESTS,
+        p99(true),
+        p99(false),
+        if holds { "holds" } else { "does not hold" }
+    ));
+    Ok((holds, answered))
 }
 
 /// Whether peers and this process kept up with a load.
