@@ -319,3 +319,30 @@ async fn calls_of_strangers_take_no_room_from_those_who_are_vouched_for() {
     member.find(&to, other, LIMIT).await.unwrap();
     hangs.abort();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_of_one_source_leave_room_for_those_of_others() {
+    let peer = Running::start(ServerLimits { calls: 16, ..ServerLimits::default() });
+    let to = peer.endpoint();
+    // Of sixteen a quarter is strangers', and half of that one source's.
+    let strangers = client();
+    let hangs: Vec<_> = (0..2)
+        .map(|_| {
+            let (strangers, to) = (strangers.clone(), to.clone());
+            tokio::spawn(async move { strangers.find(&to, of(memory::HANGS), LIMIT).await })
+        })
+        .collect();
+    while peer.service.asked.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let other = of(RecordId::new([1; 32]));
+    let third = strangers.find(&to, other, LIMIT).await;
+    assert!(matches!(third, Err(CallError::Busy { .. })), "{third:?}");
+    let mut elsewhere = super::unread::connected_from("127.0.0.9", &peer).await;
+    let said = super::unread::begun_and_asked(other.id);
+    tokio::io::AsyncWriteExt::write_all(&mut elsewhere, &said).await.unwrap();
+    while peer.service.asked.lock().unwrap().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    hangs.iter().for_each(tokio::task::JoinHandle::abort);
+}

@@ -27,10 +27,19 @@ struct Signed {
 
 impl Signed {
     fn start(transport: SignedTransport, suite: Suite, ids_max: usize) -> Self {
+        Self::bounded(transport, suite, ids_max, ServerLimits::default())
+    }
+
+    fn bounded(
+        transport: SignedTransport,
+        suite: Suite,
+        ids_max: usize,
+        limits: ServerLimits,
+    ) -> Self {
         let peer = PeerId::new(secret(1).public());
         let mut options = SignedOptions::new(network(1), peer, suite, transport);
         options.remembered_ids_max = ids_max;
-        let server = SignedServer::bind("127.0.0.1:0", options, ServerLimits::default()).unwrap();
+        let server = SignedServer::bind("127.0.0.1:0", options, limits).unwrap();
         let (service, stop) = (Arc::new(Memory::default()), CancellationToken::new());
         let address = server.address();
         tokio::spawn(server.serve(service.clone(), Env::real(), stop.clone()));
@@ -369,4 +378,28 @@ async fn a_request_built_by_hand_from_the_page_is_served() {
     let (code, reason) = Raw { token, ..good }.send(&peer.channel().await).await;
     assert_eq!(code, Code::Ok, "{reason}");
     assert_eq!(*peer.service.callers.lock().unwrap(), [secret(5).public()].into());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signed_calls_of_strangers_take_no_room_from_those_with_a_pass() {
+    let limits = ServerLimits { calls: 4, ..ServerLimits::default() };
+    let peer = Signed::bounded(SignedTransport::Plain, Suite::Holdfast1, 1000, limits);
+    let to = endpoint(peer.address);
+    let member = caller(5, SignedDial::Plain, Some(b"pass"));
+    let other = of(RecordId::new([1; 32]));
+    member.find(&to, other, LIMIT).await.unwrap();
+    let before = peer.service.asked.lock().unwrap().len();
+    // A quarter of four is one.
+    let stranger = caller(6, SignedDial::Plain, None);
+    let hangs = tokio::spawn({
+        let (stranger, to) = (stranger.clone(), to.clone());
+        async move { stranger.find(&to, of(super::memory::HANGS), LIMIT).await }
+    });
+    while peer.service.asked.lock().unwrap().len() == before {
+        tokio::task::yield_now().await;
+    }
+    let second = stranger.find(&to, other, LIMIT).await;
+    assert!(matches!(second, Err(CallError::Busy { .. })), "{second:?}");
+    member.find(&to, other, LIMIT).await.unwrap();
+    hangs.abort();
 }

@@ -61,9 +61,21 @@ fn find(stream: u8, id: RecordId) -> Vec<u8> {
     [frame(1, 4, stream, &headers), frame(0, 1, stream, &framed)].concat()
 }
 
+/// What a connection begins with that asks for one record.
+pub(crate) fn begun_and_asked(id: RecordId) -> Vec<u8> {
+    [preface(65_535), find(1, id)].concat()
+}
+
 async fn connected(peer: &Running) -> TlsStream<TcpStream> {
+    connected_from("127.0.0.1", peer).await
+}
+
+/// A connection from this address of the machine.
+pub(crate) async fn connected_from(address: &str, peer: &Running) -> TlsStream<TcpStream> {
     let config = identity(3, 1).dialling(PeerVerifier::new(None)).unwrap();
-    let tcp = TcpStream::connect(peer.address).await.unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
+    let tcp = socket.connect(peer.address).await.unwrap();
     let name = ServerName::try_from("holdfast").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
 }
