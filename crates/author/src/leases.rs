@@ -105,6 +105,14 @@ pub struct Ended {
     pub key_forgotten: bool,
 }
 
+/// Of which places a holder must be there.
+enum Reach {
+    /// Of those that are ended: the others stay open.
+    Some,
+    /// Of all, or none is ended.
+    All,
+}
+
 /// What is being forgotten, part by part.
 #[derive(Default)]
 struct Forgetting {
@@ -233,8 +241,9 @@ impl Author {
 
     /// Ends this user's leases of a content, and forgets the key that opens it. Holders drop what nobody else pays for at once.
     ///
-    /// The content's pages and stripes are ended first, then its lists and its entry, and its envelope last, each only where
-    /// the ones before have ended: what was begun and not brought to its end can be done again.
+    /// The content's pages and stripes are ended first. Its lists, entry and envelope, which may be under one lease, are ended
+    /// together, and only where the others have ended and a holder of each is there: what was begun and not brought to its end
+    /// can be done again.
     ///
     /// # Errors
     /// As [`Author::renew`]. A content that this home noted as paid for and whose envelope is gone is none: it is noted as paid
@@ -252,14 +261,17 @@ impl Author {
         };
         let envelope = spot_of(&opened.record);
         let reader = opened.envelope.reader;
-        match self.content_of(opened).await {
-            Ok(content) => self.forget_content(&content, &mut forgetting).await?,
+        let head = match self.content_of(opened).await {
+            Ok(content) => {
+                self.forget_pages(&content, &mut forgetting).await?;
+                head_of(&content)
+            }
             // It is ended behind all that it names.
-            Err(error) if is_absent(&error) => {}
+            Err(error) if is_absent(&error) => vec![envelope],
             Err(error) => return Err(error),
-        }
+        };
         if forgetting.ended.open == 0 {
-            self.forget_part(vec![envelope], &mut forgetting).await?;
+            self.forget_part(head, Reach::All, &mut forgetting).await?;
         }
         let mut ended = forgetting.ended;
         if ended.open > 0 {
@@ -270,8 +282,8 @@ impl Author {
         Ok(ended)
     }
 
-    /// Ends all of a content but its envelope; where no holder heard of a part of it, not what is needed to find that again.
-    async fn forget_content(
+    /// Ends all that a content's lists name.
+    async fn forget_pages(
         &self,
         content: &Content,
         forgetting: &mut Forgetting,
@@ -280,26 +292,20 @@ impl Author {
         loop {
             let places = match self.next_places(&mut parts).await {
                 // A list is ended behind all that it names.
-                Err(error) if is_absent(&error) => break,
+                Err(error) if is_absent(&error) => return Ok(()),
                 places => places?,
             };
             if places.is_empty() {
-                break;
+                return Ok(());
             }
-            self.forget_part(places, forgetting).await?;
+            self.forget_part(places, Reach::Some, forgetting).await?;
         }
-        for part in [lists_of(content), vec![spot_of(&content.entry)]] {
-            if forgetting.ended.open > 0 {
-                break;
-            }
-            self.forget_part(part, forgetting).await?;
-        }
-        Ok(())
     }
 
     async fn forget_part(
         &self,
         spots: Vec<Spot>,
+        reach: Reach,
         forgetting: &mut Forgetting,
     ) -> Result<(), AuthorError> {
         let Some(payer) = self.payer().filter(|_| !spots.is_empty()) else { return Ok(()) };
@@ -329,6 +335,7 @@ impl Author {
         let network = self.network();
         let words: Vec<_> = own.values().map(|word| word.sign(&payer.secret, &network)).collect();
         let words = &words;
+        let held: BTreeSet<usize> = holders.values().flatten().copied().collect();
         let tells = holders.into_iter().map(|(peer, spots)| async move {
             for some in words.chunks(FORGETS_MAX) {
                 let told = self.ask_leases(&peer, LeaseRequest::Forget(some.to_vec())).await;
@@ -338,6 +345,14 @@ impl Author {
             }
             (peer, spots, true)
         });
+        // Where all answered and nobody has it, it has ended before.
+        let may_hold: BTreeSet<usize> = part.spots_of(&unreached);
+        let open = may_hold.difference(&held).count() as u64;
+        if open > 0 && matches!(reach, Reach::All) {
+            ended.open += open;
+            ended.unreached.extend(unreached);
+            return Ok(());
+        }
         let mut heard: BTreeSet<usize> = BTreeSet::new();
         let mut told = futures::stream::iter(tells).buffer_unordered(PEERS_ASKED);
         while let Some((peer, spots, reached)) = told.next().await {
@@ -351,7 +366,6 @@ impl Author {
                 false => drop(unreached.insert(peer)),
             }
         }
-        // Where all answered and nobody has it, it has ended before.
         let may_hold: BTreeSet<usize> = part.spots_of(&unreached);
         ended.open += may_hold.difference(&heard).count() as u64;
         ended.unreached.extend(unreached);
