@@ -330,8 +330,6 @@ impl Author {
             }
         }
         ended.kept += kept.len() as u64;
-        ended.leases += own.keys().filter(|id| !before.contains(*id)).count() as u64;
-        *before = own.keys().copied().collect();
         let network = self.network();
         let words: Vec<_> = own.values().map(|word| word.sign(&payer.secret, &network)).collect();
         let words = &words;
@@ -353,6 +351,8 @@ impl Author {
             ended.unreached.extend(unreached);
             return Ok(());
         }
+        ended.leases += own.keys().filter(|id| !before.contains(*id)).count() as u64;
+        *before = own.keys().copied().collect();
         let mut heard: BTreeSet<usize> = BTreeSet::new();
         let mut told = futures::stream::iter(tells).buffer_unordered(PEERS_ASKED);
         while let Some((peer, spots, reached)) = told.next().await {
