@@ -18,7 +18,7 @@ mod room;
 mod rosters;
 mod standing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,9 @@ pub(crate) use standing::Standing;
 pub const PEERS_KNOWN_MAX: usize = 10_000;
 /// Changes that a receiver may lag behind before it loses the oldest.
 pub const CHANGES_MAX: usize = 1_024;
+
+/// Announcements of peers that are gone which may be remembered beside as many as there are peers.
+const SIGNERS_SPARE: usize = 64;
 
 /// What an announcement taught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +103,8 @@ struct Inner {
     /// Since when somebody named an organisation that is not listed, and when that was last looked into.
     unknown: rosters::Unknown,
     peers: BTreeMap<PeerId, Peer>,
+    /// Whose announcement these bytes were when they were learnt: where to look, no more, as peers are forgotten without it.
+    signers: HashMap<Bytes, PeerId>,
     /// [`PEERS_KNOWN_MAX`], or fewer where a test says so.
     peers_max: usize,
     view: Option<CachedView>,
@@ -311,8 +316,9 @@ impl Directory {
     /// The known peer whose newest announcement these bytes are.
     pub(crate) fn signer_of(&self, announcement: &Bytes) -> Option<PeerId> {
         let inner = self.lock();
-        let signer = inner.peers.iter().find(|(_, peer)| peer.bytes == *announcement);
-        signer.map(|(id, _)| *id)
+        let signer = inner.signers.get(announcement)?;
+        let known = inner.peers.get(signer).is_some_and(|peer| peer.bytes == *announcement);
+        known.then_some(*signer)
     }
 
     /// A call to the peer was answered, a small one, in so much time.
@@ -354,6 +360,7 @@ impl Inner {
             previous: None,
             unknown: rosters::Unknown::default(),
             peers: BTreeMap::new(),
+            signers: HashMap::new(),
             peers_max: PEERS_KNOWN_MAX,
             view: None,
             revoked: BTreeMap::new(),
@@ -376,7 +383,9 @@ impl Inner {
             if known.announcement.sequence >= announcement.sequence {
                 return Ok(Learnt::Known);
             }
+            self.signers.remove(&known.bytes);
             known.renew(announcement.clone(), bytes.clone());
+            self.signs(id, bytes);
             self.view = None;
             return Ok(Learnt::Newer);
         }
@@ -384,7 +393,17 @@ impl Inner {
             return Ok(Learnt::Full);
         }
         self.peers.insert(id, Peer::new(announcement.clone(), bytes.clone()));
+        self.signs(id, bytes);
         self.view = None;
         Ok(Learnt::New)
+    }
+
+    /// Remembers whose these bytes are; forgets those of peers that are gone where they are more than the others.
+    fn signs(&mut self, id: PeerId, bytes: &Bytes) {
+        self.signers.insert(bytes.clone(), id);
+        if self.signers.len() > 2 * self.peers.len() + SIGNERS_SPARE {
+            let peers = &self.peers;
+            self.signers.retain(|bytes, id| peers.get(id).is_some_and(|peer| peer.bytes == *bytes));
+        }
     }
 }

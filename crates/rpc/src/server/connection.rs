@@ -38,8 +38,8 @@ pub(super) struct Peer {
     pub(super) ends: CancellationToken,
 }
 
-/// What connections of one source hold together, of what callers share that nobody vouched for: half of it at most, so
-/// that one address alone keeps nobody out.
+/// What connections of one source hold together, of what callers share that nobody vouched for: of bytes and handshakes half at
+/// most, of calls no more than are left free, so that few addresses keep nobody out.
 #[derive(Debug)]
 pub(super) struct House {
     /// Calls in work.

@@ -43,6 +43,9 @@ pub(super) const LIBRARIAN: &str = "/holdfast.v1.Librarian/";
 
 /// All callers that nobody vouched for have one part in so many of the calls and the bytes that members have, besides.
 const STRANGERS_PART: usize = 4;
+/// Bytes of each of their calls with one message that count for nothing: an introduction is shorter, so nobody is kept
+/// from becoming known by others' requests. All calls have 8 MiB of it.
+const STRANGERS_FREE_BYTES: u32 = 8 << 10;
 /// Answers below it take no bytes.
 const SMALL_ANSWER_BYTES: u32 = 16 << 10;
 
@@ -149,8 +152,10 @@ impl Gate {
             let reason = "the peer is stopping".to_owned();
             return Err(CallError::Unreachable { address: String::new(), reason });
         }
-        // One address alone keeps no other out.
-        if before >= pool.calls_max || of_house >= pool.calls_max.div_ceil(2) {
+        // A source has no more than it leaves free, so one alone has half of all, a second a quarter, and few
+        // addresses keep no other out (the dynamic threshold of shared buffers: Choudhury and Hahne, 1998).
+        let free = pool.calls_max.saturating_sub(before);
+        if free <= of_house {
             return Err(CallError::Busy { retry_after: Duration::from_millis(500) });
         }
         Ok(in_work)
@@ -289,6 +294,7 @@ where
     let budget = Budget {
         connection: peer.bytes.clone(),
         server: gate.pool(&peer).bytes.clone(),
+        free: if peer.narrow && allowed.unary { STRANGERS_FREE_BYTES } else { 0 },
         wait: gate.limits.admission_wait,
         stall: gate.limits.stall,
     };

@@ -6,6 +6,8 @@
 //! windows hold the caller back. Permits are taken for whole messages, so two half-read messages
 //! never wait for each other. The handler gives them back when it is done with the message.
 //!
+//! Of a call with one message the first bytes may hold nothing ([`Budget::free`]): as calls in work are counted, so are they.
+//!
 //! Limits: a message over the method's limit ends the call before any of it is kept; no permits
 //! within the wait is *busy*; a message that stops arriving ends the call.
 
@@ -60,6 +62,8 @@ pub(super) struct Budget {
     pub(super) connection: Arc<Semaphore>,
     /// All of the server's.
     pub(super) server: Arc<Semaphore>,
+    /// Bytes of the call that hold nothing; 0 where its messages are taken one by one.
+    pub(super) free: u32,
     /// How long to wait for permits.
     pub(super) wait: Duration,
     /// How long a message may stop arriving.
@@ -185,6 +189,10 @@ impl Metered {
                 self.messages.push(held?);
             }
             let Some(bytes) = self.owed.pop_front() else { return Poll::Ready(Ok(())) };
+            if let Some(free) = self.budget.free.checked_sub(bytes) {
+                self.budget.free = free;
+                continue;
+            }
             match self.budget.at_once(bytes) {
                 Some(held) => self.messages.push(held),
                 None => {

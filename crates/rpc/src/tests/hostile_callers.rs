@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crypto::RecordId;
 use env::calls::*;
 use http_body::{Body as _, Frame};
+use tokio::io::AsyncWriteExt;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::transport::Channel;
@@ -321,28 +322,55 @@ async fn calls_of_strangers_take_no_room_from_those_who_are_vouched_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_of_one_source_leave_room_for_those_of_others() {
-    let peer = Running::start(ServerLimits { calls: 16, ..ServerLimits::default() });
-    let to = peer.endpoint();
-    // Of sixteen a quarter is strangers', and half of that one source's.
-    let strangers = client();
-    let hangs: Vec<_> = (0..2)
-        .map(|_| {
-            let (strangers, to) = (strangers.clone(), to.clone());
-            tokio::spawn(async move { strangers.find(&to, of(memory::HANGS), LIMIT).await })
-        })
-        .collect();
-    while peer.service.asked.lock().unwrap().len() < 2 {
-        tokio::task::yield_now().await;
+async fn strangers_of_few_sources_leave_room_for_those_of_others() {
+    let peer = Running::start(ServerLimits { calls: 64, ..ServerLimits::default() });
+    let asked = || peer.service.asked.lock().unwrap().len();
+    let mut connections = Vec::new();
+    let mut held = 0;
+    // A quarter of 64 is strangers', of which each source has what it leaves free.
+    for (source, room) in
+        [("127.0.0.9", 8), ("127.0.0.10", 4), ("127.0.0.11", 2), ("127.0.0.12", 1)]
+    {
+        for call in 0..=room {
+            let mut connection = super::unread::connected_from(source, &peer).await;
+            let said = super::unread::begun_and_asked(memory::HANGS);
+            connection.write_all(&said).await.unwrap();
+            connections.push(connection);
+            if call < room {
+                held += 1;
+                until(|| asked() == held).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(asked(), held, "{source}: one more than it leaves free");
     }
-    let other = of(RecordId::new([1; 32]));
-    let third = strangers.find(&to, other, LIMIT).await;
-    assert!(matches!(third, Err(CallError::Busy { .. })), "{third:?}");
-    let mut elsewhere = super::unread::connected_from("127.0.0.9", &peer).await;
-    let said = super::unread::begun_and_asked(other.id);
-    tokio::io::AsyncWriteExt::write_all(&mut elsewhere, &said).await.unwrap();
-    while peer.service.asked.lock().unwrap().len() < 3 {
-        tokio::task::yield_now().await;
+    let mut elsewhere = super::unread::connected_from("127.0.0.13", &peer).await;
+    elsewhere.write_all(&super::unread::begun_and_asked(RecordId::new([1; 32]))).await.unwrap();
+    until(|| asked() == held + 1).await;
+}
+
+/// All request bytes of strangers are held by messages that do not go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_request_of_a_stranger_waits_for_no_others_bytes() {
+    let limits = ServerLimits { request_bytes_in_flight: 64 << 10, ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    let mut begun = Vec::new();
+    for source in ["127.0.0.9", "127.0.0.10"] {
+        let mut connection = super::unread::connected_from(source, &peer).await;
+        connection.write_all(&super::unread::begun_to_store(32 << 10)).await.unwrap();
+        begun.push(connection);
     }
-    hangs.iter().for_each(tokio::task::JoinHandle::abort);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut elsewhere = super::unread::connected_from("127.0.0.13", &peer).await;
+    elsewhere.write_all(&super::unread::begun_and_asked(RecordId::new([1; 32]))).await.unwrap();
+    let asked = || peer.service.asked.lock().unwrap().len();
+    tokio::time::timeout(LIMIT, until(|| asked() == 1))
+        .await
+        .expect("it waited for the others' bytes");
+}
+
+async fn until(it_is: impl Fn() -> bool) {
+    while !it_is() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

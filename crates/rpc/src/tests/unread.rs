@@ -35,13 +35,14 @@ fn preface(window: u32) -> Vec<u8> {
     bytes
 }
 
-/// A call of `Find` on this stream.
-fn find(stream: u8, id: RecordId) -> Vec<u8> {
+/// A call of this method on this stream begins.
+fn headers(stream: u8, method: &str) -> Vec<u8> {
+    let path = format!("/holdfast.v1.Librarian/{method}");
     let mut headers = Vec::new();
     for (name, value) in [
         (":method", "POST"),
         (":scheme", "https"),
-        (":path", "/holdfast.v1.Librarian/Find"),
+        (":path", &path),
         (":authority", "holdfast"),
         ("content-type", "application/grpc"),
         ("te", "trailers"),
@@ -53,17 +54,30 @@ fn find(stream: u8, id: RecordId) -> Vec<u8> {
             headers.extend(text.as_bytes());
         }
     }
+    frame(1, 4, stream, &headers)
+}
+
+/// What stands before a message of so many bytes.
+fn prefix(len: usize) -> Vec<u8> {
+    [&[0][..], &(len as u32).to_be_bytes()].concat()
+}
+
+/// A call of `Find` on this stream.
+fn find(stream: u8, id: RecordId) -> Vec<u8> {
     let id = Bytes::copy_from_slice(id.as_bytes());
     let message = proto::FindRequest { id, ..Default::default() }.encode_to_vec();
-    let mut framed = vec![0];
-    framed.extend((message.len() as u32).to_be_bytes());
-    framed.extend(message);
-    [frame(1, 4, stream, &headers), frame(0, 1, stream, &framed)].concat()
+    let framed = [prefix(message.len()), message].concat();
+    [headers(stream, "Find"), frame(0, 1, stream, &framed)].concat()
 }
 
 /// What a connection begins with that asks for one record.
 pub(crate) fn begun_and_asked(id: RecordId) -> Vec<u8> {
     [preface(65_535), find(1, id)].concat()
+}
+
+/// What a connection begins with that says how long its record is, and no more.
+pub(crate) fn begun_to_store(len: usize) -> Vec<u8> {
+    [preface(65_535), headers(1, "Store"), frame(0, 0, 1, &prefix(len))].concat()
 }
 
 async fn connected(peer: &Running) -> TlsStream<TcpStream> {

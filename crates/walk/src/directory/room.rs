@@ -98,6 +98,10 @@ mod tests {
             );
             assert!(news.try_recv().is_ok());
             assert!(!directory.is_member(&away));
+            let told = &community.members[9].announcement;
+            assert_eq!(directory.signer_of(told), None, "it is to be verified again");
+            let told = of(1).next().expect("one");
+            assert!(directory.signer_of(told).is_some_and(|signer| directory.is_member(&signer)));
             of(1).for_each(|announcement| drop(directory.learn(announcement)));
             assert_eq!(shares(&directory, &community), [6, 6, 0]);
             of(2).for_each(|announcement| drop(directory.learn(announcement)));
