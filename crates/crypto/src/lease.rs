@@ -362,6 +362,11 @@ pub fn until(lease: &Bytes) -> Option<u64> {
     certificate::open::<LeaseWire>(lease).ok().map(|(_, wire)| wire.until)
 }
 
+/// How many holders a signed lease pays for, unchecked.
+pub fn redundancy(lease: &Bytes) -> Option<u32> {
+    certificate::open::<LeaseWire>(lease).ok().map(|(_, wire)| wire.redundancy)
+}
+
 /// The id of a signed lease, unchecked: what names it.
 ///
 /// # Errors

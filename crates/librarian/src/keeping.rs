@@ -125,8 +125,13 @@ pub(crate) struct Keeping {
     audits: Mutex<Audits>,
     /// With whom all was compared last, until that peer is challenged.
     compared_last: Mutex<Option<PeerId>>,
+    /// The fragment of a stripe that this peer is about to drop: it says of it no more that it has it, so that of two that drop at once
+    /// neither counts on the other, whatever became of their claims.
+    dropping: Mutex<Option<(RecordId, u8)>>,
     /// Of challenges that are answered at once.
     proving: Semaphore,
+    /// Who is being answered one now.
+    proved: Mutex<BTreeSet<PeerId>>,
     /// Of those that bring inventory and epoch up to now: one at a time.
     refreshing: Semaphore,
     /// How many copies of versions at a place there should be, by the policies as of the last reading.
@@ -268,7 +273,9 @@ impl Keeping {
             budget: Budget::new(options.bytes_s),
             audits: Mutex::default(),
             compared_last: Mutex::default(),
+            dropping: Mutex::default(),
             proving: Semaphore::new(prove::PROVEN_AT_ONCE),
+            proved: Mutex::default(),
             refreshing: Semaphore::new(1),
             copies: Mutex::default(),
             wake: Notify::new(),

@@ -36,7 +36,7 @@ use fault::flipped;
 pub use fault::{Counts, Fault};
 use line::Lines;
 pub use memory_peer::MemoryPeer;
-pub use records::{envelope, noise, page, stripe};
+pub use records::{envelope, noise, page, stripe, stripe_of};
 
 /// Services by their addresses, and what is wrong with each.
 pub struct DirectNetwork {

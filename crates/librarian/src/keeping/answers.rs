@@ -175,9 +175,11 @@ impl Keeping {
             let Some(inventory) = inventory.as_ref() else {
                 return Err(CallError::Busy { retry_after: AGAIN_AFTER });
             };
-            let of = |id| {
+            let dropping = *locked(&self.dropping);
+            let of = |id: &RecordId| {
                 let map = inventory.stripes.get(id);
                 let mut held = map.map_or_else(Vec::new, |map| map.mine.clone());
+                held.retain(|index| dropping != Some((*id, *index)));
                 held.sort_unstable();
                 held.truncate(HELD_MAX);
                 held

@@ -127,6 +127,9 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
     if !epoch.leaving.contains(&core.own) {
         return None;
     }
+    // Where nobody is heard nobody has it: as long as there are others that stay, each copy is to be at one of them.
+    let stays = |peer: &PeerId| *peer != core.own && !epoch.leaving.contains(peer);
+    let others = epoch.view.candidates().iter().any(|candidate| stays(&candidate.peer));
     let (mut left, mut part) = (0, 0);
     loop {
         let (copies, next) = {
@@ -139,6 +142,7 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
         };
         let mut asked: BTreeMap<PeerId, Vec<RecordId>> = BTreeMap::new();
         for (id, duty) in copies {
+            left += usize::from(others && duty.is_empty());
             for peer in duty {
                 asked.entry(peer).or_default().push(id);
             }

@@ -115,18 +115,32 @@ struct Job {
     whole: Vec<(u8, PeerId)>,
     mine: Vec<u8>,
     epoch: Arc<Epoch>,
+    /// What holders say they have besides one fragment each. Nobody else is made to do without it on their word: no sum counts it and no
+    /// audit asks for it. What is fetched proves itself.
+    besides: Vec<(u8, PeerId)>,
     /// Who did not answer the claim: nothing is made for them.
     silent: BTreeSet<PeerId>,
 }
 
 impl Job {
     fn plan(&self) -> Mend {
+        let plan = self.planned(&self.whole);
+        if plan.spare >= 0 || self.besides.is_empty() {
+            return plan;
+        }
+        // It cannot be read without what they have besides.
+        let mut whole = [&self.whole[..], &self.besides].concat();
+        whole.sort_unstable();
+        self.planned(&whole)
+    }
+
+    fn planned(&self, whole: &[(u8, PeerId)]) -> Mend {
         let leaving = &self.epoch.leaving;
         // A silent peer keeps what it is believed to have, and gets nothing.
-        let holds = |peer: &PeerId| self.whole.iter().any(|(_, holder)| holder == peer);
+        let holds = |peer: &PeerId| whole.iter().any(|(_, holder)| holder == peer);
         let answers = |peer: &&PeerId| !self.silent.contains(*peer) || holds(peer);
         let possible: Vec<PeerId> = self.possible.iter().filter(answers).copied().collect();
-        let (k, n, whole) = (self.k, self.n, &self.whole[..]);
+        let (k, n) = (self.k, self.n);
         planned(&StripeNow { k, n, whole, possible: &possible, leaving })
     }
 
@@ -266,9 +280,18 @@ async fn claim(core: &Core, keeping: &Keeping, mut jobs: Vec<Job>) -> Vec<Job> {
     drop(answers);
     for job in &mut jobs {
         let said = said.remove(&job.id).unwrap_or_default();
+        let believed = job.whole.clone();
         job.whole.retain(|(_, holder)| !said.iter().any(|(peer, _)| peer == holder));
-        let held = said.iter().flat_map(|(peer, held)| held.iter().map(|index| (*index, *peer)));
-        job.whole.extend(held);
+        for (peer, mut held) in said {
+            held.retain(|index| usize::from(*index) < job.n);
+            // Of several the one that was believed, as all others do.
+            let first = held.iter().position(|index| believed.contains(&(*index, peer)));
+            let first = first.unwrap_or(0);
+            let all = held.into_iter().enumerate();
+            let (one, besides): (Vec<_>, Vec<_>) = all.partition(|(at, _)| *at == first);
+            job.whole.extend(one.into_iter().map(|(_, index)| (index, peer)));
+            job.besides.extend(besides.into_iter().map(|(_, index)| (index, peer)));
+        }
         job.whole.retain(|(index, _)| usize::from(*index) < job.n);
         job.whole.sort_unstable();
         job.silent.clone_from(&silent);
@@ -332,8 +355,8 @@ fn job_of(inventory: &Inventory, id: &RecordId) -> Option<Job> {
     let whole = map.whole(&inventory.names).filter(|(_, peer)| epoch.answers(peer)).collect();
     let possible = epoch.possible(&Place::from(*id), map.n());
     let (k, n, mine) = (map.k(), map.n(), map.mine.clone());
-    let (epoch, silent) = (Arc::clone(epoch), BTreeSet::new());
-    Some(Job { id: *id, k, n, possible, whole, mine, epoch, silent })
+    let (epoch, besides, silent) = (Arc::clone(epoch), Vec::new(), BTreeSet::new());
+    Some(Job { id: *id, k, n, possible, whole, mine, epoch, besides, silent })
 }
 
 /// What one peer says of who claimed a stripe.
@@ -456,7 +479,7 @@ async fn mend(core: &Core, keeping: &Keeping, job: &Job) -> Result<Moved, Unmend
     let elsewhere = proven_elsewhere(core, job, &stripe, &twice).await;
     let mut out: Vec<(u8, PeerId, Record)> = Vec::new();
     for moved in moves {
-        if let Some(record) = own(core, &stripe, moved.index).await {
+        if let Some(record) = own(core, job, &stripe, moved.index).await {
             out.push((moved.index, moved.to, record));
         }
     }
@@ -503,11 +526,11 @@ async fn proven_elsewhere(core: &Core, job: &Job, stripe: &Stripe, indices: &[u8
                 && job.possible.contains(peer)
                 && !job.silent.contains(peer)
         });
-        let (Some((_, other)), Some(record)) = (others.next(), own(core, stripe, *index).await)
+        let (Some((_, other)), Some(record)) =
+            (others.next(), own(core, job, stripe, *index).await)
         else {
             continue;
         };
-        let record = Record { place: Place::from(job.id), ..record };
         if has(core, other, &record).await {
             proven.push((*index, *other));
         }
@@ -515,10 +538,11 @@ async fn proven_elsewhere(core: &Core, job: &Job, stripe: &Stripe, indices: &[u8
     proven
 }
 
-/// A fragment that is here.
-async fn own(core: &Core, stripe: &Stripe, index: u8) -> Option<Record> {
+/// A fragment that is here, as one of this stripe: it may be kept here for another one that names it too.
+async fn own(core: &Core, job: &Job, stripe: &Stripe, index: u8) -> Option<Record> {
     let id = stripe.fragments().get(usize::from(index))?;
-    core.shelf.get(id).await.ok().flatten()
+    let record = core.shelf.get(id).await.ok().flatten()?;
+    Some(Record { place: Place::from(job.id), ..record })
 }
 
 /// Any k fragments of a stripe: those here, and the others from their holders.
@@ -530,12 +554,11 @@ async fn gather(
 ) -> Result<Vec<(u8, Record)>, Unmended> {
     let mut given: Vec<(u8, Record)> = Vec::with_capacity(job.k);
     for index in job.mine.iter().take(job.k) {
-        if let Some(record) = own(core, stripe, *index).await {
-            let place = Place::from(job.id);
-            given.push((*index, Record { place, ..record }));
+        if let Some(record) = own(core, job, stripe, *index).await {
+            given.push((*index, record));
         }
     }
-    let mut others: Vec<(u8, PeerId)> = job.whole.clone();
+    let mut others: Vec<(u8, PeerId)> = [&job.whole[..], &job.besides].concat();
     others.retain(|(index, peer)| *peer != core.own && !job.mine.contains(index));
     // The well ones first.
     others.sort_by_key(|(_, peer)| core.directory.health(peer));
@@ -778,8 +801,10 @@ impl Keeping {
             let counts = |(index, holder): &&(u8, u16)| {
                 by_own || (*holder != own && !map.mine.contains(index))
             };
-            // Each of them holds what is told of it and nothing else.
-            let told: Vec<(u8, u16)> = moved.iter().filter(counts).copied().collect();
+            // Each of them holds what is told of it and nothing else, and what somebody else tells of it is one fragment.
+            let mut named = BTreeSet::new();
+            let one = |(_, holder): &&(u8, u16)| by_own || named.insert(*holder);
+            let told: Vec<(u8, u16)> = moved.iter().filter(counts).filter(one).copied().collect();
             let others = told.iter().filter(|(_, holder)| *holder != own);
             others.for_each(|(_, holder)| map.forget(*holder));
             told.iter().for_each(|(index, holder)| map.set(*index, Some(*holder)));

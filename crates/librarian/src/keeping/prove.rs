@@ -3,6 +3,8 @@
 //! A record that is not here though it is counted, or that the disk damaged, is counted no more: so the next comparison finds
 //! that it lacks, and it is fetched.
 
+use std::time::Duration;
+
 use crypto::{PeerId, Suite};
 use document::proof::prove_chunk;
 use document::{Kind, Record};
@@ -14,6 +16,26 @@ use crate::core::Core;
 
 /// Challenges answered at once: each has one record in memory at a time.
 pub(super) const PROVEN_AT_ONCE: usize = 4;
+/// When a peer whose last challenge is not answered yet should come again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A peer's challenge in work, until dropped.
+struct OneOf<'a> {
+    keeping: &'a Keeping,
+    caller: PeerId,
+}
+
+impl<'a> OneOf<'a> {
+    fn begin(keeping: &'a Keeping, caller: PeerId) -> Option<Self> {
+        locked(&keeping.proved).insert(caller).then_some(Self { keeping, caller })
+    }
+}
+
+impl Drop for OneOf<'_> {
+    fn drop(&mut self) {
+        locked(&self.keeping.proved).remove(&self.caller);
+    }
+}
 
 impl Keeping {
     /// Proves chunks, as far as their records are here whole.
@@ -31,6 +53,10 @@ impl Keeping {
             let reason = "a network of libri-1 has no proofs of chunks: use Verify".to_owned();
             return Err(CallError::Invalid { reason });
         }
+        // One at a time of a peer: others' deadlines must not pass behind those of one that asks for all it can.
+        let Some(_one) = OneOf::begin(self, caller) else {
+            return Err(CallError::Busy { retry_after: RETRY_AFTER });
+        };
         // It is never closed.
         let _permit = self.proving.acquire().await.ok();
         let mut proofs = Vec::with_capacity(asks.len());

@@ -65,11 +65,14 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
     if ids.is_empty() {
         return;
     }
-    let Some(mut paid) = payments(core, holder, &ids).await else {
+    // Who does not answer this is waited for in vain as much as who does not answer the next.
+    let rests = || {
+        let until = core.env.clock.elapsed() + RESTS_FOR;
         let mut work = locked(&keeping.work);
         ids.iter().for_each(|(id, place)| work.not_at(id, place, holder));
-        return;
+        work.rest(*holder, until);
     };
+    let Some(mut paid) = payments(core, holder, &ids).await else { return rests() };
     let asked = ids.iter().map(|(id, place)| FetchAt { id: *id, place: *place }).collect();
     let answer = ask(core, holder, KeepRequest::Fetch(asked), LARGE_LIMIT).await;
     let answers = match answer {
@@ -77,11 +80,7 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         other => {
             let error = other.err().unwrap_or_else(|| strange(holder));
             tracing::debug!(peer = %holder, %error, "copies could not be fetched");
-            let until = core.env.clock.elapsed() + RESTS_FOR;
-            let mut work = locked(&keeping.work);
-            ids.iter().for_each(|(id, place)| work.not_at(id, place, holder));
-            work.rest(*holder, until);
-            return;
+            return rests();
         }
     };
     let counts = &core.metrics.keeping;
@@ -223,7 +222,16 @@ async fn payments(
             Some(places.into_iter().zip(said).collect())
         }
         Ok(Err(CallError::Invalid { .. })) => Some(BTreeMap::new()),
-        _ => None,
+        Ok(Err(error)) => {
+            core.directory.failed(holder, &error);
+            None
+        }
+        Err(_) => {
+            let address = to.address;
+            core.directory.failed(holder, &CallError::TimedOut { address, limit: LARGE_LIMIT });
+            None
+        }
+        Ok(Ok(_)) => None,
     }
 }
 

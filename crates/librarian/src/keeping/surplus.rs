@@ -116,6 +116,9 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
     };
     let mut gone = Vec::new();
     for placed in strays.into_iter().map(|held| held.placed).filter(may_go) {
+        if is_paid_for_more(core, &placed, epoch).await {
+            continue;
+        }
         let Ok(Some(record)) = core.shelf.get(&placed.id).await else { continue };
         let duty = epoch.duty(&placed.place, placed.kind);
         let mut proven =
@@ -130,6 +133,14 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
     drop_records(core, gone).await;
 }
 
+/// Whether a lease pays for more copies of it than the network keeps of its kind: they were asked for, stored and acknowledged, so
+/// this one stays as long as it is paid for. What cannot be read of its leases says nothing against that.
+async fn is_paid_for_more(core: &Core, placed: &Placed, epoch: &Epoch) -> bool {
+    let Ok(leases) = core.leases.of(&placed.place).await else { return true };
+    let most = leases.iter().filter_map(|shown| crypto::lease::redundancy(&shown.lease)).max();
+    most.is_some_and(|most| most as usize > epoch.copies(placed.kind))
+}
+
 /// Drops fragments that another holder, which ranks higher, has too.
 ///
 /// What others say of who has what is believed only while this peer has the stripe to itself, and only as far as a lie costs
@@ -140,11 +151,18 @@ async fn fragments(core: &Core, keeping: &Keeping, epoch: &Epoch) {
         if other == core.own || !epoch.is_present(&other) {
             continue;
         }
-        let Some(surveyed) = mend::survey(core, keeping, &id).await else { continue };
-        if surveyed.may_go(index, &other, &core.own) {
+        // Before anybody is asked: who asks meanwhile is told that it is not here.
+        *locked(&keeping.dropping) = Some((id, index));
+        let surveyed = mend::survey(core, keeping, &id).await;
+        if let Some(surveyed) = &surveyed
+            && surveyed.may_go(index, &other, &core.own)
+        {
             drop_fragment(core, keeping, &id, index, &other).await;
         }
-        mend::unclaim(core, keeping, surveyed).await;
+        *locked(&keeping.dropping) = None;
+        if let Some(surveyed) = surveyed {
+            mend::unclaim(core, keeping, surveyed).await;
+        }
     }
 }
 
@@ -153,8 +171,8 @@ async fn drop_fragment(core: &Core, keeping: &Keeping, id: &RecordId, index: u8,
     let Ok(Some(stripe)) = core.shelf.stripe(id).await else { return };
     let Some(fragment) = stripe.fragments().get(usize::from(index)) else { return };
     let Ok(Some(record)) = core.shelf.get(fragment).await else { return };
-    let record = Record { place: Place::from(*id), ..record };
-    if !has(core, other, &record).await {
+    // A page may be named by several stripes, and is here once: what is kept for another one is not this one's to drop.
+    if record.place != Place::from(*id) || !has(core, other, &record).await {
         return;
     }
     drop_fragments(core, id, &stripe, vec![record.id]).await;
@@ -165,7 +183,17 @@ async fn drop_fragment(core: &Core, keeping: &Keeping, id: &RecordId, index: u8,
     }
 }
 
-/// Drops fragments of a stripe, and its header with the last of them.
+/// Whether a fragment is here as one of this stripe alone: a page may be named by several, and is here once, for one of them; and
+/// it may be paid for as a copy. Where the store cannot say, it is not.
+async fn is_kept_for(core: &Core, fragment: &RecordId, stripe: &RecordId) -> bool {
+    let listed = core.store.list(fragment, 1).await;
+    let listed = listed.unwrap_or_default();
+    let placed = listed.first().filter(|placed| placed.id == *fragment);
+    placed.is_some_and(|placed| placed.place == Place::from(*stripe))
+        && !core.leases.covers(&Place::from(*fragment))
+}
+
+/// Drops fragments of a stripe, and its header with the last of them. What is kept for another stripe stays.
 pub(super) async fn drop_fragments(
     core: &Core,
     id: &RecordId,
@@ -176,6 +204,13 @@ pub(super) async fn drop_fragments(
         let stay = stripe.fragments().iter().filter(|fragment| !gone.contains(fragment));
         stay.into_iter().any(|fragment| core.store.contains(fragment))
     };
+    let mut own = Vec::with_capacity(gone.len());
+    for fragment in gone {
+        if is_kept_for(core, &fragment, id).await {
+            own.push(fragment);
+        }
+    }
+    let gone = own;
     drop_records(core, gone.clone()).await;
     if is_here(&gone) {
         return;
@@ -204,15 +239,17 @@ pub(super) async fn has(core: &Core, peer: &PeerId, record: &Record) -> bool {
     core.env.cpu(move || suite.verify_mac(&mac_key, &bytes, &mac)).await
 }
 
-pub(super) async fn drop_records(core: &Core, ids: Vec<RecordId>) {
+pub(super) async fn drop_records(core: &Core, mut ids: Vec<RecordId>) {
+    let places: Vec<Place> = ids.iter().map(|id| Place::from(*id)).collect();
+    let off = core.leases.keep_off(&places);
+    ids.retain(|id| off.places.contains(&Place::from(*id)));
     if ids.is_empty() {
         return;
     }
     let count = ids.len() as u64;
-    let places: Vec<Place> = ids.iter().map(|id| Place::from(*id)).collect();
     let removed = async {
         core.store.remove(ids).await?;
-        core.leases.let_go(&places).await
+        core.leases.let_go(&off.places).await
     };
     match removed.await {
         Ok(()) => {

@@ -61,6 +61,9 @@ pub(crate) struct Due {
     pub(crate) hurried: bool,
 }
 
+/// How often everything is done at once for who asks.
+const HURRY_ALL_EVERY: Duration = Duration::from_secs(60);
+
 /// Everything that is to be done.
 #[derive(Default)]
 pub(crate) struct Work {
@@ -76,6 +79,8 @@ pub(crate) struct Work {
     given_up: BTreeSet<RecordId>,
     /// Peers from which nothing is fetched before this time, as long as others have something.
     resting: BTreeMap<PeerId, Duration>,
+    /// When everything was hurried last.
+    hurried_all: Option<Duration>,
     /// Stripes being mended.
     pub(crate) mending: usize,
 }
@@ -126,6 +131,14 @@ impl Work {
 
     /// Does what lacks at these places now, or everywhere where none are named, without waiting for more to be missed.
     pub(crate) fn hurry(&mut self, places: &[Place], now: Duration) {
+        if places.is_empty() {
+            // Any client may ask: what cannot be mended is not to be tried all the time for it.
+            let again = self.hurried_all.is_none_or(|last| now >= last + HURRY_ALL_EVERY);
+            if !again {
+                return;
+            }
+            self.hurried_all = Some(now);
+        }
         let named: BTreeSet<&Place> = places.iter().collect();
         let is_named = |place: &Place| named.is_empty() || named.contains(place);
         let due = self.due.iter_mut().filter(|(id, _)| is_named(&Place::from(**id)));

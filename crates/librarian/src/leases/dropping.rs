@@ -20,6 +20,18 @@ use super::{Leases, owned};
 /// Leases that one round of a sweep ends.
 const ROUND_MAX: usize = 256;
 
+/// Places at which nothing is written until it is dropped.
+pub(crate) struct KeptOff<'a> {
+    leases: &'a Leases,
+    pub(crate) places: Vec<Place>,
+}
+
+impl Drop for KeptOff<'_> {
+    fn drop(&mut self) {
+        self.leases.table().let_on(&self.places);
+    }
+}
+
 /// What a sweep did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Swept {
@@ -37,7 +49,6 @@ impl Leases {
     /// # Errors
     /// The store's; what was not dropped is so by the next sweep.
     pub(crate) async fn sweep(&self, done: &mut Swept) -> Result<bool, StoreError> {
-        self.finish_undone(done).await?;
         let now = self.env.clock.unix_s();
         let (due, superfluous) = {
             let mut table = self.table();
@@ -62,32 +73,43 @@ impl Leases {
         leases: &[LeaseId],
         done: &mut Swept,
     ) -> Result<u64, StoreError> {
-        let mut count = 0;
+        let (mut count, mut failed) = (0, None);
         for lease in leases {
             let Some(ended) = self.table().end(lease) else { continue };
             self.note_dropped(ended.places.iter().map(|(place, _)| *place));
             count += 1;
             done.leases += 1;
-            self.finish(ended, done).await?;
+            // One that cannot be dropped now keeps no other.
+            failed = failed.or(self.finish(ended, done).await.err());
         }
-        Ok(count)
+        failed.map_or(Ok(count), Err)
     }
 
     /// Drops what could not be dropped before.
     pub(super) async fn finish_undone(&self, done: &mut Swept) -> Result<(), StoreError> {
-        let mut undone = std::mem::take(&mut *self.undone()).into_iter();
-        while let Some(ended) = undone.next() {
-            let finished = self.finish(ended, done).await;
-            if finished.is_err() {
-                self.undone().extend(undone);
-                return finished;
-            }
+        let mut failed = None;
+        let mut left = self.undone().len();
+        // Each stays in the list until its turn; what fails goes to the end, for the next time.
+        while left > 0 {
+            left -= 1;
+            let next = {
+                let mut undone = self.undone();
+                if undone.is_empty() { None } else { Some(undone.remove(0)) }
+            };
+            let Some(ended) = next else { break };
+            failed = failed.or(self.finish(ended, done).await.err());
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn undone(&self) -> MutexGuard<'_, Vec<Ended>> {
         self.undone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what one of these leases paid for is still to be dropped.
+    pub(super) fn is_undone(&self, leases: &[LeaseId]) -> bool {
+        let undone = self.undone();
+        undone.iter().any(|ended| ended.lease.is_some_and(|lease| leases.contains(&lease)))
     }
 
     async fn finish(&self, ended: Ended, done: &mut Swept) -> Result<(), StoreError> {
@@ -187,6 +209,13 @@ impl Leases {
         if superfluous.is_empty() { Ok(()) } else { self.remove(superfluous).await }
     }
 
+    /// Keeps writes and leases off places whose records are about to be dropped since others hold them: those of them at which nothing
+    /// is being written. A lease that came in between would be taken off a record that is there.
+    pub(crate) fn keep_off(&self, places: &[Place]) -> KeptOff<'_> {
+        let places = self.table().keep_off(places);
+        KeptOff { leases: self, places }
+    }
+
     /// Removes records of kind `lease`.
     pub(super) async fn remove(&self, frames: Vec<RecordId>) -> Result<(), StoreError> {
         for some in frames.chunks(PUT_RECORDS_MAX) {
@@ -217,13 +246,27 @@ impl Leases {
     }
 }
 
-/// Ends leases until there is nothing to end, also where whoever waits for it goes away.
-pub(crate) async fn sweep_whole(leases: &Arc<Leases>) -> Result<Swept, StoreError> {
+/// Ends leases until there is nothing to end, also where whoever waits for it goes away: what was dropped, and why not all was.
+pub(crate) async fn sweep_whole(leases: &Arc<Leases>) -> (Swept, Option<StoreError>) {
     let all = Arc::clone(leases);
     let work = async move {
         let mut done = Swept::default();
-        while all.sweep(&mut done).await? {}
-        Ok(done)
+        // What cannot be dropped, as a sector that cannot be read, keeps nothing else.
+        let mut failed = all.finish_undone(&mut done).await.err();
+        loop {
+            match all.sweep(&mut done).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    let one = matches!(error, StoreError::Io { .. } | StoreError::Damaged { .. });
+                    failed = failed.or(Some(error));
+                    if !one {
+                        break;
+                    }
+                }
+            }
+        }
+        (done, failed)
     };
-    owned(&leases.env, work).await.unwrap_or(Err(StoreError::Closed))
+    owned(&leases.env, work).await.unwrap_or((Swept::default(), Some(StoreError::Closed)))
 }

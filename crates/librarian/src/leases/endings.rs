@@ -41,6 +41,8 @@ impl Leases {
             };
             claimed.iter().map(look).collect()
         };
+        let known = claimed.iter().zip(&here).filter(|(_, here)| **here == Some(Forgotten::Known));
+        let known: Vec<LeaseId> = known.map(|((word, _), _)| word.lease).collect();
         let network = self.directory.genesis().network();
         let (mut outcomes, mut verified) = (Vec::new(), Vec::new());
         for ((_, word), here) in claimed.into_iter().zip(here) {
@@ -66,9 +68,10 @@ impl Leases {
         }
         let ended = async {
             self.bury(buried, now_ms).await?;
-            // Of a word that comes again what it could not drop before goes now.
-            self.finish_undone(done).await?;
-            self.end_all(&leases, done).await
+            // Of a word that comes again what it could not drop before goes now. What others could not is not this caller's to hear.
+            let undone = self.finish_undone(done).await;
+            self.end_all(&leases, done).await?;
+            if self.is_undone(&known) { undone } else { Ok(()) }
         };
         ended.await.map_err(|error| shelf::refusal(&error))?;
         Ok(outcomes)

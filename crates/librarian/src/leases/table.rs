@@ -132,6 +132,8 @@ struct Tombstone {
 /// What the end of a lease leaves to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
+    /// The lease.
+    pub(crate) lease: Option<LeaseId>,
     /// Records of the lease itself, to be removed; that of its pass too, where no other lease names it.
     pub(crate) frames: Vec<RecordId>,
     /// The last of them, where it is that of the pass.
@@ -161,6 +163,8 @@ pub(crate) struct Table {
     heard: BTreeSet<(u64, LeaseId)>,
     dropping: HashSet<Place>,
     dropping_passes: HashSet<RecordId>,
+    /// Places at which nothing is written for a moment, though what leases hold there stays theirs.
+    off: HashSet<Place>,
     writing: HashMap<Place, Writing>,
     /// Leases that hold nothing any more, since others of their clients run longer: their records are to be removed.
     spent: BTreeSet<LeaseId>,
@@ -247,7 +251,7 @@ impl Table {
                 None => {}
             }
             let bare = self.writing.get(&place).is_some_and(|writing| writing.bare > 0);
-            if bare || self.dropping.contains(&place) {
+            if bare || self.dropping.contains(&place) || self.off.contains(&place) {
                 return Err(Refusal::Busy(place));
             }
             if self.is_superfluous(lease, &place, by)? {
@@ -461,7 +465,7 @@ impl Table {
         let (mut frames, pass) = self.remove(lease);
         frames.extend(pass);
         self.dropping_passes.extend(pass);
-        Some(Ended { frames, pass, places })
+        Some(Ended { lease: Some(*lease), frames, pass, places })
     }
 
     /// Takes all leases off places whose records were dropped since others hold them: they pay for nothing here any more. What is to be

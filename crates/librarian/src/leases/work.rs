@@ -52,10 +52,12 @@ pub(crate) async fn sweep_all(core: Arc<Core>) {
             () = core.stop.cancelled() => return,
             swept = sweep_whole(&core.leases) => swept,
         };
-        match swept {
-            Ok(swept) => note(&core, &swept),
-            Err(StoreError::Closed) => return,
-            Err(error) => tracing::warn!(%error, "ended leases could not be dropped"),
+        let (swept, failed) = swept;
+        note(&core, &swept);
+        match failed {
+            None => {}
+            Some(StoreError::Closed) => return,
+            Some(error) => tracing::warn!(%error, "ended leases could not all be dropped"),
         }
     }
 }

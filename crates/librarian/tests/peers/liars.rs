@@ -9,7 +9,9 @@ use env::Env;
 use env::calls::keep::{
     ClaimAnswer, FetchAnswer, HeldFragment, KeepAnswer, KeepRequest, Listed, Range, SettledStripe,
 };
+use librarian::LibrarianOptions;
 use store::RecordStore;
+use walk::StripeRecords;
 
 use crate::audit::{Bent, bend};
 use crate::repair::{copies_of, fragments_of, kill, put_copies, put_stripes, quick, wanted};
@@ -170,5 +172,72 @@ fn who_promises_copies_for_later_keeps_nobody_from_others() {
             assert!(there + 1 >= wanted(&town, record.kind), "{there} of {:?}", record.kind);
         }
         assert!(lost.iter().all(|record| town.stores[victim].holds(&record.id)));
+    });
+}
+
+/// Beside the fragment that it has a peer says that it has the one of a holder that died: nobody makes do with its word.
+#[test]
+fn who_says_that_it_has_a_lost_fragment_besides_its_own_keeps_nobody_from_making_it() {
+    testkit::time::run(74, |env| async move {
+        let mut town = town(&env).await;
+        let striped = put_stripes(&town, 1, 2, N).await.remove(0);
+        let holder = |index: usize| {
+            let id = striped.fragments[index].id;
+            (0..PEERS).find(|number| town.stores[*number].holds(&id)).unwrap()
+        };
+        let (liar, dead) = (holder(1), holder(3));
+        // It mends nothing itself.
+        let idle = |options: &mut LibrarianOptions| {
+            quick(options);
+            options.keeping.as_mut().unwrap().settle = Duration::from_secs(1 << 20);
+        };
+        town.restart_with(liar, idle).await;
+        bend(
+            &town,
+            liar,
+            Bent::With(Arc::new(move |request| match request {
+                KeepRequest::Claim(stripes) => {
+                    let answer = ClaimAnswer { held: vec![1, 3], claimed_by: None };
+                    Some(KeepAnswer::Claim(vec![answer; stripes.len()]))
+                }
+                _ => None,
+            })),
+        );
+        kill(&town, dead).await;
+        let alive = others(dead);
+        town.until("it is made again", |town| fragments_of(town, &alive, &striped).0 == N).await;
+    });
+}
+
+/// A page may be named by the headers of two stripes, and is kept once: for the one it came with first.
+#[test]
+fn a_fragment_that_is_kept_for_one_stripe_is_not_dropped_for_another_that_names_it() {
+    testkit::time::run(75, |env| async move {
+        let town = town(&env).await;
+        let striped = put_stripes(&town, 1, 2, N).await.remove(0);
+        let shared = &striped.fragments[0];
+        let holder = (0..PEERS).find(|number| town.stores[*number].holds(&shared.id)).unwrap();
+        // Its first fragment is the same, and belongs to another peer.
+        let ranked = |other: &Striped| {
+            let place = Place::from(other.header.id);
+            town.peers[0].directory().view().holders(&place, N)
+        };
+        let mut others = (100..).map(|number| {
+            let page = testkit::network::stripe(number, 2, N, 3_000).fragments.remove(1);
+            testkit::network::stripe_of(vec![shared.clone(), page], N)
+        });
+        let own = town.community.peer(holder);
+        let other = others.find(|other| !ranked(other).contains(&own)).unwrap();
+        let (header, fragments) = (other.header.clone(), other.fragments.clone());
+        let records = StripeRecords { header, fragments, threshold: N as u32 };
+        town.peers[0].walker().store_stripe(records).await.unwrap();
+        let calls = town.peer_calls((holder + 1) % PEERS);
+        let batch = vec![other.header.clone(), other.fragments[0].clone()];
+        let outcomes = calls.store_batch(&town.at(holder), batch, LIMIT).await.unwrap();
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        for _ in 0..300 {
+            env.clock.sleep(Duration::from_secs(1)).await;
+            assert!(town.stores[holder].holds(&shared.id), "the other stripe had it dropped");
+        }
     });
 }

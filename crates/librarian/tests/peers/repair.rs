@@ -387,6 +387,19 @@ fn a_peer_that_leaves_hands_over_everything_and_nothing_is_degraded_meanwhile() 
     });
 }
 
+/// Where nobody is heard nobody has it, however long they count as absent.
+#[test]
+fn a_peer_that_hears_nobody_has_handed_over_nothing() {
+    testkit::time::run(47, |env| async move {
+        let town = town(&env, 2, 2).await;
+        put_copies(&town, 6).await;
+        kill(&town, 1).await;
+        assert!(town.peers[0].leave());
+        env.clock.sleep(Duration::from_secs(3_600)).await;
+        assert!(!town.peers[0].has_left(), "{:?}", town.peers[0].repair());
+    });
+}
+
 /// Who took it is lost with a second holder before the peer has left: it has the fragment still, without which nobody reads.
 #[test]
 fn a_peer_that_leaves_moves_again_what_was_lost_where_it_moved_it() {

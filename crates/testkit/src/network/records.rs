@@ -46,10 +46,17 @@ fn page_of(suite: Suite, number: usize, index: usize, ciphertext_bytes: usize) -
 /// # Panics
 /// Where `k` and `n` are no stripe.
 pub fn stripe(number: usize, k: usize, n: usize, ciphertext_bytes: usize) -> Striped {
-    let suite = Suite::Holdfast1;
     let bytes = |index: usize| ciphertext_bytes.max(18) - usize::from(index + 1 == k);
-    let pages: Vec<Record> =
-        (0..k).map(|index| page_of(suite, number, index, bytes(index))).collect();
+    let page = |index| page_of(Suite::Holdfast1, number, index, bytes(index));
+    stripe_of((0..k).map(page).collect(), n)
+}
+
+/// The stripe of these pages.
+///
+/// # Panics
+/// Where they and `n` are no stripe.
+pub fn stripe_of(pages: Vec<Record>, n: usize) -> Striped {
+    let (suite, k) = (Suite::Holdfast1, pages.len());
     let coded: Vec<&[u8]> = pages.iter().map(|page| &page.bytes[..]).collect();
     let longest = coded.iter().map(|bytes| bytes.len()).max().unwrap_or_default();
     let buffer = |index: usize| ParityBuffer::new(index as u32, longest).expect("a parity's index");

@@ -339,7 +339,7 @@ fn of_a_stripe_others_take_what_all_said_and_nothing_about_themselves() {
     });
     let keeping = Keeping::new(KeepingOptions::default(), Arc::default());
     *keeping.inventory.lock().unwrap() = Some(inventory);
-    // The last one is no fragment of this peer, whatever others say; the first is, whatever they say.
+    // The last one is no fragment of this peer, whatever others say; the first is, whatever they say; and of each other one counts.
     let said = [(0, other), (1, other), (2, twice), (3, twice), (5, own)];
     keeping.settled(&stripe_id, &said, false);
     let inventory = keeping.inventory.lock().unwrap();
@@ -347,6 +347,6 @@ fn of_a_stripe_others_take_what_all_said_and_nothing_about_themselves() {
     let names = &inventory.as_ref().unwrap().names;
     let holder = |index| names.peer(map.holder(index)?);
     let held: Vec<Option<PeerId>> = (0..6).map(holder).collect();
-    let all = [own, other, twice, twice, rank[4], rank[5]].map(Some);
+    let all = [own, other, twice, rank[3], rank[4], rank[5]].map(Some);
     assert_eq!(held, all);
 }

@@ -429,3 +429,22 @@ fn agree(
     prop_assert_eq!(table.counts().0, held);
     Ok(())
 }
+
+#[test]
+fn what_is_dropped_since_others_hold_it_meets_no_write() {
+    let mut table = Table::default();
+    let leaves = [leaf(1, 10)];
+    take(&mut table, &lease(1, &leaves, NOW + 50), &leaves, 1);
+    let at = |n| [Wanted { place: place(n), paid: false, stays: false }];
+    let begun = table.begin(&at(2)).unwrap();
+    assert_eq!(table.keep_off(&[place(1), place(2)]), [place(1)], "the other is being written");
+    assert_eq!(table.keep_off(&[place(1)]), [], "one is enough");
+    assert!(matches!(table.begin(&at(1)), Err(Refusal::Busy(_))));
+    let other = lease(2, &leaves, NOW + 60);
+    assert!(matches!(table.admit(&other.0, other.1, &leaves, FREE, none), Err(Refusal::Busy(_))));
+    table.let_go(&[place(1)]);
+    table.let_on(&[place(1)]);
+    table.written(&begun);
+    assert!(table.admit(&other.0, other.1, &leaves, FREE, none).is_ok());
+    assert!(table.begin(&at(1)).is_ok());
+}

@@ -3,7 +3,7 @@
 
 use crypto::Place;
 
-use super::{Refusal, Table};
+use super::{At, PENDING, Refusal, Table};
 
 /// What is being written at a place.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +32,7 @@ impl Table {
     /// [`Refusal::Busy`] where one is being dropped, [`Refusal::Alone`] where what is there would not stay.
     pub(crate) fn begin(&mut self, wanted: &[Wanted]) -> Result<Vec<(Place, bool)>, Refusal> {
         for Wanted { place, paid, stays } in wanted {
-            if self.dropping.contains(place) {
+            if self.dropping.contains(place) || self.off.contains(place) {
                 return Err(Refusal::Busy(*place));
             }
             if !paid && *stays && self.places.get(place).is_some_and(|at| !at.unleased) {
@@ -47,6 +47,27 @@ impl Table {
             (wanted.place, bare)
         };
         Ok(wanted.iter().map(begin).collect())
+    }
+
+    /// Keeps writes and leases off places whose records are about to be dropped since others hold them, until [`Table::let_on`]:
+    /// those of them at which nothing is being written.
+    pub(crate) fn keep_off(&mut self, places: &[Place]) -> Vec<Place> {
+        let mut kept = Vec::with_capacity(places.len());
+        for place in places {
+            let pending = |at: &At| at.holds.iter().any(|hold| hold.frame == PENDING);
+            let written = self.writing.contains_key(place)
+                || self.dropping.contains(place)
+                || self.places.get(place).is_some_and(pending);
+            if !written && self.off.insert(*place) {
+                kept.push(*place);
+            }
+        }
+        kept
+    }
+
+    /// Lets writes at these places again.
+    pub(crate) fn let_on(&mut self, places: &[Place]) {
+        self.off.retain(|place| !places.contains(place));
     }
 
     /// What was begun is there, or failed.
