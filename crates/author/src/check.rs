@@ -39,8 +39,6 @@ const READ_AT_ONCE: usize = 8;
 const PAGES_TOGETHER: usize = 16;
 /// Holders that are named for what they sent, at most; all are counted.
 pub const WRONG_MAX: usize = 64;
-/// How long one record may take: a page at the slowest rate that is waited for, and a call's limit.
-const READ_LIMIT: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// How a content, a record or a stripe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -304,7 +302,7 @@ impl Author {
         let lease = self.window().lease(room).await;
         let mut records = BTreeMap::new();
         let mut reads = futures::stream::iter(claims)
-            .map(|(at, of, asked)| async move { (at, of, asked, self.read_at(asked).await) })
+            .map(|(at, of, asked)| async move { (at, of, asked, self.read_at(asked, bytes).await) })
             .buffer_unordered(READ_AT_ONCE);
         while let Some((at, of, asked, answer)) = reads.next().await {
             match answer? {
@@ -330,24 +328,23 @@ impl Author {
         Ok(Kept { records, _lease: lease })
     }
 
-    /// Reads a record at one peer, and proves it.
-    async fn read_at(&self, asked: Asked) -> Result<Answer, AuthorError> {
+    /// Reads a record of about so many bytes at one peer, and proves it.
+    async fn read_at(&self, asked: Asked, bytes: usize) -> Result<Answer, AuthorError> {
         let Asked { kind, id, place, peer } = asked;
         let Some(to) = self.walker().directory().endpoint(&peer) else {
             return Ok(Answer::No { wrong: false });
         };
-        let call = self.walker().calls().find(&to, FindRequest { id, place }, READ_LIMIT);
-        let record = match self.env().within(READ_LIMIT, call).await {
-            Ok(Ok(FindResponse::Found(record))) => record,
-            Ok(Ok(FindResponse::Closest(_))) => return Ok(Answer::No { wrong: true }),
-            Ok(Err(error)) => {
+        let request = FindRequest { id, place };
+        let record = match self.walker().find_at(&peer, &to, request, bytes).await {
+            Ok(FindResponse::Found(record)) => record,
+            Ok(FindResponse::Closest(_)) => return Ok(Answer::No { wrong: true }),
+            Err(error) => {
                 let wrong = matches!(
                     error,
                     env::calls::CallError::NotFound | env::calls::CallError::Corrupt { .. }
                 );
                 return Ok(Answer::No { wrong });
             }
-            Err(_) => return Ok(Answer::No { wrong: false }),
         };
         let suite = self.suite();
         let right = move || {

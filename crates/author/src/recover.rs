@@ -241,7 +241,8 @@ impl Author {
         });
         let (filter, keys) = keys.await?;
         let mut untried = self.librarians().await?;
-        untried.truncate(TRIED_MAX);
+        // The best are the last of them.
+        untried.drain(..untried.len().saturating_sub(TRIED_MAX));
         let (mut all, mut answered, mut failed) = (Logged::default(), 0, CallError::NotFound);
         // How long it took until two logs were read to their ends.
         let mut two: Option<Duration> = None;

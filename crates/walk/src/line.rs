@@ -131,7 +131,9 @@ impl Line {
 
     /// A record of which only the kind is known comes in.
     pub(crate) fn some_record(&self) -> Load {
-        Load::taken(self.usual_bytes.load(Ordering::Relaxed))
+        // Behind many short ones a long one may come. It takes a turn in any case: what waits for none has no more time than a
+        // short one needs, and eight long ones at once are late on a slow line for all their holders.
+        Load::taken(self.usual_bytes.load(Ordering::Relaxed).max(LARGE_BYTES))
     }
 
     /// It had so many bytes.

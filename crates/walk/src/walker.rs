@@ -7,7 +7,7 @@ use crypto::lease::Shown;
 use crypto::{PeerId, Place, RecordId};
 use document::{Document, Kind, Record};
 use env::Env;
-use env::calls::{Calls, Credential, FindRequest};
+use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, FindResponse};
 use placement::{Redundancy, redundancy};
 
 use crate::background::{Background, Rest, Unfinished};
@@ -16,7 +16,7 @@ use crate::directory::Directory;
 use crate::error::WalkError;
 use crate::finding::{Finding, FoundAt};
 use crate::hedge::Budget;
-use crate::line::{Line, SENT_FIRST_BYTES, TAKEN_FIRST_BYTES};
+use crate::line::{Line, Load, Moved, SENT_FIRST_BYTES, TAKEN_FIRST_BYTES};
 use crate::storing::Storing;
 use crate::through::Through;
 
@@ -97,6 +97,31 @@ impl Walker {
     /// How it calls peers: for what is asked of one librarian and not of a record's holders.
     pub fn calls(&self) -> &Arc<dyn Calls> {
         &self.core.calls
+    }
+
+    /// Asks one peer for a record of about so many bytes, which waits for its turn on the line: many at once are not late for one
+    /// another's sake. The record is not proven.
+    ///
+    /// # Errors
+    /// The call's; [`CallError::TimedOut`] where no answer came in time.
+    pub async fn find_at(
+        &self,
+        peer: &PeerId,
+        to: &Endpoint,
+        request: FindRequest,
+        bytes: usize,
+    ) -> Result<FindResponse, CallError> {
+        let core = &self.core;
+        let turn = core.line.turn(Load::taken(bytes)).await;
+        let limit = turn.limit();
+        let answer = core.bounded(to, limit, core.calls.find(to, request, limit)).await;
+        let moved = match &answer {
+            Ok(FindResponse::Found(_)) => Moved::Yes,
+            Err(CallError::TimedOut { .. }) => Moved::NotInTime,
+            _ => Moved::Nothing,
+        };
+        turn.ended(moved, peer, core.directory.view().len());
+        answer
     }
 
     /// What vouches for this program from now on: its pass, or its newest announcement.

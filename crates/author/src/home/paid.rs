@@ -25,6 +25,8 @@ const PAID: &str = "paid";
 const FORGOTTEN: &str = "forgotten";
 /// Rows of either that are read: a million contents are 64 MB.
 const ROWS_MAX: usize = 4 << 20;
+/// Rows of `paid` that count no more and may stay, besides as many as count.
+const ROWS_SPARE: usize = 4 << 10;
 
 /// Notes until when a content is paid for, Unix seconds; 0 where it is not any more.
 pub(super) fn note(
@@ -37,18 +39,27 @@ pub(super) fn note(
     append(&dir.join(PAID), &keyring.paid_row(salt, address, until), false)
 }
 
-/// Every content that is paid for, and until when, Unix seconds.
+/// Every content that is paid for, and until when, Unix seconds. Where more rows count no more than do, only those stay that do.
 pub(super) fn all(dir: &Path, keyring: &Keyring) -> Result<BTreeMap<RecordId, u64>, AuthorError> {
+    let path = dir.join(PAID);
+    let rows = rows(&path, PAID_ROW_BYTES)?;
     let mut paid = BTreeMap::new();
-    for row in rows(&dir.join(PAID), PAID_ROW_BYTES)?.chunks_exact(PAID_ROW_BYTES) {
+    for row in rows.chunks_exact(PAID_ROW_BYTES) {
         // One that does not check is lost: its content can be renewed by its address.
         match keyring.read_paid_row(row) {
             Ok((address, 0)) => drop(paid.remove(&address)),
-            Ok((address, until)) => drop(paid.insert(address, until)),
+            Ok((address, until)) => drop(paid.insert(address, (until, row))),
             Err(_) => {}
         }
     }
-    Ok(paid)
+    if rows.len() / PAID_ROW_BYTES > 2 * paid.len() + ROWS_SPARE {
+        let stay: Vec<u8> = paid.values().flat_map(|(_, row)| *row).copied().collect();
+        // What it would save is saved the next time.
+        if let Err(error) = files::replace(&path, &stay) {
+            tracing::warn!(%error, path = %path.display(), "rows that count no more stay");
+        }
+    }
+    Ok(paid.into_iter().map(|(address, (until, _))| (address, until)).collect())
 }
 
 /// Notes durably that the keys of a counter open nothing any more.
@@ -78,6 +89,10 @@ pub(super) fn forgotten(dir: &Path, keyring: &Keyring) -> Result<BTreeSet<u64>, 
 fn rows(path: &Path, row_bytes: usize) -> Result<Vec<u8>, AuthorError> {
     match files::read(path, ROWS_MAX * row_bytes) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(bytes) if bytes.len() > ROWS_MAX * row_bytes => {
+            // Not the oldest of them alone, as if there were no others.
+            Err(files::failed("read", path)(io::ErrorKind::FileTooLarge.into()))
+        }
         other => other.map_err(files::failed("read", path)),
     }
 }

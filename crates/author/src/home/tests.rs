@@ -243,3 +243,22 @@ fn a_folder_that_cannot_be_written_says_which() {
     let error = Home::create_with(&file.join("home"), PASSPHRASE, &SystemEntropy, 10).unwrap_err();
     assert!(matches!(&error, AuthorError::Io { path, .. } if path.starts_with(&file)), "{error:?}");
 }
+
+#[test]
+fn what_is_paid_for_again_and_again_takes_no_more_room_than_once() {
+    let (_dir, home) = created();
+    let [one, other] = [1, 2].map(|n| RecordId::new([n; 32]));
+    let salt = [3; PAID_SALT_BYTES];
+    home.note_paid(&salt, &other, 7).unwrap();
+    for until in 1..=5_000 {
+        home.note_paid(&salt, &one, until).unwrap();
+    }
+    let path = home.dir().join("paid");
+    let before = fs::metadata(&path).unwrap().len();
+    for _ in 0..2 {
+        assert_eq!(home.paid().unwrap(), BTreeMap::from([(one, 5_000), (other, 7)]));
+        assert!(fs::metadata(&path).unwrap().len() < before / 1_000);
+    }
+    home.note_paid(&salt, &other, 0).unwrap();
+    assert_eq!(home.paid().unwrap(), BTreeMap::from([(one, 5_000)]));
+}

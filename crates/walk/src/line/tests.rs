@@ -265,7 +265,15 @@ fn records_of_unknown_size_count_as_those_before() {
         let line = fresh(env);
         assert!(line.some_record().way.is_some());
         (0..40).for_each(|_| line.learn_bytes(1_000));
-        assert!(line.some_record().way.is_none(), "they are small: none waits");
+        let short = line.some_record();
+        assert!(short.bytes < MIB / 2 && short.way.is_some(), "a long one may come behind them");
+        let turn = line.turn_now(short).unwrap();
+        assert!(
+            turn.limit() > limit(8 * 2 * MIB),
+            "and has time on a line of which nothing is known"
+        );
+        assert!(turn.overdue() < limit(2 * MIB), "who hangs is not waited for so long");
+        drop(turn);
         (0..40).for_each(|_| line.learn_bytes(2 * MIB));
         assert!(line.some_record().bytes > MIB);
     });
