@@ -295,8 +295,8 @@ impl HoldError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Io { source, .. } => io_exit(source),
-            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => Exit::Busy,
-            Self::Listen { .. } | Self::Output(_) | Self::Json(_) => Exit::Failed,
+            Self::Listen { source, .. } => listen_exit(source),
+            Self::Output(_) | Self::Json(_) => Exit::Failed,
             Self::Left { .. } => Exit::Denied,
             Self::Exists(_) | Self::SignedOther { .. } => Exit::Conflict,
             Self::Missing { .. } => Exit::NotFound,
@@ -315,6 +315,8 @@ impl HoldError {
             Self::Page { .. } => Exit::Unavailable,
             Self::Walk(source) => source.class().into(),
             Self::Rpc(source) => rpc_exit(source),
+            Self::Librarian(librarian::LibrarianError::Listen { source, .. })
+            | Self::Door(door_redis::DoorError::Listen { source, .. }) => listen_exit(source),
             Self::Librarian(source) => source.class().into(),
             Self::Store(store::StoreError::Stopped) => Exit::Interrupted,
             Self::Store(store::StoreError::Io { source, .. }) => io_exit(source),
@@ -436,12 +438,18 @@ fn document_exit(error: &document::DocumentError) -> Exit {
     }
 }
 
-/// A port that another program has is busy.
+/// A port that another program has is busy, and one that is not for this user is denied.
+fn listen_exit(source: &io::Error) -> Exit {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => Exit::Busy,
+        io::ErrorKind::PermissionDenied => Exit::Denied,
+        _ => Exit::Unavailable,
+    }
+}
+
 fn rpc_exit(error: &rpc::RpcError) -> Exit {
     match error {
-        rpc::RpcError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-            Exit::Busy
-        }
+        rpc::RpcError::Listen { source, .. } => listen_exit(source),
         other => other.class().into(),
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::error::HoldError;
@@ -19,9 +20,37 @@ pub(crate) const VERB_LEVEL: &str = "error";
 pub(crate) const PEER_LEVEL: &str = "info,libp2p=warn,h2=warn,hyper=warn,tonic=warn";
 
 fn filter(default: &str) -> EnvFilter {
-    let chosen = std::env::var("HOLD_LOG").ok().filter(|text| !text.is_empty());
-    let chosen = chosen.and_then(|text| EnvFilter::try_new(text).ok());
+    let chosen = chosen().and_then(|text| EnvFilter::try_new(text).ok());
     chosen.unwrap_or_else(|| EnvFilter::new(default))
+}
+
+fn chosen() -> Option<String> {
+    std::env::var("HOLD_LOG").ok().filter(|text| !text.is_empty())
+}
+
+/// Whether `HOLD_LOG` says what it may: a word that is no level would be taken for a part of the program, and silence all others.
+///
+/// # Errors
+/// [`HoldError::Argument`].
+pub(crate) fn check() -> Result<(), HoldError> {
+    chosen().map_or(Ok(()), |text| check_text(&text))
+}
+
+fn check_text(text: &str) -> Result<(), HoldError> {
+    let wrong = |what: &str| {
+        let reason = format!(
+            "{what} is none of off, error, warn, info, debug and trace; of one part it is PART=LEVEL, as in info,rpc=debug"
+        );
+        Err(HoldError::argument("HOLD_LOG", reason))
+    };
+    for one in text.split(',').map(str::trim).filter(|one| !one.is_empty()) {
+        // What a span is chosen by (`[name{field}]`) may have anything in it.
+        let level = one.rsplit_once('=').map_or(one, |(_, level)| level);
+        if !one.contains('[') && level.parse::<LevelFilter>().is_err() {
+            return wrong(one);
+        }
+    }
+    EnvFilter::try_new(text).map(drop).or_else(|_| wrong(text))
 }
 
 /// Logs to stderr from now on. A second call changes nothing.
@@ -50,4 +79,21 @@ where
     // Failing means that a subscriber is there already.
     let _ = if json { builder.json().try_init() } else { builder.try_init() };
     let _ = io::stderr().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_level_is_told() {
+        for text in
+            ["info", "off", "ERROR", "info,libp2p=warn", "rpc=debug,walk=trace", "[put]=info"]
+        {
+            assert!(check_text(text).is_ok(), "{text}");
+        }
+        for text in ["warning", "infos", "info,libp2p=loud", "libp2p"] {
+            assert!(matches!(check_text(text), Err(HoldError::Argument { .. })), "{text}");
+        }
+    }
 }

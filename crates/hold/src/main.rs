@@ -99,6 +99,9 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
     if let Some(ended) = cli.verb.run_bare(&out) {
         return ended.map_err(|error| (out, error));
     }
+    if let Err(error) = logging::check() {
+        return Err((out, error));
+    }
     let config = match cli.global.config() {
         Ok(config) => config,
         Err(error) => return Err((out, error)),

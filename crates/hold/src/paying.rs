@@ -39,7 +39,7 @@ impl LeasesConfig {
         settings.quota = self.quota;
         for (key, bytes) in &self.quotas {
             let organisation = key.parse().map_err(|_| {
-                let wrong = format!("{key} is not an organisation's key (hold org show)");
+                let wrong = format!("{key} is not an organisation's key (hold network show NET)");
                 HoldError::argument("[leases.quotas]", wrong)
             })?;
             settings.quotas.insert(organisation, *bytes);

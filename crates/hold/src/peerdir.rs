@@ -81,20 +81,28 @@ impl PeerDir {
         if let Some(org) = org {
             check_listed(network.roster(), org.public.key)?;
         }
-        files::make_private_folder(path)?;
+        // All that can be wrong is found before anything is written: a directory with a key in it is not made again.
         let key = files::fresh_key();
-        files::write_secret_key(&path.join("peer.key"), &key)?;
-        network.copy_to(&path.join("network"))?;
-        let text =
+        let settings =
             config.text().map_err(|error| HoldError::argument("peer.toml", error.to_string()))?;
-        files::write_new(&path.join("peer.toml"), text.as_bytes(), Access::Public)?;
+        let to = path.join(config::peer::FILE);
+        config::settings::read::<PeerConfig>(&to, settings.as_bytes(), PeerConfig::KEYS)?;
         // Also where the organisation signs at once: it is what a later certificate is made from.
         let request = PeerRequest::new(&key, &network.genesis().network(), config);
-        let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
-        files::write_new(&path.join("peer.request"), text.as_bytes(), Access::Public)?;
-        if let Some(org) = org {
-            let bytes = request.certify(org, network.roster(), CERTIFICATE_DAYS)?;
-            files::write_new(&path.join("peer.cert"), &bytes, Access::Public)?;
+        let certify = |org| request.certify(org, network.roster(), CERTIFICATE_DAYS);
+        let certificate = org.map(certify).transpose()?;
+        let request = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
+        let there = ["network", "peer.request", "peer.cert"].map(|name| path.join(name));
+        if let Some(there) = there.into_iter().find(|file| file.exists()) {
+            return Err(HoldError::Exists(there));
+        }
+        files::make_private_folder(path)?;
+        files::write_secret_key(&path.join("peer.key"), &key)?;
+        network.copy_to(&path.join("network"))?;
+        files::write_new(&to, settings.as_bytes(), Access::Public)?;
+        files::write_new(&path.join("peer.request"), request.as_bytes(), Access::Public)?;
+        if let Some(certificate) = certificate {
+            files::write_new(&path.join("peer.cert"), &certificate, Access::Public)?;
         }
         Ok(PeerId::new(key.public()))
     }

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crypto::lease::LEASE_SECONDS_MAX;
+
 /// A length of time in seconds, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) u64);
@@ -29,6 +31,16 @@ impl FromStr for Span {
     }
 }
 
+/// A time that a lease may last, as clap reads it.
+pub(crate) fn of_lease(text: &str) -> Result<Span, String> {
+    let Span(seconds) = text.parse().map_err(|error: SpanError| error.to_string())?;
+    let days = LEASE_SECONDS_MAX / 86_400;
+    match seconds <= LEASE_SECONDS_MAX {
+        true => Ok(Span(seconds)),
+        false => Err(format!("at most {days}d: nobody is paid for longer; renew it later")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +53,14 @@ mod tests {
         for text in ["", "d", "0d", "-1d", "+1d", "1.5h", "90", "1 d", "9999999999999999999y", "1é"]
         {
             assert_eq!(text.parse::<Span>(), Err(SpanError), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lease_is_no_longer_than_anybody_is_paid_for() {
+        assert_eq!(of_lease("3660d"), Ok(Span(LEASE_SECONDS_MAX)));
+        for text in ["3661d", "100y"] {
+            assert!(of_lease(text).is_err_and(|why| why.contains("3660d")), "{text}");
         }
     }
 }

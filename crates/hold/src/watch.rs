@@ -34,11 +34,15 @@ pub(crate) fn revocations(dir: &Path) -> Vec<Bytes> {
     lists.map(|bytes| Bytes::copy_from_slice(&bytes)).collect()
 }
 
-/// Keeps a list in a peer's directory, unless a newer one of its organisation is there.
+/// Keeps a list in a peer's directory, unless a newer one of its organisation is there; the number of the one that is kept.
 ///
 /// # Errors
 /// Where it does not count in this network, or cannot be written.
-pub(crate) fn keep_revocation(dir: &Path, roster: &Roster, bytes: &Bytes) -> Result<(), HoldError> {
+pub(crate) fn keep_revocation(
+    dir: &Path,
+    roster: &Roster,
+    bytes: &Bytes,
+) -> Result<u64, HoldError> {
     let now = peerdir::now_s();
     let list = Revocation::verify(bytes, roster, now)?;
     let folder = dir.join(FOLDER);
@@ -48,9 +52,10 @@ pub(crate) fn keep_revocation(dir: &Path, roster: &Roster, bytes: &Bytes) -> Res
         && let Ok(kept) = Revocation::verify(&Bytes::copy_from_slice(&kept), roster, now)
         && kept.sequence >= list.sequence
     {
-        return Ok(());
+        return Ok(kept.sequence);
     }
-    files::replace(&path, bytes, Access::Public)
+    files::replace(&path, bytes, Access::Public)?;
+    Ok(list.sequence)
 }
 
 /// When each watched file was written last.

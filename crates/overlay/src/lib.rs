@@ -94,6 +94,8 @@ pub enum OverlayError {
         address: String,
         /// What the system said.
         reason: String,
+        /// Whether another program has the port.
+        in_use: bool,
     },
     /// It was shut down.
     #[error("the overlay is closed")]
@@ -104,7 +106,7 @@ impl Classified for OverlayError {
     fn class(&self) -> Class {
         match self {
             Self::TooLarge(_) | Self::Empty | Self::Malformed(_) | Self::Signer => Class::Invalid,
-            Self::Busy => Class::Busy,
+            Self::Busy | Self::Listen { in_use: true, .. } => Class::Busy,
             Self::Settings(_) => Class::Bug,
             Self::Listen { .. } | Self::Closed => Class::Unavailable,
         }

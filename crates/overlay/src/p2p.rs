@@ -176,14 +176,18 @@ async fn listen(
     shared: &Shared,
     at: &str,
 ) -> Result<(), OverlayError> {
-    let refused = |reason: String| OverlayError::Listen { address: at.to_owned(), reason };
+    let said = |reason: String, in_use| {
+        let address = at.to_owned();
+        OverlayError::Listen { address, reason, in_use }
+    };
+    let refused = |reason: String| said(reason, false);
     let sockets = tokio::net::lookup_host(at).await.map_err(|error| refused(error.to_string()))?;
-    let mut reason = "the name has no address".to_owned();
+    let (mut reason, mut in_use) = ("the name has no address".to_owned(), false);
     for socket in sockets {
         // libp2p shares its ports (SO_REUSEPORT) to dial from them, so two peers could listen on
         // one and each get half of the links. A plain listener does not share: it finds out first.
         if let Err(error) = std::net::TcpListener::bind(socket) {
-            reason = error.to_string();
+            (reason, in_use) = (error.to_string(), error.kind() == std::io::ErrorKind::AddrInUse);
             continue;
         }
         match swarm.listen_on(identity::of_socket(socket)) {
@@ -207,7 +211,7 @@ async fn listen(
             Err(error) => reason = error.to_string(),
         }
     }
-    Err(refused(reason))
+    Err(said(reason, in_use))
 }
 
 impl Shared {

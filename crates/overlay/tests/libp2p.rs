@@ -85,8 +85,8 @@ async fn what_cannot_be_listened_on_is_a_clear_error() {
     // 192.0.2.1 is no address of this machine.
     for listen in ["nonsense", "192.0.2.1:0", "127.0.0.1:99999", &taken] {
         match Libp2p::start(options(1, NETWORK, listen, everybody())).await {
-            Err(OverlayError::Listen { address, reason }) => {
-                assert_eq!(address, listen);
+            Err(OverlayError::Listen { address, reason, in_use }) => {
+                assert_eq!((&*address, in_use), (listen, listen == taken));
                 assert!(!reason.is_empty());
             }
             _ => panic!("{listen}"),

@@ -4,11 +4,12 @@
 //! system's cache that was free before has to be touched first (that of a guest whose free memory its host takes back costs
 //! four times what lately used memory costs; ADR 5, The limit).
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,9 @@ impl Files {
         let disk_read = tried(&|| written.read_past_the_cache())?;
         let disk_both = tried(&|| written.read_while_writing())?;
         let (write, disk) = (a_byte(&write), a_byte(&disk));
-        let leave = tried(&|| written.leave())?;
+        let left = Cell::new(0);
+        let leave = tried(&|| written.leave(left.replace(left.get() + 1)))?;
+        (0..left.get()).try_for_each(|number| written.remove(number))?;
         let read = tried(&|| written.read())?;
         Ok(Self { read, write, leave, disk, disk_read, disk_both })
     }
@@ -112,18 +115,31 @@ impl Written<'_> {
         Ok((took, started.elapsed()))
     }
 
-    /// Writes files through the system's cache, one a core, and removes them before the system writes them.
-    fn leave(&self) -> Result<Duration, BenchError> {
+    /// Where a try leaves the part of a core.
+    fn left(&self, number: usize, core: usize) -> PathBuf {
+        self.folder.join(format!("left-{number}-{core}"))
+    }
+
+    /// Removes what a try left, before the system writes it.
+    fn remove(&self, number: usize) -> Result<(), BenchError> {
+        (0..cores()).try_for_each(|core| {
+            let path = self.left(number, core);
+            fs::remove_file(&path).map_err(BenchError::io("remove", &path))
+        })
+    }
+
+    /// Writes files through the system's cache, one a core. They stay until all tries are done: memory that one gave back is at hand
+    /// for the next, and a get finds it so no more than any other program.
+    fn leave(&self, number: usize) -> Result<Duration, BenchError> {
         let cores = cores();
         beside((0..cores).map(|core| {
             move || {
-                let path = self.folder.join(format!("left-{core}"));
+                let path = self.left(number, core);
                 let file = File::create(&path).map_err(BenchError::io("write", &path))?;
                 let (took, written) = timed(|| {
                     self.part(cores, core).try_for_each(|(_, chunk)| (&file).write_all(chunk))
                 });
                 written.map_err(BenchError::io("write", &path))?;
-                fs::remove_file(&path).map_err(BenchError::io("remove", &path))?;
                 Ok(took)
             }
         }))

@@ -118,7 +118,8 @@ fn home(home: &Path) -> Check {
             .hint("hold keys init --network NET --org ORG");
     };
     let open = |path: &Path| path.metadata().is_ok_and(|m| m.permissions().mode() & 0o077 != 0);
-    let secrets = ["keyring", "issued", client::PASS_FILE].map(|name| home.join(name));
+    // A pass is bound to the client's key: no secret.
+    let secrets = ["keyring", "issued"].map(|name| home.join(name));
     if let Some(secret) = secrets.iter().find(|path| open(path)) {
         return Check::new("home", Verdict::Fail, format!("others can read {}", secret.display()))
             .hint(format!("chmod 600 {}", secret.display()));

@@ -20,7 +20,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::PathText;
 use crate::progress::Bar;
-use crate::{address, connect, pipes};
+use crate::{address, client, connect, pipes};
 
 /// `hold get`.
 #[derive(Debug, Args)]
@@ -89,7 +89,10 @@ impl Get {
     /// Runs it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         if let (Some(list), Some(folder)) = (&self.list, &self.output) {
-            return many::run(session, many::list(list)?, folder, self.sync).await;
+            let list = list.clone();
+            // Standard input may be long in coming, and a signal is heard meanwhile.
+            let items = client::blocking(move || many::list(&list)).await?;
+            return many::run(session, items, folder, self.sync).await;
         }
         let address = address::parse(self.address.as_deref().unwrap_or_default())?;
         if let (true, Some(folder)) = (self.unpack, &self.output) {

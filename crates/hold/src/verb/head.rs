@@ -95,6 +95,11 @@ impl fmt::Display for HeadText {
 /// Prints what a branch is at: 3 where too few holders answered to be sure.
 fn told(session: &Session, state: &BranchState) -> Result<Exit, HoldError> {
     state.tips.iter().try_for_each(|tip| session.out.result(&HeadText::from(tip)))?;
+    Ok(notes(session, state))
+}
+
+/// Tells what else is to be known of it.
+fn notes(session: &Session, state: &BranchState) -> Exit {
     if state.tips.len() > 1 {
         session.out.note("written at once by several devices: hold head merge makes one of them");
     }
@@ -106,7 +111,7 @@ fn told(session: &Session, state: &BranchState) -> Result<Exit, HoldError> {
     }
     if !state.is_enough {
         session.out.warn("not all holders answered: there may be a newer head");
-        return Ok(Exit::Partly);
+        return Exit::Partly;
     }
-    Ok(Exit::Done)
+    Exit::Done
 }

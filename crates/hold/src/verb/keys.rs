@@ -268,7 +268,7 @@ fn readable(picture: &str) -> String {
 
 impl Export {
     async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        if !self.yes && !confirm()? {
+        if !self.yes && !client::blocking(confirm).await? {
             return Err(HoldError::argument("--yes", "the words are printed only when confirmed"));
         }
         let home = client::open_home(session).await?;

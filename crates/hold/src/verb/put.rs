@@ -21,7 +21,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::Plain;
 use crate::progress::Bar;
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::{address, connect, pipes};
 
 /// Files of a folder that are put at once: a small one waits for its three calls, one after the other. What they hold in
@@ -58,7 +58,7 @@ pub(crate) struct Put {
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
     /// How long it is paid for: a number and s, m, h, d, w or y [default: a year]
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = span::of_lease)]
     span: Option<Span>,
     /// A folder as one content: a tar of its files and folders, with one address (hold get --unpack)
     #[arg(long)]

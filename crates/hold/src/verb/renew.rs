@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::{address, connect};
 
 /// Peers that are named where they did not answer, at most.
@@ -26,7 +26,7 @@ pub(crate) struct Renew {
     #[arg(long)]
     all: bool,
     /// For how long from now: a number and s, m, h, d, w or y [default: a year]
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = span::of_lease)]
     span: Option<Span>,
 }
 
@@ -102,10 +102,10 @@ impl fmt::Display for RenewResult {
 impl Renew {
     /// Runs it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let address = self.address.as_deref().map(address::parse).transpose()?;
         let author = connect::author(session).await?;
         let seconds = self.span.map(|Span(seconds)| seconds);
-        if let Some(address) = &self.address {
-            let address = address::parse(address)?;
+        if let Some(address) = address {
             let renewed = Ok(author.renew(address, seconds).await?);
             let exit = exit_of(&renewed);
             session.out.result(&RenewResult::new(&address, renewed))?;

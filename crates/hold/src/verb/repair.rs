@@ -77,6 +77,8 @@ impl fmt::Display for RepairResult {
 impl RepairVerb {
     /// Runs it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
+        let addresses = self.addresses.iter().map(|address| address::parse(address));
+        let addresses = addresses.collect::<Result<Vec<_>, HoldError>>()?;
         let author = connect::author(session).await?;
         let mut exits = Vec::new();
         let mut tell = |address: Option<String>, asked: &Asked| {
@@ -91,8 +93,7 @@ impl RepairVerb {
         if self.all {
             tell(None, &author.ask_repair_of_all().await?)?;
         }
-        for address in &self.addresses {
-            let address = address::parse(address)?;
+        for address in addresses {
             let asked = author.ask_repair(address).await?;
             tell(Some(address::text(&address)), &asked)?;
         }

@@ -53,7 +53,8 @@ pub(crate) struct Init {
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u8).range(..=16))]
     receipts: Option<u8>,
     /// For how long the others are waited for
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120,
+        value_parser = clap::value_parser!(u64).range(1..=604_800))]
     within: u64,
     /// Write the committee's key to this new file too
     #[arg(long, short = 'o', value_name = "FILE")]

@@ -41,7 +41,8 @@ struct At {
     #[arg(long)]
     no_wait: bool,
     /// For how long the change is followed
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900,
+        value_parser = clap::value_parser!(u64).range(1..=604_800))]
     within: u64,
 }
 

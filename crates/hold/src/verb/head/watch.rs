@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Of, certified, told};
+use super::{HeadText, Of, certified, notes};
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
@@ -40,7 +40,13 @@ impl Watch {
         loop {
             match heads.read(&object, &self.of.branch).await {
                 Ok(state) if state.tips != before => {
-                    told(session, &state)?;
+                    for tip in &state.tips {
+                        if !session.out.follow(&HeadText::from(tip))? {
+                            // Nobody reads any more.
+                            return Ok(Exit::Done);
+                        }
+                    }
+                    notes(session, &state);
                     before = state.tips;
                 }
                 Ok(_) => {}

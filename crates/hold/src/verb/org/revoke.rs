@@ -1,7 +1,7 @@
 //! `hold org revoke`: an organisation takes back its word for peers or clients.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
@@ -32,6 +32,9 @@ pub(crate) struct Revoke {
     /// Take these keys off the list again instead
     #[arg(long)]
     undo: bool,
+    /// The organisation's last list, where its directory does not keep it: a peer has it as D/revoked/ORG
+    #[arg(long, value_name = "LIST")]
+    from: Option<PathBuf>,
     /// Where the whole list goes too, for `hold peer set --revocations`
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -67,12 +70,35 @@ impl Revoke {
         let now = peerdir::now_s();
         // The list is whole each time, so the organisation keeps its last one beside its key.
         let kept = self.dir.join(format!("revoked-{network}"));
-        let last = match files::read_small(&kept) {
-            Ok(bytes) => Revocation::verify(&Bytes::copy_from_slice(&bytes), roster, now)?,
+        let read = |path: &Path| {
+            let bytes = files::read_small(path)?;
+            Ok::<_, HoldError>(Revocation::verify(&Bytes::copy_from_slice(&bytes), roster, now)?)
+        };
+        let kept_list = match read(&kept) {
             Err(HoldError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                None
+            }
+            other => Some(other?),
+        };
+        let given = self.from.as_deref().map(read).transpose()?;
+        if let Some(given) = given.as_ref().filter(|list| list.organisation != org.public.key) {
+            let reason = format!("it is the list of another organisation, {}", given.organisation);
+            return Err(HoldError::argument("--from", reason));
+        }
+        let lists = kept_list.into_iter().chain(given);
+        let last = match lists.max_by_key(|list| list.sequence) {
+            Some(last) => last,
+            None if self.undo => {
+                let reason = "no earlier list is kept in the directory: give it by --from";
+                return Err(HoldError::argument("--undo", reason));
+            }
+            None => {
+                session.out.warn(
+                    "no earlier list of this network is kept in the directory: were keys revoked before (with another copy of it, or \
+                     before the organisation's key changed), this list takes that back; give the earlier one by --from",
+                );
                 Revocation { organisation: org.public.key, sequence: 0, keys: Vec::new() }
             }
-            Err(error) => return Err(error),
         };
         let named = self.key.iter().map(|text| {
             let key: crypto::ClientKey = text.parse().map_err(HoldError::parse("a key", text))?;

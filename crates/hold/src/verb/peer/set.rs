@@ -81,7 +81,14 @@ impl Set {
             let bytes = files::read_needed(path, "a list of revoked keys", hint)?;
             let bytes = Bytes::copy_from_slice(&bytes);
             let list = Revocation::verify(&bytes, network.roster(), peerdir::now_s())?;
-            watch::keep_revocation(&self.dir, network.roster(), &bytes)?;
+            let kept = watch::keep_revocation(&self.dir, network.roster(), &bytes)?;
+            if kept != list.sequence {
+                let reason = format!(
+                    "the peer has a newer list of this organisation, number {kept}: this one, number {}, counts for nothing",
+                    list.sequence
+                );
+                return Err(HoldError::argument("--revocations", reason));
+            }
             revoked = list.keys.iter().map(ToString::to_string).collect();
         }
         if let (Some(Setting::ReadOnly), Some(value)) = (self.setting, self.value) {
