@@ -31,8 +31,9 @@ impl Kept {
     ) -> Vec<Self> {
         let new = |id: &RecordId| received.contains_key(id) && !earlier.contains(id);
         let new_stripes = stripes.iter().filter(|(id, _)| new(id));
+        // Of earlier stripes as well: a put may send a fragment again, or at all, long after its answer.
         let fragments: BTreeSet<&RecordId> =
-            new_stripes.clone().flat_map(|(_, stripe)| stripe.fragments()).collect();
+            stripes.values().flat_map(|stripe| stripe.fragments()).collect();
         let nobody = BTreeSet::new();
         let of = |id: &RecordId| received.get(id).map_or(&nobody, |(_, holders)| holders);
         let striped = new_stripes.map(|(id, stripe)| {
@@ -175,6 +176,17 @@ mod tests {
         let entry = Kept::Copies { id: id(2), kind: Kind::Entry, holders: set(&[4, 5]) };
         assert_eq!(all, [striped(2, &[&[0], &[1], &[2], &[]]), entry]);
         assert_eq!((all[0].acked(), all[0].holders()), (3, set(&[0, 1, 2])));
+    }
+
+    #[test]
+    fn a_late_fragment_of_an_earlier_put_is_not_a_copy_of_this_one() {
+        let fragments: Vec<RecordId> = (10..14).map(id).collect();
+        let stripe = Stripe::new(vec![5, 5], fragments).expect("a stripe");
+        let stripes = BTreeMap::from([(id(1), stripe)]);
+        let mut received = Received::new();
+        received.insert(id(1), (Kind::Stripe, set(&[0, 1, 2])));
+        received.insert(id(12), (Kind::Page, set(&[])));
+        assert_eq!(Kept::all(&received, &stripes, &set_of(&[id(1)])), []);
     }
 
     fn set_of(ids: &[RecordId]) -> BTreeSet<RecordId> {

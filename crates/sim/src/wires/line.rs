@@ -22,6 +22,7 @@ use futures::{FutureExt, StreamExt};
 
 use super::{Fate, Wires};
 use crate::history::History;
+use crate::process::Process;
 
 /// The calls of one run of one program.
 pub(super) struct Line {
@@ -117,14 +118,16 @@ impl Line {
         Ok(())
     }
 
-    /// A stream of events, until the callee dies or an event does not reach the caller. `seen` is told of each that does.
+    /// A stream of events, until the run of the callee that opened it dies or an event does not reach the caller. `seen` is told
+    /// of each that does.
     fn following<T: Send + 'static>(
         &self,
         to: &Endpoint,
+        opened_by: Option<(usize, Arc<Process>)>,
         events: BoxStream<'static, Result<T, CallError>>,
         seen: fn(&History, &T),
     ) -> Result<BoxStream<'static, Result<T, CallError>>, CallError> {
-        let Some((callee, process)) = self.wires.process_at(&to.address) else {
+        let Some((callee, process)) = opened_by else {
             return Err(unreachable(to, "nobody is there"));
         };
         let (wires, party, to) = (Arc::clone(&self.wires), self.party, to.clone());
@@ -172,6 +175,16 @@ impl Line {
         self.wires.history.page_sent(record);
     }
 
+    /// Records go to a holder. From now on they are of the put that sends them, even where it is answered long before this call.
+    fn storing(&self, records: &[Record]) {
+        records.iter().for_each(|record| self.sent(record));
+        let mut history = self.wires.history.lock();
+        let received = history.received.entry(self.party).or_default();
+        for record in records {
+            received.entry(record.id).or_insert((record.kind, BTreeSet::new()));
+        }
+    }
+
     fn found(&self, answer: &FindResponse) {
         match answer {
             FindResponse::Found(record) => {
@@ -196,11 +209,8 @@ impl Line {
         let Some((peer, _)) = self.wires.process_at(&to.address) else { return };
         let mut history = self.wires.history.lock();
         let received = history.received.entry(self.party).or_default();
-        for (record, stored) in records.iter().zip(outcomes) {
-            let (_, peers) = received.entry(record.id).or_insert((record.kind, BTreeSet::new()));
-            if *stored {
-                peers.insert(peer);
-            }
+        for (record, _) in records.iter().zip(outcomes).filter(|(_, stored)| **stored) {
+            received.entry(record.id).or_insert((record.kind, BTreeSet::new())).1.insert(peer);
         }
     }
 }
@@ -278,9 +288,8 @@ impl Calls for Line {
         record: Record,
         limit: Duration,
     ) -> Result<StoreOutcome, CallError> {
-        self.sent(&record);
         let records = [record.clone()];
-        self.told(to, &records, &[false]);
+        self.storing(&records);
         let again = self.again(to, limit, record.clone(), |inner, to, limit, record| {
             async move { drop(inner.store(&to, record, limit).await) }.boxed()
         });
@@ -297,7 +306,7 @@ impl Calls for Line {
         records: Vec<Record>,
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
-        records.iter().for_each(|record| self.sent(record));
+        self.storing(&records);
         let sent = records.clone();
         let again = self.again(to, limit, sent.clone(), |inner, to, limit, records| {
             async move { drop(inner.store_batch(&to, records, limit).await) }.boxed()
@@ -320,7 +329,7 @@ impl Calls for Line {
         leases: Vec<Shown>,
         limit: Duration,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
-        records.iter().for_each(|record| self.sent(record));
+        self.storing(&records);
         self.wires.leased(&leases);
         let sent = records.clone();
         let message = (sent.clone(), leases.clone());
@@ -434,8 +443,11 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<Events, CallError> {
         let call = self.inner.subscribe(to, request, limit);
-        let events = self.carry(to, limit, "subscribe", call, None, |_, _| {}).await?;
-        self.following(to, events, |history, event| {
+        // Not asked for once the answer is here: the peer may have been started anew by then.
+        let mut by = None;
+        let opened = |_, _: &_| by = self.wires.process_at(&to.address);
+        let events = self.carry(to, limit, "subscribe", call, None, opened).await?;
+        self.following(to, by, events, |history, event| {
             if let SubscribeEvent::Publication { publication, .. } = event {
                 history.on_wire("publication", publication);
             }
@@ -449,9 +461,11 @@ impl Calls for Line {
         limit: Duration,
     ) -> Result<WatchEvents, CallError> {
         let call = self.inner.watch(to, request, limit);
-        let events = self.carry(to, limit, "watch", call, None, |_, _| {}).await?;
+        let mut by = None;
+        let opened = |_, _: &_| by = self.wires.process_at(&to.address);
+        let events = self.carry(to, limit, "watch", call, None, opened).await?;
         // What is in a version of an open object is for everybody to see.
-        self.following(to, events, |_, _| {})
+        self.following(to, by, events, |_, _| {})
     }
 }
 

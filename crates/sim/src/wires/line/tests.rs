@@ -5,7 +5,6 @@ use env::calls::objects::WatchEvent;
 use testkit::network::DirectNetwork;
 
 use super::*;
-use crate::process::Process;
 use crate::search::Needle;
 
 const ADDRESS: &str = "peer:1";
@@ -23,10 +22,10 @@ fn watched() -> (Arc<Wires>, Arc<Process>, BoxStream<'static, Result<WatchEvent,
     let line = Line { wires: Arc::clone(&wires), party: 1, run: 1, inner, credential };
     let gaps = futures::stream::repeat_with(|| Ok(WatchEvent::Gap)).boxed();
     let to = Endpoint { peer: None, address: ADDRESS.to_owned() };
-    let told = line.following(&to, gaps, |history, _| history.tally("seen")).unwrap();
-    let nobody = Endpoint { peer: None, address: "nobody:1".to_owned() };
+    let by = wires.process_at(ADDRESS);
+    let told = line.following(&to, by, gaps, |history, _| history.tally("seen")).unwrap();
     let nothing = futures::stream::empty::<Result<WatchEvent, CallError>>().boxed();
-    assert!(line.following(&nobody, nothing, |_, _| {}).is_err());
+    assert!(line.following(&to, None, nothing, |_, _| {}).is_err());
     (wires, process, told)
 }
 
@@ -45,6 +44,15 @@ async fn a_stream_ends_with_an_error_when_its_callee_dies() {
     }
     assert_eq!(wires.history.lock().tallies["seen"], 3);
     process.kill();
+    ends(&mut told, "connection reset").await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_run_that_opened_it_though_another_serves_there_now() {
+    let (wires, process, mut told) = watched();
+    assert_eq!(told.next().await, Some(Ok(WatchEvent::Gap)));
+    process.kill();
+    wires.serve(0, ADDRESS, Arc::new(Process::default()));
     ends(&mut told, "connection reset").await;
 }
 
