@@ -31,7 +31,7 @@ use crate::error::AuthorError;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::sink::Sink;
-use crate::types::{GetReport, checked_range};
+use crate::types::{Details, GetReport, checked_range};
 use crate::window::Lease;
 
 /// Pages or stripes being fetched ahead, at most; the window bounds them as well.
@@ -128,6 +128,14 @@ impl Author {
     ) -> Result<GetReport, AuthorError> {
         let content = self.content(address).await?;
         self.write(&content, sink, range, progress).await
+    }
+
+    /// What is sealed with the content at an address, without the content.
+    ///
+    /// # Errors
+    /// As [`Author::get`] before it writes anything.
+    pub async fn details(&self, address: RecordId) -> Result<Details, AuthorError> {
+        Ok(self.content(address).await?.details())
     }
 
     /// Writes an opened content.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crypto::lease::{self, Forget, LEAF_BYTES_MAX, Leaf};
 use crypto::{LeaseId, PeerId, Place, RecordId};
-use document::Record;
+use document::{Document, Record};
 use env::calls::leases::{FORGETS_MAX, LeaseAnswer, LeaseRequest};
 use env::calls::{CallError, Credential};
 use futures::StreamExt;
@@ -29,7 +29,7 @@ use walk::WalkError;
 
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
-use crate::error::AuthorError;
+use crate::error::{self, AuthorError};
 use asking::{Part, Spot};
 
 /// Places that are renewed or ended together, under one lease.
@@ -124,11 +124,24 @@ struct Forgetting {
 impl Author {
     /// Notes at home until when a content is paid for.
     pub(crate) async fn note_paid(&self, address: RecordId, until: u64) -> Result<(), AuthorError> {
-        let salt = self.env().random();
-        self.at_home(move |home| home.note_paid(&salt, &address, until)).await
+        self.note_all_paid(&[address], until).await
     }
 
-    /// Every content that this home paid for, and until when, Unix seconds.
+    /// Notes at home until when these are paid for: contents, and envelopes to others.
+    pub(crate) async fn note_all_paid(
+        &self,
+        addresses: &[RecordId],
+        until: u64,
+    ) -> Result<(), AuthorError> {
+        let salted = addresses.iter().map(|address| (self.env().random(), *address));
+        let salted: Vec<_> = salted.collect();
+        self.at_home(move |home| {
+            salted.iter().try_for_each(|(salt, address)| home.note_paid(salt, address, until))
+        })
+        .await
+    }
+
+    /// Every content that this home paid for, and every envelope to others, and until when, Unix seconds.
     ///
     /// # Errors
     /// What the home says.
@@ -161,7 +174,8 @@ impl Author {
     }
 
     /// Pays for a content for so many seconds from now, whoever put it: each holder is shown a new lease. What was paid before
-    /// stays until its own end.
+    /// stays until its own end. Of an envelope to somebody else that this home paid for, the envelope alone is renewed: its content has
+    /// an address of this user's.
     ///
     /// # Errors
     /// [`AuthorError::NoPass`] where nobody pays for this user, and as [`Author::payment`].
@@ -171,8 +185,17 @@ impl Author {
         seconds: Option<u64>,
     ) -> Result<Renewed, AuthorError> {
         self.check_pays()?;
-        let content = self.content(address).await?;
         let mut renewed = Renewed { until: u64::MAX, ..Renewed::default() };
+        let content = match self.content(address).await {
+            Err(error @ AuthorError::NotForUs { .. }) => {
+                if !self.paid().await?.contains_key(&address) {
+                    return Err(error);
+                }
+                self.renew_envelope(address, seconds, &mut renewed).await?;
+                return Ok(renewed);
+            }
+            content => content?,
+        };
         self.renew_part(head_of(&content), seconds, &mut renewed).await?;
         let mut parts = content.parts(0);
         loop {
@@ -188,6 +211,32 @@ impl Author {
         Ok(renewed)
     }
 
+    /// Pays for an envelope to somebody else, as long as there is something in it: that its entry is gone is an error, and it is
+    /// noted as paid for no more.
+    async fn renew_envelope(
+        &self,
+        address: RecordId,
+        seconds: Option<u64>,
+        renewed: &mut Renewed,
+    ) -> Result<(), AuthorError> {
+        let record = self.fetch(error::Part::Envelope, address).await?.record;
+        let Ok(Document::Envelope(envelope)) = Document::decode(&record.bytes) else {
+            return Err(AuthorError::NotForUs { address });
+        };
+        match self.fetch(error::Part::Entry, envelope.entry).await {
+            Err(error) if is_absent(&error) => {
+                self.note_paid(address, 0).await?;
+                return Err(error);
+            }
+            entry => drop(entry?),
+        }
+        self.renew_part(vec![spot_of(&record)], seconds, renewed).await?;
+        if renewed.is_whole() {
+            self.note_paid(address, renewed.until).await?;
+        }
+        Ok(())
+    }
+
     async fn renew_part(
         &self,
         spots: Vec<Spot>,
@@ -198,14 +247,21 @@ impl Author {
         renewed.places += part.spots.len() as u64;
         renewed.unreached.extend(part.unreached());
         let mut holders: BTreeMap<PeerId, BTreeSet<Place>> = BTreeMap::new();
-        let mut count = vec![0u32; part.spots.len()];
+        let (mut count, mut paid_for) = (vec![0u32; part.spots.len()], vec![0; part.spots.len()]);
         for (spot, peer, said) in part.said() {
+            let copies = said.own().map(|lease| lease.terms.redundancy).max().unwrap_or(0);
+            paid_for[spot] = copies.max(paid_for[spot]);
             if said.held {
                 count[spot] += 1;
                 holders.entry(peer).or_default().insert(part.spots[spot].place);
             }
         }
-        let most = count.iter().copied().max().unwrap_or(1);
+        // No more than were paid for: a copy that is too much, at a peer whose duty it is not, would stay for as long as it is paid for.
+        let copies = count.iter().zip(&paid_for).map(|(held, paid)| match paid {
+            0 => *held,
+            paid => *held.min(paid),
+        });
+        let most = copies.max().unwrap_or(1);
         let Some(lease) = self.lease(&leaves_of(&part), most, seconds)? else { return Ok(()) };
         renewed.until = renewed.until.min(lease::until(&lease.lease).unwrap_or(0));
         let shows = holders.into_iter().filter_map(|(peer, places)| {

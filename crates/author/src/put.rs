@@ -221,7 +221,7 @@ impl Author {
 
         let tally = spread.settle(FULL_WAIT).await?;
         if let Some(until) = until
-            && let Err(error) = self.note_paid(addresses[0], until).await
+            && let Err(error) = self.note_all_paid(&addresses, until).await
         {
             // It is stored: `hold renew --all` alone does not know of it.
             tracing::warn!(%error, "until when it is paid for could not be noted at home");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crypto::lease::Shown;
 use crypto::{Class, Classified, ReaderKey, RecordId};
 use document::{Kind, Record};
+use walk::Rest;
 
 use crate::author::{Author, Issued, Opened};
 use crate::error::{AuthorError, Part};
@@ -30,6 +31,8 @@ pub struct Shared {
     pub reader: ReaderKey,
     /// What that reader opens it by, or why there is nothing.
     pub outcome: Result<RecordId, AuthorError>,
+    /// How far its copies have come; none where there is nothing.
+    pub copies: Option<Rest>,
 }
 
 /// What became of sharing with many.
@@ -68,7 +71,7 @@ impl Author {
     }
 
     /// As [`Author::share`], with any number of readers; each is told to `each`, in their order. A reader named twice gets two
-    /// envelopes.
+    /// envelopes. They are paid for so many seconds, or as long as whatever this user puts.
     ///
     /// It answers when enough copies of each envelope are durable; the others go on behind ([`walk::Walker::drain`] waits
     /// for them). Dropping it stops it between two parts; what was told is stored.
@@ -80,6 +83,7 @@ impl Author {
         self: &Arc<Self>,
         address: RecordId,
         readers: &[ReaderKey],
+        seconds: Option<u64>,
         mut each: impl FnMut(Shared) + Send,
     ) -> Result<ShareReport, AuthorError> {
         let opened = Arc::new(self.open(address).await?);
@@ -90,11 +94,24 @@ impl Author {
             let before = report.shared;
             let leaves: Vec<_> = records.iter().map(record_leaf).collect();
             let holders = self.walker().redundancy(Kind::Envelope).copies;
-            let lease = self.lease(&leaves, holders, None)?;
-            for (reader, outcome) in part.iter().zip(self.stored(records, lease).await) {
-                report.shared += usize::from(outcome.is_ok());
-                report.failed += usize::from(outcome.is_err());
-                each(Shared { reader: *reader, outcome });
+            let lease = self.lease(&leaves, holders, seconds)?;
+            let until = lease.as_ref().and_then(|lease| crypto::lease::until(&lease.lease));
+            let stored = self.stored(records, lease).await;
+            let addresses: Vec<RecordId> = stored.iter().flatten().map(|(id, _)| *id).collect();
+            if let Some(until) = until
+                && let Err(error) = self.note_all_paid(&addresses, until).await
+            {
+                // They are stored: `hold renew --all` alone does not know of them.
+                tracing::warn!(%error, "until when they are paid for could not be noted at home");
+            }
+            for (reader, stored) in part.iter().zip(stored) {
+                report.shared += usize::from(stored.is_ok());
+                report.failed += usize::from(stored.is_err());
+                let (outcome, copies) = match stored {
+                    Ok((id, copies)) => (Ok(id), Some(copies)),
+                    Err(error) => (Err(error), None),
+                };
+                each(Shared { reader: *reader, outcome, copies });
             }
             if report.shared == before {
                 break;
@@ -127,8 +144,8 @@ impl Author {
         &self,
         records: Vec<Record>,
         lease: Option<Shown>,
-    ) -> Vec<Result<RecordId, AuthorError>> {
-        let mut outcomes: Vec<Option<Result<RecordId, AuthorError>>> = Vec::new();
+    ) -> Vec<Result<(RecordId, Rest), AuthorError>> {
+        let mut outcomes: Vec<Option<Result<(RecordId, Rest), AuthorError>>> = Vec::new();
         outcomes.resize_with(records.len(), || None);
         let mut again = AGAIN_AFTER.into_iter();
         loop {
@@ -143,7 +160,7 @@ impl Author {
             let sent = self.walker().store_batch_leased(sent.collect()).await;
             for (at, stored) in open.into_iter().zip(sent) {
                 let part = Part::Envelope;
-                let stored = stored.map(|_| records[at].id);
+                let stored = stored.map(|stored| (records[at].id, stored.rest));
                 outcomes[at] = Some(stored.map_err(|source| AuthorError::Store { part, source }));
             }
             match again.next() {
@@ -156,7 +173,7 @@ impl Author {
 }
 
 /// Whether an envelope is to be sent, or again: refusals stay what they are.
-fn retried(outcome: &Option<Result<RecordId, AuthorError>>) -> bool {
+fn retried<T>(outcome: &Option<Result<T, AuthorError>>) -> bool {
     match outcome {
         None => true,
         Some(Ok(_)) => false,

@@ -48,6 +48,7 @@ impl Document {
             }
             _ => {}
         }
+        check_fields(bytes)?;
         let wire: wire::Document = canonical::decode(bytes)?;
         match wire.contents.ok_or(DocumentError::Kind)? {
             wire::Contents::Envelope(envelope) => {
@@ -136,6 +137,47 @@ impl Record {
     /// The same of bytes whose id is known.
     pub(crate) fn of_hashed(id: RecordId, kind: Kind, bytes: Bytes) -> Self {
         Self { kind, id, place: Place::from(id), bytes }
+    }
+}
+
+/// Fields of an entry, the document with most: its keys, and what else is in it once.
+const FIELDS_MAX: usize = crate::entry::PAGE_KEYS_MAX + 16;
+
+/// Looks at the form alone, before anything is taken apart: one document, with no more fields than one may have. Else two MiB of
+/// empty keys would become a million of them before they are counted. What is no message at all is the decoder's to say.
+fn check_fields(bytes: &[u8]) -> Result<(), DocumentError> {
+    let Some((_, contents, behind)) = field(bytes) else { return Ok(()) };
+    if !behind.is_empty() {
+        return Err(CanonicalError::NotCanonical.into());
+    }
+    let mut rest = contents;
+    for _ in 0..=FIELDS_MAX {
+        match field(rest) {
+            Some((.., next)) => rest = next,
+            None => return Ok(()),
+        }
+    }
+    Err(DocumentError::Field("count of fields"))
+}
+
+/// The first field of a message: its tag, what is in it, and what is behind it; none where that is no field.
+fn field(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    use prost::encoding::decode_varint;
+    let mut rest = bytes;
+    let tag = decode_varint(&mut rest).ok()?;
+    match tag & 7 {
+        0 => {
+            let from = rest;
+            decode_varint(&mut rest).ok()?;
+            Some((tag, &from[..from.len() - rest.len()], rest))
+        }
+        2 => {
+            let length = usize::try_from(decode_varint(&mut rest).ok()?).ok()?;
+            let (contents, behind) = rest.split_at_checked(length)?;
+            Some((tag, contents, behind))
+        }
+        // No document has such.
+        _ => None,
     }
 }
 

@@ -200,8 +200,8 @@ impl Stripe {
     /// (what follows are the zeros). CPU work: the page is hashed.
     ///
     /// # Errors
-    /// [`DocumentError::Fragment`] where there is no such page or too few bytes, [`DocumentError::Id`] where
-    /// it is not the page that the header names.
+    /// [`DocumentError::Fragment`] where there is no such page, too few bytes, or what the header names is no page;
+    /// [`DocumentError::Id`] where it is not the one that the header names.
     pub fn page(
         &self,
         suite: Suite,
@@ -213,7 +213,13 @@ impl Stripe {
         let Some(length) = length.filter(|length| *length <= bytes.len()) else {
             return Err(DocumentError::Fragment { index });
         };
-        self.remade(header, index, Record::of_encoded(suite, Kind::Page, bytes.slice(..length)))
+        let page = bytes.slice(..length);
+        let record = self.remade(header, index, Record::of_encoded(suite, Kind::Page, page))?;
+        // An author may name bytes that are none: nobody takes such a fragment, so it would be made again and again.
+        match Document::decode(&record.bytes) {
+            Ok(Document::Page(_)) => Ok(record),
+            _ => Err(DocumentError::Fragment { index }),
+        }
     }
 
     /// The record of a parity fragment that the code made again in `buffer`. CPU work: it is hashed.

@@ -541,3 +541,20 @@ fn decoding_a_page_copies_nothing() {
     let Document::Page(page) = Document::decode(&bytes).unwrap() else { panic!("a page") };
     assert!(bytes.as_ptr_range().contains(&page.ciphertext.as_ptr()));
 }
+
+/// Two MiB of empty keys are refused before they are taken apart, and so is what hides a second document behind a first.
+#[test]
+fn many_fields_and_many_documents_are_refused_by_their_form() {
+    let empty = vec![[0x1a, 0x00]; 900_000].concat();
+    let refused = Document::decode(&field(2, &empty).into()).unwrap_err();
+    assert!(matches!(refused, DocumentError::Field("count of fields")), "{refused:?}");
+    let lengths = vec![[0x10, 0x01]; 900_000].concat();
+    let hidden = [field(2, &[]), field(5, &lengths)].concat();
+    let refused = Document::decode(&hidden.into()).unwrap_err();
+    assert!(matches!(refused, DocumentError::Encoding(_)), "{refused:?}");
+    // The most keys that an entry has are none too many.
+    let keys = vec![field(3, &[7; 32]); PAGE_KEYS_MAX].concat();
+    let rest = [number(4, 9), field(5, &[6; 50]), field(6, &[5; 32])].concat();
+    let whole = [field(1, &key(1)), keys, rest].concat();
+    assert!(matches!(Document::decode(&field(2, &whole).into()), Ok(Document::Entry(_))));
+}

@@ -99,6 +99,15 @@ impl Draft {
         draft.map_err(HoldError::io("write", folder))
     }
 
+    /// Whether [`Draft::keep_as`] would find this name free now.
+    ///
+    /// # Errors
+    /// [`HoldError::Exists`].
+    pub(crate) fn would_keep_as(&self, name: &str) -> Result<(), HoldError> {
+        let path = self.path.with_file_name(name);
+        if path.symlink_metadata().is_ok() { Err(HoldError::Exists(path)) } else { Ok(()) }
+    }
+
     /// Keeps it under this name in its folder, never over a file that is there.
     ///
     /// # Errors

@@ -27,6 +27,8 @@ use crate::{client, markers};
 
 /// Organisations of an embedded network.
 pub(crate) const ORGANISATIONS: usize = 3;
+/// Peers where no number is said.
+pub(crate) const PEERS_DEFAULT: usize = 9;
 /// Peers at most: each has some threads, sockets and files of this one process.
 pub(crate) const PEERS_MAX: usize = 64;
 /// How long the peers may take to know each other.
@@ -81,20 +83,29 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// Makes a network of `peers` in `dir`, or takes the one that is there, and starts it.
+    /// Makes a network of `peers` ([`PEERS_DEFAULT`]) in `dir`, or takes the one that is there, and starts it.
     ///
     /// # Errors
-    /// Where a file cannot be made or a peer does not start.
-    pub(crate) async fn start(dir: &Path, peers: usize) -> Result<Self, HoldError> {
+    /// Where a file cannot be made or a peer does not start; [`HoldError::Argument`] where a network of another number of peers
+    /// is there.
+    pub(crate) async fn start(dir: &Path, peers: Option<usize>) -> Result<Self, HoldError> {
         files::make_private_folder(dir)?;
         let dir = std::path::absolute(dir).map_err(HoldError::io("find", dir))?;
         if !dir.join("NET").exists() {
-            create(&dir, peers)?;
+            create(&dir, peers.unwrap_or(PEERS_DEFAULT))?;
         }
         let network = NetworkFile::read(&dir.join("NET"))?;
         let dirs = (0..PEERS_MAX).map(|number| dir.join(format!("peer{number}")));
-        let peers = dirs.take_while(|dir| dir.exists()).map(|dir| Slot { dir, running: None });
-        let mut this = Self { peers: peers.collect(), env: Env::real(), network, dir };
+        let there = dirs.take_while(|dir| dir.exists()).map(|dir| Slot { dir, running: None });
+        let there: Vec<Slot> = there.collect();
+        if peers.is_some_and(|peers| peers != there.len()) {
+            let (dir, there) = (dir.display(), there.len());
+            let reason = format!(
+                "the network in {dir} has {there}: leave --peers out, or choose another --dir"
+            );
+            return Err(HoldError::argument("--peers", reason));
+        }
+        let mut this = Self { peers: there, env: Env::real(), network, dir };
         match this.start_all().await {
             Ok(()) => Ok(this),
             Err(error) => {
@@ -176,11 +187,18 @@ impl Embedded {
         let org = self.dir.join(format!("org{}", org % ORGANISATIONS));
         let (org, passphrase_file) = (Some(org), Some(secret.clone()));
         let network = Some(dir.join("network"));
-        config::write_file(
-            &dir,
-            &FileConfig { via, network, org, passphrase_file, ..FileConfig::default() },
-        )?;
-        let config = Config::load(config::Flags { home: Some(dir.clone()), ..Default::default() })?;
+        let file = FileConfig { via, network, org, passphrase_file, ..FileConfig::default() };
+        config::write_file(&dir, &file)?;
+        // Not what the user's environment says: that is about another network.
+        let config = Config {
+            home: dir.clone(),
+            via: file.via,
+            thin: false,
+            network: dir.join("network"),
+            org: file.org,
+            passphrase_file: file.passphrase_file,
+            lease_s: author::LEASE_SECONDS,
+        };
         let passphrase = files::read_small(&secret)?;
         let home = client::blocking(move || {
             if Home::exists(&dir) {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,20 @@ pub(crate) fn begun(path: &Path) {
 /// It is what it was made for, or has another name.
 pub(crate) fn kept(path: &Path) {
     making().remove(path);
+}
+
+/// Makes it what it was made for, by `done`, unless the run ends and removes it: not while it is being removed.
+///
+/// # Errors
+/// `done`'s, and [`io::ErrorKind::Interrupted`] where the run ends.
+pub(crate) fn keep(path: &Path, done: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let mut making = making();
+    if !making.contains(path) {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    done()?;
+    making.remove(path);
+    Ok(())
 }
 
 /// Whether the run ends, so that whoever makes something should stop.
@@ -79,5 +94,13 @@ mod tests {
             assert_eq!(removed(path), !path.ends_with("gone"));
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "what is whole stays");
+        // What is being removed gets no name any more, and a name that cannot be given leaves it in the making.
+        let late = keep(&file, || panic!("it is removed"));
+        assert_eq!(late.unwrap_err().kind(), io::ErrorKind::Interrupted);
+        begun(&file);
+        assert!(keep(&file, || fs::rename(&file, &whole)).is_err());
+        fs::write(&file, b"all").unwrap();
+        keep(&file, || fs::rename(&file, &whole)).unwrap();
+        assert!(!making().contains(&file) && fs::read(&whole).unwrap() == b"all");
     }
 }

@@ -36,6 +36,11 @@ impl OwnOrganisation {
     /// [`HoldError::Exists`] where the directory holds one already.
     pub(crate) fn create(dir: &Path, name: &str) -> Result<Self, HoldError> {
         check_name(name)?;
+        // Looked at first: a key without its public half would be in the way of the next try.
+        let there = [KEY_FILE, PUBLIC_FILE].map(|name| dir.join(name));
+        if let Some(there) = there.into_iter().find(|file| file.symlink_metadata().is_ok()) {
+            return Err(HoldError::Exists(there));
+        }
         files::make_private_folder(dir)?;
         let key = files::fresh_key();
         let public = Organisation { key: OrgId::new(key.public()), name: name.to_owned() };

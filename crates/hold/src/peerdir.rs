@@ -18,7 +18,7 @@
 //! ```
 
 use std::fs::{File, OpenOptions};
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -92,8 +92,9 @@ impl PeerDir {
         let certify = |org| request.certify(org, network.roster(), CERTIFICATE_DAYS);
         let certificate = org.map(certify).transpose()?;
         let request = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
-        let there = ["network", "peer.request", "peer.cert"].map(|name| path.join(name));
-        if let Some(there) = there.into_iter().find(|file| file.exists()) {
+        let there = ["network", "peer.request", "peer.cert", "peer.key", config::peer::FILE];
+        let there = there.map(|name| path.join(name));
+        if let Some(there) = there.into_iter().find(|file| file.symlink_metadata().is_ok()) {
             return Err(HoldError::Exists(there));
         }
         files::make_private_folder(path)?;
@@ -308,20 +309,30 @@ pub(crate) fn note_left(dir: &Path, left: bool) -> Result<(), HoldError> {
 /// The addresses a peer advertises for a listener: the listener itself, unless it is a wildcard.
 ///
 /// # Errors
-/// Where the listener is a wildcard and nothing is advertised.
+/// Where the listener is a wildcard and nothing is advertised, or what is advertised is a wildcard or has port 0.
 pub(crate) fn advertised(listen: &str, advertise: &[String]) -> Result<Vec<String>, HoldError> {
     for address in advertise {
         config::check_address("--advertise", address)?;
+        if is_wildcard(address) || address.ends_with(":0") {
+            let reason = format!("others cannot reach {address:?}: name a host and its port");
+            return Err(HoldError::argument("--advertise", reason));
+        }
     }
-    let host = config::split_address(listen).map_or("", |(host, _)| host);
-    match (advertise, host) {
-        ([], "0.0.0.0" | "[::]") => Err(HoldError::argument(
+    match advertise {
+        [] if is_wildcard(listen) => Err(HoldError::argument(
             "--listen",
             "a wildcard address reaches nobody: add --advertise HOST:PORT",
         )),
-        ([], _) => Ok(vec![listen.to_owned()]),
-        (given, _) => Ok(given.to_vec()),
+        [] => Ok(vec![listen.to_owned()]),
+        given => Ok(given.to_vec()),
     }
+}
+
+/// Whether an address `HOST:PORT` stands for all of a machine's.
+fn is_wildcard(address: &str) -> bool {
+    let host = config::split_address(address).map_or("", |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.is_ok_and(|host| host.is_unspecified())
 }
 
 /// Ports for peers that were not told theirs: below those that systems hand out to outgoing

@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use harness::{Home, Network, Outcome, Running, assert_only, assert_same, hold, random_file, run};
+use harness::{
+    Home, Network, Outcome, Running, assert_only, assert_same, hold, random_file, run,
+    until_handled,
+};
 
 const MIB: usize = 1 << 20;
 const ADDRESS: &str = "hold:31fe6068134503d2723133227c867ac8fa6c83c537e9a44c3c5bdbdcb1fe3370";
@@ -229,21 +232,6 @@ fn strangers(network: &Network, via: &str, file: &Path) {
     let plain = Home { dir: folder.join("plain") };
     run(plain.hold(["keys", "init", "--network"]).arg(&network.file)).expect(0);
     run(plain.hold(["put", "--via", via]).arg(file)).expect_error(13);
-}
-
-/// Waits until a process handles SIGINT and SIGTERM.
-fn until_handled(pid: i32) {
-    let both = 1 << (2 - 1) | 1 << (15 - 1);
-    let started = std::time::Instant::now();
-    loop {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-        if u64::from_str_radix(caught.trim(), 16).unwrap() & both == both {
-            return;
-        }
-        assert!(started.elapsed() < harness::PATIENCE, "signals are never handled");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {

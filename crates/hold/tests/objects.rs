@@ -341,6 +341,40 @@ fn two_devices_write_one_head_and_the_merge_takes_the_place_of_both() {
     head(&laptop, &["update", &plan, &theirs]).expect_error(13);
 }
 
+/// Whoever reads a watch may go away: the watch ends with its next line.
+#[test]
+fn a_watch_of_heads_ends_when_nobody_reads_it() {
+    let network = Network::running(4, &[]);
+    let home = network.home("owner", 0);
+    let owner = user(&network, &home);
+    owner.object(&["create", "plan", "--open"]).expect(0);
+    let update = |version: &str| {
+        run(&mut home.hold(["head", "update", "plan", version, "--via", &owner.via])).expect(0)
+    };
+    let first = owner.put(&["plan", "--value", "one"]);
+    update(&first);
+    let mut watch = home.hold(["head", "watch", "plan", "--json", "--via", &owner.via]);
+    let mut watch = watch.stderr(Stdio::inherit()).spawn().unwrap();
+    let mut line = String::new();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap());
+    lines.read_line(&mut line).unwrap();
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["version"], first.as_str());
+    drop(lines);
+    let second = owner.put(&["plan", "--value", "two", "--base", &first]);
+    update(&second);
+    let started = std::time::Instant::now();
+    let ended = loop {
+        match watch.try_wait().unwrap() {
+            Some(ended) => break Some(ended),
+            None if started.elapsed() > harness::PATIENCE => break None,
+            None => std::thread::sleep(std::time::Duration::from_millis(50)),
+        }
+    };
+    let _ = watch.kill();
+    assert_eq!(ended.and_then(|ended| ended.code()), Some(0));
+}
+
 #[test]
 fn what_a_disk_altered_is_not_believed() {
     let mut network = Network::running(3, &[]);

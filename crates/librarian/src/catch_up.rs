@@ -9,8 +9,22 @@
 //! A publication from a log is a claim; it counts only with its envelope, from the own store or found
 //! at its holders, whose hash proves it.
 //!
-//! Limits: [`ROUND_MAX`] publications and [`ROUND_TIME`] a round; what is left is the next round's.
-//! An envelope that nobody answers for is tried in [`TRIES_MAX`] rounds.
+//! What memory does not have may be new, or logged and forgotten (`remembered`): it is the one or the other that
+//! decides whether a publication is lost, or logged once more, read by all others and perhaps logged once more
+//! there. In order:
+//!
+//! 1. What the other logged before the time up to which memory reaches *and* before this peer last came to the end
+//!    of several logs ([`WHOLE_MAX`]) was forgotten: it is skipped. After an absence or a flood no such end was
+//!    reached, so nothing of it is skipped, however much was logged here since.
+//! 2. Where much is not remembered ([`LOOK_UP_FROM`]), it is looked up in the own log, so that two peers never feed
+//!    each other more than memory holds, round after round.
+//! 3. Else it is logged, and now and then something twice: it is remembered by all from then on, and so does not
+//!    go round again.
+//!
+//! Nothing is read while the disk is full (`news`), and the cursors stay where they are.
+//!
+//! Limits: [`ROUND_MAX`] publications and [`ROUND_TIME`] a round; what is left is a later round's, every second of
+//! which goes on with the same peer. An envelope that nobody answers for is tried in [`TRIES_MAX`] rounds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,17 +33,26 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::{PeerId, RecordId};
 use document::{Kind, Publication, Record};
+use env::Env;
 use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
 use futures::StreamExt;
 use walk::{Health, Sought, WalkError};
 
 use crate::core::Core;
 use crate::metrics::Source;
+use crate::publications::Publications;
+use crate::shelf;
 
 /// Publications read from another log in one round.
 const ROUND_MAX: usize = 20_000;
-/// The longest round.
+/// For how long a round reads, and then for how long it logs, at most.
 const ROUND_TIME: Duration = Duration::from_secs(60);
+/// From so many publications of a round on that memory does not have, they are looked up in the log: fewer in a round
+/// leave memory an hour, in which all others have met them.
+const LOOK_UP_FROM: usize = 4096;
+/// How many logs' ends, of different peers, are to be reached until a peer has what was told before: of half of the
+/// others, and no more than this. Peers that were away together have nothing to tell.
+const WHOLE_MAX: usize = 8;
 /// The longest wait for the other peer's next event.
 const EVENT_LIMIT: Duration = Duration::from_secs(10);
 /// Publications proven and logged at once.
@@ -43,37 +66,96 @@ const QUICK_ROUNDS: usize = 3;
 
 /// Where this peer is in the others' logs.
 struct Progress {
-    cursors: HashMap<PeerId, (Cursor, u32)>,
+    met: HashMap<PeerId, Met>,
     /// For peers not asked yet.
     first: Cursor,
+    /// Whose log a round left before its end.
+    unfinished: Option<PeerId>,
+    /// Whether the next round goes on there.
+    goes_on: bool,
+}
+
+/// Where this peer is in one log.
+#[derive(Clone, Copy)]
+struct Met {
+    cursor: Cursor,
+    /// Rounds from this cursor on that are to be done again.
+    tries: u32,
+    /// When the last round began that came to the log's end, Unix milliseconds; 0 where none did.
+    whole_ms: u64,
 }
 
 /// How a round ended.
 enum Round {
-    /// At the end of the other log, or at a bound.
-    Done(Cursor),
+    /// At the end of the other log.
+    Whole(Cursor),
+    /// At a bound.
+    Part(Cursor),
     /// Some envelopes' holders did not answer: begin there again.
     Retry,
 }
 
+impl Progress {
+    /// Nobody was met yet.
+    fn from(first: Cursor) -> Self {
+        Self { met: HashMap::new(), first, unfinished: None, goes_on: false }
+    }
+
+    /// Where to go on with a peer.
+    fn with(&self, peer: &PeerId) -> Met {
+        let new = Met { cursor: self.first, tries: 0, whole_ms: 0 };
+        self.met.get(peer).copied().unwrap_or(new)
+    }
+
+    /// A round that began then is over.
+    fn note(&mut self, peer: PeerId, began_ms: u64, round: &Round) {
+        let met = self.with(&peer);
+        let now = match round {
+            Round::Whole(cursor) => Met { cursor: *cursor, tries: 0, whole_ms: began_ms },
+            Round::Part(cursor) => Met { cursor: *cursor, tries: 0, ..met },
+            Round::Retry => Met { tries: met.tries + 1, ..met },
+        };
+        self.met.insert(peer, now);
+        match round {
+            Round::Whole(_) if self.unfinished == Some(peer) => self.unfinished = None,
+            Round::Part(_) => _ = self.unfinished.get_or_insert(peer),
+            _ => {}
+        }
+    }
+
+    /// What was logged elsewhere before then, Unix milliseconds, and is not remembered, was forgotten, where there are so many
+    /// other peers and memory reaches back to `floor_ms`; 0 where that is not known of anything.
+    fn old_ms(&self, others: usize, floor_ms: u64) -> u64 {
+        let mut whole: Vec<u64> = self.met.values().map(|met| met.whole_ms).collect();
+        whole.sort_unstable_by_key(|ms| std::cmp::Reverse(*ms));
+        let wanted = others.div_ceil(2).clamp(1, WHOLE_MAX);
+        // Clocks differ.
+        let had = whole.get(wanted - 1).map_or(0, |ms| ms.saturating_sub(OVERLAP_MS));
+        floor_ms.min(had)
+    }
+}
+
 /// Compares logs until the peer stops.
 pub(crate) async fn catch_up_all(core: Arc<Core>) {
-    let mut progress = Progress { cursors: HashMap::new(), first: first_cursor(&core) };
+    let mut progress = Progress::from(before(core.publications.begin_ms()));
     let mut quick = QUICK_ROUNDS;
     loop {
         let pause = if quick > 0 { core.rhythm.join } else { core.rhythm.catch_up };
         if !core.pause(core.jittered(pause)).await {
             return;
         }
+        if core.shelf.is_full() {
+            continue;
+        }
         if let Some(unix_ms) = core.publications.take_again() {
             // Entries of the own log were found damaged: others' logs have them from then on.
-            progress = Progress { cursors: HashMap::new(), first: before(unix_ms) };
+            progress = Progress::from(before(unix_ms));
             quick = QUICK_ROUNDS;
         }
         // The first rounds go to different peers.
-        let Some(peer) = choose(&core, &progress, quick > 0) else {
+        let Some(peer) = choose(&core, &mut progress, quick > 0) else {
             // Alone, or all were met: the quick rounds are over where somebody was.
-            if !progress.cursors.is_empty() {
+            if !progress.met.is_empty() {
                 quick = 0;
             }
             continue;
@@ -85,47 +167,57 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
         };
         match round {
             Ok(()) => quick = quick.saturating_sub(1),
-            Err(error) => tracing::debug!(%peer, %error, "catching up failed"),
+            Err(error) => {
+                tracing::debug!(%peer, %error, "catching up failed");
+                progress.unfinished = progress.unfinished.filter(|unfinished| *unfinished != peer);
+            }
         }
     }
 }
 
-/// Where to begin in logs not read yet: some way before this peer's own last publication.
-fn first_cursor(core: &Core) -> Cursor {
-    before(core.publications.last_ms())
-}
-
-/// A place in a log that is not read yet.
+/// A place in a log that is not read yet: some way before this time.
 fn before(unix_ms: u64) -> Cursor {
     Cursor { peer: None, offset: 0, unix_ms: unix_ms.saturating_sub(OVERLAP_MS) }
 }
 
-fn choose(core: &Core, progress: &Progress, new_only: bool) -> Option<PeerId> {
+/// The other peers that are well.
+fn others(core: &Core) -> Vec<PeerId> {
     let peers = core.directory.peers();
     let well = peers.iter().filter(|status| status.health == Health::Healthy);
-    let others = well.map(|status| status.peer).filter(|peer| *peer != core.own);
-    let others: Vec<PeerId> =
-        others.filter(|peer| !new_only || !progress.cursors.contains_key(peer)).collect();
-    core.pick(&others)
+    well.map(|status| status.peer).filter(|peer| *peer != core.own).collect()
+}
+
+fn choose(core: &Core, progress: &mut Progress, new_only: bool) -> Option<PeerId> {
+    let mut others = others(core);
+    if new_only {
+        others.retain(|peer| !progress.met.contains_key(peer));
+        return core.pick(&others);
+    }
+    // One at a time gets on: of many logs that begin with the same, the beginning would be read again and again. Every
+    // second round alone, so that a log without end does not keep this peer from the others.
+    progress.unfinished = progress.unfinished.filter(|peer| others.contains(peer));
+    progress.goes_on = !progress.goes_on;
+    progress.unfinished.filter(|_| progress.goes_on).or_else(|| core.pick(&others))
 }
 
 /// One round with one peer.
 async fn meet(core: &Core, progress: &mut Progress, peer: PeerId) -> Result<(), CallError> {
     // Peers that left are forgotten here, so that the map is no larger than the directory.
-    progress.cursors.retain(|known, _| core.directory.is_member(known));
+    progress.met.retain(|known, _| core.directory.is_member(known));
     let Some(to) = core.directory.endpoint(&peer) else { return Ok(()) };
-    let (from, tries) = progress.cursors.get(&peer).copied().unwrap_or((progress.first, 0));
+    let (Met { cursor, tries, .. }, began_ms) = (progress.with(&peer), core.env.clock.unix_ms());
+    // The other's calendar may be ahead, or this one's may have been.
+    let from = Cursor { unix_ms: cursor.unix_ms.min(began_ms), ..cursor };
     let known = known(core, &from).await;
     let request = SubscribeRequest { from, known, ..SubscribeRequest::default() };
     let events = core.calls.subscribe(&to, request, EVENT_LIMIT).await;
     if let Err(error) = &events {
         core.directory.failed(&peer, error);
     }
-    let last_try = tries + 1 >= TRIES_MAX;
-    match take(core, events?, from, last_try).await? {
-        Round::Done(cursor) => progress.cursors.insert(peer, (cursor, 0)),
-        Round::Retry => progress.cursors.insert(peer, (from, tries + 1)),
-    };
+    let old_ms = progress.old_ms(others(core).len(), core.publications.floor_ms());
+    let read = read(&core.env, &core.publications, events?, from, old_ms).await?;
+    let round = take(core, read, tries + 1 >= TRIES_MAX).await?;
+    progress.note(peer, began_ms, &round);
     Ok(())
 }
 
@@ -140,47 +232,91 @@ async fn known(core: &Core, from: &Cursor) -> Option<Bytes> {
     bloom.map(|bloom| bloom.encode())
 }
 
-/// Reads the other log and logs what is new.
-async fn take(
-    core: &Core,
+/// What a round read of another log.
+struct Read {
+    /// What is not remembered and not old, each with the place behind it.
+    unknown: Vec<(Bytes, Cursor)>,
+    /// The place behind all that was read.
+    at: Cursor,
+    /// Whether that is the log's end.
+    whole: bool,
+}
+
+/// Reads another log up to its end, or to a bound, or to where it breaks off.
+///
+/// # Errors
+/// Where it breaks off at once.
+async fn read(
+    env: &Env,
+    publications: &Publications,
     mut events: Events,
     from: Cursor,
-    last_try: bool,
-) -> Result<Round, CallError> {
-    let until = core.env.clock.elapsed() + ROUND_TIME;
-    let floor_ms = core.publications.floor_ms();
-    let (mut at, mut read, mut complete) = (from, 0, true);
-    let mut batch: Vec<Bytes> = Vec::new();
-    loop {
-        let late = core.env.clock.elapsed() >= until;
-        let event = if read >= ROUND_MAX || late {
-            None
-        } else {
-            core.env.within(EVENT_LIMIT, events.next()).await.unwrap_or(None).transpose()?
-        };
-        match &event {
-            Some(SubscribeEvent::Publication { publication, received_ms, cursor }) => {
-                read += 1;
-                at = *cursor;
-                let old = *received_ms < floor_ms;
-                if !old && !core.publications.knows(publication) {
-                    batch.push(publication.clone());
+    old_ms: u64,
+) -> Result<Read, CallError> {
+    let until = env.clock.elapsed() + ROUND_TIME;
+    let mut read = Read { unknown: Vec::new(), at: from, whole: false };
+    for count in 0..ROUND_MAX {
+        if env.clock.elapsed() >= until {
+            break;
+        }
+        match env.within(EVENT_LIMIT, events.next()).await {
+            Ok(Some(Ok(SubscribeEvent::Publication { publication, received_ms, cursor }))) => {
+                read.at = cursor;
+                let old = received_ms < old_ms;
+                if !old && !publications.knows(&publication) {
+                    read.unknown.push((publication, cursor));
                 }
             }
-            Some(SubscribeEvent::Gap { cursor } | SubscribeEvent::CaughtUp { cursor }) => {
-                at = *cursor;
+            Ok(Some(Ok(SubscribeEvent::Gap { cursor }))) => read.at = cursor,
+            Ok(Some(Ok(SubscribeEvent::CaughtUp { cursor }))) => {
+                return Ok(Read { at: cursor, whole: true, ..read });
             }
-            None => {}
-        }
-        let over = matches!(event, None | Some(SubscribeEvent::CaughtUp { .. }));
-        if over || batch.len() >= BATCH_MAX {
-            complete &= log(core, std::mem::take(&mut batch)).await?;
-        }
-        if over {
-            let done = complete || last_try;
-            return Ok(if done { Round::Done(at) } else { Round::Retry });
+            Ok(Some(Err(error))) if count == 0 => return Err(error),
+            Ok(Some(Err(_)) | None) | Err(_) => break,
         }
     }
+    Ok(read)
+}
+
+/// Logs what is new of what was read.
+async fn take(core: &Core, read: Read, last_try: bool) -> Result<Round, CallError> {
+    let Read { unknown, at, whole } = read;
+    let unknown = new_of(&core.publications, unknown, LOOK_UP_FROM).await?;
+    let until = core.env.clock.elapsed() + ROUND_TIME;
+    let (mut complete, mut end) = (true, None);
+    let mut batches = unknown.chunks(BATCH_MAX).peekable();
+    while let Some(batch) = batches.next() {
+        // The cursor stays where it was: what has no room now is read again.
+        if core.shelf.is_full() {
+            return Err(CallError::Full);
+        }
+        let claims = batch.iter().map(|(publication, _)| publication.clone()).collect();
+        complete &= log(core, claims).await?;
+        if batches.peek().is_some() && core.env.clock.elapsed() >= until {
+            end = batch.last().map(|(_, cursor)| *cursor);
+            break;
+        }
+    }
+    Ok(match end {
+        _ if !complete && !last_try => Round::Retry,
+        Some(cursor) => Round::Part(cursor),
+        None if whole => Round::Whole(at),
+        None => Round::Part(at),
+    })
+}
+
+/// Of what is not remembered, where it is so much, what is not in the log either.
+async fn new_of(
+    publications: &Publications,
+    mut unknown: Vec<(Bytes, Cursor)>,
+    look_up_from: usize,
+) -> Result<Vec<(Bytes, Cursor)>, CallError> {
+    if unknown.len() >= look_up_from {
+        let all: Vec<Bytes> = unknown.iter().map(|(publication, _)| publication.clone()).collect();
+        let new = publications.not_logged(&all).await.map_err(|error| shelf::refusal(&error))?;
+        unknown.retain(|(publication, _)| new.contains(publication));
+    }
+    Ok(unknown)
 }
 
 /// Proves and logs publications; `false` where some could not be proven or disproven now.

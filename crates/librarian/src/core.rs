@@ -1,6 +1,6 @@
 //! What all parts of one librarian share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crypto::{Genesis, OrgId, PeerId, PeerState, PublicKey};
@@ -19,6 +19,7 @@ use crate::keeping::Keeping;
 use crate::leases::Leases;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
+use crate::news;
 use crate::objects::ObjectShelf;
 use crate::options::{Limits, Rhythm};
 use crate::publications::Publications;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) strain: Strain,
     pub(crate) limiter: Limiter,
     pub(crate) quotas: Quotas,
+    /// How much each peer told of late.
+    pub(crate) news_rates: Mutex<news::Rates>,
     pub(crate) seats: Arc<Seats>,
     pub(crate) metrics: Arc<Metrics>,
     /// Somebody knows a roster that this peer cannot check yet.

@@ -35,7 +35,8 @@ use checking::Seen;
 pub(crate) use checking::{By, Covered, nobody_pays};
 pub(crate) use dropping::{Swept, sweep_whole};
 use futures::FutureExt;
-use table::{Charge, Ended, Table};
+pub(crate) use table::Charge;
+use table::{Ended, Table};
 use tokio::sync::oneshot;
 pub(crate) use work::{erase_all, forget, hear_all, sweep_all};
 
@@ -259,7 +260,8 @@ impl Lately {
     }
 }
 
-/// Runs work to its end, also where whoever waits for it goes away; `None` where the peer ends first.
+/// Runs work to its end, also where whoever waits for it goes away; `None` where the peer ends first. What bounds how much of it there
+/// is must be inside it.
 pub(crate) async fn owned<T: Send + 'static>(
     env: &Env,
     work: impl Future<Output = T> + Send + 'static,

@@ -171,6 +171,7 @@ impl Prepared {
             strain: Strain::default(),
             limiter: Limiter::new(options.limits.rates),
             quotas: Quotas::new(options.stored_bytes),
+            news_rates: Mutex::default(),
             seats: Seats::new(options.limits),
             behind: Notify::new(),
             stop: CancellationToken::new(),

@@ -142,6 +142,7 @@ pub(crate) enum Dropped {
     Malformed,
     Rate,
     Queue,
+    Full,
 }
 
 /// Where a publication came from.

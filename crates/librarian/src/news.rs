@@ -3,10 +3,11 @@
 //! An announcement, a revocation and a roster prove themselves by their signatures, whoever brings them. An envelope proves its
 //! publication by its hash, and nothing proves that somebody wanted it told; so it counts only from a
 //! peer of the network, and only so many a second ([`crate::Limits::news_per_second`]) of each. What is
-//! dropped here is not lost: it is found in other peers' logs (`catch_up`).
+//! dropped here is not lost: it is found in other peers' logs (`catch_up`). So nothing that others tell is logged
+//! while the disk is full: what is left of it is for removals and compaction.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,9 +26,9 @@ const SOURCES_MAX: usize = 16_384;
 /// Announcements of peers that are not known yet, taken a second: joins of a whole network.
 const STRANGERS_PER_SECOND: u32 = 200;
 
-/// How much each source may still tell: a bucket that fills by the second.
+/// How much each source may still tell, in the mesh or by giving it to this peer: a bucket that fills by the second.
 #[derive(Default)]
-struct Rates {
+pub(crate) struct Rates {
     by_peer: HashMap<PeerId, Bucket>,
     strangers: Bucket,
 }
@@ -40,33 +41,43 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn take(&mut self, now: Duration, per_second: u32) -> bool {
+    /// Takes so many, all or none.
+    fn take(&mut self, count: usize, now: Duration, per_second: u32) -> bool {
         let passed_ms = now.saturating_sub(self.at).as_millis();
         let run_out = u64::try_from(passed_ms * u128::from(per_second)).unwrap_or(u64::MAX);
         self.level_milli = self.level_milli.saturating_sub(run_out);
         self.at = now;
-        if self.level_milli + 1000 > u64::from(per_second) * 1000 {
+        let taken = (count as u64).saturating_mul(1000);
+        if self.level_milli.saturating_add(taken) > u64::from(per_second) * 1000 {
             return false;
         }
-        self.level_milli += 1000;
+        self.level_milli += taken;
         true
     }
 }
 
 impl Rates {
-    fn take(&mut self, from: Option<PeerId>, now: Duration, per_second: u32) -> bool {
-        let Some(from) = from else { return self.strangers.take(now, STRANGERS_PER_SECOND) };
+    fn take(&mut self, from: Option<PeerId>, count: usize, now: Duration, per_second: u32) -> bool {
+        let Some(from) = from else {
+            return self.strangers.take(count, now, STRANGERS_PER_SECOND);
+        };
         if self.by_peer.len() >= SOURCES_MAX && !self.by_peer.contains_key(&from) {
             self.by_peer.clear();
         }
-        self.by_peer.entry(from).or_default().take(now, per_second)
+        self.by_peer.entry(from).or_default().take(count, now, per_second)
     }
+}
+
+/// Counts what a peer of the network, or a stranger (`None`), tells now; `false` where that is too much.
+pub(crate) fn may_tell(core: &Core, from: Option<PeerId>, count: usize) -> bool {
+    let now = core.env.clock.elapsed();
+    let mut rates = core.news_rates.lock().unwrap_or_else(PoisonError::into_inner);
+    rates.take(from, count, now, core.limits.news_per_second)
 }
 
 /// Takes news until the overlay closes or the peer stops.
 pub(crate) async fn hear_all(core: Arc<Core>) {
     let mut news = core.overlay.news();
-    let mut rates = Rates::default();
     loop {
         let heard = tokio::select! {
             biased;
@@ -74,17 +85,16 @@ pub(crate) async fn hear_all(core: Arc<Core>) {
             heard = news.next() => heard,
         };
         let Some(heard) = heard else { return };
-        hear(&core, &mut rates, heard).await;
+        hear(&core, heard).await;
     }
 }
 
-async fn hear(core: &Core, rates: &mut Rates, heard: Heard) {
+async fn hear(core: &Core, heard: Heard) {
     if heard.from == core.own {
         return;
     }
     let member = core.directory.is_member(&heard.from);
-    let now = core.env.clock.elapsed();
-    if !rates.take(member.then_some(heard.from), now, core.limits.news_per_second) {
+    if !may_tell(core, member.then_some(heard.from), 1) {
         core.metrics.dropped(Dropped::Rate);
         return;
     }
@@ -124,6 +134,10 @@ fn hear_envelope(core: &Core, bytes: Bytes) {
         return;
     };
     let Some(entry) = core.publications.heard(publication, Source::News) else { return };
+    if core.shelf.is_full() {
+        core.metrics.dropped(Dropped::Full);
+        return;
+    }
     if !core.publications.offer(entry) {
         core.metrics.dropped(Dropped::Queue);
     }
@@ -194,12 +208,15 @@ mod tests {
             PeerId::new(secret.public())
         };
         let mut rates = Rates::default();
-        let mut taken = |from, ms| rates.take(Some(peer(from)), Duration::from_millis(ms), 100);
+        let mut taken = |from, ms| rates.take(Some(peer(from)), 1, Duration::from_millis(ms), 100);
         let first = (0..1000).filter(|_| taken(1, 5)).count();
         assert_eq!(first, 100, "a burst of one second");
         assert!(taken(2, 5), "another source");
         let later = (0..1000).filter(|_| taken(1, 505)).count();
         assert_eq!(later, 50, "half a second later");
         assert!((0..1000).all(|n| taken(3, n * 10 + 1000)), "a steady 100 a second");
+        let mut many = |count, ms| rates.take(Some(peer(4)), count, Duration::from_millis(ms), 100);
+        assert!(many(60, 5) && !many(41, 5) && many(40, 5), "all or none, each as one");
+        assert!(!many(51, 505) && many(50, 505), "half a second later");
     }
 }

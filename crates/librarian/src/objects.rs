@@ -45,7 +45,6 @@ use env::Env;
 use env::calls::CallError;
 use objects::{Objects, ObjectsError, ObjectsOptions};
 use store::{RecordStore, StoreError};
-use tokio::sync::Semaphore;
 
 use crate::metrics::{Metrics, ObjectLevels};
 use crate::shelf::{Shelf, one_line};
@@ -59,6 +58,7 @@ use self::names::Names;
 use self::permissions::Claims;
 pub(crate) use self::permissions::Reader;
 use self::policies::KnownPolicies;
+use self::reads::Turns;
 use self::regions::Redirects;
 pub(crate) use self::watch::Surroundings;
 
@@ -85,10 +85,7 @@ pub(crate) struct ObjectShelf {
     names: Names,
     claims: Claims,
     redirects: Redirects,
-    /// Lets few lists be made at once.
-    lists: Semaphore,
-    /// And of those that strangers ask for one.
-    strangers_lists: Semaphore,
+    turns: Turns,
     metrics: Arc<Metrics>,
 }
 
@@ -122,8 +119,7 @@ impl ObjectShelf {
         let attestations = Attestations::new(suite);
         let heads = Heads::new(suite);
         let shelf = Arc::new(Self {
-            lists: reads::lists(),
-            strangers_lists: Semaphore::new(1),
+            turns: Turns::new(),
             own: PeerId::new(secret.public()),
             claims: Claims::new(network),
             feed: Feed::new(),

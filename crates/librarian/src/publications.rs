@@ -14,8 +14,8 @@
 //! 2. A publication is answered, spread and shown to subscribers only when it is durable.
 //!
 //! Limits: [`QUEUE_MAX`] wait (news beyond it are dropped and caught up later; stores wait),
-//! [`APPEND_MAX`] in a batch; [`SPREAD_MAX`] wait to be spread, and what does not fit is left to the
-//! others' catching up.
+//! [`APPEND_MAX`] in a batch; [`SPREAD_MAX`] wait to be spread, [`GIVEN_MAX`] of them for others, and what does
+//! not fit is left to the others' catching up.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use document::{Bloom, Publication};
 use env::Env;
 use env::calls::CallError;
 use store::{Journal, StoreError};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Metrics, Source};
@@ -47,6 +47,8 @@ const GATHER_FOR: Duration = Duration::from_millis(100);
 const GATHER_EVERY: Duration = Duration::from_millis(400);
 /// Envelopes waiting to be spread.
 pub(crate) const SPREAD_MAX: usize = 8192;
+/// Of those, what other peers gave this one to tell: its own publications have room whatever these do.
+pub(crate) const GIVEN_MAX: usize = SPREAD_MAX / 4;
 /// Publications read at once while the log is read at the start.
 const READ_MAX: usize = 1024;
 
@@ -76,9 +78,13 @@ pub(crate) struct Publications {
     journal: Arc<Journal>,
     queue: mpsc::Sender<Entry>,
     spread: mpsc::Sender<ToSpread>,
+    /// Room for envelopes of others: each keeps its part until it is told.
+    given: Arc<Semaphore>,
     remembered: Mutex<Remembered>,
-    /// The time of the last row of the log.
+    /// The time of the last row of the log. A calendar that was ahead once leaves it ahead.
     last_ms: AtomicU64,
+    /// See [`Publications::begin_ms`].
+    begin_ms: u64,
     /// The end of the log, told to subscribers.
     end: watch::Sender<u64>,
     metrics: Arc<Metrics>,
@@ -103,17 +109,33 @@ impl Publications {
         journal: Arc<Journal>,
         metrics: Arc<Metrics>,
     ) -> Result<(Arc<Self>, Outlets), StoreError> {
-        let mut remembered = Remembered::default();
-        let mut last_ms = 0;
-        let mut at = journal.end().saturating_sub(REMEMBERED_MAX as u64).max(journal.start());
+        Self::open_with(env, suite, journal, metrics, REMEMBERED_MAX).await
+    }
+
+    /// [`Publications::open`] with so many remembered at most.
+    async fn open_with(
+        env: Env,
+        suite: Suite,
+        journal: Arc<Journal>,
+        metrics: Arc<Metrics>,
+        remembered_max: usize,
+    ) -> Result<(Arc<Self>, Outlets), StoreError> {
+        let mut remembered = Remembered::up_to(remembered_max);
+        let (mut last_ms, mut begin_ms) = (0, 0);
+        let now = env.clock.unix_ms();
+        let mut at = journal.end().saturating_sub(remembered_max as u64).max(journal.start());
         while at < journal.end() {
             let entries = journal.read(at, READ_MAX).await?;
             // Nothing at all means that the rest is damaged.
             let Some((last, ..)) = entries.last() else { break };
             at = last + 1;
             for (_, logged_ms, publication) in &entries {
-                remembered.insert(&suite.id(publication), *logged_ms);
+                // A calendar that was ahead says nothing but that it was before now.
+                remembered.insert(&suite.id(publication), now.min(*logged_ms));
                 last_ms = last_ms.max(*logged_ms);
+                if *logged_ms <= now {
+                    begin_ms = begin_ms.max(*logged_ms);
+                }
             }
         }
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
@@ -128,8 +150,10 @@ impl Publications {
             journal,
             queue,
             spread,
+            given: Arc::new(Semaphore::new(GIVEN_MAX)),
             remembered,
             last_ms,
+            begin_ms,
             end,
             metrics,
             again_ms,
@@ -152,9 +176,12 @@ impl Publications {
         self.spread.max_capacity() - self.spread.capacity()
     }
 
-    /// When the last publication was logged, Unix milliseconds; 0 where none was.
-    pub(crate) fn last_ms(&self) -> u64 {
-        self.last_ms.load(Ordering::Relaxed)
+    /// When the last publication was logged before the start, Unix milliseconds; 0 where none was.
+    ///
+    /// Times that were ahead of the calendar then do not count: others log nothing at such times, so nothing would
+    /// be caught up. Where memory has no other time, it is not known for how long, and this is 0 too.
+    pub(crate) fn begin_ms(&self) -> u64 {
+        self.begin_ms
     }
 
     /// A publication that another peer told, and that is proven; `None` where it is in the log, as far as memory goes.
@@ -177,6 +204,33 @@ impl Publications {
     /// Whether a publication is in the log, as far as memory goes.
     pub(crate) fn knows(&self, publication: &Bytes) -> bool {
         self.remembered().contains(&self.suite.id(publication))
+    }
+
+    /// Of these publications, those that are not in the log. What memory does not have of it is read, from the
+    /// newest back, until all are found.
+    pub(crate) async fn not_logged(
+        &self,
+        publications: &[Bytes],
+    ) -> Result<HashSet<Bytes>, StoreError> {
+        let mut sought: HashSet<Bytes> = publications.iter().cloned().collect();
+        // Before the log's end is looked at: what is logged meanwhile is remembered.
+        let remembered = self.remembered().len() as u64;
+        let (start, mut end) =
+            (self.journal.start(), self.journal.end().saturating_sub(remembered));
+        while start < end && !sought.is_empty() {
+            let from = end.saturating_sub(READ_MAX as u64).max(start);
+            let mut at = from;
+            while at < end {
+                let entries = self.journal.read(at, READ_MAX).await?;
+                let Some((last, ..)) = entries.last() else { break };
+                at = last + 1;
+                for (.., publication) in &entries {
+                    sought.remove(publication);
+                }
+            }
+            end = from;
+        }
+        Ok(sought)
     }
 
     /// See [`Remembered::floor_ms`].
@@ -206,9 +260,11 @@ impl Publications {
             at = last + 1;
             let mut bytes = 0;
             for (_, logged_ms, publication) in &entries {
-                first_ms.get_or_insert(*logged_ms);
+                let key = self.suite.id(publication);
+                // As it is remembered: the log's time may be ahead.
+                first_ms.get_or_insert_with(|| before.time_of(&key).unwrap_or(*logged_ms));
                 bytes += publication.len();
-                found.insert(&self.suite.id(publication), *logged_ms);
+                found.insert(&key, *logged_ms);
             }
             if !pause(bytes).await {
                 return Ok(None);
@@ -248,10 +304,14 @@ impl Publications {
         Ok(())
     }
 
-    /// Spreads envelopes that another peer gave this one to tell of; `false` where too much waits.
+    /// Spreads envelopes that another peer gave this one to tell of; `false`, and none of them, where too many such wait.
     pub(crate) fn carry(&self, envelopes: &[Bytes]) -> bool {
-        let Ok(room) = self.spread.try_reserve_many(envelopes.len()) else { return false };
-        room.zip(envelopes).for_each(|(room, one)| room.send(ToSpread::Given(one.clone())));
+        let rooms = envelopes.iter().map(|_| Arc::clone(&self.given).try_acquire_owned());
+        let Ok(rooms) = rooms.collect::<Result<Vec<_>, _>>() else { return false };
+        let Ok(places) = self.spread.try_reserve_many(envelopes.len()) else { return false };
+        for ((place, room), envelope) in places.zip(rooms).zip(envelopes) {
+            place.send(ToSpread::Given(envelope.clone(), room));
+        }
         true
     }
 
@@ -314,8 +374,9 @@ impl Publications {
         let mut keys = HashSet::new();
         let mut answers = Vec::new();
         let mut rows = Vec::new();
-        // The calendar may jump back; the log must not.
-        let now = self.env.clock.unix_ms().max(self.last_ms());
+        // The calendar may jump back; the log must not. Memory keeps the calendar's time, which others log at.
+        let calendar_ms = self.env.clock.unix_ms();
+        let now = calendar_ms.max(self.last_ms.load(Ordering::Relaxed));
         self.last_ms.store(now, Ordering::Relaxed);
         for mut entry in batch {
             answers.extend(entry.answer.take());
@@ -332,7 +393,7 @@ impl Publications {
             appended.map(drop).map_err(|error| shelf::refusal(&error))
         };
         match &result {
-            Ok(()) => fresh.into_iter().for_each(|entry| self.logged(entry, now)),
+            Ok(()) => fresh.into_iter().for_each(|entry| self.logged(entry, calendar_ms)),
             Err(error) => tracing::warn!(%error, count = fresh.len(), "publications not logged"),
         }
         self.end.send_replace(self.journal.end());
@@ -342,8 +403,8 @@ impl Publications {
         }
     }
 
-    fn logged(&self, entry: Entry, now: u64) {
-        self.remembered().insert(&entry.key, now);
+    fn logged(&self, entry: Entry, calendar_ms: u64) {
+        self.remembered().insert(&entry.key, calendar_ms);
         self.metrics.published(entry.source);
         if let Some(envelope) = entry.envelope
             && self.spread.try_send(ToSpread::Stored(envelope)).is_err()

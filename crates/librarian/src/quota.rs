@@ -2,15 +2,17 @@
 //!
 //! A pass lasts a day and its quota is for good, so the count goes by the client's key and not by the
 //! pass. It is taken before anything is stored and given back for records that were there already,
-//! so two calls at once cannot both use the last of it, and sending a record again costs nothing. A
-//! caller that goes away before its answer stays charged: what it sent is most likely stored.
+//! so two calls at once cannot both use the last of it, and sending a record again costs nothing. Where
+//! the caller goes away before its answer, its write goes on, and what was not stored is given back at its
+//! end all the same; but for `Put`, which stays charged: what it sent is most likely stored at some peers.
 //!
 //! The counts are told to whoever keeps the peer's files ([`crate::Librarian::stored_bytes`]) and
 //! given back at the next start; after kill -9 what was stored since the last look is not counted.
 //! That is the client's gain of a second's writing, against a write of a file for every call.
 //!
 //! Limits: [`CLIENTS_MAX`] clients with a quota are counted; of more, the one with the fewest bytes is
-//! forgotten. What is forgotten by clients (`Forget`, leases) is not given back yet.
+//! forgotten. What nobody pays for any more, or what was dropped since others hold it, is given back as far as who was charged for it
+//! is known: of what is here under a lease (`leases/table.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

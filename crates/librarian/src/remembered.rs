@@ -4,8 +4,9 @@
 //! looking each up on disk would cost more than the news itself. So the keys of the newest
 //! [`REMEMBERED_MAX`] publications are kept, 16 bytes of each: about 12 MiB when full, nothing at first.
 //!
-//! Limit: what is older than the oldest one remembered is not logged again by catching up (see
-//! [`Remembered::floor_ms`]); a double of it that comes as news would be.
+//! Limit: of what is older than the oldest one remembered memory does not tell whether it was logged. What
+//! catching up makes of it: see [`Remembered::floor_ms`] and `catch_up`; a double of it that comes as news would be
+//! logged again.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -19,11 +20,18 @@ pub(crate) const REMEMBERED_MAX: usize = 1 << 18;
 pub(crate) type Half = [u8; KNOWN_KEY_BYTES];
 
 /// The newest publications of the log.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Remembered {
+    max: usize,
     keys: HashSet<Half>,
     order: VecDeque<(Half, u64)>,
     floor_ms: u64,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self::up_to(REMEMBERED_MAX)
+    }
 }
 
 fn half(key: &RecordId) -> Half {
@@ -33,6 +41,16 @@ fn half(key: &RecordId) -> Half {
 }
 
 impl Remembered {
+    /// Remembers none yet, and so many at most.
+    pub(crate) fn up_to(max: usize) -> Self {
+        Self { max, keys: HashSet::new(), order: VecDeque::new(), floor_ms: 0 }
+    }
+
+    /// How many are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
     /// Whether this publication is remembered.
     pub(crate) fn contains(&self, key: &RecordId) -> bool {
         self.keys.contains(&half(key))
@@ -44,13 +62,22 @@ impl Remembered {
         if !self.keys.insert(half) {
             return;
         }
+        // The calendar may jump back; times here must not fall.
+        let logged_ms = self.order.back().map_or(logged_ms, |(_, last)| logged_ms.max(*last));
         self.order.push_back((half, logged_ms));
-        if self.order.len() > REMEMBERED_MAX
+        if self.order.len() > self.max
             && let Some((oldest, oldest_ms)) = self.order.pop_front()
         {
             self.keys.remove(&oldest);
             self.floor_ms = oldest_ms;
         }
+    }
+
+    /// When a publication that is remembered was logged. It looks at all of them.
+    pub(crate) fn time_of(&self, key: &RecordId) -> Option<u64> {
+        let sought = half(key);
+        let found = self.order.iter().find(|(half, _)| *half == sought);
+        found.map(|(_, logged_ms)| *logged_ms)
     }
 
     /// Those logged from `since_ms` on.
@@ -75,9 +102,16 @@ impl Remembered {
         self.order.retain(|(half, _)| keys.contains(half));
     }
 
-    /// Publications logged up to then, Unix milliseconds, may have been forgotten; 0 where none was.
+    /// What others logged up to then, Unix milliseconds, this peer may have logged and forgotten; 0 where nothing was forgotten.
+    ///
+    /// A quarter of what is remembered lies before it. Peers log one publication at somewhat different times: what was
+    /// forgotten here a moment ago would else be younger than this time in the log of one that logged it a moment
+    /// later, be logged again, and begin the same at the others, for ever.
     pub(crate) fn floor_ms(&self) -> u64 {
-        self.floor_ms
+        if self.floor_ms == 0 {
+            return 0;
+        }
+        self.order.get(self.order.len() / 4).map_or(self.floor_ms, |(_, logged_ms)| *logged_ms)
     }
 }
 
@@ -101,7 +135,7 @@ mod tests {
         }
         assert!(!remembered.contains(&key(2)));
         assert!(remembered.contains(&key(3)));
-        assert_eq!(remembered.floor_ms(), 2);
+        assert_eq!(remembered.floor_ms(), 3 + REMEMBERED_MAX as u64 / 4);
         let last = REMEMBERED_MAX as u64 + 2;
         assert_eq!(
             remembered.since(last - 1),
@@ -110,6 +144,20 @@ mod tests {
         assert_eq!(remembered.since(0).len(), REMEMBERED_MAX);
         assert!(remembered.since(last + 1).is_empty());
         assert_eq!(remembered.order.len(), REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn times_do_not_fall_with_the_calendar() {
+        let mut remembered = Remembered::up_to(4);
+        for (n, at) in [(0, 5), (1, 9), (2, 7), (3, 8)] {
+            remembered.insert(&key(n), at);
+        }
+        assert_eq!(remembered.floor_ms(), 0, "nothing was forgotten");
+        assert_eq!(remembered.time_of(&key(2)), Some(9));
+        assert_eq!((remembered.since(9).len(), remembered.len()), (3, 4));
+        remembered.insert(&key(4), 10);
+        assert_eq!((remembered.time_of(&key(0)), remembered.len()), (None, 4));
+        assert_eq!(remembered.floor_ms(), 9);
     }
 
     #[test]

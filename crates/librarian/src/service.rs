@@ -12,6 +12,9 @@
 //!
 //! `Put` and `Get` also give way where the processors or the disk are behind (`strain`).
 //!
+//! A write is a task of its own, which ends with what was charged given back where it was not stored, also where its caller
+//! goes away. It keeps its permit until then, so that nobody has more of them than calls by resetting these.
+//!
 //! Every call is counted, admitted (or told *busy*) before any work, and answered with a typed error
 //! whatever its content is. How often a caller may ask goes by its tier (`rates`); an introduction is
 //! counted by what it proves, so that strangers cannot crowd out those who show something.
@@ -44,9 +47,11 @@ use walk::Learnt;
 use crate::admission::Permit;
 use crate::committee;
 use crate::core::Core;
+use crate::leases::owned;
 use crate::limiter::Asked;
 use crate::metrics::{Bound, Method};
 use crate::right::Right;
+use crate::shelf::closed;
 use crate::spread;
 use crate::standing::{Standing, Vouched, refusal, vouch, vouched_before};
 use crate::strain;
@@ -114,12 +119,50 @@ impl Endpoints {
             Ok(_permits) => work.await,
             Err(error) => Err(error),
         };
+        self.answered(method, caller, since, &result);
+        result
+    }
+
+    /// Runs a call that writes, as [`Endpoints::answer`], and to its end also where its caller goes away: its records stay in
+    /// memory until then, so they are counted until then.
+    async fn answer_owned<T: Send + 'static, W>(
+        &self,
+        method: Method,
+        caller: Caller,
+        load: Load,
+        work: impl FnOnce(Self) -> W + Send,
+    ) -> Result<T, CallError>
+    where
+        W: Future<Output = Result<T, CallError>> + Send + 'static,
+    {
+        let since = self.0.env.clock.elapsed();
+        let result = match self.enter(method, &caller.key, load) {
+            Ok(permits) => {
+                let work = Box::pin(work(Self(Arc::clone(&self.0))));
+                let held = async move {
+                    let _permits = permits;
+                    work.await
+                };
+                owned(&self.0.env, held).await.unwrap_or_else(|| Err(closed()))
+            }
+            Err(error) => Err(error),
+        };
+        self.answered(method, caller, since, &result);
+        result
+    }
+
+    fn answered<T>(
+        &self,
+        method: Method,
+        caller: Caller,
+        since: Duration,
+        result: &Result<T, CallError>,
+    ) {
         let took = self.0.env.clock.elapsed().saturating_sub(since);
-        self.0.metrics.answered(method, took, &result);
-        if let Err(error) = &result {
+        self.0.metrics.answered(method, took, result);
+        if let Err(error) = result {
             tracing::debug!(?method, caller = %caller.key, %error, "a call was not served");
         }
-        result
     }
 }
 
@@ -236,7 +279,8 @@ impl Service for Endpoints {
 
     async fn store(&self, caller: Caller, record: Record) -> Result<StoreOutcome, CallError> {
         let load = Load::records(std::slice::from_ref(&record));
-        self.answer(Method::Store, caller, load, self.stored(caller, record)).await
+        let work = |all: Self| async move { all.stored(caller, record).await };
+        self.answer_owned(Method::Store, caller, load, work).await
     }
 
     async fn store_batch(
@@ -245,8 +289,9 @@ impl Service for Endpoints {
         records: Vec<Record>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         let load = Load::records(&records);
-        let work = self.store_all_leased(caller, records, Vec::new());
-        self.answer(Method::StoreBatch, caller, load, work).await
+        let work =
+            |all: Self| async move { all.store_all_leased(caller, records, Vec::new()).await };
+        self.answer_owned(Method::StoreBatch, caller, load, work).await
     }
 
     async fn store_leased(
@@ -256,8 +301,8 @@ impl Service for Endpoints {
         leases: Vec<Shown>,
     ) -> Result<Vec<Result<StoreOutcome, CallError>>, CallError> {
         let load = Load::records(&records).with(&leases);
-        let work = self.store_all_leased(caller, records, leases);
-        self.answer(Method::StoreBatch, caller, load, work).await
+        let work = |all: Self| async move { all.store_all_leased(caller, records, leases).await };
+        self.answer_owned(Method::StoreBatch, caller, load, work).await
     }
 
     async fn put_leased(
@@ -280,7 +325,13 @@ impl Service for Endpoints {
             return Err(CallError::Denied { reason });
         }
         let load = leases::load(&request);
-        self.answer(Method::Lease, caller, load, self.lease_answer(caller, request)).await
+        if let LeaseRequest::Of(_) | LeaseRequest::Tombstones { .. } = request {
+            return self
+                .answer(Method::Lease, caller, load, self.lease_answer(caller, request))
+                .await;
+        }
+        let work = |all: Self| async move { all.lease_answer(caller, request).await };
+        self.answer_owned(Method::Lease, caller, load, work).await
     }
 
     async fn put(
@@ -299,8 +350,9 @@ impl Service for Endpoints {
     }
 
     async fn tell(&self, caller: Caller, envelopes: Vec<Bytes>) -> Result<(), CallError> {
-        let work = async { spread::given(&self.0, &envelopes) };
-        self.answer(Method::Tell, caller, Load::ONE, work).await
+        let load = Load::requests(envelopes.len().max(1));
+        let work = async { spread::given(&self.0, PeerId::new(caller.key), &envelopes) };
+        self.answer(Method::Tell, caller, load, work).await
     }
 
     async fn objects(
@@ -309,7 +361,11 @@ impl Service for Endpoints {
         request: ObjectsRequest,
     ) -> Result<ObjectsAnswer, CallError> {
         let (method, load) = objects::asks(&request);
-        self.answer(method, caller, load, self.objects_answer(caller, request)).await
+        if method != Method::ObjectsPut {
+            return self.answer(method, caller, load, self.objects_answer(caller, request)).await;
+        }
+        let work = |all: Self| async move { all.objects_answer(caller, request).await };
+        self.answer_owned(method, caller, load, work).await
     }
 
     fn may_keep(&self, caller: &Caller) -> Result<(), CallError> {
@@ -477,7 +533,8 @@ impl Endpoints {
     ) -> Result<Events, CallError> {
         let core = &self.0;
         let filter = Filter::new(self.0.genesis.suite, &request)?;
-        let seat = core.seats.take(&caller.key, core.env.clock.elapsed())?;
+        let seat =
+            core.seats.take(&caller.key, &core.standing(&caller.key), core.env.clock.elapsed())?;
         let around = Surroundings {
             env: core.env.clone(),
             own: core.own,

@@ -187,14 +187,27 @@ impl Shelf {
         if stats.poisoned || self.publications.journal().is_poisoned() {
             return Some("an fsync failed, its disk must be checked");
         }
-        if self.full.load(Ordering::Relaxed) {
-            let part = stats.file_bytes / FREE_AGAIN_PART;
-            if stats.free_bytes < part.clamp(FREE_AGAIN_BYTES_MIN, FREE_AGAIN_BYTES_MAX) {
-                return Some("its disk is full");
-            }
-            self.full.store(false, Ordering::Relaxed);
+        self.stays_full(&stats).then_some("its disk is full")
+    }
+
+    /// Whether what others can tell again must wait, as the disk has no more than the reserve, which compaction and removals
+    /// need, or had no more and has too little again.
+    pub(crate) fn is_full(&self) -> bool {
+        let stats = self.store.stats();
+        stats.free_bytes == 0 || self.stays_full(&stats)
+    }
+
+    /// Whether a write was refused for want of room, and there is too little still.
+    fn stays_full(&self, stats: &store::Stats) -> bool {
+        if !self.full.load(Ordering::Relaxed) {
+            return false;
         }
-        None
+        let part = stats.file_bytes / FREE_AGAIN_PART;
+        if stats.free_bytes < part.clamp(FREE_AGAIN_BYTES_MIN, FREE_AGAIN_BYTES_MAX) {
+            return true;
+        }
+        self.full.store(false, Ordering::Relaxed);
+        false
     }
 
     /// Whether writes are to be tried. A full or failed disk says so itself.
@@ -211,24 +224,31 @@ impl Shelf {
     /// Stores records; one outcome each, in order, when all that could be stored are durable.
     ///
     /// Those that do not prove themselves are refused one by one; the others are stored all or none.
-    /// A caller that goes away does not undo it.
+    /// A caller that goes away does not undo it: it is for this peer's own work, which itself bounds how many there are.
     pub(crate) async fn put(
         self: &Arc<Self>,
         records: Vec<Record>,
         covered: Covered,
     ) -> Vec<Result<StoreOutcome, CallError>> {
-        let count = records.len();
+        let (count, shelf) = (records.len(), Arc::clone(self));
+        let work = async move { shelf.put_here(records, covered).await };
+        owned(&self.env, work).await.unwrap_or_else(|| vec![Err(closed()); count])
+    }
+
+    /// Stores records as [`Shelf::put`], in a task that goes on to its end ([`owned`]) and keeps what counts their bytes. A dropped
+    /// one would leave an envelope without its publication, a lease on the disk that is in no account, or a write under way
+    /// that leases know nothing of.
+    pub(crate) async fn put_here(
+        &self,
+        records: Vec<Record>,
+        covered: Covered,
+    ) -> Vec<Result<StoreOutcome, CallError>> {
         if let Err(error) = self.check_writes() {
-            return vec![Err(error); count];
+            return vec![Err(error); records.len()];
         }
         let mut proven = self.prove(records).await;
         fragments::refuse_stray(self, &mut proven).await;
-        // A dropped caller must not leave an envelope without its publication, a lease on the disk that is in no account, nor
-        // a write under way that leases know nothing of, so writes are tasks of their own. Their number is bounded by the calls
-        // admitted and by the store's and the log's queues.
-        let shelf = Arc::clone(self);
-        let work = async move { shelf.put_proven(proven, covered).await };
-        owned(&self.env, work).await.unwrap_or_else(|| vec![Err(closed()); count])
+        self.put_proven(proven, covered).await
     }
 
     async fn put_proven(

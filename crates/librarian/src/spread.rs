@@ -29,11 +29,12 @@ use document::{Kind, Publication};
 use env::Env;
 use env::calls::{CallError, TELL_BYTES_MAX, TELL_MAX};
 use overlay::{News, Overlay, OverlayError};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use walk::Health;
 
 use crate::core::Core;
-use crate::metrics::Source;
+use crate::metrics::{Dropped, Source};
+use crate::news;
 use crate::publications::SPREAD_MAX;
 
 /// Tries for one message while the overlay is busy.
@@ -63,14 +64,21 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) enum ToSpread {
     /// The envelope was stored here.
     Stored(Bytes),
-    /// Another peer gave it to this one, the teller.
-    Given(Bytes),
+    /// Another peer gave it to this one, the teller; with its part of the room for such.
+    Given(Bytes, OwnedSemaphorePermit),
+}
+
+/// An envelope that waits.
+struct Held {
+    envelope: Bytes,
+    /// Given back when it is told.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// Envelopes that wait until they are due.
 #[derive(Default)]
 struct Waiting {
-    due: BTreeMap<(Duration, u64), Bytes>,
+    due: BTreeMap<(Duration, u64), Held>,
     number: u64,
     /// Not before this.
     next: Duration,
@@ -78,8 +86,12 @@ struct Waiting {
 
 impl Waiting {
     fn add(&mut self, due: Duration, envelope: Bytes) {
+        self.hold(due, Held { envelope, _room: None });
+    }
+
+    fn hold(&mut self, due: Duration, held: Held) {
         self.number += 1;
-        self.due.insert((due, self.number), envelope);
+        self.due.insert((due, self.number), held);
     }
 
     /// When to look again.
@@ -96,10 +108,10 @@ impl Waiting {
         while taken.len() < TELL_MAX
             && let Some(first) = self.due.first_entry()
             && first.key().0 <= now
-            && bytes + first.get().len() <= TELL_BYTES_MAX
+            && bytes + first.get().envelope.len() <= TELL_BYTES_MAX
         {
-            bytes += first.get().len();
-            taken.push(first.remove());
+            bytes += first.get().envelope.len();
+            taken.push(first.remove().envelope);
         }
         taken
     }
@@ -148,7 +160,9 @@ pub(crate) async fn spread_all(core: Arc<Core>, mut queue: mpsc::Receiver<ToSpre
                 let way = if first { &mut spreading.give } else { &mut spreading.tell };
                 way.add(now + turn, envelope);
             }
-            Some(Some(ToSpread::Given(envelope))) => spreading.tell.add(now, envelope),
+            Some(Some(ToSpread::Given(envelope, room))) => {
+                spreading.tell.hold(now, Held { envelope, _room: Some(room) });
+            }
             Some(None) => break,
             None => {
                 give(&core, &mut spreading).await;
@@ -156,12 +170,12 @@ pub(crate) async fn spread_all(core: Arc<Core>, mut queue: mpsc::Receiver<ToSpre
             }
         }
     }
-    while let Ok(ToSpread::Stored(envelope) | ToSpread::Given(envelope)) = queue.try_recv() {
+    while let Ok(ToSpread::Stored(envelope) | ToSpread::Given(envelope, _)) = queue.try_recv() {
         spreading.tell.add(Duration::ZERO, envelope);
     }
     let Spreading { give, tell: mut rest } = spreading;
     // Numbers count in each list by itself: an envelope of one must not replace one of the other.
-    give.due.into_values().for_each(|envelope| rest.add(Duration::ZERO, envelope));
+    give.due.into_values().for_each(|held| rest.hold(Duration::ZERO, held));
     rest.next = Duration::ZERO;
     while !rest.due.is_empty() {
         publish_all(&core, rest.take(Duration::MAX)).await;
@@ -239,11 +253,12 @@ async fn publish_all(core: &Core, envelopes: Vec<Bytes>) -> usize {
     0
 }
 
-/// Takes envelopes that another peer gives this one to tell of.
+/// Takes envelopes that another peer gives this one to tell of. Each counts as one of its news: it may not tell more by
+/// way of another peer than by itself.
 ///
 /// # Errors
-/// `Invalid` where one is no envelope, `Busy` where too much waits; nothing was taken then.
-pub(crate) fn given(core: &Core, envelopes: &[Bytes]) -> Result<(), CallError> {
+/// `Invalid` where one is no envelope, `Busy` where too much waits or the peer tells too much; nothing was taken then.
+pub(crate) fn given(core: &Core, by: PeerId, envelopes: &[Bytes]) -> Result<(), CallError> {
     let bytes = envelopes.iter().map(Bytes::len).sum::<usize>();
     if !(1..=TELL_MAX).contains(&envelopes.len()) || bytes > TELL_BYTES_MAX {
         let reason = format!("not 1 to {TELL_MAX} envelopes of together {TELL_BYTES_MAX} bytes");
@@ -255,12 +270,17 @@ pub(crate) fn given(core: &Core, envelopes: &[Bytes]) -> Result<(), CallError> {
             .map_err(|error| CallError::Invalid { reason: error.to_string() })?;
         entries.extend(core.publications.heard(publication, Source::News));
     }
-    if !core.publications.carry(envelopes) {
+    if !news::may_tell(core, Some(by), envelopes.len()) || !core.publications.carry(envelopes) {
         return Err(CallError::Busy { retry_after: RETRY_AFTER });
     }
-    // What finds no room in the log's queue is found by catching up.
+    // What finds no room in the log's queue, or on the disk, is found by catching up.
+    let full = !entries.is_empty() && core.shelf.is_full();
     for entry in entries {
-        core.publications.offer(entry);
+        if full {
+            core.metrics.dropped(Dropped::Full);
+        } else if !core.publications.offer(entry) {
+            core.metrics.dropped(Dropped::Queue);
+        }
     }
     Ok(())
 }

@@ -233,6 +233,16 @@ impl Branch {
         Ok(Taken::New)
     }
 
+    /// The record with this id.
+    pub fn get(&self, id: &RecordId) -> Option<&Head> {
+        self.records.get(id)
+    }
+
+    /// Forgets a record; what it was.
+    pub fn remove(&mut self, id: &RecordId) -> Option<Head> {
+        self.records.remove(id)
+    }
+
     /// What the branch is at, as far as these records tell: by id, all that count and that none which counts supersedes,
     /// itself or through others. The owner's own key always counts; `devices` is the newest list, `None` where there is none.
     pub fn tips(&self, devices: Option<&DeviceList>) -> Vec<(RecordId, &Head)> {

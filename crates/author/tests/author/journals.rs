@@ -230,6 +230,21 @@ async fn a_put_that_goes_on_is_paid_until_the_time_that_was_set_when_it_began() 
     assert_eq!(report.resumed.pages, 0, "nobody pays for what was stored");
 }
 
+/// The holders of a content that was forgotten dropped it, whatever they had acknowledged of it before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_whose_key_was_forgotten_starts_anew() {
+    let town = Town::new(Suite::Holdfast1);
+    let options = PutOptions::default();
+    town.interrupted(&options, 8).await;
+    let home = town.author.home();
+    let reader = crypto::ReaderKey::new(home.keyring().own_reader(0).public());
+    assert!(home.forget_counter(&reader).unwrap());
+    let report = town.put(&options).await;
+    assert_eq!(report.resumed.pages, 0, "{report:?}");
+    town.is_stored(&report).await;
+    assert_eq!(home.next_counter().unwrap(), 2, "under another key");
+}
+
 /// Same path, size, time of change and inode, other bytes in one chunk: found before the chunk is sealed, wherever it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_chunk_behind_an_unchanged_face_is_found() {

@@ -195,3 +195,32 @@ fn a_gap_where_shares_are_looked_for_is_told() {
         assert_eq!((report.received, report.complete), (1, false));
     });
 }
+
+/// Of many librarians the worst are not tried before the best: a few that are well are enough.
+#[test]
+fn librarians_that_are_well_are_asked_first() {
+    time::run(12, |env| async move {
+        let net = Net::new(&env, 3, 24, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let own = put(&ada, b"own").await.unwrap();
+        for seed in 0..4 {
+            let again = restored(&net, &ada, &format!("again {seed}"));
+            let (well, away) = net.peers.split_at(3);
+            for peer in away {
+                net.network.set(&peer.id, Fault::Down);
+                let gone = env::calls::CallError::Unreachable {
+                    address: "peer".to_owned(),
+                    reason: "gone".to_owned(),
+                };
+                again.walker().directory().failed(&peer.id, &gone);
+            }
+            let heard = well.iter().map(|peer| &peer.id);
+            heard.for_each(|peer| again.walker().directory().good(peer, Duration::ZERO));
+            let mut found = Vec::new();
+            let report = again.recover(0, |one| found.push(one)).await.unwrap();
+            assert_eq!((report.own, report.complete), (1, true));
+            assert_eq!(addresses(&found, true), [own.address]);
+            net.network.heal();
+        }
+    });
+}

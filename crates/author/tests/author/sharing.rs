@@ -122,11 +122,15 @@ fn many_readers_are_shared_with_in_parts_of_bounded_size() {
             readers.push(ben.reader_keys()[3]);
             let before = net.network.total();
             let mut told = Vec::new();
-            let report = ada.share_all(address, &readers, |one| told.push(one)).await.unwrap();
+            let report =
+                ada.share_all(address, &readers, None, |one| told.push(one)).await.unwrap();
             assert_eq!((report.shared, report.failed, report.untried), (readers.len(), 0, 0));
             assert_eq!(told.iter().map(|one| one.reader).collect::<Vec<_>>(), readers);
             let calls = net.network.total() - before;
             assert!(calls < 100, "{calls} calls for {} readers", readers.len());
+            ada.walker().drain(Duration::from_secs(10)).await;
+            let full = told.iter().filter_map(|one| Some(one.copies.as_ref()?.reached().is_full()));
+            assert_eq!(full.filter(|full| *full).count(), readers.len());
             let last = told.pop().unwrap().outcome.unwrap();
             assert_eq!(get(&ben, last).await.unwrap().0, b"to all");
             let log = net.shared.log.borrow().clone();
@@ -135,7 +139,8 @@ fn many_readers_are_shared_with_in_parts_of_bounded_size() {
             authors.dedup();
             assert_eq!(authors.len(), log.len(), "each envelope has a key of its own");
             // Who cannot open it cannot share it, and nothing is told.
-            let refused = ben.share_all(address, &readers, |_| unreachable!()).await.unwrap_err();
+            let refused =
+                ben.share_all(address, &readers, None, |_| unreachable!()).await.unwrap_err();
             assert!(matches!(refused, AuthorError::NotForUs { .. }));
         });
     }
@@ -157,13 +162,21 @@ fn each_reader_s_outcome_is_told_and_a_network_that_is_gone_is_not_asked_for_all
             net.network.heal();
         };
         let mut told = Vec::new();
-        let sharing = ada.share_all(address, &readers[..10], |one| told.push(one));
+        let sharing = ada.share_all(address, &readers[..10], None, |one| told.push(one));
         let (report, ()) = futures::join!(sharing, healed);
         assert_eq!(report.unwrap().shared, 10);
+        let is_full = |one: &author::Shared| one.copies.as_ref().unwrap().reached().is_full();
+        // One of three takes none: enough for each, and not all.
+        net.network.set(&two[0], Fault::Writes(refused.clone()));
+        let mut told = Vec::new();
+        let report =
+            ada.share_all(address, &readers[..10], None, |one| told.push(one)).await.unwrap();
+        ada.walker().drain(Duration::from_secs(10)).await;
+        assert_eq!((report.shared, told.iter().any(is_full)), (10, false));
 
         two.iter().for_each(|peer| net.network.set(peer, Fault::Writes(refused.clone())));
         let mut told = Vec::new();
-        let report = ada.share_all(address, &readers, |one| told.push(one)).await.unwrap();
+        let report = ada.share_all(address, &readers, None, |one| told.push(one)).await.unwrap();
         let all = (report.shared, report.failed, report.untried);
         assert_eq!(all, (0, SHARED_AT_ONCE, 2 * SHARED_AT_ONCE));
         assert_eq!(told.len(), SHARED_AT_ONCE);

@@ -1,7 +1,8 @@
 //! Leases of contents: shown by a put, seen, renewed, and ended with all that they held.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use author::{Author, AuthorError, NoProgress, PutOptions};
@@ -270,6 +271,88 @@ fn a_renewal_that_too_few_holders_took_is_no_success() {
         let renewed = ada.renew(file.address, Some(10 * SPAN_S)).await.unwrap();
         assert!(renewed.is_whole(), "{renewed:?}");
         assert_eq!(ada.paid().await.unwrap()[&file.address], renewed.until);
+    });
+}
+
+/// A reader's envelope has an address of its own, which the home knows: what is renewed is what others were given too.
+#[test]
+fn what_was_shared_is_renewed_with_all_else_and_not_beyond_its_content() {
+    run(10, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let (ada, ben) = (town.payer("ada", 0).await, town.payer("ben", 1).await);
+        let key = |number: usize| ben.reader_keys()[number];
+        let options = PutOptions {
+            lease_seconds: Some(SPAN_S),
+            readers: vec![key(0)],
+            ..PutOptions::default()
+        };
+        let put_to = ada.put(&b"a letter"[..], options, Arc::new(NoProgress)).await.unwrap();
+        let mut shared = Vec::new();
+        let readers = [key(1), key(2)];
+        let sharing = ada.share_all(put_to.address, &readers, Some(SPAN_S), |one| shared.push(one));
+        sharing.await.unwrap();
+        let mut theirs: Vec<RecordId> =
+            shared.into_iter().map(|one| one.outcome.unwrap()).collect();
+        theirs.push(put_to.envelopes[0].address);
+        assert_eq!(ada.paid().await.unwrap().len(), 4);
+        // Nobody else's, and no other envelope of the reader's.
+        let refused = ben.renew(put_to.address, None).await;
+        assert!(matches!(refused, Err(AuthorError::NotForUs { .. })), "{refused:?}");
+        for address in ada.paid().await.unwrap().into_keys() {
+            let renewed = ada.renew(address, Some(10 * SPAN_S)).await.unwrap();
+            assert!(renewed.is_whole(), "{renewed:?}");
+        }
+        let until = env.clock.unix_s() + 9 * SPAN_S;
+        assert!(ada.paid().await.unwrap().values().all(|end| *end > until));
+        env.clock.sleep(Duration::from_secs(3 * SPAN_S)).await;
+        let (ada, ben) = (town.payer("ada", 0).await, town.payer("ben", 1).await);
+        for address in &theirs {
+            let mut back = Vec::new();
+            ben.get(*address, &mut back, None, Arc::new(NoProgress)).await.unwrap();
+            assert_eq!(back, b"a letter");
+        }
+        // Its content is forgotten: nobody pays for the way to it any longer.
+        ada.forget(put_to.address).await.unwrap();
+        for address in &theirs {
+            assert_eq!(ada.renew(*address, None).await.unwrap_err().class(), Class::NotFound);
+        }
+        assert!(ada.paid().await.unwrap().is_empty());
+    });
+}
+
+/// Copies that are too much for a while, after a peer was away, would stay if the renewal paid for them.
+#[test]
+fn a_renewal_pays_for_as_many_copies_as_were_paid_for() {
+    run(9, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let ada = town.payer("ada", 0).await;
+        let letter = put(&ada, b"a letter", Some(SPAN_S)).await;
+        let raw = Raw::new(&town, &env).await;
+        let mut paid_for = None;
+        for number in 0..9 {
+            let told = raw.look(&town, number, letter.address).await.leases;
+            paid_for =
+                paid_for.max(told.iter().filter_map(|of| lease::redundancy(&of.lease)).max());
+        }
+        assert!((1..9).contains(&paid_for.unwrap()), "{paid_for:?}");
+        // Each peer says that it has everything.
+        let shown: Arc<Mutex<BTreeSet<u32>>> = Arc::default();
+        for peer in &town.peers {
+            let shown = Arc::clone(&shown);
+            let lie: LeaseLie = Arc::new(move |request, answer| {
+                if let LeaseRequest::Show(all) = request {
+                    let all = all.iter().filter_map(|of| lease::redundancy(&of.lease));
+                    shown.lock().unwrap().extend(all);
+                }
+                let LeaseAnswer::Of(mut places) = answer?.clone() else { return None };
+                places.iter_mut().for_each(|place| place.held = true);
+                Some(Ok(LeaseAnswer::Of(places)))
+            });
+            town.network.lie_of_leases(&peer.peer(), lie);
+        }
+        ada.renew(letter.address, Some(10 * SPAN_S)).await.unwrap();
+        let shown: Vec<u32> = shown.lock().unwrap().iter().copied().collect();
+        assert_eq!(shown, [paid_for.unwrap()]);
     });
 }
 

@@ -116,6 +116,8 @@ impl KeyringFile {
         let bounded = LOG_N_BOUNDS.contains(&log_n)
             && (1..=R_MAX).contains(&r)
             && (1..=P_MAX).contains(&p)
+            // Of scrypt itself (RFC 7914, 6).
+            && log_n < 16 * r
             && (128 * u64::from(r)) << log_n <= MEMORY_BYTES_MAX;
         if !bounded {
             return Err(KeyringError::Scrypt { log_n, r, p });
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn costs_out_of_bounds_are_refused_before_they_are_paid() {
         type Change = fn(&mut Wire);
-        let changes: [Change; 8] = [
+        let changes: [Change; 10] = [
             |wire| wire.log_n = 9,
             |wire| wire.log_n = 21,
             |wire| wire.log_n = u32::MAX,
@@ -218,6 +220,8 @@ mod tests {
             |wire| wire.p = 0,
             |wire| wire.p = 5,
             |wire| (wire.log_n, wire.r) = (20, 9),
+            |wire| (wire.log_n, wire.r) = (16, 1),
+            |wire| (wire.log_n, wire.r) = (17, 1),
         ];
         for change in changes {
             let refused = KeyringFile::open(&with(change), b"open").expect_err("out of bounds");

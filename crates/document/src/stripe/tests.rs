@@ -160,3 +160,17 @@ fn what_the_code_made_again_is_cut_and_proven() {
     }
     assert!(coded(&made.header, &Document::Stripe(stripe.clone())).is_none());
 }
+
+/// An author may list the id of bytes that are no page: made again, they are told as its fault and no fragment.
+#[test]
+fn a_page_that_is_none_is_not_made_again() {
+    let garbage = Bytes::from(vec![7; 100]);
+    let ids = vec![SUITE.id(&garbage), RecordId::new([8; 32])];
+    let stripe = Stripe::new(vec![100], ids).expect("a header of good form");
+    let header = Record::of(SUITE, &Document::Stripe(stripe.clone()));
+    let made = stripe.page(SUITE, &header.id, 0, &garbage);
+    assert!(matches!(made, Err(DocumentError::Fragment { index: 0 })), "{made:?}");
+    let real = striped();
+    let page = real.fragments[0].bytes.clone();
+    assert!(real.stripe.page(SUITE, &real.header.id, 0, &page).is_ok());
+}

@@ -119,6 +119,11 @@ impl Get {
         let draft = draft.map(|draft| draft.synced(self.sync));
         let author = connect::author(session).await?;
         let started = Instant::now();
+        if let (Some(draft), None) = (&draft, &self.output) {
+            // Not when all of it is here.
+            let details = author.details(address).await?;
+            draft.would_keep_as(&address::file_name(details.name.as_deref(), &address))?;
+        }
         let bar = Bar::new(&session.out, "get");
         let report = match (&draft, &self.output) {
             (Some(draft), _) => {

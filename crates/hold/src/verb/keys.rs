@@ -181,7 +181,7 @@ impl Keys {
 
 async fn init(session: &Session, place: NetworkPlace) -> Result<Exit, HoldError> {
     refuse_second(session)?;
-    place.check()?;
+    place.check(&session.config.home)?;
     let passphrase = passphrase::ask(session, Purpose::Choose).await?;
     create(session, &place, &passphrase).await.map(|()| Exit::Done)
 }
@@ -304,7 +304,7 @@ async fn import(
     next: Option<u64>,
 ) -> Result<(Home, Option<u64>), HoldError> {
     refuse_second(session)?;
-    place.check()?;
+    place.check(&session.config.home)?;
     let text = client::blocking(read_words).await?;
     let (words, told) = words_and_next(&text)?;
     // Looked at before a passphrase is chosen for them.
@@ -343,26 +343,51 @@ fn words_and_next(text: &str) -> Result<(Zeroizing<String>, Option<u64>), HoldEr
 
 impl NetworkPlace {
     /// Looks at the files before anything is made.
-    fn check(&self) -> Result<(), HoldError> {
-        if let Some(network) = &self.network {
-            NetworkFile::read(network)?;
-        }
+    ///
+    /// # Errors
+    /// Where one is damaged or missing; [`HoldError::Argument`] where the home is of another network.
+    fn check(&self, home: &Path) -> Result<(), HoldError> {
+        self.newest(home)?;
         self.org
             .as_deref()
             .filter(|org| org.join(KEY_FILE).exists())
             .map_or(Ok(()), |org| OwnOrganisation::open(org).map(drop))
     }
 
-    /// Keeps the network file and the settings in the home, and mints the first pass.
+    /// The network file that is named, or the home's where that knows later rosters; none where none is named.
+    fn newest(&self, home: &Path) -> Result<Option<NetworkFile>, HoldError> {
+        let Some(given) = self.network.as_deref().map(NetworkFile::read).transpose()? else {
+            return Ok(None);
+        };
+        let kept = home.join("network");
+        if !kept.exists() {
+            return Ok(Some(given));
+        }
+        let own = NetworkFile::read(&kept)?;
+        if own.genesis() != given.genesis() {
+            let (own, home) = (own.genesis().network(), home.display());
+            let reason = format!("{home} is a home in another network, {own}: name another --home");
+            return Err(HoldError::argument("--network", reason));
+        }
+        let is_older = own.roster().number() < given.roster().number();
+        Ok(Some(if is_older { given } else { own }))
+    }
+
+    /// Keeps the network file and the settings in the home, and mints the first pass. What the home knows already and is not
+    /// said here stays.
+    ///
+    /// # Errors
+    /// As [`NetworkPlace::check`].
     fn keep(&self, session: &Session, home: &Home) -> Result<(), HoldError> {
-        let Some(network) = &self.network else { return Ok(()) };
-        let network = NetworkFile::read(network)?;
+        let Some(network) = self.newest(home.dir())? else { return Ok(()) };
         network.copy_to(&home.dir().join("network"))?;
         let mut file: FileConfig = config::read_file(home.dir())?;
         if !session.config.via.is_empty() {
             file.via.clone_from(&session.config.via);
         }
-        file.org = self.org.as_deref().and_then(|org| usable(session, org, network.roster()));
+        if let Some(org) = &self.org {
+            file.org = usable(session, org, network.roster());
+        }
         config::write_file(home.dir(), &file)?;
         let mut config = session.config.clone();
         config.org = file.org;

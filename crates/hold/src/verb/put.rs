@@ -7,6 +7,7 @@ mod packed;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use author::{Author, PutOptions, PutReport, Resumed, SchemaArtifact};
@@ -184,6 +185,10 @@ impl Put {
             return self.packed(session, readers).await;
         }
         if about.is_dir() {
+            if self.name.is_some() {
+                let reason = "a folder's files have names of their own; --pack makes one file of them, which has a name";
+                return Err(HoldError::argument("--name", reason));
+            }
             let files = below::files(&self.source)?;
             if let Some(path) = files.iter().find(|path| path.to_str().is_none()) {
                 let text =
@@ -258,8 +263,8 @@ impl Put {
         Ok(report)
     }
 
-    /// Files in order of their names, some at once and told in this order; the first failure ends it, and those that were
-    /// told are stored.
+    /// Files in order of their names, some at once and told in this order. After a failure none is begun; those under way are
+    /// brought to their ends and told, so that what was told is stored and what is stored was told.
     async fn folder(
         &self,
         session: &Session,
@@ -268,23 +273,35 @@ impl Put {
         files: Vec<PathBuf>,
     ) -> Result<Exit, HoldError> {
         let bar = Bar::sum(&session.out, "put");
-        let puts = futures::stream::iter(files).map(|path| {
+        let has_failed = AtomicBool::new(false);
+        let has_failed = &has_failed;
+        let begun = files.into_iter().take_while(|_| !has_failed.load(Ordering::Relaxed));
+        let puts = futures::stream::iter(begun).map(|path| {
             let name = path.strip_prefix(&self.source).unwrap_or(&path);
             let name = name.to_string_lossy().into_owned();
             let size = std::fs::metadata(&path).map(|about| about.len()).ok();
             let options = self.options(readers.clone(), Some(name.clone()), size);
             let bar = Arc::clone(&bar);
             async move {
-                let report = self.file(session, author, &path, options, bar).await?;
-                Ok::<_, HoldError>((report, name))
+                let put = self.file(session, author, &path, options, bar).await;
+                has_failed.fetch_or(put.is_err(), Ordering::Relaxed);
+                Ok::<_, HoldError>((put?, name))
             }
         });
         let mut puts = puts.buffered(FILES_AT_ONCE);
-        let mut exit = Exit::Done;
-        while let Some((report, name)) = puts.next().await.transpose()? {
-            if bar.aside(|| told(session, &report, Some(name)))? == Exit::Partly {
-                exit = Exit::Partly;
+        let (mut exit, mut failed) = (Exit::Done, None);
+        while let Some(put) = puts.next().await {
+            match put {
+                Ok((report, name)) => {
+                    if bar.aside(|| told(session, &report, Some(name)))? == Exit::Partly {
+                        exit = Exit::Partly;
+                    }
+                }
+                Err(error) => drop(failed.get_or_insert(error)),
             }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         if exit == Exit::Done {
             session.out.note("full: all copies and fragments of all files are stored");

@@ -22,7 +22,7 @@ pub(crate) struct Renew {
     /// What `put`, `share` or `inbox` printed
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     address: Option<String>,
-    /// Every content that was put with this home
+    /// Every content that was put with this home, and every envelope it shared them by
     #[arg(long)]
     all: bool,
     /// For how long from now: a number and s, m, h, d, w or y [default: a year]

@@ -13,6 +13,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::progress::Counting;
+use crate::span::{self, Span};
 use crate::{address, connect};
 
 /// Readers that one run shares with, at most.
@@ -31,6 +32,9 @@ pub(crate) struct Share {
     /// A file of readers' keys, one a line; what follows a # is a remark
     #[arg(long, value_name = "FILE")]
     to_file: Option<PathBuf>,
+    /// For how long the readers' envelopes are paid for: a number and s, m, h, d, w or y [default: a year]
+    #[arg(long = "for", value_name = "TIME", value_parser = span::of_lease)]
+    span: Option<Span>,
 }
 
 /// `hold share`: a line each reader, once.
@@ -61,15 +65,17 @@ impl fmt::Display for ShareResult {
 }
 
 impl Share {
-    /// Runs it: one line a reader; 3 where some have an address and others not, or copies are late.
+    /// Runs it: one line a reader; 3 where some have an address and others not, or copies lack.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let content = address::parse(&self.address)?;
         let readers = self.readers()?;
+        let seconds = self.span.map(|Span(seconds)| seconds);
         let author = connect::author(session).await?;
         let bar = Counting::new(&session.out, "share", "");
-        let (mut printed, mut first) = (Ok(()), None);
-        let report = author.share_all(content, &readers, |shared| {
-            let Shared { reader, outcome } = shared;
+        let (mut printed, mut first, mut copies) = (Ok(()), None, Vec::new());
+        let report = author.share_all(content, &readers, seconds, |shared| {
+            let Shared { reader, outcome, copies: rest } = shared;
+            copies.extend(rest);
             let (address, error) = match outcome {
                 Ok(id) => (Some(address::text(&id)), None),
                 Err(error) => {
@@ -94,8 +100,9 @@ impl Share {
             let line = ShareResult { address: None, reader, error, named: true };
             session.out.result(&line)?;
         }
-        let late = author.walker().drain(author::SHARE_WAIT).await;
+        author.walker().drain(author::SHARE_WAIT).await;
         drop(bar);
+        let few = copies.iter().filter(|copies| !copies.reached().is_full()).count();
         if let Some(error) = first {
             if report.shared == 0 {
                 return Err(error.into());
@@ -107,8 +114,8 @@ impl Share {
             ));
             return Ok(Exit::Partly);
         }
-        if late > 0 {
-            session.out.warn(format_args!("{late} envelopes lack a copy yet"));
+        if few > 0 {
+            session.out.warn(format_args!("{few} envelopes have fewer copies than wanted"));
             return Ok(Exit::Partly);
         }
         Ok(Exit::Done)

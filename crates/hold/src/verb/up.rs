@@ -22,14 +22,14 @@ use crate::running::Running;
 /// `hold up`.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// How many peers, of three organisations
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=PEERS_MAX as i64))]
-    peers: u16,
+    /// How many peers, of three organisations [default: 9, or as many as the network in --dir has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PEERS_MAX as i64))]
+    peers: Option<u16>,
     /// Keep it here for the next time [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "D")]
     dir: Option<PathBuf>,
     /// Open a door for Redis's clients on the first peer, here (loopback only) [default: a free port]
-    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
     redis: Option<SocketAddr>,
 }
 
@@ -80,7 +80,7 @@ impl Up {
         };
         let kept = self.dir.as_deref().or(temporary.as_ref().map(TemporaryFolder::path));
         let dir = kept.unwrap_or(std::path::Path::new("."));
-        let mut network = Embedded::start(dir, usize::from(self.peers)).await?;
+        let mut network = Embedded::start(dir, self.peers.map(usize::from)).await?;
         let served = serve(session, &network, self.redis).await;
         let stopped = network.stop_all().await;
         drop(temporary);

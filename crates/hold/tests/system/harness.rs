@@ -173,6 +173,22 @@ pub fn signal(pid: i32, name: &str) {
     assert!(status.success());
 }
 
+/// Waits until a process handles SIGINT and SIGTERM.
+#[track_caller]
+pub fn until_handled(pid: i32) {
+    let both = 1 << (2 - 1) | 1 << (15 - 1);
+    let started = Instant::now();
+    loop {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        if u64::from_str_radix(caught.trim(), 16).unwrap() & both == both {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "signals are never handled");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Runs `hold` to its end.
 #[track_caller]
 pub fn run(command: &mut Command) -> Outcome {

@@ -14,6 +14,9 @@ const CLAIMS_KEPT_MAX: usize = 1 << 16;
 
 /// How often one peer's claims of a stripe keep others from it, one after the other.
 const CLAIMS_OF_ONE_MAX: u32 = 3;
+/// Peers whose claims of one stripe are remembered: one that is not minded any more, and who came instead. Above, the answer is that
+/// nobody claimed.
+const CLAIMANTS_MAX: usize = 2;
 /// For how long claims that ended are remembered, so that they are counted.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 
@@ -25,46 +28,51 @@ struct Claim {
     times: u32,
 }
 
-/// The claims that a peer heard of.
+impl Claim {
+    /// Whether it keeps others away: who claims again and again and mends nothing is not minded any more.
+    fn stands(&self, now: Duration) -> bool {
+        now < self.until && self.times <= CLAIMS_OF_ONE_MAX
+    }
+
+    fn is_recent(&self, now: Duration) -> bool {
+        now < self.since + REMEMBERED_FOR
+    }
+}
+
+/// The claims that a peer heard of: those of one stripe that are counted, of which one stands at most.
 #[derive(Default)]
-pub(crate) struct Claims(BTreeMap<RecordId, Claim>);
+pub(crate) struct Claims(BTreeMap<RecordId, Vec<Claim>>);
 
 impl Claims {
     /// Claims a stripe for a peer; the other peer whose claim stands in the way, if one does.
-    ///
-    /// Who claims again and again and mends nothing keeps nobody from it any more.
     pub(crate) fn claim(&mut self, stripe: RecordId, by: PeerId, now: Duration) -> Option<PeerId> {
+        if self.0.len() >= CLAIMS_KEPT_MAX && !self.0.contains_key(&stripe) {
+            self.0.retain(|_, all| all.iter().any(|claim| now < claim.until));
+            if self.0.len() >= CLAIMS_KEPT_MAX {
+                return None;
+            }
+        }
+        let all = self.0.entry(stripe).or_default();
+        all.retain(|claim| now < claim.until || claim.is_recent(now));
+        if let Some(other) = all.iter().find(|claim| claim.by != by && claim.stands(now)) {
+            return Some(other.by);
+        }
         let until = now + CLAIM_FOR;
-        if let Some(claim) = self.0.get_mut(&stripe) {
-            let recent = now < claim.since + REMEMBERED_FOR;
-            if claim.by == by {
-                let times = if recent { claim.times.saturating_add(1) } else { 1 };
-                let since = if recent { claim.since } else { now };
-                *claim = Claim { by, until, since, times };
-                return None;
-            }
-            if now < claim.until && claim.times <= CLAIMS_OF_ONE_MAX {
-                return Some(claim.by);
-            }
-            if recent && claim.times > CLAIMS_OF_ONE_MAX {
-                // It stays remembered as one that is not minded.
-                return None;
-            }
-        }
-        if self.0.len() >= CLAIMS_KEPT_MAX {
-            self.0.retain(|_, claim| now < claim.until);
-        }
-        if self.0.len() < CLAIMS_KEPT_MAX {
-            self.0.insert(stripe, Claim { by, until, since: now, times: 1 });
+        if let Some(claim) = all.iter_mut().find(|claim| claim.by == by) {
+            let recent = claim.is_recent(now);
+            let times = if recent { claim.times.saturating_add(1) } else { 1 };
+            let since = if recent { claim.since } else { now };
+            *claim = Claim { by, until, since, times };
+        } else if all.len() < CLAIMANTS_MAX {
+            all.push(Claim { by, until, since: now, times: 1 });
         }
         None
     }
 
     /// Ends a peer's claim.
     pub(crate) fn end(&mut self, stripe: &RecordId, by: &PeerId) {
-        if let Some(claim) = self.0.get_mut(stripe).filter(|claim| claim.by == *by) {
-            claim.until = Duration::ZERO;
-        }
+        let all = self.0.get_mut(stripe).into_iter().flatten();
+        all.filter(|claim| claim.by == *by).for_each(|claim| claim.until = Duration::ZERO);
     }
 }
 
@@ -100,7 +108,26 @@ mod tests {
         }
         assert_eq!(claims.claim(stripe, peer(1), at(150)), None);
         assert_eq!(claims.claim(stripe, peer(2), at(151)), None, "it is not minded any more");
+        assert_eq!(claims.claim(stripe, peer(3), at(152)), Some(peer(2)), "who came instead is");
+        assert_eq!(claims.claim(stripe, peer(1), at(153)), Some(peer(2)));
         assert_eq!(claims.claim(stripe, peer(1), at(700)), None, "and again after a while");
         assert_eq!(claims.claim(stripe, peer(2), at(701)), Some(peer(1)));
+    }
+
+    #[test]
+    fn many_that_claim_and_mend_nothing_keep_nobody_from_it_either() {
+        let (mut claims, stripe) = (Claims::default(), RecordId::new([7; 32]));
+        let mut refused = 0;
+        for second in 0..3_600 {
+            let now = Duration::from_secs(second);
+            for liar in 1..=9 {
+                claims.claim(stripe, peer(liar), now);
+            }
+            let honest = claims.claim(stripe, peer(10), now);
+            claims.end(&stripe, &peer(10));
+            refused += u32::from(honest.is_some());
+        }
+        assert!(refused < 3_600 / 4, "{refused} of 3600 tries");
+        assert!(claims.0.values().all(|all| all.len() <= CLAIMANTS_MAX));
     }
 }

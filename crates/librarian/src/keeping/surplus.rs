@@ -21,6 +21,7 @@ use super::epoch::Epoch;
 use super::inventory::Walk;
 use super::{Keeping, locked, mend};
 use crate::core::Core;
+use crate::leases::Charge;
 
 /// Records looked at in one round.
 const ROUND_MAX: usize = 256;
@@ -249,7 +250,11 @@ pub(super) async fn drop_records(core: &Core, mut ids: Vec<RecordId>) {
     let count = ids.len() as u64;
     let removed = async {
         core.store.remove(ids).await?;
-        core.leases.let_go(&off.places).await
+        let (charges, removed) = core.leases.let_go(&off.places).await;
+        for Charge { client, bytes } in charges {
+            core.quotas.give_back(client.key(), u64::MAX, bytes);
+        }
+        removed
     };
     match removed.await {
         Ok(()) => {

@@ -59,10 +59,14 @@ pub(crate) struct Due {
     blocked: u32,
     /// Whether somebody asked for it now.
     pub(crate) hurried: bool,
+    /// When that was last: who asks all the time has it tried no more often.
+    hurried_at: Option<Duration>,
 }
 
 /// How often everything is done at once for who asks.
 const HURRY_ALL_EVERY: Duration = Duration::from_secs(60);
+/// How often one stripe is: a try that fails costs up to k fragments.
+const HURRY_EVERY: Duration = Duration::from_secs(10);
 
 /// Everything that is to be done.
 #[derive(Default)]
@@ -142,7 +146,12 @@ impl Work {
         let named: BTreeSet<&Place> = places.iter().collect();
         let is_named = |place: &Place| named.is_empty() || named.contains(place);
         let due = self.due.iter_mut().filter(|(id, _)| is_named(&Place::from(**id)));
-        due.for_each(|(_, due)| (due.hurried, due.not_before) = (true, now));
+        for (_, due) in due {
+            due.hurried = true;
+            if due.hurried_at.is_none_or(|last| now >= last + HURRY_EVERY) {
+                (due.hurried_at, due.not_before) = (Some(now), now);
+            }
+        }
         let lacking = self.lacking.iter_mut().filter(|((_, place), _)| is_named(place));
         lacking.for_each(|(_, lacking)| lacking.hurried = true);
     }
@@ -216,6 +225,7 @@ impl Work {
                 tries: 0,
                 blocked: 0,
                 hurried: false,
+                hurried_at: None,
             };
             self.due.insert(id, due);
         }
@@ -324,5 +334,30 @@ mod tests {
         }
         assert!(work.due[&id].since <= at(1_000) + GROWS_IN_DANGER_MAX);
         assert!(work.due[&id].since > at(1_010), "some of it was believed");
+    }
+
+    #[test]
+    fn who_asks_for_it_all_the_time_has_it_tried_no_more_often() {
+        let at = Duration::from_secs;
+        let (id, other) = (RecordId::new([7; 32]), RecordId::new([8; 32]));
+        let mut work = Work::default();
+        for id in [id, other] {
+            work.stripe(id, Some((3, 1)), at(0));
+        }
+        let mut fails = |places: &[Place], seconds: u64| {
+            work.hurry(places, at(seconds));
+            let tried = work.due[&id].not_before <= at(seconds);
+            if tried {
+                work.later(&id, at(seconds), at(600));
+            }
+            assert!(work.due[&id].hurried);
+            tried
+        };
+        let tried: Vec<u64> = (1..200).filter(|seconds| fails(&[], *seconds)).collect();
+        assert_eq!(tried, [1, 61, 121, 181]);
+        let named = [Place::from(id)];
+        let tried: Vec<u64> = (200..230).filter(|seconds| fails(&named, *seconds)).collect();
+        assert_eq!(tried, [200, 210, 220]);
+        assert_eq!(work.due[&other].not_before, at(181), "it was not named");
     }
 }

@@ -199,14 +199,12 @@ impl Leases {
         Ok(found)
     }
 
-    /// Records were dropped here since others hold them: who paid for them pays no more here. Their leaves may stay in frames that
-    /// other places need; a start passes over leaves without a record.
-    ///
-    /// # Errors
-    /// The store's.
-    pub(crate) async fn let_go(&self, places: &[Place]) -> Result<(), StoreError> {
-        let superfluous = self.table().let_go(places);
-        if superfluous.is_empty() { Ok(()) } else { self.remove(superfluous).await }
+    /// Records were dropped here since others hold them: who paid for them pays no more here, and whose quota was charged for them
+    /// is told, with how much. Their leaves may stay in frames that other places need; a start passes over leaves without a record.
+    pub(crate) async fn let_go(&self, places: &[Place]) -> (Vec<Charge>, Result<(), StoreError>) {
+        let (superfluous, charges) = self.table().let_go(places);
+        let removed = if superfluous.is_empty() { Ok(()) } else { self.remove(superfluous).await };
+        (charges, removed)
     }
 
     /// Keeps writes and leases off places whose records are about to be dropped since others hold them: those of them at which nothing

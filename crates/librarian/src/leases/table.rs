@@ -469,15 +469,17 @@ impl Table {
     }
 
     /// Takes all leases off places whose records were dropped since others hold them: they pay for nothing here any more. What is to be
-    /// removed of leases that hold nothing now. A place at which something is being written keeps its leases.
-    pub(crate) fn let_go(&mut self, places: &[Place]) -> Vec<RecordId> {
-        let mut superfluous = Vec::new();
+    /// removed of leases that hold nothing now, and who was charged for what was there. A place at which something is being written
+    /// keeps its leases.
+    pub(crate) fn let_go(&mut self, places: &[Place]) -> (Vec<RecordId>, Vec<Charge>) {
+        let (mut superfluous, mut charges) = (Vec::new(), Vec::new());
         for place in places {
             let Some(at) = self.places.get(place) else { continue };
             if self.writing.contains_key(place) || at.holds.iter().any(|hold| hold.frame == PENDING)
             {
                 continue;
             }
+            charges.extend(at.charged.as_deref().copied());
             let leases: Vec<LeaseId> = at.holds.iter().map(|hold| hold.lease).collect();
             for lease in leases {
                 self.release(&lease, place);
@@ -488,7 +490,7 @@ impl Table {
                 }
             }
         }
-        superfluous
+        (superfluous, charges)
     }
 
     /// What was being dropped is gone.

@@ -4,7 +4,9 @@
 //! newest [`KEPT_MAX`] of those that they supersede, and apart from these as many of devices that do not count: nobody
 //! crowds out a branch with keys of his own. What is dropped is removed from the store too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ const SLACK: usize = 32;
 const BYTES_MAX: usize = 64 << 20;
 /// What is around one of them in memory, about.
 const AROUND_BYTES: usize = 512;
+/// What one that a head supersedes takes there, about: its hash, and that it is named.
+const SUPERSEDED_BYTES: usize = 96;
 /// When to try again where there is no room.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -45,16 +49,35 @@ struct Inner {
     bytes: usize,
 }
 
+/// The heads of one branch. How many are superseded, and how many others are no tips, is counted as they come and go: a branch of
+/// thousands is gone through only when some of it is dropped.
 struct Known {
     branch: Branch,
     object: ObjectRecord,
-    /// When each head came, by a number that rises.
-    came: BTreeMap<RecordId, u64>,
+    met: BTreeMap<RecordId, Met>,
     next: u64,
+    /// The list of devices that they count by.
+    list: Option<RecordId>,
+    /// How many of the heads that are heard supersede each. Heard are those that count, and those that one which is heard
+    /// supersedes.
+    named: BTreeMap<RecordId, u32>,
+    /// Heads here that are in `named`.
+    superseded: usize,
+    /// Heads here that are not, and do not count: all but these and the superseded are tips.
+    others: usize,
+}
+
+/// A head that is here.
+struct Met {
+    /// When it came, by a number that rises.
+    came: u64,
+    /// Whether its device counts.
+    counts: bool,
 }
 
 fn size(head: &Head) -> usize {
-    AROUND_BYTES + head.branch.name.len() + head.branch.branch.len() + 32 * head.supersedes.len()
+    let names = head.branch.name.len() + head.branch.branch.len();
+    AROUND_BYTES + names + SUPERSEDED_BYTES * head.supersedes.len()
 }
 
 impl Known {
@@ -65,76 +88,157 @@ impl Known {
             owner: name.owner,
             name: Bytes::copy_from_slice(&name.name),
         };
-        Self { branch: Branch::new(name), object, came: BTreeMap::new(), next: 0 }
-    }
-
-    /// All that the heads that count supersede, themselves or through others.
-    fn superseded(&self, counts: impl Fn(&Head) -> bool) -> BTreeSet<RecordId> {
-        let heads: BTreeMap<_, _> = self.branch.records().collect();
-        let valid = heads.values().filter(|head| counts(head));
-        let mut next: Vec<RecordId> = valid.flat_map(|head| head.supersedes.clone()).collect();
-        let mut superseded = BTreeSet::new();
-        while let Some(id) = next.pop() {
-            if superseded.insert(id)
-                && let Some(head) = heads.get(&id)
-            {
-                next.extend(&head.supersedes);
-            }
+        Self {
+            branch: Branch::new(name),
+            object,
+            met: BTreeMap::new(),
+            next: 0,
+            list: None,
+            named: BTreeMap::new(),
+            superseded: 0,
+            others: 0,
         }
-        superseded
     }
 
-    /// The heads with the tips first, each part newest first.
-    fn in_order(&self, devices: Option<&DeviceList>) -> (Vec<RecordId>, usize) {
-        let came = |id: &RecordId| std::cmp::Reverse(self.came.get(id).copied());
-        let mut tips: Vec<RecordId> =
-            self.branch.tips(devices).into_iter().map(|(id, _)| id).collect();
-        let is_tip: BTreeSet<RecordId> = tips.iter().copied().collect();
-        let mut rest: Vec<RecordId> =
-            self.branch.records().map(|(id, _)| *id).filter(|id| !is_tip.contains(id)).collect();
-        tips.sort_by_key(came);
-        rest.sort_by_key(came);
-        let count = tips.len();
-        tips.append(&mut rest);
-        (tips, count)
+    fn counts(&self, device: &PublicKey, devices: Option<&(DeviceList, RecordId)>) -> bool {
+        *device == self.object.owner || devices.is_some_and(|(list, _)| list.names(device))
     }
 
-    /// Drops what is more than is kept; which.
-    fn prune(&mut self, devices: Option<&DeviceList>) -> Vec<RecordId> {
-        let owner = self.object.owner;
-        let counts = |head: &Head| {
-            head.device == owner || devices.is_some_and(|list| list.names(&head.device))
+    /// Lets heads count by this list of devices.
+    fn count_by(&mut self, devices: Option<&(DeviceList, RecordId)>) {
+        let list = devices.map(|(_, id)| *id);
+        if std::mem::replace(&mut self.list, list) == list {
+            return;
+        }
+        let other = |(id, head): &(&RecordId, &Head)| {
+            let counts = self.counts(&head.device, devices);
+            self.met.get(id).is_some_and(|met| met.counts != counts)
         };
-        let superseded = self.superseded(counts);
-        let (ids, tips) = self.in_order(devices);
+        let changed: Vec<RecordId> =
+            self.branch.records().filter(other).map(|(id, _)| *id).collect();
+        for id in changed {
+            let Some(met) = self.met.get_mut(&id) else { continue };
+            met.counts = !met.counts;
+            match (self.named.contains_key(&id), met.counts) {
+                // It is heard either way.
+                (true, _) => {}
+                (false, true) => {
+                    self.others -= 1;
+                    self.hear(id);
+                }
+                (false, false) => {
+                    self.others += 1;
+                    self.unhear(id);
+                }
+            }
+        }
+    }
+
+    /// A head is heard from now on: what it supersedes is superseded.
+    fn hear(&mut self, id: RecordId) {
+        let mut heard = vec![id];
+        while let Some(head) = heard.pop().and_then(|id| self.branch.get(&id)) {
+            for id in &head.supersedes {
+                let times = self.named.entry(*id).or_default();
+                *times += 1;
+                if *times == 1
+                    && let Some(met) = self.met.get(id)
+                {
+                    self.superseded += 1;
+                    if !met.counts {
+                        self.others -= 1;
+                        heard.push(*id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A head is not heard any more.
+    fn unhear(&mut self, id: RecordId) {
+        let mut unheard = vec![id];
+        while let Some(head) = unheard.pop().and_then(|id| self.branch.get(&id)) {
+            for id in &head.supersedes {
+                let Entry::Occupied(mut times) = self.named.entry(*id) else { continue };
+                *times.get_mut() -= 1;
+                if *times.get() > 0 {
+                    continue;
+                }
+                times.remove();
+                if let Some(met) = self.met.get(id) {
+                    self.superseded -= 1;
+                    if !met.counts {
+                        self.others += 1;
+                        unheard.push(*id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a head, which counts by this list of devices; whether it is new.
+    fn take(
+        &mut self,
+        id: RecordId,
+        head: Head,
+        devices: Option<&(DeviceList, RecordId)>,
+    ) -> Result<Taken, VersionError> {
+        self.count_by(devices);
+        let counts = self.counts(&head.device, devices);
+        if self.branch.take(id, head)? == Taken::Known {
+            return Ok(Taken::Known);
+        }
+        self.met.insert(id, Met { came: self.next, counts });
+        self.next += 1;
+        let is_superseded = self.named.contains_key(&id);
+        self.superseded += usize::from(is_superseded);
+        self.others += usize::from(!is_superseded && !counts);
+        if is_superseded || counts {
+            self.hear(id);
+        }
+        Ok(Taken::New)
+    }
+
+    /// Forgets a head; the bytes that it took.
+    fn remove(&mut self, id: RecordId) -> usize {
+        let Some(Met { counts, .. }) = self.met.remove(&id) else { return 0 };
+        let is_superseded = self.named.contains_key(&id);
+        self.superseded -= usize::from(is_superseded);
+        self.others -= usize::from(!is_superseded && !counts);
+        if is_superseded || counts {
+            self.unhear(id);
+        }
+        self.branch.remove(&id).map_or(0, |head| size(&head))
+    }
+
+    fn is_tip(&self, id: &RecordId, met: &Met) -> bool {
+        met.counts && !self.named.contains_key(id)
+    }
+
+    /// The heads with the tips first, each part newest first; how many these are.
+    fn in_order(&self) -> (Vec<RecordId>, usize) {
+        let place = |(id, met): (&RecordId, &Met)| (!self.is_tip(id, met), Reverse(met.came), *id);
+        let mut all: Vec<(bool, Reverse<u64>, RecordId)> = self.met.iter().map(place).collect();
+        all.sort_unstable();
+        let tips = all.partition_point(|(is_rest, ..)| !is_rest);
+        (all.into_iter().map(|(.., id)| id).collect(), tips)
+    }
+
+    /// Drops what is more than is kept; which, and the bytes that they took.
+    fn prune(&mut self) -> (Vec<RecordId>, usize) {
+        if self.superseded.max(self.others) <= KEPT_MAX + SLACK {
+            return (Vec::new(), 0);
+        }
+        let (ids, tips) = self.in_order();
         let (mut of_those, mut others) = (0, 0);
-        let mut dropped = BTreeSet::new();
-        let heads: BTreeMap<RecordId, Head> =
-            self.branch.records().map(|(id, head)| (*id, head.clone())).collect();
-        for id in ids.iter().skip(tips) {
-            let counting = superseded.contains(id) || heads.get(id).is_some_and(counts);
-            let kept = if counting { &mut of_those } else { &mut others };
+        let is_over = |id: &RecordId| {
+            let kept = if self.named.contains_key(id) { &mut of_those } else { &mut others };
             *kept += 1;
-            if *kept > KEPT_MAX {
-                dropped.insert(*id);
-            }
-        }
-        if of_those.max(others) <= KEPT_MAX + SLACK {
-            return Vec::new();
-        }
-        let mut branch = Branch::new(match heads.values().next() {
-            Some(head) => head.branch.clone(),
-            None => return Vec::new(),
-        });
-        for (id, head) in heads {
-            if !dropped.contains(&id) {
-                // It was taken before.
-                let _ = branch.take(id, head);
-            }
-        }
-        self.branch = branch;
-        self.came.retain(|id, _| !dropped.contains(id));
-        dropped.into_iter().collect()
+            *kept > KEPT_MAX
+        };
+        let dropped: Vec<RecordId> = ids.into_iter().skip(tips).filter(is_over).collect();
+        let bytes = dropped.iter().map(|id| self.remove(*id)).sum();
+        (dropped, bytes)
     }
 }
 
@@ -178,18 +282,12 @@ impl Heads {
         let Inner { branches, devices, bytes } = &mut *inner;
         let key = (object, head.branch.branch.clone());
         let known = branches.entry(key).or_insert_with(|| Known::new(&head));
-        let devices = devices.get(&head.branch.owner).map(|(list, _)| list);
         let weight = size(&head);
-        if known.branch.take(id, head)? == Taken::Known {
+        if known.take(id, head, devices.get(&known.object.owner))? == Taken::Known {
             return Ok(Vec::new());
         }
-        *bytes += weight;
-        known.came.insert(id, known.next);
-        known.next += 1;
-        let before: usize = known.branch.records().map(|(_, head)| size(head)).sum();
-        let dropped = known.prune(devices);
-        let after: usize = known.branch.records().map(|(_, head)| size(head)).sum();
-        *bytes = bytes.saturating_sub(before - after);
+        let (dropped, freed) = known.prune();
+        *bytes = (*bytes + weight).saturating_sub(freed);
         Ok(dropped)
     }
 
@@ -227,17 +325,19 @@ impl Heads {
         object: &ObjectKey,
         branch: &str,
     ) -> (Vec<RecordId>, usize, Option<RecordId>) {
-        let inner = self.lock();
-        let devices = inner.devices.get(owner);
-        let known = inner.branches.get(&(*object, branch.to_owned()));
-        let (heads, tips) = known
-            .map_or_else(Default::default, |known| known.in_order(devices.map(|(list, _)| list)));
-        (heads, tips, devices.map(|(_, id)| *id))
+        let mut inner = self.lock();
+        let Inner { branches, devices, .. } = &mut *inner;
+        let known = branches.get_mut(&(*object, branch.to_owned()));
+        let (heads, tips) = known.map_or_else(Default::default, |known| {
+            known.count_by(devices.get(&known.object.owner));
+            known.in_order()
+        });
+        (heads, tips, devices.get(owner).map(|(_, id)| *id))
     }
 
     /// How many heads there are.
     pub(super) fn len(&self) -> usize {
-        self.lock().branches.values().map(|known| known.came.len()).sum()
+        self.lock().branches.values().map(|known| known.met.len()).sum()
     }
 }
 
@@ -326,3 +426,6 @@ impl ObjectShelf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

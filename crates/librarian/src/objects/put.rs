@@ -10,9 +10,7 @@ use crypto::RecordId;
 use document::{Kind, Record};
 use env::calls::objects::{PutObjects, PutObjectsAnswer, PutOutcome};
 use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError};
-use futures::FutureExt;
 use objects::Incoming;
-use tokio::sync::oneshot;
 use version::attestation::Attester;
 use version::merkle::Tree;
 use version::policy::Policy;
@@ -25,6 +23,7 @@ use version::{
 use super::feed::News;
 use super::proving::{Given, refusal};
 use super::{ObjectShelf, denied, invalid};
+use crate::leases::owned;
 use crate::shelf::closed;
 
 /// Versions that are here, and not in the request, for which one call looks whether an attestation's author may write.
@@ -33,7 +32,8 @@ const BEFORE_MAX: usize = 1_024;
 type Outcome = Result<PutOutcome, CallError>;
 
 impl ObjectShelf {
-    /// Puts records. A caller that goes away does not undo it.
+    /// Puts records. A caller that goes away does not undo it: it is for this peer's own work, which itself bounds how many
+    /// there are.
     ///
     /// # Errors
     /// For the whole request; what is wrong with one record is its outcome.
@@ -41,17 +41,23 @@ impl ObjectShelf {
         self: &Arc<Self>,
         request: PutObjects,
     ) -> Result<PutObjectsAnswer, CallError> {
+        let shelf = Arc::clone(self);
+        let work = async move { shelf.put_here(request).await };
+        owned(&self.env, work).await.unwrap_or_else(|| Err(closed()))
+    }
+
+    /// Puts records as [`ObjectShelf::put`], in a task that goes on to its end ([`owned`]) and keeps what counts their bytes: these
+    /// are reserved before they are written, and a version becomes a tip behind its write, which must not be left half done.
+    ///
+    /// # Errors
+    /// As [`ObjectShelf::put`].
+    pub(crate) async fn put_here(
+        self: &Arc<Self>,
+        request: PutObjects,
+    ) -> Result<PutObjectsAnswer, CallError> {
         check(&request)?;
         self.shelf.check_writes()?;
-        // Bytes are counted before they are written, and a version becomes a tip behind its write: a dropped caller must not
-        // leave that half done. The number of these tasks is bounded by the calls admitted and the store's queue.
-        let (answer, answered) = oneshot::channel();
-        let shelf = Arc::clone(self);
-        let work = async move {
-            let _ = answer.send(shelf.put_all(request).await);
-        };
-        self.env.tasks.spawn(work.boxed()).detach();
-        answered.await.unwrap_or_else(|_| Err(closed()))
+        Box::pin(self.put_all(request)).await
     }
 
     async fn put_all(self: &Arc<Self>, request: PutObjects) -> Result<PutObjectsAnswer, CallError> {

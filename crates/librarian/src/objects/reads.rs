@@ -7,13 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::RecordId;
 use document::{Kind, Record};
+use env::Env;
 use env::calls::objects::{
     ANSWER_BYTES_MAX, FoundVersion, GetTips, GetVersions, ListObjects, NAMES_MAX, OBJECTS_MAX,
     ObjectTips, TIPS_MAX, VersionAt,
 };
 use env::calls::{BATCH_MAX, CallError};
 use futures::StreamExt;
-use tokio::sync::Semaphore;
+use store::Part;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use version::{ObjectKey, ObjectRecord};
 
 use super::permissions::Reader;
@@ -25,6 +27,8 @@ const READ_PARALLEL: usize = 16;
 const LISTS_MAX: usize = 2;
 /// When to ask again where they are.
 const LIST_AGAIN: Duration = Duration::from_secs(1);
+/// How long who watches a family waits for its turn to read them: those who follow it wait no longer than 5 s for an answer.
+const FAMILY_WAIT: Duration = Duration::from_secs(3);
 
 /// Bytes of an answer, as they are used up.
 pub(super) struct Room(usize);
@@ -47,9 +51,53 @@ impl Room {
     }
 }
 
-/// Lets few lists be made at once.
-pub(super) fn lists() -> Semaphore {
-    Semaphore::new(LISTS_MAX)
+/// Lets the records of all objects be read few times at once.
+pub(super) struct Turns {
+    lists: Arc<Semaphore>,
+    /// Of the lists, the one that strangers together have, so that they keep no member out.
+    of_strangers: Arc<Semaphore>,
+    /// Beside the lists, so that nobody keeps others from these by watching.
+    families: Arc<Semaphore>,
+}
+
+/// The right to read them once. The reading keeps it to its end, which it reaches also where nobody waits for it any more: who asks
+/// and goes away again and again has no more of them.
+pub(super) struct Turn {
+    _all: OwnedSemaphorePermit,
+    _of_strangers: Option<OwnedSemaphorePermit>,
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        let of = |most| Arc::new(Semaphore::new(most));
+        Self { lists: of(LISTS_MAX), of_strangers: of(1), families: of(1) }
+    }
+
+    /// For a list.
+    ///
+    /// # Errors
+    /// `Busy` where as many as may be are being made.
+    fn list(&self, by_stranger: bool) -> Result<Turn, CallError> {
+        let one = |of: &Arc<Semaphore>| Arc::clone(of).try_acquire_owned().map_err(|_| again());
+        let of_strangers = by_stranger.then(|| one(&self.of_strangers)).transpose()?;
+        Ok(Turn { _all: one(&self.lists)?, _of_strangers: of_strangers })
+    }
+
+    /// For the objects of a family that is watched.
+    ///
+    /// # Errors
+    /// `Busy` where its turn does not come soon.
+    pub(super) async fn family(&self, env: &Env) -> Result<Turn, CallError> {
+        let one = Arc::clone(&self.families).acquire_owned();
+        match env.within(FAMILY_WAIT, one).await {
+            Ok(Ok(all)) => Ok(Turn { _all: all, _of_strangers: None }),
+            _ => Err(again()),
+        }
+    }
+}
+
+fn again() -> CallError {
+    CallError::Busy { retry_after: LIST_AGAIN }
 }
 
 /// What does not fit into one answer.
@@ -196,14 +244,9 @@ impl ObjectShelf {
         if most == 0 || most > NAMES_MAX {
             return Err(invalid(format!("a list has 1 to {NAMES_MAX} names")));
         }
-        let again = |_| CallError::Busy { retry_after: LIST_AGAIN };
-        // Strangers together have one of them, so that they keep no member out.
-        let _of_strangers = match reader.is_stranger() {
-            true => Some(self.strangers_lists.try_acquire().map_err(again)?),
-            false => None,
-        };
-        let _one = self.lists.try_acquire().map_err(again)?;
-        let found = self.names_of(request, move |shelf, named| shelf.may_read(&reader, named));
+        let turn = self.turns.list(reader.is_stranger())?;
+        let may = move |shelf: &Self, named: &ObjectRecord| shelf.may_read(&reader, named);
+        let found = self.names_of(turn, request, may);
         let mut room = Room::new();
         let records = found.await?.into_iter().map(|(_, named)| named.record(self.suite));
         let records = records.filter_map(Result::ok);
@@ -211,37 +254,60 @@ impl ObjectShelf {
     }
 
     /// The first so many of an owner's names behind one, of objects that pass, read from the store.
-    pub(super) async fn names_of(
+    async fn names_of(
         self: &Arc<Self>,
+        turn: Turn,
         request: ListObjects,
         pass: impl Fn(&Self, &ObjectRecord) -> bool + Send + 'static,
     ) -> Result<Vec<(ObjectKey, ObjectRecord)>, CallError> {
+        let most = request.most as usize;
+        let found: BTreeMap<Bytes, (ObjectKey, ObjectRecord)> = BTreeMap::new();
+        let found = self.each_object(turn, found, move |shelf, found, part| {
+            let bytes = Bytes::copy_from_slice(part.payload);
+            let named = ObjectRecord::decode(&bytes).ok();
+            let of_owner = |named: &ObjectRecord| {
+                (named.owner, named.network) == (request.owner, shelf.network)
+                    && named.name.starts_with(&request.prefix)
+                    && named.name > request.after
+            };
+            let Some(named) = named.filter(of_owner) else { return };
+            let last = found.last_key_value().map(|(name, _)| name);
+            let is_behind = last.is_some_and(|last| named.name > *last);
+            if (found.len() == most && is_behind) || !pass(shelf, &named) {
+                return;
+            }
+            if shelf.suite.id(&bytes) == part.id {
+                found.insert(named.name.clone(), (part.id.into(), named));
+            }
+            if found.len() > most {
+                found.pop_last();
+            }
+        });
+        Ok(found.await?.into_values().collect())
+    }
+
+    /// Reads the records of all objects, by turn; what `each` made of them. Where whoever waits for it goes away, it passes over those
+    /// that are left.
+    pub(super) async fn each_object<T: Send + 'static>(
+        self: &Arc<Self>,
+        turn: Turn,
+        mut found: T,
+        mut each: impl FnMut(&Self, &mut T, Part<'_>) + Send + 'static,
+    ) -> Result<T, CallError> {
         let shelf = Arc::clone(self);
+        let waiting = Arc::new(());
+        let waits = Arc::downgrade(&waiting);
         let read = move || {
-            let mut found: BTreeMap<Bytes, (ObjectKey, ObjectRecord)> = BTreeMap::new();
-            let most = request.most as usize;
+            let _turn = turn;
+            if waits.strong_count() == 0 {
+                return Ok(found);
+            }
             let scanned = shelf.store.each_of(&[Kind::Object], &mut |part| {
-                let bytes = Bytes::copy_from_slice(part.payload);
-                let named = ObjectRecord::decode(&bytes).ok();
-                let of_owner = |named: &ObjectRecord| {
-                    (named.owner, named.network) == (request.owner, shelf.network)
-                        && named.name.starts_with(&request.prefix)
-                        && named.name > request.after
-                };
-                let Some(named) = named.filter(of_owner) else { return };
-                let last = found.last_key_value().map(|(name, _)| name);
-                let is_behind = last.is_some_and(|last| named.name > *last);
-                if (found.len() == most && is_behind) || !pass(&shelf, &named) {
-                    return;
-                }
-                if shelf.suite.id(&bytes) == part.id {
-                    found.insert(named.name.clone(), (part.id.into(), named));
-                }
-                if found.len() > most {
-                    found.pop_last();
+                if waits.strong_count() > 0 {
+                    each(&shelf, &mut found, part);
                 }
             });
-            scanned.map(|_| found.into_values().collect())
+            scanned.map(|_| found)
         };
         let found = self.env.blocking(read).await;
         found.map_err(|error| self.refused(error.into()))

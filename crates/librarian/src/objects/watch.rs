@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::PublicKey;
-use document::{Kind, Record};
+use document::Record;
 use env::calls::CallError;
 use env::calls::objects::{
     FoundVersion, GetHeads, OBJECTS_MAX, WatchCursor, WatchEvent, WatchEvents, WatchRequest,
@@ -158,27 +158,24 @@ impl ObjectShelf {
     }
 
     /// The keys of an owner's objects whose names begin so.
+    ///
+    /// # Errors
+    /// `Busy` where others read them: a watch that is open ends by it, and its watcher comes again.
     async fn family(
         self: &Arc<Self>,
         owner: PublicKey,
         prefix: Bytes,
     ) -> Result<VecDeque<ObjectKey>, CallError> {
-        let shelf = Arc::clone(self);
-        let read = move || {
-            let mut found = VecDeque::new();
-            let scanned = shelf.store.each_of(&[Kind::Object], &mut |part| {
-                let named = ObjectRecord::decode(&Bytes::copy_from_slice(part.payload)).ok();
-                let is_one =
-                    |named: &ObjectRecord| named.owner == owner && named.name.starts_with(&prefix);
-                if found.len() <= FAMILY_MAX && named.as_ref().is_some_and(is_one) {
-                    found.push_back(ObjectKey::from(part.id));
-                }
-            });
-            scanned.map(|_| found)
-        };
-        // It looks at all that a list looks at.
-        let _one = self.lists.acquire().await;
-        let found = self.env.blocking(read).await.map_err(|error| self.refused(error.into()))?;
+        let turn = self.turns.family(&self.env).await?;
+        let found = self.each_object(turn, VecDeque::new(), move |_, found, part| {
+            let named = ObjectRecord::decode(&Bytes::copy_from_slice(part.payload)).ok();
+            let is_one =
+                |named: &ObjectRecord| named.owner == owner && named.name.starts_with(&prefix);
+            if found.len() <= FAMILY_MAX && named.as_ref().is_some_and(is_one) {
+                found.push_back(ObjectKey::from(part.id));
+            }
+        });
+        let found = found.await?;
         if found.len() > FAMILY_MAX {
             return Err(invalid(format!(
                 "more than {FAMILY_MAX} objects have such names: watch those of a longer prefix"

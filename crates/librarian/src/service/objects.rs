@@ -80,7 +80,7 @@ impl Endpoints {
         let around = Surroundings {
             heartbeat: core.rhythm.heartbeat,
             stop: core.stop.clone(),
-            seat: core.seats.take(&caller.key, core.env.clock.elapsed())?,
+            seat: core.seats.take(&caller.key, &standing, core.env.clock.elapsed())?,
             right: Right::of(core, caller.key),
         };
         core.objects.watch(reader, request, around).await
@@ -93,7 +93,7 @@ impl Endpoints {
     ) -> Result<PutObjectsAnswer, CallError> {
         let sizes: Vec<usize> = put.records.iter().map(|record| record.bytes.len()).collect();
         let charged = self.charge(caller, Method::ObjectsPut, sizes.iter().sum())?;
-        let answer = self.0.objects.put(put).await;
+        let answer = self.0.objects.put_here(put).await;
         let outcomes = answer.as_ref().map(|answer| &answer.outcomes[..]).unwrap_or_default();
         let stored = |at: usize| matches!(outcomes.get(at), Some(Ok(PutOutcome::Stored)));
         let (mut taken, mut back) = (0, 0);

@@ -27,7 +27,7 @@ impl Endpoints {
         let covered = self.covered(caller, std::slice::from_ref(&record), Vec::new()).await?;
         let charged = self.charge(caller, Method::Store, bytes)?;
         let since = self.0.env.clock.elapsed();
-        let mut outcomes = self.0.shelf.put(vec![record], covered).await;
+        let mut outcomes = self.0.shelf.put_here(vec![record], covered).await;
         self.give_back(caller, charged, &outcomes, &[bytes]);
         let outcome = outcomes
             .pop()
@@ -57,7 +57,7 @@ impl Endpoints {
         }
         let charged = self.charge(caller, Method::StoreBatch, bytes)?;
         let client = (charged > 0).then(|| ClientKey::new(caller.key));
-        let outcomes = self.0.shelf.put(records, covered.charged_to(client)).await;
+        let outcomes = self.0.shelf.put_here(records, covered.charged_to(client)).await;
         self.give_back(caller, charged, &outcomes, &sizes);
         let taken = outcomes.iter().zip(&sizes).filter(|(outcome, _)| outcome.is_ok());
         self.0.metrics.received(Method::StoreBatch, taken.map(|(_, size)| size).sum());

@@ -1,5 +1,6 @@
 //! A network of librarians in one process, and the records and callers that tests need.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -271,14 +272,17 @@ pub(crate) struct Shop {
     /// Nothing can be removed.
     pub(crate) stuck: AtomicBool,
     pub(crate) reads: AtomicUsize,
+    /// Records that lie where the disk cannot be read.
+    pub(crate) unreadable: Mutex<BTreeSet<RecordId>>,
     /// How long a write of something new takes.
     slow: Mutex<Option<(Env, Duration)>>,
 }
 
 impl Shop {
     pub(crate) fn new(inner: Arc<dyn RecordStore>) -> Self {
-        let (full, rotten, stuck, slow) = Default::default();
-        Self { inner, full, rotten, stuck, reads: AtomicUsize::new(0), slow }
+        let (full, rotten, stuck, reads) = Default::default();
+        let (unreadable, slow) = Default::default();
+        Self { inner, full, rotten, stuck, reads, unreadable, slow }
     }
 
     /// From now on each write of something new takes so long.
@@ -313,6 +317,11 @@ impl RecordStore for Shop {
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        if self.unreadable.lock().unwrap().contains(id) {
+            let (action, file) = ("read", "segment-7".to_owned());
+            let source = std::io::Error::other("a bad sector");
+            return Err(StoreError::Io { action, file, source });
+        }
         if self.rotten.load(Ordering::SeqCst) && self.inner.contains(id) {
             let file = "segment-7".to_owned();
             return Err(StoreError::Damaged { id: *id, file, offset: 1 });

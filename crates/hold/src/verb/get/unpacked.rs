@@ -5,10 +5,12 @@
 //! beside the folder that it shall be, and gets that name when all of it was proven and written, and synced where that is
 //! asked for.
 
+use std::cell::Cell;
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -30,7 +32,28 @@ const WRITE_BYTES: usize = 1 << 20;
 const ITEMS_MAX: usize = 1_000_000;
 /// The bits of a mode that count.
 const MODE: u32 = 0o777;
+/// Bytes before a file or folder, long names and what else is said of it among them, and what is passed over.
+const ABOUT_MAX: u64 = 1 << 20;
 const FLAG: &str = "--unpack";
+
+/// A reader that gives so many bytes until it is given more: a tar may say that a name is as long as the disk, and names are
+/// read whole.
+struct Bounded<R> {
+    from: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left.get()).unwrap_or(usize::MAX).min(buffer.len());
+        if most == 0 && !buffer.is_empty() {
+            return Err(io::Error::other("over 1 MiB lies before a file"));
+        }
+        let read = self.from.read(&mut buffer[..most])?;
+        self.left.set(self.left.get() - read as u64);
+        Ok(read)
+    }
+}
 
 /// A folder in the making; what is left of it is removed when dropped.
 pub(super) struct Folder {
@@ -64,8 +87,8 @@ impl Folder {
             rustix::fs::syncfs(&folder).map_err(io::Error::from).map_err(failed())?;
         }
         // Over an empty folder as well.
-        std::fs::rename(&self.draft, &self.path).map_err(failed())?;
-        leftovers::kept(&self.draft);
+        leftovers::keep(&self.draft, || std::fs::rename(&self.draft, &self.path))
+            .map_err(failed())?;
         // The temporary name is free: what is under it from now on is somebody else's.
         self.kept = true;
         if sync { files::sync_folder(&self.path) } else { Ok(()) }
@@ -116,12 +139,17 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
     let wrong = |error: io::Error| {
         HoldError::argument(FLAG, format!("the content is not a whole tar: {error}"))
     };
-    let mut archive = tar::Archive::new(from);
+    let left = Rc::new(Cell::new(ABOUT_MAX));
+    let mut archive = tar::Archive::new(Bounded { from, left: Rc::clone(&left) });
     let mut folders: Vec<(PathBuf, u32, u64)> = Vec::new();
     let mut buffer = vec![0; WRITE_BYTES];
     // The folder of the file before, which is mostly that of the next.
     let mut made = PathBuf::new();
-    for (count, entry) in archive.entries().map_err(wrong)?.enumerate() {
+    let mut entries = archive.entries().map_err(wrong)?.enumerate();
+    while let Some((count, entry)) = {
+        left.set(ABOUT_MAX);
+        entries.next()
+    } {
         let mut entry = entry.map_err(wrong)?;
         if leftovers::is_stopping() {
             return Err(HoldError::Interrupted);
@@ -156,6 +184,7 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
                         failed()(error.kind().into())
                     }
                 })?;
+                left.set(u64::MAX);
                 copy(&mut entry, file, &mut buffer, wrong, |error| failed()(error))?;
                 set(file, mode, mtime).map_err(failed())?;
             }
@@ -168,6 +197,7 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
         }
     }
     // What pads the end is of no use, but whoever writes it waits until it is read.
+    left.set(u64::MAX);
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(wrong)?;
     // Deepest first: a folder that is not writable would keep out what is in it, and its time would change.
     folders.sort_by(|a, b| b.0.cmp(&a.0));
@@ -282,6 +312,21 @@ mod tests {
             assert!(matches!(refused, Err(HoldError::Argument { .. })), "{number}: {refused:?}");
             std::fs::remove_dir_all(&folder).unwrap();
             assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0, "{number}");
+        }
+        // Names as long as it likes: read as far as a name may be, and no further.
+        for kind in
+            [tar::EntryType::GNULongName, tar::EntryType::GNULongLink, tar::EntryType::XHeader]
+        {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_size(1 << 40);
+            header.set_cksum();
+            let read = Rc::new(Cell::new(u64::MAX));
+            let endless = header.as_bytes().chain(io::repeat(b'a'));
+            let endless = Bounded { from: endless, left: Rc::clone(&read) };
+            let refused = unpack(endless, above.path());
+            assert!(matches!(refused, Err(HoldError::Argument { .. })), "{refused:?}");
+            assert!(u64::MAX - read.get() <= ABOUT_MAX, "{kind:?}");
         }
         let whole = tar_of(&[(b"a", Regular, &[7; 3000])]);
         let folder = above.path().join("cut");

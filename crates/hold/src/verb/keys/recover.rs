@@ -111,7 +111,12 @@ impl Recover {
             connect::network(session)?;
         }
         let (home, told) = if Home::exists(&session.config.home) {
-            (client::open_home(session).await?, self.next)
+            self.place.check(&session.config.home)?;
+            let home = client::open_home(session).await?;
+            self.place.keep(session, &home)?;
+            // What was told when the keyring was made, and all that was issued since.
+            let issued = home.next_counter()?;
+            (home, Some(self.next.unwrap_or(0).max(issued)))
         } else {
             let (home, told) = import(session, &self.place, self.next).await?;
             session.out.note(format_args!("keyring in {}", home.dir().display()));

@@ -27,7 +27,7 @@ pub(crate) struct Redis {
     #[arg(long, value_name = "DIR")]
     peer: PathBuf,
     /// Where clients connect; others than loopback need --password-file
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6379")]
     listen: SocketAddr,
     /// A file with the password that clients must AUTH with
     #[arg(long, value_name = "F")]

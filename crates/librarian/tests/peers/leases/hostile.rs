@@ -188,6 +188,134 @@ fn what_could_not_be_dropped_is_dropped_later_though_its_caller_went_away() {
 }
 
 #[test]
+fn what_the_disk_cannot_read_keeps_no_other_lease_from_ending() {
+    testkit::time::run(28, |env| async move {
+        let town = town_with(&env, 1, |_| {}).await;
+        let (client, other) = (Client::new(&town, 1).await, Client::new(&town, 0).await);
+        let records: Vec<Record> = (0..6).map(|seed| page(seed, 500)).collect();
+        let is_there = |at: usize| town.stores[0].holds(&records[at].id);
+        let unreadable = |ids: &[usize]| {
+            let ids = ids.iter().map(|at| records[*at].id).collect();
+            *town.stores[0].unreadable.lock().unwrap() = ids;
+        };
+        let mut leases = Vec::new();
+        for (at, record) in records.iter().enumerate() {
+            let payer = if at == 5 { &other } else { &client };
+            let shown = payer.lease(&town, &[record], if at < 3 { 600 } else { 300 * SPAN_S });
+            payer.store(&town, 0, record, vec![shown.clone()]).await.unwrap();
+            leases.push(shown);
+        }
+        // One of three that end at one time.
+        unreadable(&[0]);
+        env.clock.sleep(Duration::from_secs(1800)).await;
+        assert_eq!([0, 1, 2].map(is_there), [true, false, false]);
+        // One of two words of a call, whose caller hears of it; who speaks of others does not.
+        let (client, other) = (Client::new(&town, 1).await, Client::new(&town, 0).await);
+        unreadable(&[0, 3]);
+        let words = [3, 4].map(|at: usize| client.forget(&town, &leases[at])).to_vec();
+        let to = town.at(0);
+        let forget = || client.calls.lease(&to, LeaseRequest::Forget(words.clone()), LIMIT);
+        let said = forget().await;
+        assert!(said.is_err(), "{said:?}");
+        assert_eq!([3, 4].map(is_there), [true, false]);
+        let ended = other.end(&town, 0, &leases[5]).await;
+        assert_eq!(ended, Ok(LeaseAnswer::Forget(vec![Forgotten::Ended])));
+        assert!(!is_there(5));
+        assert!(forget().await.is_err(), "one of its own is there still");
+        // It can be read again.
+        unreadable(&[]);
+        env.clock.sleep(Duration::from_secs(900)).await;
+        assert_eq!([0, 3].map(is_there), [false, false]);
+    });
+}
+
+/// A town that drops what others hold, and a client whose pass has a quota.
+async fn dropping(env: &env::Env, peers: usize) -> (Town, Client) {
+    let mut town = Town::empty(env, 3, peers);
+    for _ in 0..peers {
+        town.start_next(|options| {
+            crate::repair::quick(options);
+            options.keeping.as_mut().unwrap().surplus_after = Duration::from_secs(30);
+        })
+        .await;
+    }
+    let all = |town: &Town| town.peers.iter().all(|peer| peer.directory().view().len() == peers);
+    town.until("all know all", all).await;
+    let client = Client::with(&town, "charged", 1, 100_000).await;
+    (town, client)
+}
+
+#[test]
+fn copies_beyond_the_networks_number_are_dropped_and_given_back_unless_they_are_paid_for() {
+    testkit::time::run(29, |env| async move {
+        const PEERS: usize = 9;
+        let (town, client) = dropping(&env, PEERS).await;
+        let (few, many) = (envelope(1, 0).0, envelope(2, 0).0);
+        let wanted = crate::repair::wanted(&town, few.kind);
+        assert!(wanted < PEERS, "{wanted}");
+        let leaf = |record: &Record| Leaf { place: record.place, bytes: record.bytes.len() as u64 };
+        let from = env.clock.unix_s();
+        let lease = |record: &Record, redundancy: usize| {
+            let terms = Terms { redundancy: redundancy as u32, from, until: from + 300 * SPAN_S };
+            let (pass, secret) = (&client.pass, &client.secret);
+            lease::sign(&[leaf(record)], terms, pass, secret, &client.network).unwrap()
+        };
+        let (for_few, for_all) = (lease(&few, wanted), lease(&many, PEERS));
+        for peer in 0..PEERS {
+            client.store(&town, peer, &few, vec![for_few.clone()]).await.unwrap();
+            client.store(&town, peer, &many, vec![for_all.clone()]).await.unwrap();
+        }
+        let all: Vec<usize> = (0..PEERS).collect();
+        town.until("what nobody pays for is dropped", |town| {
+            crate::repair::copies_of(town, &all, &few.id) == wanted
+        })
+        .await;
+        env.clock.sleep(Duration::from_secs(600)).await;
+        assert_eq!(crate::repair::copies_of(&town, &all, &few.id), wanted);
+        assert_eq!(crate::repair::copies_of(&town, &all, &many.id), PEERS, "all are paid for");
+        for peer in all {
+            let of = ClientKey::new(client.secret.public());
+            let (counts, _) = town.peers[peer].stored_bytes();
+            let used = counts.iter().find(|(client, _)| *client == of).map_or(0, |(_, used)| *used);
+            let here = [&few, &many].into_iter().filter(|one| town.stores[peer].holds(&one.id));
+            assert_eq!(used, here.map(|one| one.bytes.len() as u64).sum::<u64>(), "peer {peer}");
+        }
+    });
+}
+
+/// Who does not say who pays is waited for once, and others are asked: as long as they have what lacks, nothing waits for it.
+#[test]
+fn who_is_silent_about_who_pays_keeps_nobody_from_others() {
+    testkit::time::run(30, |env| async move {
+        let (mut town, client) = dropping(&env, 3).await;
+        let records: Vec<Record> = (0..40).map(|seed| envelope(seed, 0).0).collect();
+        let silent = 1;
+        let asked: Arc<Mutex<u32>> = Arc::default();
+        let count = Arc::clone(&asked);
+        let lie: LeaseLie = Arc::new(move |request, _| {
+            let LeaseRequest::Of(_) = request else { return None };
+            *count.lock().unwrap() += 1;
+            Some(Err(CallError::TimedOut { address: "peer".to_owned(), limit: LIMIT }))
+        });
+        town.network.lie_of_leases(&town.peers[silent].peer(), lie);
+        let had = town.take_down(2).await;
+        for record in &records {
+            let shown = client.lease(&town, &[record], 300 * SPAN_S);
+            for peer in 0..2 {
+                client.store(&town, peer, record, vec![shown.clone()]).await.unwrap();
+            }
+        }
+        town.bring_back_with(2, had, crate::repair::quick).await;
+        town.until("all are fetched", |town| {
+            records.iter().all(|record| town.stores[2].holds(&record.id))
+        })
+        .await;
+        let asked = *asked.lock().unwrap();
+        assert!(asked <= 2, "the silent one was asked {asked} times");
+    });
+}
+
+#[test]
 fn a_lease_whose_bytes_reach_into_its_pass_is_not_taken_for_a_good_one() {
     testkit::time::run(24, |env| async move {
         let town = town_with(&env, 1, |_| {}).await;

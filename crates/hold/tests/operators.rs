@@ -1,0 +1,245 @@
+//! What is typed twice, in the wrong order, or with a file of another time: each is told, and nothing is half done.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "system/harness.rs"]
+mod harness;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use harness::{Home, Network, Outcome, PATIENCE, Running, assert_only, hold, run, until_handled};
+
+/// Public keys of nobody here.
+const KEYS: [&str; 2] = [
+    "02531fe6068134503d2723133227c867ac8fa6c83c537e9a44c3c5bdbdcb1fe337",
+    "03774ae7f858a9411e5ef4246b70c65aac5649980be5c17891bbec17895da008cb",
+];
+
+#[track_caller]
+fn revoked(outcome: &Outcome) -> Vec<String> {
+    let list = outcome.json()["revoked"].as_array().unwrap().clone();
+    list.iter().map(|key| key.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
+    let mut network = Network::new(2, &[]);
+    network.add_peers(1);
+    let folder = network.folder.path();
+    let list = |name: &str| folder.join(name);
+    let revoke = |org: usize, key: &str, args: &[&str], to: &Path| {
+        let mut command = hold(["org", "revoke", "--json", "--key", key, "--dir"]);
+        command.arg(&network.orgs[org]).arg("--network").arg(&network.file);
+        run(command.args(args).arg("-o").arg(to))
+    };
+    // Nothing to undo.
+    let none = revoke(0, KEYS[0], &["--undo"], &list("none")).expect_error(2);
+    assert!(none.stderr.contains("--from"), "{}", none.stderr);
+    assert!(!list("none").exists());
+    let first = revoke(0, KEYS[0], &[], &list("first")).expect(0);
+    assert!(first.stderr.contains("no earlier list"), "{}", first.stderr);
+    // Another copy of the organisation's directory, which has no list: as after a loss, or on another machine.
+    let kept: Vec<PathBuf> = fs::read_dir(&network.orgs[0])
+        .unwrap()
+        .map(|item| item.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("revoked-"))
+        .collect();
+    assert_eq!(kept.len(), 1);
+    fs::remove_file(&kept[0]).unwrap();
+    // The list of another organisation is none of this one's.
+    revoke(1, KEYS[1], &[], &list("others")).expect(0);
+    let others = list("others").to_str().unwrap().to_owned();
+    let wrong = revoke(0, KEYS[1], &["--from", &others], &list("none")).expect_error(2);
+    assert!(wrong.stderr.contains("another organisation"), "{}", wrong.stderr);
+    let from = list("first").to_str().unwrap().to_owned();
+    let second = revoke(0, KEYS[1], &["--from", &from], &list("second")).expect(0);
+    assert_eq!(revoked(&second), KEYS);
+    assert!(!second.stderr.contains("no earlier list"), "{}", second.stderr);
+    // An older list than the one that is kept takes nothing back.
+    let third = revoke(0, KEYS[0], &["--undo", "--from", &from], &list("third")).expect(0);
+    assert_eq!(revoked(&third), KEYS[1..]);
+
+    // A peer takes the newest, and says so of an older one.
+    let set = |list: &Path| {
+        let mut command = hold(["peer", "set", "--json", "--dir"]);
+        run(command.arg(&network.peers[0].dir).arg("--revocations").arg(list))
+    };
+    assert_eq!(revoked(&set(&list("third")).expect(0)), KEYS[1..]);
+    let older = set(&list("second")).expect_error(2);
+    assert!(older.stderr.contains("newer list"), "{}", older.stderr);
+    assert_eq!(
+        revoked(&set(&list("third")).expect(0)),
+        KEYS[1..],
+        "the same again is no older one"
+    );
+    set(&list("others")).expect(0);
+}
+
+#[test]
+fn a_peer_or_an_organisation_is_made_whole_or_not_at_all() {
+    let network = Network::new(1, &[]);
+    let dir = network.folder.path().join("peer");
+    let init = |args: &[&str]| {
+        let mut command = hold(["peer", "init", "--dir"]);
+        command.arg(&dir).arg("--network").arg(&network.file).arg("--org").arg(&network.orgs[0]);
+        run(command.args(args))
+    };
+    let unreachable = ["0.0.0.0:4100", "[::]:4100", "[0::0]:4100", "peer.example:0"];
+    let many = ["peer.example:1"; 100].join(",");
+    let wrong = [
+        &["--listen", "0.0.0.0:4100"][..],
+        &["--listen", "[::0]:4100"],
+        &["--metrics", "peer.example:9100"],
+        &["--advertise", &many],
+        &["--bootstrap", "nowhere"],
+    ];
+    for args in wrong {
+        init(args).expect_error(2);
+        assert!(!dir.exists(), "{args:?}");
+    }
+    for address in unreachable {
+        let refused = init(&["--advertise", address]).expect_error(2);
+        assert!(refused.stderr.contains("cannot reach"), "{}", refused.stderr);
+        assert!(!dir.exists());
+    }
+    // What is there already is not written around.
+    fs::create_dir(&dir).unwrap();
+    for name in ["peer.cert", "peer.toml", "peer.key"] {
+        fs::write(dir.join(name), "an old one").unwrap();
+        init(&[]).expect_error(14);
+        assert_only(&dir, &[name]);
+        fs::remove_file(dir.join(name)).unwrap();
+    }
+    init(&[]).expect(0);
+
+    let org = network.folder.path().join("org");
+    fs::create_dir(&org).unwrap();
+    fs::write(org.join("org.pub"), "an old one").unwrap();
+    run(hold(["org", "init", "--dir"]).arg(&org)).expect_error(14);
+    assert_only(&org, &["org.pub"]);
+}
+
+#[test]
+fn a_taken_port_is_busy_whichever_it_is() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let peer = network.peers[0].dir.clone();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let settings = fs::read_to_string(peer.join("peer.toml")).unwrap();
+    let ours = format!("listen = \"{}\"", network.peers[0].address);
+    for (old, new) in [
+        (&ours[..], format!("listen = \"{taken}\"")),
+        ("p2p_listen = \"127.0.0.1:0\"", format!("p2p_listen = \"{taken}\"")),
+        ("metrics = \"127.0.0.1:0\"", format!("metrics = \"{taken}\"")),
+    ] {
+        assert!(settings.contains(old), "{settings}");
+        fs::write(peer.join("peer.toml"), settings.replacen(old, &new, 1)).unwrap();
+        let refused = run(hold(["peer", "run", "--dir"]).arg(&peer)).expect_error(11);
+        assert!(refused.stderr.contains(&taken), "{}", refused.stderr);
+    }
+    fs::write(peer.join("peer.toml"), settings).unwrap();
+    let home = network.home("home", 0);
+    let mut door = home.hold(["serve", "redis", "--listen", &taken, "--peer"]);
+    let refused = run(door.arg(&peer)).expect_error(11);
+    assert!(refused.stderr.contains(&taken), "{}", refused.stderr);
+    // And nothing of it is left behind: the peer runs.
+    network.start_all();
+}
+
+/// A signal ends a program that waits for its standard input.
+#[test]
+fn a_signal_is_heard_while_the_words_are_awaited() {
+    let network = Network::new(1, &[]);
+    for (number, verb) in ["import", "recover"].into_iter().enumerate() {
+        let home = Home { dir: network.folder.path().join(format!("home{number}")) };
+        let mut command = home.hold(["--via", "127.0.0.1:1", "keys", verb, "--network"]);
+        let mut waiting = Running::start(command.arg(&network.file).stdin(Stdio::piped()));
+        let mut stdin = waiting.stdin();
+        stdin.write_all(b"abandon abandon").unwrap();
+        until_handled(waiting.pid());
+        waiting.signal("INT");
+        waiting.finish(PATIENCE).expect(130);
+        drop(stdin);
+        assert!(!home.dir.join("keyring").exists());
+    }
+}
+
+#[test]
+fn what_would_be_ignored_is_refused() {
+    let mut network = Network::running(3, &[]);
+    let via = network.via();
+    let home = network.home("home", 0);
+    let tree = network.folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("a"), "a").unwrap();
+    let put = |args: &[&str]| run(home.hold(["put", "--via", &via]).args(args).arg(&tree));
+    let named = put(&["--name", "letters"]).expect_error(2);
+    assert!(named.stderr.contains("--pack"), "{}", named.stderr);
+    put(&["--name", "letters", "--pack"]).expect(0);
+    // A name that is taken is told before anything is got.
+    let address = home.put(&via, &tree.join("a"))["address"].as_str().unwrap().to_owned();
+    let get = || run(home.hold(["get", &address, "--via", &via]).current_dir(&tree));
+    get().expect_error(14);
+    fs::remove_file(tree.join("a")).unwrap();
+    get().expect(0);
+    assert_only(&tree, &["a"]);
+
+    let log = |text: &str| run(home.hold(["keys", "list"]).env("HOLD_LOG", text));
+    for wrong in ["chatty", "rpc", "info,rpc", "rpc=chatty"] {
+        let refused = log(wrong).expect_error(2);
+        assert!(refused.stderr.contains("HOLD_LOG"), "{}", refused.stderr);
+    }
+    log("warn,rpc=debug").expect(0);
+
+    // A keyring that is there keeps its network, and learns one that it lacks.
+    let other = Network::new(1, &[]);
+    let recover =
+        |file: &Path| run(home.hold(["keys", "recover", "--via", &via, "--network"]).arg(file));
+    let refused = recover(&other.file).expect_error(2);
+    assert!(refused.stderr.contains("another network"), "{}", refused.stderr);
+    let kept = fs::read(home.dir.join("network")).unwrap();
+    assert_eq!(kept, fs::read(&network.file).unwrap());
+    fs::remove_file(home.dir.join("network")).unwrap();
+    recover(&network.file).expect(0);
+    // Nor is a keyring made in another network's home.
+    let foreign = Home { dir: network.folder.path().join("foreign") };
+    fs::create_dir(&foreign.dir).unwrap();
+    fs::copy(&other.file, foreign.dir.join("network")).unwrap();
+    let mut init = foreign.hold(["keys", "init", "--network"]);
+    let refused = run(init.arg(&network.file)).expect_error(2);
+    assert!(refused.stderr.contains("another network"), "{}", refused.stderr);
+    assert_only(&foreign.dir, &["network"]);
+    assert_eq!(kept, fs::read(home.dir.join("network")).unwrap());
+    let settings = fs::read_to_string(home.dir.join("holdfast.toml")).unwrap();
+    assert!(settings.contains("org = "), "where its passes come from is not forgotten: {settings}");
+    put(&["--pack"]).expect(0);
+    network.peers.iter_mut().for_each(harness::Peer::kill);
+}
+
+#[test]
+fn a_kept_network_has_the_peers_that_it_was_made_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = |args: &[&str]| {
+        let mut command = hold(["up", "--json", "--dir"]);
+        command.arg(folder.path().join("net")).args(args);
+        command
+    };
+    let ends = |mut command: Command| {
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        harness::signal(i32::try_from(child.id()).unwrap(), "TERM");
+        assert!(child.wait().unwrap().success());
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        ready["librarians"].as_array().unwrap().len()
+    };
+    assert_eq!(ends(up(&["--peers", "2"])), 2);
+    assert_eq!(ends(up(&[])), 2);
+    assert_eq!(ends(up(&["--peers", "2"])), 2);
+    let refused = run(&mut up(&["--peers", "5"])).expect_error(2);
+    assert!(refused.stderr.contains("has 2"), "{}", refused.stderr);
+}
