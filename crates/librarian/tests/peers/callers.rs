@@ -344,3 +344,45 @@ fn read_only_is_switched_while_the_peer_runs_and_others_learn_it() {
         town.until("the others know", |town| seen(town, PeerState::Serving)).await;
     });
 }
+
+#[test]
+fn a_write_whose_caller_went_away_counts_until_it_is_done_and_costs_what_is_stored() {
+    testkit::time::run(13, |env| async move {
+        let mut town = Town::empty(&env, 1, 1);
+        town.start_next(|options| options.limits.write_bytes_max = 10_000).await;
+        let (secret, now) = (key("client", 5), env.clock.unix_s());
+        let client = town.network.calls(secret.public());
+        let pass = crypto::Pass {
+            client: ClientKey::new(secret.public()),
+            organisation: crypto::OrgId::new(town.community.organisations[0].public()),
+            tier: Tier::Own,
+            quota: 100_000,
+            from: now,
+            until: now + 3600,
+        };
+        let network = town.community.genesis.network();
+        let pass = pass.sign(&town.community.organisations[0], &network);
+        introduce(&client, &town.at(0), Credential::Client(pass)).await.unwrap();
+        town.stores[0].slow(&env, Duration::from_secs(5));
+        let (first, mut bad, next) = (page(1, 6_000), page(2, 1_000), page(3, 6_000));
+        bad.bytes = bytes::Bytes::from(vec![7; 1_000]);
+        let to = town.at(0);
+        {
+            let mut call = client.store_batch(&to, vec![first.clone(), bad], LIMIT);
+            for _ in 0..3 {
+                assert!(futures::poll!(call.as_mut()).is_pending(), "it is being written");
+            }
+        }
+        for _ in 0..4 {
+            let refused = client.store(&to, next.clone(), LIMIT).await;
+            assert!(matches!(refused, Err(CallError::Busy { .. })), "{refused:?}");
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        assert!(!town.stores[0].holds(&first.id), "it is still being written");
+        env.clock.sleep(Duration::from_secs(2)).await;
+        assert!(town.stores[0].holds(&first.id));
+        let charged = (ClientKey::new(secret.public()), first.bytes.len() as u64);
+        assert_eq!(town.peers[0].stored_bytes().0, [charged]);
+        client.store(&to, next, LIMIT).await.unwrap();
+    });
+}

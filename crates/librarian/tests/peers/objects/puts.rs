@@ -1,6 +1,7 @@
 //! What becomes of puts: order, depth, batches, regions, receipts, restarts.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crypto::{RecordId, Tier};
 use env::calls::CallError;
@@ -280,5 +281,40 @@ fn all_of_it_is_there_after_a_restart() {
         assert_eq!(client.put(vec![root.record.clone()]).await, [Ok(PutOutcome::Present)]);
         let hs: Vec<RecordId> = client.tip_hs(&pen).await;
         assert_eq!(hs, [root.h()]);
+    });
+}
+
+#[test]
+fn a_put_whose_caller_went_away_counts_until_it_is_done() {
+    testkit::time::run(9, |env| async move {
+        let mut town = Town::empty(&env, 1, 1);
+        town.start_next(|options| options.limits.write_bytes_max = 10_000).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        client.must_put(vec![pen.record(), pen.sign(&open(&pen))]).await;
+        let root = pen.write(&[], &"x".repeat(6_000));
+        let next = pen.write(&[&root], &"y".repeat(6_000));
+        let put = |made: &Made| {
+            let records = vec![made.record.clone(), pen.attest(made, 1)];
+            client.put_all(PutObjects { records, ..PutObjects::default() })
+        };
+        town.stores[0].slow(&env, Duration::from_secs(5));
+        {
+            let call = put(&root);
+            futures::pin_mut!(call);
+            for _ in 0..3 {
+                assert!(futures::poll!(call.as_mut()).is_pending(), "it is being written");
+            }
+        }
+        for _ in 0..4 {
+            let refused = put(&next).await;
+            assert!(matches!(refused, Err(CallError::Busy { .. })), "{refused:?}");
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        assert!(!town.stores[0].holds(&root.h()), "it is still being written");
+        env.clock.sleep(Duration::from_secs(2)).await;
+        assert_eq!(client.tip_hs(&pen).await, [root.h()]);
+        put(&next).await.unwrap();
+        assert_eq!(client.tip_hs(&pen).await, [next.h()]);
     });
 }

@@ -1,12 +1,19 @@
 //! What is answered: bounds, what a disk altered, and what plain calls do not get.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use bytes::Bytes;
 use crypto::Tier;
 use document::Record;
-use env::calls::objects::{ListObjects, ObjectsAnswer, ObjectsRequest, PREVIOUS_MAX, TIPS_MAX};
+use env::calls::objects::{
+    ListObjects, ObjectsAnswer, ObjectsRequest, PREVIOUS_MAX, TIPS_MAX, WatchRequest, Watched,
+};
 use env::calls::{CallError, FindRequest, FindResponse, VerifyRequest, VerifyResponse};
+use env::{Env, Task, Tasks};
+use futures::future::BoxFuture;
 use store::{MemoryStore, RecordStore};
+use testkit::network::key;
 use version::Policy;
 
 use super::pen::{Caller, Made, Pen, SUITE};
@@ -201,5 +208,128 @@ fn plain_calls_tell_nothing_of_objects() {
             assert!(matches!(stored, Err(CallError::Invalid { .. })), "{stored:?}");
         }
         assert_eq!(SUITE, town.community.genesis.suite);
+    });
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A disk that is slow when told so: what waits for it waits until it is let go.
+#[derive(Clone)]
+struct Disk {
+    tasks: Arc<dyn Tasks>,
+    held: Arc<Mutex<Option<Vec<Work>>>>,
+}
+
+impl Disk {
+    /// Of these surroundings, which have it from here on.
+    fn under(env: &mut Env) -> Self {
+        let disk = Self { tasks: env.tasks.clone(), held: Arc::default() };
+        env.tasks = Arc::new(disk.clone());
+        disk
+    }
+
+    fn hold(&self) {
+        *self.held.lock().unwrap() = Some(Vec::new());
+    }
+
+    fn let_go(&self) {
+        let held = self.held.lock().unwrap().take();
+        held.into_iter().flatten().for_each(|work| work());
+    }
+}
+
+impl Tasks for Disk {
+    fn spawn(&self, work: BoxFuture<'static, ()>) -> Task {
+        self.tasks.spawn(work)
+    }
+
+    fn cpu(&self, work: Work) {
+        self.tasks.cpu(work);
+    }
+
+    fn blocking(&self, work: Work) {
+        if let Some(held) = &mut *self.held.lock().unwrap() {
+            held.push(work);
+            return;
+        }
+        self.tasks.blocking(work);
+    }
+
+    fn parallelism(&self) -> usize {
+        self.tasks.parallelism()
+    }
+}
+
+/// Asks, and goes away before there is an answer.
+async fn goes_away<T>(call: impl Future<Output = T>) {
+    futures::pin_mut!(call);
+    assert!(futures::poll!(call).is_pending(), "it is being read");
+}
+
+fn is_busy<T>(answer: &Result<T, CallError>) -> bool {
+    matches!(answer, Err(CallError::Busy { .. }))
+}
+
+/// All of an owner's.
+fn all_of(pen: &Pen) -> ObjectsRequest {
+    let (owner, prefix, after) = (pen.owner.public(), Bytes::new(), Bytes::new());
+    ObjectsRequest::List(ListObjects { owner, prefix, after, most: 9, reader: None })
+}
+
+#[test]
+fn who_asks_for_lists_and_goes_away_has_no_more_of_them_read() {
+    testkit::time::run(6, |mut env| async move {
+        let disk = Disk::under(&mut env);
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        client.must_put(vec![pen.record(), pen.sign(&open(&pen))]).await;
+        let stranger =
+            |number| Caller::new(town.network.calls(key("stranger", number).public()), town.at(0));
+        disk.hold();
+        goes_away(stranger(1).ask(all_of(&pen))).await;
+        for number in 2..5 {
+            let refused = stranger(number).ask(all_of(&pen)).await;
+            assert!(is_busy(&refused), "{refused:?}");
+        }
+        // Members have the other one.
+        goes_away(client.ask(all_of(&pen))).await;
+        let refused = client.ask(all_of(&pen)).await;
+        assert!(is_busy(&refused), "{refused:?}");
+        disk.let_go();
+        let all = Ok(ObjectsAnswer::List(vec![pen.record()]));
+        assert_eq!(stranger(5).ask(all_of(&pen)).await, all);
+        assert_eq!(client.ask(all_of(&pen)).await, all);
+    });
+}
+
+#[test]
+fn who_watches_families_keeps_nobody_from_lists() {
+    testkit::time::run(7, |mut env| async move {
+        let disk = Disk::under(&mut env);
+        let town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        client.must_put(vec![pen.record(), pen.sign(&open(&pen))]).await;
+        let watch = || {
+            let what = Watched::Family(pen.owner.public(), Bytes::new());
+            let request = WatchRequest { what, from: None, reader: None };
+            client.calls.watch(&client.to, request, LIMIT)
+        };
+        disk.hold();
+        let opened = futures::future::join_all((0..6).map(|_| watch()));
+        let listed = futures::future::join_all((0..2).map(|_| client.ask(all_of(&pen))));
+        let later = async {
+            env.clock.sleep(Duration::from_secs(4)).await;
+            disk.let_go();
+        };
+        let (opened, listed, ()) = futures::join!(opened, listed, later);
+        for list in listed {
+            assert_eq!(list, Ok(ObjectsAnswer::List(vec![pen.record()])));
+        }
+        // They wait for one another, for a while.
+        assert_eq!(opened.iter().filter(|one| one.is_ok()).count(), 1);
+        assert_eq!(opened.iter().filter(|one| is_busy(one)).count(), 5);
+        assert!(watch().await.is_ok());
     });
 }
