@@ -18,8 +18,8 @@
 //!    reached, so nothing of it is skipped, however much was logged here since.
 //! 2. Where much is not remembered ([`LOOK_UP_FROM`]), it is looked up in the own log, so that two peers never feed
 //!    each other more than memory holds, round after round.
-//! 3. Else it is logged, and now and then something twice: it is remembered by all from then on, and so does not
-//!    go round again.
+//! 3. Else it is logged, and now and then something twice: all remember it from then on, so it does not go round
+//!    again.
 //!
 //! Nothing is read while the disk is full (`news`), and the cursors stay where they are.
 //!
@@ -47,8 +47,8 @@ use crate::shelf;
 const ROUND_MAX: usize = 20_000;
 /// For how long a round reads, and then for how long it logs, at most.
 const ROUND_TIME: Duration = Duration::from_secs(60);
-/// From so many publications of a round on that memory does not have, they are looked up in the log: fewer in a round
-/// leave memory an hour, in which all others have met them.
+/// Where memory lacks so many publications of a round, they are looked up in the log, which reads it all. Where fewer
+/// come in each, memory reaches back an hour, and most others have met what came twice while it is remembered.
 const LOOK_UP_FROM: usize = 4096;
 /// How many logs' ends, of different peers, are to be reached until a peer has what was told before: of half of the
 /// others, and no more than this. Peers that were away together have nothing to tell.
@@ -97,7 +97,7 @@ enum Round {
 
 impl Progress {
     /// Nobody was met yet.
-    fn from(first: Cursor) -> Self {
+    fn starting_at(first: Cursor) -> Self {
         Self { met: HashMap::new(), first, unfinished: None, goes_on: false }
     }
 
@@ -116,17 +116,31 @@ impl Progress {
             Round::Retry => Met { tries: met.tries + 1, ..met },
         };
         self.met.insert(peer, now);
+        let place = |cursor: &Cursor| (cursor.peer, cursor.offset);
         match round {
-            Round::Whole(_) if self.unfinished == Some(peer) => self.unfinished = None,
-            Round::Part(_) => _ = self.unfinished.get_or_insert(peer),
-            _ => {}
+            Round::Retry => {}
+            // Where it came no further, it is not gone on with.
+            Round::Part(cursor) if place(cursor) != place(&met.cursor) => {
+                self.unfinished.get_or_insert(peer);
+            }
+            _ => self.leave(&peer),
         }
+    }
+
+    /// Goes on with this peer no more than with others.
+    fn leave(&mut self, peer: &PeerId) {
+        self.unfinished = self.unfinished.filter(|unfinished| unfinished != peer);
     }
 
     /// What was logged elsewhere before then, Unix milliseconds, and is not remembered, was forgotten, where there are so many
     /// other peers and memory reaches back to `floor_ms`; 0 where that is not known of anything.
-    fn old_ms(&self, others: usize, floor_ms: u64) -> u64 {
-        let mut whole: Vec<u64> = self.met.values().map(|met| met.whole_ms).collect();
+    fn old_ms(&self, others: usize, floor_ms: u64, now: u64) -> u64 {
+        // Times of a calendar that was ahead until it jumped back say nothing.
+        let whole = self.met.values().map(|met| met.whole_ms).filter(|ms| *ms <= now);
+        let mut whole: Vec<u64> = whole.collect();
+        if floor_ms > now {
+            return 0;
+        }
         whole.sort_unstable_by_key(|ms| std::cmp::Reverse(*ms));
         let wanted = others.div_ceil(2).clamp(1, WHOLE_MAX);
         // Clocks differ.
@@ -137,7 +151,7 @@ impl Progress {
 
 /// Compares logs until the peer stops.
 pub(crate) async fn catch_up_all(core: Arc<Core>) {
-    let mut progress = Progress::from(before(core.publications.begin_ms()));
+    let mut progress = Progress::starting_at(before(core.publications.begin_ms()));
     let mut quick = QUICK_ROUNDS;
     loop {
         let pause = if quick > 0 { core.rhythm.join } else { core.rhythm.catch_up };
@@ -149,7 +163,7 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
         }
         if let Some(unix_ms) = core.publications.take_again() {
             // Entries of the own log were found damaged: others' logs have them from then on.
-            progress = Progress::from(before(unix_ms));
+            progress = Progress::starting_at(before(unix_ms));
             quick = QUICK_ROUNDS;
         }
         // The first rounds go to different peers.
@@ -169,7 +183,7 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
             Ok(()) => quick = quick.saturating_sub(1),
             Err(error) => {
                 tracing::debug!(%peer, %error, "catching up failed");
-                progress.unfinished = progress.unfinished.filter(|unfinished| *unfinished != peer);
+                progress.leave(&peer);
             }
         }
     }
@@ -214,7 +228,8 @@ async fn meet(core: &Core, progress: &mut Progress, peer: PeerId) -> Result<(), 
     if let Err(error) = &events {
         core.directory.failed(&peer, error);
     }
-    let old_ms = progress.old_ms(others(core).len(), core.publications.floor_ms());
+    let floor_ms = core.publications.floor_ms();
+    let old_ms = progress.old_ms(others(core).len(), floor_ms, began_ms);
     let read = read(&core.env, &core.publications, events?, from, old_ms).await?;
     let round = take(core, read, tries + 1 >= TRIES_MAX).await?;
     progress.note(peer, began_ms, &round);
@@ -355,4 +370,125 @@ async fn log(core: &Core, batch: Vec<Bytes>) -> Result<bool, CallError> {
 fn proves(core: &Core, envelope: &Record, claimed: &Bytes) -> bool {
     let told = Publication::told_by(core.genesis.suite, &envelope.bytes);
     told.is_ok_and(|(_, publication)| publication == *claimed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use testkit::network::key;
+    use testkit::time::run;
+
+    use super::*;
+    use crate::publications::tests::{journal, learn, log_of, publication};
+
+    const HOUR: u64 = 3_600_000;
+    /// Publications of a round here.
+    const ROWS: usize = 12;
+
+    fn peer(number: usize) -> PeerId {
+        PeerId::new(key("peer", number).public())
+    }
+
+    /// What a log tells in one round.
+    async fn events(log: &Publications, from: u64, peer: PeerId) -> Events {
+        let rows = log.journal().read(from, ROWS).await.unwrap();
+        let end = rows.len() < ROWS;
+        let place = |offset, unix_ms| Cursor { peer: Some(peer), offset, unix_ms };
+        let mut events = Vec::new();
+        let mut at = place(from, 0);
+        for (offset, received_ms, publication) in rows {
+            at = place(offset + 1, received_ms);
+            events.push(Ok(SubscribeEvent::Publication { publication, received_ms, cursor: at }));
+        }
+        events.extend(end.then_some(Ok(SubscribeEvent::CaughtUp { cursor: at })));
+        futures::stream::iter(events).boxed()
+    }
+
+    /// One round of one log with another, which is of this peer, and a minute.
+    async fn round(
+        env: &Env,
+        (own, progress): (&Publications, &mut Progress),
+        (other, peer): (&Publications, PeerId),
+        look_up_from: usize,
+    ) {
+        let (cursor, now) = (progress.with(&peer).cursor, env.clock.unix_ms());
+        let events = events(other, cursor.offset, peer).await;
+        let old_ms = progress.old_ms(1, own.floor_ms(), now);
+        let read = read(env, own, events, cursor, old_ms).await.unwrap();
+        let new = new_of(own, read.unknown, look_up_from).await.unwrap();
+        learn(own, new.into_iter().map(|(publication, _)| publication)).await;
+        let round = if read.whole { Round::Whole(read.at) } else { Round::Part(read.at) };
+        progress.note(peer, now, &round);
+        env.clock.sleep(Duration::from_secs(60)).await;
+    }
+
+    /// Two peers that remember 16 publications, one of which was away while the other logged 192.
+    #[test]
+    fn after_a_long_absence_nothing_is_lost_and_two_peers_do_not_feed_each_other() {
+        // Where all that is unknown is looked up, nothing comes twice; else little, and once.
+        for (look_up_from, twice) in [(1, 0), (8, 4)] {
+            run(1, |env| async move {
+                let (away, _away) = log_of(&env, journal(&env), 16).await;
+                let (there, _there) = log_of(&env, journal(&env), 16).await;
+                learn(&away, (0..8).map(publication)).await;
+                learn(&there, (0..8).map(publication)).await;
+                env.clock.sleep(Duration::from_secs(3600)).await;
+                learn(&there, (8..200).map(publication)).await;
+                env.clock.sleep(Duration::from_secs(3600)).await;
+                let mut back = Progress::starting_at(Cursor::default());
+                for _ in 0..30 {
+                    round(&env, (&away, &mut back), (&there, peer(1)), look_up_from).await;
+                }
+                let rows = away.journal().read(0, 1000).await.unwrap();
+                let rows: Vec<Bytes> = rows.into_iter().map(|(.., bytes)| bytes).collect();
+                assert_eq!(rows, (0..200).map(publication).collect::<Vec<_>>());
+                // To the other they come with new times, and most are forgotten there.
+                let mut other = Progress::starting_at(Cursor::default());
+                for _ in 0..100 {
+                    round(&env, (&there, &mut other), (&away, peer(0)), look_up_from).await;
+                    round(&env, (&away, &mut back), (&there, peer(1)), look_up_from).await;
+                }
+                let ends = (there.journal().end(), away.journal().end());
+                assert_eq!(ends, (200 + twice, 200 + twice));
+            });
+        }
+    }
+
+    #[test]
+    fn nothing_is_old_before_the_ends_of_half_of_the_logs_were_reached() {
+        let mut progress = Progress::starting_at(Cursor::default());
+        let (floor, now) = (8 * HOUR, 10 * HOUR);
+        for number in 0..3 {
+            assert_eq!(progress.old_ms(5, floor, now), 0, "{number} of 5");
+            let began_ms = (2 + number as u64) * HOUR;
+            progress.note(peer(number), began_ms, &Round::Whole(Cursor::default()));
+        }
+        assert_eq!(progress.old_ms(5, floor, now), 2 * HOUR - OVERLAP_MS);
+        assert_eq!(progress.old_ms(3, floor, now), 3 * HOUR - OVERLAP_MS);
+        progress.note(peer(0), 9 * HOUR, &Round::Part(Cursor::default()));
+        assert_eq!(progress.old_ms(1, floor, now), 4 * HOUR - OVERLAP_MS, "no end");
+        assert_eq!(progress.old_ms(1, HOUR, now), HOUR, "memory reaches back further");
+        assert_eq!(progress.old_ms(1, 0, now), 0, "nothing was forgotten");
+        progress.note(peer(4), 11 * HOUR, &Round::Whole(Cursor::default()));
+        assert_eq!(progress.old_ms(1, floor, now), 4 * HOUR - OVERLAP_MS, "of a wrong calendar");
+        assert_eq!(progress.old_ms(1, 11 * HOUR, now), 0, "of a wrong calendar too");
+    }
+
+    #[test]
+    fn a_log_that_was_left_before_its_end_is_gone_on_with_while_that_leads_on() {
+        let at = |offset| Cursor { peer: Some(peer(1)), offset, unix_ms: HOUR };
+        let mut progress = Progress::starting_at(Cursor::default());
+        progress.note(peer(1), HOUR, &Round::Part(at(5)));
+        progress.note(peer(2), HOUR, &Round::Part(at(7)));
+        assert_eq!(progress.unfinished, Some(peer(1)));
+        progress.note(peer(1), HOUR, &Round::Retry);
+        assert_eq!((progress.unfinished, progress.with(&peer(1)).tries), (Some(peer(1)), 1));
+        progress.note(peer(1), HOUR, &Round::Part(at(5)));
+        assert_eq!((progress.unfinished, progress.with(&peer(1)).tries), (None, 0));
+        progress.note(peer(1), HOUR, &Round::Part(at(9)));
+        progress.note(peer(1), HOUR, &Round::Whole(at(11)));
+        assert_eq!(progress.unfinished, None);
+        assert_eq!(progress.with(&peer(1)).cursor, at(11));
+    }
 }

@@ -133,7 +133,8 @@ pub struct Limits {
     pub subscriber_stall_max: Duration,
     /// Callers whose introduction is remembered.
     pub standings_max: usize,
-    /// News of one peer taken a second, and as many at once after a pause of it.
+    /// News of one peer taken a second, and as many at once after a pause of it; each envelope that it gives this peer to
+    /// tell is one.
     pub news_per_second: u32,
     /// Whether clients of other organisations may let this peer store and find for them
     /// (`Put` and `Get`, which fan out).

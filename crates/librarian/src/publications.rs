@@ -417,3 +417,106 @@ impl Publications {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use futures::FutureExt;
+    use store::{Durability, JournalOptions};
+    use testkit::disk::FaultyDisk;
+    use testkit::time::run;
+
+    use super::*;
+
+    /// An empty journal.
+    pub(crate) fn journal(env: &Env) -> Arc<Journal> {
+        let options = JournalOptions { durability: Durability::Memory, ..Default::default() };
+        Journal::open(Arc::new(FaultyDisk::new(1)), env.clone(), "news", options).unwrap()
+    }
+
+    /// A log that remembers so many at most, and what it gives to be spread.
+    pub(crate) async fn log_of(
+        env: &Env,
+        journal: Arc<Journal>,
+        remembered_max: usize,
+    ) -> (Arc<Publications>, mpsc::Receiver<ToSpread>) {
+        let (env, suite, metrics) = (env.clone(), Suite::Holdfast1, Arc::new(Metrics::new()));
+        let tasks = Arc::clone(&env.tasks);
+        let opening = Publications::open_with(env, suite, journal, metrics, remembered_max);
+        let (publications, outlets) = opening.await.unwrap();
+        let appending = Arc::clone(&publications).append_all(outlets.queue, Default::default());
+        tasks.spawn(appending.boxed()).detach();
+        (publications, outlets.spread)
+    }
+
+    /// Logs what another peer told.
+    pub(crate) async fn learn(log: &Publications, told: impl IntoIterator<Item = Bytes>) {
+        let heard = |publication| log.heard(publication, Source::CatchUp);
+        log.log(told.into_iter().filter_map(heard).collect()).await.unwrap();
+    }
+
+    pub(crate) fn publication(number: u64) -> Bytes {
+        number.to_be_bytes().to_vec().into()
+    }
+
+    #[test]
+    fn what_others_give_leaves_room_for_what_is_stored_here() {
+        run(1, |env| async move {
+            let (log, mut spread) = log_of(&env, journal(&env), 8).await;
+            let some = vec![publication(1); 128];
+            let taken = (0..SPREAD_MAX / 128).filter(|_| log.carry(&some)).count();
+            assert_eq!(taken, GIVEN_MAX / 128);
+            let stored = Entry {
+                key: RecordId::new([1; 32]),
+                publication: publication(2),
+                envelope: Some(publication(3)),
+                source: Source::Stored,
+                answer: None,
+            };
+            log.log(vec![stored]).await.unwrap();
+            assert_eq!(log.spreading(), GIVEN_MAX + 1);
+            assert!(!log.carry(&[publication(4)]));
+            let first = spread.recv().await;
+            assert!(matches!(&first, Some(ToSpread::Given(..))));
+            assert!(!log.carry(&[publication(4)]), "out of the queue, and not told yet");
+            drop(first);
+            assert!(log.carry(&[publication(4)]));
+        });
+    }
+
+    #[test]
+    fn what_memory_forgot_is_found_in_the_log() {
+        run(2, |env| async move {
+            let (log, _spread) = log_of(&env, journal(&env), 8).await;
+            learn(&log, (0..3000).map(publication)).await;
+            assert!(!log.knows(&publication(5)) && log.knows(&publication(2995)));
+            let some = [0, 5, 1023, 1024, 2000, 2991, 4000, 4001].map(publication);
+            let new = log.not_logged(&some).await.unwrap();
+            assert_eq!(new, HashSet::from([publication(4000), publication(4001)]));
+        });
+    }
+
+    #[test]
+    fn a_calendar_that_was_ahead_moves_neither_the_beginning_nor_the_floor() {
+        run(3, |env| async move {
+            let now = env.clock.unix_ms();
+            let (before, ahead) = (now - 3_600_000, now + 365 * 24 * 3_600_000);
+            let journal = journal(&env);
+            let rows = (0..20).map(|n| (if n < 10 { before } else { ahead }, publication(n)));
+            journal.append(rows.collect()).await.unwrap();
+            let (log, _spread) = log_of(&env, Arc::clone(&journal), 30).await;
+            assert_eq!(log.begin_ms(), before);
+            let (log, _spread) = log_of(&env, Arc::clone(&journal), 8).await;
+            assert_eq!(log.begin_ms(), 0, "nothing tells how long ago it was");
+            assert_eq!(log.floor_ms(), 0);
+            env.clock.sleep(Duration::from_secs(10)).await;
+            learn(&log, [publication(20)]).await;
+            assert_eq!(log.floor_ms(), now);
+            learn(&log, (21..30).map(publication)).await;
+            assert_eq!(log.floor_ms(), now + 10_000, "others log at this time");
+            let times = journal.read(19, 2).await.unwrap();
+            assert!(times.iter().all(|(_, at, _)| *at == ahead), "in the log they never fall");
+        });
+    }
+}

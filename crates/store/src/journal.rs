@@ -234,7 +234,10 @@ impl Journal {
             line: OnceLock::new(),
             lock: Mutex::new(Some(opened.lock)),
         });
-        shared.drop_expired(shared.env.clock.unix_ms());
+        // By the newest entry's time at most: a calendar that is far ahead while the machine starts must not cost what is
+        // there. What has expired besides goes when the next segment is begun.
+        let newest_ms = shared.segments().iter().map(|segment| segment.newest_ms).max();
+        shared.drop_expired(newest_ms.unwrap_or(0).min(shared.env.clock.unix_ms()));
         let writer =
             Writer { shared: shared.clone(), active: opened.active, dirty: false, closed: false };
         let line = Line::new(writer, shared.env.tasks.clone());

@@ -1,6 +1,7 @@
 //! A publication reaches every log once: by news, or by catching up where news are lost.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -299,5 +300,57 @@ fn a_writer_that_goes_away_leaves_no_envelope_without_its_publication() {
         let held = town.stores[0].stats_records();
         assert!(held > 0, "some had got that far");
         assert_eq!(town.log_of(0).await.len() as u64, held);
+    });
+}
+
+#[test]
+fn what_a_peer_gives_others_to_tell_counts_each_as_one_of_its_news_and_requests() {
+    testkit::time::run(11, |env| async move {
+        let mut town = Town::empty(&env, 1, 3);
+        town.start_next(|options| options.limits.news_per_second = 100).await;
+        town.start_next(|options| {
+            options.limits.rates.own.store = librarian::Rate::a_second(100);
+        })
+        .await;
+        town.start_next(|_| {}).await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let calls = town.peer_calls(2);
+        let some = |first: u32| (first..first + 60).map(|n| envelope(n, 0).0.bytes).collect();
+        for number in [0, 1] {
+            let to = town.at(number);
+            let first = 1000 * number as u32;
+            calls.tell(&to, some(first), LIMIT).await.unwrap();
+            let refused = calls.tell(&to, some(first + 60), LIMIT).await;
+            assert!(matches!(refused, Err(CallError::Busy { .. })), "{number}: {refused:?}");
+            env.clock.sleep(Duration::from_secs(2)).await;
+            calls.tell(&to, some(first + 60), LIMIT).await.unwrap();
+            env.clock.sleep(Duration::from_secs(2)).await;
+        }
+        assert_eq!(town.log_of(1).await.len(), 240);
+    });
+}
+
+#[test]
+fn what_others_tell_is_logged_when_there_is_room_again_and_not_on_a_full_disk() {
+    testkit::time::run(12, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        // Past the quick rounds of the start.
+        env.clock.sleep(Duration::from_secs(60)).await;
+        town.stores[8].full.store(true, Ordering::SeqCst);
+        let client = town.client_of(0, Tier::Own, &[0]).await;
+        for n in 0..20 {
+            client.put(&town.at(0), envelope(n, 0).0, Duration::ZERO, LIMIT).await.unwrap();
+        }
+        // Rounds with each of the others would have passed.
+        env.clock.sleep(Duration::from_secs(1200)).await;
+        assert_eq!(town.log_of(7).await.len(), 20);
+        assert!(town.log_of(8).await.is_empty(), "what is left is for removals");
+        let page = town.peers[8].metrics();
+        assert!(page.contains("news_dropped_total{reason=\"Full\"}"), "{page}");
+        town.stores[8].full.store(false, Ordering::SeqCst);
+        env.clock.sleep(Duration::from_secs(300)).await;
+        let log: BTreeSet<Bytes> = town.log_of(8).await.into_iter().collect();
+        assert_eq!(log, (0..20).map(|n| envelope(n, 0).1).collect());
+        assert_eq!(town.log_of(8).await.len(), 20);
     });
 }
