@@ -190,15 +190,17 @@ impl Author {
         }
         let content = self.content(address).await?;
         let mut checked = Checked::new(&content);
-        for record in [&content.opened.record, &content.entry] {
-            let wanted = self.walker().redundancy(record.kind).copies;
-            checked.add_copies(&self.proven(record).await, wanted);
+        let copies = self.copies_wanted(&content).await?;
+        for (record, wanted) in
+            [(&content.opened.record, copies.envelope), (&content.entry, copies.entry)]
+        {
+            checked.add_copies(&self.proven(record, wanted).await, wanted);
         }
         // A list names thousands of pages or stripes: all of them are read to learn these, so their copies are.
         let lists = content.lists().iter().zip(LIST_INDEX_BASE..).map(|(id, index)| (*id, index));
         let lists: Vec<_> = lists.collect();
         for batch in lists.chunks(PAGES_TOGETHER) {
-            self.check_pages(&mut checked, batch, percent).await?;
+            self.check_pages(&mut checked, batch, copies.lists, percent).await?;
         }
         let mut parts = content.parts(0);
         let mut batch = Vec::new();
@@ -212,10 +214,11 @@ impl Author {
                 }
             }
             if batch.len() == PAGES_TOGETHER {
-                self.check_pages(&mut checked, &std::mem::take(&mut batch), percent).await?;
+                let pages = std::mem::take(&mut batch);
+                self.check_pages(&mut checked, &pages, copies.pages, percent).await?;
             }
         }
-        self.check_pages(&mut checked, &batch, percent).await?;
+        self.check_pages(&mut checked, &batch, copies.pages, percent).await?;
         Ok(checked)
     }
 
@@ -223,14 +226,14 @@ impl Author {
         &self,
         checked: &mut Checked,
         pages: &[(RecordId, u32)],
+        wanted: u32,
         percent: u8,
     ) -> Result<(), AuthorError> {
         if pages.is_empty() {
             return Ok(());
         }
-        let wanted = self.walker().redundancy(Kind::Page).copies;
         checked.profile.get_or_insert(Profile::Copies(wanted));
-        for mut fragment in self.compared(pages).await {
+        for mut fragment in self.compared(pages, wanted).await {
             if self.chosen(percent) {
                 let reading =
                     Reading { place: fragment.id.into(), bytes: CHUNK_BYTES_MAX, keep: 0 };

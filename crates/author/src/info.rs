@@ -19,7 +19,7 @@ use document::entry::LIST_INDEX_BASE;
 use document::{Kind, Record};
 use env::calls::{CallError, VerifyRequest, VerifyResponse};
 use futures::StreamExt;
-use placement::{Profile, View};
+use placement::{Profile, Redundancy, View};
 use walk::{ASKED_MAX, Directory, Health, Held, Holding, NEAR_EXTRA};
 
 use crate::author::Author;
@@ -57,20 +57,23 @@ impl Author {
     /// errors: they are in the answer.
     pub async fn info(&self, address: RecordId) -> Result<Info, AuthorError> {
         let content = self.content(address).await?;
-        let mut fragments =
-            vec![self.proven(&content.opened.record).await, self.proven(&content.entry).await];
+        let copies = self.copies_wanted(&content).await?;
+        let mut fragments = vec![
+            self.proven(&content.opened.record, copies.envelope).await,
+            self.proven(&content.entry, copies.entry).await,
+        ];
         let lists = content.lists().iter().zip(LIST_INDEX_BASE..).map(|(id, index)| (*id, index));
         for batch in lists.take(PAGES_TOLD_MAX).collect::<Vec<_>>().chunks(PAGES_ASKED) {
-            fragments.extend(self.compared(batch).await);
+            fragments.extend(self.compared(batch, copies.lists).await);
         }
         let Parted { pages, stripes, count } = parted(self, &content).await?;
         for batch in pages.chunks(PAGES_ASKED) {
-            fragments.extend(self.compared(batch).await);
+            fragments.extend(self.compared(batch, copies.pages).await);
         }
         let k = content.stripe_pages();
         let surveyed = self.surveyed(&stripes, k.unwrap_or(1)).await?;
         let profile = match surveyed.profile {
-            None if !pages.is_empty() => Some(Profile::Copies(self.page_copies())),
+            None if !pages.is_empty() => Some(Profile::Copies(copies.pages)),
             profile => profile,
         };
         fragments.extend(surveyed.fragments);
@@ -90,21 +93,16 @@ impl Author {
         })
     }
 
-    /// Copies of a page that is not in a stripe.
-    fn page_copies(&self) -> u32 {
-        self.walker().redundancy(Kind::Page).copies
-    }
-
-    /// Who holds a record that is at hand.
-    pub(crate) async fn proven(&self, record: &Record) -> Fragment {
-        let redundancy = self.walker().redundancy(record.kind);
+    /// Who holds a record that is at hand, of which there should be so many copies.
+    pub(crate) async fn proven(&self, record: &Record, copies: u32) -> Fragment {
+        let redundancy = Redundancy { copies, ..self.walker().redundancy(record.kind) };
         let holdings =
             self.walker().holdings(record.id, record.place, redundancy, Some(record)).await;
-        fragment(record.id, record.kind, None, holdings, redundancy.copies)
+        fragment(record.id, record.kind, None, holdings, copies)
     }
 
-    /// Who holds these pages, by comparing what their holders say.
-    pub(crate) async fn compared(&self, pages: &[(RecordId, u32)]) -> Vec<Fragment> {
+    /// Who holds these pages, of each of which there should be so many copies, by comparing what their holders say.
+    pub(crate) async fn compared(&self, pages: &[(RecordId, u32)], copies: u32) -> Vec<Fragment> {
         if self.walker().is_thin() {
             let unasked = |(id, index): &(RecordId, u32)| {
                 fragment(*id, Kind::Page, Some(*index), Vec::new(), 0)
@@ -113,7 +111,6 @@ impl Author {
         }
         let directory = self.walker().directory();
         let view = directory.view();
-        let copies = self.page_copies();
         let asked = pages.iter().map(|&(id, index)| Asked { id, index, key: self.env().random() });
         let asked: Vec<Asked> = asked.collect();
         let near: Vec<Vec<PeerId>> = asked

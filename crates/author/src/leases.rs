@@ -15,6 +15,7 @@
 //! long as its older lease says. A word that ends one reaches them by the other holders when they return.
 
 mod asking;
+mod copies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -256,18 +257,26 @@ impl Author {
                 holders.entry(peer).or_default().insert(part.spots[spot].place);
             }
         }
-        // No more than were paid for: a copy that is too much, at a peer whose duty it is not, would stay for as long as it is paid for.
-        let copies = count.iter().zip(&paid_for).map(|(held, paid)| match paid {
-            0 => *held,
-            paid => *held.min(paid),
-        });
-        let most = copies.max().unwrap_or(1);
-        let Some(lease) = self.lease(&leaves_of(&part), most, seconds)? else { return Ok(()) };
-        renewed.until = renewed.until.min(lease::until(&lease.lease).unwrap_or(0));
+        // As many as were paid for: holders keep so many, so that one that is away is paid for again, and a copy that is too much, at a
+        // peer whose duty it is not, is not.
+        let mut by_copies: BTreeMap<u32, Vec<Leaf>> = BTreeMap::new();
+        for ((leaf, held), paid) in leaves_of(&part).into_iter().zip(&count).zip(&paid_for) {
+            let copies = if *paid == 0 { *held } else { *paid };
+            by_copies.entry(copies).or_default().push(leaf);
+        }
+        let mut leases = Vec::with_capacity(by_copies.len());
+        for (copies, leaves) in by_copies {
+            let Some(lease) = self.lease(&leaves, copies, seconds)? else { return Ok(()) };
+            renewed.until = renewed.until.min(lease::until(&lease.lease).unwrap_or(0));
+            leases.push(lease);
+        }
+        let leases = &leases;
         let shows = holders.into_iter().filter_map(|(peer, places)| {
-            let shown = lease.of(|place| places.contains(place))?;
-            let leaves: Vec<Place> = shown.leaves.iter().map(|leaf| leaf.leaf.place).collect();
-            let request = LeaseRequest::Show(vec![shown]);
+            let shown: Vec<_> =
+                leases.iter().filter_map(|lease| lease.of(|at| places.contains(at))).collect();
+            let leaves = shown.iter().flat_map(|shown| &shown.leaves);
+            let leaves: Vec<Place> = leaves.map(|leaf| leaf.leaf.place).collect();
+            let request = (!shown.is_empty()).then_some(LeaseRequest::Show(shown))?;
             Some(async move { (peer, leaves, self.ask_leases(&peer, request).await) })
         });
         let mut taken: BTreeMap<Place, u32> = BTreeMap::new();

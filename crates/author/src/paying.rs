@@ -3,7 +3,7 @@
 //! ```text
 //! a stripe                          one lease: its place covers the header and every fragment
 //! a page kept as copies             one lease
-//! entry, lists, envelopes           one lease for all of them
+//! entry, lists, envelopes           one lease for all of them that have as many copies
 //! the envelopes of a share          one lease for each 256
 //! ```
 //! So a small put signs once, and a large one once for 16 MiB. Whoever has no pass pays for nothing: its records go without,

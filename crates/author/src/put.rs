@@ -24,9 +24,11 @@ mod keeping;
 mod note;
 pub(crate) mod source;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crypto::lease::Leaf;
 use crypto::{EEK_BYTES, Eek, ReaderKey};
 use document::{
     ContentInfo, ContentMacs, EntrySealer, Finished, Kind, Record, SealedContent, SealedPage,
@@ -204,16 +206,24 @@ impl Author {
         let envelopes: Vec<_> =
             envelopes.into_iter().map(|one| (Part::Envelope, one, copies)).collect();
         let entry_out = vec![(Part::Entry, finished.entry, entries)];
-        // All of these together are paid by one lease, signed before the first of them goes out.
+        // All of these together are paid by one lease, signed before the first of them goes out, or by two where not all have as many
+        // copies: holders keep as many as are paid for.
         let groups = [first, entry_out, envelopes];
-        let all = || groups.iter().flatten();
-        let leaves: Vec<_> = all().map(|(_, record, _)| record_leaf(record)).collect();
-        let holders = all().map(|(_, _, copies)| copies.copies).max().unwrap_or(1);
-        let lease = self.lease(&leaves, holders, self.seconds_left(paid_until))?;
-        let until = lease.as_ref().and_then(|lease| crypto::lease::until(&lease.lease));
+        let mut leaves: BTreeMap<u32, Vec<Leaf>> = BTreeMap::new();
+        for (_, record, copies) in groups.iter().flatten() {
+            leaves.entry(copies.copies).or_default().push(record_leaf(record));
+        }
+        let mut leases = BTreeMap::new();
+        for (copies, leaves) in leaves {
+            let lease = self.lease(&leaves, copies, self.seconds_left(paid_until))?;
+            leases.insert(copies, lease);
+        }
+        let ends = leases.values().flatten().map(|lease| crypto::lease::until(&lease.lease));
+        let until = ends.min().flatten();
         for group in groups {
             let outgoing = group.into_iter().map(|(part, record, copies)| {
-                let paid = for_place(lease.as_ref(), &record.place);
+                let lease = leases.get(&copies.copies).and_then(Option::as_ref);
+                let paid = for_place(lease, &record.place);
                 Outgoing::record(part, record, copies).paid(paid)
             });
             spread.all(outgoing).await?;

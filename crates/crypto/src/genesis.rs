@@ -49,7 +49,7 @@ pub enum GenesisError {
     #[error("an organisation's key is not valid")]
     Key(#[from] crate::KeyError),
     /// A name is empty, too long, or holds control characters.
-    #[error("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters")]
+    #[error("a name has 1 to {NAME_BYTES_MAX} bytes, and no control or invisible characters")]
     Name,
     /// More copies than allowed.
     #[error("copies: at most {COPIES_MAX}")]
@@ -242,6 +242,22 @@ impl Genesis {
     }
 }
 
-pub(crate) fn is_name(name: &str) -> bool {
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
+/// Whether something may be the name of a network or an organisation: 1 to [`NAME_BYTES_MAX`] bytes, no control characters, and none
+/// that change the direction of what follows or are not seen (but for the joiners that some scripts are written with), so that
+/// whoever signs a roster reads what it says.
+pub fn is_name(name: &str) -> bool {
+    let hides = |letter: char| {
+        letter.is_control()
+            || matches!(
+                letter,
+                '\u{61C}'
+                    | '\u{200B}'
+                    | '\u{200E}'
+                    | '\u{200F}'
+                    | '\u{2028}'..='\u{202E}'
+                    | '\u{2060}'..='\u{206F}'
+                    | '\u{FEFF}'
+            )
+    };
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(hides)
 }

@@ -13,8 +13,6 @@ use crypto::{OrgId, Organisation, SecretKey};
 use crate::error::HoldError;
 use crate::files::{self, Access};
 
-/// The longest name of an organisation or a network, in bytes (the genesis checks it again).
-const NAME_BYTES_MAX: usize = 64;
 /// The private key's file.
 pub(crate) const KEY_FILE: &str = "org.key";
 /// The public line's file.
@@ -102,11 +100,10 @@ fn parse_line(line: &str) -> Result<Organisation, HoldError> {
 
 /// Checks a name before a key is made for it.
 pub(crate) fn check_name(name: &str) -> Result<(), HoldError> {
-    let long = !(1..=NAME_BYTES_MAX).contains(&name.len());
-    if long || name.chars().any(char::is_control) {
-        return Err(HoldError::Genesis(crypto::GenesisError::Name));
+    match crypto::genesis::is_name(name) {
+        true => Ok(()),
+        false => Err(HoldError::Genesis(crypto::GenesisError::Name)),
     }
-    Ok(())
 }
 
 #[cfg(test)]

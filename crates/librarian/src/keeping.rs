@@ -53,6 +53,7 @@ use tokio::sync::{Notify, Semaphore};
 use version::COPIES_MAX;
 
 use crate::core::Core;
+use crate::leases::OtherCopies;
 use audit::Audits;
 use budget::Budget;
 use claims::Claims;
@@ -348,6 +349,7 @@ impl Keeping {
             return Ok(Some(true));
         };
         self.take(core, changes).await;
+        self.take_paid(core).await;
         let current = self.epoch().is_some_and(|epoch| epoch.is_of(&view, &who));
         if current {
             // What this peer says of others is told to all when it is new: nobody else may have seen it yet.
@@ -399,6 +401,8 @@ impl Keeping {
     /// Reads the store.
     async fn read(&self, core: &Core, epoch: Arc<Epoch>) -> Result<Inventory, StoreError> {
         self.fresh.listen();
+        // What is paid for is asked anew of each.
+        let _ = core.leases.other_copies();
         // What policies say may be new.
         locked(&self.copies).clear();
         let mut inventory = Inventory::new(core.own, epoch);
@@ -444,6 +448,33 @@ impl Keeping {
         }
     }
 
+    /// Takes how many copies are paid for, where that changed.
+    async fn take_paid(&self, core: &Core) {
+        match core.leases.other_copies() {
+            OtherCopies::At(places) => {
+                let places: Vec<Place> = places.into_iter().collect();
+                for some in places.chunks(TAKE_STEP) {
+                    {
+                        let mut inventory = locked(&self.inventory);
+                        let Some(inventory) = inventory.as_mut() else { return };
+                        some.iter().for_each(|at| inventory.pay(at, core.leases.copies(at)));
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+            OtherCopies::Many => {
+                for part in 0..inventory::PARTS {
+                    {
+                        let mut inventory = locked(&self.inventory);
+                        let Some(inventory) = inventory.as_mut() else { return };
+                        inventory.pay_part(part, |place| core.leases.copies(place));
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
     /// What is to be counted of changes: fragments by their headers, versions by their policies.
     async fn found(&self, core: &Core, changes: Vec<Change>) -> Vec<Found> {
         let changes = self.certain(core, changes);
@@ -466,6 +497,10 @@ impl Keeping {
                     Found::Copy(Held { placed, copies })
                 }
                 Change::StoredHere(placed) => Found::Copy(Held { placed, copies: 1 }),
+                Change::Stored(placed) if placed.kind.is_document() && is_counted(placed.kind) => {
+                    let copies = core.leases.copies(&placed.place);
+                    Found::Copy(Held { placed, copies })
+                }
                 Change::Stored(placed) if is_counted(placed.kind) => {
                     Found::Copy(Held { placed, copies: 0 })
                 }

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use crypto::genesis::COPIES_MAX;
 use crypto::lease::{Charged, Checked, Kept, LeaseError, SignedForget, kept_id};
 use crypto::{Listing, OrgId, Place, RecordId};
 use document::{Kind, Record};
@@ -35,7 +36,7 @@ use checking::Seen;
 pub(crate) use checking::{By, Covered, nobody_pays};
 pub(crate) use dropping::{Swept, sweep_whole};
 use futures::FutureExt;
-pub(crate) use table::Charge;
+pub(crate) use table::{Charge, OtherCopies};
 use table::{Ended, Table};
 use tokio::sync::oneshot;
 pub(crate) use work::{erase_all, forget, hear_all, sweep_all};
@@ -173,6 +174,16 @@ impl Leases {
     /// Whether a lease holds this place.
     pub(crate) fn covers(&self, place: &Place) -> bool {
         self.table().covers(place)
+    }
+
+    /// How many copies of the record at a place are paid for: 0, or 2 to [`COPIES_MAX`].
+    pub(crate) fn copies(&self, place: &Place) -> u8 {
+        told_copies(self.table().copies(place))
+    }
+
+    /// Where that changed since the last call.
+    pub(crate) fn other_copies(&self) -> OtherCopies {
+        self.table().other_copies()
     }
 
     /// Whether every lease of this place has ended, and its record waits for the sweep: it is not passed on.
@@ -366,6 +377,15 @@ impl Reading {
             }
         }
         table
+    }
+}
+
+/// How many copies leases ask for that pay for so many holders at most: 0, or 2 to [`COPIES_MAX`]. For one signs somebody for whom
+/// a librarian keeps as many as it finds right.
+fn told_copies(holders: u32) -> u8 {
+    match holders.min(COPIES_MAX) {
+        0 | 1 => 0,
+        more => u8::try_from(more).unwrap_or(u8::MAX),
     }
 }
 

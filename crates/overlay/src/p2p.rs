@@ -21,6 +21,7 @@ mod engine;
 mod identity;
 mod intake;
 mod links;
+mod sources;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use author::{Author, AuthorError, NoProgress, PutOptions};
+use author::{Author, AuthorError, NoProgress, PutOptions, State};
 use crypto::lease::{self, Leaf, Shown, Terms};
 use crypto::{Class, Classified, ClientKey, PeerId, Place, RecordId, SecretKey, Tier};
+use document::Kind;
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PlaceLeases};
 use env::calls::{CallError, Calls, Credential, Endpoint, IntroduceRequest};
+use placement::Profile;
 use testkit::network::{LeaseLie, key};
 use testkit::time::run;
 
@@ -317,6 +319,56 @@ fn what_was_shared_is_renewed_with_all_else_and_not_beyond_its_content() {
             assert_eq!(ada.renew(*address, None).await.unwrap_err().class(), Class::NotFound);
         }
         assert!(ada.paid().await.unwrap().is_empty());
+    });
+}
+
+/// How many copies there should be is what the network keeps, or what is paid for where that is more, of each kind by itself.
+#[test]
+fn a_content_of_more_copies_than_the_networks_is_checked_and_renewed_as_one_of_so_many() {
+    run(12, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let content: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+        for (copies, heads) in [(3, 5), (7, 7)] {
+            let ada = town.payer("ada", 0).await;
+            let profile = Some(Profile::Copies(copies));
+            let options =
+                PutOptions { profile, lease_seconds: Some(SPAN_S), ..PutOptions::default() };
+            let put = ada.put(&content[..], options, Arc::new(NoProgress)).await.unwrap();
+            ada.walker().drain(Duration::from_secs(60)).await;
+            let wanted = async |ada: &Author| {
+                let info = ada.info(put.address).await.unwrap();
+                assert_eq!(info.profile, profile);
+                let (pages, others): (Vec<_>, Vec<_>) =
+                    info.fragments.iter().partition(|one| one.kind == Kind::Page);
+                let told = |of: &[&author::Fragment], copies: u32| {
+                    let held = |one: &&&author::Fragment| one.holders.len() == copies as usize;
+                    assert!(of.iter().all(|one| held(&one)), "{of:?}");
+                };
+                told(&pages, copies);
+                told(&others, heads);
+                ada.check(put.address, 0).await.unwrap()
+            };
+            let checked = wanted(&ada).await;
+            assert_eq!((checked.state, checked.missing), (State::Full, 0), "{checked:?}");
+            assert_eq!(checked.survives, copies - 1);
+            assert_eq!(checked.profile, profile);
+
+            // Another year, signed while one is away, pays for as many.
+            let info = ada.info(put.address).await.unwrap();
+            let away = info.fragments.last().unwrap().holders[0].peer;
+            town.cut(&[away]);
+            let lacking = ada.check(put.address, 0).await.unwrap();
+            assert_eq!(lacking.state, State::Lacking);
+            assert!(lacking.missing > 0 && lacking.survives == copies - 2, "{lacking:?}");
+            ada.renew(put.address, Some(100 * SPAN_S)).await.unwrap();
+            town.cut(&[]);
+            // What it has is paid for until the end of the first lease alone; so many are wanted all the same.
+            env.clock.sleep(Duration::from_secs(2 * SPAN_S)).await;
+            let ada = town.payer("ada", 0).await;
+            let checked = ada.check(put.address, 0).await.unwrap();
+            assert_eq!((checked.profile, checked.state), (profile, State::Lacking), "{checked:?}");
+            assert_eq!(checked.missing, lacking.missing, "{checked:?}");
+        }
     });
 }
 

@@ -77,11 +77,6 @@ impl Epoch {
         redundancy(kind, self.view.len(), self.genesis.suite, self.genesis.copies).copies as usize
     }
 
-    /// Whose duty a copy is.
-    pub(crate) fn duty(&self, place: &Place, kind: Kind) -> Vec<PeerId> {
-        self.first(place, self.copies(kind))
-    }
-
     /// Who may hold fragments of a stripe of n.
     pub(crate) fn possible(&self, place: &Place, n: usize) -> Vec<PeerId> {
         self.first(place, n + SPARES)
@@ -94,11 +89,15 @@ impl Epoch {
         indexes.into_iter().filter_map(|index| self.view.peer(index).copied()).collect()
     }
 
-    /// How many copies there should be of a record of this kind whose object's policy says so many; 0: it says nothing.
+    /// How many copies there should be of a record of this kind of which so many were asked for, by its object's policy or by
+    /// who pays for it; 0: nobody says. Of what belongs to an object the policy's number counts, else the network's where that is
+    /// more: who pays for fewer has the network's for nothing.
     pub(crate) fn wanted(&self, kind: Kind, copies: u8) -> usize {
+        let said = usize::from(copies).min(self.view.len());
         match copies {
             0 => self.copies(kind),
-            said => usize::from(said).min(self.view.len()),
+            _ if kind.is_document() => said.max(self.copies(kind)),
+            _ => said,
         }
     }
 

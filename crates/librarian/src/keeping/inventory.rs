@@ -21,7 +21,7 @@ use super::map::{NOBODY, Names, StripeMap};
 
 /// Copies are kept in so many parts, by the first bits of their place.
 const PART_BITS: u32 = 12;
-const PARTS: usize = 1 << PART_BITS;
+pub(super) const PARTS: usize = 1 << PART_BITS;
 
 /// Copies or stripes looked at for a random common one.
 const SAMPLED_MAX: usize = 1024;
@@ -31,7 +31,7 @@ const SAMPLED_MAX: usize = 1024;
 pub(crate) struct Held {
     /// What and where it is.
     pub(crate) placed: Placed,
-    /// How many copies its object's policy asks for; 0: its kind says it.
+    /// How many copies its object's policy asks for, or who pays for it; 0: its kind says it.
     pub(crate) copies: u8,
 }
 
@@ -231,6 +231,32 @@ impl Inventory {
         let Some(copy) = self.parts[key.part()].remove(&key) else { return false };
         self.count_copy(&copy.held(&key), Sum::wrapping_sub);
         true
+    }
+
+    /// Counts the copy that lives at its id, where one is here, as one of which so many are paid for.
+    pub(crate) fn pay(&mut self, place: &Place, copies: u8) {
+        let id = RecordId::new(*place.as_bytes());
+        let key = Key::new(&id, place);
+        let Some(copy) = self.parts[key.part()].get(&key) else { return };
+        if copy.copies == copies || !copy.kind.is_document() || copy.place.is_some() {
+            return;
+        }
+        let held = copy.held(&key);
+        self.drop_copy(&id);
+        self.add_copy(Held { copies, ..held });
+    }
+
+    /// The same for all copies of one of the [`PARTS`].
+    pub(crate) fn pay_part(&mut self, part: usize, paid: impl Fn(&Place) -> u8) {
+        let Some(copies) = self.parts.get(part) else { return };
+        let places = copies.iter().filter(|(_, copy)| copy.place.is_none());
+        let places = places.map(|(key, copy)| (Place::from(key.id()), copy));
+        let others = places.filter(|(_, copy)| copy.kind.is_document());
+        let others = others.map(|(place, copy)| (place, copy.copies, paid(&place)));
+        let others: Vec<_> = others.filter(|(_, counted, paid)| counted != paid).collect();
+        for (place, _, paid) in others {
+            self.pay(&place, paid);
+        }
     }
 
     /// Whose duty a copy is.

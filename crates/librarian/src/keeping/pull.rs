@@ -130,7 +130,7 @@ struct Fetched {
 async fn store(core: &Core, keeping: &Keeping, holder: &PeerId, fetched: Fetched) {
     let Fetched { record, companions, said } = fetched;
     let (id, place) = (record.id, record.place);
-    let kept = match is_due(core, keeping, &record) {
+    let kept = match is_due(core, keeping, &record, said.as_ref()).await {
         true => keep(core, record, companions, said).await,
         false => Kept::Never,
     };
@@ -235,11 +235,24 @@ async fn payments(
     }
 }
 
-/// Whether a copy is this peer's to hold, now that its kind is known. Of what belongs to objects the policy says it, and whoever
-/// offered it knew that.
-fn is_due(core: &Core, keeping: &Keeping, record: &Record) -> bool {
+/// Whether a copy is this peer's to hold, now that its kind is known, and who pays for how many. Of what belongs to objects the
+/// policy says it, and whoever offered it knew that.
+async fn is_due(
+    core: &Core,
+    keeping: &Keeping,
+    record: &Record,
+    said: Option<&PlaceLeases>,
+) -> bool {
     let Some(epoch) = keeping.epoch() else { return false };
-    !record.kind.is_document() || epoch.duty(&record.place, record.kind).contains(&core.own)
+    let is_among = |copies: u8| {
+        let wanted = epoch.wanted(record.kind, copies);
+        epoch.first(&record.place, wanted).contains(&core.own)
+    };
+    if !record.kind.is_document() || is_among(0) {
+        return true;
+    }
+    let Some(said) = said else { return false };
+    is_among(core.leases.copies_passed_on(record, said).await)
 }
 
 /// What became of a fetched record.

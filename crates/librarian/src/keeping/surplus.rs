@@ -18,7 +18,7 @@ use store::Placed;
 
 use super::ask::{SMALL_LIMIT, ask};
 use super::epoch::Epoch;
-use super::inventory::Walk;
+use super::inventory::{Held, Walk};
 use super::{Keeping, locked, mend};
 use crate::core::Core;
 use crate::leases::Charge;
@@ -116,14 +116,15 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
         inventory.as_ref().map_or_else(Vec::new, |all| all.strays(walk, 1, ROUND_MAX))
     };
     let mut gone = Vec::new();
-    for placed in strays.into_iter().map(|held| held.placed).filter(may_go) {
-        if is_paid_for_more(core, &placed, epoch).await {
+    for Held { placed, copies } in strays.into_iter().filter(|held| may_go(&held.placed)) {
+        // What is paid for may be more than was counted a moment ago: they were asked for, stored and acknowledged.
+        let wanted = epoch.wanted(placed.kind, core.leases.copies(&placed.place).max(copies));
+        let duty = epoch.first(&placed.place, wanted);
+        if duty.contains(&core.own) {
             continue;
         }
         let Ok(Some(record)) = core.shelf.get(&placed.id).await else { continue };
-        let duty = epoch.duty(&placed.place, placed.kind);
-        let mut proven =
-            duty.len() >= epoch.copies(placed.kind).min(epoch.view.len() - epoch.absent.len());
+        let mut proven = duty.len() >= wanted.min(epoch.view.len() - epoch.absent.len());
         for peer in &duty {
             proven = proven && has(core, peer, &record).await;
         }
@@ -132,14 +133,6 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
         }
     }
     drop_records(core, gone).await;
-}
-
-/// Whether a lease pays for more copies of it than the network keeps of its kind: they were asked for, stored and acknowledged, so
-/// this one stays as long as it is paid for. What cannot be read of its leases says nothing against that.
-async fn is_paid_for_more(core: &Core, placed: &Placed, epoch: &Epoch) -> bool {
-    let Ok(leases) = core.leases.of(&placed.place).await else { return true };
-    let most = leases.iter().filter_map(|shown| crypto::lease::redundancy(&shown.lease)).max();
-    most.is_some_and(|most| most as usize > epoch.copies(placed.kind))
 }
 
 /// Drops fragments that another holder, which ranks higher, has too.

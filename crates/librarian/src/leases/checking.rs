@@ -15,7 +15,7 @@ use env::calls::leases::{PlaceLeases, SHOWN_MAX};
 use store::StoreError;
 
 use super::table::{Admitted, Charge, Refusal, Wanted};
-use super::{CHECKED_MAX, Leases, kept, owned};
+use super::{CHECKED_MAX, Leases, kept, owned, told_copies};
 
 /// Leases and leaves up to which the signatures are checked where the call runs: a hop costs more.
 const CHECKED_HERE_MAX: usize = 2;
@@ -223,6 +223,19 @@ impl Leases {
             true => (!ended).then(Covered::default),
             false => (!covered.is_empty()).then_some(covered),
         }
+    }
+
+    /// How many copies are paid for by those leases that another holder has for a record and that count here; as
+    /// [`Leases::copies`].
+    pub(crate) async fn copies_passed_on(
+        self: &Arc<Self>,
+        record: &Record,
+        said: &PlaceLeases,
+    ) -> u8 {
+        let said = PlaceLeases { unleased: false, ..said.clone() };
+        let covered = self.passed_on(record, said).await.unwrap_or_default();
+        let copies = covered.ones.iter().map(|one| one.checked.terms.redundancy).max();
+        told_copies(copies.unwrap_or(0))
     }
 
     /// Checks leases by themselves, on a CPU thread where they are many.

@@ -41,6 +41,8 @@ pub(crate) const HOLDS_MAX: usize = if cfg!(test) { 64 } else { 4 << 20 };
 pub(crate) const CLIENT_LEASES_MAX: usize = 2;
 /// Leases of one organisation's clients for one place, but for those of a client that has one there.
 pub(crate) const ORGANISATION_LEASES_MAX: usize = 8;
+/// Places remembered whose number of holders changed; above, all are looked at.
+const OTHER_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
 /// Words of ended leases that are kept; of more, the oldest goes.
 pub(crate) const TOMBSTONES_MAX: usize = 1 << 20;
 /// How long such a word is kept at most, in seconds: 90 days.
@@ -78,6 +80,8 @@ struct Held {
     client: ClientKey,
     organisation: OrgId,
     until: u64,
+    /// How many holders it pays for.
+    copies: u32,
     /// Where its pass is kept.
     pass: RecordId,
     /// Where its leaves are kept; those of one write together.
@@ -117,6 +121,17 @@ struct At {
     /// The record was here before any lease, and stays.
     unleased: bool,
     charged: Option<Box<Charge>>,
+}
+
+impl OtherCopies {
+    fn add(&mut self, place: Place) {
+        if let Self::At(places) = self {
+            places.insert(place);
+            if places.len() > OTHER_MAX {
+                *self = Self::Many;
+            }
+        }
+    }
 }
 
 /// A word that ended a lease.
@@ -169,6 +184,18 @@ pub(crate) struct Table {
     /// Leases that hold nothing any more, since others of their clients run longer: their records are to be removed.
     spent: BTreeSet<LeaseId>,
     holds: usize,
+    /// Places whose records were here before, and are paid for at another number of holders since.
+    other: OtherCopies,
+}
+
+/// Places at which the number of holders that is paid for changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum OtherCopies {
+    /// At these.
+    At(HashSet<Place>),
+    /// At more than [`OTHER_MAX`], or nobody looked for long.
+    #[default]
+    Many,
 }
 
 impl Table {
@@ -279,13 +306,14 @@ impl Table {
     /// Puts a leaf into the table.
     fn hold(&mut self, lease: &Checked, pass: RecordId, leaf: &Leaf, frame: u32, unleased: bool) {
         let before = self.charge(&leaf.place, &lease.organisation);
+        let copies_before = self.copies(&leaf.place);
         let Checked { id, client, organisation, terms, .. } = *lease;
-        let until = terms.until;
+        let (until, copies) = (terms.until, terms.redundancy);
         let held = self.leases.entry(id).or_insert_with(|| {
             self.ends.insert((until, id));
             *self.passes.entry(pass).or_default() += 1;
             let (frames, places) = (Vec::new(), Vec::new());
-            Held { client, organisation, until, pass, frames, places, live: 0, pending: 0 }
+            Held { client, organisation, until, copies, pass, frames, places, live: 0, pending: 0 }
         });
         let at = self.places.entry(leaf.place).or_default();
         at.unleased |= unleased;
@@ -298,8 +326,25 @@ impl Table {
             self.holds += 1;
             self.spent.remove(&id);
         }
+        // A record that comes with its first lease is counted by whoever stores it.
+        let came_before = copies_before > 0 || unleased;
+        if came_before && self.copies(&leaf.place) != copies_before {
+            self.other.add(leaf.place);
+        }
         let after = self.charge(&leaf.place, &organisation);
         *self.accounts.entry(organisation).or_default() += after.saturating_sub(before);
+    }
+
+    /// How many holders the most of the leases of a place pay for; 0 where none holds it.
+    pub(crate) fn copies(&self, place: &Place) -> u32 {
+        let Some(at) = self.places.get(place) else { return 0 };
+        let held = at.holds.iter().filter_map(|hold| self.leases.get(&hold.lease));
+        held.map(|held| held.copies).max().unwrap_or(0)
+    }
+
+    /// Where that changed since the last call.
+    pub(crate) fn other_copies(&mut self) -> OtherCopies {
+        std::mem::replace(&mut self.other, OtherCopies::At(HashSet::new()))
     }
 
     /// What was admitted is durable, in this frame.
@@ -397,13 +442,18 @@ impl Table {
     fn release(&mut self, lease: &LeaseId, place: &Place) -> Option<Option<Charge>> {
         let organisation = self.leases.get(lease)?.organisation;
         let before = self.charge(place, &organisation);
+        let copies_before = self.copies(place);
         let at = self.places.get_mut(place)?;
         let number = at.holds.iter().position(|hold| hold.lease == *lease)?;
         let hold = at.holds.swap_remove(number);
         let is_last = at.holds.is_empty();
-        let bare = (is_last && !at.unleased).then(|| at.charged.as_deref().copied());
+        let stays = !is_last || at.unleased;
+        let bare = (!stays).then(|| at.charged.as_deref().copied());
         if is_last {
             self.places.remove(place);
+        }
+        if stays && self.copies(place) != copies_before {
+            self.other.add(*place);
         }
         self.holds -= 1;
         if let Some(held) = self.leases.get_mut(lease) {

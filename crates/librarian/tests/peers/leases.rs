@@ -16,6 +16,7 @@ use testkit::network::{DirectNetwork, key};
 
 use crate::town::{LIMIT, Shop, Town, envelope, introduce, page};
 
+mod copies;
 mod hostile;
 mod silence;
 
@@ -44,12 +45,17 @@ impl Client {
     }
 
     fn lease(&self, town: &Town, records: &[&Record], seconds: u64) -> Shown {
+        self.lease_for(town, records, seconds, 3)
+    }
+
+    /// A lease that pays for so many holders of each.
+    fn lease_for(&self, town: &Town, records: &[&Record], seconds: u64, copies: u32) -> Shown {
         let leaves: Vec<Leaf> = records
             .iter()
             .map(|record| Leaf { place: record.place, bytes: record.bytes.len() as u64 })
             .collect();
         let from = town.env.clock.unix_s();
-        let terms = Terms { redundancy: 3, from, until: from + seconds };
+        let terms = Terms { redundancy: copies, from, until: from + seconds };
         lease::sign(&leaves, terms, &self.pass, &self.secret, &self.network).unwrap()
     }
 

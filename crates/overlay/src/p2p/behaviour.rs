@@ -16,6 +16,7 @@ use libp2p::swarm::NetworkBehaviour;
 use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, identify, kad, noise, ping, tcp, yamux};
 
 use super::identity;
+use super::sources::Sources;
 use crate::OverlayError;
 use crate::told::{TOLD_BYTES_MAX, TOLD_OVERHEAD_BYTES_MAX};
 
@@ -49,6 +50,7 @@ const IDENTIFY_EVERY: Duration = Duration::from_secs(30 * 60);
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
     pub(super) limits: connection_limits::Behaviour,
+    pub(super) sources: Sources,
     pub(super) ping: ping::Behaviour,
     pub(super) identify: identify::Behaviour,
     pub(super) kad: kad::Behaviour<MemoryStore>,
@@ -111,6 +113,7 @@ fn behaviour(keypair: &Keypair, names: &Names) -> Result<Behaviour, OverlayError
         .with_cache_size(0);
     Ok(Behaviour {
         limits: connection_limits::Behaviour::new(limits),
+        sources: Sources::new(CONNECTIONS_PENDING_MAX),
         ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY)),
         identify: identify::Behaviour::new(identify),
         kad: kademlia(keypair.public().to_peer_id(), names)?,

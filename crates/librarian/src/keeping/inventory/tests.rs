@@ -61,7 +61,7 @@ fn two(count: u32) -> (PeerId, Inventory, PeerId, Inventory) {
     let mut inventories = [a, b].map(|own| Inventory::new(own, Arc::clone(&epoch)));
     for number in 0..count {
         let placed = entry(number);
-        let duty = epoch.duty(&placed.place, placed.kind);
+        let duty = epoch.first(&placed.place, epoch.copies(placed.kind));
         for inventory in &mut inventories {
             if duty.contains(&inventory.own) {
                 inventory.add_copy(Held { placed, copies: 0 });
@@ -276,6 +276,37 @@ fn turning_to_another_epoch_counts_as_if_all_were_added_under_it() {
         assert_eq!(turned.sums(&peer, Range::ALL), fresh.sums(&peer, Range::ALL));
     }
     assert!(turned.sums(&gone, Range::ALL).iter().all(|sum| *sum == 0));
+}
+
+#[test]
+fn copies_that_are_paid_for_count_as_if_they_had_come_so() {
+    let (_, genesis, view) = world(6);
+    let epoch = epoch(&genesis, &view, &[]);
+    let own = view.candidates()[0].peer;
+    let copies = |number: u32| [0, 5, 4][number as usize % 3];
+    let held = |number: u32| Held { placed: entry(number), copies: copies(number) };
+    let (mut one, mut all) =
+        (Inventory::new(own, Arc::clone(&epoch)), Inventory::new(own, Arc::clone(&epoch)));
+    let mut fresh = Inventory::new(own, epoch);
+    for number in 0..300 {
+        one.add_copy(Held { placed: entry(number), copies: 0 });
+        all.add_copy(Held { placed: entry(number), copies: 7 });
+        fresh.add_copy(held(number));
+    }
+    for number in 0..400 {
+        one.pay(&entry(number).place, copies(number));
+    }
+    let paid: BTreeMap<Place, u8> =
+        (0..300).map(|number| (entry(number).place, copies(number))).collect();
+    (0..PARTS).for_each(|part| all.pay_part(part, |place| paid[place]));
+    for candidate in view.candidates() {
+        let wanted = fresh.sums(&candidate.peer, Range::ALL);
+        assert_eq!(one.sums(&candidate.peer, Range::ALL), wanted);
+        assert_eq!(all.sums(&candidate.peer, Range::ALL), wanted);
+        let listed =
+            |of: &Inventory| of.listed(&candidate.peer, Range::ALL, usize::MAX).copies.len();
+        assert_eq!((listed(&one), listed(&all)), (listed(&fresh), listed(&fresh)));
+    }
 }
 
 #[test]

@@ -46,6 +46,16 @@ fn lease(by: u8, leaves: &[Leaf], until: u64) -> (Checked, RecordId) {
 }
 
 fn lease_of(client: u8, by: u8, leaves: &[Leaf], until: u64) -> (Checked, RecordId) {
+    lease_for(3, (client, by), leaves, until)
+}
+
+/// One that pays for so many holders.
+fn lease_for(
+    copies: u32,
+    (client, by): (u8, u8),
+    leaves: &[Leaf],
+    until: u64,
+) -> (Checked, RecordId) {
     let network = genesis().network();
     let pass = Pass {
         client: ClientKey::new(secret(client).public()),
@@ -56,7 +66,7 @@ fn lease_of(client: u8, by: u8, leaves: &[Leaf], until: u64) -> (Checked, Record
         until: NOW + 100,
     };
     let pass = pass.sign(&secret(by), &network);
-    let terms = Terms { redundancy: 3, from: NOW, until };
+    let terms = Terms { redundancy: copies, from: NOW, until };
     let shown = lease::sign(leaves, terms, &pass, &secret(client), &network).unwrap();
     let checked = Checked::verify(&shown.lease, &shown.pass, &genesis()).unwrap();
     (checked, lease::pass_id(&shown.pass))
@@ -100,6 +110,57 @@ fn a_place_is_dropped_when_its_last_lease_ends() {
     table.dropped(&ended);
     assert!(!table.is_dropping(&place(1)));
     assert_eq!(table.counts(), (0, 0, 0));
+}
+
+#[test]
+fn the_most_copies_that_are_paid_for_count_and_each_change_is_told_once() {
+    let mut table = Table::default();
+    assert_eq!(table.other_copies(), OtherCopies::Many, "nobody looked yet");
+    let at =
+        |numbers: &[u8]| OtherCopies::At(numbers.iter().map(|number| place(*number)).collect());
+    let leaves = [leaf(1, 10), leaf(2, 10)];
+    let three = lease(1, &leaves, NOW + 50);
+    take(&mut table, &three, &leaves, 1);
+    assert_eq!((table.copies(&place(1)), table.copies(&place(9))), (3, 0));
+    assert_eq!(table.other_copies(), at(&[]), "who stores a new record asks for it");
+    // Of one place more, for a while.
+    let five = lease_for(5, (4, 2), &leaves[..1], NOW + 40);
+    take(&mut table, &five, &leaves[..1], 2);
+    assert_eq!((table.copies(&place(1)), table.copies(&place(2))), (5, 3));
+    assert_eq!(table.other_copies(), at(&[1]));
+    assert_eq!(table.other_copies(), at(&[]));
+    // Fewer than that change nothing, neither when they come nor when they go.
+    let two = lease_for(2, (5, 2), &leaves, NOW + 30);
+    take(&mut table, &two, &leaves, 3);
+    let ended = table.end(&two.0.id).unwrap();
+    table.dropped(&ended);
+    assert_eq!(table.other_copies(), at(&[]));
+    let ended = table.end(&five.0.id).unwrap();
+    table.dropped(&ended);
+    assert_eq!((table.copies(&place(1)), table.other_copies()), (3, at(&[1])));
+    // What goes with its last lease is no change; what stays without one is.
+    let ended = table.end(&three.0.id).unwrap();
+    table.dropped(&ended);
+    assert_eq!(table.other_copies(), at(&[]));
+    let admitted = table.admit(&three.0, three.1, &leaves, FREE, |_| true).unwrap();
+    table.commit(&admitted, frame(4));
+    assert_eq!(table.other_copies(), at(&[1, 2]));
+    let ended = table.end(&three.0.id).unwrap();
+    table.dropped(&ended);
+    assert_eq!((table.copies(&place(1)), table.other_copies()), (0, at(&[1, 2])));
+}
+
+#[test]
+fn more_places_whose_copies_changed_than_are_remembered_are_all_looked_at() {
+    let mut table = Table::default();
+    let _ = table.other_copies();
+    for number in 1..=OTHER_MAX as u8 + 1 {
+        let leaves = [leaf(number, 10)];
+        let one = lease(1, &leaves, NOW + 50);
+        let admitted = table.admit(&one.0, one.1, &leaves, FREE, |_| true).unwrap();
+        table.commit(&admitted, frame(number));
+    }
+    assert_eq!(table.other_copies(), OtherCopies::Many);
 }
 
 #[test]

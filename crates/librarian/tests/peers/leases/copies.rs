@@ -1,0 +1,162 @@
+//! As many copies are kept as are paid for, where the network keeps fewer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::Place;
+use crypto::lease::Shown;
+use document::Record;
+use env::calls::keep::{KeepRequest, Listed, Range};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
+use librarian::LibrarianOptions;
+use testkit::network::LeaseLie;
+
+use super::{Client, SPAN_S};
+use crate::repair::{copies_of, kill, quick, sum};
+use crate::town::{LIMIT, Town, page};
+
+async fn town(env: &env::Env, peers: usize) -> Town {
+    let with = |options: &mut LibrarianOptions| {
+        quick(options);
+        options.keeping.as_mut().unwrap().surplus_after = Duration::from_secs(30);
+        options.leases.sweep = Duration::from_secs(60);
+    };
+    let mut town = Town::empty(env, 2, peers);
+    for _ in 0..peers {
+        town.start_next(with).await;
+    }
+    town.until("all know all", |town| {
+        town.peers.iter().all(|peer| peer.directory().view().len() == peers)
+    })
+    .await;
+    town
+}
+
+/// The numbers of the peers, the nearest to a record first.
+fn ranked(town: &Town, record: &Record) -> Vec<usize> {
+    let all = 0..town.peers.len();
+    let view = town.peers[0].directory().view();
+    let rank = view.holders(&Place::from(record.id), all.len());
+    let number = |peer| all.clone().find(|number| town.community.peer(*number) == peer);
+    rank.into_iter().filter_map(number).collect()
+}
+
+fn held(town: &Town, record: &Record) -> Vec<usize> {
+    ranked(town, record)
+        .into_iter()
+        .filter(|number| town.stores[*number].holds(&record.id))
+        .collect()
+}
+
+#[test]
+fn what_is_paid_for_in_five_copies_has_five_again_after_a_loss_and_no_more_once_the_peer_is_back() {
+    testkit::time::run(61, |env| async move {
+        let town = town(&env, 8).await;
+        let client = Client::new(&town, 1).await;
+        let (five, three) = (page(1, 500), page(2, 500));
+        for (record, copies) in [(&five, 5), (&three, 3)] {
+            let shown = client.lease_for(&town, &[record], 90 * SPAN_S, copies);
+            for peer in ranked(&town, record).into_iter().take(copies as usize) {
+                client.store(&town, peer, record, vec![shown.clone()]).await.unwrap();
+            }
+        }
+        env.clock.sleep(Duration::from_secs(120)).await;
+        let all: Vec<usize> = (0..8).collect();
+        assert_eq!(
+            sum(&town, &all, |status| status.copies_fetched),
+            0,
+            "each is where it should be"
+        );
+        let rank = ranked(&town, &five);
+        let lost = rank[1];
+        let address = town.community.members[lost].address.clone();
+        town.network.remove(&address);
+        let others: Vec<usize> = all.iter().copied().filter(|number| *number != lost).collect();
+        town.until("five others have it", |town| copies_of(town, &others, &five.id) == 5).await;
+        assert!(town.stores[rank[5]].holds(&five.id), "the next in rank");
+        // It comes back with what it had, and what is more than is paid for goes, where the network drops pages that are strays.
+        let member = &town.community.members[lost];
+        town.network.serve(&member.address, member.peer, town.peers[lost].service());
+        town.until("one is dropped", |town| held(town, &five) == rank[..5]).await;
+        env.clock.sleep(Duration::from_secs(600)).await;
+        assert_eq!(held(&town, &five), rank[..5], "and no more than one");
+        assert_eq!(held(&town, &three), ranked(&town, &three)[..3]);
+    });
+}
+
+#[test]
+fn who_begins_to_pay_for_more_copies_gets_them_and_they_go_when_that_ends() {
+    testkit::time::run(62, |env| async move {
+        let town = town(&env, 7).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let rank = ranked(&town, &record);
+        let lease = client.lease_for(&town, &[&record], 90 * SPAN_S, 3);
+        for peer in &rank[..3] {
+            client.store(&town, *peer, &record, vec![lease.clone()]).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(120)).await;
+        assert_eq!(held(&town, &record), rank[..3]);
+        // Somebody else pays for six, and tells one holder alone: whoever fetches it takes both leases, and passes them on.
+        let other = Client::new(&town, 0).await;
+        let more = other.lease_for(&town, &[&record], SPAN_S, 6);
+        let told = LeaseRequest::Show(vec![more]);
+        for peer in &rank[..3] {
+            other.ask(&town, *peer, told.clone()).await;
+        }
+        town.until("six have it", |town| held(town, &record) == rank[..6]).await;
+        env.clock.sleep(Duration::from_secs(SPAN_S + 1_800)).await;
+        assert_eq!(held(&town, &record), rank[..3], "what nobody pays for any more is gone");
+        kill(&town, rank[0]).await;
+        town.until("three others have it", |town| {
+            let alive: Vec<usize> = rank[1..].to_vec();
+            copies_of(town, &alive, &record.id) == 3
+        })
+        .await;
+    });
+}
+
+/// A holder may tell any leases; what no client signed asks for no copy.
+#[test]
+fn nobody_is_made_to_keep_a_copy_by_a_lease_that_its_client_did_not_sign() {
+    testkit::time::run(63, |env| async move {
+        let town = town(&env, 6).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let rank = ranked(&town, &record);
+        let honest = client.lease_for(&town, &[&record], 90 * SPAN_S, 3);
+        for peer in &rank[..3] {
+            client.store(&town, *peer, &record, vec![honest.clone()]).await.unwrap();
+        }
+        let more = client.lease_for(&town, &[&record], 90 * SPAN_S, 6);
+        let mut forged = more.clone();
+        let mut bytes = forged.lease.to_vec();
+        *bytes.last_mut().unwrap() ^= 1;
+        forged.lease = bytes.into();
+        // The first in rank says that such a lease came, and that the fifth lacks the record.
+        let fetched_with = |shown: Shown| {
+            let lie: LeaseLie = Arc::new(move |_, answer| {
+                let LeaseAnswer::Of(mut places) = answer?.clone() else { return None };
+                places.iter_mut().for_each(|place| place.leases = vec![shown.clone()]);
+                Some(Ok(LeaseAnswer::Of(places)))
+            });
+            town.network.lie_of_leases(&town.community.peer(rank[0]), lie);
+            let range = Range::ALL.part(record.place.as_bytes()[0]);
+            let copies = vec![(record.id, record.place)];
+            let listed = Listed { range, copies, fragments: Vec::new(), more: true };
+            let calls = town.peer_calls(rank[0]);
+            let to = town.at(rank[4]);
+            let town = &town;
+            let (store, id) = (&town.stores[rank[4]], record.id);
+            async move {
+                calls.keep(&to, KeepRequest::Lists(vec![listed]), LIMIT).await.unwrap();
+                town.env.clock.sleep(Duration::from_secs(60)).await;
+                store.holds(&id)
+            }
+        };
+        assert!(!fetched_with(forged).await);
+        // What was refused is not asked for again at once.
+        env.clock.sleep(Duration::from_secs(3600)).await;
+        assert!(fetched_with(more).await, "it was asked, and a lease of the client's counts");
+    });
+}
