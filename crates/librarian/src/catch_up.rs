@@ -21,7 +21,8 @@
 //! 3. Else it is logged, and now and then something twice: all remember it from then on, so it does not go round
 //!    again.
 //!
-//! Nothing is read while the disk is full (`news`), and the cursors stay where they are.
+//! Nothing is read while the disk is full (`news`), and the cursors stay where they are. They are in memory; up to when enough
+//! logs were read is marked beside the own one, and a start begins there.
 //!
 //! Limits: [`ROUND_MAX`] publications and [`ROUND_TIME`] a round; what is left is a later round's, every second of
 //! which goes on with the same peer. An envelope that nobody answers for is tried in [`TRIES_MAX`] rounds.
@@ -135,23 +136,31 @@ impl Progress {
     /// What was logged elsewhere before then, Unix milliseconds, and is not remembered, was forgotten, where there are so many
     /// other peers and memory reaches back to `floor_ms`; 0 where that is not known of anything.
     fn old_ms(&self, others: usize, floor_ms: u64, now: u64) -> u64 {
+        match floor_ms > now {
+            true => 0,
+            false => floor_ms.min(self.had_ms(others, now)),
+        }
+    }
+
+    /// What was logged elsewhere before then, Unix milliseconds, was read, where there are so many other peers; 0 where that is not
+    /// known of anything.
+    fn had_ms(&self, others: usize, now: u64) -> u64 {
         // Times of a calendar that was ahead until it jumped back say nothing.
         let whole = self.met.values().map(|met| met.whole_ms).filter(|ms| *ms <= now);
         let mut whole: Vec<u64> = whole.collect();
-        if floor_ms > now {
-            return 0;
-        }
         whole.sort_unstable_by_key(|ms| std::cmp::Reverse(*ms));
         let wanted = others.div_ceil(2).clamp(1, WHOLE_MAX);
         // Clocks differ.
-        let had = whole.get(wanted - 1).map_or(0, |ms| ms.saturating_sub(OVERLAP_MS));
-        floor_ms.min(had)
+        whole.get(wanted - 1).map_or(0, |ms| ms.saturating_sub(OVERLAP_MS))
     }
 }
 
 /// Compares logs until the peer stops.
 pub(crate) async fn catch_up_all(core: Arc<Core>) {
-    let mut progress = Progress::starting_at(before(core.publications.begin_ms()));
+    // What was marked may be long before the last publication: an absence that a restart fell into the catching up of.
+    let begin_ms = core.publications.begin_ms();
+    let begin_ms = core.journal.marked_ms().map_or(begin_ms, |ms| ms.min(begin_ms));
+    let mut progress = Progress::starting_at(before(begin_ms));
     let mut quick = QUICK_ROUNDS;
     loop {
         let pause = if quick > 0 { core.rhythm.join } else { core.rhythm.catch_up };
@@ -165,6 +174,7 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
             // Entries of the own log were found damaged: others' logs have them from then on.
             progress = Progress::starting_at(before(unix_ms));
             quick = QUICK_ROUNDS;
+            mark(&core, unix_ms).await;
         }
         // The first rounds go to different peers.
         let Some(peer) = choose(&core, &mut progress, quick > 0) else {
@@ -180,12 +190,33 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
             round = meet(&core, &mut progress, peer) => round,
         };
         match round {
-            Ok(()) => quick = quick.saturating_sub(1),
+            Ok(()) => {
+                quick = quick.saturating_sub(1);
+                note_had(&core, &progress).await;
+            }
             Err(error) => {
                 tracing::debug!(%peer, %error, "catching up failed");
                 progress.leave(&peer);
             }
         }
+    }
+}
+
+/// Marks until when this peer has what others logged, where that moved on, so that a restart begins there and not at its own last
+/// publication.
+async fn note_had(core: &Core, progress: &Progress) {
+    let now = core.env.clock.unix_ms();
+    let had_ms = progress.had_ms(others(core).len(), now);
+    // A mark in the time to come is one of a calendar that was ahead.
+    let marked_ms = core.journal.marked_ms().filter(|marked| *marked <= now).unwrap_or(0);
+    if had_ms > 0 && had_ms >= marked_ms.saturating_add(OVERLAP_MS) {
+        mark(core, had_ms).await;
+    }
+}
+
+async fn mark(core: &Core, unix_ms: u64) {
+    if let Err(error) = core.journal.mark(unix_ms).await {
+        tracing::debug!(%error, "how far this peer has caught up is not marked");
     }
 }
 

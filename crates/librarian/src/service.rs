@@ -30,7 +30,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::lease::Shown;
-use crypto::{CertificateError, Class, Classified, PeerId, PublicKey, Taught, Tier};
+use crypto::{CertificateError, Class, Classified, OrgId, PeerId, PublicKey, Taught, Tier};
 use document::Record;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
 use env::calls::keep::{KeepAnswer, KeepRequest};
@@ -506,10 +506,13 @@ impl Endpoints {
             Err(_) => Standing::Stranger,
         };
         self.count(&caller.key, &self.asked(Method::Introduce, &standing, Load::ONE))?;
-        if let Ok(Vouched::Client(pass)) = &vouched
-            && core.directory.is_revoked(&pass.organisation, &caller.key)
-        {
-            return Err(refusal(CertificateError::Revoked(pass.organisation)));
+        let revoked =
+            |organisation: &OrgId| match core.directory.is_revoked(organisation, &caller.key) {
+                true => Err(refusal(CertificateError::Revoked(*organisation))),
+                false => Ok(()),
+            };
+        if let Ok(Vouched::Client(pass)) = &vouched {
+            revoked(&pass.organisation)?;
         }
         match vouched? {
             Vouched::Nothing => {}
@@ -521,7 +524,11 @@ impl Endpoints {
                     spread::publish_once(core.overlay.as_ref(), news).await;
                 }
             }
-            Vouched::Client(_) => core.standings.put(caller.key, standing),
+            Vouched::Client(pass) => {
+                core.standings.put(caller.key, standing);
+                // A revocation that came between the two ended what was here before.
+                revoked(&pass.organisation).inspect_err(|_| core.standings.remove(&caller.key))?;
+            }
         }
         Ok(())
     }

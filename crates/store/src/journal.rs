@@ -9,6 +9,7 @@
 //! ```text
 //! news-00000000000000000000.jnl   offsets 0 ..
 //! news-00000000000000004711.jnl   offsets 4711 ..      <- written to
+//! news.mark                       a time that its owner marked
 //! ```
 //!
 //! Invariants: an entry is readable only when it is as durable as the journal is set (`group`:
@@ -16,6 +17,7 @@
 //! is written to is never dropped, so that offsets go on after all else has expired.
 
 mod entry;
+mod mark;
 mod segments;
 mod writer;
 
@@ -90,6 +92,7 @@ struct Shared {
     sync_due: AtomicBool,
     line: OnceLock<Weak<Line<Writer>>>,
     lock: Mutex<Option<Lock>>,
+    marked: Mutex<Option<u64>>,
 }
 
 impl Shared {
@@ -222,6 +225,7 @@ impl Journal {
         options: JournalOptions,
     ) -> Result<Arc<Self>, StoreError> {
         let opened = segments::open(&*disk, prefix)?;
+        let marked = mark::read(&*disk, prefix);
         let shared = Arc::new(Shared {
             disk,
             env,
@@ -233,6 +237,7 @@ impl Journal {
             sync_due: AtomicBool::new(false),
             line: OnceLock::new(),
             lock: Mutex::new(Some(opened.lock)),
+            marked: Mutex::new(marked),
         });
         // By the newest entry's time at most: a calendar that is far ahead while the machine starts must not cost what is
         // there. What has expired besides goes when the next segment is begun.

@@ -48,6 +48,35 @@ fn as_read(offsets: std::ops::Range<u64>) -> Vec<(u64, u64, Bytes)> {
 }
 
 #[test]
+fn a_mark_is_the_one_before_or_the_new_one_whenever_the_power_is_cut() {
+    run(9, |env| async move {
+        for operations in 0..12 {
+            let disk = FaultyDisk::new(operations);
+            let journal = open(&disk, &env);
+            assert_eq!(journal.marked_ms(), None);
+            journal.mark(17).await.unwrap();
+            assert_eq!(journal.marked_ms(), Some(17));
+            disk.crash_after(operations);
+            let marked = journal.mark(4711).await;
+            let disk = disk.crash();
+            let found = open(&disk, &env).marked_ms();
+            match marked {
+                Ok(()) => assert_eq!(found, Some(4711)),
+                Err(_) => assert!(matches!(found, Some(17 | 4711)), "{operations}: {found:?}"),
+            }
+            // What a cut left half-way is in nobody's way.
+            let journal = open(&disk, &env);
+            journal.mark(5000).await.unwrap();
+            append(&journal, 3).await;
+            journal.close().await.unwrap();
+            assert!(matches!(journal.mark(1).await, Err(StoreError::Closed)));
+            let journal = open(&disk, &env);
+            assert_eq!((journal.marked_ms(), journal.end()), (Some(5000), 3));
+        }
+    });
+}
+
+#[test]
 fn entries_are_read_from_any_offset_and_any_time_before_and_after_reopening() {
     run(1, |env| async move {
         let disk = FaultyDisk::new(1);

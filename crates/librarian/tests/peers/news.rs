@@ -183,6 +183,34 @@ fn a_peer_that_was_down_has_what_it_missed_soon_after_its_start() {
     });
 }
 
+/// It logs something new at once when it is back, and is stopped again before it asked anybody what it missed.
+#[test]
+fn a_restart_in_the_middle_of_catching_up_loses_nothing_of_the_absence() {
+    testkit::time::run(14, |env| async move {
+        let mut town = Town::new(&env, 3, 5).await;
+        // For as long as it takes to have come to the ends of the others' logs some times.
+        env.clock.sleep(Duration::from_secs(3600)).await;
+        let marked = town.peers[4].journal().marked_ms();
+        assert!(marked.is_some_and(|ms| ms + 1_800_000 > env.clock.unix_ms()), "{marked:?}");
+        let records = town.take_down(4).await;
+        let client = town.client_of(0, Tier::Own, &[0, 1, 2, 3]).await;
+        for n in 0..50 {
+            client.put(&town.at(0), envelope(n, 0).0, Duration::ZERO, LIMIT).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(4 * 3600)).await;
+        town.bring_back(4, records).await;
+        let news = vec![(env.clock.unix_ms(), envelope(70, 0).1)];
+        town.peers[4].journal().append(news).await.unwrap();
+        assert_eq!(town.log_of(4).await.len(), 1, "it asked nobody yet");
+        town.restart(4).await;
+        env.clock.sleep(Duration::from_secs(120)).await;
+        assert_eq!(town.log_of(4).await.len(), 51);
+        // A mark goes on from there.
+        env.clock.sleep(Duration::from_secs(3600)).await;
+        assert!(town.peers[4].journal().marked_ms() > marked);
+    });
+}
+
 #[test]
 fn catching_up_believes_no_log_without_the_envelopes() {
     testkit::time::run(5, |env| async move {
