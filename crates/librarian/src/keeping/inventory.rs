@@ -44,7 +44,7 @@ struct Copy {
     duty: Duty,
 }
 
-/// Whose duty a copy is under the epoch, as it was found when it was counted: to find it again takes a hash for each peer, and each
+/// Who compares a copy under the epoch, as it was found when it was counted: to find it again takes a hash for each peer, and each
 /// comparison asks it of all that is here.
 #[derive(Clone, Copy, Debug)]
 enum Duty {
@@ -100,6 +100,10 @@ impl Key {
 }
 
 impl Copy {
+    fn is_document_at_its_id(&self) -> bool {
+        self.kind.is_document() && self.place.is_none()
+    }
+
     fn held(&self, key: &Key) -> Held {
         let id = key.id();
         let place = self.place.as_deref().copied().unwrap_or_else(|| Place::from(id));
@@ -233,29 +237,21 @@ impl Inventory {
         true
     }
 
-    /// Counts the copy that lives at its id, where one is here, as one of which so many are paid for.
+    /// Notes of the copy that lives at its id, where one is here, that so many are paid for.
     pub(crate) fn pay(&mut self, place: &Place, copies: u8) {
-        let id = RecordId::new(*place.as_bytes());
-        let key = Key::new(&id, place);
-        let Some(copy) = self.parts[key.part()].get(&key) else { return };
-        if copy.copies == copies || !copy.kind.is_document() || copy.place.is_some() {
-            return;
+        let key = Key::new(&RecordId::new(*place.as_bytes()), place);
+        let copy = self.parts[key.part()].get_mut(&key);
+        // What it is compared by does not change.
+        if let Some(copy) = copy.filter(|copy| copy.is_document_at_its_id()) {
+            copy.copies = copies;
         }
-        let held = copy.held(&key);
-        self.drop_copy(&id);
-        self.add_copy(Held { copies, ..held });
     }
 
     /// The same for all copies of one of the [`PARTS`].
     pub(crate) fn pay_part(&mut self, part: usize, paid: impl Fn(&Place) -> u8) {
-        let Some(copies) = self.parts.get(part) else { return };
-        let places = copies.iter().filter(|(_, copy)| copy.place.is_none());
-        let places = places.map(|(key, copy)| (Place::from(key.id()), copy));
-        let others = places.filter(|(_, copy)| copy.kind.is_document());
-        let others = others.map(|(place, copy)| (place, copy.copies, paid(&place)));
-        let others: Vec<_> = others.filter(|(_, counted, paid)| counted != paid).collect();
-        for (place, _, paid) in others {
-            self.pay(&place, paid);
+        let copies = self.parts.get_mut(part).into_iter().flatten();
+        for (key, copy) in copies.filter(|(_, copy)| copy.is_document_at_its_id()) {
+            copy.copies = paid(&Place::from(key.id()));
         }
     }
 
@@ -269,10 +265,18 @@ impl Inventory {
         self.epoch.first(place, self.epoch.wanted(*kind, copies))
     }
 
-    /// Counts it, or no more; whose duty it is.
+    /// Who compares a copy: those whose duty it is, of a document without what is paid for beyond the network's number. Who knows
+    /// which leases may differ from peer to peer for long, and what two compare must be counted alike by both; those beyond get
+    /// theirs offered ([`Inventory::offers`]).
+    fn compared_by(&self, held: &Held) -> Vec<PeerId> {
+        let copies = if held.placed.kind.is_document() { 0 } else { held.copies };
+        self.duty(&Held { copies, ..*held })
+    }
+
+    /// Counts it, or no more; who compares it.
     fn count_copy(&mut self, held: &Held, with: fn(Sum, Sum) -> Sum) -> Duty {
         let Placed { id, place, .. } = &held.placed;
-        let duty = self.duty(held);
+        let duty = self.compared_by(held);
         let kept = self.kept(&duty);
         if !duty.contains(&self.own) && !self.epoch.leaving.contains(&self.own) {
             return kept;
@@ -299,12 +303,27 @@ impl Inventory {
         Duty::Few(few)
     }
 
-    /// Whether a copy that is here is this peer's duty.
-    fn is_own_duty(&self, key: &Key, copy: &Copy) -> bool {
+    /// Whether this peer is among those who compare a copy that is here.
+    fn compares(&self, key: &Key, copy: &Copy) -> bool {
         match copy.duty {
             Duty::Few(few) => self.names.known(&self.own).is_some_and(|own| few.contains(&own)),
-            Duty::Many => self.duty(&copy.held(key)).contains(&self.own),
+            Duty::Many => self.compared_by(&copy.held(key)).contains(&self.own),
         }
+    }
+
+    /// Whether more copies are paid for than the network keeps.
+    fn is_paid_for_more(&self, copy: &Copy) -> bool {
+        let network = self.epoch.copies(copy.kind);
+        copy.kind.is_document() && self.epoch.wanted(copy.kind, copy.copies) > network
+    }
+
+    /// Whether a copy that is here is not this peer's duty.
+    fn is_stray(&self, key: &Key, copy: &Copy) -> bool {
+        let is_own = || {
+            let more = copy.copies > 0 && self.is_paid_for_more(copy);
+            self.compares(key, copy) || (more && self.duty(&copy.held(key)).contains(&self.own))
+        };
+        copy.copies != 1 && !is_own()
     }
 
     /// Whose it is.
@@ -441,7 +460,7 @@ impl Inventory {
                 is_of(number) && (offers || is_of(own))
             }
             Duty::Many => {
-                let duty = self.duty(&copy.held(key));
+                let duty = self.compared_by(&copy.held(key));
                 (offers || duty.contains(&self.own)) && duty.contains(&peer)
             }
         }
@@ -590,24 +609,43 @@ impl Inventory {
     /// calls again and again meets all, however many live at one place, and then begins anew.
     /// What a policy keeps in one copy is not among them: it stays where it was written.
     pub(crate) fn strays(&self, walk: &mut Walk, parts: u8, most: usize) -> Vec<Held> {
+        self.walked(walk, parts, most, |key, copy| self.is_stray(key, copy))
+    }
+
+    /// The same with those of which more copies are paid for than are compared, where this peer is among those who compare it.
+    pub(crate) fn offers(&self, walk: &mut Walk, parts: u8, most: usize) -> Vec<Held> {
+        let is_offered = |key: &Key, copy: &Copy| {
+            let more = copy.copies > 1 && self.is_paid_for_more(copy);
+            (more && self.compares(key, copy)) || self.is_stray(key, copy)
+        };
+        self.walked(walk, parts, most, is_offered)
+    }
+
+    fn walked(
+        &self,
+        walk: &mut Walk,
+        parts: u8,
+        most: usize,
+        is_met: impl Fn(&Key, &Copy) -> bool,
+    ) -> Vec<Held> {
         let [first, ..] = walk.from.0;
         let (number, ended) = first.overflowing_add(parts.saturating_sub(1));
         let (_, last) = Key::of(Range::ALL.part(if ended { u8::MAX } else { number }));
         let parts = &self.parts[walk.from.part()..=last.part()];
         let from = if walk.met { Bound::Excluded(walk.from) } else { Bound::Included(walk.from) };
         let mut all = parts.iter().flat_map(|part| part.range((from, Bound::Included(last))));
-        let mut strays = Vec::new();
-        while strays.len() < most {
+        let mut met = Vec::new();
+        while met.len() < most {
             let Some((key, copy)) = all.next() else {
                 *walk = if last.0[0] == u8::MAX { Walk::default() } else { Walk::behind(&last) };
-                return strays;
+                return met;
             };
-            if copy.copies != 1 && !self.is_own_duty(key, copy) {
-                strays.push(copy.held(key));
+            if is_met(key, copy) {
+                met.push(copy.held(key));
                 *walk = Walk { from: *key, met: true };
             }
         }
-        strays
+        met
     }
 }
 

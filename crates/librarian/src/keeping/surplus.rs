@@ -64,16 +64,17 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
 }
 
 /// Tells each of those whose duty a copy is of copies here that it does not have: after a partition healed, or a put by somebody who saw
-/// other peers, a record may be at none of those that compare it with each other. They fetch it as whatever else they lack.
+/// other peers, a record may be at none of those that compare it with each other; and those beyond the network's number of copies,
+/// whose duty it is since more are paid for, compare it with nobody. They fetch it as whatever else they lack.
 /// That another of them has it is that one's word alone, and keeps nobody from being told.
 async fn offer(core: &Core, keeping: &Keeping, walk: &mut Walk) {
     let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
     let strays: Vec<Placed> = {
         let inventory = locked(&keeping.inventory);
         let Some(inventory) = inventory.as_ref() else { return };
-        let strays = inventory.strays(walk, OFFERED_PARTS, HAVE_MAX);
+        let strays = inventory.offers(walk, OFFERED_PARTS, HAVE_MAX);
         for (at, held) in strays.iter().enumerate() {
-            for peer in inventory.duty(held) {
+            for peer in inventory.duty(held).into_iter().filter(|peer| *peer != core.own) {
                 asked.entry(peer).or_default().push(at);
             }
         }

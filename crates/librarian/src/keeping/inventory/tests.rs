@@ -279,33 +279,51 @@ fn turning_to_another_epoch_counts_as_if_all_were_added_under_it() {
 }
 
 #[test]
-fn copies_that_are_paid_for_count_as_if_they_had_come_so() {
+fn what_is_paid_for_beyond_the_networks_number_is_offered_and_no_stray_and_changes_no_sum() {
     let (_, genesis, view) = world(6);
     let epoch = epoch(&genesis, &view, &[]);
     let own = view.candidates()[0].peer;
     let copies = |number: u32| [0, 5, 4][number as usize % 3];
-    let held = |number: u32| Held { placed: entry(number), copies: copies(number) };
     let (mut one, mut all) =
         (Inventory::new(own, Arc::clone(&epoch)), Inventory::new(own, Arc::clone(&epoch)));
     let mut fresh = Inventory::new(own, epoch);
     for number in 0..300 {
         one.add_copy(Held { placed: entry(number), copies: 0 });
         all.add_copy(Held { placed: entry(number), copies: 7 });
-        fresh.add_copy(held(number));
+        fresh.add_copy(Held { placed: entry(number), copies: copies(number) });
     }
+    let before: Vec<_> =
+        view.candidates().iter().map(|other| one.sums(&other.peer, Range::ALL)).collect();
     for number in 0..400 {
         one.pay(&entry(number).place, copies(number));
     }
     let paid: BTreeMap<Place, u8> =
         (0..300).map(|number| (entry(number).place, copies(number))).collect();
     (0..PARTS).for_each(|part| all.pay_part(part, |place| paid[place]));
-    for candidate in view.candidates() {
-        let wanted = fresh.sums(&candidate.peer, Range::ALL);
-        assert_eq!(one.sums(&candidate.peer, Range::ALL), wanted);
-        assert_eq!(all.sums(&candidate.peer, Range::ALL), wanted);
-        let listed =
-            |of: &Inventory| of.listed(&candidate.peer, Range::ALL, usize::MAX).copies.len();
-        assert_eq!((listed(&one), listed(&all)), (listed(&fresh), listed(&fresh)));
+    for inventory in [&one, &all, &fresh] {
+        // Who knows of no lease counts the same.
+        let sums: Vec<_> =
+            view.candidates().iter().map(|other| inventory.sums(&other.peer, Range::ALL)).collect();
+        assert_eq!(sums, before);
+        let walked = |step: &dyn Fn(&mut Walk) -> Vec<Held>| {
+            let mut walk = Walk::default();
+            let mut met = step(&mut walk);
+            met.extend(step(&mut walk));
+            assert_eq!(walk, Walk::default());
+            met.into_iter().map(|held| (held.placed.id, held.copies)).collect::<BTreeMap<_, _>>()
+        };
+        let strays = walked(&|walk| inventory.strays(walk, 128, usize::MAX));
+        let offers = walked(&|walk| inventory.offers(walk, 128, usize::MAX));
+        for number in 0..300 {
+            let held = Held { placed: entry(number), copies: copies(number) };
+            let rank = view.holders(&held.placed.place, 6).iter().position(|peer| *peer == own);
+            let wanted = usize::from(held.copies.max(3));
+            let is_stray = rank >= Some(wanted);
+            assert_eq!(strays.contains_key(&held.placed.id), is_stray, "{number}");
+            let is_offered = is_stray || (held.copies > 3 && rank < Some(3));
+            assert_eq!(offers.contains_key(&held.placed.id), is_offered, "{number}");
+        }
+        assert!(offers.iter().all(|(id, counted)| paid[&Place::from(*id)] == *counted));
     }
 }
 
@@ -318,10 +336,11 @@ fn what_is_kept_of_whose_duty_a_copy_is_is_what_the_epoch_says_however_many_copi
     let who = Absent { leaving: absent.clone(), absent };
     let leaving = Arc::new(Epoch::new(Arc::clone(&genesis), Arc::clone(&view), who));
     let mut inventory = Inventory::new(own, Arc::clone(&before));
-    // 0 is what the network says: three; with five none is kept.
+    // 0 is what the network says: three; with five none is kept. Of a document five would be what is paid for.
+    let policed = |number: u32| Placed { kind: Kind::Version, ..entry(number) };
     let copies = |number: u32| [0, 1, 2, 5][number as usize % 4];
     for number in 0..400 {
-        inventory.add_copy(Held { placed: entry(number), copies: copies(number) });
+        inventory.add_copy(Held { placed: policed(number), copies: copies(number) });
     }
     for epoch in [before, epoch(&genesis, &view, &[gone]), leaving] {
         inventory.turn(Arc::clone(&epoch));
@@ -330,7 +349,7 @@ fn what_is_kept_of_whose_duty_a_copy_is_is_what_the_epoch_says_however_many_copi
             let listed: BTreeSet<RecordId> = listed.copies.iter().map(|(id, _)| *id).collect();
             let offers = epoch.leaving.contains(&own);
             let wanted =
-                (0..400).map(|number| Held { placed: entry(number), copies: copies(number) });
+                (0..400).map(|number| Held { placed: policed(number), copies: copies(number) });
             let wanted = wanted.filter(|held| {
                 let duty = inventory.duty(held);
                 duty.contains(&candidate.peer) && (offers || duty.contains(&own))
@@ -342,7 +361,7 @@ fn what_is_kept_of_whose_duty_a_copy_is_is_what_the_epoch_says_however_many_copi
         strays.extend(inventory.strays(&mut walk, 128, usize::MAX));
         assert_eq!(walk, Walk::default(), "all were looked at");
         for number in 0..400 {
-            let held = Held { placed: entry(number), copies: copies(number) };
+            let held = Held { placed: policed(number), copies: copies(number) };
             let is_stray = held.copies != 1 && !inventory.duty(&held).contains(&own);
             assert_eq!(strays.contains(&held), is_stray, "{number}");
         }
