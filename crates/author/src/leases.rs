@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crypto::lease::{self, Forget, LEAF_BYTES_MAX, Leaf};
 use crypto::{LeaseId, PeerId, Place, RecordId};
-use document::{Document, Record};
+use document::{Document, Kind, Record};
 use env::calls::leases::{FORGETS_MAX, LeaseAnswer, LeaseRequest};
 use env::calls::{CallError, Credential};
 use futures::StreamExt;
@@ -174,7 +174,8 @@ impl Author {
         Ok(payment)
     }
 
-    /// Pays for a content for so many seconds from now, whoever put it: each holder is shown a new lease. What was paid before
+    /// Pays for a content for so many seconds from now, whoever put it, in as many copies as this user paid for before, or in the
+    /// network's number: each holder is shown a new lease. What was paid before
     /// stays until its own end. Of an envelope to somebody else that this home paid for, the envelope alone is renewed: its content has
     /// an address of this user's.
     ///
@@ -259,9 +260,17 @@ impl Author {
         }
         // As many as were paid for: holders keep so many, so that one that is away is paid for again, and a copy that is too much, at a
         // peer whose duty it is not, is not.
+        // Of what others paid for it is as many as say that they have it, and of a copy no more than the network keeps of any kind:
+        // that is their word alone.
+        let network = self.walker().redundancy(Kind::Entry).copies;
         let mut by_copies: BTreeMap<u32, Vec<Leaf>> = BTreeMap::new();
-        for ((leaf, held), paid) in leaves_of(&part).into_iter().zip(&count).zip(&paid_for) {
-            let copies = if *paid == 0 { *held } else { *paid };
+        let spots = part.spots.iter().zip(count.iter().zip(&paid_for));
+        for (leaf, (spot, (held, paid))) in leaves_of(&part).into_iter().zip(spots) {
+            let copies = match (*paid, spot.pages) {
+                (0, None) => (*held).min(network),
+                (0, Some(_)) => *held,
+                (paid, _) => paid,
+            };
             by_copies.entry(copies).or_default().push(leaf);
         }
         let mut leases = Vec::with_capacity(by_copies.len());

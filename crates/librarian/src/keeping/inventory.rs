@@ -612,11 +612,12 @@ impl Inventory {
         self.walked(walk, parts, most, |key, copy| self.is_stray(key, copy))
     }
 
-    /// The same with those of which more copies are paid for than are compared, where this peer is among those who compare it.
+    /// The same with those of which more copies are paid for than are compared: who has one of those offers it to all whose duty it
+    /// is, for those who compare it may all lack it.
     pub(crate) fn offers(&self, walk: &mut Walk, parts: u8, most: usize) -> Vec<Held> {
         let is_offered = |key: &Key, copy: &Copy| {
             let more = copy.copies > 1 && self.is_paid_for_more(copy);
-            (more && self.compares(key, copy)) || self.is_stray(key, copy)
+            more || self.is_stray(key, copy)
         };
         self.walked(walk, parts, most, is_offered)
     }

@@ -232,8 +232,8 @@ impl Leases {
         record: &Record,
         said: &PlaceLeases,
     ) -> u8 {
-        let said = PlaceLeases { unleased: false, ..said.clone() };
-        let covered = self.passed_on(record, said).await.unwrap_or_default();
+        // Of one that its holder keeps without a lease none counts.
+        let covered = self.passed_on(record, said.clone()).await.unwrap_or_default();
         let copies = covered.ones.iter().map(|one| one.checked.terms.redundancy).max();
         told_copies(copies.unwrap_or(0))
     }

@@ -327,17 +327,17 @@ impl Table {
             self.spent.remove(&id);
         }
         // A record that comes with its first lease is counted by whoever stores it.
-        let came_before = copies_before > 0 || unleased;
-        if came_before && self.copies(&leaf.place) != copies_before {
+        if copies_before > 0 && self.copies(&leaf.place) != copies_before {
             self.other.add(leaf.place);
         }
         let after = self.charge(&leaf.place, &organisation);
         *self.accounts.entry(organisation).or_default() += after.saturating_sub(before);
     }
 
-    /// How many holders the most of the leases of a place pay for; 0 where none holds it.
+    /// How many holders the most of the leases of a place pay for; 0 where none holds it, or where the record stays without one:
+    /// such a record is passed on without its leases, so whoever fetched it would not know of them, and drop it again.
     pub(crate) fn copies(&self, place: &Place) -> u32 {
-        let Some(at) = self.places.get(place) else { return 0 };
+        let Some(at) = self.places.get(place).filter(|at| !at.unleased) else { return 0 };
         let held = at.holds.iter().filter_map(|hold| self.leases.get(&hold.lease));
         held.map(|held| held.copies).max().unwrap_or(0)
     }
@@ -447,12 +447,11 @@ impl Table {
         let number = at.holds.iter().position(|hold| hold.lease == *lease)?;
         let hold = at.holds.swap_remove(number);
         let is_last = at.holds.is_empty();
-        let stays = !is_last || at.unleased;
-        let bare = (!stays).then(|| at.charged.as_deref().copied());
+        let bare = (is_last && !at.unleased).then(|| at.charged.as_deref().copied());
         if is_last {
             self.places.remove(place);
         }
-        if stays && self.copies(place) != copies_before {
+        if !is_last && self.copies(place) != copies_before {
             self.other.add(*place);
         }
         self.holds -= 1;

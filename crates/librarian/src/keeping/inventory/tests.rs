@@ -320,7 +320,7 @@ fn what_is_paid_for_beyond_the_networks_number_is_offered_and_no_stray_and_chang
             let wanted = usize::from(held.copies.max(3));
             let is_stray = rank >= Some(wanted);
             assert_eq!(strays.contains_key(&held.placed.id), is_stray, "{number}");
-            let is_offered = is_stray || (held.copies > 3 && rank < Some(3));
+            let is_offered = is_stray || held.copies > 3;
             assert_eq!(offers.contains_key(&held.placed.id), is_offered, "{number}");
         }
         assert!(offers.iter().all(|(id, counted)| paid[&Place::from(*id)] == *counted));

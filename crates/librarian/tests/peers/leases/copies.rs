@@ -116,6 +116,44 @@ fn who_begins_to_pay_for_more_copies_gets_them_and_they_go_when_that_ends() {
     });
 }
 
+/// As when those whose duty it is by the network's number were away for the put.
+#[test]
+fn what_is_paid_for_comes_to_all_whose_duty_it_is_wherever_it_is() {
+    testkit::time::run(64, |env| async move {
+        let town = town(&env, 7).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let rank = ranked(&town, &record);
+        let shown = client.lease_for(&town, &[&record], 90 * SPAN_S, 6);
+        for peer in &rank[3..6] {
+            client.store(&town, *peer, &record, vec![shown.clone()]).await.unwrap();
+        }
+        town.until("six have it", |town| held(town, &record) == rank[..6]).await;
+    });
+}
+
+/// It is passed on without leases: whoever fetched it for one would drop it again, and again.
+#[test]
+fn of_what_is_kept_without_a_lease_too_none_says_how_many_copies_there_are() {
+    testkit::time::run(65, |env| async move {
+        let town = town(&env, 7).await;
+        let client = Client::new(&town, 1).await;
+        let record = page(1, 500);
+        let rank = ranked(&town, &record);
+        for peer in &rank[..3] {
+            client.store(&town, *peer, &record, Vec::new()).await.unwrap();
+        }
+        let more = client.lease_for(&town, &[&record], 90 * SPAN_S, 6);
+        for peer in &rank[..3] {
+            client.ask(&town, *peer, LeaseRequest::Show(vec![more.clone()])).await;
+        }
+        env.clock.sleep(Duration::from_secs(3600)).await;
+        assert_eq!(held(&town, &record), rank[..3]);
+        let all: Vec<usize> = (0..7).collect();
+        assert_eq!(sum(&town, &all, |status| status.copies_fetched), 0);
+    });
+}
+
 /// A holder may tell any leases; what no client signed asks for no copy.
 #[test]
 fn nobody_is_made_to_keep_a_copy_by_a_lease_that_its_client_did_not_sign() {
