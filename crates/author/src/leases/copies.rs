@@ -1,7 +1,7 @@
 //! How many copies of a content's records there should be.
 //!
-//! The network keeps so many by their kind, or as many as a lease pays for where that is more (`hold put --profile copies:N`). A holder that
-//! is no honest one may tell no lease, but makes none up: each is signed.
+//! The network keeps so many by their kind, or as many as a lease pays for where that is more (`hold put --profile copies:N`). A holder
+//! may hide leases, but makes none up: each is signed. Of a record that it keeps without a lease too none counts, as it counts none.
 
 use crypto::genesis::COPIES_MAX;
 use crypto::{Place, RecordId};
@@ -61,7 +61,7 @@ impl Author {
         let most = COPIES_MAX.min(peers.unwrap_or(u32::MAX));
         let CopiesWanted { envelope, entry, lists, pages } = &mut wanted;
         let mut wanted_of = [envelope, entry, lists, pages];
-        for (spot, _, said) in part.said() {
+        for (spot, _, said) in part.said().filter(|(.., said)| !said.unleased) {
             let paid = said.leases.iter().map(|lease| lease.checked.terms.redundancy).max();
             let of = places.get(spot).and_then(|(of, _)| wanted_of.get_mut(*of));
             if let (Some(paid), Some(of)) = (paid, of) {
