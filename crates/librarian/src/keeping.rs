@@ -343,7 +343,10 @@ impl Keeping {
                 crate::planted::starts(core.own, core.store.stats().records);
             }
             let epoch = Arc::new(Epoch::new(Arc::clone(&core.genesis), view, who));
-            let inventory = self.read(core, epoch).await?;
+            // Changes were lost: where it cannot be read now, what was known is not what is here, and the next call reads again.
+            let inventory = self.read(core, epoch).await.inspect_err(|_| {
+                *locked(&self.inventory) = None;
+            })?;
             *locked(&self.inventory) = Some(inventory);
             self.look_at_all(core).await;
             return Ok(Some(true));

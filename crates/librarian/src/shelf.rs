@@ -26,7 +26,7 @@ use store::{RecordStore, StoreError, Upkeep};
 use walk::LocalStore;
 
 use crate::fragments;
-use crate::leases::{By, Covered, Leases, owned};
+use crate::leases::{By, Covered, Leases, nobody_pays, owned};
 use crate::metrics::Metrics;
 use crate::publications::{Entry, Publications};
 
@@ -134,12 +134,11 @@ impl Shelf {
     ) -> Result<(), CallError> {
         self.check_writes()?;
         let covered = match said {
-            Some(said) => self.leases.passed_on(&record, said).await,
-            None => (!self.leases.was_dropped(&record.place)).then(Covered::default),
-        };
-        let Some(covered) = covered else {
-            let reason = "nobody pays for it any more".to_owned();
-            return Err(CallError::Denied { reason });
+            Some(said) => self.leases.passed_on(&record, said).await?,
+            None if self.leases.was_dropped(&record.place) => {
+                return Err(nobody_pays(&record.place));
+            }
+            None => Covered::default(),
         };
         let proven = self.proven(record).await?;
         if fragments::is_fragment(&proven) {

@@ -66,13 +66,21 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         return;
     }
     // Who does not answer this is waited for in vain as much as who does not answer the next.
-    let rests = || {
+    let rests = |ids: &[(RecordId, Place)]| {
         let until = core.env.clock.elapsed() + RESTS_FOR;
         let mut work = locked(&keeping.work);
         ids.iter().for_each(|(id, place)| work.not_at(id, place, holder));
         work.rest(*holder, until);
     };
-    let Some(mut paid) = payments(core, holder, &ids).await else { return rests() };
+    let Some(mut paid) = payments(core, holder, &ids).await else { return rests(&ids) };
+    let (ids, refused) = paid_for(core, ids, &paid).await;
+    {
+        let mut work = locked(&keeping.work);
+        refused.iter().for_each(|(id, place)| work.not_at(id, place, holder));
+    }
+    if ids.is_empty() {
+        return;
+    }
     let asked = ids.iter().map(|(id, place)| FetchAt { id: *id, place: *place }).collect();
     let answer = ask(core, holder, KeepRequest::Fetch(asked), LARGE_LIMIT).await;
     let answers = match answer {
@@ -80,7 +88,7 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         other => {
             let error = other.err().unwrap_or_else(|| strange(holder));
             tracing::debug!(peer = %holder, %error, "copies could not be fetched");
-            return rests();
+            return rests(&ids);
         }
     };
     let counts = &core.metrics.keeping;
@@ -233,6 +241,35 @@ async fn payments(
         }
         Ok(Ok(_)) => None,
     }
+}
+
+/// What is to be fetched of these by what its holder says of who pays for it, and what is not: of that nothing would be kept, so
+/// its bytes do not come, though each comparison brings it again.
+async fn paid_for(
+    core: &Core,
+    ids: Vec<(RecordId, Place)>,
+    paid: &BTreeMap<Place, PlaceLeases>,
+) -> (Vec<(RecordId, Place)>, Vec<(RecordId, Place)>) {
+    let (mut taken, mut refused, mut why) = (Vec::with_capacity(ids.len()), Vec::new(), None);
+    for (id, place) in ids {
+        // Of what came there meanwhile, and of what belongs to objects, it does not say who pays.
+        let may_come = match paid.get(&place).filter(|said| said.held) {
+            Some(said) => core.leases.may_come(&place, said).await,
+            None => Ok(()),
+        };
+        match may_come {
+            Ok(()) => taken.push((id, place)),
+            Err(error) => {
+                refused.push((id, place));
+                why = Some(error);
+            }
+        }
+    }
+    if let Some(error) = why {
+        let (count, error) = (refused.len(), one_line(&error));
+        tracing::warn!(count, error, "copies are not fetched: none of their leases is taken here");
+    }
+    (taken, refused)
 }
 
 /// Whether a copy is this peer's to hold, now that its kind is known, and who pays for how many. Of what belongs to objects the

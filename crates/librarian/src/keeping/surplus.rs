@@ -130,10 +130,18 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
             proven = proven && has(core, peer, &record).await;
         }
         if proven {
-            gone.push(placed.id);
+            gone.push((placed, wanted));
         }
     }
-    drop_records(core, gone).await;
+    let ids = gone.iter().map(|(placed, _)| placed.id).collect();
+    drop_records(core, ids, |id| {
+        // Nor where more were paid for while it was being proven.
+        let at = gone.iter().find(|(placed, _)| placed.id == *id);
+        at.is_some_and(|(placed, wanted)| {
+            epoch.wanted(placed.kind, core.leases.copies(&placed.place)) <= *wanted
+        })
+    })
+    .await;
 }
 
 /// Drops fragments that another holder, which ranks higher, has too.
@@ -206,12 +214,12 @@ pub(super) async fn drop_fragments(
         }
     }
     let gone = own;
-    drop_records(core, gone.clone()).await;
+    drop_records(core, gone.clone(), |_| true).await;
     if is_here(&gone) {
         return;
     }
     let Ok(Some(header)) = core.shelf.get(id).await else { return };
-    drop_records(core, vec![*id]).await;
+    drop_records(core, vec![*id], |_| true).await;
     // One that came in between came with its header, which this took away.
     if is_here(&[]) {
         let outcome = core.store.put(vec![header]).await;
@@ -234,17 +242,23 @@ pub(super) async fn has(core: &Core, peer: &PeerId, record: &Record) -> bool {
     core.env.cpu(move || suite.verify_mac(&mac_key, &bytes, &mac)).await
 }
 
-pub(super) async fn drop_records(core: &Core, mut ids: Vec<RecordId>) {
+/// Drops records for which nothing is being written, of those that are still to go once nothing can be.
+pub(super) async fn drop_records(
+    core: &Core,
+    mut ids: Vec<RecordId>,
+    still_goes: impl Fn(&RecordId) -> bool,
+) {
     let places: Vec<Place> = ids.iter().map(|id| Place::from(*id)).collect();
     let off = core.leases.keep_off(&places);
-    ids.retain(|id| off.places.contains(&Place::from(*id)));
+    ids.retain(|id| off.places.contains(&Place::from(*id)) && still_goes(id));
     if ids.is_empty() {
         return;
     }
     let count = ids.len() as u64;
+    let places: Vec<Place> = ids.iter().map(|id| Place::from(*id)).collect();
     let removed = async {
         core.store.remove(ids).await?;
-        let (charges, removed) = core.leases.let_go(&off.places).await;
+        let (charges, removed) = core.leases.let_go(&places).await;
         for Charge { client, bytes } in charges {
             core.quotas.give_back(client.key(), u64::MAX, bytes);
         }

@@ -198,34 +198,70 @@ impl Leases {
         Ok(covered)
     }
 
-    /// Of the leases that another holder has for a record those that count here; `None` where it says some and none does, or
-    /// where the record was dropped here. That it keeps the record without a lease is believed of what was never dropped here.
+    /// Of the leases that another holder has for a record those that count and are taken here. That it keeps the record without a lease
+    /// is believed of what was never dropped here.
+    ///
+    /// # Errors
+    /// `Denied`: it says some and none of them is taken, or the record was dropped here.
     pub(crate) async fn passed_on(
         self: &Arc<Self>,
         record: &Record,
         said: PlaceLeases,
-    ) -> Option<Covered> {
+    ) -> Result<Covered, CallError> {
+        self.counted(&record.place, record.bytes.len() as u64, said).await
+    }
+
+    /// Whether a record may be kept here by what another holder says of who pays for it, before it came.
+    ///
+    /// # Errors
+    /// As [`Leases::passed_on`].
+    pub(crate) async fn may_come(
+        self: &Arc<Self>,
+        place: &Place,
+        said: &PlaceLeases,
+    ) -> Result<(), CallError> {
+        self.counted(place, 0, said.clone()).await.map(drop)
+    }
+
+    async fn counted(
+        self: &Arc<Self>,
+        place: &Place,
+        bytes: u64,
+        said: PlaceLeases,
+    ) -> Result<Covered, CallError> {
         let mut covered = Covered::default();
-        let mut ended = self.was_dropped(&record.place);
+        let mut ended = self.was_dropped(place);
+        let mut reason = "nobody pays for it any more".to_owned();
         for shown in said.leases {
-            let some = self.check(vec![shown], std::slice::from_ref(record), By::Peer).await;
-            for one in some.into_iter().flat_map(|some| some.ones) {
-                let buried = self.table().is_buried(&one.checked.id);
-                #[cfg(feature = "planted-bugs")]
-                let buried = buried && !super::resurrects();
-                match buried {
-                    true => ended = true,
-                    false => covered.ones.push(one),
+            let Ok(some) = self.check_all(vec![shown], By::Peer).await else { continue };
+            for one in some.ones {
+                let is_of =
+                    |shown: &ShownLeaf| shown.leaf.place == *place && bytes <= shown.leaf.bytes;
+                let Some(ShownLeaf { leaf, .. }) = one.leaves.first() else { continue };
+                if !one.leaves.iter().all(is_of) {
+                    continue;
+                }
+                let quota = self.settings.quota_of(&one.checked.organisation);
+                let refusal = self.table().refuses(&one.checked, pass_id(&one.pass), leaf, quota);
+                match refusal {
+                    Some(Refusal::Forgotten(_)) => ended = true,
+                    Some(refusal) => reason = refusal.to_string(),
+                    None => covered.ones.push(one),
                 }
             }
         }
-        match said.unleased {
-            true => (!ended).then(Covered::default),
-            false => (!covered.is_empty()).then_some(covered),
+        let counts = match said.unleased {
+            true => !ended,
+            false => !covered.is_empty(),
+        };
+        match (counts, said.unleased) {
+            (true, true) => Ok(Covered::default()),
+            (true, false) => Ok(covered),
+            (false, _) => Err(CallError::Denied { reason }),
         }
     }
 
-    /// How many copies are paid for by those leases that another holder has for a record and that count here; as
+    /// How many copies are paid for by those leases that another holder has for a record and that are taken here; as
     /// [`Leases::copies`].
     pub(crate) async fn copies_passed_on(
         self: &Arc<Self>,
@@ -367,7 +403,8 @@ impl Leases {
     }
 
     /// Takes leases for these places, or nothing of them; what is to be written for it. `charges` is who is charged for what is
-    /// about to be stored, and for how many bytes where.
+    /// about to be stored, and for how many bytes where. Of what a peer passes on, a lease that is refused keeps none out that
+    /// others pay for too: anybody can show one of an organisation that has no more room.
     ///
     /// # Errors
     /// `Denied` (an organisation's quota, a forgotten lease, a full table), `Busy` where a place is being dropped.
@@ -379,6 +416,7 @@ impl Leases {
     ) -> Result<Admission, CallError> {
         let mut admission =
             Admission { leases: Arc::clone(self), admitted: Vec::new(), records: Vec::new() };
+        let mut left_out: Vec<(Refusal, Vec<Leaf>)> = Vec::new();
         for One { checked, lease, pass, leaves } in &covered.ones {
             let mine: Vec<&ShownLeaf> =
                 leaves.iter().filter(|shown| places(&shown.leaf.place)).collect();
@@ -396,7 +434,11 @@ impl Leases {
                 Ok(admitted) => admitted,
                 Err(refusal) => {
                     drop(table);
-                    return Err(refused(&refusal));
+                    if covered.by == By::Client || matches!(refusal, Refusal::Busy(_)) {
+                        return Err(refused(&refusal));
+                    }
+                    left_out.push((refusal, plain));
+                    continue;
                 }
             };
             if admitted.new.is_empty() {
@@ -425,7 +467,11 @@ impl Leases {
             admission.admitted.push((admitted, frame.id));
             admission.records.push(frame);
         }
-        Ok(admission)
+        let unpaid = |leaf: &Leaf| !self.covers(&leaf.place);
+        match left_out.iter().find(|(_, leaves)| leaves.iter().any(unpaid)) {
+            Some((refusal, _)) => Err(refused(refusal)),
+            None => Ok(admission),
+        }
     }
 
     /// Takes leases for records that are here; of each lease's leaves whether there is a record. A caller that goes away does not

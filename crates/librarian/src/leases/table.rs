@@ -243,19 +243,17 @@ impl Table {
         }
     }
 
-    /// Takes leaves of a lease, as pending, or nothing of them. `unleased` says which places have a record that came without a
-    /// lease, of those that no lease holds.
+    /// The leaves of a lease that it does not hold yet and would.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub(crate) fn admit(
-        &mut self,
+    fn plan(
+        &self,
         lease: &Checked,
         pass: RecordId,
         leaves: &[Leaf],
         (quota, by): (u64, By),
-        unleased: impl Fn(&Place) -> bool,
-    ) -> Result<Admitted, Refusal> {
+    ) -> Result<Vec<Leaf>, Refusal> {
         let forgotten = self.tombstones.contains_key(&lease.id);
         #[cfg(feature = "planted-bugs")]
         let forgotten = forgotten && !super::resurrects();
@@ -296,6 +294,42 @@ impl Table {
             let organisation = lease.organisation;
             return Err(Refusal::Quota { organisation, used, quota, more });
         }
+        Ok(new)
+    }
+
+    /// Why a lease that a peer passes on would not hold a place; nothing where it does already, would, or may in a moment. One that
+    /// would be left out since its client or organisation has enough there is crowded.
+    pub(crate) fn refuses(
+        &self,
+        lease: &Checked,
+        pass: RecordId,
+        leaf: &Leaf,
+        quota: u64,
+    ) -> Option<Refusal> {
+        match self.plan(lease, pass, std::slice::from_ref(leaf), (quota, By::Peer)) {
+            Ok(new) if new.is_empty() && self.hold_of(&lease.id, &leaf.place).is_none() => {
+                let (organisation, place) = (lease.organisation, leaf.place);
+                Some(Refusal::Crowded { organisation, place })
+            }
+            Ok(_) | Err(Refusal::Busy(_)) => None,
+            Err(refusal) => Some(refusal),
+        }
+    }
+
+    /// Takes leaves of a lease, as pending, or nothing of them. `unleased` says which places have a record that came without a
+    /// lease, of those that no lease holds.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) fn admit(
+        &mut self,
+        lease: &Checked,
+        pass: RecordId,
+        leaves: &[Leaf],
+        within: (u64, By),
+        unleased: impl Fn(&Place) -> bool,
+    ) -> Result<Admitted, Refusal> {
+        let new = self.plan(lease, pass, leaves, within)?;
         for leaf in &new {
             let bare = !self.places.contains_key(&leaf.place) && unleased(&leaf.place);
             self.hold(lease, pass, leaf, PENDING, bare);

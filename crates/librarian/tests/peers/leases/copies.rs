@@ -9,20 +9,30 @@ use document::Record;
 use env::calls::keep::{KeepRequest, Listed, Range};
 use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use librarian::LibrarianOptions;
-use testkit::network::LeaseLie;
+use testkit::network::{Community, LeaseLie, community};
 
-use super::{Client, SPAN_S};
+use super::{Client, SPAN_S, paid};
 use crate::repair::{copies_of, kill, quick, sum};
 use crate::town::{LIMIT, Town, page};
 
 async fn town(env: &env::Env, peers: usize) -> Town {
-    let with = |options: &mut LibrarianOptions| {
-        quick(options);
-        options.keeping.as_mut().unwrap().surplus_after = Duration::from_secs(30);
-        options.leases.sweep = Duration::from_secs(60);
-    };
+    town_with(env, peers, |_, _, _| {}).await
+}
+
+async fn town_with(
+    env: &env::Env,
+    peers: usize,
+    change: impl Fn(&Community, usize, &mut LibrarianOptions),
+) -> Town {
     let mut town = Town::empty(env, 2, peers);
-    for _ in 0..peers {
+    let community = community(2, peers);
+    for number in 0..peers {
+        let with = |options: &mut LibrarianOptions| {
+            quick(options);
+            options.keeping.as_mut().unwrap().surplus_after = Duration::from_secs(30);
+            options.leases.sweep = Duration::from_secs(60);
+            change(&community, number, options);
+        };
         town.start_next(with).await;
     }
     town.until("all know all", |town| {
@@ -129,6 +139,43 @@ fn what_is_paid_for_comes_to_all_whose_duty_it_is_wherever_it_is() {
             client.store(&town, *peer, &record, vec![shown.clone()]).await.unwrap();
         }
         town.until("six have it", |town| held(town, &record) == rank[..6]).await;
+    });
+}
+
+/// And who pays besides is served all the same: anybody can show a lease for what others keep.
+#[test]
+fn what_has_no_room_where_it_should_be_is_not_fetched_again_and_again() {
+    testkit::time::run(66, |env| async move {
+        let (all, full) = ([0, 1, 2, 3, 4], [3, 4]);
+        let town = town_with(&env, all.len(), |community, number, options| {
+            let payer = community.organisation(1).key;
+            let room = if full.contains(&number) { 0 } else { u64::MAX };
+            options.leases.quotas.insert(payer, room);
+        })
+        .await;
+        let at_home =
+            |record: &Record| ranked(&town, record)[3..].iter().all(|peer| full.contains(peer));
+        let record = (0..1000).map(|seed| page(seed, 500)).find(at_home).unwrap();
+        let (rank, bytes) = (ranked(&town, &record), record.bytes.len() as u64);
+        let client = Client::new(&town, 1).await;
+        let lease = client.lease_for(&town, &[&record], 90 * SPAN_S, 5);
+        for peer in &rank[..3] {
+            client.store(&town, *peer, &record, vec![lease.clone()]).await.unwrap();
+        }
+        env.clock.sleep(Duration::from_secs(1_800)).await;
+        assert_eq!(held(&town, &record), rank[..3]);
+        assert_eq!(sum(&town, &all, |status| status.fetched_bytes), 0, "it is known beforehand");
+        let other = Client::new(&town, 0).await;
+        let more = LeaseRequest::Show(vec![other.lease_for(&town, &[&record], 90 * SPAN_S, 5)]);
+        for peer in &rank[..3] {
+            other.ask(&town, *peer, more.clone()).await;
+        }
+        town.until("all have it", |town| held(town, &record).len() == 5).await;
+        for peer in full {
+            assert_eq!((paid(&town, peer, 0), paid(&town, peer, 1)), (bytes, 0));
+        }
+        env.clock.sleep(Duration::from_secs(1_800)).await;
+        assert_eq!(sum(&town, &all, |status| status.fetched_bytes), 2 * bytes, "once each");
     });
 }
 
