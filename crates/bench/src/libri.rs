@@ -27,7 +27,7 @@ use crate::error::BenchError;
 use crate::load::authors::{self, Authors};
 use crate::load::clients::Clients;
 use crate::load::documents::Sizes;
-use crate::load::{self, Load, Outcome, REQUESTS};
+use crate::load::{self, Load, Outcome, REQUESTS, What};
 use crate::percentiles::Percentiles;
 use crate::report::{Bar, Report};
 
@@ -98,6 +98,10 @@ struct Point {
     put_mbit_s: f64,
     put: Percentiles,
     get: Percentiles,
+    /// Of these, those of what the peer that was asked holds, and the others, small and large.
+    get_held: Percentiles,
+    get_small: Percentiles,
+    get_large: Percentiles,
     refused: usize,
     failed: usize,
     shed: usize,
@@ -188,7 +192,7 @@ impl Libri {
         runtime.block_on(async {
             let by = match self.profile {
                 Some(profile) => By::Authors(Authors::new(community, profile, &bench.stop).await?),
-                None => By::Clients(Clients::new(community, &bench.stop)?),
+                None => By::Clients(Clients::new(community, &bench.stop).await?),
             };
             by.run(warming(bench, peers, self.seed), &bench.stop).await?;
             let mut points = Vec::new();
@@ -263,6 +267,9 @@ impl Libri {
             put_mbit_s: *put_bytes as f64 * 8.0 / 1e6 / load.seconds,
             put: outcome.latencies(true).percentiles(),
             get: outcome.latencies(false).percentiles(),
+            get_held: outcome.latencies_of(What::Held).percentiles(),
+            get_small: outcome.latencies_of(What::Small).percentiles(),
+            get_large: outcome.latencies_of(What::Large).percentiles(),
             refused: *busy,
             failed: *failed,
             shed: *shed,
@@ -279,7 +286,7 @@ impl Point {
         format!(
             "{:>2} peers, {:>5.0}K a day: {:>6.1} requests/s, Put {:.2} / {:.2} / {:.2} ms, \
              Get {:.2} / {:.2} / {:.2} ms (p50 / p95 / p99), {} not answered, cores: peers {:.2}, \
-             clients {:.2}, others {:.2}",
+             clients {:.2}, others {:.2}; Get p50 of {:.2} held where asked {:.2} ms, of others {:.2} small, {:.2} large",
             self.peers,
             self.uploads_a_day / 1024.0,
             self.requests_a_second,
@@ -292,7 +299,11 @@ impl Point {
             self.refused + self.failed + self.shed,
             self.peers_cores,
             self.clients_cores,
-            self.others_cores.unwrap_or(f64::NAN)
+            self.others_cores.unwrap_or(f64::NAN),
+            self.get_held.calls as f64 / self.get.calls.max(1) as f64,
+            self.get_held.p50_ms,
+            self.get_small.p50_ms,
+            self.get_large.p50_ms,
         )
     }
 }
@@ -408,6 +419,9 @@ mod tests {
             put_mbit_s: 1.0,
             put: percentiles(put),
             get: percentiles(get),
+            get_held: percentiles(get),
+            get_small: percentiles(get),
+            get_large: percentiles(get),
             refused: 0,
             failed: 0,
             shed: 0,

@@ -42,6 +42,8 @@ const AHEAD_BYTES: f64 = 512e6;
 const AHEAD_MAX: usize = 100_000;
 /// How long uploads under way may take after the last arrival.
 const DRAIN: Duration = Duration::from_secs(30);
+/// A get of so many bytes takes longer for them.
+pub(crate) const LARGE_BYTES: usize = 16 << 10;
 /// Requests of an upload.
 pub(crate) const REQUESTS: f64 = 8.0;
 
@@ -54,10 +56,23 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
 }
 
+/// What a request was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A put.
+    Put,
+    /// A get that the peer which was asked answered from what it holds.
+    Held,
+    /// A get of less than [`LARGE_BYTES`] that it had to ask another for.
+    Small,
+    /// Another such get.
+    Large,
+}
+
 /// A request that was answered well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    pub(crate) put: bool,
+    pub(crate) what: What,
     /// When it was answered, in ms since the load began.
     pub(crate) at_ms: u32,
     micros: u32,
@@ -88,7 +103,12 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// The latencies of puts or gets.
     pub(crate) fn latencies(&self, put: bool) -> Latencies {
-        self.between(0, u32::MAX, |sample| sample.put == put)
+        self.between(0, u32::MAX, |sample| (sample.what == What::Put) == put)
+    }
+
+    /// The latencies of such requests.
+    pub(crate) fn latencies_of(&self, what: What) -> Latencies {
+        self.between(0, u32::MAX, |sample| sample.what == what)
     }
 
     /// The latencies of those answered from `from` to before `to`, in ms.
@@ -117,7 +137,8 @@ impl Outcome {
     /// An answer, for tests of what is made of them.
     #[cfg(test)]
     pub(crate) fn answer(&mut self, put: bool, at_ms: u32, ms: u32) {
-        self.samples.push(Sample { put, at_ms, micros: ms * 1000 });
+        let what = if put { What::Put } else { What::Held };
+        self.samples.push(Sample { what, at_ms, micros: ms * 1000 });
     }
 
     fn count(&mut self, error: CallError) {
@@ -151,11 +172,11 @@ impl<T> Running<T> {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn sample(&self, put: bool, since: Instant) {
+    fn sample(&self, what: What, since: Instant) {
         let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         let micros = u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX);
         let at_ms = millis(self.started.elapsed());
-        self.with(|outcome| outcome.samples.push(Sample { put, at_ms, micros }));
+        self.with(|outcome| outcome.samples.push(Sample { what, at_ms, micros }));
     }
 }
 
@@ -182,7 +203,7 @@ impl Running<Arc<Clients>> {
         let since = Instant::now();
         match self.by.put(seeded, record.clone()).await {
             Ok(_) => {
-                self.sample(true, since);
+                self.sample(What::Put, since);
                 self.with(|outcome| {
                     outcome.put_bytes += record.bytes.len() as u64;
                     outcome.acknowledged.push(record.id);
@@ -200,8 +221,13 @@ impl Running<Arc<Clients>> {
         let since = Instant::now();
         match self.by.get(seeded, record.id).await {
             Ok(found) => {
-                self.sample(false, since);
-                let same = found.bytes == record.bytes;
+                let what = match found.held {
+                    true => What::Held,
+                    false if record.bytes.len() < LARGE_BYTES => What::Small,
+                    false => What::Large,
+                };
+                self.sample(what, since);
+                let same = found.record.bytes == record.bytes;
                 self.with(|outcome| outcome.wrong |= !same);
                 same
             }
@@ -332,12 +358,17 @@ mod tests {
 
     #[test]
     fn samples_are_told_by_kind_and_time() {
-        let sample = |put, at_ms, micros| Sample { put, at_ms, micros };
-        let samples =
-            vec![sample(true, 0, 1000), sample(false, 999, 2000), sample(true, 1000, 9000)];
+        let sample = |what, at_ms, micros| Sample { what, at_ms, micros };
+        let samples = vec![
+            sample(What::Put, 0, 1000),
+            sample(What::Small, 999, 2000),
+            sample(What::Put, 1000, 9000),
+        ];
         let outcome = Outcome { samples, ..Outcome::default() };
         assert_eq!(outcome.latencies(true).percentiles().calls, 2);
         assert_eq!(outcome.latencies(false).percentiles().p50_ms, 2.0);
+        assert_eq!(outcome.latencies_of(What::Small).calls(), 1);
+        assert_eq!(outcome.latencies_of(What::Large).calls(), 0);
         assert_eq!(outcome.between(0, 1000, |_| true).percentiles().max_ms, 2.0);
         assert_eq!(outcome.answered_a_second(1.0), 2.0);
     }

@@ -100,7 +100,7 @@ impl Overload {
     }
 
     async fn measure(&self, bench: &Bench, community: &Community) -> Result<Report, BenchError> {
-        let clients = Clients::new(community, &bench.stop)?;
+        let clients = Clients::new(community, &bench.stop).await?;
         libri::warm(bench, &clients, self.peers, self.seed).await?;
         let step = if bench.quick { 1.0 } else { 8.0 };
         let saturation = libri::saturation(bench, &clients, 40.0, step, SIZES).await?.max(REQUESTS);

@@ -124,7 +124,8 @@ pub struct ClientLimits {
     /// Connections to one endpoint that carry records, beside the one for small calls; opened when
     /// those there are in use.
     pub bulk_connections: usize,
-    /// A connection with nothing in flight for this long is closed.
+    /// A connection with nothing in flight for this long is closed. What forwards connections forgets them where they rest: some
+    /// after four minutes, and a call on one that is forgotten waits until it is late.
     pub idle: Duration,
     /// TCP, TLS and the introduction together; or a quarter of the call's limit that needs the connection, where that is more.
     pub dial: Duration,
@@ -139,7 +140,7 @@ impl Default for ClientLimits {
         Self {
             connections: 256,
             bulk_connections: 2,
-            idle: Duration::from_secs(60),
+            idle: Duration::from_secs(225),
             dial: Duration::from_secs(5),
             dial_back_off: Duration::from_millis(200),
             reintroduce_after: Duration::from_secs(1),

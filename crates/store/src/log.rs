@@ -26,6 +26,7 @@ pub(crate) mod compaction;
 pub(crate) mod frame;
 mod index;
 mod index_file;
+mod recent;
 mod recovery;
 pub(crate) mod scrub;
 mod sealed;
@@ -53,6 +54,7 @@ use version::Codecs;
 use self::asked::Asked;
 use self::frame::{Content, HEADER_BYTES_MAX, Header};
 use self::index::{Index, Location};
+use self::recent::{KEPT_FOR, Recent};
 pub use self::recovery::Recovery;
 pub(crate) use self::recovery::take_lock;
 use self::sealed::Sealed;
@@ -79,6 +81,8 @@ const MOVES_MAX: u32 = 8;
 
 /// How long `everysec` waits before it syncs.
 const SYNC_DELAY: Duration = Duration::from_secs(1);
+/// How often recent records are let go of at most.
+const EXPIRES_EVERY: Duration = Duration::from_secs(1);
 
 /// How a [`LogStore`] works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +97,8 @@ pub struct LogOptions {
     pub reserve_free_bytes: u64,
     /// The network's suite: a store of another is refused.
     pub suite: Suite,
+    /// Bytes of large records that were written some seconds ago, which are kept in memory for those that ask now; 0 for none.
+    pub recent_bytes_max: usize,
 }
 
 impl Default for LogOptions {
@@ -102,6 +108,7 @@ impl Default for LogOptions {
             segment_bytes_max: 256 << 20,
             reserve_free_bytes: 64 << 20,
             suite: Suite::default(),
+            recent_bytes_max: 4 << 20,
         }
     }
 }
@@ -128,6 +135,7 @@ pub(crate) struct Shared {
     index: RwLock<Index>,
     pub(crate) files: OpenFiles,
     asked: Asked,
+    recent: Recent,
     durability: Durability,
     segment_bytes_max: u64,
     reserve_free_bytes: u64,
@@ -237,6 +245,20 @@ impl Shared {
             env.blocking(move || shared.sync_last()).await;
         };
         shared.env.tasks.spawn(sync.boxed()).detach();
+    }
+
+    /// Lets go of recent records once their time is over, as long as there are any.
+    fn forget_recent_soon(shared: &Arc<Self>) {
+        let (weak, clock) = (Arc::downgrade(shared), shared.env.clock.clone());
+        let forget = async move {
+            let mut left = Some(KEPT_FOR);
+            while let Some(wait) = left {
+                clock.sleep(wait).await;
+                let Some(shared) = weak.upgrade() else { return };
+                left = shared.recent.expire(clock.elapsed()).map(|left| left.max(EXPIRES_EVERY));
+            }
+        };
+        shared.env.tasks.spawn(forget.boxed()).detach();
     }
 
     /// Reads a record and marks it as damaged where it is.
@@ -405,6 +427,7 @@ impl LogStore {
         let shared = Arc::new(Shared {
             files: OpenFiles::new(disk.clone()),
             asked: Asked::default(),
+            recent: Recent::up_to(options.recent_bytes_max),
             disk,
             env,
             index: RwLock::new(opened.index),
@@ -446,6 +469,10 @@ impl LogStore {
             let Some(location) = self.shared.index().get(id) else { return Ok(None) };
             let read = if self.is_small(id, &location) {
                 self.shared.read(id, location)
+            } else if !location.damaged
+                && let Some(record) = self.shared.recent.get(id)
+            {
+                Ok(record)
             } else {
                 let (shared, id) = (self.shared.clone(), *id);
                 self.shared.env.blocking(move || shared.read(&id, location)).await
@@ -528,8 +555,17 @@ impl LogStore {
 #[async_trait]
 impl RecordStore for LogStore {
     async fn put(&self, records: Vec<Record>) -> Result<Vec<bool>, StoreError> {
+        let is_recent = |record: &&Record| {
+            let bytes = record.bytes.len();
+            bytes > SMALL_BYTES_MAX && self.shared.recent.keeps(bytes)
+        };
+        let recent: Vec<Record> = records.iter().filter(is_recent).cloned().collect();
         let plain = |record| Kept { record, form: None, new: false };
-        self.write(records.into_iter().map(plain).collect(), None).await
+        let put = self.write(records.into_iter().map(plain).collect(), None).await?;
+        if !recent.is_empty() && self.shared.recent.add(recent, self.shared.env.clock.elapsed()) {
+            Shared::forget_recent_soon(&self.shared);
+        }
+        Ok(put)
     }
 
     async fn put_kept(
@@ -595,7 +631,10 @@ impl RecordStore for LogStore {
         if ids.len() > PUT_RECORDS_MAX {
             return Err(StoreError::TooLarge { size: ids.len(), max: PUT_RECORDS_MAX });
         }
-        self.ask(ids.len() * 32, |answer| Request::Remove { ids, answer }).await
+        let gone = ids.clone();
+        let removed = self.ask(ids.len() * 32, |answer| Request::Remove { ids, answer }).await;
+        self.shared.recent.remove(&gone);
+        removed
     }
 
     fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {

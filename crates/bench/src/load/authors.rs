@@ -17,7 +17,7 @@ use walk::{Directory, WalkOptions, Walker};
 
 use super::clients::{CONNECTIONS, pass};
 use super::documents::Sizes;
-use super::{Load, Outcome, Running, arrivals};
+use super::{Load, Outcome, Running, What, arrivals};
 use crate::community::{Community, ORGANISATIONS};
 use crate::error::BenchError;
 use crate::seeded::Seeded;
@@ -105,7 +105,7 @@ impl Running<Arc<Authors>> {
             Ok(addresses) => addresses,
             Err(error) => return self.with(|outcome| outcome.count_author(&error)),
         };
-        self.sample(true, since);
+        self.sample(What::Put, since);
         self.with(|outcome| {
             outcome.put_bytes += content.len() as u64;
             outcome.acknowledged.extend(&addresses);
@@ -115,7 +115,7 @@ impl Running<Arc<Authors>> {
             let (since, mut bytes) = (Instant::now(), Vec::new());
             let reader = &self.by.authors[reader];
             match reader.get(address, &mut bytes, None, Arc::new(NoProgress)).await {
-                Ok(_) => self.sample(false, since),
+                Ok(_) => self.sample(What::Large, since),
                 Err(error) => return self.with(|outcome| outcome.count_author(&error)),
             }
             let same = bytes == content;

@@ -12,7 +12,9 @@ use document::Record;
 use env::Env;
 use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, PutResponse};
 use futures::StreamExt;
+use placement::View;
 use rpc::{Client, ClientLimits, Identity};
+use walk::{Directory, WalkOptions, Walker};
 
 use super::documents::{Sealing, fresh_key};
 use crate::community::{Community, ORGANISATIONS};
@@ -27,6 +29,8 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const BULK_CONNECTIONS: usize = 4;
 /// Connections of one client, over all peers.
 pub(super) const CONNECTIONS: usize = 1024;
+/// Copies that the community's networks keep of each record, where their genesis does not say it.
+const COPIES: u32 = 3;
 /// Records read back at once.
 const READ_BACK: usize = 64;
 
@@ -36,11 +40,21 @@ pub(crate) struct Clients {
     /// Each with the number of its organisation.
     peers: Vec<(usize, Endpoint)>,
     sealing: Sealing,
+    /// Who holds what.
+    view: Arc<View>,
+    copies: usize,
+}
+
+/// A record that a peer answered.
+pub(super) struct Got {
+    pub(super) record: Record,
+    /// Whether that peer is one of its holders, and had nobody to ask.
+    pub(super) held: bool,
 }
 
 impl Clients {
-    /// Clients of every organisation of a community. Call it within a runtime.
-    pub(crate) fn new(community: &Community, stop: &Stop) -> Result<Arc<Self>, BenchError> {
+    /// Clients of every organisation of a community.
+    pub(crate) async fn new(community: &Community, stop: &Stop) -> Result<Arc<Self>, BenchError> {
         let path = community.network();
         let bytes = std::fs::read(&path).map_err(BenchError::io("read", &path))?;
         let genesis = Genesis::decode(&bytes).map_err(|_| BenchError::Wrong("the network file"))?;
@@ -53,7 +67,10 @@ impl Clients {
             Ok((peer.organisation, endpoint))
         });
         let peers = peers.collect::<Result<Vec<_>, BenchError>>()?;
-        Ok(Arc::new(Self { clients, peers, sealing: Sealing::new(genesis.network()) }))
+        let sealing = Sealing::new(genesis.network());
+        let copies = genesis.copies.unwrap_or(COPIES) as usize;
+        let view = view(community, genesis, clients[0].clone()).await?;
+        Ok(Arc::new(Self { clients, peers, sealing, view, copies }))
     }
 
     pub(super) fn sealing(&self) -> Sealing {
@@ -74,9 +91,13 @@ impl Clients {
         client.put(to, record, Duration::ZERO, REQUEST_LIMIT).await
     }
 
-    pub(crate) async fn get(&self, seeded: &mut Seeded, id: RecordId) -> Result<Record, CallError> {
+    pub(super) async fn get(&self, seeded: &mut Seeded, id: RecordId) -> Result<Got, CallError> {
         let (client, to) = self.any(seeded);
-        client.get(to, FindRequest { id, place: id.into() }, REQUEST_LIMIT).await
+        let place = id.into();
+        let record = client.get(to, FindRequest { id, place }, REQUEST_LIMIT).await?;
+        let held =
+            to.peer.is_some_and(|peer| self.view.holders(&place, self.copies).contains(&peer));
+        Ok(Got { record, held })
     }
 
     /// Asks for each record once more; how many are not to be had.
@@ -97,6 +118,23 @@ impl Clients {
             missing += usize::from(!found);
         }
         Ok(missing)
+    }
+}
+
+/// The peers as all of them see each other.
+async fn view(
+    community: &Community,
+    genesis: Genesis,
+    client: Arc<Client>,
+) -> Result<Arc<View>, BenchError> {
+    let env = Env::real();
+    let directory = Directory::new(Arc::new(genesis), env.clone(), None);
+    let walker = Walker::new(env, client, directory, WalkOptions::default());
+    let addresses: Vec<String> = community.peers.iter().map(|peer| peer.address.clone()).collect();
+    let known = walker.join(&addresses).await.map_err(|_| BenchError::Wrong("nobody answers"))?;
+    match known < community.peers.len() {
+        true => Err(BenchError::Wrong("not all peers are known")),
+        false => Ok(walker.directory().view()),
     }
 }
 
