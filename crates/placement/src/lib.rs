@@ -26,6 +26,7 @@
 
 mod absence;
 mod duty;
+mod memo;
 mod mend;
 mod profile;
 mod redundancy;

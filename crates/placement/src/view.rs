@@ -9,9 +9,11 @@
 //! established by [`View::new`]); a rank names each candidate once.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crypto::{OrgId, PeerId, Place};
 
+use crate::memo::Memo;
 use crate::score::{self, Score};
 
 /// A peer that may hold records.
@@ -25,7 +27,7 @@ pub struct Candidate {
     pub weight: u64,
 }
 
-/// The peers of a network as one roster and their certificates say. Immutable.
+/// The peers of a network as one roster and their certificates say. Immutable, but for what it remembers of its own answers.
 #[derive(Clone, Debug)]
 pub struct View {
     roster: u64,
@@ -36,6 +38,8 @@ pub struct View {
     organisations: Vec<Vec<u32>>,
     /// The number of the candidate's organisation, at the same index.
     organisation_of: Vec<u32>,
+    /// Ranks that were asked for lately.
+    memo: Memo,
 }
 
 /// A candidate (by index) with its score for one place.
@@ -77,7 +81,8 @@ impl View {
         for (number, members) in organisations.iter().enumerate() {
             members.iter().for_each(|&index| organisation_of[index as usize] = number as u32);
         }
-        Self { roster, candidates, points, organisations, organisation_of }
+        let memo = Memo::default();
+        Self { roster, candidates, points, organisations, organisation_of, memo }
     }
 
     /// How many peers it has.
@@ -112,8 +117,7 @@ impl View {
 
     /// The first `n` of the rank (all of it where there are fewer).
     pub fn holders(&self, place: &Place, n: usize) -> Vec<PeerId> {
-        let first = self.first(place, n);
-        first.into_iter().map(|ranked| self.candidates[ranked.index as usize].peer).collect()
+        self.first_indexes(place, n).map(|index| self.candidates[index].peer).collect()
     }
 
     /// The first `n` of the rank, as indexes.
@@ -122,7 +126,14 @@ impl View {
         place: &Place,
         n: usize,
     ) -> impl Iterator<Item = usize> + use<> {
-        self.first(place, n).into_iter().map(|ranked| ranked.index as usize)
+        let n = n.min(self.len());
+        let known = self.memo.get(place, n).unwrap_or_else(|| {
+            let first = self.first(place, n);
+            let first: Arc<[u32]> = first.into_iter().map(|ranked| ranked.index).collect();
+            self.memo.keep(place, &first);
+            first
+        });
+        (0..n).filter_map(move |at| known.get(at).map(|index| *index as usize))
     }
 
     /// The first `n` of the rank.
@@ -130,7 +141,6 @@ impl View {
     /// Every peer's draw is needed, but only those of each organisation that can be among the n are
     /// sorted. One allocation: a million records ask for this.
     fn first(&self, place: &Place, n: usize) -> Vec<Ranked> {
-        let n = n.min(self.len());
         let rounds = self.rounds(n);
         let mut ranked: Vec<Ranked> = Vec::with_capacity(self.len());
         for members in &self.organisations {

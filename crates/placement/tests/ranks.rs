@@ -54,6 +54,19 @@ proptest! {
     }
 
     #[test]
+    fn what_was_asked_before_changes_no_answer(
+        all in candidates(),
+        asked in prop::collection::vec((0..20_u64, 0..50_usize), 1..60),
+    ) {
+        // Some of twenty places share a row of what is remembered.
+        let view = View::new(3, all.clone());
+        for (number, n) in asked {
+            let fresh = View::new(3, all.clone());
+            prop_assert_eq!(view.holders(&place(number), n), fresh.holders(&place(number), n));
+        }
+    }
+
+    #[test]
     fn a_rank_names_each_peer_once_and_holders_are_its_beginning(
         all in candidates(), number: u64, n in 0..50_usize,
     ) {

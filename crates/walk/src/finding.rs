@@ -232,6 +232,9 @@ impl Finding {
 
     /// Whether a holder that ranks before `from` failed or lied.
     fn degraded(&self, from: &PeerId) -> bool {
+        if self.errors.is_empty() {
+            return false;
+        }
         let failed = |peer: &PeerId| self.errors.iter().any(|(found, _)| found == peer);
         let rank = self.view.rank(&self.wanted.request.place);
         rank.iter().take_while(|peer| *peer != from).any(failed)
