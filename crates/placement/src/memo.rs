@@ -14,8 +14,11 @@ const ROWS: usize = 64;
 /// Longer ranks are not kept.
 const KEPT_MAX: usize = 256;
 
+/// The place that was asked for last of those that share it, and the first of its rank.
+type Row = Mutex<Option<(Place, Arc<[u32]>)>>;
+
 /// What is remembered of one view.
-pub(crate) struct Memo(Box<[Mutex<Option<(Place, Arc<[u32]>)>>]>);
+pub(crate) struct Memo(Box<[Row]>);
 
 impl Default for Memo {
     fn default() -> Self {
@@ -37,7 +40,7 @@ impl std::fmt::Debug for Memo {
 }
 
 impl Memo {
-    fn row(&self, place: &Place) -> &Mutex<Option<(Place, Arc<[u32]>)>> {
+    fn row(&self, place: &Place) -> &Row {
         // Places are hashes: any of their bytes spread as well as all of them.
         &self.0[usize::from(place.as_bytes()[31]) % ROWS]
     }

@@ -103,6 +103,27 @@ fn a_damaged_record_is_counted_not_served_and_healed_by_putting_it_again() {
     });
 }
 
+#[test]
+fn a_large_record_is_read_from_memory_for_some_seconds_and_then_from_the_disk() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        let (large, gone) = (record(1, 100 << 10), record(2, 100 << 10));
+        store.put(vec![large.clone(), gone.clone()]).await.unwrap();
+        store.remove(vec![gone.id]).await.unwrap();
+        assert_eq!(store.get(&gone.id).await.unwrap(), None, "it was removed");
+        disk.flip("00000001.log", 64 + 88 + 10, 1);
+        assert_eq!(store.get(&large.id).await.unwrap(), Some(large.clone()));
+        env.clock.sleep(Duration::from_secs(12)).await;
+        assert!(matches!(store.get(&large.id).await, Err(StoreError::Damaged { .. })));
+        assert_eq!(store.stats().damaged, 1);
+        // Known to be damaged, it is not served from memory either; put again it is whole, on the disk too.
+        assert_eq!(store.put(vec![large.clone()]).await.unwrap(), [true]);
+        env.clock.sleep(Duration::from_secs(12)).await;
+        assert_eq!(store.get(&large.id).await.unwrap(), Some(large));
+    });
+}
+
 /// A stranger's record that holds what looks like the frame of another record.
 #[test]
 fn a_frame_inside_a_record_is_never_taken_for_one() {
