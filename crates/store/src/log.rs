@@ -463,15 +463,14 @@ impl LogStore {
         if self.shared.closed.load(Ordering::SeqCst) { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    async fn read(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
+    /// Reads a record, from memory where it was written a moment ago and `recent` ones will do.
+    async fn read(&self, id: &RecordId, recent: bool) -> Result<Option<Record>, StoreError> {
         let mut tries = 0;
         loop {
             let Some(location) = self.shared.index().get(id) else { return Ok(None) };
             let read = if self.is_small(id, &location) {
                 self.shared.read(id, location)
-            } else if !location.damaged
-                && let Some(record) = self.shared.recent.get(id)
-            {
+            } else if let Some(record) = self.recent(id, &location).filter(|_| recent) {
                 Ok(record)
             } else {
                 let (shared, id) = (self.shared.clone(), *id);
@@ -490,7 +489,7 @@ impl LogStore {
     /// marked.
     async fn read_if_there(&self, id: &RecordId) -> Option<Location> {
         let location = self.shared.index().get(id)?;
-        match self.read(id).await {
+        match self.read(id, false).await {
             Ok(_) => None,
             Err(StoreError::Io { .. }) => Some(location),
             Err(_) => {
@@ -498,6 +497,12 @@ impl LogStore {
                 None
             }
         }
+    }
+
+    /// The record at a location, where it was written a moment ago.
+    fn recent(&self, id: &RecordId, location: &Location) -> Option<Record> {
+        let record = self.shared.recent.get(id).filter(|_| !location.damaged && !location.form)?;
+        (location.placed == (record.place != Place::from(*id))).then_some(record)
     }
 
     /// Whether reading it takes less than the way to another thread.
@@ -561,8 +566,13 @@ impl RecordStore for LogStore {
         };
         let recent: Vec<Record> = records.iter().filter(is_recent).cloned().collect();
         let plain = |record| Kept { record, form: None, new: false };
+        let places: Vec<usize> =
+            (0..records.len()).filter(|at| is_recent(&&records[*at])).collect();
         let put = self.write(records.into_iter().map(plain).collect(), None).await?;
-        if !recent.is_empty() && self.shared.recent.add(recent, self.shared.env.clock.elapsed()) {
+        // What was there already lives where it did, whatever place it came with now.
+        let new = places.iter().zip(recent).filter(|(at, _)| put.get(**at) == Some(&true));
+        let new: Vec<Record> = new.map(|(_, record)| record).collect();
+        if !new.is_empty() && self.shared.recent.add(new, self.shared.env.clock.elapsed()) {
             Shared::forget_recent_soon(&self.shared);
         }
         Ok(put)
@@ -619,7 +629,7 @@ impl RecordStore for LogStore {
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
         self.check_open()?;
-        self.read(id).await
+        self.read(id, true).await
     }
 
     fn contains(&self, id: &RecordId) -> bool {

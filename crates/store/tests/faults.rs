@@ -117,6 +117,12 @@ fn a_large_record_is_read_from_memory_for_some_seconds_and_then_from_the_disk() 
         env.clock.sleep(Duration::from_secs(12)).await;
         assert!(matches!(store.get(&large.id).await, Err(StoreError::Damaged { .. })));
         assert_eq!(store.stats().damaged, 1);
+        // A page lives where it came first, whatever place it comes with a moment later.
+        let page = Record { place: record(7, 1).id.into(), ..record(3, 100 << 10) };
+        assert_eq!(store.put(vec![page.clone()]).await.unwrap(), [true]);
+        let again = Record { place: record(8, 1).id.into(), ..page.clone() };
+        assert_eq!(store.put(vec![again]).await.unwrap(), [false]);
+        assert_eq!(store.get(&page.id).await.unwrap(), Some(page));
         // Known to be damaged, it is not served from memory either; put again it is whole, on the disk too.
         assert_eq!(store.put(vec![large.clone()]).await.unwrap(), [true]);
         env.clock.sleep(Duration::from_secs(12)).await;

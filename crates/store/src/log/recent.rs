@@ -1,16 +1,17 @@
 //! Large records that were written a moment ago, kept in memory: who is told of a new document asks for it now.
 //!
 //! A read of 170 KiB past the cache takes 0.24 ms of the disk (NVMe, virtual) and two ways to another thread; here it is a
-//! look into a table. The bytes are those that came to be written, shared and not copied. Records are what their ids say, so
-//! one that is here is never stale; whether it is still to be had, and not damaged on the disk, the index says before.
+//! look into a table. Bytes are what their id says; where a record lives is said by the write that stored it, so only what was
+//! new is kept. Whether it is still to be had, and not damaged on the disk, the index says before.
 //!
 //! Limits: records of up to [`RECORD_BYTES_MAX`], so many bytes of them as the store was opened with, each for [`KEPT_FOR`].
-//! A record holds the message that it came in; what came together goes together, so that is as much again at most for a moment.
+//! They are copied, 10 us for 170 KiB: a record as it came holds all of the message that it came in.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use crypto::RecordId;
 use document::Record;
 
@@ -78,6 +79,7 @@ impl Recent {
             all.let_go(&record.id, None);
             all.number += 1;
             let number = all.number;
+            let record = Record { bytes: Bytes::copy_from_slice(&record.bytes), ..record };
             all.bytes += record.bytes.len();
             all.order.push_back((now, number, record.id));
             all.records.insert(record.id, (number, record));
@@ -111,7 +113,6 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use crypto::Suite;
     use document::Kind;
 
