@@ -76,7 +76,13 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
     let (ids, refused) = paid_for(core, ids, &paid).await;
     {
         let mut work = locked(&keeping.work);
-        refused.iter().for_each(|(id, place)| work.not_at(id, place, holder));
+        let now = core.env.clock.elapsed();
+        for (id, place) in &refused {
+            match core.leases.was_dropped(place) {
+                true => work.refuse(id, place, holder, now),
+                false => work.not_at(id, place, holder),
+            }
+        }
     }
     if ids.is_empty() {
         return;
@@ -257,6 +263,8 @@ async fn paid_for(
             Some(said) => core.leases.may_come(&place, said).await,
             None => Ok(()),
         };
+        // Signatures were checked: others have their turn.
+        tokio::task::yield_now().await;
         match may_come {
             Ok(()) => taken.push((id, place)),
             Err(error) => {
@@ -267,7 +275,7 @@ async fn paid_for(
     }
     if let Some(error) = why {
         let (count, error) = (refused.len(), one_line(&error));
-        tracing::warn!(count, error, "copies are not fetched: none of their leases is taken here");
+        tracing::warn!(count, error, "copies are not fetched: their leases are not taken here");
     }
     (taken, refused)
 }

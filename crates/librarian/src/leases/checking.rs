@@ -198,11 +198,11 @@ impl Leases {
         Ok(covered)
     }
 
-    /// Of the leases that another holder has for a record those that count and are taken here. That it keeps the record without a lease
+    /// Of the leases that another holder has for a record those that count here. That it keeps the record without a lease
     /// is believed of what was never dropped here.
     ///
     /// # Errors
-    /// `Denied`: it says some and none of them is taken, or the record was dropped here.
+    /// `Denied`: it says some and none of them counts, one that does finds no room here, or the record was dropped here.
     pub(crate) async fn passed_on(
         self: &Arc<Self>,
         record: &Record,
@@ -231,7 +231,6 @@ impl Leases {
     ) -> Result<Covered, CallError> {
         let mut covered = Covered::default();
         let mut ended = self.was_dropped(place);
-        let mut reason = "nobody pays for it any more".to_owned();
         for shown in said.leases {
             let Ok(some) = self.check_all(vec![shown], By::Peer).await else { continue };
             for one in some.ones {
@@ -245,8 +244,14 @@ impl Leases {
                 let refusal = self.table().refuses(&one.checked, pass_id(&one.pass), leaf, quota);
                 match refusal {
                     Some(Refusal::Forgotten(_)) => ended = true,
-                    Some(refusal) => reason = refusal.to_string(),
-                    None => covered.ones.push(one),
+                    // It lives on under those that are here.
+                    Some(Refusal::Crowded { .. }) => {}
+                    // The whole of it would be refused: were it taken under the others, this payer's lease would be nowhere
+                    // once all that hold it dropped the record as surplus.
+                    Some(refusal) if !said.unleased => {
+                        return Err(CallError::Denied { reason: refusal.to_string() });
+                    }
+                    _ => covered.ones.push(one),
                 }
             }
         }
@@ -257,7 +262,10 @@ impl Leases {
         match (counts, said.unleased) {
             (true, true) => Ok(Covered::default()),
             (true, false) => Ok(covered),
-            (false, _) => Err(CallError::Denied { reason }),
+            (false, _) => {
+                let reason = "nobody pays for it any more".to_owned();
+                Err(CallError::Denied { reason })
+            }
         }
     }
 
@@ -403,8 +411,7 @@ impl Leases {
     }
 
     /// Takes leases for these places, or nothing of them; what is to be written for it. `charges` is who is charged for what is
-    /// about to be stored, and for how many bytes where. Of what a peer passes on, a lease that is refused keeps none out that
-    /// others pay for too: anybody can show one of an organisation that has no more room.
+    /// about to be stored, and for how many bytes where.
     ///
     /// # Errors
     /// `Denied` (an organisation's quota, a forgotten lease, a full table), `Busy` where a place is being dropped.
@@ -416,7 +423,6 @@ impl Leases {
     ) -> Result<Admission, CallError> {
         let mut admission =
             Admission { leases: Arc::clone(self), admitted: Vec::new(), records: Vec::new() };
-        let mut left_out: Vec<(Refusal, Vec<Leaf>)> = Vec::new();
         for One { checked, lease, pass, leaves } in &covered.ones {
             let mine: Vec<&ShownLeaf> =
                 leaves.iter().filter(|shown| places(&shown.leaf.place)).collect();
@@ -434,11 +440,7 @@ impl Leases {
                 Ok(admitted) => admitted,
                 Err(refusal) => {
                     drop(table);
-                    if covered.by == By::Client || matches!(refusal, Refusal::Busy(_)) {
-                        return Err(refused(&refusal));
-                    }
-                    left_out.push((refusal, plain));
-                    continue;
+                    return Err(refused(&refusal));
                 }
             };
             if admitted.new.is_empty() {
@@ -467,11 +469,7 @@ impl Leases {
             admission.admitted.push((admitted, frame.id));
             admission.records.push(frame);
         }
-        let unpaid = |leaf: &Leaf| !self.covers(&leaf.place);
-        match left_out.iter().find(|(_, leaves)| leaves.iter().any(unpaid)) {
-            Some((refusal, _)) => Err(refused(refusal)),
-            None => Ok(admission),
-        }
+        Ok(admission)
     }
 
     /// Takes leases for records that are here; of each lease's leaves whether there is a record. A caller that goes away does not

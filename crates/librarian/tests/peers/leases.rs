@@ -242,7 +242,7 @@ fn over_its_quota_an_organisation_is_refused_whoever_sends_and_a_renewal_is_free
         let refusal = client.store(&town, 0, &records[2], vec![over.clone()]).await;
         refused(&refusal, "bytes here, and this is");
         let (peer, to) = (town.peer_calls(1), town.at(0));
-        let from_peer = peer.store_leased(&to, vec![records[2].clone()], vec![over.clone()], LIMIT);
+        let from_peer = peer.store_leased(&to, vec![records[2].clone()], vec![over], LIMIT);
         refused(&from_peer.await.unwrap().remove(0), "free some");
         assert!(!town.stores[0].holds(&records[2].id));
         let longer = client.lease(&town, &[&records[0], &records[2]], 9 * SPAN_S);
@@ -256,12 +256,6 @@ fn over_its_quota_an_organisation_is_refused_whoever_sends_and_a_renewal_is_free
         let status = town.peers[0].status().leases;
         let payer = status.by_organisation.values().next().unwrap();
         assert_eq!(payer.quota, Some(2 * bytes + 5));
-        // What somebody else pays for is not kept out by it.
-        let other = Client::new(&town, 0).await;
-        let leases = vec![over, other.lease(&town, &[&records[2]], SPAN_S)];
-        let from_peer = peer.store_leased(&to, vec![records[2].clone()], leases, LIMIT);
-        assert_eq!(from_peer.await.unwrap(), [Ok(StoreOutcome::Stored)]);
-        assert_eq!((paid(&town, 0, 0), paid(&town, 0, 1)), (bytes, 2 * bytes));
         // The first lease's time passes, the renewed record stays.
         env.clock.sleep(Duration::from_secs(SPAN_S + 1800)).await;
         assert!(town.stores[0].holds(&records[0].id) && !town.stores[0].holds(&records[1].id));
