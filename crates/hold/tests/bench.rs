@@ -222,7 +222,7 @@ fn ycsbs_reads_and_updates_are_told_by_side_and_number_of_clients() {
     if !redis() {
         return;
     }
-    let args = ["kv", "ycsb", "--clients", "1,3", "--values", "100", "--seconds", "0.1"];
+    let args = ["kv", "ycsb", "--clients", "1,3", "--values", "100", "--seconds", "0.5"];
     let report = quick(&args, "kv-ycsb");
     let runs = report["runs"].as_array().unwrap().iter().filter(|run| run["side"].is_string());
     let runs: Vec<&Value> = runs.collect();

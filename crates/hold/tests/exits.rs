@@ -237,6 +237,8 @@ fn strangers(network: &Network, via: &str, file: &Path) {
 fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {
     let stop = |command: &mut Command, after: Duration, name: &str| -> Outcome {
         let running = Running::start(command);
+        // No signal counts before it is handled, and nothing is got before that.
+        until_handled(running.pid());
         std::thread::sleep(after);
         running.signal(name);
         running.finish(Duration::from_secs(20))

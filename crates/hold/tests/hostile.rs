@@ -156,12 +156,7 @@ fn noise_at_every_port_of_a_peer_does_no_harm() {
     network.add_peers(3);
     let mut signed = Vec::new();
     for peer in &network.peers {
-        // Ports that were free a moment ago.
-        let free = || {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.local_addr().unwrap().to_string()
-        };
-        let (listen, p2p) = (free(), free());
+        let [listen, p2p] = harness::free_addresses(2).try_into().unwrap();
         let path = peer.dir.join("peer.toml");
         let text = fs::read_to_string(&path).unwrap();
         let text = text.replace("p2p_listen = \"127.0.0.1:0\"", &format!("p2p_listen = {p2p:?}"));

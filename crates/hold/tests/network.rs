@@ -89,7 +89,9 @@ fn share_reaches_the_inbox(
     let (line, seen) = receive.recv_timeout(Duration::from_secs(20)).unwrap();
     let _ = inbox.kill();
     let _ = inbox.wait();
-    assert!(seen.saturating_duration_since(answered) < INBOX_WITHIN, "{line}");
+    // All tests of a machine at once are no measure of it.
+    let within = if harness::full() { INBOX_WITHIN } else { INBOX_WITHIN * 10 };
+    assert!(seen.saturating_duration_since(answered) < within, "{line}");
     let line: Value = serde_json::from_str(&line).unwrap();
     let shared = shared.json();
     assert_eq!(line["address"], shared["address"]);

@@ -45,7 +45,7 @@ fn on_terminal(home: &Home, line: &str, passphrase: Option<&str>, typed: Typed<'
             std::thread::sleep(Duration::from_millis(20));
         }
         // The echo goes off after the question is printed.
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(1000));
         keyboard.write_all(text.as_bytes()).unwrap();
         keyboard.flush().unwrap();
     }

@@ -210,7 +210,7 @@ async fn captured(world: &World, key: &SecretKey, find: FindRequest) -> Vec<u8> 
         let (mut stream, _) = listener.accept().unwrap();
         let mut bytes = Vec::new();
         // Before the client gives up: its cancellation is not to be among the bytes.
-        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut part = [0; 4096];
         while let Ok(n @ 1..) = stream.read(&mut part) {
             bytes.extend(&part[..n]);

@@ -15,8 +15,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use overlay::{Heard, INBOX_NEWS_MAX, Members, NEWS_BYTES_MAX, News, Overlay, OverlayError};
 
-/// How long what must happen is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+/// How long what must happen is waited for: a peer asks who is there each 20 s, and two that dial each other at once may both fail.
+pub const PATIENCE: Duration = Duration::from_secs(100);
 /// How long nothing more may happen.
 pub const QUIET: Duration = Duration::from_millis(400);
 

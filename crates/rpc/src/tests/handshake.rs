@@ -270,9 +270,15 @@ async fn stalled_handshakes_end_and_one_source_has_a_bound() {
     let good: Vec<_> = futures::future::join_all((0..4).map(|_| async {
         let mut config = dialling();
         config.enable_sni = false;
-        let tcp = TcpStream::connect(peer.address).await.unwrap();
-        let name = ServerName::try_from("holdfast").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
+        let config = Arc::new(config);
+        loop {
+            // The seats of the stalled are free a moment after their ends.
+            let tcp = TcpStream::connect(peer.address).await.unwrap();
+            let name = ServerName::try_from("holdfast").unwrap();
+            if let Ok(tls) = TlsConnector::from(config.clone()).connect(name, tcp).await {
+                break tls;
+            }
+        }
     }))
     .await;
     assert!(!is_taken(&peer, dialling()).await);
