@@ -244,8 +244,8 @@ impl Leases {
                 let refusal = self.table().refuses(&one.checked, pass_id(&one.pass), leaf, quota);
                 match refusal {
                     Some(Refusal::Forgotten(_)) => ended = true,
-                    // It lives on under those that are here.
-                    Some(Refusal::Crowded { .. }) => {}
+                    // It lives on under those that are here: a damaged record whose place they hold may come again.
+                    Some(Refusal::Crowded { .. }) | None => covered.ones.push(one),
                     // The whole of it would be refused: were it taken under the others, this payer's lease would be nowhere
                     // once all that hold it dropped the record as surplus.
                     Some(refusal) if !said.unleased => {
