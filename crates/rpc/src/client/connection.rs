@@ -42,6 +42,8 @@ struct Life {
 pub(crate) struct Connection {
     /// Its calls go here; clones are cheap.
     pub(crate) line: Line,
+    /// Who proved to be there; nobody where requests are signed for the peer instead.
+    pub(crate) peer: Option<PeerId>,
     life: Arc<Life>,
     /// Calls in flight.
     pub(crate) in_flight: AtomicUsize,
@@ -80,7 +82,8 @@ impl Connection {
             let reason = NO_PROTOCOL.to_owned();
             return Err(CallError::WrongPeer { address: to.address.clone(), reason });
         }
-        Self::over(Either::Left(tls), None, to).await
+        let seen = verifier.seen().map(PeerId::new);
+        Self::over(Either::Left(tls), None, seen, to).await
     }
 
     /// Dials a listener for signed requests. Without TLS the peer must be known beforehand: it is
@@ -92,8 +95,8 @@ impl Connection {
     ) -> Result<Self, CallError> {
         let tcp = connect(None, to).await?;
         let expected = to.peer.map(|peer| *peer.key());
-        let (socket, peer) = match through {
-            SignedDial::Plain => (Either::Right(tcp), expected),
+        let (socket, seen) = match through {
+            SignedDial::Plain => (Either::Right(tcp), None),
             SignedDial::Tls => {
                 let verifier = PeerVerifier::new(expected);
                 let config = identity::dialling_alone(verifier.clone())
@@ -102,16 +105,18 @@ impl Connection {
                 (Either::Left(tls), verifier.seen())
             }
         };
-        let Some(peer) = peer else {
+        let seen = seen.map(PeerId::new);
+        let Some(peer) = seen.or(to.peer) else {
             let reason = "a request in the clear is signed for one peer: name it".to_owned();
             return Err(CallError::Invalid { reason });
         };
-        Self::over(socket, Some((signer.clone(), PeerId::new(peer))), to).await
+        Self::over(socket, Some((signer.clone(), peer)), seen, to).await
     }
 
     async fn over(
         stream: Stream,
         signing: Option<(Arc<Signer>, PeerId)>,
+        peer: Option<PeerId>,
         to: &Endpoint,
     ) -> Result<Self, CallError> {
         let life = Arc::new(Life::default());
@@ -120,7 +125,7 @@ impl Connection {
         let channel = channel(socket).await.map_err(|error| unreachable(to, &error))?;
         let line = Line { channel, signing };
         let (in_flight, used_ms, introduced_ms) = Default::default();
-        Ok(Self { line, life, in_flight, used_ms, introduced_ms })
+        Ok(Self { line, peer, life, in_flight, used_ms, introduced_ms })
     }
 }
 

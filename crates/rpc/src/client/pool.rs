@@ -8,6 +8,8 @@
 //! Empty -> Dialling -> Up -> Empty (it ended, idled out, or made room)
 //!              \-> Failed -> Empty (after the back-off)
 //! ```
+//! Who is asked for by an address alone and proved a key has that connection under both: it lies under its name.
+//!
 //! Invariants: one dial a lane at once, which all callers wait for; a dial is a task of its own, so a
 //! caller that gives up does not end it for the others; `Up` and `Dialling` lanes together are at
 //! most [`ClientLimits::connections`]. The lock is never held over an await.
@@ -68,6 +70,25 @@ struct Lanes {
     closed: bool,
 }
 
+impl Lanes {
+    /// Those of an endpoint, at first without a connection.
+    fn of(&mut self, to: &Endpoint, bulk: usize) -> &mut Vec<Lane> {
+        let empty = || (0..=bulk).map(|_| Lane::Empty).collect();
+        self.by_endpoint.entry(to.clone()).or_insert_with(empty)
+    }
+
+    /// Where anybody at an address is asked for and somebody is connected there: that peer.
+    fn named(&self, to: &Endpoint) -> Option<Endpoint> {
+        if to.peer.is_some() {
+            return None;
+        }
+        let there = |(endpoint, of): &(&Endpoint, &Vec<Lane>)| {
+            endpoint.address == to.address && of[0].alive().is_some()
+        };
+        self.by_endpoint.iter().find(there).map(|(endpoint, _)| endpoint.clone())
+    }
+}
+
 /// The connections of a client.
 pub(super) struct Pool {
     lanes: Mutex<Lanes>,
@@ -126,11 +147,9 @@ impl Pool {
             if lanes.closed {
                 return Err(closed(to));
             }
-            let count = 1 + self.limits.bulk_connections;
-            let of = lanes
-                .by_endpoint
-                .entry(to.clone())
-                .or_insert_with(|| (0..count).map(|_| Lane::Empty).collect());
+            let named = lanes.named(to);
+            let to = named.as_ref().unwrap_or(to);
+            let of = lanes.of(to, self.limits.bulk_connections);
             let chosen = choose(of, records);
             let first = of[0].alive().cloned();
             match &of[chosen] {
@@ -213,6 +232,22 @@ impl Pool {
                 Lane::Failed(until, error.clone())
             }
         };
+        // One that was reached by its address alone is found by its name from now on.
+        let name = match &next {
+            Lane::Up(connection) if to.peer.is_none() && lane == 0 => connection.peer,
+            _ => None,
+        };
+        if let Some(peer) = name {
+            let named = Endpoint { peer: Some(peer), address: to.address.clone() };
+            let of = lanes.of(&named, self.limits.bulk_connections);
+            if !of[0].is_open() {
+                of[0] = next;
+                if let Some(of) = lanes.by_endpoint.get_mut(to) {
+                    of[0] = Lane::Empty;
+                }
+                return;
+            }
+        }
         if let Some(of) = lanes.by_endpoint.get_mut(to) {
             of[lane] = next;
         }

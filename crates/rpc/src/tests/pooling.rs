@@ -74,6 +74,27 @@ async fn where_a_further_connection_is_not_to_be_had_the_first_carries_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_reached_by_an_address_is_known_by_its_name_and_the_other_way_round() {
+    let peer = Running::start(ServerLimits::default());
+    let named = peer.endpoint();
+    assert!(named.peer.is_some());
+    let by_address = Endpoint { peer: None, address: named.address.clone() };
+    for (first, then) in [(&by_address, &named), (&named, &by_address)] {
+        let client = client();
+        client.find(first, of(ID), LIMIT).await.unwrap();
+        client.find(then, of(ID), LIMIT).await.unwrap();
+        assert_eq!(client.open_connections(), 1, "{first:?}, then {then:?}");
+    }
+    // Somebody else's name is not taken for who is there.
+    let client = client();
+    client.find(&by_address, of(ID), LIMIT).await.unwrap();
+    let other = PeerId::new(secret(77).public());
+    let wrong = Endpoint { peer: Some(other), address: named.address.clone() };
+    let refused = client.find(&wrong, of(ID), LIMIT).await;
+    assert!(matches!(refused, Err(CallError::WrongPeer { .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_are_closed_and_all_are_bounded() {
     let peers: Vec<_> = (0..3).map(|_| Running::start(ServerLimits::default())).collect();
     let limits = ClientLimits {
