@@ -16,7 +16,6 @@ mod client;
 mod etcd;
 mod kills;
 mod member;
-mod wire;
 
 use std::path::Path;
 use std::sync::Arc;

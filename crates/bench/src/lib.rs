@@ -22,6 +22,7 @@ mod heads;
 mod kv;
 mod libri;
 mod limit;
+mod line;
 mod load;
 mod memory;
 mod overload;

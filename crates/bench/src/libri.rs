@@ -10,12 +10,18 @@
 //! themselves put and get them ([`authors`]): a Put is then a whole upload, with stripe, entry and three envelopes, and a Get
 //! a whole document. The paper's requests are smaller, so nothing is promised then, and no saturation is looked for.
 //!
+//! `bare` does the same load with peers that only pass bytes on ([`bare`]): what this machine leaves for it, and so what the bars
+//! ask of ours.
+//!
 //! Differences: the paper gave each peer a processor of its own and the clients machines of theirs;
 //! here all share this machine's cores, clients included. It ran an hour a point.
 
+mod bare;
 mod saturation;
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use placement::Profile;
 use serde::Serialize;
@@ -27,11 +33,12 @@ use crate::error::BenchError;
 use crate::load::authors::{self, Authors};
 use crate::load::clients::Clients;
 use crate::load::documents::Sizes;
-use crate::load::{self, Load, Outcome, REQUESTS, What};
+use crate::load::{self, Entries, Load, Outcome, REQUESTS, What};
 use crate::percentiles::Percentiles;
 use crate::report::{Bar, Report};
 
-pub(crate) use saturation::{saturation, sustained};
+use bare::Bare;
+pub(crate) use saturation::{Search, saturation, sustained};
 
 /// Requests a second of the paper's highest load.
 pub(crate) const PAPER_REQUESTS: f64 = 92.2;
@@ -69,12 +76,15 @@ pub struct Libri {
     pub saturate: bool,
     /// What contents are kept as, in the stead of `libri-1`'s copies of each record.
     pub profile: Option<Profile>,
+    /// With peers that only pass bytes on, in the stead of ours.
+    pub bare: bool,
 }
 
 /// Who does a load.
 enum By {
     Clients(Arc<Clients>),
     Authors(Arc<Authors>),
+    Bare(Arc<Bare>),
 }
 
 impl By {
@@ -82,6 +92,7 @@ impl By {
         match self {
             Self::Clients(clients) => load::run(clients, load, stop).await,
             Self::Authors(authors) => authors::run(authors, load, stop).await,
+            Self::Bare(bare) => load::run(bare, load, stop).await,
         }
     }
 }
@@ -90,6 +101,8 @@ impl By {
 #[derive(Clone, Debug, Serialize)]
 struct Point {
     peers: usize,
+    /// Whether these peers only pass bytes on.
+    bare: bool,
     /// What whole contents are kept as; none of single records.
     profile: Option<String>,
     uploads_a_day: f64,
@@ -112,9 +125,18 @@ struct Point {
     others_cores: Option<f64>,
 }
 
-/// One cluster.
+/// What a cluster is measured by.
+#[derive(Clone, Copy)]
+struct Cluster<'a> {
+    peers: usize,
+    by: &'a By,
+    /// Processor time of its peers so far.
+    cpu: &'a dyn Fn() -> Duration,
+}
+
+/// The saturation of one cluster.
 #[derive(Clone, Debug, Serialize)]
-struct Cluster {
+struct Saturation {
     peers: usize,
     saturation_requests_a_second: f64,
 }
@@ -133,26 +155,33 @@ impl Libri {
         let mut report = Report::new("libri", bench.quick);
         let (mut points, mut clusters) = (Vec::new(), Vec::new());
         for peers in &this.peers {
-            let (suite, profile) = match this.profile {
-                Some(profile) => ("holdfast-1", profile),
-                None => ("libri-1", Profile::Copies(COPIES)),
+            let measured = match this.bare {
+                true => this.bare(bench, *peers, &runtime)?,
+                false => this.peers(bench, *peers, &runtime)?,
             };
-            let kind = Kind { peers: *peers, suite, profile: Some(profile) };
-            let mut community = Community::start(bench, kind)?;
-            let measured = this.cluster(bench, &community, &runtime)?;
-            community.check()?;
             for point in &measured.0 {
                 report.run(point)?;
             }
             points.extend(measured.0);
             if let Some(found) = measured.1 {
-                let cluster = Cluster { peers: *peers, saturation_requests_a_second: found };
+                let cluster = Saturation { peers: *peers, saturation_requests_a_second: found };
                 report.run(&cluster)?;
                 clusters.push(cluster);
             }
         }
-        conclude(&mut report, &points, &clusters, this.profile);
+        match (this.profile, this.bare) {
+            (Some(profile), _) => told(&mut report, &points, profile),
+            (None, bare) => conclude(&mut report, &points, &clusters, bare),
+        }
         Ok(report)
+    }
+
+    /// Runs the bare peer of such a file until it is killed.
+    ///
+    /// # Errors
+    /// [`BenchError`].
+    pub fn serve(file: &Path) -> Result<(), BenchError> {
+        bare::serve(file)
     }
 
     fn checked(&self, bench: &Bench) -> Result<Self, BenchError> {
@@ -164,6 +193,9 @@ impl Libri {
             this.seconds = this.seconds.min(QUICK_SECONDS);
         }
         let wrong = |name, reason| Err(BenchError::Argument { name, reason });
+        if this.bare && this.profile.is_some() {
+            return wrong("--bare", "no --profile: these peers know copies alone");
+        }
         let needed = this.profile.map_or(1, |profile| profile.peers_min());
         if this.peers.iter().any(|peers| *peers < needed) {
             return wrong("--profile", "a peer for each fragment in every cluster");
@@ -181,48 +213,82 @@ impl Libri {
         Ok(this)
     }
 
-    /// All rates on one cluster, and its saturation.
-    fn cluster(
+    /// A cluster of our peers: all rates, and its saturation.
+    fn peers(
         &self,
         bench: &Bench,
-        community: &Community,
+        peers: usize,
         runtime: &tokio::runtime::Runtime,
     ) -> Result<(Vec<Point>, Option<f64>), BenchError> {
-        let peers = community.peers.len();
-        runtime.block_on(async {
+        let (suite, profile) = match self.profile {
+            Some(profile) => ("holdfast-1", profile),
+            None => ("libri-1", Profile::Copies(COPIES)),
+        };
+        let mut community = Community::start(bench, Kind { peers, suite, profile: Some(profile) })?;
+        let measured = runtime.block_on(async {
             let by = match self.profile {
-                Some(profile) => By::Authors(Authors::new(community, profile, &bench.stop).await?),
-                None => By::Clients(Clients::new(community, &bench.stop).await?),
+                Some(profile) => By::Authors(Authors::new(&community, profile, &bench.stop).await?),
+                None => By::Clients(Clients::new(&community, &bench.stop).await?),
             };
-            by.run(warming(bench, peers, self.seed), &bench.stop).await?;
-            let mut points = Vec::new();
-            for (number, uploads_a_day) in self.rates.iter().enumerate() {
-                let load = Load {
-                    uploads_a_second: *uploads_a_day as f64 / DAY_S,
-                    seconds: self.seconds,
-                    sizes: Sizes::PAPER,
-                    seed: self.seed.wrapping_add(number as u64 + 1),
-                };
-                let point = self.point(bench, community, &by, load).await?;
-                bench.tell(point.line());
-                points.push(point);
-            }
-            let found = if let (true, By::Clients(clients)) = (self.saturate, &by) {
-                let seconds = if bench.quick { 1.0 } else { (self.seconds / 6.0).clamp(5.0, 20.0) };
-                let start = 4.0 * PAPER_REQUESTS / REQUESTS;
-                Some(saturation(bench, clients, start, seconds, Sizes::PAPER).await?)
-            } else {
-                None
-            };
-            Ok((points, found))
+            self.cluster(bench, &Cluster { peers, by: &by, cpu: &|| community.cpu() }).await
+        })?;
+        community.check()?;
+        Ok(measured)
+    }
+
+    /// The same of peers that only pass bytes on.
+    fn bare(
+        &self,
+        bench: &Bench,
+        peers: usize,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<(Vec<Point>, Option<f64>), BenchError> {
+        runtime.block_on(async {
+            let bare = Bare::start(bench, peers).await?;
+            let by = By::Bare(bare.clone());
+            self.cluster(bench, &Cluster { peers, by: &by, cpu: &|| bare.cpu() }).await
         })
+    }
+
+    /// All rates on one cluster, and its saturation.
+    async fn cluster(
+        &self,
+        bench: &Bench,
+        cluster: &Cluster<'_>,
+    ) -> Result<(Vec<Point>, Option<f64>), BenchError> {
+        let Cluster { peers, by, cpu } = *cluster;
+        by.run(warming(bench, peers, self.seed), &bench.stop).await?;
+        let mut points = Vec::new();
+        for (number, uploads_a_day) in self.rates.iter().enumerate() {
+            let load = Load {
+                uploads_a_second: *uploads_a_day as f64 / DAY_S,
+                seconds: self.seconds,
+                sizes: Sizes::PAPER,
+                seed: self.seed.wrapping_add(number as u64 + 1),
+            };
+            let point = self.point(bench, cluster, load).await?;
+            bench.tell(point.line());
+            points.push(point);
+        }
+        if !self.saturate {
+            return Ok((points, None));
+        }
+        let seconds = if bench.quick { 1.0 } else { (self.seconds / 6.0).clamp(5.0, 20.0) };
+        let search =
+            Search { start: 4.0 * PAPER_REQUESTS / REQUESTS, seconds, sizes: Sizes::PAPER, cpu };
+        let found = match by {
+            By::Clients(clients) => saturation(bench, clients, search).await.map(Some),
+            By::Bare(bare) => saturation(bench, bare, search).await.map(Some),
+            By::Authors(_) => Ok(None),
+        };
+        Ok((points, found?))
     }
 }
 
 /// Stores until peers and clients have connections to each other, as an hour's run would have.
 pub(crate) async fn warm(
     bench: &Bench,
-    clients: &Arc<Clients>,
+    clients: &Arc<impl Entries>,
     peers: usize,
     seed: u64,
 ) -> Result<(), BenchError> {
@@ -244,22 +310,22 @@ impl Libri {
     async fn point(
         &self,
         bench: &Bench,
-        community: &Community,
-        by: &By,
+        cluster: &Cluster<'_>,
         load: Load,
     ) -> Result<Point, BenchError> {
         use crate::process::{Share, own_cpu};
-        let (peers_before, own_before) = (community.cpu(), own_cpu());
+        let Cluster { peers, by, cpu } = *cluster;
+        let (peers_before, own_before) = (cpu(), own_cpu());
         let share = Share::since(peers_before + own_before);
         let started = std::time::Instant::now();
         let outcome = by.run(load, &bench.stop).await?;
         let wall = started.elapsed().as_secs_f64();
-        let (peers_after, own_after) = (community.cpu(), own_cpu());
-        let cores =
-            |after: std::time::Duration, before| after.saturating_sub(before).as_secs_f64() / wall;
+        let (peers_after, own_after) = (cpu(), own_cpu());
+        let cores = |after: Duration, before| after.saturating_sub(before).as_secs_f64() / wall;
         let Outcome { busy, failed, shed, put_bytes, lag, .. } = &outcome;
         Ok(Point {
-            peers: community.peers.len(),
+            peers,
+            bare: self.bare,
             profile: self.profile.map(|profile| profile.to_string()),
             uploads_a_day: load.uploads_a_second * DAY_S,
             seconds: load.seconds,
@@ -309,14 +375,12 @@ impl Point {
 }
 
 /// Bars, ratios and pictures.
-fn conclude(report: &mut Report, points: &[Point], clusters: &[Cluster], profile: Option<Profile>) {
-    if let Some(profile) = profile {
-        return told(report, points, profile);
-    }
+fn conclude(report: &mut Report, points: &[Point], clusters: &[Saturation], bare: bool) {
     let highest = points.iter().map(|point| point.uploads_a_day).fold(0.0, f64::max);
     let at_highest: Vec<&Point> =
         points.iter().filter(|point| point.uploads_a_day >= highest).collect();
     let (first, last) = (at_highest.first(), at_highest.last());
+    let mut bars = Vec::new();
     let nan = f64::NAN;
     let of = |point: Option<&&Point>, put: bool| {
         point.map_or(nan, |point| if put { point.put.p50_ms } else { point.get.p50_ms })
@@ -327,19 +391,24 @@ fn conclude(report: &mut Report, points: &[Point], clusters: &[Cluster], profile
     {
         let (small, large) = (of(first, put), of(last, put));
         let title = format!("{name} p50 ms, {peers} peers, {load:.0}K uploads a day");
-        report.bars.push(Bar::at_most(title, large, bar));
+        bars.push(Bar::at_most(title, large, bar));
         report.ratio(format!("paper_{name}_p50_to_ours"), paper / large);
         if at_highest.len() > 1 {
             let from = first.map_or(0, |point| point.peers);
             let title = format!("{name} p50, {peers} peers to {from}");
-            report.bars.push(Bar::at_most(title, large / small, GROWTH_MAX));
+            report.ratio(format!("{name}_growth"), large / small);
+            bars.push(Bar::at_most(title, large / small, GROWTH_MAX));
         }
     }
     if let Some(cluster) = clusters.last() {
         let ratio = cluster.saturation_requests_a_second / PAPER_REQUESTS;
         let title = format!("saturation of {} peers to the paper's highest load", cluster.peers);
         report.ratio("saturation_to_paper", ratio);
-        report.bars.push(Bar::at_least(title, ratio, SATURATION_MIN));
+        bars.push(Bar::at_least(title, ratio, SATURATION_MIN));
+    }
+    // Of the others nothing is promised.
+    if !bare {
+        report.bars.append(&mut bars);
     }
     for put in [false, true] {
         report.charts.push(latencies(points, put));
@@ -388,8 +457,8 @@ fn latencies(points: &[Point], put: bool) -> Chart {
     chart.beside("paper, p50 of 1024K", ends)
 }
 
-fn saturations(clusters: &[Cluster]) -> Chart {
-    let row = |of: &dyn Fn(&Cluster) -> f64| {
+fn saturations(clusters: &[Saturation]) -> Chart {
+    let row = |of: &dyn Fn(&Saturation) -> f64| {
         clusters.iter().map(|cluster| (cluster.peers as f64, of(cluster))).collect()
     };
     Chart::lines("Saturation", "peers", "requests/s")
@@ -412,6 +481,7 @@ mod tests {
             |p50_ms| Percentiles { calls: 9, p50_ms, p95_ms: 9.0, p99_ms: 9.0, max_ms: 9.0 };
         Point {
             peers,
+            bare: false,
             profile: None,
             uploads_a_day,
             seconds: 1.0,
@@ -440,9 +510,9 @@ mod tests {
             point(64, 65_536.0, 50.0, 50.0),
             point(64, 1_048_576.0, 4.0, 1.4),
         ];
-        let clusters = [Cluster { peers: 64, saturation_requests_a_second: 2000.0 }];
+        let clusters = [Saturation { peers: 64, saturation_requests_a_second: 2000.0 }];
         let mut report = Report::new("libri", false);
-        conclude(&mut report, &points, &clusters, None);
+        conclude(&mut report, &points, &clusters, false);
         let found: Vec<(f64, bool)> =
             report.bars.iter().map(|bar| (bar.value.unwrap(), bar.ok)).collect();
         assert_eq!(found[0], (1.4, true), "Get at 64");
@@ -470,6 +540,7 @@ mod tests {
             seed: 1,
             saturate: false,
             profile: None,
+            bare: false,
         };
         let checked = good.checked(&bench).unwrap();
         assert_eq!((checked.peers, checked.seconds), (vec![4, 8], QUICK_SECONDS));
@@ -479,6 +550,7 @@ mod tests {
             Libri { peers: vec![0], ..good.clone() },
             Libri { rates: vec![0], ..good.clone() },
             Libri { profile: Some(Profile::LEAN), ..good.clone() },
+            Libri { profile: Some(Profile::Copies(2)), bare: true, ..good.clone() },
             Libri { seconds: 0.0, ..good },
         ];
         for libri in bad {

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::{Class, Classified, RecordId};
 use document::Record;
 use env::calls::CallError;
@@ -31,8 +32,7 @@ use crate::error::BenchError;
 use crate::percentiles::Latencies;
 use crate::seeded::Seeded;
 use crate::stop::Stop;
-use clients::Clients;
-use documents::{Sizes, Upload};
+use documents::{Sealing, Sizes, Upload};
 
 /// Uploads under way at most; one that arrives beyond is counted as refused.
 pub(crate) const UNDER_WAY_MAX: usize = 4096;
@@ -180,7 +180,34 @@ impl<T> Running<T> {
     }
 }
 
-impl Running<Arc<Clients>> {
+/// A record that a peer answered.
+pub(crate) struct Got {
+    pub(crate) bytes: Bytes,
+    /// Whether that peer is one of its holders, and had nobody to ask.
+    pub(crate) held: bool,
+}
+
+/// What records are put at and got from, by an entry peer that the seed draws.
+pub(crate) trait Entries: Send + Sync + 'static {
+    /// What seals the documents that are put here.
+    fn sealing(&self) -> Sealing;
+
+    /// Stores a record.
+    fn put(
+        &self,
+        seeded: &mut Seeded,
+        record: Record,
+    ) -> impl Future<Output = Result<(), CallError>> + Send;
+
+    /// A record again.
+    fn get(
+        &self,
+        seeded: &mut Seeded,
+        id: RecordId,
+    ) -> impl Future<Output = Result<Got, CallError>> + Send;
+}
+
+impl<E: Entries> Running<Arc<E>> {
     /// One upload to its end, or to its first request that is not answered well.
     async fn upload(self: Arc<Self>, upload: Upload, mut seeded: Seeded) {
         let Upload { entry, envelopes } = upload;
@@ -202,7 +229,7 @@ impl Running<Arc<Clients>> {
     async fn put(&self, record: &Record, seeded: &mut Seeded) -> bool {
         let since = Instant::now();
         match self.by.put(seeded, record.clone()).await {
-            Ok(_) => {
+            Ok(()) => {
                 self.sample(What::Put, since);
                 self.with(|outcome| {
                     outcome.put_bytes += record.bytes.len() as u64;
@@ -227,7 +254,7 @@ impl Running<Arc<Clients>> {
                     false => What::Large,
                 };
                 self.sample(what, since);
-                let same = found.record.bytes == record.bytes;
+                let same = found.bytes == record.bytes;
                 self.with(|outcome| outcome.wrong |= !same);
                 same
             }
@@ -243,14 +270,14 @@ impl Running<Arc<Clients>> {
 ///
 /// # Errors
 /// [`BenchError::Interrupted`], and [`BenchError::Wrong`] where a get answered other bytes.
-pub(crate) async fn run(
-    clients: &Arc<Clients>,
+pub(crate) async fn run<E: Entries>(
+    entries: &Arc<E>,
     load: Load,
     stop: &Stop,
 ) -> Result<Outcome, BenchError> {
     let expected = load.uploads_a_second * load.seconds;
-    let mut prepared = prepare(clients, load, expected, stop).await?;
-    let running = Arc::new(Running::new(clients.clone()));
+    let mut prepared = prepare(entries.sealing(), load, expected, stop).await?;
+    let running = Arc::new(Running::new(entries.clone()));
     let upload = async |draws| match prepared.recv().await {
         Some(upload) => Ok(Some(running.clone().upload(upload?, draws))),
         None => Ok(None),
@@ -311,7 +338,7 @@ where
 
 /// Starts the sealing thread, and waits until it is as far ahead as it may be.
 async fn prepare(
-    clients: &Clients,
+    sealing: Sealing,
     load: Load,
     expected: f64,
     stop: &Stop,
@@ -319,12 +346,12 @@ async fn prepare(
     let ahead = (AHEAD_BYTES / load.sizes.mean()).min(expected * 1.2 + 16.0) as usize;
     let ahead = ahead.clamp(16, AHEAD_MAX);
     let (send, receive) = mpsc::channel(ahead);
-    let (made, sealed) = (Arc::new(AtomicUsize::new(0)), clients.sealing());
+    let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
     std::thread::spawn(move || {
         let mut seeded = Seeded::new(load.seed ^ 0x5ea1);
         loop {
-            let upload = sealed.upload(load.sizes.draw(&mut seeded), &mut seeded);
+            let upload = sealing.upload(load.sizes.draw(&mut seeded), &mut seeded);
             if send.blocking_send(upload).is_err() {
                 return;
             }

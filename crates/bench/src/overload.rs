@@ -103,10 +103,13 @@ impl Overload {
         let clients = Clients::new(community, &bench.stop).await?;
         libri::warm(bench, &clients, self.peers, self.seed).await?;
         let step = if bench.quick { 1.0 } else { 8.0 };
-        let saturation = libri::saturation(bench, &clients, 40.0, step, SIZES).await?.max(REQUESTS);
+        let search =
+            libri::Search { start: 40.0, seconds: step, sizes: SIZES, cpu: &|| community.cpu() };
+        let saturation = libri::saturation(bench, &clients, search).await?.max(REQUESTS);
         let over = if bench.quick { self.seconds.min(2.0) } else { self.seconds };
         let (before, after) = if bench.quick { (2.0, 6.0) } else { (over.min(30.0), AFTER_S) };
-        let saturation = libri::sustained(bench, &clients, saturation, before, SIZES).await?;
+        let search = libri::Search { start: saturation / REQUESTS, seconds: before, ..search };
+        let saturation = libri::sustained(bench, &clients, search).await?;
         bench.tell(format!("saturation: {saturation:.0} requests/s"));
         let phases = [("before", CALM, before), ("overload", OVER, over), ("after", CALM, after)];
         let mut report = Report::new("overload", bench.quick);

@@ -131,6 +131,24 @@ fn the_papers_load_of_whole_contents_is_told_in_stripes_too() {
 }
 
 #[test]
+fn the_papers_load_is_told_of_peers_that_only_pass_bytes_on() {
+    let args = ["libri", "--bare", "--peers", "2,5", "--rates", "1024K", "--seconds", "1"];
+    let report = quick(&args, "libri");
+    let runs = report["runs"].as_array().unwrap();
+    for run in runs.iter().filter(|run| run["put"].is_object()) {
+        let calls = |of: &str| run[of]["calls"].as_u64().unwrap();
+        assert!(calls("put") >= calls("get") && calls("get") > 0, "{run}");
+        assert_eq!((run["bare"].as_bool(), run["failed"].as_u64()), (Some(true), Some(0)), "{run}");
+    }
+    // Each cluster, and its saturation.
+    assert_eq!(runs.len(), 4, "{report}");
+    for ratio in ["Put_growth", "Get_growth", "saturation_to_paper"] {
+        assert!(report["ratios"][ratio].as_f64().unwrap() > 0.0, "{ratio}: {report}");
+    }
+    assert_eq!(report["bars"].as_array().unwrap().len(), 0, "nothing is promised of them");
+}
+
+#[test]
 fn overload_loses_nothing_that_was_acknowledged() {
     let report = quick(&["overload", "--peers", "3", "--seconds", "1"], "overload");
     let missing = bar(&report, "missing");

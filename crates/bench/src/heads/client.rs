@@ -13,8 +13,8 @@ use version::receipt::Terms;
 use version::{Durability, Hint, ObjectKey, ObjectRecord, Receipt, VersionId};
 
 use super::member::{KEEPERS, NETWORK};
-use super::wire::Line;
 use crate::error::BenchError;
+use crate::line::Line;
 use crate::percentiles::Latencies;
 
 /// Versions of one receipt where each is another client's: peers under load sign once for many.
@@ -153,7 +153,7 @@ impl Client {
 
     async fn told(&self, submission: &Submission) -> Result<Vec<Bytes>, BenchError> {
         for _ in 0..self.shared.tries {
-            let answers = self.line.ask(submission).await;
+            let answers = self.line.ask(submission.encode()).await;
             if answers.len() == submission.updates().len() {
                 return Ok(answers);
             }

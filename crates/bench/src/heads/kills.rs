@@ -13,9 +13,10 @@ use env::{Entropy, SystemEntropy};
 use serde::Serialize;
 
 use super::client::{Client, Shared, TRIES_KILLED};
-use super::member::{self, Members};
+use super::member::Members;
 use crate::Bench;
 use crate::error::BenchError;
+use crate::line;
 
 /// Clients with one update each under way, and with a bundle.
 const CLIENTS: u32 = 120;
@@ -60,7 +61,7 @@ async fn clients(
     places: Vec<SocketAddr>,
     end: Arc<AtomicBool>,
 ) -> Result<(), BenchError> {
-    let lines = member::lines(&places).await?;
+    let lines = line::all(&places).await?;
     let mut all = Vec::new();
     for which in 0..CLIENTS + BUNDLERS {
         let line = lines.get(which as usize % lines.len().max(1));

@@ -5,19 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use bytes::Bytes;
 use committee::engine::{Charter, Founding, Links, MemberId, MemberSecret, Settings};
 use committee::{Committee as _, Handle, Member, Submission};
 use crypto::{NetworkId, Suite};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::net::TcpListener;
 
-use super::wire::{FRAMES_MAX, Line, read_long};
 use crate::Bench;
 use crate::community::first_line;
 use crate::error::BenchError;
 use crate::folder::Folder;
+use crate::line::{self, Line};
 use crate::ports::Ports;
 use crate::process::{self, Pid};
 use crate::program::{Program, Run};
@@ -84,56 +83,20 @@ pub(super) fn serve(file: &Path) -> Result<(), BenchError> {
         println!("ready");
         loop {
             let (stream, _) = listener.accept().await?;
-            tokio::spawn(answer(stream, member.handle().clone()));
+            let handle = member.handle().clone();
+            tokio::spawn(line::answer(stream, move |asked| answers(handle.clone(), asked)));
         }
     });
     end.map_err(BenchError::io("listen at", site.clients.to_string()))
 }
 
-/// Answers one connection.
-async fn answer(stream: TcpStream, handle: Handle) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (read, write) = stream.into_split();
-    let (replies, mut written) = mpsc::channel::<(u64, Vec<bytes::Bytes>)>(FRAMES_MAX);
-    tokio::spawn(async move {
-        let mut write = BufWriter::new(write);
-        while let Some((number, answers)) = written.recv().await {
-            write.write_u64(number).await?;
-            write.write_u32(answers.len() as u32).await?;
-            for one in answers {
-                write.write_u32(one.len() as u32).await?;
-                write.write_all(&one).await?;
-            }
-            if written.is_empty() {
-                write.flush().await?;
-            }
-        }
-        std::io::Result::Ok(())
-    });
-    let mut read = BufReader::new(read);
-    loop {
-        let number = read.read_u64().await?;
-        let asked = read_long(&mut read).await?;
-        let (handle, replies) = (handle.clone(), replies.clone());
-        tokio::spawn(async move {
-            let answers = match Submission::decode(&asked) {
-                Ok(submission) => handle.update(submission).await.unwrap_or_default(),
-                Err(_) => Vec::new(),
-            };
-            let answers = answers.iter().map(committee::Answer::encode).collect();
-            let _ = replies.send((number, answers)).await;
-        });
-    }
-}
-
-/// A connection to each of these.
-pub(super) async fn lines(places: &[SocketAddr]) -> Result<Vec<Line>, BenchError> {
-    let mut lines = Vec::new();
-    for place in places {
-        let line = Line::open(*place).await;
-        lines.push(line.map_err(BenchError::io("reach", place.to_string()))?);
-    }
-    Ok(lines)
+/// What became of a submission; nothing where it is not one, or is to be tried again.
+async fn answers(handle: Handle, asked: Bytes) -> Vec<Bytes> {
+    let answers = match Submission::decode(&asked) {
+        Ok(submission) => handle.update(submission).await.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    answers.iter().map(committee::Answer::encode).collect()
 }
 
 /// Member processes.
@@ -207,7 +170,7 @@ impl Members {
 
     /// A connection to each.
     pub(super) async fn lines(&self) -> Result<Vec<Line>, BenchError> {
-        lines(&self.clients).await
+        line::all(&self.clients).await
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {

@@ -1,13 +1,13 @@
 //! Raising the rate until it does not hold.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Bench;
 use crate::error::BenchError;
-use crate::load::clients::Clients;
 use crate::load::documents::Sizes;
-use crate::load::{self, Load, Outcome, REQUESTS};
+use crate::load::{self, Entries, Load, Outcome, REQUESTS};
+use crate::process::own_cpu;
 
 /// How far the rate goes up while it holds.
 const STEP: f64 = 1.5;
@@ -22,22 +22,32 @@ const LOST_MAX: f64 = 0.001;
 /// How far the arrivals may fall behind: then it is this process that does not hold.
 const LAG_MAX: Duration = Duration::from_millis(500);
 
-/// Requests answered a second at the highest rate that holds; the search starts at `start` uploads a
-/// second.
-pub(crate) async fn saturation(
+/// How the highest rate is searched.
+#[derive(Clone, Copy)]
+pub(crate) struct Search<'a> {
+    /// Uploads a second to begin with.
+    pub(crate) start: f64,
+    /// Seconds a rate.
+    pub(crate) seconds: f64,
+    pub(crate) sizes: Sizes,
+    /// Processor time of the peers so far.
+    pub(crate) cpu: &'a dyn Fn() -> Duration,
+}
+
+/// Requests answered a second at the highest rate that holds.
+pub(crate) async fn saturation<E: Entries>(
     bench: &Bench,
-    clients: &Arc<Clients>,
-    start: f64,
-    seconds: f64,
-    sizes: Sizes,
+    entries: &Arc<E>,
+    search: Search<'_>,
 ) -> Result<f64, BenchError> {
+    let Search { start, seconds, sizes, cpu } = search;
     let (mut held, mut broke, mut best) = (0.0, f64::INFINITY, 0.0f64);
     let mut rate = start;
     let mut halvings = 0;
     for step in 0..STEPS_MAX {
         let seed = 1000 + step as u64;
         let load = Load { uploads_a_second: rate, seconds, sizes, seed };
-        let (holds, answered) = look(bench, clients, load).await?;
+        let (holds, answered) = look(bench, entries, load, cpu).await?;
         if holds {
             held = rate;
             best = best.max(answered);
@@ -62,20 +72,19 @@ const STEP_BACK: f64 = 0.85;
 /// Such steps at most: the last is a fifth of the first.
 const STEPS_BACK_MAX: usize = 10;
 
-/// Requests a second that hold for `seconds`, at most `rate`. What holds for some seconds leaves copies to
+/// Requests a second that hold for so many seconds, at most those to begin with. What holds for some seconds leaves copies to
 /// make and logs to sync: for minutes it may be too much.
-pub(crate) async fn sustained(
+pub(crate) async fn sustained<E: Entries>(
     bench: &Bench,
-    clients: &Arc<Clients>,
-    rate: f64,
-    seconds: f64,
-    sizes: Sizes,
+    entries: &Arc<E>,
+    search: Search<'_>,
 ) -> Result<f64, BenchError> {
-    let mut rate = rate;
+    let Search { start, seconds, sizes, cpu } = search;
+    let mut rate = start * REQUESTS;
     for step in 0..STEPS_BACK_MAX {
         let seed = 2000 + step as u64;
         let load = Load { uploads_a_second: rate / REQUESTS, seconds, sizes, seed };
-        if look(bench, clients, load).await?.0 {
+        if look(bench, entries, load, cpu).await?.0 {
             break;
         }
         rate *= STEP_BACK;
@@ -84,20 +93,27 @@ pub(crate) async fn sustained(
 }
 
 /// Offers a load; whether it holds, and requests answered a second.
-async fn look(
+async fn look<E: Entries>(
     bench: &Bench,
-    clients: &Arc<Clients>,
+    entries: &Arc<E>,
     load: Load,
+    cpu: &dyn Fn() -> Duration,
 ) -> Result<(bool, f64), BenchError> {
-    let outcome = load::run(clients, load, &bench.stop).await?;
+    let (before, own, at) = (cpu(), own_cpu(), Instant::now());
+    let outcome = load::run(entries, load, &bench.stop).await?;
     let answered = outcome.answered_a_second(load.seconds);
     let holds = holds(&outcome, load);
     let p99 = |put| outcome.latencies(put).percentiles().p99_ms;
+    let wall = at.elapsed().as_secs_f64();
+    let cores = |after: Duration, before| after.saturating_sub(before).as_secs_f64() / wall;
     bench.tell(format!(
-        "   {:>6.0} requests/s offered, {answered:>6.0} answered, p99 Put {:.0} ms, Get {:.0} ms: {}",
+        "   {:>6.0} requests/s offered, {answered:>6.0} answered, p99 Put {:.0} ms, Get {:.0} ms, cores: peers {:.2}, \
+         clients {:.2}: {}",
         load.uploads_a_second * REQUESTS,
         p99(true),
         p99(false),
+        cores(cpu(), before),
+        cores(own_cpu(), own),
         if holds { "holds" } else { "does not hold" }
     ));
     Ok((holds, answered))

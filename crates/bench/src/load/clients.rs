@@ -10,13 +10,14 @@ use bytes::Bytes;
 use crypto::{ClientKey, Genesis, PeerId, RecordId};
 use document::Record;
 use env::Env;
-use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, PutResponse};
+use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest};
 use futures::StreamExt;
 use placement::View;
 use rpc::{Client, ClientLimits, Identity};
 use walk::{Directory, WalkOptions, Walker};
 
 use super::documents::{Sealing, fresh_key};
+use super::{Entries, Got};
 use crate::community::{Community, ORGANISATIONS};
 use crate::error::BenchError;
 use crate::program::Program;
@@ -45,13 +46,6 @@ pub(crate) struct Clients {
     copies: usize,
 }
 
-/// A record that a peer answered.
-pub(super) struct Got {
-    pub(super) record: Record,
-    /// Whether that peer is one of its holders, and had nobody to ask.
-    pub(super) held: bool,
-}
-
 impl Clients {
     /// Clients of every organisation of a community.
     pub(crate) async fn new(community: &Community, stop: &Stop) -> Result<Arc<Self>, BenchError> {
@@ -73,31 +67,9 @@ impl Clients {
         Ok(Arc::new(Self { clients, peers, sealing, view, copies }))
     }
 
-    pub(super) fn sealing(&self) -> Sealing {
-        self.sealing.clone()
-    }
-
     fn any(&self, seeded: &mut Seeded) -> (&Arc<Client>, &Endpoint) {
         let (organisation, endpoint) = &self.peers[seeded.below(self.peers.len())];
         (&self.clients[*organisation], endpoint)
-    }
-
-    pub(crate) async fn put(
-        &self,
-        seeded: &mut Seeded,
-        record: Record,
-    ) -> Result<PutResponse, CallError> {
-        let (client, to) = self.any(seeded);
-        client.put(to, record, Duration::ZERO, REQUEST_LIMIT).await
-    }
-
-    pub(super) async fn get(&self, seeded: &mut Seeded, id: RecordId) -> Result<Got, CallError> {
-        let (client, to) = self.any(seeded);
-        let place = id.into();
-        let record = client.get(to, FindRequest { id, place }, REQUEST_LIMIT).await?;
-        let held =
-            to.peer.is_some_and(|peer| self.view.holders(&place, self.copies).contains(&peer));
-        Ok(Got { record, held })
     }
 
     /// Asks for each record once more; how many are not to be had.
@@ -118,6 +90,26 @@ impl Clients {
             missing += usize::from(!found);
         }
         Ok(missing)
+    }
+}
+
+impl Entries for Clients {
+    fn sealing(&self) -> Sealing {
+        self.sealing.clone()
+    }
+
+    async fn put(&self, seeded: &mut Seeded, record: Record) -> Result<(), CallError> {
+        let (client, to) = self.any(seeded);
+        client.put(to, record, Duration::ZERO, REQUEST_LIMIT).await.map(drop)
+    }
+
+    async fn get(&self, seeded: &mut Seeded, id: RecordId) -> Result<Got, CallError> {
+        let (client, to) = self.any(seeded);
+        let place = id.into();
+        let record = client.get(to, FindRequest { id, place }, REQUEST_LIMIT).await?;
+        let held =
+            to.peer.is_some_and(|peer| self.view.holders(&place, self.copies).contains(&peer));
+        Ok(Got { bytes: record.bytes, held })
     }
 }
 

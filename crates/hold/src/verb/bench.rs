@@ -6,7 +6,7 @@
 mod kv;
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bench::{
     Assumed, BenchError, Durability, Etcd, Heads, Libri, Limit, Memory, Overload, PEERS_MAX,
@@ -159,6 +159,13 @@ struct LibriArgs {
     /// saturation
     #[arg(long, value_name = "NAME")]
     profile: Option<Profile>,
+    /// With peers that only pass bytes on, without encryption or protocol: what this machine leaves for the experiment; promises
+    /// nothing
+    #[arg(long, conflicts_with = "profile")]
+    bare: bool,
+    /// Be one of those
+    #[arg(long, hide = true, value_name = "FILE")]
+    as_bare: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -244,7 +251,23 @@ fn peers(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("{text:?} is not a number from 1 to {PEERS_MAX}"))
 }
 
+/// Runs a process of an experiment by its file.
+type Serve = fn(&Path) -> Result<(), BenchError>;
+
 impl Experiment {
+    /// Where this is one of an experiment's own processes: which, and its file.
+    fn process(&self) -> Option<(Serve, PathBuf)> {
+        match self {
+            Self::Heads(HeadsArgs { as_member: Some(file), .. }) => {
+                Some((Heads::serve, file.clone()))
+            }
+            Self::Libri(LibriArgs { as_bare: Some(file), .. }) => {
+                Some((Libri::serve, file.clone()))
+            }
+            _ => None,
+        }
+    }
+
     fn run(&self, bench: &bench::Bench) -> Result<Report, BenchError> {
         match self.clone() {
             Self::Limit(LimitArgs { profile }) => Limit { profile }.run(bench),
@@ -276,8 +299,18 @@ impl Experiment {
             Self::Memory(MemoryArgs { size, peers, network }) => {
                 Memory { size, peers, network }.run(bench)
             }
-            Self::Libri(LibriArgs { peers, rates, seconds, seed, no_saturation, profile }) => {
-                Libri { peers, rates, seconds, seed, saturate: !no_saturation, profile }.run(bench)
+            Self::Libri(LibriArgs {
+                peers,
+                rates,
+                seconds,
+                seed,
+                no_saturation,
+                profile,
+                bare,
+                ..
+            }) => {
+                let saturate = !no_saturation;
+                Libri { peers, rates, seconds, seed, saturate, profile, bare }.run(bench)
             }
             Self::Overload(OverloadArgs { peers, seconds, seed }) => {
                 Overload { peers, seconds, seed }.run(bench)
@@ -309,10 +342,8 @@ impl Bench {
     /// files with it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         logging::to_stderr(logging::VERB_LEVEL, session.log_json);
-        if let Experiment::Heads(HeadsArgs { as_member: Some(file), .. }) = &self.experiment {
-            let file = file.clone();
-            let served = tokio::task::spawn_blocking(move || Heads::serve(&file)).await;
-            return match served {
+        if let Some((serve, file)) = self.experiment.process() {
+            return match tokio::task::spawn_blocking(move || serve(&file)).await {
                 Ok(end) => end.map(|()| Exit::Done).map_err(HoldError::from),
                 Err(_) => Err(BenchError::Interrupted.into()),
             };
