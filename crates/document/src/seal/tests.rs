@@ -104,6 +104,39 @@ fn too_few_or_too_many_lists_or_ids_are_refused() {
     }
 }
 
+/// An author's mistake: each page and each id is right, and the MACs over the whole are not. (`tests/libri.rs` has
+/// the other suite's.)
+#[test]
+fn a_wrong_mac_over_the_whole_is_refused() {
+    let suite = Suite::Holdfast1;
+    for part in ["ciphertext", "plaintext"] {
+        let mut sealer = EntrySealer::new(suite, eek(), author());
+        let mut macs = sealer.macs();
+        let sealed = sealer.ticket().expect("few").seal(b"a chunk").expect("short");
+        let mut ciphertext = sealed.page.ciphertext.to_vec();
+        let mut chunk = *b"a chunk";
+        if part == "ciphertext" {
+            ciphertext[0] ^= 1
+        } else {
+            chunk[0] ^= 1
+        }
+        macs.add_plaintext(&chunk);
+        macs.add_page(&ciphertext);
+        let content = SealedContent::Pages(vec![sealed.record.id]);
+        let finished = sealer.finish(macs, content, ContentInfo::default(), 1).expect("a content");
+        let Ok(Document::Entry(entry)) = crate::prove(suite, &finished.entry) else {
+            panic!("an entry")
+        };
+        let opener = EntryOpener::new(suite, &entry, eek()).expect("our own");
+        let opened = opener.open_page(0, &sealed.page).expect("a right page");
+        let mut assembler = opener.assembler();
+        assembler.push(&sealed.page, &opened, &mut |_| Ok(())).expect("of the right size");
+        let refused = assembler.finish();
+        let named = matches!(refused, Err(DocumentError::WholeMac(wrong)) if wrong == part);
+        assert!(named, "{part}: {refused:?}");
+    }
+}
+
 #[test]
 fn tickets_count_up_and_end_before_the_lists_indices() {
     let mut sealer = EntrySealer::new(Suite::Holdfast1, eek(), author());

@@ -251,7 +251,11 @@ async fn a_panic_is_internal_and_ends_nothing_else() {
     let peer = Running::start(ServerLimits::default());
     let (client, to) = (client(), peer.endpoint());
     let slow = client.find(&to, of(memory::SLOW), LIMIT);
-    let panics = client.find(&to, of(PANICS), LIMIT);
+    let panics = async {
+        let answer = client.find(&to, of(PANICS), LIMIT).await;
+        peer.service.slow.cancel();
+        answer
+    };
     let (slow, panicked) = tokio::join!(slow, panics);
     assert!(slow.is_ok(), "{slow:?}");
     assert!(matches!(panicked, Err(CallError::Internal { .. })), "{panicked:?}");
@@ -265,7 +269,9 @@ async fn calls_beyond_the_bound_are_busy() {
         while peer.service.asked.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
-        client.find(&to, of(RecordId::new([1; 32])), LIMIT).await
+        let answer = client.find(&to, of(RecordId::new([1; 32])), LIMIT).await;
+        peer.service.slow.cancel();
+        answer
     });
     assert!(slow.is_ok());
     assert!(matches!(second, Err(CallError::Busy { .. })), "{second:?}");

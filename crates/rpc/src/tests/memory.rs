@@ -12,17 +12,16 @@ use env::calls::keep::*;
 use env::calls::objects::*;
 use env::calls::*;
 use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
 
 /// Finding this one never ends.
 pub(crate) const HANGS: RecordId = RecordId::new([0xee; 32]);
 /// Finding this one panics.
 pub(crate) const PANICS: RecordId = RecordId::new([0xdd; 32]);
-/// Finding this one takes a while.
+/// Finding this one takes until [`Memory::slow`] is cancelled.
 pub(crate) const SLOW: RecordId = RecordId::new([0xcc; 32]);
 /// Finding this one needs an introduction.
 pub(crate) const PRIVATE: RecordId = RecordId::new([0xbb; 32]);
-/// How long [`SLOW`] takes.
-pub(crate) const SLOWNESS: Duration = Duration::from_millis(400);
 
 /// A record of these bytes: content that proves itself.
 pub(crate) fn record(bytes: impl Into<Bytes>) -> Record {
@@ -42,6 +41,8 @@ pub(crate) struct Memory {
     pub(crate) introductions: Mutex<Vec<Credential>>,
     pub(crate) known: Mutex<HashSet<PublicKey>>,
     pub(crate) asked: Mutex<Vec<RecordId>>,
+    /// Ends the wait of those that find [`SLOW`].
+    pub(crate) slow: CancellationToken,
     pub(crate) objects: Mutex<Script>,
     pub(crate) keeping: Mutex<Keeping>,
 }
@@ -99,7 +100,7 @@ impl Service for Memory {
         match request.id {
             HANGS => std::future::pending().await,
             PANICS => panic!("asked to"),
-            SLOW => tokio::time::sleep(SLOWNESS).await,
+            SLOW => self.slow.cancelled().await,
             PRIVATE if !self.known.lock().unwrap().contains(&caller.key) => {
                 return Err(CallError::Denied { reason: "who are you".into() });
             }

@@ -67,6 +67,7 @@ async fn where_a_further_connection_is_not_to_be_had_the_first_carries_all() {
             // The second one finds the failed dial remembered.
             client.find(&to, of(ID), Duration::from_secs(2)).await.unwrap();
         }
+        peer.service.slow.cancel();
     };
     let (slow, ()) = tokio::join!(client.find(&to, of(memory::SLOW), LIMIT), beside);
     slow.unwrap();
@@ -119,7 +120,9 @@ async fn idle_connections_are_closed_and_all_are_bounded() {
     let third = async {
         let asked = |peer: &Running| peer.service.asked.lock().unwrap().contains(&memory::SLOW);
         until("two slow calls", || asked(&peers[0]) && asked(&peers[1])).await;
-        client.find(&third, of(ID), LIMIT).await
+        let answer = client.find(&third, of(ID), LIMIT).await;
+        peers.iter().for_each(|peer| peer.service.slow.cancel());
+        answer
     };
     let (first, second, third) = tokio::join!(slow(first), slow(second), third);
     assert!(first.is_ok() && second.is_ok());

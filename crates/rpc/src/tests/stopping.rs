@@ -40,6 +40,7 @@ async fn calls_in_flight_finish_and_new_ones_are_refused() {
         let refused = caller.find(&to, of(RecordId::new([1; 32])), LIMIT).await;
         assert!(matches!(refused, Err(CallError::Unreachable { .. })), "{refused:?}");
     }
+    peer.service.slow.cancel();
     assert!(in_flight.await.unwrap().is_ok());
     // The watch is no reason to wait.
     let started = Instant::now();
