@@ -36,7 +36,7 @@ use checking::Seen;
 pub(crate) use checking::{By, Covered, nobody_pays};
 pub(crate) use dropping::{Swept, sweep_whole};
 use futures::FutureExt;
-pub(crate) use table::{Charge, OtherCopies};
+pub(crate) use table::{Charge, OtherCopies, Payers};
 use table::{Ended, Table};
 use tokio::sync::oneshot;
 pub(crate) use work::{erase_all, forget, hear_all, sweep_all};
@@ -179,6 +179,11 @@ impl Leases {
     /// How many copies of the record at a place are paid for: 0, or 2 to [`COPIES_MAX`].
     pub(crate) fn copies(&self, place: &Place) -> u8 {
         told_copies(self.table().copies(place))
+    }
+
+    /// Who pays for what lives at a place.
+    pub(crate) fn payers(&self, place: &Place) -> Payers {
+        self.table().payers(place)
     }
 
     /// Where that changed since the last call.

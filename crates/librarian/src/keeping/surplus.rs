@@ -2,7 +2,7 @@
 //!
 //! After peers came back there are more copies than there should be, and second whole fragments. They cost space alone, so
 //! nothing is dropped in a hurry: not before the same peers were there for a while, and not before every one of those whose
-//! duty it is answered with the MAC of the bytes under a fresh key. Versions and what belongs to them stay; so do pages that live at their ids
+//! duty it is answered with the MAC of the bytes under a fresh key, and keeps it for all who pay for it here. Versions and what belongs to them stay; so do pages that live at their ids
 //! where files are kept in stripes, since lists of pages have as many copies as entries and nobody can tell them apart.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record, Stripe};
 use env::calls::keep::{HAVE_MAX, KeepAnswer, KeepRequest, Listed, RANGES_MAX, Range};
-use env::calls::{VerifyRequest, VerifyResponse};
+use env::calls::leases::{LeaseAnswer, LeaseRequest};
+use env::calls::{CallError, VerifyRequest, VerifyResponse};
 use placement::Profile;
 use store::Placed;
 
@@ -21,7 +22,7 @@ use super::epoch::Epoch;
 use super::inventory::{Held, Walk};
 use super::{Keeping, locked, mend};
 use crate::core::Core;
-use crate::leases::Charge;
+use crate::leases::{Charge, Payers};
 
 /// Records looked at in one round.
 const ROUND_MAX: usize = 256;
@@ -125,21 +126,22 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
             continue;
         }
         let Ok(Some(record)) = core.shelf.get(&placed.id).await else { continue };
+        let payers = core.leases.payers(&placed.place);
         let mut proven = duty.len() >= wanted.min(epoch.view.len() - epoch.absent.len());
         for peer in &duty {
-            proven = proven && has(core, peer, &record).await;
+            proven = proven
+                && has(core, peer, &record).await
+                && keeps_all(core, peer, &placed.place, &payers).await;
         }
         if proven {
-            gone.push((placed, wanted));
+            gone.push((placed, payers));
         }
     }
     let ids = gone.iter().map(|(placed, _)| placed.id).collect();
     drop_records(core, ids, |id| {
-        // Nor where more were paid for while it was being proven.
+        // Nor where somebody else began to pay while it was being proven.
         let at = gone.iter().find(|(placed, _)| placed.id == *id);
-        at.is_some_and(|(placed, wanted)| {
-            epoch.wanted(placed.kind, core.leases.copies(&placed.place)) <= *wanted
-        })
+        at.is_some_and(|(placed, payers)| core.leases.payers(&placed.place) == *payers)
     })
     .await;
 }
@@ -175,7 +177,10 @@ async fn drop_fragment(core: &Core, keeping: &Keeping, id: &RecordId, index: u8,
     let Some(fragment) = stripe.fragments().get(usize::from(index)) else { return };
     let Ok(Some(record)) = core.shelf.get(fragment).await else { return };
     // A page may be named by several stripes, and is here once: what is kept for another one is not this one's to drop.
-    if record.place != Place::from(*id) || !has(core, other, &record).await {
+    if record.place != Place::from(*id)
+        || !has(core, other, &record).await
+        || !is_kept_for_all(core, other, id).await
+    {
         return;
     }
     drop_fragments(core, id, &stripe, vec![record.id]).await;
@@ -240,6 +245,27 @@ pub(super) async fn has(core: &Core, peer: &PeerId, record: &Record) -> bool {
     };
     let (suite, bytes) = (core.genesis.suite, record.bytes.clone());
     core.env.cpu(move || suite.verify_mac(&mac_key, &bytes, &mac)).await
+}
+
+/// Whether a peer keeps what lives at a place for all who pay for it here. Who does not say is not taken to.
+async fn keeps_all(core: &Core, peer: &PeerId, place: &Place, payers: &Payers) -> bool {
+    let Some(to) = core.directory.endpoint(peer) else { return false };
+    let call = core.calls.lease(&to, LeaseRequest::Of(vec![*place]), SMALL_LIMIT);
+    match core.env.within(SMALL_LIMIT, call).await {
+        Ok(Ok(LeaseAnswer::Of(mut said))) if said.len() == 1 => {
+            let said = said.pop().unwrap_or_default();
+            core.leases.keeps_all(payers, place, said).await
+        }
+        // Of a release that knows no leases: what is there stays.
+        Ok(Err(CallError::Invalid { .. })) => true,
+        _ => false,
+    }
+}
+
+/// Whether a peer keeps what it has of a stripe for all who pay for the stripe here.
+pub(super) async fn is_kept_for_all(core: &Core, peer: &PeerId, stripe: &RecordId) -> bool {
+    let place = Place::from(*stripe);
+    keeps_all(core, peer, &place, &core.leases.payers(&place)).await
 }
 
 /// Drops records for which nothing is being written, of those that are still to go once nothing can be.

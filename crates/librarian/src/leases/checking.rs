@@ -14,7 +14,7 @@ use env::calls::CallError;
 use env::calls::leases::{PlaceLeases, SHOWN_MAX};
 use store::StoreError;
 
-use super::table::{Admitted, Charge, Refusal, Wanted};
+use super::table::{Admitted, Charge, Payer, Payers, Refusal, Wanted};
 use super::{CHECKED_MAX, Leases, kept, owned, told_copies};
 
 /// Leases and leaves up to which the signatures are checked where the call runs: a hop costs more.
@@ -198,11 +198,13 @@ impl Leases {
         Ok(covered)
     }
 
-    /// Of the leases that another holder has for a record those that count here. That it keeps the record without a lease
-    /// is believed of what was never dropped here.
+    /// Of the leases that another holder has for a record those that are taken here: they count, and there is room for them. Whose
+    /// payer has no more room is left out, or an organisation with a full quota could keep copies of others' records from this
+    /// peer by a lease of its own for them; a holder that has it drops nothing as surplus because of this one's copy
+    /// ([`Leases::keeps_all`]). That it keeps the record without a lease is believed of what was never dropped here.
     ///
     /// # Errors
-    /// `Denied`: it says some and none of them counts, one that does finds no room here, or the record was dropped here.
+    /// `Denied`: it says some and none of them is taken, or the record was dropped here.
     pub(crate) async fn passed_on(
         self: &Arc<Self>,
         record: &Record,
@@ -231,6 +233,7 @@ impl Leases {
     ) -> Result<Covered, CallError> {
         let mut covered = Covered::default();
         let mut ended = self.was_dropped(place);
+        let mut no_room = None;
         for shown in said.leases {
             let Ok(some) = self.check_all(vec![shown], By::Peer).await else { continue };
             for one in some.ones {
@@ -246,12 +249,7 @@ impl Leases {
                     Some(Refusal::Forgotten(_)) => ended = true,
                     // It lives on under those that are here: a damaged record whose place they hold may come again.
                     Some(Refusal::Crowded { .. }) | None => covered.ones.push(one),
-                    // The whole of it would be refused: were it taken under the others, this payer's lease would be nowhere
-                    // once all that hold it dropped the record as surplus.
-                    Some(refusal) if !said.unleased => {
-                        return Err(CallError::Denied { reason: refusal.to_string() });
-                    }
-                    _ => covered.ones.push(one),
+                    Some(refusal) => no_room = Some(refusal),
                 }
             }
         }
@@ -263,7 +261,8 @@ impl Leases {
             (true, true) => Ok(Covered::default()),
             (true, false) => Ok(covered),
             (false, _) => {
-                let reason = "nobody pays for it any more".to_owned();
+                let nobody = || "nobody pays for it any more".to_owned();
+                let reason = no_room.map_or_else(nobody, |refusal| refusal.to_string());
                 Err(CallError::Denied { reason })
             }
         }
@@ -280,6 +279,27 @@ impl Leases {
         let covered = self.passed_on(record, said.clone()).await.unwrap_or_default();
         let copies = covered.ones.iter().map(|one| one.checked.terms.redundancy).max();
         told_copies(copies.unwrap_or(0))
+    }
+
+    /// Whether another holder keeps what lives at a place for all who pay for it here, by what it says: its leases, or without one
+    /// what is here without one. So nobody's lease is nowhere once this peer drops its copy for that one's.
+    pub(crate) async fn keeps_all(
+        self: &Arc<Self>,
+        payers: &Payers,
+        place: &Place,
+        said: PlaceLeases,
+    ) -> bool {
+        if said.unleased || payers.unleased {
+            return said.unleased;
+        }
+        let mut theirs = Vec::new();
+        for shown in said.leases {
+            let Ok(some) = self.check_all(vec![shown], By::Peer).await else { continue };
+            let of_place = |one: &&One| one.leaves.iter().any(|shown| shown.leaf.place == *place);
+            theirs.extend(some.ones.iter().filter(of_place).map(|one| Payer::of(&one.checked)));
+        }
+        let now = self.env.clock.unix_s();
+        payers.ones.iter().filter(|payer| payer.until > now).all(|payer| payer.is_kept_by(&theirs))
     }
 
     /// Checks leases by themselves, on a CPU thread where they are many.
@@ -389,7 +409,9 @@ impl Leases {
         let places: BTreeSet<Place> = records.iter().map(|record| record.place).collect();
         let absent = records.iter().filter(|record| !self.store.contains(&record.id));
         let charges = covered.charged.map(|client| (client, Self::new_bytes(absent)));
-        let admission = self.admit(covered, charges.as_ref(), |place| places.contains(place))?;
+        let here = |place: &Place| places.contains(place);
+        let all_or_nothing = covered.by == By::Client;
+        let admission = self.admit(covered, charges.as_ref(), all_or_nothing, here)?;
         // What pays comes first: of a write that a power cut tore nothing stays that nobody pays for.
         let mut all = admission.records.clone();
         let paying = all.len();
@@ -411,7 +433,8 @@ impl Leases {
     }
 
     /// Takes leases for these places, or nothing of them; what is to be written for it. `charges` is who is charged for what is
-    /// about to be stored, and for how many bytes where.
+    /// about to be stored, and for how many bytes where. Unless it is `all_or_nothing`, one that there is no room for is left out
+    /// where others that came with it hold all of its places, for the reason that [`Leases::passed_on`] has.
     ///
     /// # Errors
     /// `Denied` (an organisation's quota, a forgotten lease, a full table), `Busy` where a place is being dropped.
@@ -419,10 +442,12 @@ impl Leases {
         self: &Arc<Self>,
         covered: &Covered,
         charges: Option<&(ClientKey, BTreeMap<Place, u64>)>,
+        all_or_nothing: bool,
         places: impl Fn(&Place) -> bool,
     ) -> Result<Admission, CallError> {
         let mut admission =
             Admission { leases: Arc::clone(self), admitted: Vec::new(), records: Vec::new() };
+        let (mut held, mut no_room) = (BTreeSet::new(), Vec::new());
         for One { checked, lease, pass, leaves } in &covered.ones {
             let mine: Vec<&ShownLeaf> =
                 leaves.iter().filter(|shown| places(&shown.leaf.place)).collect();
@@ -438,11 +463,17 @@ impl Leases {
             let admitted = table.admit(checked, kept_pass, &plain, (quota, covered.by), here);
             let admitted = match admitted {
                 Ok(admitted) => admitted,
+                Err(refusal) if refusal.is_of_room() && !all_or_nothing => {
+                    drop(table);
+                    no_room.push((plain, refusal));
+                    continue;
+                }
                 Err(refusal) => {
                     drop(table);
                     return Err(refused(&refusal));
                 }
             };
+            held.extend(plain.iter().map(|leaf| leaf.place));
             if admitted.new.is_empty() {
                 continue;
             }
@@ -469,7 +500,11 @@ impl Leases {
             admission.admitted.push((admitted, frame.id));
             admission.records.push(frame);
         }
-        Ok(admission)
+        let alone = |leaves: &[Leaf]| leaves.iter().any(|leaf| !held.contains(&leaf.place));
+        match no_room.iter().find(|(leaves, _)| alone(leaves)) {
+            Some((_, refusal)) => Err(refused(refusal)),
+            None => Ok(admission),
+        }
     }
 
     /// Takes leases for records that are here; of each lease's leaves whether there is a record. A caller that goes away does not
@@ -512,7 +547,7 @@ impl Leases {
             }
             held.push(of_one);
         }
-        let mut admission = self.admit(covered, None, |place| here.contains(place))?;
+        let mut admission = self.admit(covered, None, true, |place| here.contains(place))?;
         let records = std::mem::take(&mut admission.records);
         if !records.is_empty() {
             let stored = self.store.put(records.clone()).await;

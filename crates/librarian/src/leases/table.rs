@@ -74,6 +74,50 @@ pub(crate) enum Refusal {
     Busy(Place),
 }
 
+impl Refusal {
+    /// Whether there is no room for it, and nothing is wrong with it.
+    pub(crate) fn is_of_room(&self) -> bool {
+        matches!(self, Self::Quota { .. } | Self::Full)
+    }
+}
+
+/// A lease that runs for a place, as far as it matters to who keeps what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Payer {
+    pub(crate) lease: LeaseId,
+    pub(crate) client: ClientKey,
+    pub(crate) organisation: OrgId,
+    /// Unix seconds.
+    pub(crate) until: u64,
+}
+
+impl Payer {
+    pub(crate) fn of(checked: &Checked) -> Self {
+        let Checked { id, client, organisation, terms, .. } = *checked;
+        Self { lease: id, client, organisation, until: terms.until }
+    }
+
+    /// Whether a peer that holds a place by these leases holds it for this one too, or would leave it out beside them: see
+    /// [`Table`] on how many are kept of a client and of an organisation.
+    pub(crate) fn is_kept_by(&self, theirs: &[Self]) -> bool {
+        let own = || theirs.iter().filter(|payer| payer.client == self.client);
+        let later = own().filter(|payer| (payer.until, payer.lease) > (self.until, self.lease));
+        let of_organisation = theirs.iter().filter(|payer| payer.organisation == self.organisation);
+        theirs.iter().any(|payer| payer.lease == self.lease)
+            || later.count() >= CLIENT_LEASES_MAX
+            || (own().next().is_none() && of_organisation.count() >= ORGANISATION_LEASES_MAX)
+    }
+}
+
+/// Who pays for what lives at a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Payers {
+    /// In no order.
+    pub(crate) ones: Vec<Payer>,
+    /// It stays without any.
+    pub(crate) unleased: bool,
+}
+
 /// A lease as it is held here.
 #[derive(Debug)]
 struct Held {
@@ -609,6 +653,19 @@ impl Table {
     /// Whether the record at a place stays without a lease, as far as leases know.
     pub(crate) fn is_unleased(&self, place: &Place) -> bool {
         self.places.get(place).is_none_or(|at| at.unleased)
+    }
+
+    /// Who pays for what lives at a place; of that for which nobody ever did, that it stays.
+    pub(crate) fn payers(&self, place: &Place) -> Payers {
+        let Some(at) = self.places.get(place) else {
+            return Payers { ones: Vec::new(), unleased: true };
+        };
+        let payer = |hold: &Hold| {
+            let held = self.leases.get(&hold.lease)?;
+            let Held { client, organisation, until, .. } = *held;
+            Some(Payer { lease: hold.lease, client, organisation, until })
+        };
+        Payers { ones: at.holds.iter().filter_map(payer).collect(), unleased: at.unleased }
     }
 
     /// The fewest bytes that any lease is for at a place: each was at least what came, and more says nothing.

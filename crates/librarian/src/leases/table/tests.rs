@@ -508,3 +508,34 @@ fn what_is_dropped_since_others_hold_it_meets_no_write() {
     assert!(table.admit(&other.0, other.1, &leaves, FREE, none).is_ok());
     assert!(table.begin(&at(1)).is_ok());
 }
+
+/// Whatever a table leaves out for those that it has, it keeps the place for, and for nobody else.
+#[test]
+fn a_place_is_kept_for_whoever_pays_or_would_be_left_out_there() {
+    let leaf = Leaf { place: place(1), bytes: 10 };
+    let of = |client, by, until| Payer::of(&lease_of(client, by, &[leaf], until).0);
+    let mine = of(4, 1, NOW + 100);
+    let kept = |theirs: &[Payer]| mine.is_kept_by(theirs);
+    assert!(!kept(&[]));
+    assert!(kept(&[mine]));
+    // A client's later ones, as many as are kept of it.
+    let later = [of(4, 1, NOW + 200), of(4, 1, NOW + 300)];
+    assert!(!kept(&later[..1]) && kept(&later));
+    assert!(!kept(&[of(4, 1, NOW + 50), later[0]]));
+    // Those of its organisation, as many as are kept of it, and none of its own.
+    let others: Vec<Payer> = (5..5 + 8).map(|client| of(client, 1, NOW + 10)).collect();
+    assert!(!kept(&others[..7]) && kept(&others));
+    assert!(!kept(&[&others[..], &later[..1]].concat()));
+    let strangers: Vec<Payer> = (5..5 + 8).map(|client| of(client, 2, NOW + 10)).collect();
+    assert!(!kept(&strangers));
+
+    let mut table = Table::default();
+    assert_eq!(table.payers(&place(1)), Payers { ones: Vec::new(), unleased: true });
+    let (checked, pass) = lease(1, &[leaf], NOW + 100);
+    for bare in [false, true] {
+        let admitted = table.admit(&checked, pass, &[leaf], FREE, |_| bare).unwrap();
+        let payers = Payers { ones: vec![Payer::of(&checked)], unleased: bare };
+        assert_eq!(table.payers(&place(1)), payers);
+        table.withdraw(&admitted);
+    }
+}

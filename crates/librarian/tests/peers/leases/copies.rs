@@ -6,6 +6,7 @@ use std::time::Duration;
 use crypto::Place;
 use crypto::lease::Shown;
 use document::Record;
+use env::calls::CallError;
 use env::calls::keep::{KeepRequest, Listed, Range};
 use env::calls::leases::{LeaseAnswer, LeaseRequest};
 use librarian::LibrarianOptions;
@@ -164,6 +165,92 @@ fn what_has_no_room_where_it_should_be_is_not_fetched_again_and_again() {
         env.clock.sleep(Duration::from_secs(1_800)).await;
         assert_eq!(held(&town, &record), rank[..3]);
         assert_eq!(sum(&town, &all, |status| status.fetched_bytes), 0, "it is known beforehand");
+    });
+}
+
+/// A town in which the first organisation has room everywhere and the second at none of the peers that lie so in a record's rank; and
+/// that record.
+async fn town_full_for(env: &env::Env, full: &[usize]) -> (Town, Record, Vec<usize>) {
+    let probe = town(env, 5).await;
+    let record = page(1, 500);
+    let rank = ranked(&probe, &record);
+    let numbers: Vec<usize> = full.iter().map(|at| rank[*at]).collect();
+    drop(probe);
+    let town = town_with(env, 5, |community, number, options| {
+        let payer = community.organisation(1).key;
+        let room = if numbers.contains(&number) { 0 } else { u64::MAX };
+        options.leases.quotas.insert(payer, room);
+    })
+    .await;
+    assert_eq!(ranked(&town, &record), rank, "the same peers");
+    (town, record, rank)
+}
+
+/// Else whoever has no room at a peer could keep copies of others' records from it, by a lease of its own for them.
+#[test]
+fn a_copy_comes_under_those_that_have_room_where_another_payer_has_none() {
+    testkit::time::run(67, |env| async move {
+        let (town, record, rank) = town_full_for(&env, &[3, 4]).await;
+        let (with_room, full) = (Client::new(&town, 0).await, Client::new(&town, 1).await);
+        let shown = [&with_room, &full].map(|client| client.lease(&town, &[&record], 90 * SPAN_S));
+        for peer in &rank[..3] {
+            with_room.store(&town, *peer, &record, vec![shown[0].clone()]).await.unwrap();
+            full.ask(&town, *peer, LeaseRequest::Show(vec![shown[1].clone()])).await;
+        }
+        kill(&town, rank[0]).await;
+        town.until("the next has it", |town| town.stores[rank[3]].holds(&record.id)).await;
+        assert_eq!(with_room.look(&town, rank[3], &record).await.leases, shown[..1]);
+        assert_eq!(full.look(&town, rank[2], &record).await.leases.len(), 2);
+    });
+}
+
+/// What peers hand each other goes by the same rule; who stores for itself is told.
+#[test]
+fn a_lease_without_room_is_left_out_where_a_peer_brings_it_beside_another() {
+    testkit::time::run(68, |env| async move {
+        let (town, record, rank) = town_full_for(&env, &[0]).await;
+        let (with_room, full) = (Client::new(&town, 0).await, Client::new(&town, 1).await);
+        let shown = [&with_room, &full].map(|client| client.lease(&town, &[&record], 90 * SPAN_S));
+        let refusal = full.store(&town, rank[0], &record, shown.to_vec()).await;
+        assert!(
+            matches!(&refusal, Err(CallError::Denied { reason }) if reason.contains("free some")),
+            "{refusal:?}"
+        );
+        let (peer, to) = (town.peer_calls(rank[1]), town.at(rank[0]));
+        let brought = async |leases: Vec<Shown>| {
+            let call = peer.store_leased(&to, vec![record.clone()], leases, LIMIT);
+            call.await.and_then(|mut outcomes| outcomes.remove(0))
+        };
+        assert!(brought(vec![shown[1].clone()]).await.is_err(), "nobody else pays");
+        assert!(!town.stores[rank[0]].holds(&record.id));
+        brought(vec![shown[1].clone(), shown[0].clone()]).await.unwrap();
+        assert_eq!(with_room.look(&town, rank[0], &record).await.leases, shown[..1]);
+        // One that is there does not make another count that came alone.
+        assert!(brought(vec![shown[1].clone()]).await.is_err());
+    });
+}
+
+/// A stray's copy pays for nobody's peace where those whose duty it is do not keep it for all who pay.
+#[test]
+fn what_is_too_much_stays_until_it_is_kept_for_all_who_pay_for_it() {
+    testkit::time::run(69, |env| async move {
+        let (town, record, rank) = town_full_for(&env, &[0]).await;
+        let (with_room, full) = (Client::new(&town, 0).await, Client::new(&town, 1).await);
+        let shown = [&with_room, &full].map(|client| client.lease(&town, &[&record], 90 * SPAN_S));
+        for peer in &rank[1..4] {
+            with_room.store(&town, *peer, &record, vec![shown[0].clone()]).await.unwrap();
+            full.ask(&town, *peer, LeaseRequest::Show(vec![shown[1].clone()])).await;
+        }
+        town.until("the first has it", |town| town.stores[rank[0]].holds(&record.id)).await;
+        env.clock.sleep(Duration::from_secs(1_800)).await;
+        assert_eq!(held(&town, &record), rank[..4], "one payer has no room at the first");
+        // That one needs it no more.
+        let full = Client::new(&town, 1).await;
+        for peer in &rank[1..4] {
+            let word = full.forget(&town, &shown[1]);
+            full.ask(&town, *peer, LeaseRequest::Forget(vec![word])).await;
+        }
+        town.until("the fourth is dropped", |town| held(town, &record) == rank[..3]).await;
     });
 }
 
