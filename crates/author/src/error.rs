@@ -122,11 +122,8 @@ pub enum AuthorError {
     /// More readers than one put takes.
     #[error("{0} readers are too many for one put; share with the others afterwards")]
     TooManyReaders(usize),
-    /// A profile with more fragments than peers are known: two of them would lie on one machine.
-    #[error(
-        "{profile} takes {} peers, one for each fragment, and {known} are known",
-        profile.peers_min()
-    )]
+    /// A profile with more fragments or copies than peers are known: two of them would lie on one machine.
+    #[error("{profile} takes {} peers, one for each {}, and {known} are known", one_each(*.profile).0, one_each(*.profile).1)]
     TooFewPeers {
         /// The profile, that of the put or of the network.
         profile: Profile,
@@ -215,6 +212,14 @@ impl Classified for AuthorError {
             Self::Changed => Class::Conflict,
             Self::Stopped | Self::Code(_) => Class::Bug,
         }
+    }
+}
+
+/// How many peers a profile takes one of which for each, and of what.
+const fn one_each(profile: Profile) -> (u32, &'static str) {
+    match profile {
+        Profile::Copies(copies) => (copies, "copy"),
+        Profile::Stripe { n, .. } => (n, "fragment"),
     }
 }
 

@@ -128,6 +128,19 @@ impl Author {
         self.note_all_paid(&[address], until).await
     }
 
+    /// Notes it, where anybody pays; whether the home says so now. They are stored all the same: [`Author::paid`] alone does not know
+    /// of them.
+    pub(crate) async fn is_noted(&self, addresses: &[RecordId], until: Option<u64>) -> bool {
+        let Some(until) = until else { return true };
+        match self.note_all_paid(addresses, until).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "until when it is paid for could not be noted at home");
+                false
+            }
+        }
+    }
+
     /// Notes at home until when these are paid for: contents, and envelopes to others.
     pub(crate) async fn note_all_paid(
         &self,

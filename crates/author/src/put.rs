@@ -230,12 +230,7 @@ impl Author {
         }
 
         let tally = spread.settle(FULL_WAIT).await?;
-        if let Some(until) = until
-            && let Err(error) = self.note_all_paid(&addresses, until).await
-        {
-            // It is stored: `hold renew --all` alone does not know of it.
-            tracing::warn!(%error, "until when it is paid for could not be noted at home");
-        }
+        let noted = self.is_noted(&addresses, until).await;
         let shared = options.readers.iter().copied().zip(addresses[1..].iter());
         let elapsed = self.env().clock.elapsed().saturating_sub(since);
         Ok(PutReport {
@@ -250,6 +245,8 @@ impl Author {
             full: tally.is_full(),
             profile,
             until,
+            noted,
+            changed: false,
             seconds: elapsed.as_secs_f64(),
             envelopes: shared.map(|(reader, &address)| SharedTo { reader, address }).collect(),
         })

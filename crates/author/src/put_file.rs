@@ -40,6 +40,9 @@ impl Author {
     /// Stores a file, for this user and the readers named; goes on where a put of the same file with the same options was
     /// interrupted. With `resume` off it starts anew, keeps no journal and removes one that is there.
     ///
+    /// Whoever writes to the file meanwhile is not kept from it: [`PutReport::changed`] says whether its length or its time was another
+    /// at the end.
+    ///
     /// Cancel safe as [`Author::put`]; the journal stays and is used by the next put of the file.
     ///
     /// # Errors
@@ -62,9 +65,24 @@ impl Author {
             return self.put_from(stream, &options, start, None, &progress).await;
         }
         let file = Arc::new(file);
-        let opened = || Opened::new(self.env(), &file);
+        let report = self.put_opened(&file, &about, absolute, (options, resume), progress).await?;
+        let looked = Job::blocking(self.env(), move || file.metadata().map(|now| state(&now)));
+        let is_same = matches!(looked.await, Some(Ok(now)) if now == state(&about));
+        Ok(PutReport { changed: !is_same, ..report })
+    }
+
+    /// Stores a regular file.
+    async fn put_opened(
+        &self,
+        file: &Arc<File>,
+        about: &Metadata,
+        absolute: Option<PathBuf>,
+        (options, resume): (PutOptions, bool),
+        progress: Arc<dyn Progress>,
+    ) -> Result<PutReport, AuthorError> {
+        let opened = || Opened::new(self.env(), file);
         let place = match absolute.filter(|_| about.len() > JOURNAL_FROM_BYTES) {
-            Some(absolute) => self.place(absolute, &about, &options, resume).await,
+            Some(absolute) => self.place(absolute, about, &options, resume).await,
             None => None,
         };
         if let Some(journal) = self.left_behind(place.clone()).await {
@@ -179,11 +197,17 @@ fn open(path: &Path) -> Result<(File, Metadata, Option<PathBuf>), AuthorError> {
     Ok((file, about, path.canonicalize().ok()))
 }
 
+/// How long a file is, and when it was written to.
+fn state(about: &Metadata) -> (u64, (i64, u32)) {
+    (about.len(), (about.mtime(), u32::try_from(about.mtime_nsec()).unwrap_or_default()))
+}
+
 fn source(home: &Home, path: &Path, about: &Metadata) -> Source {
+    let (bytes, changed) = state(about);
     Source {
         path: home.keyring().journal_source(path.as_os_str().as_bytes()),
-        bytes: about.len(),
-        changed: (about.mtime(), u32::try_from(about.mtime_nsec()).unwrap_or_default()),
+        bytes,
+        changed,
         inode: about.ino(),
         device: about.dev(),
     }

@@ -44,6 +44,8 @@ pub struct ShareReport {
     pub failed: usize,
     /// Readers for whom it was not tried, after nothing was stored for those before.
     pub untried: usize,
+    /// Envelopes that are paid for, and whose home could not note until when.
+    pub unnoted: usize,
 }
 
 impl Author {
@@ -98,12 +100,10 @@ impl Author {
             let until = lease.as_ref().and_then(|lease| crypto::lease::until(&lease.lease));
             let stored = self.stored(records, lease).await;
             let addresses: Vec<RecordId> = stored.iter().flatten().map(|(id, _)| *id).collect();
-            if let Some(until) = until
-                && let Err(error) = self.note_all_paid(&addresses, until).await
-            {
-                // They are stored: `hold renew --all` alone does not know of them.
-                tracing::warn!(%error, "until when they are paid for could not be noted at home");
-            }
+            report.unnoted += match self.is_noted(&addresses, until).await {
+                true => 0,
+                false => addresses.len(),
+            };
             for (reader, stored) in part.iter().zip(stored) {
                 report.shared += usize::from(stored.is_ok());
                 report.failed += usize::from(stored.is_err());

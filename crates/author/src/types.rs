@@ -76,6 +76,10 @@ pub struct PutReport {
     pub profile: Profile,
     /// Until when it is paid for, Unix seconds; `None` where nobody pays for this user.
     pub until: Option<u64>,
+    /// Whether the home notes until when; where it could not be written, [`Author::paid`](crate::Author::paid) does not know of this content.
+    pub noted: bool,
+    /// Whether the file has another length or was written to since the put began: what is stored may be no state that it ever had.
+    pub changed: bool,
     /// How long it took, in seconds, the wait for the last copies included.
     pub seconds: f64,
     /// The envelopes to other readers, in the order they were asked for.

@@ -55,8 +55,9 @@ exits! {
     Failed = 1 "bug", "Read the causes; mend the surroundings, or report it.";
     /// Wrong arguments, settings or input. Nothing was begun.
     Invalid = 2 "invalid", "Change the command; `hold help VERB`.";
-    /// Acknowledged and safe, but not yet everything that was asked for: fewer copies than wanted.
-    Partly = 3 "partly", "Nothing at once; `hold info ADDRESS` later.";
+    /// Acknowledged and safe, but not everything that was asked for: fewer copies than wanted, some of several, a file that
+    /// changed while it was read. The warnings say what.
+    Partly = 3 "partly", "What a warning says; where copies lack nothing at once: `hold info ADDRESS` later.";
     /// What was asked for does not exist: a file, a keyring, a record.
     NotFound = 10 "not-found", "Check the name or the network.";
     /// A limit was reached, or somebody else has the lock or the port.
@@ -71,7 +72,7 @@ exits! {
     Unavailable = 15 "unavailable", "`hold doctor`; try again.";
     /// Bytes were not what their id, MAC or signature says, and no good copy was found.
     Corrupt = 16 "corrupt", "Take it from a good copy; a damaged disk wants replacing.";
-    /// Ctrl-C or SIGTERM, and what was half done is removed. A peer that is told to stop ends with 0.
+    /// Ctrl-C, SIGTERM or the end of the terminal, and what was half done is removed. A peer that is told to stop ends with 0.
     Interrupted = 130 "interrupted", "Run it again.";
 }
 

@@ -204,6 +204,12 @@ fn write_line(to: &mut impl Write, line: &str) -> io::Result<()> {
     to.flush()
 }
 
+/// An error and its causes on one line, for one of several things that failed.
+pub(crate) fn one_line(error: &HoldError) -> String {
+    let (message, causes) = chain(error);
+    [&[message][..], &causes].concat().join(": ")
+}
+
 /// An error's own line and those of its causes; a cause that only repeats the line before is left.
 fn chain(error: &dyn std::error::Error) -> (String, Vec<String>) {
     let message = error.to_string();

@@ -252,7 +252,7 @@ fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {
     opening.signal("INT");
     opening.finish(Duration::from_secs(20)).expect(130);
     // While bytes go out, and while the pipe says nothing: it has taken all but what the pipe holds, and the pipe stays open.
-    for (bytes, name) in [(8 * MIB, "INT"), (8 * MIB, "TERM"), (10, "INT")] {
+    for (bytes, name) in [(8 * MIB, "INT"), (8 * MIB, "TERM"), (8 * MIB, "HUP"), (10, "INT")] {
         let mut put = home.hold(["put", "-", "--via", via]);
         let mut waiting = Running::start(put.stdin(Stdio::piped()));
         let mut stdin = waiting.stdin();

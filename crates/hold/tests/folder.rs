@@ -5,8 +5,11 @@
 mod harness;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::Duration;
 
-use harness::{Network, assert_same, full, random_file, run};
+use harness::{Network, Running, assert_same, full, random_file, run};
 use serde_json::Value;
 
 #[test]
@@ -115,4 +118,99 @@ fn a_folder_is_packed_into_one_content_and_unpacked_again() {
     let left =
         left.filter(|item| item.as_ref().unwrap().file_name().to_string_lossy().contains(".part"));
     assert_eq!(left.count(), 0, "no draft is left");
+}
+
+/// Neither of a put nor of a get: the others are stored, and back.
+#[test]
+fn one_bad_file_keeps_no_other_of_a_folder_from_its_place() {
+    let network = Network::running(3, &[]);
+    let (home, via) = (network.home("author", 0), network.via());
+    let folder = network.folder.path().join("files");
+    fs::create_dir(&folder).unwrap();
+    for number in 0..60 {
+        random_file(&folder.join(format!("f{number:02}")), 1 << 20, number + 1);
+    }
+    std::os::unix::fs::symlink("f00", folder.join("link")).unwrap();
+    let mut put = home.hold(["put", "--json", "--via", &via]);
+    let mut put = put.arg(&folder).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(put.stdout.take().unwrap());
+    // Some at once: the last is not among them when the first is told.
+    let mut text = String::new();
+    told.read_line(&mut text).unwrap();
+    fs::remove_file(folder.join("f58")).unwrap();
+    std::io::Read::read_to_string(&mut told, &mut text).unwrap();
+    let output = put.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    for said in
+        ["f58: cannot read", "59 of 60 files are stored; 1 failed, 0 were not", "left out: 1 link;"]
+    {
+        assert!(stderr.contains(said), "{said}: {stderr}");
+    }
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), lines[58]["name"].as_str()), (59, Some("f59")));
+    // One address is of nothing.
+    let list = network.folder.path().join("list");
+    let mut mine = lines.clone();
+    mine[3]["address"] = format!("hold:{}", "ab".repeat(32)).into();
+    let bad: String = mine.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(&list, bad).unwrap();
+    let tree = network.folder.path().join("tree");
+    let mut get = home.hold(["get", "--via", &via, "--list"]);
+    let got = run(get.arg(&list).arg("-o").arg(&tree)).expect(3);
+    assert!(got.stderr.contains("58 of 59 files are here; 1 failed"), "{}", got.stderr);
+    assert!(!tree.join("f03").exists());
+    for line in lines.iter().filter(|line| line["name"] != "f03") {
+        let name = line["name"].as_str().unwrap();
+        assert_same(&folder.join(name), &tree.join(name));
+    }
+    // Of nothing but failures the first is the run's.
+    fs::write(&list, format!("{}\n", mine[3])).unwrap();
+    let mut get = home.hold(["get", "--via", &via, "--list"]);
+    run(get.arg(&list).arg("-o").arg(&tree)).expect_error(10);
+    let mut get = home.hold(["get", "--via", &via, "-o", "-", "--list"]);
+    run(get.arg(&list)).expect_error(2);
+}
+
+#[test]
+fn a_put_says_what_it_stored_otherwise_than_was_asked_for() {
+    let network = Network::running(3, &[]);
+    let (home, via) = (network.home("author", 0), network.via());
+    let file = network.folder.path().join("growing");
+    random_file(&file, 96 << 20, 1);
+    let mut put = home.hold(["put", "--json", "--via", &via]);
+    let put = Running::start(put.arg(&file));
+    let handles = format!("/proc/{}/fd", put.pid());
+    let opened = || {
+        let links = fs::read_dir(&handles).into_iter().flatten().flatten();
+        let mut files = links.filter_map(|link| fs::read_link(link.path()).ok());
+        files.any(|of| of == file)
+    };
+    while !opened() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut grows = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    grows.write_all(b"more").unwrap();
+    let put = put.finish(Duration::from_secs(60)).expect(3);
+    assert!(put.json()["changed"] == true && put.json()["full"] == true, "{put:?}");
+    assert!(put.stderr.contains("changed while it was read"), "{}", put.stderr);
+    let put = run(home.hold(["put", "--json", "--via", &via]).arg(&file)).expect(0);
+    assert!(put.json()["changed"] == false && put.json()["noted"] == true, "{put:?}");
+    // More copies than there are peers are not to be had.
+    let put = ["put", "--via", &via, "--profile", "copies:4"];
+    let refused = run(home.hold(put).arg(&file)).expect_error(15);
+    assert!(
+        refused.stderr.contains("copies:4 takes 4 peers, one for each copy, and 3"),
+        "{}",
+        refused.stderr
+    );
+    // A home that takes no note of what is paid for.
+    let paid = home.dir.join("paid");
+    fs::remove_file(&paid).unwrap();
+    fs::create_dir(&paid).unwrap();
+    let small = network.folder.path().join("small");
+    random_file(&small, 100, 2);
+    let put = run(home.hold(["put", "--json", "--via", &via]).arg(&small)).expect(3);
+    assert!(put.json()["noted"] == false && put.json()["full"] == true, "{put:?}");
+    assert!(put.stderr.contains("renew by it"), "{}", put.stderr);
 }

@@ -19,7 +19,7 @@ use crate::redundancy::PAGE_COPIES;
 /// How the bytes of a content are kept: as copies of each page, or in stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
-    /// So many copies of each page (of fewer peers, one each).
+    /// So many copies of each page (of fewer peers, one each, unless a put asks for them by number).
     Copies(u32),
     /// Stripes of n fragments, one peer each, any k of which are enough.
     Stripe {

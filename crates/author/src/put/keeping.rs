@@ -80,8 +80,13 @@ impl Author {
         if self.suite() == Suite::Libri1 && matches!(profile, Profile::Stripe { .. }) {
             return Err(AuthorError::LibriCopies { profile });
         }
-        // Copies are as many as there are peers; of none at all, sending says what is wrong.
-        if known < profile.peers_min() && known > 0 {
+        // The network's copies are as many as there are peers, those that were asked for as many as were asked for; of no peer at
+        // all, sending says what is wrong.
+        let needed = match asked {
+            Some(Profile::Copies(copies)) => copies as usize,
+            _ => profile.peers_min(),
+        };
+        if known < needed && known > 0 {
             return Err(AuthorError::TooFewPeers { profile, known });
         }
         Ok(profile)

@@ -4,6 +4,7 @@ mod many;
 mod unpacked;
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,6 +90,10 @@ impl Get {
     /// Runs it.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         if let (Some(list), Some(folder)) = (&self.list, &self.output) {
+            if folder.as_os_str() == "-" {
+                let reason = "it needs a folder, not standard output";
+                return Err(HoldError::argument("--list", reason));
+            }
             let list = list.clone();
             // Standard input may be long in coming, and a signal is heard meanwhile.
             let items = client::blocking(move || many::list(&list)).await?;
@@ -133,7 +138,17 @@ impl Get {
             (None, Some(path)) if !to_stdout => {
                 self.content(&author, address, &mut pipes::named(path).await?, bar).await?
             }
-            (None, _) => self.content(&author, address, &mut pipes::stdout()?, bar).await?,
+            (None, _) => {
+                match self.content(&author, address, &mut pipes::stdout()?, bar).await {
+                    // Whoever reads has what it wanted.
+                    Err(HoldError::Author(AuthorError::Write(error)))
+                        if error.kind() == io::ErrorKind::BrokenPipe =>
+                    {
+                        return Ok(Exit::Done);
+                    }
+                    got => got?,
+                }
+            }
         };
         let file = match (draft, &self.output) {
             (None, output) => output.clone().filter(|_| !to_stdout),
@@ -192,6 +207,13 @@ impl Get {
                 if start < size && end > size =>
             {
                 Ok(author.get(address, &mut *sink, Some(start..size), bar).await?)
+            }
+            (Err(AuthorError::Range { start, size, .. }), Some(_)) => {
+                let reason = match size {
+                    0 => "the content is empty".to_owned(),
+                    _ => format!("the content has bytes 0 to {}, none from {start} on", size - 1),
+                };
+                Err(HoldError::argument("--range", reason))
             }
             (report, _) => Ok(report?),
         }

@@ -7,7 +7,7 @@ mod packed;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use author::{Author, PutOptions, PutReport, Resumed, SchemaArtifact};
@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::out::Plain;
+use crate::out::{Plain, one_line};
 use crate::progress::Bar;
 use crate::span::{self, Span};
 use crate::{address, connect, pipes};
@@ -32,6 +32,13 @@ const FILES_AT_ONCE: usize = 16;
 /// How long a run goes on for copies that were late when its put was answered: as long as the walk
 /// itself tries.
 const LATE_COPIES_LIMIT: Duration = walk::WALK_LIMIT;
+
+/// What is stored and paid for, and not noted in the home.
+pub(super) const UNNOTED: &str = "the home could not be written, so `hold renew --all` does not know of this: keep the address, and renew by it";
+/// What is stored of a file that was written to meanwhile.
+const CHANGED: &str = "the file changed while it was read: what is stored may be no state that it ever had; put it again";
+/// Files of a folder that fail one behind the other until no more are tried: then it is not the files that are wrong.
+const FAILED_IN_A_ROW_MAX: usize = 4 * FILES_AT_ONCE;
 
 /// `hold put`.
 #[derive(Debug, Args)]
@@ -112,6 +119,10 @@ struct PutResult {
     resumed: ResumedResult,
     /// Until when it is paid for, Unix seconds; none where nobody vouches for this user.
     until: Option<u64>,
+    /// Whether the home notes that, so that `hold renew --all` knows of it.
+    noted: bool,
+    /// Whether the file was written to while it was read.
+    changed: bool,
     /// How long it took.
     seconds: f64,
     /// One a reader of `--to`.
@@ -157,6 +168,8 @@ impl PutResult {
             sent: report.sent,
             resumed: ResumedResult { bytes, pages },
             until: report.until,
+            noted: report.noted,
+            changed: report.changed,
             seconds: report.seconds,
             envelopes: envelopes.collect(),
             name,
@@ -165,7 +178,8 @@ impl PutResult {
 }
 
 impl Put {
-    /// Runs it: 0 when every copy is stored, 3 when only those that must be were.
+    /// Runs it: 0 when every copy is stored, 3 when only those that must be were, some files of a folder were not, or what is stored
+    /// is not what the file is.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let readers = address::readers(&self.to)?;
         if self.source.as_os_str() == "-" {
@@ -189,7 +203,9 @@ impl Put {
                 let reason = "a folder's files have names of their own; --pack makes one file of them, which has a name";
                 return Err(HoldError::argument("--name", reason));
             }
-            let files = below::files(&self.source)?;
+            let found = below::items(&self.source)?;
+            found.left_out.tell(session);
+            let files = found.files();
             if let Some(path) = files.iter().find(|path| path.to_str().is_none()) {
                 let text =
                     format!("the name {path:?} is not UTF-8; --pack keeps names as they are");
@@ -240,7 +256,9 @@ impl Put {
         let base = folder.file_name().map(|name| format!("{}.tar", name.to_string_lossy()));
         let mut options = self.options(readers, self.name.clone().or(base), None);
         options.media_type.get_or_insert_with(|| packed::MEDIA_TYPE.to_owned());
-        let mut packed = packed::Packed::new(&folder)?;
+        let found = below::items(&folder)?;
+        found.left_out.tell(session);
+        let mut packed = packed::Packed::new(&folder, found.items);
         let bar = Bar::new(&session.out, "put");
         let report = match author.put(&mut packed, options, bar).await {
             Ok(report) => report,
@@ -263,8 +281,9 @@ impl Put {
         Ok(report)
     }
 
-    /// Files in order of their names, some at once and told in this order. After a failure none is begun; those under way are
-    /// brought to their ends and told, so that what was told is stored and what is stored was told.
+    /// Files in order of their names, some at once and told in this order. One that fails is warned of and keeps no other from
+    /// being put, unless [`FAILED_IN_A_ROW_MAX`] do one behind the other: then none is begun, and those under way are brought to their
+    /// ends and told, so that what was told is stored and what is stored was told.
     async fn folder(
         &self,
         session: &Session,
@@ -273,9 +292,10 @@ impl Put {
         files: Vec<PathBuf>,
     ) -> Result<Exit, HoldError> {
         let bar = Bar::sum(&session.out, "put");
-        let has_failed = AtomicBool::new(false);
-        let has_failed = &has_failed;
-        let begun = files.into_iter().take_while(|_| !has_failed.load(Ordering::Relaxed));
+        let (all, in_a_row) = (files.len(), &AtomicUsize::new(0));
+        let begun = files
+            .into_iter()
+            .take_while(|_| in_a_row.load(Ordering::Relaxed) < FAILED_IN_A_ROW_MAX);
         let puts = futures::stream::iter(begun).map(|path| {
             let name = path.strip_prefix(&self.source).unwrap_or(&path);
             let name = name.to_string_lossy().into_owned();
@@ -284,29 +304,43 @@ impl Put {
             let bar = Arc::clone(&bar);
             async move {
                 let put = self.file(session, author, &path, options, bar).await;
-                has_failed.fetch_or(put.is_err(), Ordering::Relaxed);
-                Ok::<_, HoldError>((put?, name))
+                match &put {
+                    Ok(_) => in_a_row.store(0, Ordering::Relaxed),
+                    Err(_) => drop(in_a_row.fetch_add(1, Ordering::Relaxed)),
+                }
+                (put, name)
             }
         });
         let mut puts = puts.buffered(FILES_AT_ONCE);
-        let (mut exit, mut failed) = (Exit::Done, None);
-        while let Some(put) = puts.next().await {
+        let (mut exits, mut first) = (Vec::new(), None);
+        while let Some((put, name)) = puts.next().await {
             match put {
-                Ok((report, name)) => {
-                    if bar.aside(|| told(session, &report, Some(name)))? == Exit::Partly {
-                        exit = Exit::Partly;
-                    }
+                Ok(report) => {
+                    exits.push(bar.aside(|| told(session, &report, Some(name)))?);
                 }
-                Err(error) => drop(failed.get_or_insert(error)),
+                Err(error) => {
+                    exits.push(error.exit());
+                    bar.aside(|| session.out.warn(format_args!("{name}: {}", one_line(&error))));
+                    first.get_or_insert(error);
+                }
             }
         }
-        if let Some(error) = failed {
-            return Err(error);
+        drop(puts);
+        drop(bar);
+        let tried = exits.len();
+        let stored = exits.iter().filter(|exit| matches!(exit, Exit::Done | Exit::Partly)).count();
+        match first {
+            // What is wrong with the only one is what is wrong with the run.
+            Some(error) if stored == 0 => return Err(error),
+            Some(_) => session.out.warn(format_args!(
+                "{stored} of {all} files are stored; {} failed, {} were not tried",
+                tried - stored,
+                all - tried
+            )),
+            None if exits.contains(&Exit::Partly) => {}
+            None => session.out.note("full: all copies and fragments of all files are stored"),
         }
-        if exit == Exit::Done {
-            session.out.note("full: all copies and fragments of all files are stored");
-        }
-        Ok(exit)
+        Ok(Exit::of_all(&exits))
     }
 }
 
@@ -335,6 +369,17 @@ fn told(session: &Session, report: &PutReport, name: Option<String>) -> Result<E
             report.acked, report.wanted
         ));
     }
+    let of_file = |warning: &str| match &name {
+        Some(name) => session.out.warn(format_args!("{name}: {warning}")),
+        None => session.out.warn(warning),
+    };
+    if report.changed {
+        of_file(CHANGED);
+    }
+    if !report.noted {
+        of_file(UNNOTED);
+    }
+    let is_whole = report.full && report.noted && !report.changed;
     session.out.result(&PutResult::new(report, name))?;
-    Ok(if report.full { Exit::Done } else { Exit::Partly })
+    Ok(if is_whole { Exit::Done } else { Exit::Partly })
 }

@@ -118,6 +118,10 @@ impl Share {
             session.out.warn(format_args!("{few} envelopes have fewer copies than wanted"));
             return Ok(Exit::Partly);
         }
+        if report.unnoted > 0 {
+            session.out.warn(super::put::UNNOTED);
+            return Ok(Exit::Partly);
+        }
         Ok(Exit::Done)
     }
 

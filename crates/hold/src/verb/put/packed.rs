@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf};
 use tokio_util::io::SyncIoBridge;
 
-use super::below::{self, Item};
+use super::below::Item;
 use crate::error::HoldError;
 
 /// The media type of a folder that was packed.
@@ -37,12 +37,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Begins to pack; must be called in a runtime. The names are read before this returns.
-    ///
-    /// # Errors
-    /// Where a folder cannot be read, or there are too many files and folders.
-    pub(super) fn new(folder: &Path) -> Result<Self, HoldError> {
-        let items = below::items(folder)?;
+    /// Begins to pack what was found below a folder; must be called in a runtime.
+    pub(super) fn new(folder: &Path, items: Vec<Item>) -> Self {
         let (pipe, ours) = tokio::io::duplex(PIPE_BYTES);
         let outcome = Outcome::default();
         let (told, folder) = (Arc::clone(&outcome), folder.to_owned());
@@ -52,7 +48,7 @@ impl Packed {
             // Before the pipe ends: its end is believed only with this.
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         });
-        Ok(Self { pipe, outcome })
+        Self { pipe, outcome }
     }
 
     /// Why packing failed, where it did.
