@@ -96,13 +96,30 @@ pub fn sign(key: &SecretKey, request: &[u8]) -> String {
 /// # Errors
 /// [`JwtError`].
 pub fn verify(token: &str, key: &PublicKey, request: &[u8]) -> Result<(), JwtError> {
+    match is_hash(&verify_bare(token, key)?, request) {
+        true => Ok(()),
+        false => Err(JwtError::Claim),
+    }
+}
+
+/// The first half of [`verify`], before the request is there: the hash that a token says, once the key signed it. The other is
+/// [`is_hash`].
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_bare(token: &str, key: &PublicKey) -> Result<Vec<u8>, JwtError> {
     let parts = Parts::of(token)?;
     parts.check_header("ES256")?;
     let body = object(parts.claims)?;
     let claim = body.get("hash").and_then(|hash| hash.as_str()).ok_or(JwtError::Malformed)?;
     let claim = URL_SAFE.decode(claim).map_err(|_| JwtError::Malformed)?;
     parts.check_signature(key)?;
-    if claim != sha256(request) { Err(JwtError::Claim) } else { Ok(()) }
+    Ok(claim)
+}
+
+/// Whether a request is the one that a token's hash is of.
+pub fn is_hash(claim: &[u8], request: &[u8]) -> bool {
+    claim == sha256(request)
 }
 
 /// A token of this header and these claims.

@@ -1,7 +1,7 @@
 //! Every bound of the transport, with its default.
 //!
 //! Memory: request messages over all connections are at most [`ServerLimits::request_bytes_in_flight`]
-//! (one connection a quarter of it), and a quarter of that besides for callers that nobody vouched for, as of calls and of
+//! (one caller has no more of it than it leaves free), and a quarter of that besides for callers that nobody vouched for, as of calls and of
 //! answers; what a connection's windows let in before that is at most
 //! [`CONNECTION_WINDOW_BYTES`] for [`ServerLimits::wide_connections`] of callers that were vouched
 //! for, and [`NARROW_CONNECTION_WINDOW_BYTES`] for each other connection. One whose caller sends and takes no answers may

@@ -14,6 +14,7 @@ mod gate;
 mod handlers;
 mod members;
 mod metered;
+mod share;
 pub(crate) mod signed;
 mod streams;
 mod unary;
@@ -178,6 +179,9 @@ impl Serving {
             stop: stop.clone(),
             members,
         });
+        if let Some(checker) = &self.signed {
+            checker.begun().await;
+        }
         let (signed, stopping) = (self.signed, stop.clone());
         let gate = gate::Gate::new(env.clone(), self.limits, stopping, signed, handlers.clone());
         let librarian = LibrarianServer::from_arc(handlers)

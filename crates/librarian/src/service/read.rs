@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,9 +65,15 @@ impl Endpoints {
         if requests.len() > BATCH_MAX {
             return Err(invalid(format!("a batch has at most {BATCH_MAX} requests")));
         }
+        // Nothing is read for an answer that has no room for it: some are under way when it is known.
+        let is_full = &AtomicBool::new(false);
         let reads = requests.into_iter().map(|request| async move {
             let FindRequest { id, place } = request;
-            (place, self.0.shelf.find(&id, &place).await)
+            let read = match is_full.load(Ordering::Relaxed) {
+                true => Err(CallError::Busy { retry_after: Duration::ZERO }),
+                false => self.0.shelf.find(&id, &place).await,
+            };
+            (place, read)
         });
         let mut reads = futures::stream::iter(reads).buffered(READ_PARALLEL);
         let mut answers = Vec::new();
@@ -75,6 +82,7 @@ impl Endpoints {
             let_others_run(answers.len()).await;
             let answer = match read {
                 Ok(Some(record)) if sent + record.bytes.len() > BATCH_BYTES_MAX => {
+                    is_full.store(true, Ordering::Relaxed);
                     Err(CallError::Busy { retry_after: Duration::ZERO })
                 }
                 Ok(Some(record)) => {

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Connection, Houses, Peer, Preface, source};
 use super::members::Members;
 use crate::identity::PLAIN_PROTOCOL;
-use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
+use crate::limits::ServerLimits;
 use crate::socket::{self, Listener, Tcp, Wire};
 use crate::{Identity, RpcError, verifier};
 
@@ -117,7 +117,7 @@ pub(super) struct Acceptor {
     limits: ServerLimits,
     seats: Arc<Mutex<Seats<IpAddr>>>,
     members: Arc<Members>,
-    houses: Houses,
+    houses: Houses<IpAddr>,
     handshakes: Semaphore,
     /// Cancelled when all connections must end.
     closed: CancellationToken,
@@ -211,18 +211,14 @@ impl Acceptor {
         drop(turn);
         let now = self.env.clock.elapsed();
         let wide = caller.and_then(|caller| self.members.wide(caller.key, now));
-        // Where each request proves its own key a connection may be many members'.
-        let bytes = match self.mutual && wide.is_none() {
-            true => house.bytes.clone(),
-            false => {
-                let share = self.limits.request_bytes_in_flight / 4;
-                Arc::new(Semaphore::new(share.max(BATCH_MESSAGE_BYTES_MAX)))
-            }
+        let house = match caller.filter(|_| wide.is_some()) {
+            Some(caller) => self.members.house(caller.key),
+            None => house,
         };
         let ends = self.closed.child_token();
         let closed = Box::pin(ends.clone().cancelled_owned());
         let preface = Some(Preface::until(self.env.clock.sleep(self.limits.handshake)));
-        let peer = Peer { caller, bytes, house, narrow: wide.is_none(), ends };
+        let peer = Peer { caller, house, narrow: wide.is_none(), ends };
         Some(Connection { socket, peer, closed, preface, wide, _seat: seat })
     }
 

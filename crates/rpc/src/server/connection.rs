@@ -1,10 +1,10 @@
 //! One accepted connection: its bytes, the key it proved, and what it may take.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use super::accept::Seat;
-use super::gate::strangers_bytes;
-use crate::limits::{BATCH_MESSAGE_BYTES_MAX, ServerLimits};
+use super::share::Share;
+use crate::limits::ServerLimits;
 use crate::socket::Tcp;
 
 /// What a call learns of its connection.
@@ -28,9 +28,7 @@ use crate::socket::Tcp;
 pub(super) struct Peer {
     /// The key it proved; none where each request proves its own.
     pub(super) caller: Option<Caller>,
-    /// Its share of the request bytes in flight; one for all narrow connections of a source, where connections prove keys.
-    pub(super) bytes: Arc<Semaphore>,
-    /// What all connections from there share.
+    /// What callers of its kind hold together: those of its key where it was vouched for, else those from where it comes.
     pub(super) house: Arc<House>,
     /// Whether its windows are those of a caller that nobody vouched for.
     pub(super) narrow: bool,
@@ -38,35 +36,31 @@ pub(super) struct Peer {
     pub(super) ends: CancellationToken,
 }
 
-/// What connections of one source hold together, of what callers share that nobody vouched for: of bytes and handshakes half at
-/// most, of calls no more than are left free, so that few addresses keep nobody out.
+/// What connections of one source hold together, of what callers share that nobody vouched for; or those of one key that somebody
+/// did.
 #[derive(Debug)]
 pub(super) struct House {
-    /// Calls in work.
-    pub(super) calls: AtomicUsize,
-    /// Request bytes in flight.
-    pub(super) bytes: Arc<Semaphore>,
-    /// Handshakes under way; here of members too.
+    /// Calls and bytes.
+    pub(super) share: Share,
+    /// Handshakes under way of a source, of members too: half of all at most.
     pub(super) handshakes: Semaphore,
 }
 
 /// The houses of all that are connected.
-pub(super) struct Houses {
-    by: Mutex<HashMap<IpAddr, Weak<House>>>,
-    bytes: usize,
+pub(super) struct Houses<K> {
+    by: Mutex<HashMap<K, Weak<House>>>,
     handshakes: usize,
 }
 
 /// Houses without connections are forgotten once there are so many.
 const HOUSES_KEPT: usize = 4_096;
 
-impl Houses {
+impl<K: Eq + Hash> Houses<K> {
     pub(super) fn new(limits: &ServerLimits) -> Self {
-        let bytes = strangers_bytes(limits).div_ceil(2).max(BATCH_MESSAGE_BYTES_MAX);
-        Self { by: Mutex::default(), bytes, handshakes: limits.handshakes.div_ceil(2) }
+        Self { by: Mutex::default(), handshakes: limits.handshakes.div_ceil(2) }
     }
 
-    pub(super) fn of(&self, source: IpAddr) -> Arc<House> {
+    pub(super) fn of(&self, source: K) -> Arc<House> {
         let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(house) = by.get(&source).and_then(Weak::upgrade) {
             return house;
@@ -74,11 +68,8 @@ impl Houses {
         if by.len() >= HOUSES_KEPT {
             by.retain(|_, house| house.strong_count() > 0);
         }
-        let house = Arc::new(House {
-            calls: AtomicUsize::new(0),
-            bytes: Arc::new(Semaphore::new(self.bytes)),
-            handshakes: Semaphore::new(self.handshakes),
-        });
+        let handshakes = Semaphore::new(self.handshakes);
+        let house = Arc::new(House { share: Share::default(), handshakes });
         by.insert(source, Arc::downgrade(&house));
         house
     }

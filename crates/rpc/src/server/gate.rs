@@ -3,8 +3,8 @@
 //!
 //! One layer over all services. A unary call is bounded as a whole, its body included, so a caller
 //! who sends slowly does not hold a handler. A streaming call is bounded until it begins to answer,
-//! then message by message in `streams`. The health and reflection services pass even while the server stops: that is when
-//! somebody asks them.
+//! then message by message in `streams`. The health service passes even while the server stops, or is full: that is when
+//! somebody asks it.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -15,21 +15,23 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use crypto::PublicKey;
 use env::Env;
 use env::calls::CallError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http_body::Body as _;
 use http_body::{Frame, SizeHint};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 
-use super::connection::Peer;
+use super::connection::{Houses, Peer};
 use super::handlers::Handlers;
 use super::metered::{Budget, Metered};
+use super::share::{Answers, Room, Taken};
 use super::signed::Checker;
 use super::unary;
 use super::unread::{Answer, Unread};
@@ -41,16 +43,19 @@ use crate::status::to_status;
 /// The paths of our own service; others are health and reflection.
 pub(super) const LIBRARIAN: &str = "/holdfast.v1.Librarian/";
 
+/// Those of the service that says whether this one is well.
+const HEALTH: &str = "/grpc.health.v1.Health/";
+
 /// All callers that nobody vouched for have one part in so many of the calls and the bytes that members have, besides.
 const STRANGERS_PART: usize = 4;
 /// Bytes of each of their calls with one message that count for nothing: an introduction is shorter, so nobody is kept
 /// from becoming known by others' requests. All calls have 8 MiB of it.
 const STRANGERS_FREE_BYTES: u32 = 8 << 10;
 /// Answers below it take no bytes.
-const SMALL_ANSWER_BYTES: u32 = 16 << 10;
+const SMALL_ANSWER_BYTES: usize = 16 << 10;
 
 /// Request bytes of all callers that nobody vouched for: one message of the largest at least.
-pub(super) fn strangers_bytes(limits: &ServerLimits) -> usize {
+fn strangers_bytes(limits: &ServerLimits) -> usize {
     let bytes = limits.request_bytes_in_flight;
     bytes.div_ceil(STRANGERS_PART).max(BATCH_MESSAGE_BYTES_MAX.min(bytes))
 }
@@ -69,6 +74,8 @@ pub(super) struct Gate {
     ended: Notify,
     /// On the listener for signed requests.
     signed: Option<Arc<Checker>>,
+    /// What its members hold, by their keys; those of connections that prove theirs come with them.
+    houses: Houses<PublicKey>,
     /// Where calls of one message end; the others end in the services behind the gate.
     handlers: Arc<Handlers>,
 }
@@ -78,15 +85,15 @@ struct Pool {
     calls: AtomicUsize,
     calls_max: usize,
     /// Request messages in work.
-    bytes: Arc<Semaphore>,
+    requests: Arc<Room>,
     /// Answers that are not read yet.
-    answers: Arc<Semaphore>,
+    answers: Arc<Room>,
 }
 
 impl Pool {
-    fn new(calls_max: usize, bytes: usize, answers: usize) -> Self {
-        let [bytes, answers] = [bytes, answers].map(|bytes| Arc::new(Semaphore::new(bytes)));
-        Self { calls: AtomicUsize::new(0), calls_max, bytes, answers }
+    fn new(calls_max: usize, requests: usize, answers: usize) -> Self {
+        let [requests, answers] = [requests, answers].map(Room::new);
+        Self { calls: AtomicUsize::new(0), calls_max, requests, answers }
     }
 }
 
@@ -109,6 +116,7 @@ impl Gate {
             unread: Arc::default(),
             ended: Notify::new(),
             signed,
+            houses: Houses::new(&limits),
             handlers,
         })
     }
@@ -144,18 +152,14 @@ impl Gate {
         let pool = self.pool(peer);
         let in_work = InWork { gate: self.clone(), peer: peer.clone() };
         let before = pool.calls.fetch_add(1, Ordering::SeqCst);
-        let of_house = match peer.narrow {
-            true => peer.house.calls.fetch_add(1, Ordering::SeqCst),
-            false => 0,
-        };
+        let own = peer.house.share.calls.fetch_add(1, Ordering::SeqCst);
         if self.stop.is_cancelled() {
             let reason = "the peer is stopping".to_owned();
             return Err(CallError::Unreachable { address: String::new(), reason });
         }
-        // A source has no more than it leaves free, so one alone has half of all, a second a quarter, and few
-        // addresses keep no other out (the dynamic threshold of shared buffers: Choudhury and Hahne, 1998).
+        // No more than it leaves free: see `share`.
         let free = pool.calls_max.saturating_sub(before);
-        if free <= of_house {
+        if free <= own {
             return Err(CallError::Busy { retry_after: Duration::from_millis(500) });
         }
         Ok(in_work)
@@ -171,9 +175,7 @@ struct InWork {
 impl Drop for InWork {
     fn drop(&mut self) {
         let pool = self.gate.pool(&self.peer);
-        if self.peer.narrow {
-            self.peer.house.calls.fetch_sub(1, Ordering::SeqCst);
-        }
+        self.peer.house.share.calls.fetch_sub(1, Ordering::SeqCst);
         if pool.calls.fetch_sub(1, Ordering::SeqCst) == 1 && self.gate.in_work() == 0 {
             self.gate.ended.notify_waiters();
         }
@@ -271,6 +273,8 @@ where
     S::Future: Send,
 {
     let ours = request.uri().path().starts_with(LIBRARIAN);
+    // Whether the peer is well can be asked of one that is full.
+    let passes = request.uri().path().starts_with(HEALTH);
     let allowed = allowed(request.uri().path());
     let Some(mut peer) = request.extensions().get::<Peer>().cloned() else {
         let reason = "a call without a connection".to_owned();
@@ -279,11 +283,14 @@ where
     if let Some(checker) = &gate.signed {
         // A connection says nothing of its callers here. Whoever says what a member said is counted as one until its token
         // is looked at, which is at once.
-        peer.narrow = !checker.knows(request.headers());
+        match checker.known(request.headers()) {
+            Some(key) => (peer.narrow, peer.house) = (false, gate.houses.of(key)),
+            None => peer.narrow = true,
+        }
     }
     let in_work = match gate.enter(&peer) {
         Ok(in_work) => Some(in_work),
-        Err(error) if ours => return Ok(refused(&error)),
+        Err(error) if !passes => return Ok(refused(&error)),
         Err(_) => None,
     };
     let asked = request.headers().get("grpc-timeout").and_then(|text| deadline_of(text.as_bytes()));
@@ -292,8 +299,8 @@ where
     let limit = asked.min(gate.limits.call);
 
     let budget = Budget {
-        connection: peer.bytes.clone(),
-        server: gate.pool(&peer).bytes.clone(),
+        room: gate.pool(&peer).requests.clone(),
+        of: peer.house.share.requests.clone(),
         free: if peer.narrow && allowed.unary { STRANGERS_FREE_BYTES } else { 0 },
         wait: gate.limits.admission_wait,
         stall: gate.limits.stall,
@@ -301,7 +308,14 @@ where
     let (mut parts, body) = request.into_parts();
     let (bytes_max, pauses) = (allowed.message_bytes_max, !allowed.unary);
     let (body, messages) = Metered::new(body, gate.env.clone(), budget, bytes_max, pauses);
+    let answers = Answers {
+        room: gate.pool(&peer).answers.clone(),
+        of: peer.house.share.answers.clone(),
+        env: gate.env.clone(),
+        wait: gate.limits.admission_wait,
+    };
     parts.extensions.insert(messages.clone());
+    parts.extensions.insert(answers.clone());
     let request = Request::from_parts(parts, Body::new(body));
 
     let unary = unary::method(&request).filter(|_| allowed.unary);
@@ -334,37 +348,30 @@ where
     };
     // Watches of the health service never end by themselves: they do not hold up a stop.
     let in_work = in_work.filter(|_| ours);
-    let len = response.body().size_hint().exact().unwrap_or(0);
-    let bytes = match admitted(&gate, &peer, len).await {
-        Ok(bytes) => bytes,
-        Err(error) => return Ok(refused(&error)),
+    // The bytes of an answer of known length are taken whole, those of a stream part by part.
+    let exact = response.body().size_hint().exact();
+    let bytes = match exact.and_then(large) {
+        None => None,
+        Some(bytes) => match answers.take(bytes).await {
+            Ok(taken) => Some(taken),
+            Err(error) => return Ok(refused(&error)),
+        },
     };
     let answer = gate.unread.answer(&gate.env, gate.limits.unread, peer.ends);
     let held = Arc::new(Held { _bytes: bytes, _in_work: in_work });
-    let counted = |body| Counted { body, answer, held };
+    let parts = exact.is_none().then_some(answers);
+    let counted = |body| Counted { body, answer, held, parts, frame: None, taking: None };
     Ok(response.map(|body| Body::new(counted(body))))
 }
 
-/// Takes the bytes of a large answer of known length until it is read. Small ones are bounded by the calls in work, and of a
-/// stream one part is here at a time.
-async fn admitted(
-    gate: &Gate,
-    peer: &Peer,
-    bytes: u64,
-) -> Result<Option<OwnedSemaphorePermit>, CallError> {
-    let Some(bytes) = u32::try_from(bytes).ok().filter(|bytes| *bytes >= SMALL_ANSWER_BYTES) else {
-        return Ok(None);
-    };
-    let taking = gate.pool(peer).answers.clone().acquire_many_owned(bytes);
-    match gate.env.within(gate.limits.admission_wait, taking).await {
-        Ok(Ok(taken)) => Ok(Some(taken)),
-        _ => Err(CallError::Busy { retry_after: Duration::from_millis(500) }),
-    }
+/// Bytes that count: small ones are bounded by the calls in work.
+fn large(bytes: u64) -> Option<usize> {
+    usize::try_from(bytes).ok().filter(|bytes| *bytes >= SMALL_ANSWER_BYTES)
 }
 
 /// What an answer holds: its call, and its bytes where they are many.
 struct Held {
-    _bytes: Option<OwnedSemaphorePermit>,
+    _bytes: Option<Taken>,
     _in_work: Option<InWork>,
 }
 
@@ -373,6 +380,30 @@ struct Counted {
     body: Body,
     answer: Answer,
     held: Arc<Held>,
+    /// Of a stream: what its parts are taken of.
+    parts: Option<Answers>,
+    /// A part that waits for its bytes.
+    frame: Option<Frame<Bytes>>,
+    taking: Option<BoxFuture<'static, Result<Taken, CallError>>>,
+}
+
+impl Counted {
+    /// What the part at hand must hold before it is handed over.
+    fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Taken>, Status>> {
+        if self.taking.is_none() {
+            let bytes = self.frame.as_ref().and_then(|frame| frame.data_ref()).map(Bytes::len);
+            let bytes = bytes.and_then(|bytes| large(bytes as u64));
+            let (Some(parts), Some(bytes)) = (&self.parts, bytes) else {
+                return Poll::Ready(Ok(None));
+            };
+            let parts = parts.clone();
+            self.taking = Some(async move { parts.take(bytes).await }.boxed());
+        }
+        let Some(taking) = &mut self.taking else { return Poll::Ready(Ok(None)) };
+        let taken = ready!(taking.as_mut().poll(cx));
+        self.taking = None;
+        Poll::Ready(taken.map(Some).map_err(|error| to_status(&error)))
+    }
 }
 
 /// Bytes that were handed over to be sent. Whoever sends takes all that a body has before the connection takes any of it: what
@@ -381,6 +412,7 @@ struct Part {
     bytes: Bytes,
     _answer: Answer,
     _held: Arc<Held>,
+    _taken: Option<Taken>,
 }
 
 impl AsRef<[u8]> for Part {
@@ -399,16 +431,25 @@ impl http_body::Body for Counted {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
         this.answer.moves();
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        if this.frame.is_none() {
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => this.frame = Some(frame),
+                end => return Poll::Ready(end),
+            }
+        }
+        let taken = match ready!(this.poll_taken(cx)) {
+            Ok(taken) => taken,
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
         let counted = |bytes: Bytes| {
             let (answer, held) = (this.answer.part(), this.held.clone());
-            Bytes::from_owner(Part { bytes, _answer: answer, _held: held })
+            Bytes::from_owner(Part { bytes, _answer: answer, _held: held, _taken: taken })
         };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
+        Poll::Ready(this.frame.take().map(|frame| Ok(frame.map_data(counted))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.frame.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

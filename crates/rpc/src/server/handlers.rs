@@ -21,7 +21,7 @@ use super::members::Members;
 use super::streams;
 use crate::convert::leases::open_shown;
 use crate::convert::{Open, Wrong, committee, keep, objects};
-use crate::limits::RECONNECT_HEADER;
+use crate::limits::{RECONNECT_HEADER, RECORD_MESSAGE_BYTES_MAX};
 use crate::proto;
 use crate::proto::librarian_server::Librarian;
 use crate::status::to_status;
@@ -281,10 +281,14 @@ impl Librarian for Handlers {
         request: Request<Streaming<proto::FindRequest>>,
     ) -> Result<Response<Self::FindStreamStream>, Status> {
         let service = self.service.clone();
-        self.answered(request, move |caller, message: proto::FindRequest| {
-            let service = service.clone();
-            async move { service.find(caller, message.open().map_err(invalid)?).await }
-        })
+        self.answered(
+            request,
+            RECORD_MESSAGE_BYTES_MAX,
+            move |caller, message: proto::FindRequest| {
+                let service = service.clone();
+                async move { service.find(caller, message.open().map_err(invalid)?).await }
+            },
+        )
     }
 
     type VerifyStreamStream = Answers<proto::VerifyAnswer>;
@@ -294,7 +298,7 @@ impl Librarian for Handlers {
         request: Request<Streaming<proto::VerifyRequest>>,
     ) -> Result<Response<Self::VerifyStreamStream>, Status> {
         let service = self.service.clone();
-        self.answered(request, move |caller, message: proto::VerifyRequest| {
+        self.answered(request, 0, move |caller, message: proto::VerifyRequest| {
             let service = service.clone();
             async move { service.verify(caller, message.open().map_err(invalid)?).await }
         })
@@ -307,7 +311,7 @@ impl Librarian for Handlers {
         request: Request<Streaming<proto::StoreRequest>>,
     ) -> Result<Response<Self::StoreStreamStream>, Status> {
         let service = self.service.clone();
-        self.answered(request, move |caller, message: proto::StoreRequest| {
+        self.answered(request, 0, move |caller, message: proto::StoreRequest| {
             let service = service.clone();
             async move { service.store(caller, message.record.open().map_err(invalid)?).await }
         })

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crypto::PublicKey;
 
 use super::accept::{Seat, Seats};
+use super::connection::{House, Houses};
 use crate::limits::ServerLimits;
 
 /// How long a key counts as vouched for after its last introduction.
@@ -28,12 +29,19 @@ const KEYS_MAX: usize = 4096;
 pub(super) struct Members {
     vouched: Mutex<HashMap<PublicKey, Duration>>,
     wide: Arc<Mutex<Seats<PublicKey>>>,
+    houses: Houses<PublicKey>,
     limits: ServerLimits,
 }
 
 impl Members {
     pub(super) fn new(limits: ServerLimits) -> Arc<Self> {
-        Arc::new(Self { vouched: Mutex::default(), wide: Arc::default(), limits })
+        let houses = Houses::new(&limits);
+        Arc::new(Self { vouched: Mutex::default(), wide: Arc::default(), houses, limits })
+    }
+
+    /// What calls of this key hold together, as those of somebody who was vouched for.
+    pub(super) fn house(&self, key: PublicKey) -> Arc<House> {
+        self.houses.of(key)
     }
 
     /// The service took what vouches for this key.

@@ -1,18 +1,18 @@
 //! Counts request messages while they arrive, before they take memory.
 //!
 //! A gRPC message says its length in its first five bytes. The body is watched as it passes: at each
-//! such prefix as many permits are taken as the message has bytes, first of the connection's share,
-//! then of the server's whole; until there are that many, the body is not read further, and HTTP/2's
-//! windows hold the caller back. Permits are taken for whole messages, so two half-read messages
-//! never wait for each other. The handler gives them back when it is done with the message.
+//! such prefix as many bytes are taken as the message has, of what callers share; until its caller may have
+//! that many, the body is not read further, and HTTP/2's windows hold the caller back. Bytes are taken for whole messages, so
+//! two half-read messages never wait for each other. The handler gives them back when it is done with the message.
 //!
 //! Of a call with one message the first bytes may hold nothing ([`Budget::free`]): as calls in work are counted, so are they.
 //!
-//! Limits: a message over the method's limit ends the call before any of it is kept; no permits
+//! Limits: a message over the method's limit ends the call before any of it is kept; no room
 //! within the wait is *busy*; a message that stops arriving ends the call.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -22,35 +22,25 @@ use env::Env;
 use env::calls::CallError;
 use futures::future::BoxFuture;
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
+use super::share::{Room, Taken};
 use crate::framing::PREFIX_BYTES;
 use crate::status::to_status;
 
 /// What a message counts at least, in bytes: the notes about it take as much.
 const MESSAGE_BYTES_MIN: u32 = 64;
-/// When a caller who was told *busy* should come again.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
-
-/// The bytes of one message, until dropped.
-#[derive(Debug)]
-pub(super) struct Held {
-    _connection: OwnedSemaphorePermit,
-    _server: OwnedSemaphorePermit,
-}
-
 /// What the messages of one call hold, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Messages(Arc<Mutex<VecDeque<Held>>>);
+pub(super) struct Messages(Arc<Mutex<VecDeque<Taken>>>);
 
 impl Messages {
     /// What the next message holds: streaming handlers take it as they take the message.
-    pub(super) fn next(&self) -> Option<Held> {
+    pub(super) fn next(&self) -> Option<Taken> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    fn push(&self, held: Held) {
+    fn push(&self, held: Taken) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(held);
     }
 }
@@ -58,34 +48,16 @@ impl Messages {
 /// Where the bytes come from, and how long to wait for them.
 #[derive(Clone)]
 pub(super) struct Budget {
-    /// This connection's share.
-    pub(super) connection: Arc<Semaphore>,
-    /// All of the server's.
-    pub(super) server: Arc<Semaphore>,
+    /// What callers share.
+    pub(super) room: Arc<Room>,
+    /// What its caller holds of it.
+    pub(super) of: Arc<AtomicUsize>,
     /// Bytes of the call that hold nothing; 0 where its messages are taken one by one.
     pub(super) free: u32,
-    /// How long to wait for permits.
+    /// How long to wait for bytes.
     pub(super) wait: Duration,
     /// How long a message may stop arriving.
     pub(super) stall: Duration,
-}
-
-impl Budget {
-    fn at_once(&self, bytes: u32) -> Option<Held> {
-        let connection = self.connection.clone().try_acquire_many_owned(bytes).ok()?;
-        let server = self.server.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Held { _connection: connection, _server: server })
-    }
-
-    async fn later(self, env: Env, bytes: u32) -> Result<Held, CallError> {
-        let busy = CallError::Busy { retry_after: RETRY_AFTER };
-        let take = async {
-            let connection = self.connection.acquire_many_owned(bytes).await.ok()?;
-            let server = self.server.acquire_many_owned(bytes).await.ok()?;
-            Some(Held { _connection: connection, _server: server })
-        };
-        env.within(self.wait, take).await.ok().flatten().ok_or(busy)
-    }
 }
 
 /// Where in the stream of messages the body is.
@@ -107,8 +79,8 @@ pub(super) struct Metered {
     at: At,
     /// Lengths of messages whose prefix was seen and which hold nothing yet.
     owed: VecDeque<u32>,
-    /// Permits being waited for, and the frame that is held back until then.
-    waiting: Option<BoxFuture<'static, Result<Held, CallError>>>,
+    /// Bytes being waited for, and the frame that is held back until then.
+    waiting: Option<BoxFuture<'static, Result<Taken, CallError>>>,
     frame: Option<Frame<Bytes>>,
     stalled: Option<BoxFuture<'static, ()>>,
     messages: Messages,
@@ -193,10 +165,11 @@ impl Metered {
                 self.budget.free = free;
                 continue;
             }
-            match self.budget.at_once(bytes) {
+            let (Budget { room, of, wait, .. }, bytes) = (&self.budget, bytes as usize);
+            match room.at_once(of, bytes) {
                 Some(held) => self.messages.push(held),
                 None => {
-                    let later = self.budget.clone().later(self.env.clone(), bytes);
+                    let later = room.clone().within(of.clone(), bytes, self.env.clone(), *wait);
                     self.waiting = Some(Box::pin(later));
                 }
             }

@@ -12,6 +12,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::gate::deadline_of;
 use super::handlers::{Handlers, caller};
 use super::metered::Messages;
+use super::share::Answers;
 use crate::limits::{STREAM_CONCURRENCY, STREAM_SILENCE_MAX};
 use crate::status::to_status;
 
@@ -28,10 +29,12 @@ impl Handlers {
     /// Answers each message of a stream by `handle`.
     ///
     /// Requests are taken until the caller ends them, is silent for a minute, passes its own
-    /// deadline, or the server stops; what was taken is answered.
+    /// deadline, or the server stops; what was taken is answered. Of answers that may be long the room for so many bytes is taken before
+    /// one is made, and held until the stream takes it: then its part takes what it has.
     pub(super) fn answered<M, T, A, H, F>(
         &self,
         request: Request<Streaming<M>>,
+        answer_bytes_max: usize,
         handle: H,
     ) -> Result<Response<BoxStream<'static, Result<A, Status>>>, Status>
     where
@@ -43,6 +46,7 @@ impl Handlers {
     {
         let caller = caller(&request)?;
         let held = request.extensions().get::<Messages>().cloned().unwrap_or_default();
+        let room = request.extensions().get::<Answers>().cloned().filter(|_| answer_bytes_max > 0);
         let asked = request.metadata().get("grpc-timeout");
         let deadline = asked.and_then(|text| deadline_of(text.as_bytes()));
         let env = self.env.clone();
@@ -55,21 +59,31 @@ impl Handlers {
         });
         let answers = incoming
             .map(move |message| {
-                let (handle, env) = (handle.clone(), env.clone());
+                let (handle, env, room) = (handle.clone(), env.clone(), room.clone());
                 // Messages are opened in the order they were counted in.
                 let held = held.next();
                 async move {
                     let _held = held;
-                    let handled = AssertUnwindSafe(handle(caller, message?)).catch_unwind();
+                    let message = message?;
+                    let taken = match room {
+                        None => Ok(None),
+                        Some(room) => room.take(answer_bytes_max).await.map(Some),
+                    };
+                    let taken = match taken {
+                        Ok(taken) => taken,
+                        Err(busy) => return Ok((Err(busy).into(), None)),
+                    };
+                    let handled = AssertUnwindSafe(handle(caller, message)).catch_unwind();
                     let outcome = match env.within(call, handled).await {
                         Ok(Ok(outcome)) => outcome,
                         Ok(Err(_)) => Err(defect()),
                         Err(_) => Err(CallError::TimedOut { address: String::new(), limit: call }),
                     };
-                    Ok(outcome.into())
+                    Ok((outcome.into(), taken))
                 }
             })
-            .buffered(STREAM_CONCURRENCY);
+            .buffered(STREAM_CONCURRENCY)
+            .map(|answer| answer.map(|(answer, _taken)| answer));
         Ok(Response::new(answers.boxed()))
     }
 }

@@ -213,7 +213,8 @@ async fn truncated_and_oversized_messages_end_the_call_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_bytes_in_flight_are_bounded_and_beyond_it_is_busy() {
     let limits = ServerLimits {
-        request_bytes_in_flight: 4 << 20,
+        // Two messages of 2 MiB of one source, and another source's.
+        request_bytes_in_flight: 7 << 20,
         admission_wait: Duration::from_millis(100),
         stall: Duration::from_secs(5),
         ..ServerLimits::default()
@@ -353,6 +354,59 @@ async fn strangers_of_few_sources_leave_room_for_those_of_others() {
     let mut elsewhere = super::unread::connected_from("127.0.0.13", &peer).await;
     elsewhere.write_all(&super::unread::begun_and_asked(RecordId::new([1; 32]))).await.unwrap();
     until(|| asked() == held + 1).await;
+}
+
+/// Neither by bytes of messages that do not go on, nor by calls that say nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_member_leaves_room_for_the_others() {
+    let limits = ServerLimits {
+        request_bytes_in_flight: 32 << 20,
+        calls: 64,
+        admission_wait: Duration::from_millis(200),
+        stall: Duration::from_secs(60),
+        ..ServerLimits::default()
+    };
+    let peer = Running::start(limits);
+    let to = peer.endpoint();
+    let pass = || Credential::Client(Bytes::from_static(b"pass"));
+    let member =
+        |key| Client::new(identity(key, 1), Arc::new(pass), Env::real(), ClientLimits::default());
+    let (one, other) = (member(5), member(6));
+    for member in [&one, &other] {
+        member.find(&to, of(RecordId::new([1; 32])), LIMIT).await.unwrap();
+    }
+    let (mut open, mut held) = (Vec::new(), Vec::new());
+    let two_mib = 2 << 20;
+    for _ in 0..4 {
+        let connection = Connection::dial(&identity(5, 1), None, &to).await.unwrap();
+        for _ in 0..8 {
+            let channel = connection.line.channel.clone();
+            held.push(tokio::spawn(async move {
+                let body = Frames(vec![framed(two_mib, &[0; 10])], true);
+                status(send(&channel, "Store", body).await).await.code()
+            }));
+        }
+        open.push(connection);
+    }
+    // What it may have, 8 of 32, is held; the others were told so.
+    until(|| held.iter().filter(|call| call.is_finished()).count() == 24).await;
+    let store =
+        async |of: &Arc<Client>, byte| of.store(&to, record(vec![byte; two_mib]), LIMIT).await;
+    let busy = store(&one, 1).await;
+    assert!(matches!(busy, Err(CallError::Busy { .. })), "{busy:?}");
+    store(&other, 2).await.unwrap();
+    held.iter().for_each(tokio::task::JoinHandle::abort);
+    // As many calls as all may have.
+    let mut silent = Vec::new();
+    for call in 0..64 {
+        let channel = open[call % open.len()].line.channel.clone();
+        let begun = async move { send(&channel, "FindStream", Frames(Vec::new(), true)).await };
+        silent.push(tokio::spawn(begun));
+    }
+    let refused = || silent.iter().filter(|call| call.is_finished()).count();
+    tokio::time::timeout(LIMIT, until(|| refused() >= 24)).await.expect("one had them all");
+    other.find(&to, of(RecordId::new([1; 32])), LIMIT).await.unwrap();
+    silent.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 /// All request bytes of strangers are held by messages that do not go on.

@@ -313,6 +313,23 @@ async fn a_replay_is_refused_and_a_full_memory_is_busy() {
     assert_eq!(Raw { pass, ..Raw::find(4, |_| {}) }.send(&channel).await.0, Code::Ok);
 }
 
+/// So a listener that begins later need only refuse what was made before it did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_from_a_clock_that_is_ahead_is_taken_at_its_time_and_by_no_later_listener() {
+    let peer = Signed::plain();
+    let now = || env::Clock::unix_s(&env::SystemClock::new());
+    let ahead = Raw::find(1, |c| (c.issued, c.expires) = (c.issued + 2, c.issued + 40));
+    let issued = now() + 1;
+    let (code, reason) = ahead.send(&peer.channel().await).await;
+    assert_eq!(code, Code::Ok, "{reason}");
+    assert!(now() >= issued, "before its time");
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let again = Signed::plain();
+    let (code, reason) = ahead.send(&again.channel().await).await;
+    assert_eq!(code, Code::PermissionDenied);
+    assert!(reason.contains("before this peer began"), "{reason}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signed_request_has_one_message() {
     let peer = Signed::plain();

@@ -120,6 +120,32 @@ async fn a_connection_whose_answers_are_not_read_ends() {
     }
 }
 
+/// Sixteen large answers of a stream whose caller takes a byte of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_of_a_stream_is_answered_than_there_is_room_for() {
+    let limits = ServerLimits {
+        answer_bytes_in_flight: 32 << 20,
+        admission_wait: Duration::from_secs(60),
+        ..ServerLimits::default()
+    };
+    let peer = Running::start(limits);
+    let record = record(vec![7; ANSWER_BYTES]);
+    peer.service.records.lock().unwrap().insert(record.id, record.clone());
+    let id = Bytes::copy_from_slice(record.id.as_bytes());
+    let message = proto::FindRequest { id, ..Default::default() }.encode_to_vec();
+    let framed = [prefix(message.len()), message].concat().repeat(16);
+    let mut tls = connected(&peer).await;
+    let begun = [preface(1), headers(1, "FindStream"), frame(0, 0, 1, &framed)].concat();
+    tls.write_all(&begun).await.unwrap();
+    let asked = || peer.service.asked.lock().unwrap().len();
+    while asked() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // A quarter of the bytes is strangers', of which one has half: 4 MiB.
+    assert!(asked() <= 3, "{} are answered", asked());
+}
+
 /// Answers that such a caller asks for: more than the system keeps for it on both sides.
 const ANSWERS: u8 = 60;
 const ANSWER_BYTES: usize = 2 << 20;

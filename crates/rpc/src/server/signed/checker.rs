@@ -6,7 +6,8 @@
 //! In this order what costs more comes after what is cheaper to refuse: nothing of a message is read
 //! for a token that does not count, and only a good signature takes room among the remembered ids.
 //! Tokens issued before the listener began are refused, because ids are not remembered across a
-//! restart.
+//! restart. So that this refuses all that the listener before took, it begins with a second that it did not see, and a token
+//! from a clock that is ahead is looked at when its time has come.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,9 +25,9 @@ use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-use super::SignedOptions;
 use super::introduced::Introduced;
 use super::remembered::{Refused, Remembered, Used};
+use super::{SignedOptions, SignedTransport};
 use crate::framing::PREFIX_BYTES;
 use crate::server::connection::Peer;
 use crate::server::gate::LIBRARIAN;
@@ -93,10 +94,10 @@ impl Shown {
 
 /// What a token says about the message.
 enum Claimed {
-    /// The hash it must have, and when the token ends, Unix seconds.
-    Full { hash: [u8; 32], expires: u64 },
-    /// The original's bare form: checked with the message at hand.
-    Bare,
+    /// The hash it must have, and when the token was made and ends, Unix seconds.
+    Full { hash: [u8; 32], issued: u64, expires: u64 },
+    /// The original's bare form: the hash alone, in its writing.
+    Bare(Vec<u8>),
 }
 
 /// Checks the requests of one listener.
@@ -113,15 +114,31 @@ pub(crate) struct Checker {
 impl Checker {
     pub(super) fn new(options: SignedOptions, service: Arc<dyn Service>, env: Env) -> Self {
         let remembered = Remembered::new(options.remembered_ids_max);
-        let began = env.clock.unix_s();
+        // In the clear a caller may have signed before its connection is taken; there, whoever listens is on this machine.
+        let seen = u64::from(matches!(options.transport, SignedTransport::Tls(_)));
+        let began = env.clock.unix_s() + seen;
         Self { options, service, env, began, remembered, introduced: Introduced::default() }
     }
 
-    /// Whether a request shows a key with a pass that it showed lately; that it is its own the token has yet to prove.
-    pub(crate) fn knows(&self, headers: &HeaderMap) -> bool {
+    /// Done when it may be asked: within a second, whose tokens the listener before may have taken.
+    pub(crate) async fn begun(&self) {
+        self.until(self.began).await;
+    }
+
+    /// Done when that second has begun, Unix seconds.
+    async fn until(&self, second: u64) {
+        let left = second.saturating_mul(1000).saturating_sub(self.env.clock.unix_ms());
+        if left > 0 {
+            self.env.clock.sleep(Duration::from_millis(left)).await;
+        }
+    }
+
+    /// The key that a request shows with a pass that it showed lately; that it is its own the token has yet to prove.
+    pub(crate) fn known(&self, headers: &HeaderMap) -> Option<PublicKey> {
         let metadata = MetadataMap::from_headers(headers.clone());
-        let Ok(Shown { key, pass: Some(pass), .. }) = Shown::of(&metadata) else { return false };
-        self.introduced.holds(&key, &claims::message_hash(&pass), self.env.clock.elapsed())
+        let Ok(Shown { key, pass: Some(pass), .. }) = Shown::of(&metadata) else { return None };
+        let hash = claims::message_hash(&pass);
+        self.introduced.holds(&key, &hash, self.env.clock.elapsed()).then_some(key)
     }
 
     /// Passes a request on to `handler` with its caller proven, or refuses it.
@@ -157,12 +174,15 @@ impl Checker {
         let shown = Shown::of(&metadata)?;
         parts.headers = metadata.into_headers();
         let claimed = self.claimed(&shown, path)?;
+        if let Claimed::Full { issued, .. } = claimed {
+            self.until(issued).await;
+        }
         let vouched = self.introduce(&shown).await?;
         if let Claimed::Full { expires, .. } = claimed {
             self.take_id(&shown, expires, vouched)?;
         }
         let message = whole(body).await?;
-        self.check_message(&shown, claimed, message.clone()).await?;
+        self.check_message(claimed, message.clone()).await?;
         if let Some(peer) = parts.extensions.get_mut::<Peer>() {
             peer.caller = Some(Caller { key: shown.key });
         }
@@ -177,7 +197,8 @@ impl Checker {
                     "tokens with the hash alone are taken in libri-1 networks only",
                 ));
             }
-            return Ok(Claimed::Bare);
+            let hash = jwt::verify_bare(&shown.token, &shown.key);
+            return hash.map(Claimed::Bare).map_err(|error| refused(&error));
         }
         let expected = claims::Expected {
             method,
@@ -193,7 +214,8 @@ impl Checker {
                 "the token was issued before this peer began: sign the request anew",
             ));
         }
-        Ok(Claimed::Full { hash: claims.hash, expires: claims.expires })
+        let claims::Claims { hash, issued, expires, .. } = claims;
+        Ok(Claimed::Full { hash, issued, expires })
     }
 
     /// Tells the librarian the caller's pass, unless it was told lately; whether there is one.
@@ -223,18 +245,13 @@ impl Checker {
     }
 
     /// The message is the one that was signed.
-    async fn check_message(
-        &self,
-        shown: &Shown,
-        claimed: Claimed,
-        framed: Bytes,
-    ) -> Result<(), Status> {
-        let (key, token) = (shown.key, shown.token.clone());
+    async fn check_message(&self, claimed: Claimed, framed: Bytes) -> Result<(), Status> {
         let large = framed.len() > HASHED_INLINE_MAX;
         let check = move || {
             let message = &framed[PREFIX_BYTES..];
             match claimed {
-                Claimed::Bare => jwt::verify(&token, &key, message),
+                Claimed::Bare(hash) if jwt::is_hash(&hash, message) => Ok(()),
+                Claimed::Bare(_) => Err(JwtError::Claim),
                 Claimed::Full { hash, .. } if hash == claims::message_hash(message) => Ok(()),
                 Claimed::Full { .. } => Err(JwtError::Claim),
             }

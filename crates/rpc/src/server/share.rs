@@ -1,0 +1,174 @@
+//! What callers share of calls and bytes, and how much of it one of them may have.
+//!
+//! Whoever shares has no more than it leaves free, so one alone has half of all, two a third each, and few keep no other out (the
+//! dynamic threshold of shared buffers: Choudhury and Hahne, 1998). Members share by their keys, callers that nobody vouched for
+//! by where they come from. The first that one takes may be as large as all that is free, so that no message is too
+//! long for a small room.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use env::Env;
+use env::calls::CallError;
+use tokio::sync::Notify;
+
+/// When a caller who was told *busy* should come again.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// What one of those that share holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Share {
+    /// Calls in work.
+    pub(super) calls: Arc<AtomicUsize>,
+    /// Bytes of request messages in work.
+    pub(super) requests: Arc<AtomicUsize>,
+    /// Bytes of answers that are made or not read yet.
+    pub(super) answers: Arc<AtomicUsize>,
+}
+
+/// Bytes that all share.
+#[derive(Debug)]
+pub(super) struct Room {
+    max: usize,
+    held: Mutex<usize>,
+    freed: Notify,
+}
+
+/// Bytes that are held, until dropped.
+#[derive(Debug)]
+pub(super) struct Taken {
+    room: Arc<Room>,
+    of: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        {
+            let mut held = self.room.held.lock().unwrap_or_else(PoisonError::into_inner);
+            *held -= self.bytes;
+            self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+        self.room.freed.notify_waiters();
+    }
+}
+
+impl Room {
+    pub(super) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, held: Mutex::new(0), freed: Notify::new() })
+    }
+
+    /// Takes so many for one of those that share, where it may have them now.
+    pub(super) fn at_once(self: &Arc<Self>, of: &Arc<AtomicUsize>, bytes: usize) -> Option<Taken> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, own) = (self.max - *held, of.load(Ordering::Relaxed));
+        if bytes > free || (own > 0 && own + bytes > free) {
+            return None;
+        }
+        *held += bytes;
+        of.fetch_add(bytes, Ordering::Relaxed);
+        Some(Taken { room: Arc::clone(self), of: Arc::clone(of), bytes })
+    }
+
+    /// The same, as soon as it may.
+    ///
+    /// # Errors
+    /// `Busy` where that is not within `wait`.
+    pub(super) async fn within(
+        self: Arc<Self>,
+        of: Arc<AtomicUsize>,
+        bytes: usize,
+        env: Env,
+        wait: Duration,
+    ) -> Result<Taken, CallError> {
+        let taking = async {
+            loop {
+                let freed = self.freed.notified();
+                futures::pin_mut!(freed);
+                // Registered before it is tried: what is freed between the two is not missed.
+                freed.as_mut().enable();
+                if let Some(taken) = self.at_once(&of, bytes) {
+                    return taken;
+                }
+                freed.await;
+            }
+        };
+        env.within(wait, taking).await.map_err(|_| CallError::Busy { retry_after: RETRY_AFTER })
+    }
+}
+
+/// The answers of one call: whose they are, and what they are taken of.
+#[derive(Clone)]
+pub(super) struct Answers {
+    pub(super) room: Arc<Room>,
+    pub(super) of: Arc<AtomicUsize>,
+    pub(super) env: Env,
+    pub(super) wait: Duration,
+}
+
+impl Answers {
+    /// Bytes of an answer.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(super) async fn take(&self, bytes: usize) -> Result<Taken, CallError> {
+        let Self { room, of, env, wait } = self.clone();
+        match room.at_once(&of, bytes) {
+            Some(taken) => Ok(taken),
+            None => room.within(of, bytes, env, wait).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_no_more_than_it_leaves_free() {
+        let room = Room::new(128);
+        let [one, two, three] = [(); 3].map(|()| Arc::<AtomicUsize>::default());
+        let mut taken = Vec::new();
+        let mut fill = |of: &Arc<AtomicUsize>| {
+            while let Some(some) = room.at_once(of, 2) {
+                taken.push(some);
+            }
+            of.load(Ordering::Relaxed)
+        };
+        assert_eq!([fill(&one), fill(&two), fill(&three)], [64, 32, 16]);
+        assert_eq!(*room.held.lock().expect("no panic"), 112);
+        taken.clear();
+        assert_eq!([&one, &two, &three].map(|of| of.load(Ordering::Relaxed)), [0; 3]);
+        assert_eq!(*room.held.lock().expect("no panic"), 0);
+    }
+
+    #[test]
+    fn the_first_may_be_as_large_as_all_that_is_free() {
+        let room = Room::new(100);
+        let [one, two] = [(); 2].map(|()| Arc::<AtomicUsize>::default());
+        let first = room.at_once(&one, 90);
+        assert!(first.is_some() && room.at_once(&one, 5).is_none());
+        assert!(
+            room.at_once(&two, 10)
+                .is_some_and(|second| room.at_once(&two, 1).is_none() && second.bytes == 10)
+        );
+        assert!(room.at_once(&two, 11).is_none());
+    }
+
+    #[tokio::test]
+    async fn who_waits_takes_what_is_freed_and_is_busy_after_its_time() {
+        let (room, env) = (Room::new(100), Env::real());
+        let [one, two] = [(); 2].map(|()| Arc::<AtomicUsize>::default());
+        let held = room.at_once(&one, 80);
+        let waits = |wait| room.clone().within(two.clone(), 50, env.clone(), wait);
+        let late = waits(Duration::from_millis(20)).await;
+        assert!(matches!(late, Err(CallError::Busy { .. })));
+        let free = async {
+            tokio::task::yield_now().await;
+            drop(held);
+        };
+        let (taken, ()) = tokio::join!(waits(Duration::from_secs(60)), free);
+        assert_eq!(taken.expect("there is room").bytes, 50);
+    }
+}
