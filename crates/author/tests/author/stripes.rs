@@ -275,7 +275,7 @@ fn a_profile_is_kept_or_refused_before_a_byte_is_read() {
             ("1/2", Profile::Stripe { k: 1, n: 2 }),
             ("11/12", Profile::Stripe { k: 11, n: 12 }),
             ("copies:2", Profile::Copies(2)),
-            ("copies:64", Profile::Copies(64)),
+            ("copies:12", Profile::Copies(12)),
         ] {
             let report = put_as(&author, &content, asked).await.unwrap();
             assert!(report.full && report.profile == kept, "{report:?}");
@@ -284,7 +284,7 @@ fn a_profile_is_kept_or_refused_before_a_byte_is_read() {
         let info = author.info(put_as(&author, &content, "copies:2").await.unwrap().address).await;
         let pages = info.unwrap().fragments.into_iter().filter(|one| one.kind == Kind::Page);
         assert_eq!(pages.count(), 1);
-        for asked in ["lean", "archive", "4/13"] {
+        for asked in ["lean", "archive", "4/13", "copies:13"] {
             let options = PutOptions { profile: profile(asked), ..PutOptions::default() };
             let since = env.clock.elapsed();
             let error = author.put(Untouched, options, Arc::new(NoProgress)).await.unwrap_err();
