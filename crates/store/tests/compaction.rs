@@ -285,6 +285,32 @@ fn removals_beside_a_record_that_stays_are_not_moved_again_and_again() {
 }
 
 #[test]
+fn a_removal_whose_frame_is_damaged_brings_nothing_back() {
+    run(1, |env| async move {
+        for index_is_gone in [false, true] {
+            let disk = FaultyDisk::new(1);
+            let (first, left, store) = with_removals(&disk, &env).await;
+            store.remove(vec![left.id]).await.unwrap();
+            let removed = some(0..1).remove(0).id;
+            let bytes = disk.bytes("00000002.log").unwrap();
+            let at = bytes.windows(32).position(|window| window == removed.as_bytes()).unwrap();
+            disk.flip("00000002.log", at, 1);
+            if index_is_gone {
+                Disk::remove(&disk, "00000002.idx").unwrap();
+            }
+            let done = store.compact(FAST).await.unwrap();
+            let (segments, blocked) = if index_is_gone { (0, 1) } else { (1, 0) };
+            assert_eq!((done.segments, done.blocked), (segments, blocked), "{done:?}");
+            holds(&store, &[first.clone(), some(20..30)].concat()).await;
+            store.close().await.unwrap();
+            if !index_is_gone {
+                holds(&open(&disk, &env), &[first, some(20..30)].concat()).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn a_place_that_cannot_be_read_blocks_its_own_segment_and_no_other() {
     run(1, |env| async move {
         // In the payload of the first record that stays, and in its header.

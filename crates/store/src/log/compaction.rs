@@ -17,7 +17,8 @@
 //!
 //! Invariants:
 //! 1. A file is removed when every frame of it that counts is in a later one, synced.
-//! 2. A removal is kept while any older segment exists: it could hold the record. The removal of
+//! 2. A removal is kept while any older segment exists: it could hold the record. One whose frame is damaged is known from
+//!    the index file; where that is gone too, the segment stays. The removal of
 //!    files is synced before the next step relies on it; where that fails, writing ends.
 //! 3. A segment with a live record that is damaged, or cannot be read, stays until the record is put again or removed. Its
 //!    removals stay with it: moved at each pass they would fill the disk.
@@ -29,11 +30,14 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use crypto::RecordId;
 use document::Record;
 
 use super::frame::{Content, HEADER_BYTES, Header};
 use super::index::{Extent, Index, Location};
+use super::index_file::{IndexFile, Row};
 use super::scrub::time_for;
 use super::segment::{index_name, log_name};
 use super::writer::{Checked, Moved, Plan, Request, Writer};
@@ -183,12 +187,61 @@ impl LogStore {
         let left = self.shared.index().segment_from(number);
         let stays = left.is_none_or(|(found, extent)| found != number || extent.live > 0);
         if removals && !stays {
-            self.move_wanted(Wanted::Removals, number, extent, bytes_per_s, done).await?;
+            self.move_removals(number, extent, bytes_per_s, done).await?;
         }
         Ok(())
     }
 
-    /// Writes frames of a segment again, a step at a time.
+    /// Writes the removals of a segment again: as its index file lists them, or as its frames are, where they are all there.
+    async fn move_removals(
+        &self,
+        number: u32,
+        extent: &Extent,
+        bytes_per_s: u64,
+        done: &mut Compaction,
+    ) -> Result<(), Failed> {
+        let (shared, asked) = (self.shared.clone(), *extent);
+        let listed = move || listed_removals(&shared, number, &asked);
+        let Some(listed) = self.shared.env.blocking(listed).await else {
+            let found =
+                self.move_wanted(Wanted::Removals, number, extent, bytes_per_s, done).await?;
+            if found < extent.removals && is_there(&self.shared.index(), number) {
+                let reason = format!(
+                    "{} of its {} removals are damaged and its index file is gone: what they removed would come back",
+                    extent.removals - found,
+                    extent.removals
+                );
+                let error = io_error("compact", &log_name(number))(io::Error::other(reason));
+                return Err(Failed::Read { error, answers: true });
+            }
+            return Ok(());
+        };
+        for some in listed.chunks(STEP_BYTES as usize / HEADER_BYTES) {
+            let begun = self.shared.env.clock.elapsed();
+            let moved = self.move_some(some.iter().copied().map(Moved::Removal).collect()).await?;
+            done.moved_bytes += moved;
+            self.keep_pace(begun, moved, bytes_per_s).await;
+        }
+        Ok(())
+    }
+
+    /// Has the writer append frames; their bytes as far as they still counted.
+    async fn move_some(&self, frames: Vec<Moved>) -> Result<u64, StoreError> {
+        let bytes: usize = frames.iter().map(Moved::bytes).sum();
+        self.ask(bytes, |answer| Request::Move { frames, answer }).await
+    }
+
+    /// Waits until a step of so many bytes may be over.
+    async fn keep_pace(&self, begun: Duration, bytes: u64, bytes_per_s: u64) {
+        let clock = &self.shared.env.clock;
+        let spent = clock.elapsed().saturating_sub(begun);
+        let pause = time_for(bytes, bytes_per_s).saturating_sub(spent);
+        if !pause.is_zero() {
+            clock.sleep(pause).await;
+        }
+    }
+
+    /// Writes frames of a segment again, a step at a time. How many removals it met.
     async fn move_wanted(
         &self,
         wanted: Wanted,
@@ -196,29 +249,24 @@ impl LogStore {
         extent: &Extent,
         bytes_per_s: u64,
         done: &mut Compaction,
-    ) -> Result<(), Failed> {
-        let clock = self.shared.env.clock.clone();
-        let mut from = FILE_HEADER_BYTES;
+    ) -> Result<u64, Failed> {
+        let (mut from, mut removals) = (FILE_HEADER_BYTES, 0);
         while from < extent.len {
-            let begun = clock.elapsed();
+            let begun = self.shared.env.clock.elapsed();
             let (shared, extent) = (self.shared.clone(), *extent);
             let read = move || read_step(&shared, wanted, number, &extent, from);
-            let (next, frames) = self.shared.env.blocking(read).await?;
+            let Step { next, frames, removals: met } = self.shared.env.blocking(read).await?;
             let mut step_bytes = next - from;
             if !frames.is_empty() {
-                let bytes: usize = frames.iter().map(Moved::bytes).sum();
-                let moved = self.ask(bytes, |answer| Request::Move { frames, answer }).await?;
+                let moved = self.move_some(frames).await?;
                 done.moved_bytes += moved;
                 step_bytes += moved;
             }
+            removals += met;
             from = next;
-            let spent = clock.elapsed().saturating_sub(begun);
-            let pause = time_for(step_bytes, bytes_per_s).saturating_sub(spent);
-            if !pause.is_zero() {
-                clock.sleep(pause).await;
-            }
+            self.keep_pace(begun, step_bytes, bytes_per_s).await;
         }
-        Ok(())
+        Ok(removals)
     }
 }
 
@@ -227,6 +275,16 @@ impl LogStore {
 enum Wanted {
     Records,
     Removals,
+}
+
+/// What was found from one place of a segment on.
+struct Step {
+    /// Where to go on.
+    next: u64,
+    /// Those of the wanted frames that count.
+    frames: Vec<Moved>,
+    /// Removals met, needed or not.
+    removals: u64,
 }
 
 /// Why a segment was not moved.
@@ -269,23 +327,42 @@ fn candidate(index: &Index, dead_percent: u8, blocked: &[u32]) -> Option<(u32, E
         .map(|(number, extent)| (number, *extent))
 }
 
-/// Reads the next of the wanted frames that count, and says where to go on.
+/// The removals of a segment that are needed, as its index file has them; `None` where it has not all.
+fn listed_removals(shared: &Shared, number: u32, extent: &Extent) -> Option<Vec<RecordId>> {
+    let (suite, len) = (shared.suite_number(), extent.len);
+    let file = IndexFile::open(&*shared.disk, number, suite, len)
+        .filter(|file| Some(file.marker) == extent.marker)?;
+    let (mut listed, mut needed) = (0, Vec::new());
+    let each = |row: Row| {
+        if row.removal {
+            listed += 1;
+            needed.push(row.id);
+        }
+    };
+    file.rows(each).ok()?;
+    let index = shared.index();
+    needed.retain(|id| index.get(id).is_none());
+    (listed >= extent.removals).then_some(needed)
+}
+
+/// Reads on from one place.
 fn read_step(
     shared: &Arc<Shared>,
     wanted: Wanted,
     number: u32,
     extent: &Extent,
     from: u64,
-) -> Result<(u64, Vec<Moved>), Failed> {
+) -> Result<Step, Failed> {
     let name = log_name(number);
     let failed = |answers: bool| {
         let error = io_error("compact", &name);
         move |source| Failed::Read { error: error(source), answers }
     };
-    let Some(marker) = extent.marker else { return Ok((extent.len, Vec::new())) };
+    let end = Step { next: extent.len, frames: Vec::new(), removals: 0 };
+    let Some(marker) = extent.marker else { return Ok(end) };
     let oldest = shared.index().segments().next().is_none_or(|(oldest, _)| oldest == number);
     let file = match shared.files.get(number) {
-        Err(_) if !is_there(&shared.index(), number) => return Ok((extent.len, Vec::new())),
+        Err(_) if !is_there(&shared.index(), number) => return Ok(end),
         file => file.map_err(failed(false))?,
     };
     let mut found = Vec::new();
@@ -298,8 +375,9 @@ fn read_step(
         }
     })
     .map_err(|error| failed(is_bad_place(&*file, len, &error))(error))?;
-    let mut frames = Vec::new();
+    let (mut frames, mut removals) = (Vec::new(), 0);
     for (offset, header) in found {
+        removals += u64::from(matches!(header.content, Content::Removal));
         let location = shared.index().get(&header.id);
         match (header.content, location) {
             (Content::Removal, None) if wanted == Wanted::Removals && !oldest => {
@@ -321,7 +399,7 @@ fn read_step(
         }
     }
     let next = if walked.next >= len { extent.len } else { walked.next };
-    Ok((next, frames))
+    Ok(Step { next, frames, removals })
 }
 
 /// Whether there is a segment of this number.
