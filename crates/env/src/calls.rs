@@ -559,6 +559,10 @@ pub struct Caller {
 /// error.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
+    /// Whether a caller that was vouched for once still is: where it is not, it holds no more than a stranger.
+    fn is_vouched_for(&self, _caller: Caller) -> bool {
+        true
+    }
     /// See [`Calls::introduce`].
     async fn introduce(
         &self,

@@ -239,6 +239,10 @@ fn invalid(reason: impl Into<String>) -> CallError {
 
 #[async_trait]
 impl Service for Endpoints {
+    fn is_vouched_for(&self, caller: Caller) -> bool {
+        self.0.standing(&caller.key) != Standing::Stranger
+    }
+
     async fn introduce(
         &self,
         caller: Caller,

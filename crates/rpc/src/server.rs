@@ -14,6 +14,7 @@ mod gate;
 mod handlers;
 mod members;
 mod metered;
+mod seats;
 mod share;
 pub(crate) mod signed;
 mod streams;
@@ -157,7 +158,7 @@ impl Serving {
         let closed = CancellationToken::new();
         // Connections are tasks of their own: they end with this future, however it ends.
         let _close_on_drop = closed.clone().drop_guard();
-        let members = members::Members::new(self.limits);
+        let members = members::Members::new(self.limits, service.clone());
         let acceptor = accept::Acceptor::new(
             &self.proof,
             env.clone(),

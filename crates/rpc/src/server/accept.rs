@@ -3,14 +3,13 @@
 //!
 //! What does not get that far is dropped without a word and costs at most one seat for three times
 //! [`ServerLimits::handshake`]: while it waits for its turn, in the handshake, and until HTTP/2 begins.
+//! Where all seats are taken, who has most of them makes room ([`super::seats`]).
 //! A stalled or garbled handshake holds no other: each has a task of its own. Of those under way one source has half at most;
 //! its others wait for them, and nobody else does.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use env::Env;
@@ -25,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Houses, Peer, Preface, source};
 use super::members::Members;
+use super::seats::{Hall, Place};
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::ServerLimits;
 use crate::socket::{self, Listener, Tcp, Wire};
@@ -32,55 +32,6 @@ use crate::{Identity, RpcError, verifier};
 
 /// After a failed `accept` (no descriptors left) the next try is this much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Counted seats of connections, in all and by what they are counted by.
-pub(super) struct Seats<K> {
-    all: usize,
-    by: HashMap<K, usize>,
-}
-
-impl<K> Default for Seats<K> {
-    fn default() -> Self {
-        Self { all: 0, by: HashMap::new() }
-    }
-}
-
-/// One connection's seat, until dropped.
-pub(super) struct Seat<K: Copy + Eq + Hash> {
-    seats: Arc<Mutex<Seats<K>>>,
-    by: K,
-}
-
-impl<K: Copy + Eq + Hash> Seat<K> {
-    pub(super) fn take(
-        seats: &Arc<Mutex<Seats<K>>>,
-        by: K,
-        all_max: usize,
-        by_max: usize,
-    ) -> Option<Self> {
-        let mut counted = seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = counted.by.get(&by).copied().unwrap_or(0);
-        if counted.all >= all_max || same >= by_max {
-            return None;
-        }
-        counted.all += 1;
-        counted.by.insert(by, same + 1);
-        Some(Self { seats: seats.clone(), by })
-    }
-}
-
-impl<K: Copy + Eq + Hash> Drop for Seat<K> {
-    fn drop(&mut self) {
-        let mut counted = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.all -= 1;
-        if let Some(same) = counted.by.get_mut(&self.by) {
-            *same -= 1;
-            if *same == 0 {
-                counted.by.remove(&self.by);
-            }
-        }
-    }
-}
 
 /// Where proven connections go: by the width of their windows.
 #[derive(Clone)]
@@ -107,6 +58,14 @@ pub(super) enum Proof {
     Nothing,
 }
 
+/// A connection that was accepted and has a seat.
+struct Seated {
+    wire: Wire,
+    place: Place,
+    /// Ends it.
+    ends: CancellationToken,
+}
+
 /// Turns TCP connections into proven ones.
 pub(super) struct Acceptor {
     /// With the protocol that must be agreed on.
@@ -115,7 +74,7 @@ pub(super) struct Acceptor {
     mutual: bool,
     env: Env,
     limits: ServerLimits,
-    seats: Arc<Mutex<Seats<IpAddr>>>,
+    hall: Arc<Hall>,
     members: Arc<Members>,
     houses: Houses<IpAddr>,
     handshakes: Semaphore,
@@ -142,7 +101,7 @@ impl Acceptor {
             mutual: matches!(proof, Proof::Mutual(_)),
             env,
             limits,
-            seats: Arc::default(),
+            hall: Hall::new(limits.connections, limits.connections_per_source),
             members,
             houses: Houses::new(&limits),
             handshakes: Semaphore::new(limits.handshakes),
@@ -165,10 +124,12 @@ impl Acceptor {
             };
             while under_way.try_join_next().is_some() {}
             match next {
-                Ok(Some((wire, seat))) => {
+                Ok(Some(seated)) => {
                     let (this, ready) = (self.clone(), ready.clone());
                     under_way.spawn(async move {
-                        if let Some(connection) = this.prove(wire, seat).await {
+                        let ends = seated.ends.clone();
+                        let proven = ends.run_until_cancelled(this.prove(seated)).await;
+                        if let Some(connection) = proven.flatten() {
                             ready.send(connection).await;
                         }
                     });
@@ -183,21 +144,20 @@ impl Acceptor {
     }
 
     /// The next connection that has a seat; `None` where it has none.
-    async fn next(&self, listener: &Listener) -> io::Result<Option<(Wire, Seat<IpAddr>)>> {
+    async fn next(&self, listener: &Listener) -> io::Result<Option<Seated>> {
         let (wire, address) = listener.accept().await?;
-        let seat = {
-            let (all, of_source) = (self.limits.connections, self.limits.connections_per_source);
-            Seat::take(&self.seats, source(address.ip()), all, of_source)
-        };
-        if seat.is_none() {
+        let ends = self.closed.child_token();
+        let place = self.hall.seat(source(address.ip()), &ends);
+        if place.is_none() {
             tracing::debug!(%address, "too many connections");
         }
-        Ok(seat.map(|seat| (wire, seat)))
+        Ok(place.map(|place| Seated { wire, place, ends }))
     }
 
-    async fn prove(&self, wire: Wire, seat: Seat<IpAddr>) -> Option<Connection> {
+    async fn prove(&self, seated: Seated) -> Option<Connection> {
+        let Seated { wire, mut place, ends } = seated;
         let tcp = wire.buffered().ok()?;
-        let house = self.houses.of(seat.by);
+        let house = self.houses.of(place.source);
         let turn = async { (house.handshakes.acquire().await, self.handshakes.acquire().await) };
         let turn = self.env.within(self.limits.handshake, turn).await.ok()?;
         let (socket, caller) = match &self.tls {
@@ -212,14 +172,16 @@ impl Acceptor {
         let now = self.env.clock.elapsed();
         let wide = caller.and_then(|caller| self.members.wide(caller.key, now));
         let house = match caller.filter(|_| wide.is_some()) {
-            Some(caller) => self.members.house(caller.key),
+            Some(caller) => {
+                place.is_a_members();
+                self.members.house(caller.key)
+            }
             None => house,
         };
-        let ends = self.closed.child_token();
         let closed = Box::pin(ends.clone().cancelled_owned());
         let preface = Some(Preface::until(self.env.clock.sleep(self.limits.handshake)));
         let peer = Peer { caller, house, narrow: wide.is_none(), ends };
-        Some(Connection { socket, peer, closed, preface, wide, _seat: seat })
+        Some(Connection { socket, peer, closed, preface, wide, _place: place })
     }
 
     async fn handshake(

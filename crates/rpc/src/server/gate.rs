@@ -53,6 +53,9 @@ const STRANGERS_PART: usize = 4;
 const STRANGERS_FREE_BYTES: u32 = 8 << 10;
 /// Answers below it take no bytes.
 const SMALL_ANSWER_BYTES: usize = 16 << 10;
+/// With so many calls in work, or fewer, a caller's answers of one record take their bytes when they are made; with more before,
+/// as those of a batch always do: what waits for its bytes is in memory too.
+const UNRESERVED_CALLS: usize = 32;
 
 /// Request bytes of all callers that nobody vouched for: one message of the largest at least.
 fn strangers_bytes(limits: &ServerLimits) -> usize {
@@ -148,7 +151,8 @@ impl Gate {
         if peer.narrow { &self.strangers } else { &self.known }
     }
 
-    fn enter(self: &Arc<Self>, peer: &Peer) -> Result<InWork, CallError> {
+    /// A call's place, and how many calls of those that it shares with were in work before it.
+    fn enter(self: &Arc<Self>, peer: &Peer) -> Result<(InWork, usize), CallError> {
         let pool = self.pool(peer);
         let in_work = InWork { gate: self.clone(), peer: peer.clone() };
         let before = pool.calls.fetch_add(1, Ordering::SeqCst);
@@ -162,7 +166,7 @@ impl Gate {
         if free <= own {
             return Err(CallError::Busy { retry_after: Duration::from_millis(500) });
         }
-        Ok(in_work)
+        Ok((in_work, own))
     }
 }
 
@@ -287,11 +291,14 @@ where
             Some(key) => (peer.narrow, peer.house) = (false, gate.houses.of(key)),
             None => peer.narrow = true,
         }
+    } else if let Some(caller) = peer.caller.filter(|_| !peer.narrow) {
+        // It was vouched for when the connection began.
+        peer.narrow = !gate.handlers.members.are(caller);
     }
-    let in_work = match gate.enter(&peer) {
-        Ok(in_work) => Some(in_work),
+    let (in_work, own) = match gate.enter(&peer) {
+        Ok((in_work, own)) => (Some(in_work), own),
         Err(error) if !passes => return Ok(refused(&error)),
-        Err(_) => None,
+        Err(_) => (None, 0),
     };
     let asked = request.headers().get("grpc-timeout").and_then(|text| deadline_of(text.as_bytes()));
     // A streaming call is bounded here until it begins to answer.
@@ -319,6 +326,13 @@ where
     let request = Request::from_parts(parts, Body::new(body));
 
     let unary = unary::method(&request).filter(|_| allowed.unary);
+    let reserved = match unary.map_or(0, |method| method.reserves(own < UNRESERVED_CALLS)) {
+        0 => None,
+        bytes => match answers.take(bytes).await {
+            Ok(taken) => Some(taken),
+            Err(error) => return Ok(refused(&error)),
+        },
+    };
     let mut answer = async |request| match unary {
         Some(method) => {
             let bytes_max = allowed.message_bytes_max;
@@ -350,9 +364,13 @@ where
     let in_work = in_work.filter(|_| ours);
     // The bytes of an answer of known length are taken whole, those of a stream part by part.
     let exact = response.body().size_hint().exact();
-    let bytes = match exact.and_then(large) {
-        None => None,
-        Some(bytes) => match answers.take(bytes).await {
+    let bytes = match (exact.and_then(large), reserved) {
+        (None, _) => None,
+        (Some(bytes), Some(mut reserved)) => {
+            reserved.keep(bytes);
+            Some(reserved)
+        }
+        (Some(bytes), None) => match answers.take(bytes).await {
             Ok(taken) => Some(taken),
             Err(error) => return Ok(refused(&error)),
         },

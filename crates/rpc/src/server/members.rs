@@ -6,6 +6,9 @@
 //! of a key that was not vouched for has narrow windows; the answer to its first introduction says
 //! that a new one will have wide ones, and our client dials again at once.
 //!
+//! What vouched for a key may be taken back: the service is asked each time, and a connection that is there counts as a
+//! stranger's from then on.
+//!
 //! Limits: wide connections are bounded in all and by key, what is beyond is narrow. All windows
 //! together let in at most `connections * 512 KiB + wide_connections * 64 MiB`, the second part only
 //! for keys that an organisation of the network vouches for.
@@ -15,9 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crypto::PublicKey;
+use env::calls::{Caller, Service};
 
-use super::accept::{Seat, Seats};
 use super::connection::{House, Houses};
+use super::seats::{Seat, Seats};
 use crate::limits::ServerLimits;
 
 /// How long a key counts as vouched for after its last introduction.
@@ -30,13 +34,20 @@ pub(super) struct Members {
     vouched: Mutex<HashMap<PublicKey, Duration>>,
     wide: Arc<Mutex<Seats<PublicKey>>>,
     houses: Houses<PublicKey>,
+    service: Arc<dyn Service>,
     limits: ServerLimits,
 }
 
 impl Members {
-    pub(super) fn new(limits: ServerLimits) -> Arc<Self> {
+    pub(super) fn new(limits: ServerLimits, service: Arc<dyn Service>) -> Arc<Self> {
         let houses = Houses::new(&limits);
-        Arc::new(Self { vouched: Mutex::default(), wide: Arc::default(), houses, limits })
+        let (vouched, wide) = (Mutex::default(), Arc::default());
+        Arc::new(Self { vouched, wide, houses, service, limits })
+    }
+
+    /// Whether a caller that was vouched for still is.
+    pub(super) fn are(&self, caller: Caller) -> bool {
+        self.service.is_vouched_for(caller)
     }
 
     /// What calls of this key hold together, as those of somebody who was vouched for.
@@ -58,6 +69,9 @@ impl Members {
 
     /// A seat for a connection with wide windows, where this key may have one more.
     pub(super) fn wide(&self, key: PublicKey, now: Duration) -> Option<Seat<PublicKey>> {
+        if !self.are(Caller { key }) {
+            return None;
+        }
         let vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
         let until = vouched.get(&key).copied()?;
         drop(vouched);

@@ -43,20 +43,36 @@ pub(super) struct Taken {
     bytes: usize,
 }
 
+impl Taken {
+    /// Gives back what is beyond so many.
+    pub(super) fn keep(&mut self, bytes: usize) {
+        let beyond = self.bytes.saturating_sub(bytes);
+        self.bytes -= beyond;
+        self.room.give_back(&self.of, beyond);
+    }
+}
+
 impl Drop for Taken {
     fn drop(&mut self) {
-        {
-            let mut held = self.room.held.lock().unwrap_or_else(PoisonError::into_inner);
-            *held -= self.bytes;
-            self.of.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
-        self.room.freed.notify_waiters();
+        self.room.give_back(&self.of, self.bytes);
     }
 }
 
 impl Room {
     pub(super) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, held: Mutex::new(0), freed: Notify::new() })
+    }
+
+    fn give_back(&self, of: &AtomicUsize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            *held -= bytes;
+            of.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.freed.notify_waiters();
     }
 
     /// Takes so many for one of those that share, where it may have them now.
@@ -113,6 +129,7 @@ impl Answers {
     /// # Errors
     /// `Busy`.
     pub(super) async fn take(&self, bytes: usize) -> Result<Taken, CallError> {
+        let bytes = bytes.min(self.room.max);
         let Self { room, of, env, wait } = self.clone();
         match room.at_once(&of, bytes) {
             Some(taken) => Ok(taken),
@@ -154,6 +171,17 @@ mod tests {
                 .is_some_and(|second| room.at_once(&two, 1).is_none() && second.bytes == 10)
         );
         assert!(room.at_once(&two, 11).is_none());
+    }
+
+    #[test]
+    fn what_is_given_back_early_is_given_back_once() {
+        let (room, one) = (Room::new(100), Arc::<AtomicUsize>::default());
+        let mut taken = room.at_once(&one, 80).expect("there is room");
+        taken.keep(90);
+        taken.keep(30);
+        assert_eq!((*room.held.lock().expect("no panic"), one.load(Ordering::Relaxed)), (30, 30));
+        drop(taken);
+        assert_eq!((*room.held.lock().expect("no panic"), one.load(Ordering::Relaxed)), (0, 0));
     }
 
     #[tokio::test]

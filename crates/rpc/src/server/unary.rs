@@ -14,6 +14,7 @@ use super::gate::LIBRARIAN;
 use super::handlers::Handlers;
 use crate::codec::{Malformed, malformed};
 use crate::framing::{self, Framed, Incoming, Outgoing};
+use crate::limits::{BATCH_MESSAGE_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX};
 use crate::proto::librarian_server::Librarian;
 
 /// A method with one message each way.
@@ -32,6 +33,20 @@ pub(super) enum Unary {
     Keep,
     Lease,
     Committee,
+}
+
+impl Unary {
+    /// Bytes that an answer may have and takes before it is made; one record's where the caller has `few` calls in work takes
+    /// them when they are there.
+    pub(super) const fn reserves(self, few: bool) -> usize {
+        match self {
+            Self::FindBatch => BATCH_MESSAGE_BYTES_MAX,
+            Self::Find | Self::Get | Self::Objects | Self::Keep | Self::Committee if !few => {
+                RECORD_MESSAGE_BYTES_MAX
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// The method of a request, where it has one message and no encoding but protobuf's own.

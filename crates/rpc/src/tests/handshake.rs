@@ -293,6 +293,36 @@ async fn from(address: &str, to: std::net::SocketAddr) -> TcpStream {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_all_seats_makes_room_for_another_source() {
+    let limits = ServerLimits {
+        connections: 8,
+        handshake: Duration::from_secs(60),
+        ..ServerLimits::default()
+    };
+    let peer = Running::start(limits);
+    let mut stalled = Vec::new();
+    for _ in 0..8 {
+        stalled.push(TcpStream::connect(peer.address).await.unwrap());
+    }
+    let config = Arc::new(dialling());
+    let dial = async |tcp| {
+        let name = ServerName::try_from("holdfast").unwrap();
+        TlsConnector::from(config.clone()).connect(name, tcp).await
+    };
+    let one = dial(from("127.0.0.21", peer.address).await).await.unwrap();
+    let two = dial(from("127.0.0.22", peer.address).await).await.unwrap();
+    let mut ended = 0;
+    for tcp in &mut stalled {
+        let mut byte = [0; 1];
+        let read = tcp.read(&mut byte);
+        let read = tokio::time::timeout(Duration::from_millis(50), read).await;
+        ended += usize::from(read.is_ok());
+    }
+    assert_eq!(ended, 2, "one for each that came");
+    drop((one, two));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handshakes_of_one_source_do_not_hold_up_those_of_others() {
     let limits =
         ServerLimits { handshakes: 4, handshake: Duration::from_secs(60), ..Default::default() };

@@ -409,6 +409,37 @@ async fn one_member_leaves_room_for_the_others() {
     silent.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+/// Its connections were those of a member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_vouched_for_no_more_holds_what_a_stranger_may() {
+    let stall = Duration::from_secs(60);
+    let peer = Running::start(ServerLimits { calls: 64, stall, ..ServerLimits::default() });
+    let to = peer.endpoint();
+    let pass = || Credential::Client(Bytes::from_static(b"pass"));
+    let member = Client::new(identity(5, 1), Arc::new(pass), Env::real(), ClientLimits::default());
+    member.find(&to, of(RecordId::new([1; 32])), LIMIT).await.unwrap();
+    let connection = Connection::dial(&identity(5, 1), None, &to).await.unwrap();
+    for revoked in [false, true] {
+        let mut silent = Vec::new();
+        for _ in 0..64 {
+            let channel = connection.line.channel.clone();
+            silent.push(tokio::spawn(async move {
+                let body = Frames(vec![framed(1_000, &[0; 10])], true);
+                status(send(&channel, "Store", body).await).await.code()
+            }));
+        }
+        // It holds half of all, or of a quarter of it; calls that come together may each be refused for the other.
+        let refused = || silent.iter().filter(|call| call.is_finished()).count();
+        let least = if revoked { 56 } else { 32 };
+        tokio::time::timeout(LIMIT, until(|| refused() >= least)).await.expect("it holds more");
+        assert!(revoked || refused() < 56, "{} of a member's calls were refused", refused());
+        silent.iter().for_each(tokio::task::JoinHandle::abort);
+        futures::future::join_all(silent).await;
+        peer.service.revoked.lock().unwrap().insert(*identity(5, 1).key());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
+
 /// All request bytes of strangers are held by messages that do not go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_request_of_a_stranger_waits_for_no_others_bytes() {

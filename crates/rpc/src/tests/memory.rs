@@ -41,6 +41,8 @@ pub(crate) struct Memory {
     pub(crate) introductions: Mutex<Vec<Credential>>,
     pub(crate) known: Mutex<HashSet<PublicKey>>,
     pub(crate) asked: Mutex<Vec<RecordId>>,
+    /// Keys that nobody vouches for any more.
+    pub(crate) revoked: Mutex<HashSet<PublicKey>>,
     /// Ends the wait of those that find [`SLOW`].
     pub(crate) slow: CancellationToken,
     pub(crate) objects: Mutex<Script>,
@@ -73,6 +75,10 @@ pub(crate) fn closest() -> Vec<Bytes> {
 
 #[async_trait]
 impl Service for Memory {
+    fn is_vouched_for(&self, caller: Caller) -> bool {
+        !self.revoked.lock().unwrap().contains(&caller.key)
+    }
+
     async fn introduce(
         &self,
         caller: Caller,
