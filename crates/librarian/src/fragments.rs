@@ -19,9 +19,14 @@ use env::calls::CallError;
 
 use crate::shelf::{Proven, Shelf, one_line};
 
-/// Whether a record lives elsewhere than at its id: it is a fragment.
+/// Whether a record lives elsewhere than at its id: of those of documents it is a fragment.
 pub(crate) fn is_fragment(record: &Record) -> bool {
     record.place != Place::from(record.id)
+}
+
+/// Whether what is of this kind and lives there is a fragment.
+pub(crate) fn is_one(kind: Kind, id: &RecordId, place: &Place) -> bool {
+    matches!(kind, Kind::Page | Kind::Parity) && *place != Place::from(*id)
 }
 
 /// Refuses those of the proven records that are fragments of no stripe that is held or in `proven`.

@@ -54,6 +54,7 @@ use version::COPIES_MAX;
 
 use crate::core::Core;
 use crate::leases::OtherCopies;
+use crate::{fragments, listing};
 use audit::Audits;
 use budget::Budget;
 use claims::Claims;
@@ -66,8 +67,8 @@ use present::{Present, Spans};
 pub(crate) use pull::again;
 use work::Work;
 
-/// Records listed at a time when the inventory is made.
-const LIST_STEP: usize = 4096;
+/// Stripes looked at before others have their turn.
+const LOOK_STEP: usize = 4096;
 /// Changes counted at a time, under the inventory's lock.
 const TAKE_STEP: usize = 1024;
 /// How often changes are counted.
@@ -411,12 +412,7 @@ impl Keeping {
         let mut inventory = Inventory::new(core.own, epoch);
         let mut from = RecordId::new([0; 32]);
         loop {
-            let listed = core.store.list(&from, LIST_STEP).await?;
-            let ids = core.store.ids(&from, LIST_STEP);
-            // These are two looks. Between them something may go, so that the second reaches further; what the first did not list
-            // is not passed over. Damaged records are not listed, and many in a row are passed by the second.
-            let last = listed.last().map(|placed| placed.id);
-            let last = last.or_else(|| ids.last().copied().filter(|_| ids.len() == LIST_STEP));
+            let (listed, next) = listing::part(&*core.store, &from).await?;
             let changes: Vec<Change> = listed.into_iter().map(Change::Stored).collect();
             let found = self.found(core, changes).await;
             inventory = core
@@ -429,7 +425,7 @@ impl Keeping {
                     inventory
                 })
                 .await;
-            match last.as_ref().and_then(next) {
+            match next {
                 Some(after) => from = after,
                 None => return Ok(inventory),
             }
@@ -443,7 +439,7 @@ impl Keeping {
             let stripes: BTreeSet<RecordId> = {
                 let mut inventory = locked(&self.inventory);
                 let Some(inventory) = inventory.as_mut() else { return };
-                found.into_iter().filter_map(|found| apply(inventory, found)).collect()
+                found.into_iter().flat_map(|found| apply(inventory, found)).collect()
             };
             // A stripe that is new may lack what a holder has that is absent: no change of peers will say so.
             self.look_at(core, &stripes.into_iter().collect::<Vec<RecordId>>());
@@ -559,7 +555,7 @@ impl Keeping {
             ids.extend(inventory.stripes.keys());
         }
         let ids: Vec<RecordId> = ids.into_iter().collect();
-        for some in ids.chunks(LIST_STEP) {
+        for some in ids.chunks(LOOK_STEP) {
             self.look_at(core, some);
             tokio::task::yield_now().await;
         }
@@ -701,7 +697,7 @@ async fn headers(core: &Core, changes: &[Change]) -> Vec<(RecordId, Arc<Stripe>)
 }
 
 fn is_fragment(placed: &Placed) -> bool {
-    matches!(placed.kind, Kind::Page | Kind::Parity) && placed.place != Place::from(placed.id)
+    fragments::is_one(placed.kind, &placed.id, &placed.place)
 }
 
 /// Something to count.
@@ -711,35 +707,22 @@ enum Found {
     Dropped(RecordId),
 }
 
-/// Counts a change; the stripe that has another fragment here, or one less. What was dropped and is not found was never counted.
-fn apply(inventory: &mut Inventory, found: Found) -> Option<RecordId> {
+/// Counts a change; the stripes that have another fragment here, or one less. What was dropped and is not found was never counted.
+fn apply(inventory: &mut Inventory, found: Found) -> Vec<RecordId> {
     match found {
         Found::Copy(held) => {
             inventory.add_copy(held);
-            None
+            Vec::new()
         }
         Found::Fragment { id, stripe, index, header } => {
             inventory.add_fragment(id, stripe, index, |epoch, names| {
                 StripeMap::by_rank(&stripe, &header, epoch, names)
             });
-            Some(stripe)
+            vec![stripe]
         }
         Found::Dropped(id) => match inventory.drop_copy(&id) {
-            true => None,
+            true => Vec::new(),
             false => inventory.drop_fragment(&id),
         },
     }
-}
-
-/// The id behind this one.
-fn next(id: &RecordId) -> Option<RecordId> {
-    let mut bytes = *id.as_bytes();
-    for byte in bytes.iter_mut().rev() {
-        let (more, over) = byte.overflowing_add(1);
-        *byte = more;
-        if !over {
-            return Some(RecordId::new(bytes));
-        }
-    }
-    None
 }

@@ -141,7 +141,7 @@ impl Leases {
                 checked: Mutex::default(),
                 dropped: Mutex::default(),
                 undone: Mutex::default(),
-                erasing: Mutex::new((dead && leases + tombstones > 0).then_some(begun)),
+                erasing: Mutex::new(dead.then_some(begun)),
                 heard_ms: AtomicU64::new(0),
             }))
         };

@@ -59,6 +59,7 @@ mod keeping;
 mod leases;
 mod librarian;
 mod limiter;
+mod listing;
 mod metrics;
 mod neighbours;
 mod news;

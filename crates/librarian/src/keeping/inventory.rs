@@ -147,8 +147,10 @@ pub(crate) struct Inventory {
     /// Where copies are that live elsewhere than at their ids.
     elsewhere: HashMap<RecordId, Place>,
     pub(super) stripes: BTreeMap<RecordId, StripeMap>,
-    /// Which fragment of which stripe one is that is here.
+    /// Which fragment of which stripe one is that is here: of the one that it was counted for first.
     fragments: HashMap<RecordId, (RecordId, u8)>,
+    /// Of which others it is too: a page may be named by several stripes, and is here once.
+    also: HashMap<RecordId, Vec<(RecordId, u8)>>,
     sums: HashMap<PeerId, Box<[Sum; SUMS]>>,
 }
 
@@ -190,6 +192,7 @@ impl Inventory {
             elsewhere: HashMap::new(),
             stripes: BTreeMap::new(),
             fragments: HashMap::new(),
+            also: HashMap::new(),
             sums: HashMap::new(),
         }
     }
@@ -360,7 +363,13 @@ impl Inventory {
             self.stripes.insert(stripe, map);
             // It has nothing of this peer yet, so nothing of it is counted.
         }
-        self.fragments.insert(id, (stripe, index));
+        let first = *self.fragments.entry(id).or_insert((stripe, index));
+        if first != (stripe, index) {
+            let also = self.also.entry(id).or_default();
+            if !also.contains(&(stripe, index)) {
+                also.push((stripe, index));
+            }
+        }
         let own = self.own;
         self.with_map(&stripe, |map, names| {
             map.take(index);
@@ -372,17 +381,21 @@ impl Inventory {
         });
     }
 
-    /// Counts a fragment no more; the stripe that it was counted of.
-    pub(crate) fn drop_fragment(&mut self, id: &RecordId) -> Option<RecordId> {
-        let (stripe, index) = self.fragments.remove(id)?;
+    /// Counts a fragment no more; the stripes that it was counted of.
+    pub(crate) fn drop_fragment(&mut self, id: &RecordId) -> Vec<RecordId> {
+        let Some(first) = self.fragments.remove(id) else { return Vec::new() };
+        let also = self.also.remove(id).unwrap_or_default();
+        let of: Vec<(RecordId, u8)> = std::iter::once(first).chain(also).collect();
         let own = self.own;
-        self.with_map(&stripe, |map, names| {
-            map.mine.retain(|mine| *mine != index);
-            if map.holder(index) == Some(names.of(&own)) {
-                map.set(index, None);
-            }
-        });
-        Some(stripe)
+        for (stripe, index) in &of {
+            self.with_map(stripe, |map, names| {
+                map.mine.retain(|mine| mine != index);
+                if map.holder(*index) == Some(names.of(&own)) {
+                    map.set(*index, None);
+                }
+            });
+        }
+        of.into_iter().map(|(stripe, _)| stripe).collect()
     }
 
     fn count_stripe(&mut self, stripe: &RecordId, map: &StripeMap, with: fn(Sum, Sum) -> Sum) {

@@ -768,20 +768,23 @@ impl Gave {
 /// What this peer moved is another's to hold, whose disk has it: it counts here no more. A peer that leaves serves it until it has left.
 async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, gave: Option<Gave>) {
     let Some(Gave { stripe, fragments }) = gave else { return };
+    let payers = core.leases.payers(&Place::from(job.id));
     let mut ids: Vec<RecordId> = Vec::with_capacity(fragments.len());
     for (id, Given { to, .. }) in fragments {
         // What another took and does not keep for all who pay for it stays here beside that; who leaves takes nothing along.
-        if keeping.is_leaving() || super::surplus::is_kept_for_all(core, &to, &job.id).await {
+        if keeping.is_leaving()
+            || super::surplus::is_kept_for_all(core, &to, &job.id, &payers).await
+        {
             ids.push(id);
         }
+    }
+    if !keeping.is_leaving() {
+        ids = super::surplus::drop_fragments(core, &job.id, &stripe, ids, &payers).await;
     }
     if let Some(inventory) = locked(&keeping.inventory).as_mut() {
         for id in &ids {
             inventory.drop_fragment(id);
         }
-    }
-    if !keeping.is_leaving() {
-        super::surplus::drop_fragments(core, &job.id, &stripe, ids).await;
     }
 }
 

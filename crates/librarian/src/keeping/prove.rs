@@ -93,19 +93,19 @@ impl Keeping {
 
     /// Counts a record no more that is not here, where it was.
     fn is_not_here(&self, core: &Core, id: crypto::RecordId) {
-        let stripe = {
+        let stripes = {
             let mut inventory = locked(&self.inventory);
             let Some(inventory) = inventory.as_mut() else { return };
             match inventory.drop_copy(&id) {
-                true => None,
+                true => Vec::new(),
                 false => match inventory.drop_fragment(&id) {
-                    None => return,
-                    stripe => stripe,
+                    none if none.is_empty() => return,
+                    stripes => stripes,
                 },
             }
         };
         core.metrics.audit.lost.inc();
         tracing::warn!(record = %id, "a record that was asked for is not here any more, and is fetched again");
-        self.look_at(core, stripe.as_slice());
+        self.look_at(core, &stripes);
     }
 }

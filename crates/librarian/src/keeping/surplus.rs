@@ -176,14 +176,14 @@ async fn drop_fragment(core: &Core, keeping: &Keeping, id: &RecordId, index: u8,
     let Ok(Some(stripe)) = core.shelf.stripe(id).await else { return };
     let Some(fragment) = stripe.fragments().get(usize::from(index)) else { return };
     let Ok(Some(record)) = core.shelf.get(fragment).await else { return };
-    // A page may be named by several stripes, and is here once: what is kept for another one is not this one's to drop.
-    if record.place != Place::from(*id)
-        || !has(core, other, &record).await
-        || !is_kept_for_all(core, other, id).await
-    {
+    let payers = core.leases.payers(&Place::from(*id));
+    if !has(core, other, &record).await || !is_kept_for_all(core, other, id, &payers).await {
         return;
     }
-    drop_fragments(core, id, &stripe, vec![record.id]).await;
+    let gone = drop_fragments(core, id, &stripe, vec![record.id], &payers).await;
+    if gone.is_empty() {
+        return;
+    }
     let mut inventory = locked(&keeping.inventory);
     if let Some(inventory) = inventory.as_mut() {
         inventory.drop_fragment(&record.id);
@@ -201,37 +201,36 @@ async fn is_kept_for(core: &Core, fragment: &RecordId, stripe: &RecordId) -> boo
         && !core.leases.covers(&Place::from(*fragment))
 }
 
-/// Drops fragments of a stripe, and its header with the last of them. What is kept for another stripe stays.
+/// Drops fragments of a stripe that others keep for all of its `payers`, and its header with the last of them; those that went.
+/// What is kept for another stripe stays; where somebody writes to this one, or others pay for it by now, all of it does.
 pub(super) async fn drop_fragments(
     core: &Core,
     id: &RecordId,
     stripe: &Stripe,
-    gone: Vec<RecordId>,
-) {
-    let is_here = |gone: &[RecordId]| {
-        let stay = stripe.fragments().iter().filter(|fragment| !gone.contains(fragment));
-        stay.into_iter().any(|fragment| core.store.contains(fragment))
-    };
-    let mut own = Vec::with_capacity(gone.len());
-    for fragment in gone {
-        if is_kept_for(core, &fragment, id).await {
-            own.push(fragment);
+    fragments: Vec<RecordId>,
+    payers: &Payers,
+) -> Vec<RecordId> {
+    let place = Place::from(*id);
+    let places: Vec<Place> =
+        fragments.iter().map(|fragment| Place::from(*fragment)).chain([place]).collect();
+    // Each lives at the stripe's place, and may be about to be written as a copy at its own.
+    let off = core.leases.keep_off(&places);
+    if !off.places.contains(&place) || core.leases.payers(&place) != *payers {
+        return Vec::new();
+    }
+    let mut gone = Vec::with_capacity(fragments.len());
+    for fragment in fragments {
+        if off.places.contains(&Place::from(fragment)) && is_kept_for(core, &fragment, id).await {
+            gone.push(fragment);
         }
     }
-    let gone = own;
-    drop_records(core, gone.clone(), |_| true).await;
-    if is_here(&gone) {
-        return;
+    let stays = |fragment: &RecordId| !gone.contains(fragment) && core.store.contains(fragment);
+    let mut ids = gone.clone();
+    if !gone.is_empty() && !stripe.fragments().iter().any(stays) {
+        // Behind its fragments: of a removal that a power cut tore no fragment stays without its header.
+        ids.push(*id);
     }
-    let Ok(Some(header)) = core.shelf.get(id).await else { return };
-    drop_records(core, vec![*id], |_| true).await;
-    // One that came in between came with its header, which this took away.
-    if is_here(&[]) {
-        let outcome = core.store.put(vec![header]).await;
-        if let Err(error) = outcome {
-            tracing::warn!(stripe = %id, %error, "a header could not be written back");
-        }
-    }
+    if remove(core, ids).await { gone } else { Vec::new() }
 }
 
 /// Whether a peer has the bytes of a record, by the MAC of a fresh key.
@@ -263,38 +262,42 @@ async fn keeps_all(core: &Core, peer: &PeerId, place: &Place, payers: &Payers) -
 }
 
 /// Whether a peer keeps what it has of a stripe for all who pay for the stripe here.
-pub(super) async fn is_kept_for_all(core: &Core, peer: &PeerId, stripe: &RecordId) -> bool {
-    let place = Place::from(*stripe);
-    keeps_all(core, peer, &place, &core.leases.payers(&place)).await
+pub(super) async fn is_kept_for_all(
+    core: &Core,
+    peer: &PeerId,
+    stripe: &RecordId,
+    payers: &Payers,
+) -> bool {
+    keeps_all(core, peer, &Place::from(*stripe), payers).await
 }
 
-/// Drops records for which nothing is being written, of those that are still to go once nothing can be.
-pub(super) async fn drop_records(
-    core: &Core,
-    mut ids: Vec<RecordId>,
-    still_goes: impl Fn(&RecordId) -> bool,
-) {
+/// Drops copies for which nothing is being written, of those that are still to go once nothing can be.
+async fn drop_records(core: &Core, mut ids: Vec<RecordId>, still_goes: impl Fn(&RecordId) -> bool) {
     let places: Vec<Place> = ids.iter().map(|id| Place::from(*id)).collect();
     let off = core.leases.keep_off(&places);
     ids.retain(|id| off.places.contains(&Place::from(*id)) && still_goes(id));
+    remove(core, ids).await;
+}
+
+/// Removes records that writes are kept off from, with what is kept of who pays for them; whether they went.
+async fn remove(core: &Core, ids: Vec<RecordId>) -> bool {
     if ids.is_empty() {
-        return;
+        return true;
     }
     let count = ids.len() as u64;
     let places: Vec<Place> = ids.iter().map(|id| Place::from(*id)).collect();
-    let removed = async {
-        core.store.remove(ids).await?;
-        let (charges, removed) = core.leases.let_go(&places).await;
-        for Charge { client, bytes } in charges {
-            core.quotas.give_back(client.key(), u64::MAX, bytes);
-        }
-        removed
-    };
-    match removed.await {
-        Ok(()) => {
-            core.metrics.keeping.dropped.inc_by(count);
-            tracing::info!(count, "records that others hold were dropped");
-        }
-        Err(error) => tracing::warn!(%error, "surplus records could not be dropped"),
+    if let Err(error) = core.store.remove(ids).await {
+        tracing::warn!(%error, "surplus records could not be dropped");
+        return false;
     }
+    core.metrics.keeping.dropped.inc_by(count);
+    tracing::info!(count, "records that others hold were dropped");
+    let (charges, removed) = core.leases.let_go(&places).await;
+    for Charge { client, bytes } in charges {
+        core.quotas.give_back(client.key(), u64::MAX, bytes);
+    }
+    if let Err(error) = removed {
+        tracing::warn!(%error, "leases of what was dropped could not be");
+    }
+    true
 }

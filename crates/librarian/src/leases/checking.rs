@@ -16,6 +16,7 @@ use store::StoreError;
 
 use super::table::{Admitted, Charge, Payer, Payers, Refusal, Wanted};
 use super::{CHECKED_MAX, Leases, kept, owned, told_copies};
+use crate::fragments;
 
 /// Leases and leaves up to which the signatures are checked where the call runs: a hop costs more.
 const CHECKED_HERE_MAX: usize = 2;
@@ -379,8 +380,18 @@ impl Leases {
         let gone = |place: &Place| {
             self.was_dropped(place) && !self.store.contains(&RecordId::new(*place.as_bytes()))
         };
-        match unpaid.map(|one| one.place).find(gone) {
-            Some(place) => Err(nobody_pays(&place)),
+        if let Some(place) = unpaid.map(|one| one.place).find(gone) {
+            return Err(nobody_pays(&place));
+        }
+        // The header that a fragment was proven by may have gone since.
+        let header_is_gone = |record: &&Record| {
+            let header = RecordId::new(*record.place.as_bytes());
+            fragments::is_one(record.kind, &record.id, &record.place)
+                && !self.store.contains(&header)
+                && !records.iter().any(|other| other.id == header)
+        };
+        match records.iter().find(header_is_gone) {
+            Some(record) => Err(refused(&Refusal::Busy(record.place))),
             None => Ok(writes),
         }
     }

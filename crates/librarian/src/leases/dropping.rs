@@ -3,7 +3,7 @@
 //! Of a place that is a copy's its record; of a stripe's its header, and the fragments of it that are kept there. A fragment that
 //! another lease pays for as a copy stays.
 //!
-//! Order: records and what was kept of the lease go in one removal, so that a crash leaves both or neither; were it to
+//! Order: records and what was kept of the lease go in one removal, fragments before their header and the lease last; were a crash to
 //! leave the lease, the next sweep does it again. Where a removal fails its place takes neither lease nor record until a sweep has
 //! done it. All of it is done by tasks that nobody's going away ends.
 
@@ -16,6 +16,7 @@ use store::{PUT_RECORDS_MAX, StoreError};
 
 use super::table::{Charge, Ended};
 use super::{Leases, owned};
+use crate::{fragments, listing};
 
 /// Leases that one round of a sweep ends.
 const ROUND_MAX: usize = 256;
@@ -133,7 +134,8 @@ impl Leases {
                 let there = found.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
                 freed.push((*client, there.min(*bytes)));
             }
-            ids.extend(found.into_iter().map(|(id, _)| id));
+            // The header behind its fragments: of a removal that a power cut tore no fragment stays that nothing names.
+            ids.extend(found.into_iter().rev().map(|(id, _)| id));
         }
         let records = ids.len() as u64;
         ids.extend(&ended.frames);
@@ -161,8 +163,8 @@ impl Leases {
         let mut found = Vec::new();
         let record = match self.store.get(&id).await {
             Err(StoreError::Damaged { .. }) => {
-                // What a damaged header listed is not known; scrub mends it, or it is gone.
                 found.push((id, 0));
+                found.extend(self.fragments_at(place).await?);
                 return Ok(found);
             }
             other => other?,
@@ -195,6 +197,21 @@ impl Leases {
                     Err(error) => return Err(error),
                 }
             }
+        }
+        Ok(found)
+    }
+
+    /// The fragments that live at a place, where the header that lists them is damaged: all that is here is gone through for it.
+    async fn fragments_at(&self, place: &Place) -> Result<Vec<(RecordId, u64)>, StoreError> {
+        let (mut found, mut from) = (Vec::new(), Some(RecordId::new([0; 32])));
+        while let Some(first) = from {
+            let (listed, next) = listing::part(&*self.store, &first).await?;
+            from = next;
+            let here = listed
+                .iter()
+                .filter(|one| one.place == *place && fragments::is_one(one.kind, &one.id, place));
+            let alone = here.filter(|one| !self.covers(&Place::from(one.id)));
+            found.extend(alone.map(|one| (one.id, 0)));
         }
         Ok(found)
     }

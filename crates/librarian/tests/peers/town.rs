@@ -274,6 +274,10 @@ pub(crate) struct Shop {
     pub(crate) reads: AtomicUsize,
     /// Records that lie where the disk cannot be read.
     pub(crate) unreadable: Mutex<BTreeSet<RecordId>>,
+    /// Records whose bytes are others than were written.
+    pub(crate) damaged: Mutex<BTreeSet<RecordId>>,
+    /// What was removed, in its order.
+    pub(crate) removed: Mutex<Vec<RecordId>>,
     /// How long a write of something new takes.
     slow: Mutex<Option<(Env, Duration)>>,
 }
@@ -281,8 +285,8 @@ pub(crate) struct Shop {
 impl Shop {
     pub(crate) fn new(inner: Arc<dyn RecordStore>) -> Self {
         let (full, rotten, stuck, reads) = Default::default();
-        let (unreadable, slow) = Default::default();
-        Self { inner, full, rotten, stuck, reads, unreadable, slow }
+        let (unreadable, damaged, removed, slow) = Default::default();
+        Self { inner, full, rotten, stuck, reads, unreadable, damaged, removed, slow }
     }
 
     /// From now on each write of something new takes so long.
@@ -322,7 +326,9 @@ impl RecordStore for Shop {
             let source = std::io::Error::other("a bad sector");
             return Err(StoreError::Io { action, file, source });
         }
-        if self.rotten.load(Ordering::SeqCst) && self.inner.contains(id) {
+        let damaged =
+            self.rotten.load(Ordering::SeqCst) || self.damaged.lock().unwrap().contains(id);
+        if damaged && self.inner.contains(id) {
             let file = "segment-7".to_owned();
             return Err(StoreError::Damaged { id: *id, file, offset: 1 });
         }
@@ -346,6 +352,7 @@ impl RecordStore for Shop {
             return Err(StoreError::Full);
         }
         pause_once().await;
+        self.removed.lock().unwrap().extend(&ids);
         self.inner.remove(ids).await
     }
 

@@ -247,7 +247,7 @@ fn a_lost_fragment_leaves_the_map_when_its_holder_lists_no_more_of_the_stripe() 
     let fragments: Vec<(RecordId, (RecordId, u8))> =
         second.fragments.iter().map(|(id, at)| (*id, *at)).collect();
     let (lost, _) = fragments.iter().find(|(_, at)| *at == (shared.stripe, shared.index)).unwrap();
-    assert!(second.drop_fragment(lost).is_some());
+    assert_eq!(second.drop_fragment(lost), [shared.stripe]);
     let part = Range::ALL.part(shared.stripe.as_bytes()[0]);
     let changed = first.correct(&b, &second.listed(&a, part, usize::MAX));
     assert_eq!(changed.changed, vec![shared.stripe]);
@@ -256,6 +256,28 @@ fn a_lost_fragment_leaves_the_map_when_its_holder_lists_no_more_of_the_stripe() 
     assert_eq!(first.correct(&b, &second.listed(&a, part, usize::MAX)), Corrected::default());
     let range = Range::ALL;
     assert_eq!(first.sums(&b, range), second.sums(&a, range), "both know of it now");
+}
+
+/// A page that two stripes name is here once, and lost for both.
+#[test]
+fn a_fragment_of_two_stripes_leaves_both_their_maps() {
+    let (_, genesis, view) = world(6);
+    let own = view.candidates()[1].peer;
+    let mut inventory = Inventory::new(own, epoch(&genesis, &view, &[]));
+    let stripes: Vec<(RecordId, Stripe)> = (1..=2).map(|number| stripe(number, 4)).collect();
+    let shared = id(7);
+    for ((stripe_id, stripe), index) in stripes.iter().zip([2, 3]) {
+        for _ in 0..2 {
+            inventory.add_fragment(shared, *stripe_id, index, |epoch, names| {
+                StripeMap::by_rank(stripe_id, stripe, epoch, names)
+            });
+        }
+        assert_eq!(inventory.stripes[stripe_id].mine, [index]);
+    }
+    assert_eq!(inventory.place_of(&shared), Some(Place::from(stripes[0].0)));
+    assert_eq!(inventory.drop_fragment(&shared), [stripes[0].0, stripes[1].0]);
+    assert!(inventory.stripes.is_empty(), "nothing of either is here");
+    assert!(inventory.drop_fragment(&shared).is_empty());
 }
 
 #[test]

@@ -229,6 +229,37 @@ fn what_the_disk_cannot_read_keeps_no_other_lease_from_ending() {
     });
 }
 
+/// Fragments go before the header that lists them, which a power cut may part; and where that is damaged they go too.
+#[test]
+fn what_nobody_pays_for_of_a_stripe_goes_with_its_header_though_that_is_damaged() {
+    for damaged in [false, true] {
+        testkit::time::run(29, move |env| async move {
+            let town = town_with(&env, 1, |_| {}).await;
+            let client = Client::new(&town, 1).await;
+            let stripes = [1, 2].map(|seed| testkit::network::stripe(seed, 2, 3, 1_000));
+            for (stripe, spans) in stripes.iter().zip([1, 300]) {
+                let leaf = Leaf { place: stripe.header.place, bytes: 1 << 20 };
+                let lease = client.lease_of(&town, leaf, spans * SPAN_S);
+                let records = [vec![stripe.header.clone()], stripe.fragments.clone()].concat();
+                let to = town.at(0);
+                let stored = client.calls.store_leased(&to, records, vec![lease], LIMIT);
+                assert!(stored.await.unwrap().iter().all(Result::is_ok));
+            }
+            let shop = &town.stores[0];
+            let header = stripes[0].header.id;
+            shop.damaged.lock().unwrap().extend(damaged.then_some(header));
+            env.clock.sleep(Duration::from_secs(SPAN_S + 1800)).await;
+            let removed = shop.removed.lock().unwrap().clone();
+            let last = removed.iter().position(|id| *id == header).unwrap();
+            for fragment in &stripes[0].fragments {
+                assert!(removed[..last].contains(&fragment.id), "damaged: {damaged}");
+            }
+            let paid = [vec![stripes[1].header.clone()], stripes[1].fragments.clone()].concat();
+            assert!(paid.iter().all(|record| shop.holds(&record.id)));
+        });
+    }
+}
+
 /// A town that drops what others hold, and a client whose pass has a quota.
 async fn dropping(env: &env::Env, peers: usize) -> (Town, Client) {
     let mut town = Town::empty(env, 3, peers);
