@@ -39,6 +39,7 @@ use crate::objects::{ObjectShelf, Parts};
 use crate::options::LibrarianOptions;
 use crate::publications::{Outlets, Publications};
 use crate::quota::Quotas;
+use crate::room::Room;
 use crate::seats::Seats;
 use crate::service::Endpoints;
 use crate::shelf::{OwnShelf, Shelf};
@@ -135,8 +136,9 @@ impl Prepared {
             Arc::clone(&publications),
             Arc::clone(&leases),
             Arc::clone(&metrics),
-            options.read_only,
+            Room::new(options.store_path),
         );
+        shelf.set_read_only(options.read_only);
         let objects = ObjectShelf::open(Parts {
             env: env.clone(),
             network: options.genesis.network(),

@@ -35,6 +35,10 @@ const LATENCY_FIRST_S: f64 = 0.000_1;
 /// Buckets of the latency histograms: up to 26 s.
 const LATENCY_BUCKETS: u16 = 19;
 
+/// Of these, which every network is used by, each line is there from the start; those of other methods come with their first call, as
+/// all together were hundreds.
+const FROM_START: [Method; 2] = [Method::Find, Method::Store];
+
 /// An endpoint of the librarian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum Method {
@@ -135,6 +139,12 @@ pub(crate) enum Bound {
     Quota,
 }
 
+impl Bound {
+    /// Those that refuse a call of any method: see [`FROM_START`].
+    const FROM_START: [Self; 5] =
+        [Self::Crowded, Self::Second, Self::Day, Self::Bytes, Self::Callers];
+}
+
 /// Why news of another peer were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum Dropped {
@@ -145,12 +155,20 @@ pub(crate) enum Dropped {
     Full,
 }
 
+impl Dropped {
+    const ALL: [Self; 5] = [Self::Stranger, Self::Malformed, Self::Rate, Self::Queue, Self::Full];
+}
+
 /// Where a publication came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum Source {
     Stored,
     News,
     CatchUp,
+}
+
+impl Source {
+    const ALL: [Self; 3] = [Self::Stored, Self::News, Self::CatchUp];
 }
 
 /// How well other peers are.
@@ -212,6 +230,7 @@ pub(crate) struct Levels {
     pub(crate) log_poisoned: bool,
     pub(crate) spreading: usize,
     pub(crate) certificate_until: u64,
+    pub(crate) disowned: bool,
     pub(crate) read_only: bool,
     pub(crate) roster: u64,
     pub(crate) organisations: usize,
@@ -270,6 +289,7 @@ struct Gauges {
     log_poisoned: Gauge,
     spreading: Gauge,
     certificate_until: Gauge,
+    disowned: Gauge,
     roster: Gauge,
     organisations: Gauge,
     roster_conflicts: Gauge,
@@ -310,7 +330,31 @@ impl Metrics {
         metrics.audit.register(&mut metrics.registry);
         metrics.register_counted();
         metrics.register_levels();
+        metrics.begin();
         metrics
+    }
+
+    /// Counts from 0, where a collector would otherwise not see the first one as growth.
+    fn begin(&self) {
+        for source in Source::ALL {
+            self.publications.get_or_create(&SourceLabels { source }).inc_by(0);
+        }
+        for reason in Dropped::ALL {
+            self.dropped.get_or_create(&DroppedLabels { reason }).inc_by(0);
+        }
+        for method in FROM_START {
+            let outcome = Outcome::Good;
+            self.calls.get_or_create(&CallLabels { method, outcome }).inc_by(0);
+            drop(self.latency.get_or_create(&MethodLabels { method }));
+            for tier in [Trust::Stranger, Trust::Known, Trust::Own] {
+                for bound in Bound::FROM_START {
+                    let labels = RefusedLabels { tier, method, bound };
+                    self.refused.get_or_create(&labels).inc_by(0);
+                }
+            }
+        }
+        self.received(Method::Store, 0);
+        self.sent(Method::Find, 0);
     }
 
     fn register_counted(&mut self) {
@@ -370,6 +414,7 @@ impl Metrics {
                 "When the peer's certificate expires, Unix time",
                 &gauges.certificate_until,
             ),
+            ("disowned", "1 while the peer is no member any more", &gauges.disowned),
         ];
         for (name, help, gauge) in plain {
             self.registry.register(name, help, gauge.clone());
@@ -458,6 +503,7 @@ impl Metrics {
         gauges.log_poisoned.set(i64::from(levels.log_poisoned));
         gauges.spreading.set(count(levels.spreading));
         gauges.certificate_until.set(whole(levels.certificate_until));
+        gauges.disowned.set(i64::from(levels.disowned));
         gauges.roster.set(whole(levels.roster));
         gauges.organisations.set(count(levels.organisations));
         gauges.roster_conflicts.set(whole(levels.roster_conflicts));
@@ -501,9 +547,29 @@ mod tests {
         has("# EOF");
     }
 
+    /// A collector takes no growth from a line that was not there before.
+    #[test]
+    fn what_is_counted_is_there_from_the_start() {
+        let page = Metrics::new().encode(&Levels::default());
+        for line in [
+            "calls_total{method=\"Store\",outcome=\"Good\"}",
+            "call_duration_seconds_count{method=\"Find\"}",
+            "refused_total{tier=\"Known\",method=\"Store\",bound=\"Bytes\"}",
+            "record_received_bytes_total{method=\"Store\"}",
+            "record_sent_bytes_total{method=\"Find\"}",
+            "publications_total{source=\"CatchUp\"}",
+            "news_dropped_total{reason=\"Queue\"}",
+            "objects_versions_put_total{outcome=\"Denied\"}",
+        ] {
+            let line = format!("holdfast_{line} 0");
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+    }
+
     #[test]
     fn the_operators_page_lists_every_metric_and_no_other() {
-        let page = full_page();
+        // Those too that nothing happened to.
+        let page = Metrics::new().encode(&Levels::default());
         let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let mut ours: Vec<&str> = types.filter_map(|line| line.split(' ').next()).collect();
         let docs = include_str!("../../../docs/operating/metrics.md");

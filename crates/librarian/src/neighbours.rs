@@ -202,10 +202,12 @@ pub(crate) async fn announce_all(core: Arc<Core>) {
     core.tell_revocation().await;
     let mut announced = core.env.clock.elapsed();
     let mut calendar = self::calendar(&core);
-    let mut warned = None;
+    let (mut warned, mut disowned) = (None, None);
+    core.tell_disowned(&mut disowned);
     while core.pause(core.jittered(core.rhythm.state)).await {
         let now = core.env.clock.elapsed();
         warn_of_expiry(&core, &mut warned, now);
+        core.tell_disowned(&mut disowned);
         let state = core.state();
         let due = now.saturating_sub(announced) >= core.rhythm.announce;
         let was_set = self::calendar(&core).abs_diff(calendar) >= CALENDAR_SET_MS;

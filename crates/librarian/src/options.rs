@@ -1,6 +1,7 @@
 //! What a librarian is told at its start: who it is, whom it may ask first, and its limits.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct LibrarianOptions {
     /// Until when words that ended leases were heard, as [`crate::Librarian::words_heard_ms`] told it at the last look; `None`: until
     /// the last announcement among `known_peers`.
     pub words_heard_ms: Option<u64>,
+    /// Where the store is, for what an operator is told of its disk.
+    pub store_path: Option<PathBuf>,
     /// Serve reads alone.
     pub read_only: bool,
     /// What callers may do at once, and how far buffers go.
@@ -64,6 +67,7 @@ impl LibrarianOptions {
             revocations: Vec::new(),
             stored_bytes: Vec::new(),
             words_heard_ms: None,
+            store_path: None,
             read_only: false,
             limits: Limits::default(),
             rhythm: Rhythm::default(),

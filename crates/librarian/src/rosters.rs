@@ -89,12 +89,6 @@ impl Core {
     async fn roster_changed(&self, roster: &Roster) {
         let left = self.standings.unlisted(roster, self.env.clock.unix_s());
         self.end_keys(&left);
-        if self.directory.listed(&self.organisation).is_none() {
-            tracing::error!(
-                number = roster.number(),
-                "this peer's organisation left the network: nobody asks it for anything any more"
-            );
-        }
         self.tell_roster().await;
     }
 

@@ -29,6 +29,7 @@ use crate::fragments;
 use crate::leases::{By, Covered, Leases, nobody_pays, owned};
 use crate::metrics::Metrics;
 use crate::publications::{Entry, Publications};
+use crate::room::Room;
 
 /// From so many bytes on, records are hashed on a CPU thread: below it the hop costs more.
 pub(crate) const LARGE_BYTES: usize = 64 * 1024;
@@ -37,11 +38,6 @@ const CUT_OFF: &str =
     "it is cut off from most of the organisations, and serves reads alone until it hears them";
 /// When to try again a peer that closes its store.
 const RETRY_AFTER_CLOSED: Duration = Duration::from_secs(5);
-/// A full disk counts as mended when a part of what the store's files take is free again, so that
-/// the peer does not announce itself full and not full by turns; between these bounds.
-const FREE_AGAIN_PART: u64 = 16;
-const FREE_AGAIN_BYTES_MIN: u64 = 4 << 20;
-const FREE_AGAIN_BYTES_MAX: u64 = 256 << 20;
 
 /// The records of one peer.
 pub(crate) struct Shelf {
@@ -51,8 +47,8 @@ pub(crate) struct Shelf {
     publications: Arc<Publications>,
     leases: Arc<Leases>,
     metrics: Arc<Metrics>,
+    room: Room,
     read_only: AtomicBool,
-    full: AtomicBool,
     cut_off: AtomicBool,
 }
 
@@ -64,10 +60,9 @@ impl Shelf {
         publications: Arc<Publications>,
         leases: Arc<Leases>,
         metrics: Arc<Metrics>,
-        read_only: bool,
+        room: Room,
     ) -> Arc<Self> {
-        let (read_only, full) = (AtomicBool::new(read_only), AtomicBool::new(false));
-        let cut_off = AtomicBool::new(false);
+        let (read_only, cut_off) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
             env,
             suite,
@@ -75,8 +70,8 @@ impl Shelf {
             publications,
             leases,
             metrics,
+            room,
             read_only,
-            full,
             cut_off,
         })
     }
@@ -186,27 +181,12 @@ impl Shelf {
         if stats.poisoned || self.publications.journal().is_poisoned() {
             return Some("an fsync failed, its disk must be checked");
         }
-        self.stays_full(&stats).then_some("its disk is full")
+        self.room.is_full(&stats).then_some("its disk is full")
     }
 
-    /// Whether what others can tell again must wait, as the disk has no more than the reserve, which compaction and removals
-    /// need, or had no more and has too little again.
+    /// Whether what others can tell again must wait, as the disk is full.
     pub(crate) fn is_full(&self) -> bool {
-        let stats = self.store.stats();
-        stats.free_bytes == 0 || self.stays_full(&stats)
-    }
-
-    /// Whether a write was refused for want of room, and there is too little still.
-    fn stays_full(&self, stats: &store::Stats) -> bool {
-        if !self.full.load(Ordering::Relaxed) {
-            return false;
-        }
-        let part = stats.file_bytes / FREE_AGAIN_PART;
-        if stats.free_bytes < part.clamp(FREE_AGAIN_BYTES_MIN, FREE_AGAIN_BYTES_MAX) {
-            return true;
-        }
-        self.full.store(false, Ordering::Relaxed);
-        false
+        self.room.is_full(&self.store.stats())
     }
 
     /// Whether writes are to be tried. A full or failed disk says so itself.
@@ -356,9 +336,7 @@ impl Shelf {
     pub(crate) fn refused(&self, error: StoreError) -> CallError {
         match error {
             StoreError::Full => {
-                if !self.full.swap(true, Ordering::Relaxed) {
-                    tracing::error!("the disk is full: no more writes, reads go on");
-                }
+                self.room.ran_out();
                 CallError::Full
             }
             error => refusal(&error),

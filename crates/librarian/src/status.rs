@@ -8,6 +8,7 @@ use walk::Health;
 
 use crate::committee::MemberStatus;
 use crate::core::Core;
+use crate::disowned::Disowned;
 use crate::keeping::RepairStatus;
 use crate::metrics::{LeaseLevels, Levels};
 
@@ -30,6 +31,8 @@ pub struct Status {
     pub state: &'static str,
     /// Why it takes no writes, where it does not.
     pub read_only: Option<&'static str>,
+    /// Why the others take it for a stranger, where they do.
+    pub disowned: Option<&'static str>,
     /// Seconds since its start.
     pub uptime_s: u64,
     /// What it stores.
@@ -129,7 +132,7 @@ pub struct UpkeepStatus {
     pub scrub_passes: u64,
     /// When the last one ended, Unix seconds; `None` before the first.
     pub scrub_last_pass: Option<u64>,
-    /// Records that scrub found damaged.
+    /// Records that scrub, or opening the store, found damaged.
     pub scrub_damaged: u64,
     /// Damaged parts of files that hold no live record, as the last whole pass met them.
     pub scrub_damaged_ranges: u64,
@@ -204,6 +207,7 @@ impl Core {
             organisations: roster.organisations().len(),
             state,
             read_only,
+            disowned: self.disowned().map(Disowned::words),
             uptime_s: self.uptime().as_secs(),
             store: StoreStatus {
                 records: stats.records,
@@ -302,6 +306,7 @@ impl Core {
             log_poisoned: self.journal.is_poisoned(),
             spreading: self.publications.spreading(),
             certificate_until: self.announcer.announcement().certificate.until,
+            disowned: self.disowned().is_some(),
             read_only: self.shelf.refuses_clients().is_some(),
             roster: self.directory.roster().number(),
             organisations: self.directory.roster().organisations().len(),

@@ -40,6 +40,8 @@ const AFTER_START: Duration = Duration::from_secs(5);
 
 /// What an operator is to read in the log.
 const DAMAGE: &str = "scrub found damage: the disk may be failing";
+/// The same of what opening the store found.
+const DAMAGE_AT_START: &str = "the store was opened with damage in it: the disk may be failing";
 
 /// How a store is looked after while it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub(crate) fn start(core: &Arc<Core>, options: UpkeepOptions) -> Vec<BoxFuture<'
     if core.shelf.upkeep().is_none() {
         return Vec::new();
     }
+    note_start(core);
     let found = Arc::new(Notify::new());
     let mut work = vec![mending::mend_all(Arc::clone(core), Arc::clone(&found)).boxed()];
     if options.scrub_bytes_s > 0 {
@@ -156,6 +159,21 @@ async fn pass(core: &Core, bytes_s: u64, found: &Notify) -> Result<Option<u64>, 
         if round && from >= start {
             return Ok(Some(ranges));
         }
+    }
+}
+
+/// Counts what opening the store found: scrub finds it known already, and counts it no more. Who has it again is looked for soon after
+/// the start (`mending`).
+fn note_start(core: &Core) {
+    let records = core.shelf.stats().damaged;
+    core.metrics.upkeep.damaged.inc_by(records);
+    if core.shelf.upkeep().is_some_and(store::Upkeep::lost_records) {
+        tracing::error!(
+            records,
+            "{DAMAGE_AT_START}, and records are lost of which nothing is known: they are looked for at other peers"
+        );
+    } else if records > 0 {
+        tracing::error!(records, "{DAMAGE_AT_START}");
     }
 }
 

@@ -19,6 +19,17 @@ enum Put {
     Refused,
 }
 
+impl Put {
+    const ALL: [Self; 6] = [
+        Self::Stored,
+        Self::Present,
+        Self::Redirected,
+        Self::NoObject,
+        Self::Denied,
+        Self::Refused,
+    ];
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PutLabels {
     outcome: Put,
@@ -57,6 +68,9 @@ impl ObjectCounts {
     pub(super) fn register(&self, registry: &mut Registry) {
         let help = "Versions put, by what became of them";
         registry.register("objects_versions_put", help, self.versions.clone());
+        for outcome in Put::ALL {
+            self.versions.get_or_create(&PutLabels { outcome }).inc_by(0);
+        }
         let help = "Writers told that a region is full";
         registry.register("objects_redirects", help, self.redirects.clone());
         let help = "Records of objects found altered on disk, and not served";

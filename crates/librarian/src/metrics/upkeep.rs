@@ -28,7 +28,7 @@ impl UpkeepCounts {
         for (name, help, counter) in [
             ("scrubbed_bytes", "Bytes of its own disk read by scrub", &self.scrubbed),
             ("scrub_passes", "Whole passes of scrub over the store", &self.passes),
-            ("scrub_damaged", "Records found damaged by scrub", &self.damaged),
+            ("scrub_damaged", "Records found damaged by scrub or at the start", &self.damaged),
             (
                 "log_damaged",
                 "Publications whose entries in the log were damaged",

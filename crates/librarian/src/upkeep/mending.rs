@@ -22,6 +22,7 @@ use document::Kind;
 use store::Damaged;
 use tokio::sync::Notify;
 
+use super::AFTER_START;
 use super::bereft::Bereft;
 use super::rebuilding::{self, Unmended};
 use crate::core::Core;
@@ -29,7 +30,8 @@ use crate::keeping;
 use crate::shelf::one_line;
 
 /// Damaged records are looked for this often, besides when scrub finds one: reads find them too, and
-/// a holder that was away comes back.
+/// a holder that was away comes back. After the start it is [`super::AFTER_START`] first, and each time twice as long: opening the store
+/// may have found some, and who has them is met meanwhile.
 const EVERY: Duration = Duration::from_secs(60);
 /// Records looked for in one round. With a disk full of damage that is one a second or so, and the
 /// other peers are not flooded.
@@ -44,8 +46,10 @@ pub(super) async fn mend_all(core: Arc<Core>, found: Arc<Notify>) {
     // Rounds go on where the last one ended, so that what nobody has does not stand before the rest.
     let (mut from, mut given_up) = (FIRST, BTreeSet::new());
     let mut bereft = Bereft::at_start(&core);
+    let mut every = AFTER_START;
     loop {
-        let pause = bereft.pause(&core).unwrap_or(EVERY).min(EVERY);
+        let pause = bereft.pause(&core).unwrap_or(every).min(every);
+        every = (every * 2).min(EVERY);
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,

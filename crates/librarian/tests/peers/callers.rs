@@ -9,6 +9,7 @@ use env::calls::{
 };
 use testkit::network::{Community, CommunityOptions, key};
 
+use crate::lines::Lines;
 use crate::town::{LIMIT, Town, envelope, everything, introduce, page};
 
 /// Whether each call is denied: store, verify, subscribe, put, get, and the batch forms.
@@ -319,6 +320,39 @@ fn revoked_clients_and_peers_are_denied_at_once_everywhere_and_after_a_restart()
         let back = list(&gone[1..], now + 1);
         town.peers[1].revoke(&back).await.unwrap();
         introduce(&client, &town.at(1), pass(0, "client", 1)).await.unwrap();
+    });
+}
+
+/// What it asks is refused and nobody calls it: its operator would see nothing else.
+#[test]
+fn a_peer_whose_key_is_revoked_tells_its_operator_once() {
+    testkit::time::run(14, |env| async move {
+        let lines = Lines::default();
+        let _logs = tracing::subscriber::set_default(lines.clone());
+        let town = Town::new(&env, 3, 3).await;
+        let list = |keys: &[crypto::PublicKey], sequence| {
+            let organisation = crypto::OrgId::new(town.community.organisations[0].public());
+            let list = crypto::Revocation { organisation, sequence, keys: keys.to_vec() };
+            list.sign(&town.community.organisations[0], &town.community.genesis.network())
+        };
+        let disowned = |town: &Town| town.peers[0].status().disowned;
+        let (now, own) = (env.clock.unix_ms(), town.community.peer(0));
+        assert_eq!(disowned(&town), None);
+        assert!(town.peers[0].metrics().contains("holdfast_disowned 0\n"));
+        town.peers[1].revoke(&list(&[*own.key()], now)).await.unwrap();
+        town.until("it heard", |town| disowned(town).is_some()).await;
+        assert_eq!(disowned(&town), Some("its organisation revoked its key"));
+        assert!(town.peers[0].metrics().contains("holdfast_disowned 1\n"));
+        env.clock.sleep(Duration::from_secs(300)).await;
+        let told = lines.with("takes this peer for a member");
+        let [told] = &told[..] else { panic!("once, by it alone: {told:?}") };
+        assert!(told.starts_with("ERROR") && told.contains(&own.to_string()), "{told}");
+        assert!(told.contains("hold org revoke --undo"), "{told}");
+
+        town.peers[0].revoke(&list(&[], now + 1)).await.unwrap();
+        assert_eq!(disowned(&town), None);
+        env.clock.sleep(Duration::from_secs(60)).await;
+        assert_eq!(lines.with("counts as a member again").len(), 1);
     });
 }
 

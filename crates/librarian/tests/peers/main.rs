@@ -11,6 +11,7 @@ mod endings;
 mod joining;
 mod leases;
 mod liars;
+mod lines;
 mod news;
 mod objects;
 mod records;

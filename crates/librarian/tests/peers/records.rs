@@ -1,5 +1,6 @@
 //! Storing, finding and proving records, and what happens where they are bad or the disk is.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use env::calls::{
     VerifyResponse,
 };
 
-use crate::town::{LIMIT, Town, envelope, page};
+use crate::lines::Lines;
+use crate::town::{LIMIT, Shop, Town, envelope, page};
 
 fn find(record: &Record) -> FindRequest {
     FindRequest { id: record.id, place: record.place }
@@ -288,6 +290,46 @@ fn a_full_disk_refuses_writes_and_stays_readable() {
         })
         .await;
         client.store(&town.at(2), page(40, 100), LIMIT).await.unwrap();
+    });
+}
+
+/// Another program fills the disk, while the peer runs or before it starts: no write has to fail first.
+#[test]
+fn a_disk_that_fills_is_told_before_a_write_fails() {
+    testkit::time::run(12, |env| async move {
+        let lines = Lines::default();
+        let _logs = tracing::subscriber::set_default(lines.clone());
+        let mut town = Town::empty(&env, 1, 2);
+        let kept = |options: &mut librarian::LibrarianOptions| {
+            options.store_path = Some("/srv/peer/store".into());
+        };
+        town.start_next(kept).await;
+        let announced = |town: &Town, number: usize| {
+            let peer = town.community.peer(number);
+            town.peers[number].directory().announcement(&peer).unwrap().state
+        };
+        town.stores[0].full.store(true, Ordering::SeqCst);
+        town.until("it says so", |town| announced(town, 0) == crypto::PeerState::ReadOnly).await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let told = lines.with("the disk is full");
+        let [told] = &told[..] else { panic!("once: {told:?}") };
+        assert!(told.starts_with("ERROR") && told.contains("path=/srv/peer/store"), "{told}");
+        assert!(lines.with("room again").is_empty());
+
+        town.stores[0].full.store(false, Ordering::SeqCst);
+        town.until("it serves", |town| announced(town, 0) == crypto::PeerState::Serving).await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let told = lines.with("room again");
+        assert!(told.len() == 1 && told[0].starts_with("INFO"), "{told:?}");
+
+        let shop = Arc::new(Shop::new(Arc::new(store::MemoryStore::new())));
+        shop.full.store(true, Ordering::SeqCst);
+        let peer = town.start(1, shop.clone(), kept).await;
+        town.peers.push(peer);
+        town.stores.push(shop);
+        env.clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(announced(&town, 1), crypto::PeerState::ReadOnly, "from the start");
+        assert_eq!(lines.with("the disk is full").len(), 2);
     });
 }
 

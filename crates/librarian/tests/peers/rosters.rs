@@ -117,6 +117,11 @@ fn a_peer_that_heard_no_news_learns_that_its_organisation_left() {
         let roster = town.community.roster(&first(&town), &removed(&town, 2), &[0, 1]);
         town.peers[0].learn_roster(&roster).unwrap();
         town.until("one that runs", |town| numbers(town)[2] == 1).await;
+        let left = Some("its organisation left the network, or changed its key");
+        assert_eq!(
+            (town.peers[2].status().disowned, town.peers[0].status().disowned),
+            (left, None)
+        );
         // One that was down meanwhile is refused by everybody that it knows, or was given.
         for known in [known, Vec::new()] {
             let store = Arc::new(store::MemoryStore::new());

@@ -94,6 +94,7 @@ fn of_what_can_be_brought_again_a_strained_peer_refuses_some_and_afterwards_none
         let (puts, gets) = while_strained(&town, &[2], ask()).await;
         assert!((40..50).contains(&puts) && (40..50).contains(&gets), "{puts} and {gets} of 50");
         let metrics = town.peers[2].metrics();
+        // No line of it stands there from the start.
         assert!(metrics.contains("bound=\"Strained\""), "{metrics}");
         env.clock.sleep(SETTLED).await;
         assert_eq!(ask().await, (0, 0));

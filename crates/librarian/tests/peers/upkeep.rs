@@ -18,6 +18,7 @@ use store::{
 };
 use testkit::disk::FaultyDisk;
 
+use crate::lines::Lines;
 use crate::subscribers::rot_entry;
 use crate::town::{LIMIT, Town, envelope, page};
 
@@ -290,6 +291,49 @@ fn a_damaged_record_is_told_and_not_served_and_mended_once_somebody_has_it() {
             let found = client.find(&town.at(0), find(record), LIMIT).await;
             assert_eq!(found, Ok(FindResponse::Found(record.clone())));
         }
+    });
+}
+
+/// Opening a store reads its last file: what is damaged there counts and is mended soon, without a scrub that comes to it.
+#[test]
+fn damage_that_opening_found_is_counted_and_mended_soon() {
+    testkit::time::run(8, |env| async move {
+        let lines = Lines::default();
+        let _logs = tracing::subscriber::set_default(lines.clone());
+        let disk = FaultyDisk::new(8);
+        let records: Vec<_> = (0..4).map(distinct).collect();
+        let before = Watched::open(&disk, &env);
+        for record in &records {
+            before.put(vec![record.clone()]).await.unwrap();
+        }
+        before.close().await.unwrap();
+        damage(&disk, &records[1]);
+        let mut town = Town::empty(&env, 3, 3);
+        let unscrubbed = |options: &mut librarian::LibrarianOptions| {
+            options.upkeep = self::options(0, 0);
+        };
+        let since = env.clock.elapsed();
+        let first = town.start(0, Watched::open(&disk, &env), unscrubbed).await;
+        town.peers.push(first);
+        assert_eq!(town.peers[0].status().store.upkeep.scrub_damaged, 1);
+        assert_eq!(
+            (metric(&town, "scrub_damaged_total"), metric(&town, "damaged_records")),
+            (1, 1)
+        );
+        let told = lines.with("opened with damage");
+        assert!(told.len() == 1 && told[0].starts_with("ERROR"), "{told:?}");
+        for _ in 1..3 {
+            town.start_next(|_| {}).await;
+        }
+        let other = town.client_of(1, Tier::Own, &[1]).await;
+        other.store(&town.at(1), records[1].clone(), LIMIT).await.unwrap();
+        town.until("it is mended", |town| town.peers[0].status().store.damaged == 0).await;
+        let took = env.clock.elapsed() - since;
+        assert!(took < MINUTE / 2, "{took:?}");
+        assert_eq!(
+            (metric(&town, "scrub_damaged_total"), metric(&town, "mended_records_total")),
+            (1, 1)
+        );
     });
 }
 

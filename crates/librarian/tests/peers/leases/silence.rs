@@ -1,60 +1,12 @@
 //! Who was away for long is told apart from who was not heard for long: only the one begins empty.
 
-use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
-
 use crypto::{Announcement, PeerCertificate, PeerState};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use super::*;
 use crate::leases::town_with;
+use crate::lines::Lines;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
-
-/// All that is logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.push_str(&format!(" {}={value:?}", field.name()));
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-impl Lines {
-    fn with(&self, text: &str) -> Vec<String> {
-        let lines = self.0.lock().unwrap();
-        lines.iter().filter(|line| line.contains(text)).cloned().collect()
-    }
-}
 
 /// A peer with a leased record that comes back, last heard all a hundred days ago, and ran last at this time; the others' first is
 /// gone for good.
