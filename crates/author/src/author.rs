@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crypto::{AuthorKey, Eek, NetworkId, ReaderKey, RecordId, SecretKey, Suite};
 use document::{Document, DocumentError, Envelope, Kind, Record, envelope};
@@ -27,6 +28,8 @@ pub struct Author {
     network: NetworkId,
     window: Window,
     payer: Option<Payer>,
+    /// Whether what killed programs left was looked for.
+    tidied: AtomicBool,
 }
 
 /// An envelope that one of this user's keys opened.
@@ -59,7 +62,8 @@ impl Author {
         let genesis = walker.directory().genesis();
         let (suite, network) = (genesis.suite, genesis.network());
         let window = Window::new(options.window_bytes);
-        Arc::new(Self { env, home, walker, suite, network, window, payer })
+        let tidied = AtomicBool::new(false);
+        Arc::new(Self { env, home, walker, suite, network, window, payer, tidied })
     }
 
     /// The 64 published reader keys, in order: what others share to.
@@ -90,6 +94,10 @@ impl Author {
     /// What it runs on.
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    pub(crate) fn tidied(&self) -> &AtomicBool {
+        &self.tidied
     }
 
     pub(crate) fn suite(&self) -> Suite {

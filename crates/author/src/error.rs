@@ -48,9 +48,18 @@ pub enum AuthorError {
     /// The passphrase does not open the keyring.
     #[error("the passphrase does not open the keyring")]
     WrongPassphrase,
-    /// The keyring's file is not one that this program can open.
+    /// Words that make no keyring, or a keyring's file of a version that this program does not know.
     #[error("the keyring cannot be opened")]
     Keyring(#[source] crypto::KeyringError),
+    /// The keyring's file is empty, cut short or otherwise not what was written. Its words make it anew.
+    #[error("the keyring {} is damaged", path.display())]
+    DamagedKeyring {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: crypto::KeyringError,
+    },
     /// Another program holds the lock of the home for longer than it may.
     #[error("another program holds {}", .0.display())]
     Locked(PathBuf),
@@ -208,7 +217,7 @@ impl Classified for AuthorError {
             Self::NoPeers | Self::TooFewPeers { .. } => Class::Unavailable,
             Self::Locked(_) => Class::Busy,
             Self::Read(source) | Self::Write(source) | Self::Io { source, .. } => of_io(source),
-            Self::Corrupt { .. } | Self::Content(_) => Class::Corrupt,
+            Self::DamagedKeyring { .. } | Self::Corrupt { .. } | Self::Content(_) => Class::Corrupt,
             Self::Changed => Class::Conflict,
             Self::Stopped | Self::Code(_) => Class::Bug,
         }

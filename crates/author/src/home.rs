@@ -10,6 +10,9 @@
 //! All are readable by their owner alone; a folder that is created is too. Every function blocks (files, scrypt, key
 //! derivation) and belongs on a thread that may.
 //!
+//! A folder that cannot be written is read all the same ([`Home::is_read_only`]): what is in it opens whatever it did, and no
+//! counter is issued.
+//!
 //! Invariants: a counter is issued at most once in the life of the folder, by however many programs and through crashes;
 //! a keyring file is complete or not there.
 //!
@@ -26,6 +29,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use crypto::keyring::file;
 use crypto::keyring::paid::PAID_SALT_BYTES;
@@ -45,6 +49,7 @@ pub struct Home {
     keyring: Keyring,
     readers: Vec<ReaderKey>,
     issued: Mutex<Issued>,
+    read_only: bool,
 }
 
 impl Home {
@@ -100,8 +105,8 @@ impl Home {
     /// Opens the keyring with its passphrase. Takes half a second and 128 MiB (scrypt).
     ///
     /// # Errors
-    /// [`AuthorError::NoKeyring`], [`AuthorError::WrongPassphrase`], [`AuthorError::Keyring`] for a damaged file,
-    /// [`AuthorError::Io`].
+    /// [`AuthorError::NoKeyring`], [`AuthorError::WrongPassphrase`], [`AuthorError::DamagedKeyring`],
+    /// [`AuthorError::Keyring`] for a file of a newer version, [`AuthorError::Io`].
     pub fn open(dir: &Path, passphrase: &[u8]) -> Result<Self, AuthorError> {
         let path = dir.join(KEYRING);
         let sealed = match files::read(&path, file::FILE_BYTES_MAX) {
@@ -112,14 +117,34 @@ impl Home {
         };
         let keyring = KeyringFile::open(&sealed, passphrase).map_err(|error| match error {
             KeyringError::WrongPassphrase => AuthorError::WrongPassphrase,
-            other => AuthorError::Keyring(other),
+            newer @ KeyringError::Version(_) => AuthorError::Keyring(newer),
+            source => AuthorError::DamagedKeyring { path, source },
         })?;
-        let home = Self::with(dir, keyring);
-        home.locked(|issued, home| {
+        let mut home = Self::with(dir, keyring);
+        let were_lost = home.looked(|issued, _| Ok(!issued.exists()))?;
+        let begun = home.locked(|issued, home| {
             // Rows that were lost mean what an import means: older counters may have been used.
-            if issued.exists() { Ok(()) } else { issued.start_at(GAP, &home.keyring) }
-        })?;
+            if were_lost { issued.start_at(GAP, &home.keyring) } else { Ok(()) }
+        });
+        match begun {
+            Err(AuthorError::Io { source, .. }) if files::is_unwritable(&source) => {
+                home.read_only = true;
+                if were_lost {
+                    // It counts in this program, should the folder be writable later.
+                    home.looked(|issued, _| {
+                        issued.skip_to(GAP);
+                        Ok(())
+                    })?;
+                }
+            }
+            begun => begun?,
+        }
         Ok(home)
+    }
+
+    /// Whether the folder could not be written when it was opened: what is in it is used, and whatever must be noted there fails.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// The seed as 24 words: whoever reads them has every key of this user. Write [`Home::next_counter`] beside them.
@@ -147,7 +172,7 @@ impl Home {
     /// # Errors
     /// [`AuthorError::Io`], [`AuthorError::Locked`].
     pub fn next_counter(&self) -> Result<u64, AuthorError> {
-        self.locked(|issued, home| issued.next(&home.keyring))
+        self.looked(|issued, home| issued.next(&home.keyring))
     }
 
     /// Issues so many counters, each for one document: their rows are durable when this returns. A counter that is never
@@ -164,7 +189,8 @@ impl Home {
     }
 
     /// The key that opens envelopes to `reader`, where it is one of this user's: a published one, one in the rows, or one
-    /// found by scanning ahead (then its row is written). The scan derives up to [`SCAN_MAX`] keys of counters without a row, 20 us each.
+    /// found by scanning ahead (then its row is written, where it can be). The scan derives up to [`SCAN_MAX`] keys of counters without a
+    /// row, 20 us each.
     ///
     /// # Errors
     /// [`AuthorError::Locked`], [`AuthorError::Io`].
@@ -181,7 +207,7 @@ impl Home {
     /// # Errors
     /// [`AuthorError::Locked`], [`AuthorError::Io`].
     pub fn find_counter(&self, reader: &ReaderKey) -> Result<Option<u64>, AuthorError> {
-        let (found, candidates) = self.locked(|issued, home| {
+        let (found, candidates) = self.looked(|issued, home| {
             if paid::is_forgotten(&home.dir, &home.keyring, reader)? {
                 return Ok((None, Default::default()));
             }
@@ -195,7 +221,11 @@ impl Home {
         let hit =
             candidates.find(|&counter| self.keyring.own_reader(counter).public() == *reader.key());
         if let Some(counter) = hit {
-            self.locked(|issued, home| issued.remember(counter, &home.keyring))?;
+            match self.locked(|issued, home| issued.remember(counter, &home.keyring)) {
+                // It is sought anew the next time.
+                Err(AuthorError::Io { source, .. }) if files::is_unwritable(&source) => {}
+                remembered => remembered?,
+            }
         }
         Ok(hit)
     }
@@ -232,7 +262,7 @@ impl Home {
     /// # Errors
     /// [`AuthorError::Locked`], [`AuthorError::Io`].
     pub fn forgotten(&self) -> Result<BTreeSet<u64>, AuthorError> {
-        self.locked(|_, home| paid::forgotten(&home.dir, &home.keyring))
+        self.looked(|_, home| paid::forgotten(&home.dir, &home.keyring))
     }
 
     /// Notes until when a content is paid for, Unix seconds; 0 where it is not any more.
@@ -253,12 +283,18 @@ impl Home {
     /// # Errors
     /// [`AuthorError::Locked`], [`AuthorError::Io`].
     pub fn paid(&self) -> Result<BTreeMap<RecordId, u64>, AuthorError> {
-        self.locked(|_, home| paid::all(&home.dir, &home.keyring))
+        self.looked(|_, home| paid::all(&home.dir, &home.keyring))
+    }
+
+    /// Removes drafts of this folder's files from before then, which killed programs left.
+    pub(crate) fn remove_drafts(&self, before: SystemTime) {
+        files::remove_drafts(&self.dir, before);
     }
 
     fn with(dir: &Path, keyring: Keyring) -> Self {
         let readers = keyring.readers();
-        Self { dir: dir.to_owned(), keyring, readers, issued: Mutex::new(Issued::new(dir)) }
+        let issued = Mutex::new(Issued::new(dir));
+        Self { dir: dir.to_owned(), keyring, readers, issued, read_only: false }
     }
 
     /// Writes a new keyring file, after the rows that say where its counters start.
@@ -299,6 +335,16 @@ impl Home {
     ) -> Result<T, AuthorError> {
         let mut issued = self.issued.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let _lock = files::lock(&self.dir)?;
+        work(&mut issued, self)
+    }
+
+    /// As [`Home::locked`], for work that writes nothing that must be written: also where nothing can be.
+    fn looked<T>(
+        &self,
+        work: impl FnOnce(&mut Issued, &Self) -> Result<T, AuthorError>,
+    ) -> Result<T, AuthorError> {
+        let mut issued = self.issued.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _lock = files::lock_to_read(&self.dir)?;
         work(&mut issued, self)
     }
 }

@@ -13,7 +13,7 @@
 //! 2. A journal is used by one put at a time, and written by the program that began it ([`book`]).
 //! 3. What differs from the journal in any way is [`AuthorError::Changed`]: a new EEK.
 //!
-//! Limits: see [`JOURNALS_MAX`] and [`JOURNAL_AGE_MAX`]. A home restored from a backup may hold a journal that is older than
+//! Limits: see [`JOURNALS_MAX`] and [`JOURNAL_AGE_MAX`] (also where no put of a large file comes again: `leftovers`). A home restored from a backup may hold a journal that is older than
 //! what was sent; that is why only a whole copy of a home is a backup of it (`docs/concepts/sharing.md`).
 
 mod book;

@@ -16,6 +16,7 @@
 
 mod asking;
 mod copies;
+mod found;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -200,6 +201,7 @@ impl Author {
         seconds: Option<u64>,
     ) -> Result<Renewed, AuthorError> {
         self.check_pays()?;
+        self.remove_leftovers().await;
         let mut renewed = Renewed { until: u64::MAX, ..Renewed::default() };
         let content = match self.content(address).await {
             Err(error @ AuthorError::NotForUs { .. }) => {

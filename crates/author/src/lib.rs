@@ -36,6 +36,7 @@ mod info;
 mod job;
 mod journal;
 mod leases;
+mod leftovers;
 pub mod media;
 pub mod objects;
 mod paying;

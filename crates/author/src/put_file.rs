@@ -127,7 +127,7 @@ impl Author {
         let now = UNIX_EPOCH + Duration::from_millis(self.env().clock.unix_ms());
         let place = move |home: &Home| {
             let source = source(home, &path, &about);
-            let folder = Folder::at(home.dir().join(FOLDER));
+            let folder = journals(home);
             let own = name(&source);
             folder.prune(now, &own);
             let held = folder.take(&own).and_then(|held| match held {
@@ -179,6 +179,11 @@ impl Author {
         }
         Ok(report)
     }
+}
+
+/// The journals of a home.
+pub(crate) fn journals(home: &Home) -> Folder {
+    Folder::at(home.dir().join(FOLDER))
 }
 
 /// A put does without a journal where the system refuses it one.

@@ -14,6 +14,9 @@
 //! A log that has no end in sight when two others were read is given up, and another librarian is asked (see the inbox); what it told
 //! counts.
 //!
+//! What of it this user pays for, and until when, its holders know (`leases::found`): it is noted at home, for whoever renews all
+//! that is noted. That goes for envelopes to others too, which are found under this user's author keys and do not open.
+//!
 //! Limits: logs go back some weeks ([`RecoverReport::complete`] says whether they did not); [`SCAN_MAX`] counters.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,8 +77,21 @@ pub struct RecoverReport {
     pub received: u64,
     /// Of those, the ones that did not open.
     pub unopened: u64,
+    /// Contents, and envelopes to others, that this user pays for, all of which the home notes now ([`Author::paid`]).
+    pub paid: u64,
+    /// Contents of this user of which it could not be asked who pays: no holder answered, or a librarian walks for this user.
+    pub unasked: u64,
     /// Whether every log that was read goes back to its start, and had an end: else some may be missing.
     pub complete: bool,
+}
+
+/// What this user's author keys were used for.
+#[derive(Default)]
+struct Used {
+    /// Of each counter the envelopes to this user that it is said to have, and when they were logged.
+    own: Vec<Vec<(Publication, u64)>>,
+    /// Envelopes that are said to be to others.
+    to_others: Vec<RecordId>,
 }
 
 /// What the log of one librarian has for a window.
@@ -110,7 +126,8 @@ impl Author {
     /// Finds what this user's keys were used for, tells each content to `each`, and sees to it that no counter is issued
     /// again. `told` is the next counter, where it is known from elsewhere.
     ///
-    /// It changes nothing but the rows of issued counters, so it may be run again at any time, also after it was dropped.
+    /// It changes nothing but the rows of issued counters and the notes of what is paid for, so it may be run again at any time,
+    /// also after it was dropped.
     ///
     /// # Errors
     /// [`AuthorError::NoPeers`], [`AuthorError::Follow`] where no librarian lets its log be read, and what the home says.
@@ -129,26 +146,34 @@ impl Author {
         logged.hits.retain(|counter, _| !forgotten.contains(counter));
         let mut report = RecoverReport { next, complete: !logged.gap, ..RecoverReport::default() };
 
-        let own = self.own_of(logged).await?;
+        let Used { own, to_others: mut others } = self.used_for(logged).await?;
         let mut opened = futures::stream::iter(own)
             .map(|claims| self.opened_of(claims))
             .buffer_unordered(OPENED_MAX);
+        let mut own = Vec::new();
         while let Some(content) = opened.next().await {
             let Some(content) = content else { continue };
             report.own += 1;
-            report.unopened += u64::from(content.opened.is_err());
+            match content.opened {
+                Ok(_) => own.push(content.address),
+                Err(_) => report.unopened += 1,
+            }
             each(content);
         }
-        self.received(&mut report, &mut each).await?;
+        others.extend(self.received(&mut report, &mut each).await?);
+        let found = self.note_found(&own).await?;
+        // What is under the others' addresses is a librarian's word until a lease is.
+        report.paid = found.paid + self.note_found(&others).await?.paid;
+        report.unasked = found.unasked;
         Ok(report)
     }
 
-    /// What others shared, as the inbox tells it.
+    /// What others shared, as the inbox tells it; the addresses.
     async fn received(
         self: &Arc<Self>,
         report: &mut RecoverReport,
         each: &mut (impl FnMut(Recovered) + Send),
-    ) -> Result<(), AuthorError> {
+    ) -> Result<Vec<RecordId>, AuthorError> {
         let complete = &mut report.complete;
         let inbox = self.inbox(false, &[]).inspect(|event| {
             *complete &= !matches!(event, Ok(InboxEvent::Gap { .. }));
@@ -165,13 +190,15 @@ impl Author {
         });
         let told = told.buffer_unordered(OPENED_MAX);
         futures::pin_mut!(told);
+        let mut addresses = Vec::new();
         while let Some(content) = told.next().await.transpose()? {
             let Some(content) = content else { continue };
             report.received += 1;
             report.unopened += u64::from(content.opened.is_err());
+            addresses.push(content.address);
             each(content);
         }
-        Ok(())
+        Ok(addresses)
     }
 
     /// Of the envelopes that one counter is said to have, the one that opens.
@@ -194,18 +221,21 @@ impl Author {
         Recovered { address, entry, own, received_ms, opened }
     }
 
-    /// Of the publications under this user's author keys, those to this user, by counter: the others are shares.
-    async fn own_of(&self, logged: Logged) -> Result<Vec<Vec<(Publication, u64)>>, AuthorError> {
+    /// Of the publications under this user's author keys, those to this user, by counter, and the others: shares.
+    async fn used_for(&self, logged: Logged) -> Result<Used, AuthorError> {
         let home = Arc::clone(self.home());
-        let own = move || {
-            let all = logged.hits.into_iter().map(|(counter, claims)| {
+        let sorted = move || {
+            let mut used = Used::default();
+            for (counter, claims) in logged.hits {
                 let own = home.keyring().own_reader(counter).public();
                 let ours = |(claim, _): &(Publication, u64)| *claim.reader.key() == own;
-                claims.into_iter().filter(ours).collect()
-            });
-            all.collect()
+                let (own, others): (Vec<_>, Vec<_>) = claims.into_iter().partition(ours);
+                used.own.push(own);
+                used.to_others.extend(others.iter().map(|(share, _)| share.envelope));
+            }
+            used
         };
-        self.cpu(own).await
+        self.cpu(sorted).await
     }
 
     /// Every publication under this user's author keys that librarians have in their logs.

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Flags};
+use crate::environment;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::logging;
@@ -25,6 +26,23 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Cli {
+    /// The command line of this process. A variable that is set to nothing counts as one that is not set.
+    ///
+    /// # Errors
+    /// What the parser has to say, help too.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let mut matches = Self::command().mut_args(without_empty).try_get_matches()?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut Self::command()))
+    }
+}
+
+/// The argument, which takes nothing of a variable that is empty.
+fn without_empty(argument: Arg) -> Arg {
+    let is_empty = argument.get_env().is_some_and(environment::is_empty);
+    if is_empty { argument.env(None::<&'static str>) } else { argument }
 }
 
 /// Flags of every verb.
@@ -70,7 +88,14 @@ pub(crate) struct Global {
     )]
     pub(crate) passphrase_file: Option<PathBuf>,
     /// Print logs (HOLD_LOG chooses which) as JSON lines
-    #[arg(long, global = true, action = ArgAction::SetTrue, env = "HOLD_LOG_JSON", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        action = ArgAction::SetTrue,
+        value_parser = clap::builder::BoolishValueParser::new(),
+        env = "HOLD_LOG_JSON",
+        hide_env_values = true
+    )]
     pub(crate) log_json: bool,
 }
 

@@ -5,6 +5,7 @@
 //! client's key (`hold org pass`) and it is put into the home as `pass`. Without either the client
 //! is a stranger: it may look, and not store.
 
+use std::io;
 use std::path::Path;
 
 use author::Home;
@@ -42,7 +43,14 @@ pub(crate) async fn open_home(session: &Session) -> Result<Home, HoldError> {
         platform::give_back();
         Ok(home)
     };
-    blocking(open).await
+    let home = blocking(open).await?;
+    if home.is_read_only() {
+        session.out.warn(format_args!(
+            "{} cannot be written: what is there is used, and nothing is noted in it",
+            home.dir().display()
+        ));
+    }
+    Ok(home)
 }
 
 /// Runs work that blocks or computes long away from the I/O threads.
@@ -77,10 +85,21 @@ pub(crate) fn credential(
         return Ok(Credential::Client(bytes.clone()));
     }
     if let Some(bytes) = mint(config, roster, client, now)? {
-        files::replace(&path, &bytes, Access::Secret)?;
+        match files::replace(&path, &bytes, Access::Secret) {
+            // It counts though it is not kept: the next run mints its own.
+            Err(HoldError::Io { source, .. }) if is_unwritable(&source) => {
+                tracing::warn!(path = %path.display(), error = %source, "the pass is not kept");
+            }
+            kept => kept?,
+        }
         return Ok(Credential::Client(bytes));
     }
     Ok(held.map_or(Credential::None, |(bytes, _)| Credential::Client(bytes)))
+}
+
+/// Whether the system lets nobody, or not this user, write there.
+fn is_unwritable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// The pass in the home, where it is this client's and still counts.

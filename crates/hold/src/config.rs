@@ -9,6 +9,7 @@ pub(crate) mod settings;
 
 use std::path::{Path, PathBuf};
 
+use crate::environment;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 pub(crate) use peer::PeerConfig;
@@ -89,14 +90,14 @@ impl Config {
         let file = read_file(&home)?;
         let via = if flags.via.is_empty() { file.via } else { flags.via };
         check_via(&via)?;
-        let env_path = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let env_path = |name| environment::value(name).map(PathBuf::from);
         let network = env_path("HOLD_NETWORK").or(file.network);
         Ok(Self {
             network: network.unwrap_or_else(|| home.join("network")),
             org: env_path("HOLD_ORG").or(file.org),
             passphrase_file: flags.passphrase_file.or_else(|| {
                 // A passphrase in the environment is nearer than one in a file.
-                let near = std::env::var_os("HOLD_PASSPHRASE").is_some();
+                let near = environment::value("HOLD_PASSPHRASE").is_some();
                 file.passphrase_file.filter(|_| !near)
             }),
             lease_s: file.lease_days.map_or(author::LEASE_SECONDS, |days| days * 24 * 3600),
@@ -109,7 +110,7 @@ impl Config {
 
 /// `~/.holdfast`.
 fn default_home() -> Result<PathBuf, HoldError> {
-    let user = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let user = environment::value("HOME");
     let user = user.ok_or_else(|| HoldError::argument("--home", "HOME is not set: name one"))?;
     Ok(PathBuf::from(user).join(".holdfast"))
 }

@@ -3,6 +3,8 @@
 //! The table is the reference's; `cargo xtask tidy` fails for a `HOLD_` name in any source that the
 //! page made from it does not have.
 
+use std::ffi::{OsStr, OsString};
+
 /// Who reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
@@ -29,6 +31,16 @@ const fn variable(read_by: For, name: &'static str, meaning: &'static str) -> Va
     Variable { name, read_by, meaning }
 }
 
+/// What a variable is set to. One that is set to nothing is not set: whoever writes `HOLD_VIA=` into a file of them means that.
+pub(crate) fn value(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Whether a variable is set to nothing.
+pub(crate) fn is_empty(name: &OsStr) -> bool {
+    std::env::var_os(name).is_some_and(|value| value.is_empty())
+}
+
 /// Every variable.
 pub(crate) const VARIABLES: &[Variable] = &[
     variable(
@@ -44,7 +56,8 @@ pub(crate) const VARIABLES: &[Variable] = &[
     variable(
         For::Hold,
         "HOLD_THIN",
-        "`1` lets one librarian of `--via` do the walking, `--thin`. Else `thin` in `holdfast.toml`.",
+        "`1`, `true` or `yes` lets one librarian of `--via` do the walking, `--thin`; `0`, `false` or `no` does not. Else \
+         `thin` in `holdfast.toml`.",
     ),
     variable(
         For::Hold,
@@ -73,7 +86,11 @@ pub(crate) const VARIABLES: &[Variable] = &[
         "What is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`, also for one \
          part (`info,libp2p=warn`). Else errors for a verb and `info` for a peer.",
     ),
-    variable(For::Hold, "HOLD_LOG_JSON", "`true`: logs are JSON lines, `--log-json`."),
+    variable(
+        For::Hold,
+        "HOLD_LOG_JSON",
+        "`1`, `true` or `yes`: logs are JSON lines, `--log-json`; `0`, `false` or `no`: they are not.",
+    ),
     variable(
         For::Hold,
         "HOLD_COMMIT",

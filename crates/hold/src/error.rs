@@ -9,6 +9,9 @@ use crypto::{Class, Classified};
 use crate::config::settings::SettingError;
 use crate::exit::Exit;
 
+/// How a peer comes by another certificate; its request was kept.
+const SIGN_ANEW: &str = "have it signed anew, and put that in its place: hold org sign-peer --dir ORG \
+                         --network NET --request D/peer.request -o CERT";
 /// Where a mistyped setting is looked up.
 const KEYS_LISTED: &str = "docs/reference/configuration.md lists every key";
 
@@ -137,6 +140,15 @@ pub(crate) enum HoldError {
         /// What is wrong with it.
         #[source]
         source: document::DocumentError,
+    },
+    /// A file that should hold a peer's certificate.
+    #[error("{} does not count as the peer's certificate", path.display())]
+    CertificateFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: crypto::CertificateError,
     },
     /// A certificate, a pass or an announcement.
     #[error(transparent)]
@@ -305,7 +317,9 @@ impl HoldError {
             Self::Genesis(source) | Self::GenesisFile { source, .. } => source.class().into(),
             Self::Roster(source) | Self::RosterFile { source, .. } => source.class().into(),
             Self::DocumentFile { source, .. } => document_exit(source),
-            Self::Certificate(source) => source.class().into(),
+            Self::Certificate(source) | Self::CertificateFile { source, .. } => {
+                source.class().into()
+            }
             Self::Key(source) => source.class().into(),
             Self::Author(source) => author_exit(source),
             Self::Document(source) => document_exit(source),
@@ -404,15 +418,12 @@ impl HoldError {
                 "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal"
             }
             Self::Listen { .. } => "another program has the port; choose one with --listen",
-            Self::Certificate(crypto::CertificateError::Organisation(_)) => {
-                "hold network show NET lists who takes part; hold network apply --network NET \
-                 --via HOST:PORT fetches a newer roster"
-            }
             Self::Roster(source) | Self::RosterFile { source, .. } => roster_hint(source)?,
-            Self::Certificate(crypto::CertificateError::Time { .. }) => {
-                "hold doctor, which compares the clocks; an expired certificate is renewed by \
-                 `hold org sign-peer`"
+            Self::Certificate(source) => certificate_hint(source)?,
+            Self::Librarian(librarian::LibrarianError::Certificate(source)) => {
+                certificate_hint(source)?
             }
+            Self::CertificateFile { source, .. } => certificate_hint(source).unwrap_or(SIGN_ANEW),
             _ => return None,
         };
         Some(hint.to_owned())
@@ -452,6 +463,25 @@ fn rpc_exit(error: &rpc::RpcError) -> Exit {
         rpc::RpcError::Listen { source, .. } => listen_exit(source),
         other => other.class().into(),
     }
+}
+
+fn certificate_hint(error: &crypto::CertificateError) -> Option<&'static str> {
+    use crypto::CertificateError as Error;
+    Some(match error {
+        Error::Organisation(_) => {
+            "hold network show NET lists who takes part; hold network apply --network NET \
+             --via HOST:PORT fetches a newer roster"
+        }
+        Error::Time { .. } => {
+            "hold doctor, which compares the clocks; an expired certificate is renewed by \
+             `hold org sign-peer`"
+        }
+        Error::Revoked(_) => {
+            "where that was a mistake: hold org revoke --undo, and hold peer set --revocations; else \
+             begin with an empty peer: hold peer init"
+        }
+        _ => return None,
+    })
 }
 
 fn roster_hint(error: &crypto::RosterError) -> Option<&'static str> {
@@ -494,6 +524,10 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
         AuthorError::NoKeyring(_) => "hold keys init --network NET --org ORG",
         AuthorError::Keyring(crypto::KeyringError::Words(_)) => {
             "24 words as `hold keys export` printed them, in their order, with blanks between"
+        }
+        AuthorError::DamagedKeyring { .. } => {
+            "move that file away, leave what lies beside it, and make it anew of its 24 words: \
+             hold keys recover --network NET"
         }
         AuthorError::KeyringExists(_) => "another --home, or move what is there away",
         AuthorError::WrongPassphrase => {

@@ -70,8 +70,9 @@ exits! {
     Conflict = 14 "conflict", "Another name, or look at what is there.";
     /// Not enough peers could be reached in time.
     Unavailable = 15 "unavailable", "`hold doctor`; try again.";
-    /// Bytes were not what their id, MAC or signature says, and no good copy was found.
-    Corrupt = 16 "corrupt", "Take it from a good copy; a damaged disk wants replacing.";
+    /// Bytes were not what their id, MAC or signature says, and no good copy was found; or a file of this machine is damaged: a
+    /// keyring, a snapshot.
+    Corrupt = 16 "corrupt", "Take it from a good copy, a keyring from its 24 words; a damaged disk wants replacing.";
     /// Ctrl-C, SIGTERM or the end of the terminal, and what was half done is removed. A peer that is told to stop ends with 0.
     Interrupted = 130 "interrupted", "Run it again.";
 }

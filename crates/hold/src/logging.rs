@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::environment;
 use crate::error::HoldError;
 
 /// What a verb logs where `HOLD_LOG` says nothing.
@@ -25,7 +26,7 @@ fn filter(default: &str) -> EnvFilter {
 }
 
 fn chosen() -> Option<String> {
-    std::env::var("HOLD_LOG").ok().filter(|text| !text.is_empty())
+    environment::value("HOLD_LOG").and_then(|text| text.into_string().ok())
 }
 
 /// Whether `HOLD_LOG` says what it may: a word that is no level would be taken for a part of the program, and silence all others.

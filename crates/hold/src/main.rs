@@ -37,6 +37,7 @@ mod quotas;
 mod redis_door;
 mod repair;
 mod running;
+mod several;
 mod span;
 mod upkeep;
 mod verb;
@@ -46,7 +47,6 @@ mod words;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::cli::{Cli, Session};
@@ -63,7 +63,7 @@ const BLOCKING_THREADS_MAX: usize = 32;
 const BLOCKING_IDLE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return usage(&error).into(),
     };

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use crate::environment;
 use crate::error::HoldError;
 use crate::exit::Exit;
 
@@ -80,7 +81,7 @@ struct WarningObject<'a> {
 impl Out {
     /// For these flags; colour where stderr is a terminal and `NO_COLOR` is not set.
     pub(crate) fn new(json: bool, quiet: bool) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let plain = environment::value("NO_COLOR").is_some();
         let colour = !plain && io::stderr().is_terminal();
         Self { json, quiet, colour, diverted: AtomicBool::new(false) }
     }

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use zeroize::Zeroizing;
 
 use crate::cli::Session;
+use crate::environment;
 use crate::error::HoldError;
 use crate::files;
 
@@ -46,7 +47,10 @@ pub(crate) async fn ask(
             }
             Some(Zeroizing::new(text.to_owned()))
         }
-        None => std::env::var("HOLD_PASSPHRASE").ok().map(Zeroizing::new),
+        None => {
+            let given = environment::value("HOLD_PASSPHRASE");
+            given.and_then(|given| given.into_string().ok()).map(Zeroizing::new)
+        }
     };
     let passphrase = match given {
         Some(given) => given,

@@ -138,7 +138,8 @@ impl PeerDir {
             "hold org sign-peer --dir ORG --network NET --request D/peer.request -o D/peer.cert",
         )?;
         let certificate_bytes = Bytes::copy_from_slice(&bytes);
-        let certificate = PeerCertificate::verify(&certificate_bytes, network.roster(), now)?;
+        let certificate = PeerCertificate::verify(&certificate_bytes, network.roster(), now)
+            .map_err(|source| HoldError::CertificateFile { path: cert_path.clone(), source })?;
         if certificate.peer != PeerId::new(key.public()) {
             return Err(HoldError::NotA { what: "the certificate of this peer", path: cert_path });
         }
@@ -425,6 +426,16 @@ mod tests {
         PeerDir::open(&asked, now_s()).unwrap();
         std::fs::write(signed.join("peer.cert"), &bytes).unwrap();
         assert!(matches!(PeerDir::open(&signed, now_s()), Err(HoldError::NotA { .. })));
+
+        // Whatever is wrong with it, the file is named, and what to do.
+        let expired = now_s() + 2 * DAY_S;
+        for (bytes, now) in [(&b"rotten"[..], now_s()), (b"", now_s()), (&bytes, expired)] {
+            std::fs::write(asked.join("peer.cert"), bytes).unwrap();
+            let refused = PeerDir::open(&asked, now).err().unwrap();
+            assert!(refused.to_string().contains("asked/peer.cert"), "{refused}");
+            assert!(refused.hint().is_some_and(|hint| hint.contains("sign-peer")), "{refused}");
+        }
+        std::fs::write(asked.join("peer.cert"), &bytes).unwrap();
 
         // After a change of the settings it is made anew, for the same key.
         let text = std::fs::read_to_string(asked.join("peer.toml")).unwrap();

@@ -227,6 +227,7 @@ fn options(dir: &PeerDir) -> Result<LibrarianOptions, HoldError> {
     options.known_peers = read_peers(&dir.path.join(PEERS_FILE));
     options.stored_bytes = quotas::read(&dir.path.join(quotas::FILE));
     options.words_heard_ms = words::read(&dir.path.join(words::FILE));
+    options.store_path = Some(dir.path.join(LAYOUT.log));
     options.limits = dir.config.limits.limits();
     options.read_only = dir.config.read_only;
     options.upkeep = Some(dir.config.upkeep.options());

@@ -57,6 +57,36 @@ fn wrong_arguments_end_with_2_and_say_what_is_wrong() {
     run(&mut home.hold(["keys", "list"])).expect_error(2);
 }
 
+/// A file of variables has lines such as `HOLD_VIA=`, and people write switches in more than one way.
+#[test]
+fn a_variable_set_to_nothing_is_not_set_and_a_switch_takes_yes_and_no() {
+    const VARIABLES: [&str; 9] = [
+        "HOLD_HOME",
+        "HOLD_VIA",
+        "HOLD_THIN",
+        "HOLD_NETWORK",
+        "HOLD_ORG",
+        "HOLD_PASSPHRASE",
+        "HOLD_PASSPHRASE_FILE",
+        "HOLD_LOG",
+        "HOLD_LOG_JSON",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let init = |name: &str| {
+        let mut init = hold(["org", "init", "--dir"]);
+        init.arg(folder.path().join(name)).env("HOME", folder.path());
+        init
+    };
+    let mut empty = init("empty");
+    run(empty.envs(VARIABLES.map(|name| (name, "")))).expect(0);
+    for switch in ["HOLD_LOG_JSON", "HOLD_THIN"] {
+        for value in ["1", "0", "true", "false", "yes", "no"] {
+            run(init(&format!("{switch}-{value}")).env(switch, value)).expect(0);
+        }
+        run(init("neither").env(switch, "perhaps")).expect_error(2);
+    }
+}
+
 #[test]
 fn keys_and_organisations_are_guarded() {
     let network = Network::new(1, &[]);
@@ -67,6 +97,8 @@ fn keys_and_organisations_are_guarded() {
     run(wrong.env("HOLD_PASSPHRASE", "another")).expect_error(12);
     let mut none = home.hold(["keys", "list"]);
     run(none.env_remove("HOLD_PASSPHRASE")).expect_error(2);
+    let mut nothing = home.hold(["keys", "list"]);
+    run(nothing.env("HOLD_PASSPHRASE", "")).expect_error(2);
     let empty = Home { dir: network.folder.path().join("nobody") };
     run(&mut empty.hold(["keys", "list"])).expect_error(10);
     run(hold(["org", "init", "--dir"]).arg(&network.orgs[0])).expect_error(14);
@@ -263,6 +295,7 @@ fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {
         drop(stdin);
     }
 
+    outlives_its_terminal(home, via);
     let stored = home.put(via, &big)["address"].as_str().unwrap().to_owned();
     let out = folder.join("stopped");
     fs::create_dir(&out).unwrap();
@@ -286,6 +319,29 @@ fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {
     assert!(cut > 0, "no get was stopped in time");
     // What was not asked to stop still works.
     home.get(via, address, &out.join("x")).expect(0);
+}
+
+/// A run that was begun to outlive its terminal, as `nohup` does it: with the signal of that end ignored.
+fn outlives_its_terminal(home: &Home, via: &str) {
+    let put = home.hold(["put", "-", "--json", "--via", via]);
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(put.get_program());
+    nohup.args(put.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for (name, value) in put.get_envs() {
+        match value {
+            Some(value) => nohup.env(name, value),
+            None => nohup.env_remove(name),
+        };
+    }
+    let mut running = Running::start(&mut nohup);
+    let mut stdin = running.stdin();
+    until_handled(running.pid());
+    running.signal("HUP");
+    stdin.write_all(&vec![7; 8 * MIB]).unwrap();
+    running.signal("HUP");
+    drop(stdin);
+    let put = running.finish(harness::PATIENCE).expect(0).json();
+    assert_eq!(put["bytes"], 8 * MIB);
 }
 
 fn second_run(network: &Network) {

@@ -1,6 +1,7 @@
 //! The guides are followed word by word: every command by the person who is named before it, and what it shows is what is shown.
 //!
-//! `…` in what is shown stands for anything. `^C` ends the peer that its person runs. Founders found at the same time. Only the ports
+//! `…` in what is shown stands for anything. A word that is cut off, as `hold:5d41…`, stands for one word of a run: that which is
+//! shown where it is first, and is used in later commands. `^C` ends the peer that its person runs. Founders found at the same time. Only the ports
 //! are others, so that tests can run beside each other.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
@@ -59,11 +60,19 @@ fn shows(text: &str, shown: &str) -> bool {
     })
 }
 
-/// The people, who share a folder here.
+/// Whether it is the beginning of a word that differs from run to run.
+fn is_cut_off(word: &str) -> bool {
+    let begun = word.strip_suffix('…').map(|word| word.rsplit(':').next().unwrap());
+    begun.is_some_and(|begun| begun.len() > 3 && begun.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// The people, who share a folder here, and have homes of their own.
 struct People {
     folder: tempfile::TempDir,
     ports: Vec<(String, String)>,
     exports: BTreeMap<String, String>,
+    /// Words that are cut off, and what they stand for in this run.
+    words: BTreeMap<String, String>,
     peers: BTreeMap<String, Child>,
 }
 
@@ -80,12 +89,24 @@ impl People {
         let free = free_addresses(named.len());
         let ports = named.iter().map(|name| String::from(*name)).zip(free);
         let ports = ports.collect();
-        Self { folder, ports, exports: BTreeMap::new(), peers: BTreeMap::new() }
+        let (exports, words, peers) = Default::default();
+        Self { folder, ports, exports, words, peers }
     }
 
     fn here(&self, command: &str) -> String {
-        let ports = self.ports.iter();
-        ports.fold(command.to_owned(), |command, (name, here)| command.replace(name, here))
+        let ports = self.ports.iter().map(|(name, here)| (name, here));
+        let all = ports.chain(&self.words);
+        all.fold(command.to_owned(), |command, (name, here)| command.replace(name, here))
+    }
+
+    /// Learns what the words that are cut off stand for, by what came in their places.
+    fn learn(&mut self, step: &Step, text: &str) {
+        for (shown, line) in step.shown.iter().zip(text.lines()) {
+            let words = [shown, line].map(|line| line.split(' ').next().unwrap());
+            if is_cut_off(words[0]) {
+                self.words.entry(words[0].to_owned()).or_insert_with(|| words[1].to_owned());
+            }
+        }
     }
 
     fn shell(&self, person: &str, command: &str) -> Command {
@@ -99,7 +120,9 @@ impl People {
         }
         let exports = self.exports.get(person).map_or("", String::as_str);
         shell.args(["-c", &format!("{exports}\n{}", self.here(command))]);
-        shell.current_dir(self.folder.path()).env("PATH", path).env("HOME", self.folder.path());
+        let home = self.folder.path().join("homes").join(person);
+        fs::create_dir_all(&home).unwrap();
+        shell.current_dir(self.folder.path()).env("PATH", path).env("HOME", home);
         shell.env("HOLD_PASSPHRASE", PASSPHRASE).env("LC_ALL", "C");
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shell
@@ -122,15 +145,18 @@ impl People {
     }
 
     /// What a step came to, where it is what is shown.
-    fn held(step: &Step, done: &Outcome) -> bool {
+    fn held(&mut self, step: &Step, done: &Outcome) -> bool {
         let fails = step.shown.iter().any(|line| line.starts_with("error:"));
         let right = match fails {
             true => !matches!(done.code, Some(0 | 3)),
             // What is safe, and not at all peers while one is away, is 3.
             false => matches!(done.code, Some(0 | 3)),
         };
+        if right {
+            self.learn(step, &done.text());
+        }
         let text = format!("{}{}", done.text(), done.stderr);
-        right && step.shown.iter().all(|line| shows(&text, line))
+        right && step.shown.iter().all(|line| shows(&text, &self.here(line)))
     }
 
     /// Takes a step. Members that were just founded, or lost one, may need a moment, as for people.
@@ -150,7 +176,7 @@ impl People {
         let started = Instant::now();
         loop {
             let done = Running::start(&mut self.shell(person, command)).finish(PATIENCE);
-            if Self::held(step, &done) {
+            if self.held(step, &done) {
                 return;
             }
             assert!(started.elapsed() < PATIENCE, "{person}$ {command}\n{done:?}");
@@ -172,7 +198,7 @@ impl People {
             let running: Vec<Running> = together.iter().map(shell).collect();
             for (step, running) in together.iter().zip(running) {
                 let done = running.finish(PATIENCE);
-                assert!(Self::held(step, &done), "{}$ {}\n{done:?}", step.person, step.command);
+                assert!(self.held(step, &done), "{}$ {}\n{done:?}", step.person, step.command);
             }
             rest = behind;
         }
@@ -188,14 +214,14 @@ impl Drop for People {
     }
 }
 
-fn guide(name: &str) -> String {
-    let path = Path::new(testkit::manifest!()).join("../../docs/guides").join(name);
+fn page(name: &str) -> String {
+    let path = Path::new(testkit::manifest!()).join("../../docs").join(name);
     fs::read_to_string(path).unwrap()
 }
 
 #[test]
 fn four_organisations_agree_as_the_guide_says() {
-    let text = guide("four-organisations.md");
+    let text = page("guides/four-organisations.md");
     let steps = steps(&text);
     assert!(steps.len() > 35, "{}", steps.len());
     let mut people = People::new(&text);
@@ -206,9 +232,26 @@ fn four_organisations_agree_as_the_guide_says() {
 }
 
 #[test]
+fn the_first_steps_are_those_of_the_page() {
+    let text = page("start/README.md");
+    let steps = steps(&text);
+    assert!(steps.len() > 20, "{}", steps.len());
+    let mut people = People::new(&text);
+    let report = people.folder.path().join("report.pdf");
+    fs::write(&report, "what the user put").unwrap();
+    let (last, rest) = steps.split_last().unwrap();
+    people.follow(rest);
+    fs::remove_file(&report).unwrap();
+    people.take(last);
+    assert_eq!(fs::read_to_string(&report).unwrap(), "what the user put");
+}
+
+#[test]
 fn what_is_shown_is_found_in_its_order() {
     assert!(shows("a 12 b 34 c", "a … b … c"));
     assert!(!shows("b a", "a … b"));
+    assert!(["hold:5d41…", "02c6…"].into_iter().all(is_cut_off));
+    assert!(!["…@…", "…", "hold:5d41", "there…"].into_iter().any(is_cut_off));
     let steps = steps("x\n```console\nada$ one\n…\nada$   two | cut -d' ' -f1\n```\n");
     assert_eq!(steps.len(), 2);
     assert_eq!((steps[0].shown.len(), &*steps[1].command), (1, "two | cut -d' ' -f1"));

@@ -67,7 +67,23 @@ fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
         let mut command = hold(["peer", "set", "--json", "--dir"]);
         run(command.arg(&network.peers[0].dir).arg("--revocations").arg(list))
     };
-    assert_eq!(revoked(&set(&list("third")).expect(0)), KEYS[1..]);
+    let taken = set(&list("third")).expect(0);
+    assert_eq!(revoked(&taken), KEYS[1..]);
+    let told = taken.json()["list"].clone();
+    assert!(told["organisation"].is_string() && told["number"].as_u64() > Some(0), "{told}");
+    let mut both = hold(["peer", "set", "--dir"]);
+    both.arg(&network.peers[0].dir).args(["read-only", "on", "--revocations"]);
+    let text = run(both.arg(list("third"))).expect(0).text();
+    let (number, organisation) = (&told["number"], told["organisation"].as_str().unwrap());
+    let lines = format!(
+        "read-only on\nlist {number} of {organisation} counts: it revokes 1 keys\nrevoked {}",
+        KEYS[1]
+    );
+    assert_eq!(text, lines);
+    let mut alone = hold(["peer", "set", "--dir"]);
+    alone.arg(&network.peers[0].dir).arg("--revocations").arg(list("third"));
+    let text = run(&mut alone).expect(0).text();
+    assert!(!text.contains("read-only") && text.contains(KEYS[1]), "{text}");
     let older = set(&list("second")).expect_error(2);
     assert!(older.stderr.contains("newer list"), "{}", older.stderr);
     assert_eq!(

@@ -40,9 +40,10 @@ fn everything_comes_back_by_the_words_alone() {
         path
     };
     let files = [file("a.bin", 100, 1), file("b.bin", 3 << 20, 2), file("c.bin", 20_000, 3)];
-    for path in &files {
-        ada.put(&via, path);
-    }
+    let put: Vec<Value> = files.iter().map(|path| ada.put(&via, path)).collect();
+    // One goes to somebody else, by an envelope that she pays for.
+    let first = put[0]["address"].as_str().unwrap();
+    run(ada.hold(["share", first, "--via", &via, "--to"]).arg(ben.reader())).expect(0);
     let theirs = file("theirs.bin", 50_000, 4);
     let address = ben.put(&via, &theirs)["address"].as_str().unwrap().to_owned();
     run(ben.hold(["share", &address, "--via", &via, "--to"]).arg(ada.reader())).expect(0);
@@ -73,6 +74,10 @@ fn everything_comes_back_by_the_words_alone() {
     with_words(&mut recover(&network, &new, dead), &words).expect_error(15);
     let recovered = run(&mut recover(&network, &new, &via)).expect(0);
     check(&network, &new, &via, &recovered, &files, &theirs);
+    // The new home knows what is paid for.
+    let renewed = lines(&run(&mut new.hold(["renew", "--all", "--json", "--via", &via])).expect(0));
+    assert_eq!(renewed.len(), 4, "{renewed:?}");
+    assert!(put.iter().all(|put| renewed.iter().any(|one| one["address"] == put["address"])));
     let again = run(&mut new.hold(["keys", "list", "--json"])).expect(0).json();
     assert_eq!(again["reader_keys"], readers["reader_keys"]);
 
@@ -83,7 +88,8 @@ fn everything_comes_back_by_the_words_alone() {
     check(&network, &new, &one, &thin, &files, &theirs);
     let text = run(&mut new.hold(["keys", "recover", "--via", &one])).expect(0).text();
     assert!(text.contains("own     a.bin (100 bytes)"), "{text}");
-    assert!(text.ends_with(&format!("3 own, 1 shared; next counter {}", next(&thin))), "{text}");
+    let last = format!("3 own, 1 shared, 4 paid for; next counter {}", next(&thin));
+    assert!(text.ends_with(&last), "{text}");
 
     // What it puts from now on is its own, and is found as well.
     let more = new.put(&via, &files[0]);
@@ -109,6 +115,7 @@ fn check(
         (&sum["own"], &sum["shared"], &sum["complete"]),
         (&3.into(), &1.into(), &true.into())
     );
+    assert_eq!((&sum["paid"], &sum["unasked"]), (&4.into(), &0.into()), "{sum}");
     assert!(next(recovered) >= 1_024 + 3, "{sum}");
     assert_eq!(found.len(), 5);
     let back = network.folder.path().join("back.bin");

@@ -3,10 +3,10 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::AuthorError;
 
@@ -14,6 +14,8 @@ const LOCK: &str = "lock";
 /// How long another program may hold the lock; it holds it for one fsync.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(5);
+/// What the name of a draft has between its file's and its program's.
+const DRAFT: &str = ".new-";
 /// Temporary names that are tried: those of programs that died may be taken.
 const NAMES_MAX: u64 = 1_024;
 
@@ -77,7 +79,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..NAMES_MAX {
         let (number, process) = (NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
-        let new = dir.join(format!(".{name}.new-{process}-{number}"));
+        let new = dir.join(format!(".{name}{DRAFT}{process}-{number}"));
         let mut file = match private().create_new(true).open(&new) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 last = error;
@@ -98,14 +100,52 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Err(last)
 }
 
+/// Removes drafts of [`replace`] from before then: one that is in use has its final name within moments.
+pub(super) fn remove_drafts(dir: &Path, before: SystemTime) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let changed = entry.metadata().and_then(|about| about.modified());
+        if name.starts_with('.') && name.contains(DRAFT) && changed.is_ok_and(|at| at < before) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// The lock of a home, held until dropped; it ends with the process that holds it, however that ends.
 pub(crate) fn lock(dir: &Path) -> Result<File, AuthorError> {
     let path = dir.join(LOCK);
     let file = private().create(true).truncate(false).open(&path);
-    let file = file.map_err(failed("open", &path))?;
+    locked(file.map_err(failed("open", &path))?, path, File::try_lock)
+}
+
+/// The lock of a home in which nothing will be written, also of one that cannot be: `None` where there is no file to lock
+/// then. What is read without it is whole all the same: files are replaced as a whole, and rows are appended and checked
+/// each by itself.
+pub(super) fn lock_to_read(dir: &Path) -> Result<Option<File>, AuthorError> {
+    match lock(dir) {
+        Err(AuthorError::Io { path, source, .. }) if is_unwritable(&source) => {
+            let file = File::open(&path).ok();
+            file.map(|file| locked(file, path, File::try_lock_shared)).transpose()
+        }
+        held => held.map(Some),
+    }
+}
+
+/// Whether the system lets nobody, or not this user, write there.
+pub(super) fn is_unwritable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn locked(
+    file: File,
+    path: PathBuf,
+    lock: impl Fn(&File) -> Result<(), TryLockError>,
+) -> Result<File, AuthorError> {
     let tries = LOCK_WAIT.as_millis() / LOCK_RETRY.as_millis();
     for _ in 0..tries {
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY),
             Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
@@ -118,6 +158,23 @@ pub(crate) fn lock(dir: &Path) -> Result<File, AuthorError> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn drafts_of_long_ago_are_removed_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(1_000_000);
+        for name in ["paid", ".hidden", "a.new-1-2", ".paid.new-1-2", ".paid.new-1-3"] {
+            fs::write(folder.path().join(name), b"text").unwrap();
+            let file = File::options().write(true).open(folder.path().join(name)).unwrap();
+            if name != ".paid.new-1-3" {
+                file.set_modified(long_ago).unwrap();
+            }
+        }
+        remove_drafts(folder.path(), long_ago + Duration::from_secs(1));
+        let left = |name: &str| folder.path().join(name).exists();
+        assert!(!left(".paid.new-1-2"));
+        assert!(["paid", ".hidden", "a.new-1-2", ".paid.new-1-3"].into_iter().all(left));
+    }
 
     #[test]
     fn many_that_replace_a_file_at_once_leave_one_of_theirs_whole_and_nothing_else() {

@@ -54,6 +54,11 @@ impl Issued {
         self.path().exists()
     }
 
+    /// Issues no counter below `next`, as long as this program runs.
+    pub(super) fn skip_to(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
     /// Makes the file where it is missing, and sees to it that no counter below `next` is issued any more.
     pub(super) fn start_at(&mut self, next: u64, keyring: &Keyring) -> Result<(), AuthorError> {
         if next >= COUNTERS_MAX {
@@ -199,7 +204,10 @@ impl Issued {
 
     /// Calls `each` with every whole row from the `first` on.
     fn read(&self, first: u64, mut each: impl FnMut(&[u8])) -> Result<(), AuthorError> {
-        let file = self.open()?;
+        let file = match File::open(self.path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(files::failed("open", &self.path()))?,
+        };
         let mut buffer = vec![0; ROWS_READ * ROW_BYTES];
         let mut offset = first * ROW_BYTES as u64;
         loop {

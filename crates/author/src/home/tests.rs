@@ -48,11 +48,19 @@ fn a_missing_a_damaged_and_a_huge_keyring_are_told_apart() {
     let missing = Home::open(dir.path(), PASSPHRASE).unwrap_err();
     assert!(matches!(missing, AuthorError::NoKeyring(_)));
     assert_eq!(missing.class(), Class::NotFound);
-    for damaged in [vec![], vec![0; 92], vec![8; 1 << 20]] {
-        fs::write(home.dir().join("keyring"), damaged).unwrap();
+    let path = home.dir().join("keyring");
+    let whole = fs::read(&path).unwrap();
+    for damaged in [vec![], whole[..40].to_vec(), vec![0; 92], vec![8; 1 << 20]] {
+        fs::write(&path, damaged).unwrap();
         let error = Home::open(home.dir(), PASSPHRASE).unwrap_err();
-        assert!(matches!(error, AuthorError::Keyring(_)), "{error:?}");
+        let told = matches!(&error, AuthorError::DamagedKeyring { path: at, .. } if *at == path);
+        assert!(told && error.class() == Class::Corrupt, "{error:?}");
     }
+    // The version is its first field.
+    let newer = [&[8, 2][..], &whole[2..]].concat();
+    fs::write(&path, newer).unwrap();
+    let error = Home::open(home.dir(), PASSPHRASE).unwrap_err();
+    assert!(matches!(error, AuthorError::Keyring(KeyringError::Version(2))), "{error:?}");
 }
 
 #[test]

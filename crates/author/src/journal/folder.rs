@@ -63,19 +63,29 @@ impl Folder {
         Ok(None)
     }
 
+    /// Removes journals that are too old. Those in use stay.
+    pub(crate) fn remove_old(&self, now: SystemTime) {
+        let journals = self.journals().into_iter();
+        journals.filter(|(changed, _)| is_old(now, *changed)).for_each(|old| self.remove(old));
+    }
+
     /// Removes journals that are too old, and the oldest of too many, so that the one that is about to be used is within the
-    /// bound. That one and those in use stay.
+    /// bound. That one, where it is not too old, and those in use stay.
     pub(crate) fn prune(&self, now: SystemTime, own: &str) {
+        self.remove_old(now);
         let mut journals = self.journals();
-        journals.retain(|(changed, name)| name != own || is_old(now, *changed));
+        journals.retain(|(_, name)| name != own);
         journals.sort_unstable();
         let surplus = (journals.len() + 1).saturating_sub(JOURNALS_MAX);
-        for (at, (changed, name)) in journals.into_iter().enumerate() {
-            if (is_old(now, changed) || at < surplus)
-                && let Ok(Some(held)) = self.take(&name)
-            {
-                let _ = held.remove();
-            }
+        journals.into_iter().take(surplus).for_each(|one| self.remove(one));
+    }
+
+    /// Removes a journal, unless a put has it, or had it since it was looked at.
+    fn remove(&self, journal: (SystemTime, String)) {
+        if let Ok(Some(held)) = self.take(&journal.1)
+            && self.journals().contains(&journal)
+        {
+            let _ = held.remove();
         }
     }
 

@@ -31,11 +31,12 @@ const CIPHERTEXT_EXTRA: u64 = 1 + document::page::CIPHERTEXT_BYTES_MIN as u64;
 
 impl Author {
     /// The options of a put with all that they leave open: its media type by its name, its profile by the network.
-    /// Waits at most [`PEERS_WAIT`] where too few peers are known.
+    /// Waits at most [`PEERS_WAIT`] where too few peers are known. What earlier puts left behind is removed first.
     pub(crate) async fn resolved(
         &self,
         mut options: PutOptions,
     ) -> Result<PutOptions, AuthorError> {
+        self.remove_leftovers().await;
         let by_name = || media::by_name(options.name.as_deref().unwrap_or_default()).to_owned();
         options.media_type = Some(options.media_type.take().unwrap_or_else(by_name));
         options.profile = Some(self.profile_in_time(options.profile).await?);

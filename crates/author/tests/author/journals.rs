@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use author::{Author, AuthorError, AuthorOptions, NoProgress, Progress, PutOptions, PutReport};
+use author::{
+    Author, AuthorError, AuthorOptions, JOURNAL_AGE_MAX, NoProgress, Progress, PutOptions,
+    PutReport,
+};
 use crypto::{RecordId, Suite};
 use document::{Document, Kind};
 use env::Env;
@@ -291,6 +294,32 @@ async fn a_damaged_journal_is_not_gone_on_with() {
     let report = fresh.await.unwrap();
     assert_eq!(report.resumed.pages, 0, "it was told not to resume");
     town.is_stored(&report).await;
+}
+
+/// What a killed put left and nobody goes on with is removed by the next put of anything, unless somebody has it or it is young.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_nobody_comes_back_for_is_removed_by_the_next_put_of_anything() {
+    let town = Town::new(Suite::Holdfast1);
+    town.interrupted(&PutOptions::default(), 4).await;
+    let (journal, small) = (town.journals().pop().unwrap(), town.file.with_file_name("small"));
+    let lock = journal.with_extension("lock");
+    std::fs::write(&small, b"a letter").unwrap();
+    // Each is a program of its own: it looks once.
+    let next = || async {
+        put(&town.net.user("ada"), &small, &PutOptions::default()).await.unwrap();
+        town.journals().len()
+    };
+    assert_eq!(next().await, 1, "it may be gone on with");
+    let long_ago = std::time::SystemTime::now() - JOURNAL_AGE_MAX - Duration::from_secs(60);
+    for path in [&journal, &lock] {
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    }
+    let held = std::fs::File::open(&lock).unwrap();
+    held.lock().unwrap();
+    assert_eq!(next().await, 1, "another program has it");
+    drop(held);
+    assert_eq!(next().await, 0);
+    assert!(!lock.exists());
 }
 
 /// A put that failed for want of peers goes on when they are back, at the address it would have had; readers get one

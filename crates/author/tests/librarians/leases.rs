@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use author::{Author, AuthorError, NoProgress, PutOptions, State};
+use crypto::keyring::paid::PAID_ROW_BYTES;
 use crypto::lease::{self, Leaf, Shown, Terms};
 use crypto::{Class, Classified, ClientKey, PeerId, Place, RecordId, SecretKey, Tier};
 use document::Kind;
@@ -319,6 +320,50 @@ fn what_was_shared_is_renewed_with_all_else_and_not_beyond_its_content() {
             assert_eq!(ada.renew(*address, None).await.unwrap_err().class(), Class::NotFound);
         }
         assert!(ada.paid().await.unwrap().is_empty());
+    });
+}
+
+/// A machine is lost with its notes: who pays is asked of the holders, of what this user put, shared and renewed.
+#[test]
+fn a_recovery_notes_all_that_this_user_pays_for_and_nothing_else() {
+    run(12, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let (ada, ben) = (town.payer("ada", 0).await, town.payer("ben", 1).await);
+        let key = |author: &Author| author.reader_keys()[0];
+        let options = PutOptions {
+            lease_seconds: Some(SPAN_S),
+            readers: vec![key(&ben)],
+            ..PutOptions::default()
+        };
+        ada.put(&b"a letter"[..], options, Arc::new(NoProgress)).await.unwrap();
+        put(&ada, &vec![7; 300_000], None).await;
+        let unpaid = town.author("ada", 0, false).await;
+        put(&unpaid, b"nobody pays for it", None).await;
+        let theirs = put(&ben, b"of both", Some(SPAN_S)).await;
+        let both = ben.share(theirs.address, key(&ada)).await.unwrap();
+        ada.renew(both, Some(2 * SPAN_S)).await.unwrap();
+        let theirs = put(&ben, b"of one", Some(SPAN_S)).await;
+        ben.share(theirs.address, key(&ada)).await.unwrap();
+
+        let noted = ada.paid().await.unwrap();
+        assert_eq!(noted.len(), 4, "two contents, an envelope to another, and one of another's");
+        let notes = ada.home().dir().join("paid");
+        std::fs::remove_file(&notes).unwrap();
+        let silent: LeaseLie = Arc::new(|_, _| Some(Err(CallError::NotFound)));
+        for peer in &town.peers {
+            town.network.lie_of_leases(&peer.peer(), Arc::clone(&silent));
+        }
+        let report = ada.recover(0, |_| ()).await.unwrap();
+        assert_eq!((report.own, report.received), (3, 2), "{report:?}");
+        assert_eq!((report.paid, report.unasked), (0, 3), "{report:?}");
+        town.network.heal();
+        for _ in 0..2 {
+            let report = ada.recover(0, |_| ()).await.unwrap();
+            assert_eq!((report.paid, report.unasked), (4, 0), "{report:?}");
+            assert_eq!(ada.paid().await.unwrap(), noted);
+        }
+        let rows = std::fs::metadata(&notes).unwrap().len() / PAID_ROW_BYTES as u64;
+        assert_eq!(rows, 4, "each is noted once");
     });
 }
 

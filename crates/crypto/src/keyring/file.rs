@@ -109,8 +109,11 @@ impl KeyringFile {
             return Err(KeyringError::Field("length"));
         }
         let wire: Wire = canonical::decode(&Bytes::copy_from_slice(bytes))?;
-        if wire.version != VERSION {
-            return Err(KeyringError::Version(wire.version));
+        match wire.version {
+            VERSION => {}
+            // Versions count from 1: it is not in these bytes at all, as in an empty file.
+            0 => return Err(KeyringError::Field("version")),
+            other => return Err(KeyringError::Version(other)),
         }
         let (log_n, r, p) = (wire.log_n, wire.r, wire.p);
         let bounded = LOG_N_BOUNDS.contains(&log_n)
@@ -249,6 +252,10 @@ mod tests {
             let refused = KeyringFile::open(&file, b"open").expect_err("malformed");
             assert!(!matches!(refused, KeyringError::WrongPassphrase), "{refused}");
         }
+        let empty = KeyringFile::decode(&[]).expect_err("nothing is in it");
+        assert!(matches!(empty, KeyringError::Field("version")), "no other version: {empty}");
+        let newer = KeyringFile::decode(&with(|wire| wire.version = 2)).expect_err("not known");
+        assert!(matches!(newer, KeyringError::Version(2)), "{newer}");
     }
 
     proptest! {

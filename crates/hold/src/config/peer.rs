@@ -1,6 +1,6 @@
 //! `peer.toml`: the settings of one peer.
 
-use librarian::ObjectsSettings;
+use librarian::{Limits, ObjectsSettings};
 
 use super::settings::{Default::*, Key, Kind, settings};
 use super::{ADDRESSES_MAX, BOOTSTRAP_MAX};
@@ -11,6 +11,8 @@ use crate::upkeep::UpkeepConfig;
 
 /// The file's name in the peer's directory.
 pub(crate) const FILE: &str = "peer.toml";
+/// An example of bytes for which there is no default: a TiB.
+const SOME_BYTES: &str = "1099511627776";
 /// Columns of a remark in a new file.
 const REMARK_COLUMNS: usize = 96;
 
@@ -69,7 +71,8 @@ impl PeerConfig {
         }
     }
 
-    /// A new file: each key below what it means, those without a value as a remark.
+    /// A new file: each key below what it means, those without a value as a remark. Tables come last, those too that are a
+    /// remark: a table has every key that follows its name.
     pub(crate) fn text(&self) -> Result<String, toml::ser::Error> {
         let values = toml::Table::try_from(self)?;
         let mut text = String::from(
@@ -78,34 +81,50 @@ impl PeerConfig {
         );
         let mut tables = String::new();
         for key in Self::KEYS {
-            let remark = Remark(key);
-            match (values.get(key.name), key.default) {
+            let written = match (values.get(key.name), key.default) {
                 (Some(toml::Value::Table(table)), _) => {
-                    let table =
-                        toml::Table::from_iter([(key.name.to_owned(), table.clone().into())]);
-                    tables.push_str(&format!("\n{remark}\n{}", toml::to_string(&table)?));
+                    let table = (key.name.to_owned(), table.clone().into());
+                    toml::to_string(&toml::Table::from_iter([table]))?
                 }
-                (Some(value), _) => text.push_str(&format!("\n{remark}\n{} = {value}\n", key.name)),
-                (None, Value(value)) => {
-                    text.push_str(&format!("\n{remark}\n{} = {value}\n", key.name));
-                }
-                (None, _) => text.push_str(&format!("\n{remark}\n# {}\n", example(key))),
-            }
+                (Some(value), _) => format!("{} = {value}\n", key.name),
+                (None, Value(value)) => format!("{} = {value}\n", key.name),
+                (None, _) => example(key),
+            };
+            let part = if key.kind.is_table() { &mut tables } else { &mut text };
+            part.push_str(&format!("\n{}\n{written}", Remark(key)));
         }
         Ok(text + &tables)
     }
 }
 
-/// A line that would set the key.
+/// Remarks that set the key, or what is in the table, to what counts without them, where that is one value.
 fn example(key: &Key) -> String {
+    let of = |keys: &[Key]| keys.iter().map(example).collect::<String>();
     match key.kind {
-        Kind::Limits => "[limits.known]\n# store = { per_second = 500 }".to_owned(),
-        Kind::Repair => "[repair]\n# absent_after_s = 180".to_owned(),
-        Kind::Upkeep => "[upkeep]\n# scrub_bytes_s = 1048576".to_owned(),
-        Kind::Bytes => format!("{} = 67108864", key.name),
-        Kind::Leases => "[leases]\n# quota = 1099511627776".to_owned(),
-        _ => format!("{} = \"127.0.0.1:4101\"", key.name),
+        Kind::Limits => {
+            let second = Limits::default().rates.known.store.per_second.unwrap_or(500);
+            format!("# [limits.known]\n# store = {{ per_second = {second} }}\n")
+        }
+        Kind::Repair => format!("# [repair]\n{}", of(RepairConfig::KEYS)),
+        Kind::Upkeep => format!("# [upkeep]\n{}", of(UpkeepConfig::KEYS)),
+        Kind::Leases => format!("# [leases]\n{}", of(LeasesConfig::KEYS)),
+        // A table of its own: `[leases.quotas]`, by keys that are nobody's here.
+        Kind::Quotas => String::new(),
+        Kind::Address => format!("# {} = \"127.0.0.1:4101\"\n", key.name),
+        _ => {
+            let value = match key.default {
+                Value(value) => value,
+                Absent(words) => told(words).unwrap_or(SOME_BYTES),
+                Needed => SOME_BYTES,
+            };
+            format!("# {} = {value}\n", key.name)
+        }
     }
+}
+
+/// The value that the words name, where they are one.
+fn told(words: &'static str) -> Option<&'static str> {
+    words.strip_prefix('`')?.strip_suffix('`')
 }
 
 /// A key's meaning as lines of remarks.
@@ -138,17 +157,68 @@ mod tests {
     use super::*;
     use crate::config::settings;
 
-    #[test]
-    fn a_new_file_explains_each_key_and_reads_back() {
-        let limits = toml::from_str("[known]\nstore = { per_second = 5 }").unwrap();
-        let mut config = PeerConfig {
+    fn least() -> PeerConfig {
+        PeerConfig {
             listen: "127.0.0.1:4100".to_owned(),
             addresses: vec!["peer.example:4100".to_owned()],
             p2p_listen: "127.0.0.1:0".to_owned(),
             metrics: "127.0.0.1:0".to_owned(),
             capacity: 7,
             ..PeerConfig::default()
-        };
+        }
+    }
+
+    fn read(text: &str) -> PeerConfig {
+        settings::read(Path::new(FILE), text.as_bytes(), PeerConfig::KEYS)
+            .unwrap_or_else(|error| panic!("{error:?}\n{text}"))
+    }
+
+    /// What a line of remarks says that is TOML.
+    fn setting(line: &str) -> Option<&str> {
+        let line = line.strip_prefix("# ")?;
+        toml::from_str::<toml::Table>(line).is_ok().then_some(line)
+    }
+
+    /// The file with every remark in force that is a setting and that `takes` takes, by its table and itself.
+    fn uncommented(text: &str, takes: impl Fn(&str, &str) -> bool) -> String {
+        let mut table = "";
+        let lines = text.lines().map(|line| {
+            let setting = setting(line).unwrap_or(line);
+            table = if setting.starts_with('[') { setting } else { table };
+            let line = if takes(table, setting) { setting } else { line };
+            format!("{line}\n")
+        });
+        lines.collect()
+    }
+
+    /// What a person does who reads the file: takes the mark off a line, of a table and what stands in it, or off all of them.
+    #[test]
+    fn every_remark_of_a_new_file_may_be_put_in_force_alone_and_with_all_others() {
+        let config = least();
+        let text = config.text().unwrap();
+        let all = read(&uncommented(&text, |_, _| true));
+        assert_eq!(all.objects(), config.objects(), "the examples are the defaults");
+        assert_eq!(all.upkeep.options(), config.upkeep.options());
+        assert_eq!(all.repair.options(), config.repair.options());
+        assert_eq!(all.limits.limits(), config.limits.limits());
+        let quota = Some(1 << 40);
+        let leases = librarian::LeaseSettings { quota, ..librarian::LeaseSettings::default() };
+        assert_eq!(all.leases.settings().unwrap(), leases, "there is no quota by default");
+        assert_eq!(all.signed_listen.as_deref(), Some("127.0.0.1:4101"), "nor this");
+
+        for table in ["[limits.known]", "[upkeep]", "[repair]", "[leases]"] {
+            assert_ne!(read(&uncommented(&text, |of, _| of == table)), config, "{table}");
+        }
+        for key in ["signed_listen", "object_cache_bytes", "object_region_bytes"] {
+            let one = |of: &str, line: &str| of.is_empty() && line.starts_with(key);
+            assert_ne!(read(&uncommented(&text, one)), config, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_new_file_explains_each_key_and_reads_back() {
+        let limits = toml::from_str("[known]\nstore = { per_second = 5 }").unwrap();
+        let mut config = least();
         for given in [false, true] {
             if given {
                 config.signed_listen = Some("127.0.0.1:4101".to_owned());

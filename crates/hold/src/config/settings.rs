@@ -145,6 +145,11 @@ pub(crate) fn is_default<T: std::default::Default + PartialEq>(value: &T) -> boo
 }
 
 impl Kind {
+    /// Whether it stands below a name in brackets.
+    pub(crate) const fn is_table(self) -> bool {
+        matches!(self, Self::Limits | Self::Upkeep | Self::Repair | Self::Leases | Self::Quotas)
+    }
+
     /// What a value must be, for people.
     pub(crate) const fn words(self) -> &'static str {
         match self {

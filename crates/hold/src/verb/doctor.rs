@@ -14,7 +14,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::organisation::OwnOrganisation;
 use crate::verb::peer::status::Status;
-use crate::{client, connect, network_file, peerdir};
+use crate::{client, connect, environment, network_file, peerdir};
 
 /// Clocks may differ by this much before passes and certificates fail, in seconds; a quarter of
 /// what is allowed, so that the warning comes first.
@@ -138,7 +138,7 @@ fn home(home: &Path) -> Check {
 /// Opens the keyring where a passphrase is at hand; it is never asked for here.
 async fn keyring(session: &Session, checks: &mut Vec<Check>) -> Option<ClientKey> {
     let given = session.config.passphrase_file.is_some();
-    let given = given || std::env::var_os("HOLD_PASSPHRASE").is_some();
+    let given = given || environment::value("HOLD_PASSPHRASE").is_some();
     if Home::exists(&session.config.home) && !given {
         checks.push(
             Check::new("keyring", Verdict::Warn, "there, and not opened: no passphrase was given")

@@ -7,27 +7,22 @@ mod packed;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use author::{Author, PutOptions, PutReport, Resumed, SchemaArtifact};
 use clap::Args;
 use crypto::ReaderKey;
-use futures::StreamExt;
 use placement::Profile;
 use serde::Serialize;
 
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::out::{Plain, one_line};
+use crate::out::Plain;
 use crate::progress::Bar;
+use crate::several::{self, Doing};
 use crate::span::{self, Span};
 use crate::{address, connect, pipes};
-
-/// Files of a folder that are put at once: a small one waits for its three calls, one after the other. What they hold in
-/// memory together is one window, as for one file.
-const FILES_AT_ONCE: usize = 16;
 
 /// How long a run goes on for copies that were late when its put was answered: as long as the walk
 /// itself tries.
@@ -37,8 +32,6 @@ const LATE_COPIES_LIMIT: Duration = walk::WALK_LIMIT;
 pub(super) const UNNOTED: &str = "the home could not be written, so `hold renew --all` does not know of this: keep the address, and renew by it";
 /// What is stored of a file that was written to meanwhile.
 const CHANGED: &str = "the file changed while it was read: what is stored may be no state that it ever had; put it again";
-/// Files of a folder that fail one behind the other until no more are tried: then it is not the files that are wrong.
-const FAILED_IN_A_ROW_MAX: usize = 4 * FILES_AT_ONCE;
 
 /// `hold put`.
 #[derive(Debug, Args)]
@@ -281,9 +274,7 @@ impl Put {
         Ok(report)
     }
 
-    /// Files in order of their names, some at once and told in this order. One that fails is warned of and keeps no other from
-    /// being put, unless [`FAILED_IN_A_ROW_MAX`] do one behind the other: then none is begun, and those under way are brought to their
-    /// ends and told, so that what was told is stored and what is stored was told.
+    /// Files in order of their names, as [`several`] does them.
     async fn folder(
         &self,
         session: &Session,
@@ -291,54 +282,20 @@ impl Put {
         readers: Vec<ReaderKey>,
         files: Vec<PathBuf>,
     ) -> Result<Exit, HoldError> {
-        let bar = Bar::sum(&session.out, "put");
-        let (all, in_a_row) = (files.len(), &AtomicUsize::new(0));
-        let begun = files
-            .into_iter()
-            .take_while(|_| in_a_row.load(Ordering::Relaxed) < FAILED_IN_A_ROW_MAX);
-        let puts = futures::stream::iter(begun).map(|path| {
+        let named = files.into_iter().map(|path| {
             let name = path.strip_prefix(&self.source).unwrap_or(&path);
-            let name = name.to_string_lossy().into_owned();
-            let size = std::fs::metadata(&path).map(|about| about.len()).ok();
-            let options = self.options(readers.clone(), Some(name.clone()), size);
-            let bar = Arc::clone(&bar);
-            async move {
-                let put = self.file(session, author, &path, options, bar).await;
-                match &put {
-                    Ok(_) => in_a_row.store(0, Ordering::Relaxed),
-                    Err(_) => drop(in_a_row.fetch_add(1, Ordering::Relaxed)),
-                }
-                (put, name)
-            }
+            (name.to_string_lossy().into_owned(), path)
         });
-        let mut puts = puts.buffered(FILES_AT_ONCE);
-        let (mut exits, mut first) = (Vec::new(), None);
-        while let Some((put, name)) = puts.next().await {
-            match put {
-                Ok(report) => {
-                    exits.push(bar.aside(|| told(session, &report, Some(name)))?);
-                }
-                Err(error) => {
-                    exits.push(error.exit());
-                    bar.aside(|| session.out.warn(format_args!("{name}: {}", one_line(&error))));
-                    first.get_or_insert(error);
-                }
-            }
-        }
-        drop(puts);
-        drop(bar);
-        let tried = exits.len();
-        let stored = exits.iter().filter(|exit| matches!(exit, Exit::Done | Exit::Partly)).count();
-        match first {
-            // What is wrong with the only one is what is wrong with the run.
-            Some(error) if stored == 0 => return Err(error),
-            Some(_) => session.out.warn(format_args!(
-                "{stored} of {all} files are stored; {} failed, {} were not tried",
-                tried - stored,
-                all - tried
-            )),
-            None if exits.contains(&Exit::Partly) => {}
-            None => session.out.note("full: all copies and fragments of all files are stored"),
+        let one = |name, path: PathBuf, bar| {
+            let size = std::fs::metadata(&path).map(|about| about.len()).ok();
+            let options = self.options(readers.clone(), Some(name), size);
+            async move { self.file(session, author, &path, options, bar).await }
+        };
+        let told = |report: PutReport, name| told(session, &report, Some(name));
+        let doing = Doing { verb: "put", done: "stored" };
+        let exits = several::files(&session.out, doing, named.collect(), one, told).await?;
+        if exits.iter().all(|exit| *exit == Exit::Done) {
+            session.out.note("full: all copies and fragments of all files are stored");
         }
         Ok(Exit::of_all(&exits))
     }

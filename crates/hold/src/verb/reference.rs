@@ -81,7 +81,7 @@ impl fmt::Display for Cell<'_> {
 fn environment() -> String {
     let mut page = format!(
         "{MADE}\n# Environment\n\nFlags come first, \
-        then the environment, then `holdfast.toml`.\n"
+        then the environment, then `holdfast.toml`. A variable that is set to nothing counts as one that is not set.\n"
     );
     let parts = [
         (For::Hold, "Read by `hold`"),

@@ -16,13 +16,18 @@ use crate::{address, connect};
 /// Peers that are named where they did not answer, at most.
 const NAMED_MAX: usize = 16;
 
+/// What `--all` says where the home has no notes: it is new, or nothing was put with it.
+const NOTHING_NOTED: &str = "nothing is noted here as paid for, so nothing was renewed: what was put with another home, or by these words on another \
+     machine, is noted by `hold keys recover`, or renewed by its address: hold renew ADDRESS";
+
 /// `hold renew`.
 #[derive(Debug, Args)]
 pub(crate) struct Renew {
     /// What `put`, `share` or `inbox` printed
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     address: Option<String>,
-    /// Every content that was put with this home, and every envelope it shared them by
+    /// Every content that this home notes as paid for, and every envelope it shared them by; ends with 10 where
+    /// it notes none
     #[arg(long)]
     all: bool,
     /// For how long from now: a number and s, m, h, d, w or y [default: a year]
@@ -111,8 +116,14 @@ impl Renew {
             session.out.result(&RenewResult::new(&address, renewed))?;
             return Ok(exit);
         }
+        let paid = author.paid().await?;
+        if paid.is_empty() {
+            // Not 0: whoever renews what it has by this alone would lose it, and never hear why.
+            session.out.warn(NOTHING_NOTED);
+            return Ok(Exit::NotFound);
+        }
         let mut exits = Vec::new();
-        for address in author.paid().await?.into_keys() {
+        for address in paid.into_keys() {
             let renewed = author.renew(address, seconds).await.map_err(HoldError::from);
             exits.push(exit_of(&renewed));
             session.out.result(&RenewResult::new(&address, renewed))?;

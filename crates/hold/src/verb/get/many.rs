@@ -9,12 +9,10 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use author::Author;
 use crypto::RecordId;
-use futures::StreamExt;
 use serde::Deserialize;
 
 use super::GetResult;
@@ -22,14 +20,11 @@ use crate::cli::Session;
 use crate::draft::Draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::out::{PathText, one_line};
+use crate::out::PathText;
 use crate::progress::Bar;
+use crate::several::{self, Doing};
 use crate::{address, connect};
 
-/// Contents that are fetched at once.
-const AT_ONCE: usize = 16;
-/// Files that fail one behind the other until no more are tried: then it is not the files that are wrong.
-const FAILED_IN_A_ROW_MAX: usize = 4 * AT_ONCE;
 /// The most that one list names, as many as one put of a folder takes.
 const ITEMS_MAX: usize = 1_000_000;
 /// The longest line of a list, in bytes.
@@ -105,50 +100,12 @@ pub(super) async fn run(
 ) -> Result<Exit, HoldError> {
     std::fs::create_dir_all(folder).map_err(HoldError::io("make", folder))?;
     let author = connect::author(session).await?;
-    let bar = Bar::sum(&session.out, "get");
-    let (all, in_a_row) = (items.len(), &AtomicUsize::new(0));
-    let begun =
-        items.into_iter().take_while(|_| in_a_row.load(Ordering::Relaxed) < FAILED_IN_A_ROW_MAX);
-    let gets = futures::stream::iter(begun).map(|item| {
-        let (name, author, bar) = (item.name.clone(), &author, bar.clone());
-        async move {
-            let got = one(author, item, folder, sync, bar).await;
-            match &got {
-                Ok(_) => in_a_row.store(0, Ordering::Relaxed),
-                Err(_) => drop(in_a_row.fetch_add(1, Ordering::Relaxed)),
-            }
-            (got, name)
-        }
-    });
-    let mut gets = gets.buffered(AT_ONCE);
-    let (mut exits, mut first) = (Vec::new(), None);
-    while let Some((got, name)) = gets.next().await {
-        match got {
-            Ok(result) => {
-                exits.push(Exit::Done);
-                bar.aside(|| session.out.result(&result))?;
-            }
-            Err(error) => {
-                exits.push(error.exit());
-                let text = format!("{}: {}", name.display(), one_line(&error));
-                bar.aside(|| session.out.warn(text));
-                first.get_or_insert(error);
-            }
-        }
-    }
-    drop(gets);
-    drop(bar);
-    let (tried, got) = (exits.len(), exits.iter().filter(|exit| **exit == Exit::Done).count());
-    match first {
-        // What is wrong with the only one is what is wrong with the run.
-        Some(error) if got == 0 => return Err(error),
-        Some(_) => session.out.warn(format_args!(
-            "{got} of {all} files are here; {} failed, {} were not tried",
-            tried - got,
-            all - tried
-        )),
-        None => {}
-    }
+    let (author, out) = (&author, &session.out);
+    let named = items.into_iter().map(|item| (item.name.display().to_string(), item));
+    let one = |_, item, bar| one(author, item, folder, sync, bar);
+    let told = |got: GetResult, _| out.result(&got).map(|()| Exit::Done);
+    let doing = Doing { verb: "get", done: "here" };
+    let exits = several::files(out, doing, named.collect(), one, told).await?;
     Ok(Exit::of_all(&exits))
 }
 

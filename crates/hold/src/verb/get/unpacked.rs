@@ -136,8 +136,15 @@ pub(super) async fn get(
 
 /// Writes what a tar holds into an empty folder.
 fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
+    let begun = Cell::new(false);
     let wrong = |error: io::Error| {
-        HoldError::argument(FLAG, format!("the content is not a whole tar: {error}"))
+        // What is said of the content quotes it.
+        let said = error.to_string();
+        let reason = match begun.get() {
+            false => "the content is not a tar archive: get it without --unpack".to_owned(),
+            true => format!("the content is not a whole tar archive: {}", said.escape_debug()),
+        };
+        HoldError::argument(FLAG, reason)
     };
     let left = Rc::new(Cell::new(ABOUT_MAX));
     let mut archive = tar::Archive::new(Bounded { from, left: Rc::clone(&left) });
@@ -151,6 +158,7 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
         entries.next()
     } {
         let mut entry = entry.map_err(wrong)?;
+        begun.set(true);
         if leftovers::is_stopping() {
             return Err(HoldError::Interrupted);
         }
@@ -332,6 +340,27 @@ mod tests {
         let folder = above.path().join("cut");
         std::fs::create_dir_all(&folder).unwrap();
         assert!(unpack(&whole[..1500], &folder).is_err(), "cut short");
+    }
+
+    #[test]
+    fn what_is_no_tar_is_not_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let hostile = b"\x1b]0;title\x07\xff\x80 not a tar ".repeat(60);
+        let mut cut = tar_of(&[(b"a", tar::EntryType::Regular, b"bytes")]);
+        // A second header that is none.
+        cut.truncate(1024);
+        cut.extend_from_slice(&hostile[..1024]);
+        for (number, (content, says)) in
+            [(&hostile, "not a tar archive: get it"), (&cut, "not a whole tar")].iter().enumerate()
+        {
+            let folder = folder.path().join(number.to_string());
+            std::fs::create_dir(&folder).unwrap();
+            let refused = unpack(&content[..], &folder).unwrap_err().to_string();
+            assert!(refused.contains(says), "{refused}");
+            assert!(!refused.chars().any(char::is_control), "{refused:?}");
+        }
+        // An empty tar is one.
+        unpack(&tar_of(&[])[..], folder.path()).unwrap();
     }
 
     #[test]

@@ -93,18 +93,24 @@ struct RecoverResult {
     shared: u64,
     /// Of those, the ones that do not open now.
     unopened: u64,
+    /// Contents, and envelopes to others, that this user pays for: `hold renew --all` renews them.
+    paid: u64,
+    /// Contents of this user of which no holder could be asked who pays: `hold renew --all` does not know of them.
+    unasked: u64,
     /// Whether every log that was read goes back to its start.
     complete: bool,
 }
 
 impl fmt::Display for RecoverResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} own, {} shared; next counter {}", self.own, self.shared, self.next)
+        let Self { own, shared, paid, next, .. } = self;
+        write!(f, "{own} own, {shared} shared, {paid} paid for; next counter {next}")
     }
 }
 
 impl Recover {
-    /// Runs it: 0 when all that was found opens, 3 when some does not or logs were cut, 10 when there is nothing.
+    /// Runs it: 0 when all that was found opens and is noted where it is paid for, 3 when some is not or logs were cut, 10 when
+    /// there is nothing.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         connect::via(session)?;
         if self.place.network.is_none() {
@@ -147,19 +153,25 @@ async fn list(session: &Session, author: &Arc<Author>, told: u64) -> Result<Exit
     let report = report.await?;
     printed?;
     drop(bar);
-    let RecoverReport { next, own, received, unopened, complete } = report;
-    session.out.result(&RecoverResult { next, own, shared: received, unopened, complete })?;
+    let RecoverReport { next, own, received: shared, unopened, paid, unasked, complete } = report;
+    session.out.result(&RecoverResult { next, own, shared, unopened, paid, unasked, complete })?;
     if !complete {
         session.out.warn(
             "the logs of librarians do not go back to their start: what is older is not listed, \
-             and opens by its address as ever",
+             and opens by its address as ever; `hold renew --all` does not know of it: hold renew ADDRESS",
         );
     }
-    if own + received == 0 {
+    if unasked > 0 {
+        session.out.warn(format_args!(
+            "who pays for {unasked} of them could not be asked, so `hold renew --all` does not know of those: \
+             hold keys recover again, without --thin, or hold renew ADDRESS"
+        ));
+    }
+    if own + shared == 0 {
         session.out.warn(
             "nothing of this keyring was found: are these the words, and is this the network?",
         );
         return Ok(Exit::NotFound);
     }
-    Ok(if complete && unopened == 0 { Exit::Done } else { Exit::Partly })
+    Ok(if complete && unopened + unasked == 0 { Exit::Done } else { Exit::Partly })
 }

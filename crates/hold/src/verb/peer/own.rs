@@ -27,6 +27,8 @@ struct OwnStatus {
     state: String,
     /// Why it takes no writes, where it does not.
     read_only: Option<String>,
+    /// Why the others take it for a stranger, where they do.
+    disowned: Option<String>,
     /// Seconds since its start.
     uptime_s: u64,
     /// What it stores.
@@ -352,6 +354,7 @@ impl OwnStatus {
             peer: told.peer.clone(),
             state: page.text("/state").unwrap_or_default(),
             read_only: page.text("/read_only"),
+            disowned: page.text("/disowned"),
             uptime_s: page.number("/uptime_s"),
             store: OwnStore {
                 records: store("records"),
@@ -397,6 +400,9 @@ impl fmt::Display for OwnStatus {
         write!(f, "{state} for {uptime_s} s")?;
         if let Some(reason) = &self.read_only {
             write!(f, ", takes no writes: {reason}")?;
+        }
+        if let Some(reason) = &self.disowned {
+            write!(f, "\nNO MEMBER any more: {reason}")?;
         }
         let OwnStore { records, bytes, fragments, file_bytes, dead_bytes, free_bytes, .. } = store;
         write!(f, "\nstore: {records} records, {bytes} bytes in files of {file_bytes} bytes")?;
@@ -456,9 +462,12 @@ mod tests {
         let told = Told { address: ([127, 0, 0, 1], 9).into(), peer: "02".to_owned() };
         let page = |text: &str| Page(serde_json::from_str(text).unwrap_or_default());
         let well = OwnStatus::new(&told, &page("{}")).to_string();
-        assert!(!well.contains("fsync") && !well.contains("replace"), "{well}");
+        for part in ["fsync", "replace", "MEMBER"] {
+            assert!(!well.contains(part), "{part}: {well}");
+        }
         let ill = page(
             r#"{"state":"read-only","read_only":"its disk is full",
+            "disowned":"its organisation revoked its key",
             "store":{"damaged":2,"upkeep":{"scrub_damaged":3}},"publications":{"poisoned":true}}"#,
         );
         let ill = OwnStatus::new(&told, &ill).to_string();
@@ -476,7 +485,13 @@ mod tests {
         for part in ["2 with 9 versions", "70 of at most 99 bytes"] {
             assert!(objects.contains(part), "{part}: {objects}");
         }
-        for part in ["no writes: its disk is full", "2 records now, 3 found", "fsync", "replace"] {
+        for part in [
+            "no writes: its disk is full",
+            "MEMBER any more: its organisation revoked",
+            "2 records now, 3 found",
+            "fsync",
+            "replace",
+        ] {
             assert!(ill.contains(part), "{part}: {ill}");
         }
     }

@@ -58,11 +58,31 @@ struct SetResult {
     read_only: bool,
     /// The keys on the list that was given.
     revoked: Vec<String>,
+    /// The list that was given, where one was.
+    list: Option<SetList>,
+    /// Whether read-only mode was asked for, on or off.
+    #[serde(skip)]
+    switched: bool,
+}
+
+/// A list of revoked keys that counts at a peer now.
+#[derive(Serialize)]
+struct SetList {
+    /// Whose it is: the organisation's key.
+    organisation: String,
+    /// Its number: of two of one organisation the higher counts.
+    number: u64,
 }
 
 impl fmt::Display for SetResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "read-only {}", if self.read_only { "on" } else { "off" })
+        if self.switched {
+            write!(f, "read-only {}", if self.read_only { "on" } else { "off" })?;
+        }
+        let Some(SetList { organisation, number }) = &self.list else { return Ok(()) };
+        let (before, keys) = (if self.switched { "\n" } else { "" }, self.revoked.len());
+        write!(f, "{before}list {number} of {organisation} counts: it revokes {keys} keys")?;
+        self.revoked.iter().try_for_each(|key| write!(f, "\nrevoked {key}"))
     }
 }
 
@@ -74,30 +94,33 @@ impl Set {
             return Err(HoldError::argument("peer set", what));
         }
         let mut config = peerdir::read_config(&self.dir)?;
-        let mut revoked = Vec::new();
+        let (mut revoked, mut list) = (Vec::new(), None);
         if let Some(path) = &self.revocations {
             let network = NetworkFile::read(&self.dir.join("network"))?;
             let hint = "hold org revoke --dir ORG --network NET --key KEY -o FILE";
             let bytes = files::read_needed(path, "a list of revoked keys", hint)?;
             let bytes = Bytes::copy_from_slice(&bytes);
-            let list = Revocation::verify(&bytes, network.roster(), peerdir::now_s())?;
+            let given = Revocation::verify(&bytes, network.roster(), peerdir::now_s())?;
             let kept = watch::keep_revocation(&self.dir, network.roster(), &bytes)?;
-            if kept != list.sequence {
+            if kept != given.sequence {
                 let reason = format!(
                     "the peer has a newer list of this organisation, number {kept}: this one, number {}, counts for nothing",
-                    list.sequence
+                    given.sequence
                 );
                 return Err(HoldError::argument("--revocations", reason));
             }
-            revoked = list.keys.iter().map(ToString::to_string).collect();
+            revoked = given.keys.iter().map(ToString::to_string).collect();
+            let organisation = given.organisation.to_string();
+            list = Some(SetList { organisation, number: given.sequence });
         }
         if let (Some(Setting::ReadOnly), Some(value)) = (self.setting, self.value) {
             config.read_only = value == Switch::On;
             let values = [("read_only".to_owned(), config.read_only.into())];
             peerdir::change_config(&self.dir, &toml::Table::from_iter(values))?;
         }
-        let read_only = config.read_only;
-        session.out.result(&SetResult { dir: self.dir.into(), read_only, revoked })?;
+        let (read_only, switched) = (config.read_only, self.setting.is_some());
+        let dir = self.dir.into();
+        session.out.result(&SetResult { dir, read_only, revoked, list, switched })?;
         Ok(Exit::Done)
     }
 }

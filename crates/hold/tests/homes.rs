@@ -1,0 +1,102 @@
+//! A home whose keyring is damaged says so and comes back by its words; one that cannot be written still reads.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "system/harness.rs"]
+mod harness;
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use harness::{Network, PATIENCE, Running, assert_same, random_file, run};
+
+#[test]
+fn a_damaged_keyring_is_told_with_its_path_and_comes_back_by_its_words() {
+    let network = Network::new(1, &[]);
+    let home = network.home("home", 0);
+    let (reader, keyring) = (home.reader(), home.dir.join("keyring"));
+    let words = run(&mut home.hold(["keys", "export", "--yes"])).expect(0).text();
+    let whole = fs::read(&keyring).unwrap();
+    for damaged in [&b""[..], &whole[..1], &whole[..40], &whole[..whole.len() - 1], b"no keyring"] {
+        fs::write(&keyring, damaged).unwrap();
+        let told = run(&mut home.hold(["keys", "list"])).expect_error(16).stderr;
+        assert!(told.contains(&format!("{} is damaged", keyring.display())), "{told}");
+        assert!(told.contains("24 words") && !told.contains("version 0"), "{told}");
+        let json = run(&mut home.hold(["keys", "list", "--json"])).expect(16).stderr;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["class"], "corrupt");
+    }
+    // What it says to do.
+    fs::rename(&keyring, home.dir.join("damaged")).unwrap();
+    let mut import = home.hold(["keys", "import"]);
+    let mut import = Running::start(import.stdin(Stdio::piped()));
+    import.stdin().write_all(words.as_bytes()).unwrap();
+    import.finish(PATIENCE).expect(0);
+    assert_eq!(home.reader(), reader);
+}
+
+/// A folder that cannot be written, also by root, until it is dropped.
+struct Unwritable(PathBuf);
+
+impl Unwritable {
+    fn new(dir: &Path) -> Option<Self> {
+        let mount = |args: &[&str]| {
+            let done = Command::new("mount").args(args).arg(dir).output();
+            done.is_ok_and(|done| done.status.success())
+        };
+        let this = Self(dir.to_owned());
+        if mount(&["--bind", dir.to_str().unwrap()]) {
+            assert!(mount(&["-o", "remount,bind,ro"]));
+        } else {
+            this.allow(0o500, 0o400);
+        }
+        fs::write(dir.join("probe"), b"").is_err().then_some(this)
+    }
+
+    fn allow(&self, folder: u32, file: u32) {
+        for item in fs::read_dir(&self.0).unwrap() {
+            fs::set_permissions(item.unwrap().path(), Permissions::from_mode(file)).unwrap();
+        }
+        fs::set_permissions(&self.0, Permissions::from_mode(folder)).unwrap();
+    }
+}
+
+impl Drop for Unwritable {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(&self.0).output();
+        if !unmounted.is_ok_and(|done| done.status.success()) {
+            self.allow(0o700, 0o600);
+        }
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_written_reads_what_is_its_own() {
+    let network = Network::running(3, &[]);
+    let (home, via) = (network.home("home", 0), network.via());
+    let folder = network.folder.path();
+    let (file, back) = (folder.join("file"), folder.join("back"));
+    random_file(&file, 100_000, 1);
+    let address = home.put(&via, &file)["address"].as_str().unwrap().to_owned();
+    // As it was left; then as a copy of the keyring alone, with no pass either.
+    for gone in [&[][..], &["issued", "lock", "pass"]] {
+        gone.iter().for_each(|name| fs::remove_file(home.dir.join(name)).unwrap());
+        let Some(unwritable) = Unwritable::new(&home.dir) else {
+            println!("SKIPPED: a folder cannot be made unwritable here");
+            return;
+        };
+        let got = home.get(&via, &address, &back).expect(0);
+        assert!(got.stderr.contains("cannot be written"), "{}", got.stderr);
+        assert_same(&file, &back);
+        fs::remove_file(&back).unwrap();
+        // A key for it cannot be issued, so nothing is put.
+        let put = run(home.hold(["put", "--via", &via]).arg(&file));
+        assert!(!matches!(put.code, Some(0 | 3)), "{put:?}");
+        drop(unwritable);
+    }
+    let told = home.get(&via, &address, &back).expect(0);
+    assert!(told.stderr.is_empty(), "{}", told.stderr);
+    home.put(&via, &file);
+}
