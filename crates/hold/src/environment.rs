@@ -56,8 +56,8 @@ pub(crate) const VARIABLES: &[Variable] = &[
     variable(
         For::Hold,
         "HOLD_THIN",
-        "`1`, `true` or `yes` lets one librarian of `--via` do the walking, `--thin`; `0`, `false` or `no` does not. Else \
-         `thin` in `holdfast.toml`.",
+        "`1`, `true` or `yes` lets one librarian of `--via` do the walking, `--thin`; where it is `0`, `false`, `no` or not set, \
+         `thin` in `holdfast.toml` says it.",
     ),
     variable(
         For::Hold,

@@ -125,9 +125,10 @@ impl Leases {
             let own = std::mem::take(&mut read.own);
             let here = |place: &Place| store.contains(&RecordId::new(*place.as_bytes()));
             let table = read.table(&directory.roster(), here);
-            // What was dropped before the start may be in the files still.
-            let dead = store.upkeep().is_some_and(|upkeep| upkeep.dead_bytes() > 0);
             let (leases, places, tombstones) = table.counts();
+            // What was dropped before the start may be in the files still, the last that was leased among it.
+            let leased = settings.demanded || leases + tombstones > 0;
+            let dead = leased && store.upkeep().is_some_and(|upkeep| upkeep.dead_bytes() > 0);
             if leases + tombstones > 0 {
                 tracing::info!(leases, places, tombstones, "leases were read");
             }

@@ -105,12 +105,20 @@ pub(super) fn remove_drafts(dir: &Path, before: SystemTime) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let name = name.to_string_lossy();
         let changed = entry.metadata().and_then(|about| about.modified());
-        if name.starts_with('.') && name.contains(DRAFT) && changed.is_ok_and(|at| at < before) {
+        if is_draft(&name.to_string_lossy()) && changed.is_ok_and(|at| at < before) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// Whether a name is one that [`replace`] gives: nothing else in the folder is ours to remove.
+fn is_draft(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = name.strip_prefix('.').and_then(|name| name.rsplit_once(DRAFT));
+    parts
+        .and_then(|(_, number)| number.split_once('-'))
+        .is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
 /// The lock of a home, held until dropped; it ends with the process that holds it, however that ends.

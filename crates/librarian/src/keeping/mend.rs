@@ -781,11 +781,14 @@ async fn gave_away(core: &Core, keeping: &Keeping, job: &Job, gave: Option<Gave>
     if !keeping.is_leaving() {
         ids = super::surplus::drop_fragments(core, &job.id, &stripe, ids, &payers).await;
     }
-    if let Some(inventory) = locked(&keeping.inventory).as_mut() {
-        for id in &ids {
-            inventory.drop_fragment(id);
-        }
-    }
+    let of: Vec<RecordId> = {
+        let mut inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_mut() else { return };
+        ids.iter().flat_map(|id| inventory.drop_fragment(id)).collect()
+    };
+    // This stripe is settled by its job; another that names one of them lacks it now.
+    let others: Vec<RecordId> = of.into_iter().filter(|stripe| *stripe != job.id).collect();
+    keeping.look_at(core, &others);
 }
 
 impl Keeping {

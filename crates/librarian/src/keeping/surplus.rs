@@ -184,11 +184,15 @@ async fn drop_fragment(core: &Core, keeping: &Keeping, id: &RecordId, index: u8,
     if gone.is_empty() {
         return;
     }
-    let mut inventory = locked(&keeping.inventory);
-    if let Some(inventory) = inventory.as_mut() {
-        inventory.drop_fragment(&record.id);
+    let of = {
+        let mut inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_mut() else { return };
+        let of = inventory.drop_fragment(&record.id);
         inventory.with_map(id, |map, names| map.set(index, Some(names.of(other))));
-    }
+        of
+    };
+    // Another stripe that names it lacks it now.
+    keeping.look_at(core, &of);
 }
 
 /// Whether a fragment is here as one of this stripe alone: a page may be named by several, and is here once, for one of them; and

@@ -14,6 +14,7 @@ use env::calls::CallError;
 use env::calls::leases::{PlaceLeases, SHOWN_MAX};
 use store::StoreError;
 
+use super::dropping::Here;
 use super::table::{Admitted, Charge, Payer, Payers, Refusal, Wanted};
 use super::{CHECKED_MAX, Leases, kept, owned, told_copies};
 use crate::fragments;
@@ -580,7 +581,7 @@ impl Leases {
             return Ok(Some(said));
         }
         match self.records_at(place, true).await {
-            Ok(records) => {
+            Ok(Here { records, .. }) => {
                 // A stripe's header, and the longest of its fragments.
                 let mut bytes = records.iter().map(|(_, bytes)| *bytes);
                 let first = bytes.next();

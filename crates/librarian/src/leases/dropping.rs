@@ -7,6 +7,7 @@
 //! leave the lease, the next sweep does it again. Where a removal fails its place takes neither lease nor record until a sweep has
 //! done it. All of it is done by tasks that nobody's going away ends.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,15 @@ impl Drop for KeptOff<'_> {
     fn drop(&mut self) {
         self.leases.table().let_on(&self.places);
     }
+}
+
+/// What lives at a place.
+#[derive(Debug, Default)]
+pub(super) struct Here {
+    /// With its bytes, a stripe's header first.
+    pub(super) records: Vec<(RecordId, u64)>,
+    /// Whether it cannot be read for damage: then its own bytes are not known, nor is what it lists.
+    damaged: bool,
 }
 
 /// What a sweep did.
@@ -127,16 +137,21 @@ impl Leases {
     }
 
     async fn drop_records(&self, ended: &Ended, done: &mut Swept) -> Result<(), StoreError> {
-        let (mut ids, mut freed) = (Vec::new(), Vec::new());
+        let (mut ids, mut freed, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
         for (place, charge) in &ended.places {
-            let found = self.records_at(place, charge.is_some()).await?;
+            let Here { records, damaged: is_damaged } =
+                self.records_at(place, charge.is_some()).await?;
             if let Some(Charge { client, bytes }) = charge {
-                let there = found.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
-                freed.push((*client, there.min(*bytes)));
+                let there = records.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+                // Of what is damaged nobody can say how much it was.
+                freed.push((*client, if is_damaged { *bytes } else { there.min(*bytes) }));
             }
+            damaged.extend(is_damaged.then_some(*place));
             // The header behind its fragments: of a removal that a power cut tore no fragment stays that nothing names.
-            ids.extend(found.into_iter().rev().map(|(id, _)| id));
+            ids.extend(records.into_iter().rev().map(|(id, _)| id));
         }
+        let fragments = self.fragments_of(damaged).await?;
+        ids.splice(0..0, fragments);
         let records = ids.len() as u64;
         ids.extend(&ended.frames);
         for some in ids.chunks(PUT_RECORDS_MAX) {
@@ -154,23 +169,17 @@ impl Leases {
 
     /// The records that live at a place, with their bytes, those of fragments where `sized` asks for them: they must be read for
     /// that. Those that are damaged are among them.
-    pub(super) async fn records_at(
-        &self,
-        place: &Place,
-        sized: bool,
-    ) -> Result<Vec<(RecordId, u64)>, StoreError> {
+    pub(super) async fn records_at(&self, place: &Place, sized: bool) -> Result<Here, StoreError> {
         let id = RecordId::new(*place.as_bytes());
         let mut found = Vec::new();
         let record = match self.store.get(&id).await {
             Err(StoreError::Damaged { .. }) => {
-                found.push((id, 0));
-                found.extend(self.fragments_at(place).await?);
-                return Ok(found);
+                return Ok(Here { records: vec![(id, 0)], damaged: true });
             }
             other => other?,
         };
         let own = |record: &document::Record| record.place == *place && record.kind.is_document();
-        let Some(record) = record.filter(own) else { return Ok(found) };
+        let Some(record) = record.filter(own) else { return Ok(Here::default()) };
         found.push((id, record.bytes.len() as u64));
         if record.kind == Kind::Stripe
             && let Ok(Document::Stripe(stripe)) = Document::decode(&record.bytes)
@@ -198,20 +207,34 @@ impl Leases {
                 }
             }
         }
-        Ok(found)
+        Ok(Here { records: found, damaged: false })
     }
 
-    /// The fragments that live at a place, where the header that lists them is damaged: all that is here is gone through for it.
-    async fn fragments_at(&self, place: &Place) -> Result<Vec<(RecordId, u64)>, StoreError> {
+    /// The fragments that live at these places, where what is damaged is the header that lists them: all that is here is gone through
+    /// for it, once.
+    async fn fragments_of(&self, damaged: Vec<Place>) -> Result<Vec<RecordId>, StoreError> {
+        let mut headers = BTreeSet::new();
+        for place in damaged {
+            let id = RecordId::new(*place.as_bytes());
+            let listed = self.store.list(&id, 1).await?;
+            // What is so damaged that nobody can say what it was, may be one.
+            let kind = listed.first().filter(|listed| listed.id == id).map(|listed| listed.kind);
+            if kind.is_none_or(|kind| kind == Kind::Stripe) {
+                headers.insert(place);
+            }
+        }
         let (mut found, mut from) = (Vec::new(), Some(RecordId::new([0; 32])));
+        if headers.is_empty() {
+            return Ok(found);
+        }
         while let Some(first) = from {
             let (listed, next) = listing::part(&*self.store, &first).await?;
             from = next;
-            let here = listed
-                .iter()
-                .filter(|one| one.place == *place && fragments::is_one(one.kind, &one.id, place));
-            let alone = here.filter(|one| !self.covers(&Place::from(one.id)));
-            found.extend(alone.map(|one| (one.id, 0)));
+            let fragments = listed.iter().filter(|one| {
+                headers.contains(&one.place) && fragments::is_one(one.kind, &one.id, &one.place)
+            });
+            let alone = fragments.filter(|one| !self.covers(&Place::from(one.id)));
+            found.extend(alone.map(|one| one.id));
         }
         Ok(found)
     }

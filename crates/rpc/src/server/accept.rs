@@ -171,16 +171,17 @@ impl Acceptor {
         drop(turn);
         let now = self.env.clock.elapsed();
         let wide = caller.and_then(|caller| self.members.wide(caller.key, now));
+        let source = house;
         let house = match caller.filter(|_| wide.is_some()) {
             Some(caller) => {
                 place.is_a_members();
                 self.members.house(caller.key)
             }
-            None => house,
+            None => source.clone(),
         };
         let closed = Box::pin(ends.clone().cancelled_owned());
         let preface = Some(Preface::until(self.env.clock.sleep(self.limits.handshake)));
-        let peer = Peer { caller, house, narrow: wide.is_none(), ends };
+        let peer = Peer { caller, house, source, narrow: wide.is_none(), ends };
         Some(Connection { socket, peer, closed, preface, wide, _place: place })
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Peer {
     pub(super) caller: Option<Caller>,
     /// What callers of its kind hold together: those of its key where it was vouched for, else those from where it comes.
     pub(super) house: Arc<House>,
+    /// That of where it comes from.
+    pub(super) source: Arc<House>,
     /// Whether its windows are those of a caller that nobody vouched for.
     pub(super) narrow: bool,
     /// Ends it.

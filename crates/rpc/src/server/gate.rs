@@ -31,7 +31,7 @@ use tonic::codegen::http::{Request, Response};
 use super::connection::{Houses, Peer};
 use super::handlers::Handlers;
 use super::metered::{Budget, Metered};
-use super::share::{Answers, Room, Taken};
+use super::share::{Answers, Reserving, Room, Taken};
 use super::signed::Checker;
 use super::unary;
 use super::unread::{Answer, Unread};
@@ -53,9 +53,10 @@ const STRANGERS_PART: usize = 4;
 const STRANGERS_FREE_BYTES: u32 = 8 << 10;
 /// Answers below it take no bytes.
 const SMALL_ANSWER_BYTES: usize = 16 << 10;
-/// With so many calls in work, or fewer, a caller's answers of one record take their bytes when they are made; with more before,
-/// as those of a batch always do: what waits for its bytes is in memory too.
+/// With fewer calls of its own in work, and fewer of all, a caller's answers of one record take their bytes when they are made; with
+/// more before, as those of a batch always do: what waits for its bytes is in memory too.
 const UNRESERVED_CALLS: usize = 32;
+const UNRESERVED_CALLS_OF_ALL: usize = 256;
 
 /// Request bytes of all callers that nobody vouched for: one message of the largest at least.
 fn strangers_bytes(limits: &ServerLimits) -> usize {
@@ -151,8 +152,8 @@ impl Gate {
         if peer.narrow { &self.strangers } else { &self.known }
     }
 
-    /// A call's place, and how many calls of those that it shares with were in work before it.
-    fn enter(self: &Arc<Self>, peer: &Peer) -> Result<(InWork, usize), CallError> {
+    /// A call's place, and whether few calls were in work before it.
+    fn enter(self: &Arc<Self>, peer: &Peer) -> Result<(InWork, bool), CallError> {
         let pool = self.pool(peer);
         let in_work = InWork { gate: self.clone(), peer: peer.clone() };
         let before = pool.calls.fetch_add(1, Ordering::SeqCst);
@@ -166,7 +167,7 @@ impl Gate {
         if free <= own {
             return Err(CallError::Busy { retry_after: Duration::from_millis(500) });
         }
-        Ok((in_work, own))
+        Ok((in_work, own < UNRESERVED_CALLS && before < UNRESERVED_CALLS_OF_ALL))
     }
 }
 
@@ -293,12 +294,14 @@ where
         }
     } else if let Some(caller) = peer.caller.filter(|_| !peer.narrow) {
         // It was vouched for when the connection began.
-        peer.narrow = !gate.handlers.members.are(caller);
+        if !gate.handlers.members.are(caller) {
+            (peer.narrow, peer.house) = (true, peer.source.clone());
+        }
     }
-    let (in_work, own) = match gate.enter(&peer) {
-        Ok((in_work, own)) => (Some(in_work), own),
+    let (in_work, few) = match gate.enter(&peer) {
+        Ok((in_work, few)) => (Some(in_work), few),
         Err(error) if !passes => return Ok(refused(&error)),
-        Err(_) => (None, 0),
+        Err(_) => (None, true),
     };
     let asked = request.headers().get("grpc-timeout").and_then(|text| deadline_of(text.as_bytes()));
     // A streaming call is bounded here until it begins to answer.
@@ -326,17 +329,12 @@ where
     let request = Request::from_parts(parts, Body::new(body));
 
     let unary = unary::method(&request).filter(|_| allowed.unary);
-    let reserved = match unary.map_or(0, |method| method.reserves(own < UNRESERVED_CALLS)) {
-        0 => None,
-        bytes => match answers.take(bytes).await {
-            Ok(taken) => Some(taken),
-            Err(error) => return Ok(refused(&error)),
-        },
-    };
+    let reserving = Reserving::new(answers.clone());
     let mut answer = async |request| match unary {
         Some(method) => {
             let bytes_max = allowed.message_bytes_max;
-            Ok(unary::answer(&gate.handlers, method, request, bytes_max).await)
+            let reserving = (&reserving, method.reserves(few));
+            Ok(unary::answer(&gate.handlers, method, request, bytes_max, reserving).await)
         }
         None => inner.call(request).await,
     };
@@ -364,13 +362,9 @@ where
     let in_work = in_work.filter(|_| ours);
     // The bytes of an answer of known length are taken whole, those of a stream part by part.
     let exact = response.body().size_hint().exact();
-    let bytes = match (exact.and_then(large), reserved) {
-        (None, _) => None,
-        (Some(bytes), Some(mut reserved)) => {
-            reserved.keep(bytes);
-            Some(reserved)
-        }
-        (Some(bytes), None) => match answers.take(bytes).await {
+    let bytes = match exact.and_then(large) {
+        None => None,
+        Some(bytes) => match reserving.exactly(bytes).await {
             Ok(taken) => Some(taken),
             Err(error) => return Ok(refused(&error)),
         },

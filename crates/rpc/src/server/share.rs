@@ -6,7 +6,7 @@
 //! long for a small room.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use env::Env;
@@ -138,6 +138,49 @@ impl Answers {
     }
 }
 
+/// What an answer takes before it is made: as much as it may have.
+pub(super) struct Reserving {
+    answers: Answers,
+    taken: Mutex<Option<Taken>>,
+}
+
+impl Reserving {
+    pub(super) fn new(answers: Answers) -> Self {
+        Self { answers, taken: Mutex::default() }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Option<Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes so many, where that is more than none.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(super) async fn reserve(&self, bytes: usize) -> Result<(), CallError> {
+        if bytes > 0 {
+            let taken = self.answers.take(bytes).await?;
+            *self.taken() = Some(taken);
+        }
+        Ok(())
+    }
+
+    /// So many of what was reserved; or anew, where that is less.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(super) async fn exactly(&self, bytes: usize) -> Result<Taken, CallError> {
+        let reserved = self.taken().take().filter(|reserved| reserved.bytes >= bytes);
+        match reserved {
+            Some(mut reserved) => {
+                reserved.keep(bytes);
+                Ok(reserved)
+            }
+            None => self.answers.take(bytes).await,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +225,24 @@ mod tests {
         assert_eq!((*room.held.lock().expect("no panic"), one.load(Ordering::Relaxed)), (30, 30));
         drop(taken);
         assert_eq!((*room.held.lock().expect("no panic"), one.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn an_answer_takes_what_it_has_though_less_was_reserved() {
+        let (room, of) = (Room::new(100), Arc::<AtomicUsize>::default());
+        let (env, wait) = (Env::real(), Duration::from_millis(20));
+        let answers = Answers { room: Arc::clone(&room), of: of.clone(), env, wait };
+        for (reserved, bytes) in [(0, 30), (40, 30), (20, 30)] {
+            let reserving = Reserving::new(answers.clone());
+            reserving.reserve(reserved).await.expect("there is room");
+            assert_eq!(of.load(Ordering::Relaxed), reserved);
+            let taken = reserving.exactly(bytes).await.expect("there is room");
+            assert_eq!((taken.bytes, of.load(Ordering::Relaxed)), (30, 30));
+        }
+        let reserving = Reserving::new(answers);
+        reserving.reserve(30).await.expect("there is room");
+        drop(reserving);
+        assert_eq!(of.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

@@ -12,10 +12,12 @@ use tonic::{Extensions, Status};
 
 use super::gate::LIBRARIAN;
 use super::handlers::Handlers;
+use super::share::Reserving;
 use crate::codec::{Malformed, malformed};
 use crate::framing::{self, Framed, Incoming, Outgoing};
 use crate::limits::{BATCH_MESSAGE_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX};
 use crate::proto::librarian_server::Librarian;
+use crate::status::to_status;
 
 /// A method with one message each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +38,12 @@ pub(super) enum Unary {
 }
 
 impl Unary {
-    /// Bytes that an answer may have and takes before it is made; one record's where the caller has `few` calls in work takes
-    /// them when they are there.
+    /// Bytes that an answer may have and takes before it is made; where `few` calls are in work, those of batches alone.
     pub(super) const fn reserves(self, few: bool) -> usize {
         match self {
             Self::FindBatch => BATCH_MESSAGE_BYTES_MAX,
-            Self::Find | Self::Get | Self::Objects | Self::Keep | Self::Committee if !few => {
-                RECORD_MESSAGE_BYTES_MAX
-            }
+            Self::Objects | Self::Keep if !few => BATCH_MESSAGE_BYTES_MAX,
+            Self::Find | Self::Get | Self::Committee if !few => RECORD_MESSAGE_BYTES_MAX,
             _ => 0,
         }
     }
@@ -73,17 +73,22 @@ pub(super) fn method<B>(request: &Request<B>) -> Option<Unary> {
     })
 }
 
-/// Answers one call.
+/// Answers one call. What its answer takes before it is made, it takes once the whole request is there: who sends it slowly
+/// holds none.
 pub(super) async fn answer(
     handlers: &Handlers,
     method: Unary,
     request: Request<Body>,
     bytes_max: usize,
+    (reserving, bytes): (&Reserving, usize),
 ) -> Response<Body> {
     macro_rules! by {
         ($handler:ident) => {
             match opened(request, bytes_max).await {
-                Ok(request) => closed(handlers.$handler(request).await),
+                Ok(request) => match reserving.reserve(bytes).await {
+                    Ok(()) => closed(handlers.$handler(request).await),
+                    Err(error) => to_status(&error).into_http(),
+                },
                 Err(status) => status.into_http(),
             }
         };

@@ -180,6 +180,33 @@ async fn no_more_calls_are_answered_than_there_is_room_for() {
     }
 }
 
+/// What an answer may have is taken once its request is whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_asked_for_slowly_keeps_no_other_from_its_answer() {
+    let limits = ServerLimits { answer_bytes_in_flight: 64 << 20, ..ServerLimits::default() };
+    let peer = Running::start(limits);
+    let mut slow = Vec::new();
+    for source in 31..40 {
+        let mut tls = connected_from(&format!("127.0.0.{source}"), &peer).await;
+        let begun = [preface(65_535), headers(1, "FindBatch"), frame(0, 0, 1, &prefix(40))];
+        tls.write_all(&begun.concat()).await.unwrap();
+        slow.push(tls);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let one = proto::FindRequest { id: vec![1; 32].into(), ..Default::default() };
+    let message = proto::FindBatchRequest { requests: vec![one] }.encode_to_vec();
+    let framed = [prefix(message.len()), message].concat();
+    let mut tls = connected_from("127.0.0.41", &peer).await;
+    let asks = [preface(65_535), headers(1, "FindBatch"), frame(0, 1, 1, &framed)].concat();
+    tls.write_all(&asks).await.unwrap();
+    let answered = async {
+        while peer.service.asked.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, answered).await.expect("others held its bytes");
+}
+
 /// Answers that such a caller asks for: more than the system keeps for it on both sides.
 const ANSWERS: u8 = 32;
 const ANSWER_BYTES: usize = 2 << 20;

@@ -32,7 +32,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crypto::RecordId;
 use document::Record;
 
 use super::frame::{Content, HEADER_BYTES, Header};
@@ -50,6 +49,8 @@ use crate::{StoreError, io_error};
 
 /// Bytes moved between two pauses, unless one record alone has more.
 const STEP_BYTES: u64 = 1 << 20;
+/// Rows of an index file looked at between two pauses: were they all removals, they would make as many bytes.
+const ROWS_STEP: u32 = (STEP_BYTES / HEADER_BYTES as u64) as u32;
 
 /// When and how fast a store is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +202,7 @@ impl LogStore {
         done: &mut Compaction,
     ) -> Result<(), Failed> {
         let (shared, asked) = (self.shared.clone(), *extent);
-        let listed = move || listed_removals(&shared, number, &asked);
+        let listed = move || IndexFile::of_removals(&shared, number, &asked);
         let Some(listed) = self.shared.env.blocking(listed).await else {
             let found =
                 self.move_wanted(Wanted::Removals, number, extent, bytes_per_s, done).await?;
@@ -216,9 +217,13 @@ impl LogStore {
             }
             return Ok(());
         };
-        for some in listed.chunks(STEP_BYTES as usize / HEADER_BYTES) {
+        let listed = Arc::new(listed);
+        for from in (0..listed.rows()).step_by(ROWS_STEP as usize) {
             let begun = self.shared.env.clock.elapsed();
-            let moved = self.move_some(some.iter().copied().map(Moved::Removal).collect()).await?;
+            let (shared, listed) = (self.shared.clone(), Arc::clone(&listed));
+            let read = move || needed_removals(&shared, number, &listed, from);
+            let needed = self.shared.env.blocking(read).await?;
+            let moved = if needed.is_empty() { 0 } else { self.move_some(needed).await? };
             done.moved_bytes += moved;
             self.keep_pace(begun, moved, bytes_per_s).await;
         }
@@ -327,22 +332,33 @@ fn candidate(index: &Index, dead_percent: u8, blocked: &[u32]) -> Option<(u32, E
         .map(|(number, extent)| (number, *extent))
 }
 
-/// The removals of a segment that are needed, as its index file has them; `None` where it has not all.
-fn listed_removals(shared: &Shared, number: u32, extent: &Extent) -> Option<Vec<RecordId>> {
-    let (suite, len) = (shared.suite_number(), extent.len);
-    let file = IndexFile::open(&*shared.disk, number, suite, len)
-        .filter(|file| Some(file.marker) == extent.marker)?;
-    let (mut listed, mut needed) = (0, Vec::new());
-    let each = |row: Row| {
-        if row.removal {
-            listed += 1;
-            needed.push(row.id);
-        }
-    };
-    file.rows(each).ok()?;
+impl IndexFile {
+    /// That of a segment, where it has all removals.
+    fn of_removals(shared: &Shared, number: u32, extent: &Extent) -> Option<Self> {
+        let file = Self::open(&*shared.disk, number, shared.suite_number(), extent.len)
+            .filter(|file| Some(file.marker) == extent.marker)?;
+        let mut listed = 0;
+        file.each_row(0..file.rows(), |row| listed += u64::from(row.removal)).ok()?;
+        (listed >= extent.removals).then_some(file)
+    }
+}
+
+/// The removals that are needed among some rows.
+fn needed_removals(
+    shared: &Shared,
+    number: u32,
+    listed: &IndexFile,
+    from: u32,
+) -> Result<Vec<Moved>, Failed> {
+    let mut removed = Vec::new();
+    let rows = from..from.saturating_add(ROWS_STEP).min(listed.rows());
+    listed
+        .each_row(rows, |row: Row| removed.extend(row.removal.then_some(row.id)))
+        .map_err(io_error("compact", &index_name(number)))
+        .map_err(|error| Failed::Read { error, answers: true })?;
     let index = shared.index();
-    needed.retain(|id| index.get(id).is_none());
-    (listed >= extent.removals).then_some(needed)
+    removed.retain(|id| index.get(id).is_none());
+    Ok(removed.into_iter().map(Moved::Removal).collect())
 }
 
 /// Reads on from one place.

@@ -22,6 +22,7 @@
 //! one of the store.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crypto::RecordId;
@@ -127,20 +128,30 @@ impl IndexFile {
         marker.copy_from_slice(&head[16..24]);
         let index = Self { file, rows, marker, gaps: be32(&head[36..40]), file_bytes };
         let mut crc = Running::default();
-        index.chunks(|bytes| crc.add(bytes)).ok()?;
+        index.chunks(0..rows, |bytes| crc.add(bytes)).ok()?;
         (crc.so_far() == be32(&head[40..44])).then_some(index)
     }
 
     /// Hands over every row, in the order of the frames.
-    pub(crate) fn rows(&self, mut each: impl FnMut(Row)) -> io::Result<()> {
-        self.chunks(|bytes| {
+    pub(crate) fn all_rows(&self, each: impl FnMut(Row)) -> io::Result<()> {
+        self.each_row(0..self.rows, each)
+    }
+
+    /// How many rows it has.
+    pub(crate) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Hands over some of its rows, in the order of the frames.
+    pub(crate) fn each_row(&self, rows: Range<u32>, mut each: impl FnMut(Row)) -> io::Result<()> {
+        self.chunks(rows, |bytes| {
             bytes.chunks_exact(ROW_BYTES).filter_map(Row::decode).for_each(&mut each)
         })
     }
 
-    fn chunks(&self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        let mut offset = HEADER_BYTES as u64;
-        let mut left = self.rows as usize;
+    fn chunks(&self, rows: Range<u32>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        let mut offset = HEADER_BYTES as u64 + u64::from(rows.start) * ROW_BYTES as u64;
+        let mut left = rows.len();
         let mut bytes = Vec::new();
         while left > 0 {
             let take = left.min(CHUNK_ROWS);

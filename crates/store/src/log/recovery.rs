@@ -143,7 +143,7 @@ impl Opened {
                 records.insert(id, location);
             }
         };
-        index.rows(apply).map_err(io_error("read", &name))
+        index.all_rows(apply).map_err(io_error("read", &name))
     }
 
     fn last(&mut self, disk: &dyn Disk, family: Family, number: u32) -> Result<(), StoreError> {
