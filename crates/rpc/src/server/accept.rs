@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Houses, Peer, Preface, source};
 use super::members::Members;
-use super::seats::{Hall, Place};
+use super::seats::{Hall, HallSeat};
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::ServerLimits;
 use crate::socket::{self, Listener, Tcp, Wire};
@@ -61,7 +61,7 @@ pub(super) enum Proof {
 /// A connection that was accepted and has a seat.
 struct Seated {
     wire: Wire,
-    place: Place,
+    place: HallSeat,
     /// Ends it.
     ends: CancellationToken,
 }

@@ -18,7 +18,7 @@ use tokio_util::either::Either;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
-use super::seats::{Place, Seat};
+use super::seats::{HallSeat, Seat};
 use super::share::Share;
 use crate::limits::ServerLimits;
 use crate::socket::Tcp;
@@ -105,7 +105,7 @@ pub(super) struct Connection {
     pub(super) preface: Option<Preface>,
     /// Its seat among those with wide windows.
     pub(super) wide: Option<Seat<PublicKey>>,
-    pub(super) _place: Place,
+    pub(super) _place: HallSeat,
 }
 
 impl Connection {

@@ -78,7 +78,7 @@ struct Seated {
 }
 
 /// A connection's seat in the hall, until dropped.
-pub(super) struct Place {
+pub(super) struct HallSeat {
     hall: Arc<Hall>,
     pub(super) source: IpAddr,
     number: u64,
@@ -99,7 +99,7 @@ impl Hall {
         self: &Arc<Self>,
         source: IpAddr,
         ends: &CancellationToken,
-    ) -> Option<Place> {
+    ) -> Option<HallSeat> {
         let mut seated = self.seated();
         let same = seated.by.get(&source).map_or(0, Vec::len);
         if same >= self.of_source_max {
@@ -118,7 +118,7 @@ impl Hall {
         seated.next += 1;
         seated.strangers += 1;
         seated.by.entry(source).or_default().push((number, ends.clone()));
-        Some(Place { hall: Arc::clone(self), source, number, member: false })
+        Some(HallSeat { hall: Arc::clone(self), source, number, member: false })
     }
 }
 
@@ -136,7 +136,7 @@ impl Seated {
     }
 }
 
-impl Place {
+impl HallSeat {
     /// It is that of a key that was vouched for.
     pub(super) fn is_a_members(&mut self) {
         let mut seated = self.hall.seated();
@@ -147,7 +147,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HallSeat {
     fn drop(&mut self) {
         let mut seated = self.hall.seated();
         if self.member {
@@ -167,7 +167,7 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn fill(hall: &Arc<Hall>, number: u8, count: usize) -> Vec<(Place, CancellationToken)> {
+    fn fill(hall: &Arc<Hall>, number: u8, count: usize) -> Vec<(HallSeat, CancellationToken)> {
         let mut places = Vec::new();
         for _ in 0..count {
             let ends = CancellationToken::new();
@@ -176,7 +176,7 @@ mod tests {
         places
     }
 
-    fn ended(places: &[(Place, CancellationToken)]) -> usize {
+    fn ended(places: &[(HallSeat, CancellationToken)]) -> usize {
         places.iter().filter(|(_, ends)| ends.is_cancelled()).count()
     }
 
