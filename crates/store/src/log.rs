@@ -139,6 +139,8 @@ pub(crate) struct Shared {
     durability: Durability,
     segment_bytes_max: u64,
     reserve_free_bytes: u64,
+    /// What was free when the disk last said so; [`u64::MAX`] where it never did.
+    free_bytes: AtomicU64,
     family: Family,
     suite: Suite,
     codecs: Codecs,
@@ -168,6 +170,17 @@ impl Shared {
         match header.content {
             Content::Record { place, .. } => Some(place),
             Content::Removal | Content::Filler { .. } => None,
+        }
+    }
+
+    /// Bytes free on the disk; what it said last where it does not say: a disk that tells nothing is not known to be full.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        match self.disk.free_bytes() {
+            Ok(free) => {
+                self.free_bytes.store(free, Ordering::Relaxed);
+                free
+            }
+            Err(_) => self.free_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -434,6 +447,7 @@ impl LogStore {
             durability: options.durability,
             segment_bytes_max: options.segment_bytes_max.clamp(min, max),
             reserve_free_bytes: options.reserve_free_bytes,
+            free_bytes: AtomicU64::new(u64::MAX),
             family,
             suite: options.suite,
             codecs,
@@ -667,7 +681,7 @@ impl RecordStore for LogStore {
     }
 
     fn stats(&self) -> Stats {
-        let free = self.shared.disk.free_bytes().unwrap_or(0);
+        let free = self.shared.free_bytes();
         let index = self.shared.index();
         Stats {
             records: index.records(),

@@ -255,6 +255,24 @@ fn a_full_disk_refuses_writes_whole_and_takes_them_when_there_is_room() {
     });
 }
 
+/// Who asks a librarian of its room would hear that it is full, and write elsewhere.
+#[test]
+fn a_disk_that_does_not_say_what_is_free_is_not_full() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        disk.silence_capacity(true);
+        let store = open(&disk, &env);
+        assert_eq!(store.stats().free_bytes, u64::MAX);
+        disk.silence_capacity(false);
+        disk.set_capacity(100 << 10);
+        let free = store.stats().free_bytes;
+        assert!(free <= 100 << 10);
+        disk.silence_capacity(true);
+        assert_eq!(store.stats().free_bytes, free, "as it said last");
+        store.put(some(0..1, 900)).await.unwrap();
+    });
+}
+
 #[test]
 fn a_failing_write_is_undone() {
     run(1, |env| async move {

@@ -35,6 +35,8 @@ struct State {
     fail_syncs: u32,
     fail_writes: u32,
     fail_reads: bool,
+    /// Whether it does not say how much is free.
+    silent_capacity: bool,
     /// By inode: bytes that cannot be read.
     bad_places: BTreeMap<usize, Range<u64>>,
     lose_syncs_percent: u64,
@@ -183,6 +185,7 @@ impl FaultyDisk {
             fail_syncs: 0,
             fail_writes: 0,
             fail_reads: false,
+            silent_capacity: false,
             bad_places: BTreeMap::new(),
             lose_syncs_percent: 0,
             met: BTreeMap::new(),
@@ -255,6 +258,11 @@ impl FaultyDisk {
     /// The disk says that there is room where there is none (a quota, blocks that are reserved), or the truth again.
     pub fn hide_capacity(&self, hide: bool) {
         self.lock().hides_capacity = hide;
+    }
+
+    /// Asking what is free fails, or no longer does.
+    pub fn silence_capacity(&self, silent: bool) {
+        self.lock().silent_capacity = silent;
     }
 
     /// Bytes of all files.
@@ -408,6 +416,9 @@ impl Disk for FaultyDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let state = self.lock();
+        if state.silent_capacity {
+            return Err(io::Error::other("disk: it does not say how much is free"));
+        }
         let capacity = if state.hides_capacity { u64::MAX } else { state.capacity };
         Ok(capacity.saturating_sub(state.used()))
     }

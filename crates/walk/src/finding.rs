@@ -4,8 +4,8 @@
 //! is. The first proven answer counts. At the end of the rank the answers decide:
 //!
 //! - somebody sent bytes that do not prove themselves: [`WalkError::Corrupt`];
-//! - the first N of the rank, or more than half of all peers, do not have it, and the same under the roster before:
-//!   [`WalkError::NotFound`];
+//! - the first N of the rank do not have it, or of the first N + 4 fewer than a writer waits for (W) gave no answer and the
+//!   others do not have it, and the same under the roster before: [`WalkError::NotFound`];
 //! - else it may exist where nobody answered: [`WalkError::Unavailable`].
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use document::Kind;
 use env::calls::CallError;
 use placement::{Redundancy, View, redundancy};
 
-use crate::candidates::Candidates;
+use crate::candidates::{Candidates, NEAR_EXTRA};
 use crate::core::{Answer, BUSY_WAIT_MAX, Core, LAST_RESORT_LIMIT, WALK_LIMIT, Wanted};
 use crate::directory::Standing;
 use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
@@ -288,13 +288,15 @@ impl Finding {
         true
     }
 
-    /// Whether the first N of a view, or more than half of it, say that they do not have it.
+    /// Whether the first N of a view say that they do not have it, or so many of the first N + [`NEAR_EXTRA`], where writers put
+    /// copies, that fewer are left than a writer waits for.
     fn denied_by(&self, view: &View) -> bool {
-        let copies = redundancy_of(&self.core, self.wanted.kind, view).copies as usize;
-        let holders = view.holders(&self.wanted.request.place, copies);
+        let redundancy = redundancy_of(&self.core, self.wanted.kind, view);
+        let (copies, acknowledged) = (redundancy.copies as usize, redundancy.acknowledged as usize);
+        let near = view.holders(&self.wanted.request.place, copies + NEAR_EXTRA);
         let no = |peer: &PeerId| self.not_here.contains(peer);
-        let all = view.candidates().iter().filter(|candidate| no(&candidate.peer)).count();
-        holders.iter().all(no) || all * 2 > view.len()
+        let silent = near.iter().filter(|peer| !no(peer)).count();
+        near.iter().take(copies).all(no) || silent < acknowledged
     }
 
     fn verdict(&mut self) -> WalkError {

@@ -30,7 +30,7 @@ pub use librarian::{ASKED_LAST_BASE, ASKED_LAST_MAX};
 
 use crate::background::{Reached, Rest};
 use crate::core::{BUSY_WAIT_MAX, CALL_LIMIT, Core, WALK_LIMIT, Wanted};
-use crate::error::{ERRORS_MAX, WalkError, alike};
+use crate::error::{ERRORS_MAX, WalkError, alike, could_not_ask};
 use crate::finding::FoundAt;
 use crate::latency::{LARGE_BYTES, Size};
 use crate::line::{Load, Moved};
@@ -323,7 +323,8 @@ fn verdict_of_get(wanted: &Wanted, failed: Vec<Failed>) -> WalkError {
         found.collect::<Vec<PeerId>>()
     };
     let from = count(|error| matches!(error, CallError::Corrupt { .. }));
-    if !from.is_empty() {
+    // Where others could not be asked, one that lies is no proof that it cannot be had.
+    if !from.is_empty() && !could_not_ask(&errors) {
         return WalkError::Corrupt { id, from };
     }
     let asked = count(|error| matches!(error, CallError::NotFound)).len();

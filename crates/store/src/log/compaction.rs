@@ -427,8 +427,7 @@ impl Shared {
     /// Bytes that compaction may take before it gives some back: half of the reserve too, as a disk that is full of what is
     /// dead would stay full else.
     fn room_to_move(&self) -> u64 {
-        let free = self.disk.free_bytes().unwrap_or(u64::MAX);
-        free.saturating_sub(self.reserve_free_bytes / 2)
+        self.free_bytes().saturating_sub(self.reserve_free_bytes / 2)
     }
 }
 

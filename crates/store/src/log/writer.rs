@@ -371,7 +371,7 @@ impl Writer {
     /// Decides what is written. What would leave too little room is answered at once; removals are
     /// tiny and always fit.
     fn plan(&self, batch: Vec<Request>) -> Plan {
-        let free = self.shared.disk.free_bytes().unwrap_or(u64::MAX);
+        let free = self.shared.free_bytes();
         let room = free.saturating_sub(self.shared.reserve_free_bytes);
         let mut plan = Plan { alone: batch.len() == 1, ..Plan::default() };
         let index = self.shared.index();

@@ -38,8 +38,29 @@ pub(super) struct Peer {
     pub(super) latency: Latency,
     /// Which of its addresses is tried next.
     address: usize,
+    lateness: Lateness,
     /// When a slow peer is asked in its turn again, to see whether it still is.
     pub(super) probe_at: Duration,
+}
+
+/// What a call that was not answered in time says of the address in use. A firewall that drops what it is sent ends a dial so, and a
+/// peer that is slow ends a call so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Lateness {
+    /// Nothing was answered there yet: it leads nowhere.
+    #[default]
+    Unknown,
+    /// The last call was answered there.
+    Answers,
+    /// It was not, and one before it was: a second one in a row says that it leads nowhere any more.
+    Late,
+}
+
+impl Lateness {
+    fn is_too_late(&mut self) -> bool {
+        let before = std::mem::replace(self, Self::Late);
+        before != Self::Answers
+    }
 }
 
 impl Peer {
@@ -50,6 +71,7 @@ impl Peer {
             outcomes: Outcomes::default(),
             latency: Latency::default(),
             address: 0,
+            lateness: Lateness::default(),
             probe_at: Duration::ZERO,
         }
     }
@@ -61,6 +83,7 @@ impl Peer {
         if moved || self.announcement.state == PeerState::Stopped {
             self.outcomes = Outcomes::default();
             self.address = 0;
+            self.lateness = Lateness::default();
         }
         self.announcement = announcement;
         self.bytes = bytes;
@@ -72,9 +95,26 @@ impl Peer {
         addresses.get(at).map(String::as_str)
     }
 
+    pub(super) fn good(&mut self, now: Duration) {
+        self.lateness = Lateness::Answers;
+        self.outcomes.good(now);
+    }
+
+    /// The next address counts from now on where this failure says that the one in use leads nowhere. Calls that shared a
+    /// dial fail together, and only the first of them moves on.
     pub(super) fn failed(&mut self, error: &CallError, now: Duration) {
-        if matches!(error, CallError::Unreachable { .. } | CallError::WrongPeer { .. }) {
+        let leads_nowhere = match error {
+            CallError::Unreachable { address, .. } | CallError::WrongPeer { address, .. } => {
+                self.address() == Some(address)
+            }
+            CallError::TimedOut { address, .. } => {
+                self.address() == Some(address) && self.lateness.is_too_late()
+            }
+            _ => false,
+        };
+        if leads_nowhere {
             self.address = self.address.wrapping_add(1);
+            self.lateness = Lateness::default();
         }
         self.outcomes.failed(error, now);
     }

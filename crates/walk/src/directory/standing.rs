@@ -87,7 +87,7 @@ impl Directory {
         let mut inner = self.lock();
         let usual = inner.usual(now);
         let Some(known) = inner.peers.get_mut(peer) else { return };
-        known.outcomes.good(now);
+        known.good(now);
         // A slow peer that is fast again is not held to its old answers.
         let was_slow = usual.slow(&known.latency, size);
         known.latency.add(size, took);

@@ -159,8 +159,26 @@ fn the_endpoint_moves_on_from_an_address_that_fails() {
             address: "a:1".to_owned(),
             reason: "refused".to_owned(),
         };
+        // Two calls that shared a dial: the second says nothing of the address that is next.
+        directory.failed(&member.peer, &refused);
         directory.failed(&member.peer, &refused);
         assert_eq!(address(), "b:2");
+        let late = |address: &str| env::calls::CallError::TimedOut {
+            address: address.to_owned(),
+            limit: Duration::from_secs(5),
+        };
+        // Nobody ever answered there: a firewall may drop what is sent.
+        directory.failed(&member.peer, &late("b:2"));
+        assert_eq!(address(), "a:1");
+        directory.failed(&member.peer, &refused);
+        directory.good(&member.peer, Duration::from_millis(1));
+        // It is slow, perhaps; the second time in a row that is not it.
+        directory.failed(&member.peer, &late("b:2"));
+        assert_eq!(address(), "b:2");
+        directory.failed(&member.peer, &late("b:2"));
+        directory.failed(&member.peer, &late("b:2"));
+        assert_eq!(address(), "a:1");
+        directory.failed(&member.peer, &refused);
         directory.good(&member.peer, Duration::from_millis(1));
         assert_eq!(address(), "b:2");
         assert_eq!(directory.endpoint_at("b:2").peer, Some(member.peer));

@@ -75,7 +75,7 @@ fn what_nobody_has_is_not_found() {
 }
 
 #[test]
-fn not_found_needs_the_holders_or_a_majority() {
+fn not_found_needs_the_holders_or_all_but_fewer_than_a_writer_waits_for() {
     run(1, |env| async move {
         let stage = Stage::new(&env, 3, 9);
         let record = small(1);
@@ -85,21 +85,35 @@ fn not_found_needs_the_holders_or_a_majority() {
         let find = || stage.walker.find(Some(Kind::Page), record.id, record.place);
         let error = find().await.unwrap_err();
         assert!(matches!(error, WalkError::NotFound { asked: 3, .. }), "{error}");
-        // One of the first three is gone, and four others: the record may be where nobody answers.
+        // Two of the first seven are gone, as many as a writer waits for: the record may be with them, though more than half say
+        // that they do not have it.
         stage.network.heal();
         env.clock.sleep(LONG).await;
-        [0, 5, 6, 7, 8].iter().for_each(|at| stage.set(rank[*at], Fault::Down));
+        [0, 1].iter().for_each(|at| stage.set(rank[*at], Fault::Down));
         let error = find().await.unwrap_err();
         let WalkError::Unavailable { asked, unreachable, errors, .. } = &error else {
             panic!("{error}");
         };
-        assert_eq!((*asked, *unreachable, errors.len()), (4, 5, 5));
+        assert_eq!((*asked, *unreachable, errors.len()), (7, 2, 2));
         assert_eq!(error.class(), Class::Unavailable);
-        // With one more of the others, more than half say no.
-        stage.set(rank[8], Fault::None);
+        // Of two copies that a writer waited for one would be with those that answered.
+        stage.set(rank[1], Fault::None);
+        [7, 8].iter().for_each(|at| stage.set(rank[*at], Fault::Down));
         env.clock.sleep(LONG).await;
         let error = find().await.unwrap_err();
-        assert!(matches!(error, WalkError::NotFound { asked: 5, .. }), "{error}");
+        assert!(matches!(error, WalkError::NotFound { asked: 6, .. }), "{error}");
+    });
+}
+
+/// What its three holders have is not said to be nowhere while they are away, however many others answer.
+#[test]
+fn a_record_whose_holders_are_away_is_unavailable() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 9);
+        let record = stored(&stage, 1).await;
+        stage.holders(&record).iter().for_each(|number| stage.set(*number, Fault::Down));
+        let error = stage.walker.find(None, record.id, record.place).await.unwrap_err();
+        assert_eq!(error.class(), Class::Unavailable, "{error}");
     });
 }
 
