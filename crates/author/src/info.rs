@@ -20,7 +20,7 @@ use document::{Kind, Record};
 use env::calls::{CallError, VerifyRequest, VerifyResponse};
 use futures::StreamExt;
 use placement::{Profile, Redundancy, View};
-use walk::{ASKED_MAX, Directory, Health, Held, Holding, NEAR_EXTRA};
+use walk::{ASKED_MAX, Directory, Health, Held, Holding, NEAR_EXTRA, WalkError};
 
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
@@ -146,7 +146,7 @@ impl Author {
                 peer,
                 organisation: directory.organisation_of(&peer),
                 rank,
-                held: held(claim, right),
+                held: held(claim, &right),
             });
             let kind = Kind::Page;
             fragments.push(fragment(page.id, kind, Some(page.index), holdings.collect(), copies));
@@ -190,16 +190,28 @@ impl Author {
 
     /// The MAC that a holder of the page gives: the one that at least two agree on where nobody objects, else that of
     /// the page itself. `None` where nobody has it.
-    async fn right_mac(&self, page: &Asked, told: &[(usize, PeerId, Claim)]) -> Option<Mac> {
+    ///
+    /// # Errors
+    /// Why that could not be found out.
+    async fn right_mac(
+        &self,
+        page: &Asked,
+        told: &[(usize, PeerId, Claim)],
+    ) -> Result<Option<Mac>, CallError> {
         let macs = told.iter().filter_map(|(_, _, claim)| claim.as_ref().ok().copied().flatten());
         let macs: Vec<Mac> = macs.collect();
-        let first = *macs.first()?;
+        let Some(first) = macs.first().copied() else { return Ok(None) };
         if macs.len() > 1 && macs.iter().all(|mac| *mac == first) {
-            return Some(first);
+            return Ok(Some(first));
         }
-        let found = self.walker().find(Some(Kind::Page), page.id, page.id.into()).await.ok()?;
+        let found = match self.walker().find(Some(Kind::Page), page.id, page.id.into()).await {
+            Ok(found) => found,
+            Err(WalkError::NotFound { .. } | WalkError::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(CallError::Internal { reason: error.to_string() }),
+        };
         let (suite, key) = (self.suite(), page.key);
-        self.cpu(move || suite.mac(&key, &found.record.bytes)).await.ok()
+        let mac = self.cpu(move || suite.mac(&key, &found.record.bytes)).await;
+        mac.map(Some).map_err(|error| CallError::Internal { reason: error.to_string() })
     }
 }
 
@@ -237,10 +249,14 @@ async fn parted(author: &Author, content: &Content) -> Result<Parted, AuthorErro
     Ok(parted)
 }
 
-fn held(claim: Claim, right: Option<Mac>) -> Held {
+fn held(claim: Claim, right: &Result<Option<Mac>, CallError>) -> Held {
     match claim {
-        Ok(Some(mac)) if Some(mac) == right => Held::Yes,
-        Ok(Some(_)) => Held::Corrupt,
+        Ok(Some(mac)) => match right {
+            Ok(right) if *right == Some(mac) => Held::Yes,
+            Ok(_) => Held::Corrupt,
+            // Whether it is the page's own is not known.
+            Err(error) => Held::Unreachable(error.clone()),
+        },
         Ok(None) => Held::No,
         Err(error) => Held::Unreachable(error),
     }

@@ -309,7 +309,8 @@ async fn read(
             Ok(Some(Ok(SubscribeEvent::Publication { publication, received_ms, cursor }))) => {
                 read.at = cursor;
                 let old = received_ms < old_ms;
-                if !old && !publications.knows(&publication) {
+                let is_one = Publication::envelope_of(&publication).is_ok();
+                if is_one && !old && !publications.knows(&publication) {
                     read.unknown.push((publication, cursor));
                 }
             }

@@ -12,6 +12,7 @@ use version::{NAME_BYTES_MAX, Policy};
 use walk::objects::{Delivered, HOLDERS_ASKED_MAX, Parcel, PutTerms};
 
 use super::list::Listed;
+use super::tips::Tips;
 use super::{Object, Objects, ObjectsError};
 
 /// Objects that are asked for a family's policy, which one's own policy hides.
@@ -86,12 +87,15 @@ impl Objects {
             true => self.plain(self.public_key(), name)?,
             false => self.sealed(name)?,
         };
-        object.ask_policy().await?;
+        let unsure = object.ask_policy().await?;
         let for_what = For::Object(object.record.name.clone());
         if let Some(known) = object.known_policy().filter(|known| known.for_what == for_what) {
             if options.policy(self, for_what, known.version) != known {
                 return Err(ObjectsError::Exists(object.key));
             }
+        } else if let Some(unsure) = unsure {
+            // Those that know it may be away, and a second policy of that number would never agree with theirs.
+            return Err(unsure);
         } else {
             object.sign_policy(&options, 1).await?;
         }
@@ -105,17 +109,21 @@ impl Objects {
     /// # Errors
     /// [`ObjectsError::NoObject`], [`ObjectsError::Denied`], [`ObjectsError::Unavailable`] where too few holders could be asked.
     pub async fn open(&self, owner: PublicKey, name: &[u8]) -> Result<Object, ObjectsError> {
+        let mut unsure = None;
         if owner == self.public_key() {
             let sealed = self.sealed(name)?;
-            if sealed.tips().await?.exists {
+            let tips = sealed.tips().await?;
+            if tips.exists {
                 return Ok(sealed);
             }
+            unsure = tips.unsure(sealed.key);
         }
         let open = self.plain(owner, name)?;
-        match open.tips().await?.exists {
-            true => Ok(open),
-            false => Err(ObjectsError::NoObject(open.key)),
+        let tips = open.tips().await?;
+        if tips.exists {
+            return Ok(open);
         }
+        Err(unsure.or_else(|| tips.unsure(open.key)).unwrap_or(ObjectsError::NoObject(open.key)))
     }
 
     /// Says something of all of this user's objects whose names begin so (those of sealed ones are MACs: of them, of all or
@@ -221,7 +229,10 @@ impl Object {
             (false, false) => return Err(ObjectsError::NotSealed(self.key)),
             _ => {}
         }
-        self.tips().await?;
+        // Another's holders may know a later policy, and this one would be a second of its number.
+        if let Some(unsure) = self.tips().await?.unsure(self.key) {
+            return Err(unsure);
+        }
         let for_what = For::Object(self.record.name.clone());
         let known = self.known_policy().filter(|known| known.for_what == for_what);
         let version = known.map_or(0, |known| known.version) + 1;
@@ -258,22 +269,23 @@ impl Object {
         self.objects.send_records(place, self.redundancy(), records).await.map(drop)
     }
 
-    /// Asks for the policy that counts, where that was not done before.
-    pub(crate) async fn ask_policy(&self) -> Result<(), ObjectsError> {
+    /// Asks for the policy that counts, where that was not done before; what is to be said where too few holders could be
+    /// asked to know it.
+    pub(crate) async fn ask_policy(&self) -> Result<Option<ObjectsError>, ObjectsError> {
         if self.objects.known().of(&self.key).asked {
-            return Ok(());
+            return Ok(None);
         }
-        let exists = match self.tips().await {
-            Ok(tips) => tips.exists,
-            Err(ObjectsError::Denied { .. }) if !self.is_sealed() => false,
+        let tips = match self.tips().await {
+            Ok(tips) => tips,
+            Err(ObjectsError::Denied { .. }) if !self.is_sealed() => Tips::default(),
             Err(error) => return Err(error),
         };
-        if !exists && !self.is_sealed() {
-            // Peers say nothing of objects that they do not know, also not which family's policy would count.
-            self.introduce().await?;
-            self.tips().await?;
+        if tips.exists || self.is_sealed() {
+            return Ok(tips.unsure(self.key));
         }
-        Ok(())
+        // Peers say nothing of objects that they do not know, also not which family's policy would count.
+        self.introduce().await?;
+        Ok(self.tips().await?.unsure(self.key))
     }
 
     /// Tells the holders of the object's first place whose it is, and what it is called.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crypto::{PeerId, RecordId};
+use crypto::{Class, Classified, PeerId, RecordId};
 use env::calls::objects::{
     FoundVersion, GetPrevious, GetVersions, ObjectsAnswer, ObjectsRequest, PREVIOUS_MAX,
     PreviousAnswer, VersionAt,
@@ -328,7 +328,7 @@ pub(crate) fn liars(errors: &[(PeerId, CallError)]) -> impl Iterator<Item = Peer
 /// What is to be said where nobody answered but so.
 pub(crate) fn silent(subject: Subject, errors: Vec<(PeerId, CallError)>) -> ObjectsError {
     let from: Vec<PeerId> = liars(&errors).collect();
-    if !from.is_empty() {
+    if !from.is_empty() && !could_not_ask(&errors) {
         return ObjectsError::Corrupt { subject, from };
     }
     match denied(&errors) {
@@ -338,6 +338,11 @@ pub(crate) fn silent(subject: Subject, errors: Vec<(PeerId, CallError)>) -> Obje
             ObjectsError::Unavailable { subject, asked: 0, unreachable, errors }
         }
     }
+}
+
+/// Whether some of these were not reached, or not in time: one of them that lies is no proof then that it cannot be had.
+fn could_not_ask(errors: &[(PeerId, CallError)]) -> bool {
+    errors.iter().any(|(_, error)| error.class() == Class::Unavailable)
 }
 
 /// What one of them said, where all of them refuse.
@@ -351,7 +356,7 @@ fn denied(errors: &[(PeerId, CallError)]) -> Option<String> {
 
 /// What is to be said where nobody had it at any place.
 fn verdict(subject: Subject, refused: Vec<PeerId>, missed: Vec<Unanswered>) -> ObjectsError {
-    if !refused.is_empty() {
+    if !refused.is_empty() && !missed.iter().any(|one| could_not_ask(&one.errors)) {
         return ObjectsError::Corrupt { subject, from: refused };
     }
     let asked = missed.iter().map(|one| one.not_here.len()).sum();

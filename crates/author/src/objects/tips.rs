@@ -61,6 +61,20 @@ pub struct Tips {
     pub refused: Vec<PeerId>,
     /// Versions that would be tips, by writers whom the policy does not list.
     pub unlisted: Vec<Tip>,
+    /// Peers that gave no answer that counts, and why.
+    pub errors: Vec<(PeerId, CallError)>,
+}
+
+impl Tips {
+    /// What is to be said where too few holders answered to say what the object is at.
+    pub(crate) fn unsure(&self, key: ObjectKey) -> Option<ObjectsError> {
+        (!self.is_enough).then(|| ObjectsError::Unavailable {
+            subject: Subject::Object(key),
+            asked: self.answered.len(),
+            unreachable: self.errors.len(),
+            errors: self.errors.clone(),
+        })
+    }
 }
 
 /// What one peer proved.
@@ -107,6 +121,7 @@ impl Object {
                 return Err(silent(Subject::Object(self.key), answers.errors));
             }
             tips.is_enough &= answers.is_enough;
+            tips.errors.extend(answers.errors);
             let mut redirecting = BTreeSet::new();
             for (peer, told) in answers.answers {
                 tips.answered.push(peer);

@@ -136,6 +136,31 @@ fn not_here_yet_is_not_unavailable() {
     });
 }
 
+/// Others answer that they know nothing of it; a second policy of its number would never agree with the first.
+#[test]
+fn an_object_whose_holders_are_away_is_neither_missing_nor_made_anew() {
+    run(4, |env| async move {
+        let stage = Stage::new(&env);
+        for (name, options) in [(b"a", open()), (b"b", PolicyOptions::default())] {
+            let ada = stage.user("ada");
+            let object = ada.create(name, options.clone()).await.unwrap();
+            object.put(None, "one", write()).await.unwrap();
+            let rank = stage.rank(&ada, &place(&object));
+            rank[..3].iter().for_each(|number| stage.set(*number, Fault::Down));
+            let fresh = stage.user("ada");
+            let unavailable = |error: ObjectsError| {
+                assert!(matches!(error, ObjectsError::Unavailable { .. }), "{error}");
+            };
+            unavailable(fresh.open(object.owner(), name).await.unwrap_err());
+            unavailable(fresh.create(name, options.clone()).await.unwrap_err());
+            unavailable(object.set_policy(options).await.unwrap_err());
+            stage.network.heal();
+            env.clock.sleep(LONG).await;
+            stage.user("ada").open(object.owner(), name).await.unwrap();
+        }
+    });
+}
+
 #[test]
 fn two_branches_are_found_and_merged() {
     run(5, |env| async move {

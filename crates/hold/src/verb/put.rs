@@ -254,10 +254,15 @@ impl Put {
         let mut packed = packed::Packed::new(&folder, found.items);
         let bar = Bar::new(&session.out, "put");
         let report = match author.put(&mut packed, options, bar).await {
-            Ok(report) => report,
+            Ok(report) => PutReport { changed: packed.changed().is_some(), ..report },
             Err(error) => return Err(packed.failure().unwrap_or_else(|| error.into())),
         };
         finish_late_copies(session, &author, &report).await;
+        if let Some(path) = packed.changed() {
+            session
+                .out
+                .warn(format_args!("{}: it was written to while it was read", path.display()));
+        }
         told(session, &report, None)
     }
 

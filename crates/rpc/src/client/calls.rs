@@ -21,7 +21,7 @@ use super::{Client, corrupt, opened};
 use crate::convert::leases::{check_answer as check_leases, close_shown};
 use crate::convert::objects::{check_answer, check_request, check_watch};
 use crate::convert::{Wrong, committee, keep};
-use crate::limits::RECORD_BYTES_MAX;
+use crate::limits::{RECORD_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX};
 use crate::proto;
 
 /// From here on a record goes over the connections for records.
@@ -273,7 +273,8 @@ impl Calls for Client {
     ) -> Result<Events, CallError> {
         let ask = |attempt: super::Attempt| {
             let request = Request::new(request.clone().into());
-            let mut client = attempt.generated();
+            // What is read behind another is kept for a while, so it is small.
+            let mut client = attempt.generated().max_decoding_message_size(SMALL_MESSAGE_BYTES_MAX);
             async move { client.subscribe(request).await }
         };
         self.follow(to, limit, ask).await

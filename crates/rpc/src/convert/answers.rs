@@ -196,7 +196,8 @@ impl Open<SubscribeEvent> for proto::SubscribeEvent {
                 Err(Wrong("a publication over 16 KiB"))
             }
             Wire::Publication(event) => Ok(SubscribeEvent::Publication {
-                publication: event.publication,
+                // Not a part of a message that its sender made long.
+                publication: copied(&event.publication),
                 received_ms: event.received_ms,
                 cursor: event.cursor.open()?,
             }),

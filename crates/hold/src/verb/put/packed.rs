@@ -9,7 +9,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -27,8 +27,8 @@ const PIPE_BYTES: usize = 4 << 20;
 /// What the thread writes at once.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// What the thread that reads the folder came to; `None` while it runs.
-type Outcome = Arc<Mutex<Option<Result<(), HoldError>>>>;
+/// What the thread that reads the folder came to, with the first file that changed while it was read; `None` while it runs.
+type Outcome = Arc<Mutex<Option<Result<Option<PathBuf>, HoldError>>>>;
 
 /// The tar of a folder, as it is made.
 pub(super) struct Packed {
@@ -63,8 +63,16 @@ impl Packed {
         }
     }
 
+    /// The first file that changed while it was read, where one did.
+    pub(super) fn changed(&self) -> Option<PathBuf> {
+        match &*self.outcome.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Ok(changed)) => changed.clone(),
+            _ => None,
+        }
+    }
+
     fn is_whole(&self) -> bool {
-        matches!(*self.outcome.lock().unwrap_or_else(PoisonError::into_inner), Some(Ok(())))
+        matches!(*self.outcome.lock().unwrap_or_else(PoisonError::into_inner), Some(Ok(_)))
     }
 }
 
@@ -84,7 +92,12 @@ impl AsyncRead for Packed {
     }
 }
 
-fn write(folder: &Path, items: &[Item], pipe: &mut impl Write) -> Result<(), HoldError> {
+fn write(
+    folder: &Path,
+    items: &[Item],
+    pipe: &mut impl Write,
+) -> Result<Option<PathBuf>, HoldError> {
+    let mut changed = None;
     let broken = || HoldError::io("pack", folder);
     let mut tar = tar::Builder::new(BufWriter::with_capacity(WRITE_BYTES, pipe));
     for item in items {
@@ -101,9 +114,14 @@ fn write(folder: &Path, items: &[Item], pipe: &mut impl Write) -> Result<(), Hol
         let mut header = header(&about, tar::EntryType::Regular, about.len());
         let mut exactly = Exactly { file: &mut file, left: about.len() };
         tar.append_data(&mut header, name, &mut exactly).map_err(failed())?;
+        let now = file.metadata().map_err(failed())?;
+        if (now.len(), now.modified().ok()) != (about.len(), about.modified().ok()) {
+            changed.get_or_insert_with(|| item.path.clone());
+        }
     }
     let done = tar.into_inner().and_then(|writer| writer.into_inner().map_err(Into::into));
-    done.and_then(|pipe| pipe.flush()).map_err(broken())
+    done.and_then(|pipe| pipe.flush()).map_err(broken())?;
+    Ok(changed)
 }
 
 fn header(about: &Metadata, kind: tar::EntryType, size: u64) -> tar::Header {
@@ -117,8 +135,8 @@ fn header(about: &Metadata, kind: tar::EntryType, size: u64) -> tar::Header {
     header
 }
 
-/// A file of a length that was written down before: one that changes meanwhile is an error, since what follows it in the tar
-/// would be taken for its bytes.
+/// A file of a length that was written down before: one that becomes shorter meanwhile is an error, since what follows it in the
+/// tar would be taken for its bytes. Of one that becomes longer these are the first.
 struct Exactly<'a> {
     file: &'a mut File,
     left: u64,
@@ -136,5 +154,51 @@ impl Read for Exactly<'_> {
         }
         self.left -= read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// Writes to a file of the folder when the first bytes of the tar come.
+    struct WritesTo<'a> {
+        path: &'a Path,
+        bytes: &'a [u8],
+        tar: Vec<u8>,
+    }
+
+    impl Write for WritesTo<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut file = File::options().append(true).open(self.path)?;
+            file.write_all(std::mem::take(&mut self.bytes))?;
+            self.tar.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_that_grows_while_it_is_packed_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        // More than is written at once, so that the tar is not whole when its first bytes come.
+        let before = vec![7; 3 * WRITE_BYTES];
+        for (added, changed) in [(&b""[..], None), (b"more", Some(path.clone()))] {
+            std::fs::write(&path, &before).unwrap();
+            let items = [Item { path: path.clone(), is_folder: false }];
+            let mut pipe = WritesTo { path: &path, bytes: added, tar: Vec::new() };
+            assert_eq!(write(folder.path(), &items, &mut pipe).unwrap(), changed);
+            let mut tar = tar::Archive::new(pipe.tar.as_slice());
+            let mut packed = Vec::new();
+            let mut entries = tar.entries().unwrap();
+            entries.next().unwrap().unwrap().read_to_end(&mut packed).unwrap();
+            assert!(packed == before && entries.next().is_none());
+        }
     }
 }
