@@ -206,6 +206,12 @@ impl Chain {
         header.zip(self.epoch_after(digest)).is_some_and(|(epoch, next)| epoch != next)
     }
 
+    /// Whether the epoch may be over: a block that ends it is above the tip, so this member may have voted to finalise it, and others may
+    /// know that it is final.
+    pub(crate) fn may_be_over(&self) -> bool {
+        self.above.keys().any(|digest| self.ends_epoch(digest))
+    }
+
     /// Whether a block is final, as far as is remembered.
     pub(crate) fn is_final(&self, digest: &HeaderDigest) -> bool {
         *digest == self.tip_digest || self.recent.contains(digest)

@@ -233,7 +233,7 @@ impl<E: Runtime> Member<E> {
             }
             Message::Since { .. } => {}
             Message::HowFar(nonce) => {
-                if let Some(notarised) = self.notarised.clone().filter(|_| self.has_read()) {
+                if let Some(notarised) = self.told().cloned() {
                     let answer = Message::ThisFar { nonce, notarised };
                     self.send(Recipients::One(from), &answer);
                 }

@@ -239,12 +239,14 @@ type Answered = fn(Bytes, Vec<Bytes>) -> Message;
 
 #[test]
 fn a_tip_under_the_finalisation_of_a_later_block_is_not_taken_and_its_maker_cut_off() {
-    let answers: [Answered; 2] =
-        [|certificate, blocks| Message::Since { certificate, blocks }, |certificate, _| {
+    let answers: [Answered; 2] = [
+        |certificate, blocks| Message::Since { certificate, blocks },
+        |certificate, _| {
             let bytes = Bytes::from(vec![0; wire::PART_BYTES_MAX]);
             let total = 2 * wire::PART_BYTES_MAX as u64;
             Message::Part { certificate, total, offset: 0, bytes }
-        }];
+        },
+    ];
     for (seed, answer) in (40..).zip(answers) {
         simulated(seed, async |context| {
             let mut members = Members::start(context, 4).await;
