@@ -135,6 +135,12 @@ impl Chain {
         above.is_some_and(|above| above.block.header.height >= self.tip.height + DEEP)
     }
 
+    /// Whether a block with updates stands so far above the tip that no honest leader proposed it, unless this member has heard of none
+    /// of what is final for long. One that its finalisation would leave without a certificate keeps its clients without an answer.
+    pub(crate) const fn is_too_far(&self, header: &Header) -> bool {
+        header.count > 0 && header.height.saturating_sub(self.tip.height) > 1 + LATER_MAX as u64
+    }
+
     /// Makes room for a block after `parent`: those that it does not stand on go. They are asked for again should they be decided.
     fn make_room(&mut self, parent: &HeaderDigest) {
         if self.above.len() < ABOVE_MAX {

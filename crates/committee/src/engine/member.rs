@@ -476,7 +476,8 @@ impl<E: Runtime> Member<E> {
                     let parent = digest_of(&context.parent.1);
                     let again = parent == digest && self.chain.ends_epoch(&digest);
                     let right = (again || header.parent == parent)
-                        && header.epoch == context.round.epoch().get();
+                        && header.epoch == context.round.epoch().get()
+                        && !self.chain.is_too_far(&header);
                     let _ = response.send(right);
                 }
             }

@@ -72,6 +72,25 @@ fn far_above_the_tip_no_updates_are_proposed() {
 }
 
 #[test]
+fn no_vote_goes_to_a_block_with_updates_so_far_above_the_tip_that_it_would_have_no_certificate() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let blocks = grown(&mut chain, LATER_MAX + 2);
+    let with_updates = |at: usize| {
+        let header = Block::decode(&blocks[at].1).expect("our own").header;
+        Header { count: 1, ..header }
+    };
+    assert!(!chain.is_too_far(&with_updates(0)) && !chain.is_too_far(&with_updates(LATER_MAX)));
+    assert!(chain.is_too_far(&with_updates(LATER_MAX + 1)), "its parent is too deep");
+    let empty = Block::decode(&blocks[LATER_MAX + 1].1).expect("our own").header;
+    assert!(!chain.is_too_far(&empty), "one without updates has nobody to answer");
+    // Once some of those below are final it is near.
+    let first = Block::decode(&blocks[0].1).expect("our own").header;
+    chain.finalise(&founded.sign(&first, 900, true)).expect("no fork");
+    assert!(!chain.is_too_far(&with_updates(LATER_MAX + 1)));
+}
+
+#[test]
 fn what_stands_on_a_snapshot_stays_above_it() {
     let founded = Founded::new(4);
     let mut chain = chain(&founded);
