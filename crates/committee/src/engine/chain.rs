@@ -242,6 +242,21 @@ impl Chain {
         Some((&above.block.header, &above.executed.state))
     }
 
+    /// A block above the tip and those that it stands on, down to the tip or the first that is kept already; the oldest first.
+    pub(crate) fn standing(
+        &self,
+        from: &HeaderDigest,
+        is_kept: impl Fn(&HeaderDigest) -> bool,
+    ) -> Vec<(HeaderDigest, Bytes)> {
+        let (mut all, mut at) = (Vec::new(), *from);
+        while let Some(above) = self.above.get(&at).filter(|_| !is_kept(&at)) {
+            all.push((at, above.bytes.clone()));
+            at = above.block.header.parent;
+        }
+        all.reverse();
+        all
+    }
+
     /// The submissions of the blocks from one down to the tip.
     pub(crate) fn taken(&self, from: &HeaderDigest) -> HashSet<UpdateDigest> {
         let (mut taken, mut at) = (HashSet::new(), *from);

@@ -481,11 +481,12 @@ impl<E: Runtime> Member<E> {
                     let _ = response.send(right);
                 }
             }
-            if !wanted.certify.is_empty()
-                && !self.is_slow(&digest)
-                && let Some(bytes) = self.bytes(&digest).await?
-            {
-                self.log.block(digest, &bytes).await?;
+            if !wanted.certify.is_empty() && !self.is_slow(&digest) {
+                // With those that it stands on: after a restart it is above the tip only where they are.
+                let log = &self.log;
+                for (digest, bytes) in self.chain.standing(&digest, |one| log.has(one)) {
+                    self.log.block(digest, &bytes).await?;
+                }
                 self.tell_when_synced(std::mem::take(&mut wanted.certify)).await;
             }
         } else if self.chain.is_final(&digest) {

@@ -91,6 +91,19 @@ fn no_vote_goes_to_a_block_with_updates_so_far_above_the_tip_that_it_would_have_
 }
 
 #[test]
+fn what_a_vote_stands_on_is_kept_with_its_block() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let blocks = grown(&mut chain, 4);
+    chain.propose(&blocks[0].0, 999, Vec::new()).expect("its parent is here");
+    assert_eq!(chain.standing(&blocks[3].0, |_| false), blocks, "the oldest first");
+    let kept = |digest: &HeaderDigest| *digest == blocks[1].0;
+    assert_eq!(chain.standing(&blocks[3].0, kept), blocks[2..]);
+    assert!(chain.standing(&blocks[1].0, kept).is_empty());
+    assert!(chain.standing(&chain.tip().digest(), |_| false).is_empty());
+}
+
+#[test]
 fn what_stands_on_a_snapshot_stays_above_it() {
     let founded = Founded::new(4);
     let mut chain = chain(&founded);
