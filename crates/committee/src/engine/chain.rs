@@ -137,8 +137,15 @@ impl Chain {
 
     /// Whether a block with updates stands so far above the tip that no honest leader proposed it, unless this member has heard of none
     /// of what is final for long. One that its finalisation would leave without a certificate keeps its clients without an answer.
-    pub(crate) const fn is_too_far(&self, header: &Header) -> bool {
+    const fn is_too_far(&self, header: &Header) -> bool {
         header.count > 0 && header.height.saturating_sub(self.tip.height) > 1 + LATER_MAX as u64
+    }
+
+    /// Whether a block that is here may be voted for as one of this epoch after this parent. The last one of an epoch follows itself.
+    pub(crate) fn is_votable(&self, header: &Header, parent: &HeaderDigest, epoch: u64) -> bool {
+        let digest = header.digest();
+        let again = *parent == digest && self.ends_epoch(&digest);
+        (again || header.parent == *parent) && header.epoch == epoch && !self.is_too_far(header)
     }
 
     /// Makes room for a block after `parent`: those that it does not stand on go. They are asked for again should they be decided.

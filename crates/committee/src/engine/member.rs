@@ -473,12 +473,9 @@ impl<E: Runtime> Member<E> {
         if let Some(header) = here {
             if header.time_ms <= now + AHEAD_MS {
                 for (context, response) in wanted.verify.drain(..) {
-                    let parent = digest_of(&context.parent.1);
-                    let again = parent == digest && self.chain.ends_epoch(&digest);
-                    let right = (again || header.parent == parent)
-                        && header.epoch == context.round.epoch().get()
-                        && !self.chain.is_too_far(&header);
-                    let _ = response.send(right);
+                    let (parent, epoch) =
+                        (digest_of(&context.parent.1), context.round.epoch().get());
+                    let _ = response.send(self.chain.is_votable(&header, &parent, epoch));
                 }
             }
             if !wanted.certify.is_empty() && !self.is_slow(&digest) {

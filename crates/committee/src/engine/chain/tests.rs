@@ -80,14 +80,19 @@ fn no_vote_goes_to_a_block_with_updates_so_far_above_the_tip_that_it_would_have_
         let header = Block::decode(&blocks[at].1).expect("our own").header;
         Header { count: 1, ..header }
     };
-    assert!(!chain.is_too_far(&with_updates(0)) && !chain.is_too_far(&with_updates(LATER_MAX)));
-    assert!(chain.is_too_far(&with_updates(LATER_MAX + 1)), "its parent is too deep");
+    let votable = |chain: &Chain, header: &Header| {
+        assert!(!chain.is_votable(header, &HeaderDigest::new([9; 32]), 0), "another parent");
+        assert!(!chain.is_votable(header, &header.parent, 1), "another epoch");
+        chain.is_votable(header, &header.parent, 0)
+    };
+    assert!(votable(&chain, &with_updates(0)) && votable(&chain, &with_updates(LATER_MAX)));
+    assert!(!votable(&chain, &with_updates(LATER_MAX + 1)), "its parent is too deep");
     let empty = Block::decode(&blocks[LATER_MAX + 1].1).expect("our own").header;
-    assert!(!chain.is_too_far(&empty), "one without updates has nobody to answer");
+    assert!(votable(&chain, &empty), "one without updates has nobody to answer");
     // Once some of those below are final it is near.
     let first = Block::decode(&blocks[0].1).expect("our own").header;
     chain.finalise(&founded.sign(&first, 900, true)).expect("no fork");
-    assert!(!chain.is_too_far(&with_updates(LATER_MAX + 1)));
+    assert!(votable(&chain, &with_updates(LATER_MAX + 1)));
 }
 
 #[test]

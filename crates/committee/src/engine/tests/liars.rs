@@ -290,3 +290,39 @@ fn a_tip_under_the_finalisation_of_a_later_block_is_not_taken_and_its_maker_cut_
         });
     }
 }
+
+#[test]
+fn a_member_that_passes_on_without_end_has_its_share_of_the_room_and_no_more() {
+    simulated(42, async |context| {
+        let mut members = Members::start(context, 4).await;
+        // Alone nobody decides anything: what is taken waits.
+        for which in 1..4 {
+            members.kill(which).await;
+        }
+        members.starts[3] += 1;
+        tell_places(&members, &[0]).await;
+        let mut liar = Liar::new(&members, 3);
+        heard(&mut members, &mut liar, &[]).await;
+        let group = members.charter.rules.group;
+        let one = |number: u32| {
+            let author = secret(1 + (number / 1_000) as u8);
+            let update = Update {
+                network: NETWORK,
+                group,
+                author: author.public(),
+                id: u128::from(number).to_be_bytes(),
+                last_valid: u64::MAX,
+                operation: Operation::Peer { certificate: Bytes::new() },
+            };
+            update.sign(&author).expect("good").encode()
+        };
+        let all: Vec<Bytes> = (0..3_000).map(one).collect();
+        for part in all.chunks(wire::SUBMISSIONS_MAX) {
+            assert_eq!(liar.say(Message::Submissions(part.to_vec()).encode()), 1);
+            members.context.sleep(Duration::from_millis(200)).await;
+        }
+        members.context.sleep(Duration::from_secs(3)).await;
+        let status = members.handle(0).status().await.expect("it runs");
+        assert_eq!((status.waiting, status.heard), (pool::WAITING_MAX as u64 / 8, 2));
+    });
+}
