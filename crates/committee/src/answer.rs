@@ -247,7 +247,8 @@ pub struct CertifiedHead {
 }
 
 impl Read {
-    /// Checks, with nothing but the group key, that the head was there.
+    /// Checks, with nothing but the group key, that the head was there at the certificate's epoch and view. So the certificate must be
+    /// the header's own: under one of a later block an old head would pass for that of the later view.
     ///
     /// # Errors
     /// [`CommitteeError`] with the reason.
@@ -261,7 +262,7 @@ impl Read {
         if self.object != *object || *self.branch != *branch {
             return Err(CommitteeError::Path("object or branch"));
         }
-        self.certificate.verify(network, group)?;
+        self.certificate.verify_own(network, group)?;
         let header = self.certificate.header().clone();
         let key = Subject::Head(object, branch).key();
         if self.proof.root(&key, self.value.as_deref()) != Some(header.state) {

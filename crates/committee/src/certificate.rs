@@ -6,7 +6,8 @@
 //! The signature is that of a *finalisation* of simplex over (epoch, view, parent view, digest of the last header): the epoch and the
 //! digest are the header's, so neither stands there a second time. Mostly there is no later header. A block whose own finalisation
 //! never came together is final by that of a block after it; then the headers from one to the other follow, each of which names
-//! the one before.
+//! the one before. Such a certificate proves what became of the block's updates, and not that its state is as new as the view of the
+//! finalisation: a read and a snapshot are under a header's own ([`Certificate::is_own`]).
 //!
 //! Whoever has the group key checks it offline: one pairing. A **notarisation** has the same shape and proves nothing, since another
 //! block may still take its place; its signature is over other words and is refused by name.
@@ -141,9 +142,16 @@ impl Certificate {
         self.0.view
     }
 
-    /// The epoch and the view of the finalisation: they grow along the chain.
+    /// The epoch and the view of the finalisation: they grow along the chain. They are the header's where the certificate
+    /// [is its own](Certificate::is_own), and else those of the last header after it.
     pub fn round(&self) -> (u64, u64) {
         (self.last().epoch, self.0.view)
+    }
+
+    /// Whether the finalisation is that of the header itself, and not of a block after it. A header that a later block's finalisation
+    /// certifies is final, and says nothing of what those between did: only its own says how fresh its state is.
+    pub fn is_own(&self) -> bool {
+        self.0.later.is_empty()
     }
 
     fn last(&self) -> &Header {
@@ -207,6 +215,22 @@ impl Certificate {
             return Err(CommitteeError::Notarisation);
         }
         Err(CommitteeError::Signature)
+    }
+
+    /// As [`Certificate::verify`], and that it [is the header's own](Certificate::is_own): for whoever takes the state after the header
+    /// for that of the certificate's view. No member has another for its tip.
+    ///
+    /// # Errors
+    /// As [`Certificate::verify`]; [`CommitteeError::Chain`] where headers follow.
+    pub(crate) fn verify_own(
+        &self,
+        network: &NetworkId,
+        group: &GroupKey,
+    ) -> Result<(), CommitteeError> {
+        if !self.is_own() {
+            return Err(CommitteeError::Chain);
+        }
+        self.verify(network, group)
     }
 
     /// Itself with a notarisation of its header for its signature, where it is of this header.

@@ -5,9 +5,10 @@
 //! ```
 //! A member votes to finalise a view only after it holds the view's notarisation. So when an update is answered, n - f members hold
 //! one of its view or a later one, and any n - f of them have an honest one among these: the highest view that n - f members tell
-//! covers every update that was answered before they were asked. A certificate of that epoch and view, or of later ones, is as
-//! fresh as the asking. The notarisation proves that there is such a view, so a liar makes nobody wait; the member's signature, over
-//! the network and all before it, that it spoke after the nonce was made.
+//! covers every update that was answered before they were asked. (Views begin anew with an epoch: whoever may have voted to finalise the
+//! last block of one tells none until it knows that block to be final, and then none of that epoch.) A certificate of that epoch and
+//! view, or of later ones, is as fresh as the asking. The notarisation proves that there is such a view, so a liar makes nobody wait;
+//! the member's signature, over the network and all before it, that it spoke after the nonce was made.
 
 use bytes::Bytes;
 use commonware_codec::{DecodeExt as _, Encode as _};

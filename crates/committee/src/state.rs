@@ -240,6 +240,9 @@ impl State {
         self.map.insert(entry.subject().key(), entry.encode());
     }
 
+    /// Whether there is room for what one update adds: for new entries, and for an object's that becomes longer by its writers. A head
+    /// that is moved needs none. It grows by three of its updates at most, and of all heads that is less than half of
+    /// [`STATE_BYTES_MAX`], so a full state keeps no client from moving what it has, and a snapshot stays under twice that bound.
     const fn has_room(&self) -> bool {
         self.map.len() + 2 + OWN_ENTRIES <= ENTRIES_MAX
             && self.map.value_bytes() + (2 + OWN_ENTRIES) * ENTRY_BYTES_MAX <= STATE_BYTES_MAX
@@ -399,10 +402,12 @@ impl State {
         let branches = before.as_ref().map_or(0, |object| object.branches);
         let (owner, policy) = (named.owner, policy.version);
         let object = ObjectEntry { object: key, owner, policy, wanted, branches, writers };
+        let longer = before.as_ref().is_some_and(|one| one.writers.len() < object.writers.len());
         match before {
             Some(before) if before.policy == policy && before != object => {
                 return Outcome::RolledBack { newest: policy };
             }
+            Some(_) if longer && !self.has_room() => return Outcome::Full,
             Some(_) => {}
             None if !self.charge(&owner) => return Outcome::Full,
             None => {}

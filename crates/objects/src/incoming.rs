@@ -22,6 +22,9 @@ use crate::{Objects, ObjectsError};
 
 /// From so many bytes on a form is made on a CPU thread.
 const LARGE_BYTES: usize = 64 << 10;
+/// How much deeper than its deepest base that is here a version may say it is where another is missing: more versions than any object
+/// has, and so few that versions can follow it without end.
+const UNPROVEN_DEPTH_MAX: u64 = 1 << 40;
 
 /// A version on its way.
 struct Arrival {
@@ -135,9 +138,9 @@ impl Incoming {
             return Err(ObjectsError::Awaited);
         }
         let fits = match deepest.map(|l| l.checked_add(1)) {
-            None => true,
-            // The one that is not here may be the deeper one.
-            Some(Some(least)) if missing => id.l >= least,
+            None => !missing || id.l <= UNPROVEN_DEPTH_MAX,
+            // The one that is not here may be the deeper one, though not by any number.
+            Some(Some(least)) if missing => id.l >= least && id.l - least <= UNPROVEN_DEPTH_MAX,
             Some(least) => least == Some(id.l),
         };
         if fits { Ok(anchor) } else { Err(VersionError::History(id.h).into()) }

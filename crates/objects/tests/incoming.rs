@@ -112,6 +112,34 @@ fn bases_that_are_here_must_be_what_a_version_says() {
 }
 
 #[test]
+fn a_depth_that_nobody_can_check_leaves_room_for_what_follows() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let objects = open(&disk, &env);
+        let root = made(OBJECT, &[], "root");
+        take(&objects, &env, &[&root]).await.unwrap();
+        let absent = made(OBJECT, &[&root], "absent");
+        let on = |bases: &[&(Record, Version)], l| {
+            let mut version = made(OBJECT, bases, "deep").1;
+            version.l = l;
+            (version.record(SUITE, Hint::FIRST).0, version)
+        };
+        let most = 1 << 40;
+        let history =
+            |error: &ObjectsError| matches!(error, ObjectsError::Version(VersionError::History(_)));
+        for (bases, least) in [(&[&absent][..], 0), (&[&root, &absent][..], 1)] {
+            for l in [u64::MAX, u64::MAX - 1, least + most + 1] {
+                let refused = take(&objects, &env, &[&on(bases, l)]).await;
+                assert!(refused.as_ref().is_err_and(history), "{l}: {refused:?}");
+            }
+            let last = on(bases, least + most);
+            take(&objects, &env, &[&last]).await.unwrap();
+            take(&objects, &env, &[&made(OBJECT, &[&last], "follows")]).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_region_is_what_is_there_and_counted_again_at_the_start() {
     run(1, |env| async move {
         let disk = FaultyDisk::new(1);

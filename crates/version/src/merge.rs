@@ -214,6 +214,12 @@ fn settled<'a>(v0: Option<Value<'a>>, v1: Value<'a>, v2: Value<'a>) -> Option<Va
     (v0 == Some(v1)).then_some(v2)
 }
 
+/// As [`settled`], for functions that count what both did: of two that made the same value each counts, unless they deleted.
+fn yielded<'a>(v0: Option<Value<'a>>, v1: Value<'a>, v2: Value<'a>) -> Option<Value<'a>> {
+    let counts = v1 == v2 && v1.kind != ValueKind::Tombstone;
+    if counts { None } else { settled(v0, v1, v2) }
+}
+
 /// The bytes of all three, that of a v0 that is not there, or was deleted, being `absent`; or what to say instead.
 fn all_bytes<'a>(
     v0: Option<Value<'a>>,

@@ -216,3 +216,22 @@ fn a_block_is_certified_by_one_after_it() {
     let error = forged.verify(&NETWORK, &founded.group);
     assert!(matches!(error, Err(CommitteeError::Chain)), "{error:?}");
 }
+
+#[test]
+fn an_old_head_under_the_finalisation_of_a_later_block_is_refused() {
+    let Case { mut founded, object, read, .. } = case();
+    let old = founded.tip.clone();
+    let change = founded.update(1, 4, set(object, Some((version(1), 1)), version(2), &[5]));
+    let (block, _) = founded.block(vec![change.sign(&secret(1)).expect("good")]);
+    let last = founded.sign(&block.header, 40, true);
+    let certificate = Certificate::new(old, vec![block.header], &last).expect("they follow");
+    certificate.verify(&NETWORK, &founded.group).expect("the old block is final");
+    assert_eq!(certificate.round(), (0, 40), "the later one's");
+    let stale = Read { certificate, ..read };
+    let stale = Read::decode(&stale.encode()).expect("well formed");
+    let refused = stale.verify(&NETWORK, &founded.group, &object, "main");
+    assert!(matches!(refused, Err(CommitteeError::Chain)), "{refused:?}");
+    let now = self::read(&founded, object, "main");
+    let now = now.verify(&NETWORK, &founded.group, &object, "main").expect("its own");
+    assert_eq!(now.head.map(|head| head.version), Some(version(2)));
+}

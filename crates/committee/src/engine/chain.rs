@@ -135,6 +135,19 @@ impl Chain {
         above.is_some_and(|above| above.block.header.height >= self.tip.height + DEEP)
     }
 
+    /// Whether a block with updates stands so far above the tip that no honest leader proposed it, unless this member has heard of none
+    /// of what is final for long. One that its finalisation would leave without a certificate keeps its clients without an answer.
+    const fn is_too_far(&self, header: &Header) -> bool {
+        header.count > 0 && header.height.saturating_sub(self.tip.height) > 1 + LATER_MAX as u64
+    }
+
+    /// Whether a block that is here may be voted for as one of this epoch after this parent. The last one of an epoch follows itself.
+    pub(crate) fn is_votable(&self, header: &Header, parent: &HeaderDigest, epoch: u64) -> bool {
+        let digest = header.digest();
+        let again = *parent == digest && self.ends_epoch(&digest);
+        (again || header.parent == *parent) && header.epoch == epoch && !self.is_too_far(header)
+    }
+
     /// Makes room for a block after `parent`: those that it does not stand on go. They are asked for again should they be decided.
     fn make_room(&mut self, parent: &HeaderDigest) {
         if self.above.len() < ABOVE_MAX {
@@ -206,6 +219,12 @@ impl Chain {
         header.zip(self.epoch_after(digest)).is_some_and(|(epoch, next)| epoch != next)
     }
 
+    /// Whether the epoch may be over: a block that ends it is above the tip, so this member may have voted to finalise it, and others may
+    /// know that it is final.
+    pub(crate) fn may_be_over(&self) -> bool {
+        self.above.keys().any(|digest| self.ends_epoch(digest))
+    }
+
     /// Whether a block is final, as far as is remembered.
     pub(crate) fn is_final(&self, digest: &HeaderDigest) -> bool {
         *digest == self.tip_digest || self.recent.contains(digest)
@@ -228,6 +247,21 @@ impl Chain {
         }
         let above = self.above.get(digest)?;
         Some((&above.block.header, &above.executed.state))
+    }
+
+    /// A block above the tip and those that it stands on, down to the tip or the first that is kept already; the oldest first.
+    pub(crate) fn standing(
+        &self,
+        from: &HeaderDigest,
+        is_kept: impl Fn(&HeaderDigest) -> bool,
+    ) -> Vec<(HeaderDigest, Bytes)> {
+        let (mut all, mut at) = (Vec::new(), *from);
+        while let Some(above) = self.above.get(&at).filter(|_| !is_kept(&at)) {
+            all.push((at, above.bytes.clone()));
+            at = above.block.header.parent;
+        }
+        all.reverse();
+        all
     }
 
     /// The submissions of the blocks from one down to the tip.

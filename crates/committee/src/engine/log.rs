@@ -5,8 +5,10 @@
 //! ```
 //! Frames are appended, and synced where somebody waits for that. At a start the log is read to its end or its first frame that is
 //! damaged, and cut there. A frame that is whole and of a kind or a length that this build does not
-//! know is an error, and nothing is cut. A log that has grown long is begun anew with a snapshot:
-//! the new file is whole on the disk before the old one goes.
+//! know is an error, and nothing is cut; so is the head of a snapshot that is longer than this build
+//! reads. A log that has grown long is begun anew: the blocks that are not final yet, and the snapshot
+//! behind them. A file in which a snapshot is found so has all that it began with, and the old one goes
+//! only then.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -53,6 +55,8 @@ pub(crate) struct Log<S: Storage> {
     end: u64,
     floor: u64,
     dirty: bool,
+    /// The longest snapshot that is written: no longer than one that is read.
+    snapshot_max: usize,
     /// Syncs under way: each says when it is over.
     syncs: Vec<Arc<AtomicBool>>,
     blocks: HashMap<HeaderDigest, Span>,
@@ -107,7 +111,8 @@ async fn read_bytes(blob: &impl Blob, span: Span) -> Result<Bytes, CommitteeErro
 ///
 /// # Errors
 /// [`CommitteeError::Files`] of a whole one of another kind, or longer, than this build writes:
-/// another release did, and it is not cut away.
+/// another release did, and it is not cut away. Of a snapshot that is too long to be read the head
+/// is enough: all that the member knows may stand behind it.
 async fn next(
     blob: &impl Blob,
     at: u64,
@@ -120,6 +125,9 @@ async fn next(
     let mut reader = Reader::new("frame of the log", &head);
     let (length, kind, sum) = (reader.u32()? as usize, reader.u8()?, reader.array::<16>()?);
     let span = Span { at: at + HEAD_BYTES as u64, length };
+    if length > FRAME_BYTES_MAX && kind == SNAPSHOT {
+        return Err(CommitteeError::Files(FOREIGN));
+    }
     if length > FRAME_BYTES_MAX || span.at + length as u64 > end {
         return Ok(None);
     }
@@ -228,9 +236,19 @@ impl<S: Storage> Log<S> {
         };
         let Opened { blob, end, blocks, finals, found, .. } = opened;
         let (number, floor) = (newest, end);
-        let (dirty, syncs) = (false, Vec::new());
-        let log =
-            Self { storage, partition, number, blob, end, floor, dirty, syncs, blocks, finals };
+        let log = Self {
+            storage,
+            partition,
+            number,
+            blob,
+            end,
+            floor,
+            dirty: false,
+            snapshot_max: FRAME_BYTES_MAX,
+            syncs: Vec::new(),
+            blocks,
+            finals,
+        };
         for old in numbers {
             log.remove(old).await;
         }
@@ -369,7 +387,8 @@ impl<S: Storage> Log<S> {
         self.end - self.floor > growth + 2 * state_bytes as u64
     }
 
-    /// Begins it anew with a snapshot and the blocks that are not final yet.
+    /// Begins it anew with the blocks that are not final yet, and a snapshot behind them. Where the snapshot would be too long to be
+    /// read again it goes on as it is, and the next try is when it has grown as much once more.
     pub(crate) async fn renew(
         &mut self,
         certificate: &Certificate,
@@ -379,6 +398,15 @@ impl<S: Storage> Log<S> {
         let mut snapshot = Vec::new();
         put_long(&mut snapshot, &certificate.encode());
         snapshot.extend_from_slice(&state.snapshot());
+        if snapshot.len() > self.snapshot_max {
+            tracing::error!(
+                bytes = snapshot.len(),
+                max = self.snapshot_max,
+                "the committee's log is not begun anew: the state is too large for a snapshot"
+            );
+            self.floor = self.end;
+            return Ok(());
+        }
         let (old, number) = (self.number, self.number + 1);
         let name = number.to_be_bytes();
         let opened = self.storage.open(&self.partition, &name).await.map_err(storage_error)?;
@@ -386,10 +414,11 @@ impl<S: Storage> Log<S> {
         self.blob.resize(0).await.map_err(storage_error)?;
         (self.number, self.end, self.floor) = (number, 0, 0);
         (self.blocks, self.finals) = (HashMap::new(), BTreeMap::new());
-        self.append(SNAPSHOT, snapshot.into()).await?;
         for (digest, bytes) in blocks {
             self.block(*digest, bytes).await?;
         }
+        // Last: a file without it does not count at a start, and this member may have voted with the blocks.
+        self.append(SNAPSHOT, snapshot.into()).await?;
         self.sync().await?;
         self.floor = self.end;
         self.remove(old).await;
@@ -402,6 +431,106 @@ mod tests {
     use commonware_runtime::{Runner as _, Supervisor as _, deterministic};
 
     use super::*;
+    use crate::proving::Founded;
+
+    /// What a file of the log holds.
+    async fn held(storage: &deterministic::Context, number: u64) -> Vec<u8> {
+        let (blob, length) = storage.open("chain", &number.to_be_bytes()).await.expect("a file");
+        let read = blob.read_at(0, length as usize, ReadOptions::default()).await.expect("read");
+        read.coalesce().freeze().as_ref().to_vec()
+    }
+
+    async fn lay(storage: &deterministic::Context, number: u64, bytes: &[u8]) {
+        let (blob, _) = storage.open("chain", &number.to_be_bytes()).await.expect("a file");
+        blob.resize(0).await.expect("emptied");
+        blob.write_at(0, bytes.to_vec(), WriteOptions::default()).await.expect("written");
+        blob.sync().await.expect("synced");
+    }
+
+    #[test]
+    fn a_log_that_is_begun_anew_loses_no_block_wherever_it_is_cut() {
+        deterministic::Runner::default().start(|context| async move {
+            let open = |name: &'static str| Log::open(context.child(name), String::from("chain"));
+            let mut founded = Founded::new(4);
+            let (tip, executed) = founded.block(Vec::new());
+            let certificate = founded.certify(&tip.header);
+            let above: Vec<Block> = (0..3).map(|_| founded.block(Vec::new()).0).collect();
+            let above: Vec<(HeaderDigest, Bytes)> =
+                above.iter().map(|block| (block.header.digest(), block.encode())).collect();
+            let (mut log, _) = open("first").await.expect("an empty one");
+            log.block(tip.header.digest(), &tip.encode()).await.expect("written");
+            log.certificate(&certificate).await.expect("written");
+            for (digest, bytes) in &above {
+                log.block(*digest, bytes).await.expect("written");
+            }
+            log.sync().await.expect("synced");
+            let all = Span { at: 0, length: log.end as usize };
+            let old = read_bytes(&log.blob, all).await.expect("readable");
+            log.renew(&certificate, &executed.state, &above).await.expect("renewed");
+            drop(log);
+            let new = held(&context, 1).await;
+            let (mut cuts, mut at) = (vec![0], 0);
+            while at < new.len() {
+                let length: [u8; 4] = new[at..at + 4].try_into().expect("a length");
+                at += HEAD_BYTES + u32::from_be_bytes(length) as usize;
+                cuts.extend([at - 1, at]);
+            }
+            assert_eq!(cuts.len(), 1 + 2 * 4);
+            for cut in cuts {
+                lay(&context, 0, &old).await;
+                lay(&context, 1, &new[..cut]).await;
+                let (log, found) = open("again").await.expect("it opens");
+                for (digest, bytes) in &above {
+                    assert!(log.has(digest), "cut at {cut} of {}", new.len());
+                    assert!(found.blocks.iter().any(|(_, one)| one == bytes));
+                }
+                let renewed = found.snapshot.is_some();
+                assert!(renewed || found.certificates.contains_key(&tip.header.height));
+                assert_eq!(renewed, cut == new.len());
+            }
+        });
+    }
+
+    #[test]
+    fn a_snapshot_that_could_not_be_read_again_is_not_written_and_the_log_goes_on() {
+        deterministic::Runner::default().start(|context| async move {
+            let open = |name: &'static str| Log::open(context.child(name), String::from("chain"));
+            let mut founded = Founded::new(4);
+            let (tip, executed) = founded.block(Vec::new());
+            let certificate = founded.certify(&tip.header);
+            let (mut log, _) = open("first").await.expect("an empty one");
+            log.block(tip.header.digest(), &tip.encode()).await.expect("written");
+            log.certificate(&certificate).await.expect("written");
+            log.snapshot_max = 100;
+            log.renew(&certificate, &executed.state, &[]).await.expect("no error of the disk");
+            assert!(log.has(&tip.header.digest()), "all is where it was");
+            assert!(!log.is_long(0, 0), "and it is not tried again at once");
+            let (next, _) = founded.block(Vec::new());
+            log.block(next.header.digest(), &next.encode()).await.expect("it goes on");
+            log.sync().await.expect("synced");
+            drop(log);
+            let (log, found) = open("second").await.expect("the same log");
+            assert!(log.has(&tip.header.digest()) && log.has(&next.header.digest()));
+            assert!(found.snapshot.is_none());
+        });
+    }
+
+    #[test]
+    fn a_snapshot_longer_than_is_read_is_no_damage_to_be_cut() {
+        deterministic::Runner::default().start(|context| async move {
+            let open = |name: &'static str| Log::open(context.child(name), String::from("chain"));
+            let longer = (FRAME_BYTES_MAX as u32 + 1).to_be_bytes();
+            let mut frame = [&longer[..], &[SNAPSHOT], &[7; 100]].concat();
+            lay(&context, 0, &frame).await;
+            let opened = open("first").await.err();
+            assert!(matches!(opened, Some(CommitteeError::Files(FOREIGN))), "{opened:?}");
+            assert_eq!(held(&context, 0).await, frame, "it stays as it is");
+            // Of another kind there is none so long.
+            frame[4] = BLOCK;
+            lay(&context, 0, &frame).await;
+            assert_eq!(open("second").await.expect("cut").0.end, 0);
+        });
+    }
 
     #[test]
     fn what_was_written_and_cannot_be_read_is_not_cut_away() {

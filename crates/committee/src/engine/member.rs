@@ -473,18 +473,17 @@ impl<E: Runtime> Member<E> {
         if let Some(header) = here {
             if header.time_ms <= now + AHEAD_MS {
                 for (context, response) in wanted.verify.drain(..) {
-                    let parent = digest_of(&context.parent.1);
-                    let again = parent == digest && self.chain.ends_epoch(&digest);
-                    let right = (again || header.parent == parent)
-                        && header.epoch == context.round.epoch().get();
-                    let _ = response.send(right);
+                    let (parent, epoch) =
+                        (digest_of(&context.parent.1), context.round.epoch().get());
+                    let _ = response.send(self.chain.is_votable(&header, &parent, epoch));
                 }
             }
-            if !wanted.certify.is_empty()
-                && !self.is_slow(&digest)
-                && let Some(bytes) = self.bytes(&digest).await?
-            {
-                self.log.block(digest, &bytes).await?;
+            if !wanted.certify.is_empty() && !self.is_slow(&digest) {
+                // With those that it stands on: after a restart it is above the tip only where they are.
+                let log = &self.log;
+                for (digest, bytes) in self.chain.standing(&digest, |one| log.has(one)) {
+                    self.log.block(digest, &bytes).await?;
+                }
                 self.tell_when_synced(std::mem::take(&mut wanted.certify)).await;
             }
         } else if self.chain.is_final(&digest) {

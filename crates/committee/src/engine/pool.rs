@@ -6,6 +6,7 @@ use bytes::Bytes;
 use crypto::PublicKey;
 use tokio::sync::oneshot;
 
+use super::Key;
 use crate::header::{BLOCK_BYTES_MAX, BLOCK_UPDATES_MAX};
 use crate::update::Tag;
 use crate::{Answer, CommitteeError, Submission, UpdateDigest};
@@ -34,6 +35,8 @@ pub(crate) type Reply = oneshot::Sender<Result<Vec<Answer>, CommitteeError>>;
 
 struct Waiting {
     submission: Submission,
+    /// The member that passed it on, unless it came from a client, or is this member's own.
+    from: Option<Key>,
     replies: Vec<(Reply, u64)>,
 }
 
@@ -44,6 +47,8 @@ pub(crate) struct Pool {
     waiting: BTreeMap<UpdateDigest, Waiting>,
     tags: HashMap<Tag, UpdateDigest>,
     of_author: HashMap<PublicKey, usize>,
+    /// How many wait of those that each member passed on, and their bytes.
+    passed: HashMap<Key, (usize, usize)>,
     bytes: usize,
     decided: Decided,
 }
@@ -113,6 +118,39 @@ impl Pool {
         self.waiting.get(key).map(|waiting| &waiting.submission)
     }
 
+    /// Takes a submission whose signature holds, and that another member of so many passed on; `true` where it is new. All that the
+    /// members pass on takes half of the room at most, and each has a like share of that: one that lies keeps the room from nobody.
+    pub(crate) fn take_passed(
+        &mut self,
+        submission: Submission,
+        from: &Key,
+        members: usize,
+    ) -> Result<bool, CommitteeError> {
+        let shares = 2 * members.max(1);
+        let (count, bytes) = self.passed.get(from).copied().unwrap_or_default();
+        let size = submission.size();
+        if count >= WAITING_MAX / shares || bytes + size > WAITING_BYTES_MAX / shares {
+            return Err(CommitteeError::Busy { retry_ms: RETRY_MS });
+        }
+        let key = *submission.key();
+        let new = self.take(submission)?;
+        if let Some(waiting) = self.waiting.get_mut(&key).filter(|_| new) {
+            waiting.from = Some(from.clone());
+            self.passed.insert(from.clone(), (count + 1, bytes + size));
+        }
+        Ok(new)
+    }
+
+    /// One that another member passed on is not counted any more.
+    fn no_longer_passed(&mut self, from: &Key, size: usize) {
+        if let Some((count, bytes)) = self.passed.get_mut(from) {
+            (*count, *bytes) = (count.saturating_sub(1), bytes.saturating_sub(size));
+            if *count == 0 {
+                self.passed.remove(from);
+            }
+        }
+    }
+
     /// Takes a submission whose signature holds; `true` where it is new.
     pub(crate) fn take(&mut self, submission: Submission) -> Result<bool, CommitteeError> {
         let key = *submission.key();
@@ -134,7 +172,7 @@ impl Pool {
         self.bytes += size;
         self.order.push_back(key);
         self.tags.insert(*submission.tag(), key);
-        self.waiting.insert(key, Waiting { submission, replies: Vec::new() });
+        self.waiting.insert(key, Waiting { submission, from: None, replies: Vec::new() });
         Ok(true)
     }
 
@@ -153,9 +191,12 @@ impl Pool {
 
     /// Takes one out. Whoever waits for it is returned.
     pub(crate) fn remove(&mut self, key: &UpdateDigest) -> Vec<Reply> {
-        let Some(Waiting { submission, replies }) = self.waiting.remove(key) else {
+        let Some(Waiting { submission, from, replies }) = self.waiting.remove(key) else {
             return Vec::new();
         };
+        if let Some(from) = from {
+            self.no_longer_passed(&from, submission.size());
+        }
         self.bytes -= submission.size();
         // Another one's may have come to stand in its place: nobody is kept from a tag that is his.
         if self.tags.get(submission.tag()) == Some(key) {

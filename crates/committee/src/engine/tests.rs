@@ -460,6 +460,45 @@ fn too_much_that_waits_is_refused_and_said_to_be_busy() {
 }
 
 #[test]
+fn what_one_member_passes_on_keeps_the_room_from_nobody() {
+    let mut pool = pool::Pool::default();
+    let founded = Founded::new(4);
+    let one = |author: u8, number: u32, size: usize| {
+        let certificate = Bytes::from([&number.to_be_bytes()[..], &vec![0; size]].concat());
+        founded.update(author, 1, Operation::Peer { certificate }).sign(&secret(author))
+    };
+    let one = |author, number, size| one(author, number, size).expect("good");
+    let key = |byte| MemberSecret::new(&[byte; 32]).expect("a key").id().key().expect("a key");
+    let (liar, honest) = (key(1), key(2));
+    let share = pool::WAITING_MAX / 8;
+    let author = |number: u32| 1 + (number / 1_000) as u8;
+    for number in 0..share as u32 {
+        let taken = pool.take_passed(one(author(number), number, 0), &liar, 4);
+        assert!(taken.expect("room"), "{number}");
+    }
+    let full = pool.take_passed(one(90, 0, 0), &liar, 4);
+    assert!(matches!(full, Err(CommitteeError::Busy { .. })), "{full:?}");
+    assert!(pool.take_passed(one(90, 0, 0), &honest, 4).expect("it has room of its own"));
+    assert!(pool.take(one(90, 1, 0)).expect("and clients have"));
+    // What was decided makes room again.
+    pool.decide(&one(1, 0, 0), 1_000);
+    assert!(pool.take_passed(one(90, 2, 0), &liar, 4).expect("room again"));
+    // Long ones count by their bytes.
+    let (mut pool, mut bytes) = (pool::Pool::default(), 0);
+    for number in 0.. {
+        let long = one(author(number), number, 30_000);
+        let size = long.size();
+        if pool.take_passed(long, &liar, 4).is_err() {
+            break;
+        }
+        bytes += size;
+    }
+    let most = pool::WAITING_BYTES_MAX / 8;
+    assert!((most - 40_000..=most).contains(&bytes), "{bytes}");
+    assert!(pool.take_passed(one(90, 0, 30_000), &honest, 4).expect("it has room of its own"));
+}
+
+#[test]
 fn one_submission_is_waited_for_by_so_many_and_passed_on_again_in_so_many_bytes() {
     let mut pool = pool::Pool::default();
     let founded = Founded::new(4);

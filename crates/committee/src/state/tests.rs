@@ -138,6 +138,28 @@ fn only_writers_write_and_only_the_owner_begins() {
 }
 
 #[test]
+fn an_object_of_a_full_state_gets_no_more_writers() {
+    let (mut bench, _) = Bench::known(1);
+    let record = object(1).0;
+    let named = |policy| Operation::Object { record: record.clone(), policy };
+    assert_eq!(bench.at(2, 1, named(policy(1, &[2], 1))), Outcome::Accepted { height: 2 });
+    // What else there is shares its bytes.
+    let large = Bytes::from(vec![0; 32 << 20]);
+    for key in (0..).map(|number| [number; 32]) {
+        if !bench.founded.state.has_room() {
+            break;
+        }
+        bench.founded.state.map.insert(key, large.clone());
+    }
+    let bytes = bench.founded.state.bytes();
+    assert_eq!(bench.at(3, 1, named(policy(2, &[2, 3], 1))), Outcome::Full);
+    assert_eq!(bench.founded.state.bytes(), bytes);
+    // Others in their place, and fewer, need no room.
+    assert_eq!(bench.at(4, 1, named(policy(2, &[3], 1))), Outcome::Accepted { height: 4 });
+    assert_eq!(bench.at(5, 1, named(policy(3, &[], 1))), Outcome::Accepted { height: 5 });
+}
+
+#[test]
 fn a_policy_never_rolls_back() {
     let (mut bench, key) = Bench::known(1);
     let (record, _) = object(1);

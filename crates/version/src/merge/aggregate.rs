@@ -3,8 +3,7 @@
 //! A value is one decimal integer from -2^63 to 2^63 - 1 in ASCII, in its shortest form: what Redis counts in, too. Sums of
 //! floating-point numbers depend on their order, so two peers could make two values of the same merge; there are none.
 
-use super::{Merge, Merged, Value, all_bytes, settled};
-use crate::ValueKind;
+use super::{Merge, Merged, Value, all_bytes, yielded};
 
 /// How two integers become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +18,7 @@ pub enum Aggregate {
 
 impl Merge for Aggregate {
     fn merge(&self, v0: Option<Value<'_>>, v1: Value<'_>, v2: Value<'_>) -> Merged {
-        if [v1.kind, v2.kind].contains(&ValueKind::Tombstone)
-            && let Some(value) = settled(v0, v1, v2)
-        {
+        if let Some(value) = yielded(v0, v1, v2) {
             return Merged::of(value);
         }
         let [v0, v1, v2] = match all_bytes(v0, v1, v2, b"0") {

@@ -1,7 +1,6 @@
 //! Logs, and whatever else only grows at its end.
 
-use super::{Merge, Merged, Value, all_bytes, settled};
-use crate::ValueKind;
+use super::{Merge, Merged, Value, all_bytes, yielded};
 
 /// v0, then what v1 added to it, then what v2 did. What both added alike is there twice: two writers who log the same line
 /// logged it twice.
@@ -10,9 +9,7 @@ pub struct Append;
 
 impl Merge for Append {
     fn merge(&self, v0: Option<Value<'_>>, v1: Value<'_>, v2: Value<'_>) -> Merged {
-        if [v1.kind, v2.kind].contains(&ValueKind::Tombstone)
-            && let Some(value) = settled(v0, v1, v2)
-        {
+        if let Some(value) = yielded(v0, v1, v2) {
             return Merged::of(value);
         }
         let [v0, v1, v2] = match all_bytes(v0, v1, v2, b"") {

@@ -54,6 +54,22 @@ fn counters_count_what_both_counted() {
 }
 
 #[test]
+fn a_side_that_changed_nothing_yields_to_what_the_other_put() {
+    for name in ["aggregate-sum", "aggregate-min", "aggregate-max"] {
+        for other in ["9", "1"] {
+            is(merged(name, Some("5"), "5", other), other);
+            is(merged(name, Some("5"), other, "5"), other);
+        }
+    }
+    is(merged("append", Some("a"), "a", "x"), "x");
+    is(merged("append", Some("a"), "x", "a"), "x");
+    // What both did alike counts twice all the same.
+    is(merged("aggregate-sum", Some("5"), "6", "6"), "7");
+    is(merged("aggregate-sum", Some("5"), "5", "5"), "5");
+    is(merged("append", Some("a"), "ab", "ab"), "abb");
+}
+
+#[test]
 fn one_is_chosen_the_same_by_all() {
     let one = |v0, v1, v2| merged("choose-one", v0, v1, v2);
     is(one(Some("z"), "a", "z"), "a");

@@ -72,6 +72,43 @@ fn far_above_the_tip_no_updates_are_proposed() {
 }
 
 #[test]
+fn no_vote_goes_to_a_block_with_updates_so_far_above_the_tip_that_it_would_have_no_certificate() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let blocks = grown(&mut chain, LATER_MAX + 2);
+    let with_updates = |at: usize| {
+        let header = Block::decode(&blocks[at].1).expect("our own").header;
+        Header { count: 1, ..header }
+    };
+    let votable = |chain: &Chain, header: &Header| {
+        assert!(!chain.is_votable(header, &HeaderDigest::new([9; 32]), 0), "another parent");
+        assert!(!chain.is_votable(header, &header.parent, 1), "another epoch");
+        chain.is_votable(header, &header.parent, 0)
+    };
+    assert!(votable(&chain, &with_updates(0)) && votable(&chain, &with_updates(LATER_MAX)));
+    assert!(!votable(&chain, &with_updates(LATER_MAX + 1)), "its parent is too deep");
+    let empty = Block::decode(&blocks[LATER_MAX + 1].1).expect("our own").header;
+    assert!(votable(&chain, &empty), "one without updates has nobody to answer");
+    // Once some of those below are final it is near.
+    let first = Block::decode(&blocks[0].1).expect("our own").header;
+    chain.finalise(&founded.sign(&first, 900, true)).expect("no fork");
+    assert!(votable(&chain, &with_updates(LATER_MAX + 1)));
+}
+
+#[test]
+fn what_a_vote_stands_on_is_kept_with_its_block() {
+    let founded = Founded::new(4);
+    let mut chain = chain(&founded);
+    let blocks = grown(&mut chain, 4);
+    chain.propose(&blocks[0].0, 999, Vec::new()).expect("its parent is here");
+    assert_eq!(chain.standing(&blocks[3].0, |_| false), blocks, "the oldest first");
+    let kept = |digest: &HeaderDigest| *digest == blocks[1].0;
+    assert_eq!(chain.standing(&blocks[3].0, kept), blocks[2..]);
+    assert!(chain.standing(&blocks[1].0, kept).is_empty());
+    assert!(chain.standing(&chain.tip().digest(), |_| false).is_empty());
+}
+
+#[test]
 fn what_stands_on_a_snapshot_stays_above_it() {
     let founded = Founded::new(4);
     let mut chain = chain(&founded);
@@ -147,9 +184,9 @@ fn a_block_is_of_the_epoch_and_the_members_that_the_state_before_it_says() {
         all.push(sent(&table, log.clone(), 2 + dealer as u8));
         table.apply(&log);
     }
-    assert!(!chain.ends_epoch(&tip));
+    assert!(!chain.ends_epoch(&tip) && !chain.may_be_over());
     let (last, _) = chain.propose(&tip, 5, all).expect("its parent is here");
-    assert!(chain.ends_epoch(&last));
+    assert!(chain.ends_epoch(&last) && chain.may_be_over());
     assert_eq!((chain.epoch_after(&last), chain.epoch()), (Some(1), 0));
     // Nothing of the old epoch stands on it, and what is of the new one names its members.
     let next = table.members().digest();

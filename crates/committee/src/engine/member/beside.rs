@@ -164,10 +164,11 @@ impl<E: Runtime> Member<E> {
                     self.offended(&from, "passed on an update that is none");
                     return Ok(());
                 }
+                let members = self.term.keys().len();
                 for submission in good {
                     if !self.pool.was_decided(&submission) {
                         // One that finds no room here waits at the member that passed it on.
-                        let _ = self.pool.take(submission);
+                        let _ = self.pool.take_passed(submission, &from, members);
                     }
                 }
             }

@@ -3,6 +3,7 @@
 use super::Member;
 use super::requests::What;
 use crate::engine::pool::RETRY_MS;
+use crate::engine::wire::Notarised;
 use crate::engine::{Runtime, now_ms};
 use crate::{CommitteeError, Position};
 
@@ -22,13 +23,20 @@ const fn is_far((epoch, view): (u64, u64), own: u64, at: (u64, u64)) -> bool {
 
 impl<E: Runtime> Member<E> {
     /// The highest notarisation that this member holds. One that does not vote may have forgotten higher ones, or is no member any
-    /// more: it does not count.
+    /// more: it does not count. Nor does one that cannot say in which epoch it is ([`Member::told`]).
     pub(super) fn position(&self, nonce: [u8; 32]) -> Result<Position, CommitteeError> {
         let votes = self.share.is_some() && self.term.is_member(&self.me);
-        let known = self.notarised.clone().filter(|_| votes && self.has_read());
+        let known = self.told().filter(|_| votes).cloned();
         let notarised = known.ok_or(CommitteeError::Busy { retry_ms: RETRY_MS })?;
         let (rules, secret) = (&self.charter.rules, &self.settings.links.secret);
         Position::sign(nonce, &rules.network, rules.group, notarised, secret)
+    }
+
+    /// The highest notarisation that this member tells of. While a block that ends the epoch is above the tip there is none: f + 1 honest
+    /// members have it so, or know it to be final, before anything of the next epoch is answered. So no n - f of them tell of the epoch
+    /// before as if nothing came after it.
+    pub(super) fn told(&self) -> Option<&Notarised> {
+        self.notarised.as_ref().filter(|_| self.has_read() && !self.chain.may_be_over())
     }
 
     /// Reads once this epoch and view, or later ones, are final: who asks has heard from enough members itself.

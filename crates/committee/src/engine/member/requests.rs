@@ -174,13 +174,17 @@ impl<E: Runtime> Member<E> {
             return;
         }
         let round = self.highest();
-        let counts = self.has_read() && self.term.is_member(&self.me);
-        let from = counts.then(|| self.me.clone()).into_iter().collect();
+        let from = self.counts().then(|| self.me.clone()).into_iter().collect();
         self.fresh.asked_ms = now;
         self.fresh.nonce = self.fresh.nonce.wrapping_add(1);
         let (nonce, reads) = (self.fresh.nonce, std::mem::take(&mut self.fresh.waiting));
         self.fresh.rounds.push(Round { nonce, from, round, reads });
         self.send(Recipients::All, &Message::HowFar(nonce));
+    }
+
+    /// Whether what this member knows counts as one member's word of how far it is.
+    fn counts(&self) -> bool {
+        self.has_read() && self.term.is_member(&self.me) && !self.chain.may_be_over()
     }
 
     /// The highest round that this member knows of.
@@ -201,7 +205,7 @@ impl<E: Runtime> Member<E> {
     /// Asks again for fresh reads that too few answered.
     pub(super) fn ask_how_far_again(&mut self) {
         let needed = self.term.quorum() as usize;
-        if self.has_read() && self.term.is_member(&self.me) {
+        if self.counts() {
             let highest = self.highest();
             for one in &mut self.fresh.rounds {
                 one.from.insert(self.me.clone());

@@ -236,7 +236,7 @@ impl<E: Runtime> Member<E> {
             return Ok(None);
         }
         if first {
-            certificate.verify(&self.charter.rules.network, &self.charter.group)?;
+            certificate.verify_own(&self.charter.rules.network, &self.charter.group)?;
             let (found, max) = (total as usize, 2 * STATE_BYTES_MAX);
             if found > max {
                 return Err(CommitteeError::TooLarge { what: "bytes of a snapshot", found, max });

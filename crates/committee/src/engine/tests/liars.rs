@@ -233,3 +233,96 @@ fn one_that_claims_to_be_far_ahead_does_not_make_the_others_ask_more_rarely() {
         assert!(asked > 10, "{asked} questions, the last one at {last}");
     });
 }
+
+/// What a liar answers who is asked for what comes after a tip, made of a certificate of one of the blocks and of them.
+type Answered = fn(Bytes, Vec<Bytes>) -> Message;
+
+#[test]
+fn a_tip_under_the_finalisation_of_a_later_block_is_not_taken_and_its_maker_cut_off() {
+    let answers: [Answered; 2] = [
+        |certificate, blocks| Message::Since { certificate, blocks },
+        |certificate, _| {
+            let bytes = Bytes::from(vec![0; wire::PART_BYTES_MAX]);
+            let total = 2 * wire::PART_BYTES_MAX as u64;
+            Message::Part { certificate, total, offset: 0, bytes }
+        },
+    ];
+    for (seed, answer) in (40..).zip(answers) {
+        simulated(seed, async |context| {
+            let mut members = Members::start(context, 4).await;
+            members.known().await;
+            members.kill(3).await;
+            members.context.sleep(Duration::from_secs(4)).await;
+            for which in 0..3 {
+                members.kill(which).await;
+            }
+            let log = log::Log::open(members.context.child("log"), String::from("m2-chain")).await;
+            let (log, _) = log.expect("it was written");
+            members.starts[2] += 1;
+            members.run(&[3]).await;
+            let mut liar = Liar::new(&members, 2);
+            let height = loop {
+                liar.say(Message::Here(u64::MAX).encode());
+                let (_, message) = liar.receiver.recv().await.expect("connected");
+                if let Ok(Message::WantSince(height)) = Message::decode(&Bytes::from(message)) {
+                    break height;
+                }
+            };
+            let since = log.since(height, 3, 1 << 20).await.expect("readable");
+            let (certificate, mut blocks) = since.expect("it begins before that");
+            let header = |bytes: &Bytes| crate::Block::header_of(bytes).expect("ours");
+            let later: Vec<crate::Header> = blocks.iter().skip(1).map(header).collect();
+            assert!(!later.is_empty(), "it has missed some");
+            blocks.truncate(1);
+            let last = crate::Certificate::decode(&certificate).expect("ours");
+            let last = last.finalization().expect("ours");
+            let first = header(&blocks[0]);
+            let certificate = crate::Certificate::new(first, later, &last).expect("they follow");
+            certificate.verify(&NETWORK, &members.charter.group).expect("the first is final");
+            assert_eq!(members.handle(3).status().await.expect("it runs").heard, 2);
+            liar.say(answer(certificate.encode(), blocks).encode());
+            for _ in 0..5 {
+                members.context.sleep(Duration::from_secs(1)).await;
+                liar.say(Message::Here(0).encode());
+            }
+            let status = members.handle(3).status().await.expect("it runs");
+            assert_eq!((status.height, status.heard), (height, 1), "{seed}");
+        });
+    }
+}
+
+#[test]
+fn a_member_that_passes_on_without_end_has_its_share_of_the_room_and_no_more() {
+    simulated(42, async |context| {
+        let mut members = Members::start(context, 4).await;
+        // Alone nobody decides anything: what is taken waits.
+        for which in 1..4 {
+            members.kill(which).await;
+        }
+        members.starts[3] += 1;
+        tell_places(&members, &[0]).await;
+        let mut liar = Liar::new(&members, 3);
+        heard(&mut members, &mut liar, &[]).await;
+        let group = members.charter.rules.group;
+        let one = |number: u32| {
+            let author = secret(1 + (number / 1_000) as u8);
+            let update = Update {
+                network: NETWORK,
+                group,
+                author: author.public(),
+                id: u128::from(number).to_be_bytes(),
+                last_valid: u64::MAX,
+                operation: Operation::Peer { certificate: Bytes::new() },
+            };
+            update.sign(&author).expect("good").encode()
+        };
+        let all: Vec<Bytes> = (0..3_000).map(one).collect();
+        for part in all.chunks(wire::SUBMISSIONS_MAX) {
+            assert_eq!(liar.say(Message::Submissions(part.to_vec()).encode()), 1);
+            members.context.sleep(Duration::from_millis(200)).await;
+        }
+        members.context.sleep(Duration::from_secs(3)).await;
+        let status = members.handle(0).status().await.expect("it runs");
+        assert_eq!((status.waiting, status.heard), (pool::WAITING_MAX as u64 / 8, 2));
+    });
+}

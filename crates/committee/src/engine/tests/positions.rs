@@ -46,6 +46,50 @@ fn enough_positions_cover_what_was_answered_before() {
 }
 
 #[test]
+fn while_the_epoch_may_be_over_nobody_tells_how_far_it_is() {
+    simulated(34, async |context| {
+        let mut members = Members::start(context, 4).await;
+        let key = members.known().await;
+        // With slow disks the last block of the epoch is above the tip for long.
+        members.slow_last = Duration::from_secs(8);
+        for which in 0..4 {
+            members.kill(which).await;
+        }
+        members.run(&[0, 1, 2, 3]).await;
+        members.context.sleep(Duration::from_secs(3)).await;
+        assert!(members.handle(0).how_far([5; 32]).await.is_ok(), "before anything is asked");
+        for which in 0..3 {
+            members.handle(which).refresh().await.expect("a member may ask");
+        }
+        // For longer than a new epoch takes to its first notarisation.
+        let (mut silent, mut fresh) = (0, Vec::new());
+        for _ in 0..300 {
+            let handle = members.handle(0);
+            if silent == 40 {
+                let reader = handle.clone();
+                let task = members
+                    .context
+                    .child("reader")
+                    .spawn(move |_| async move { reader.read_fresh(key, "main").await });
+                fresh.push(task);
+            }
+            let epoch = handle.status().await.expect("it runs").epoch;
+            match handle.how_far([5; 32]).await {
+                Err(CommitteeError::Busy { .. }) => silent += 1,
+                Ok(_) if silent > 0 && epoch == 1 => break,
+                said => drop(said.expect("it says so")),
+            }
+            members.context.sleep(Duration::from_millis(100)).await;
+        }
+        assert!(silent >= 50, "{silent}");
+        members.until(1, &[0, 1, 2, 3]).await;
+        let read = fresh.pop().expect("it was asked").await.expect("it ends").expect("answered");
+        assert!(read.certificate.round() >= (1, 0), "it waited for the next epoch");
+        assert!(members.handle(0).how_far([5; 32]).await.is_ok(), "and it goes on");
+    });
+}
+
+#[test]
 fn reads_whose_callers_are_gone_keep_no_room_from_others() {
     simulated(33, async |context| {
         let mut members = Members::start(context, 4).await;

@@ -50,7 +50,7 @@ impl Members {
     }
 
     /// Waits until these run in an epoch and vote.
-    async fn until(&self, epoch: u64, list: &[usize]) {
+    pub(super) async fn until(&self, epoch: u64, list: &[usize]) {
         for _ in 0..600 {
             let mut there = 0;
             for which in list {
