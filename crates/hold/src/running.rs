@@ -39,6 +39,8 @@ use crate::{hosting, page, quotas, watch, words};
 const PEERS_WRITTEN_EVERY: Duration = Duration::from_secs(1);
 /// The file of known peers is at most this long, in bytes; the rest is learnt again.
 const PEERS_BYTES_MAX: usize = 512 << 10;
+/// How long the page of metrics may take to end.
+const PAGE_LIMIT: Duration = Duration::from_secs(2);
 const PEERS_FILE: &str = "peers";
 
 /// A running librarian.
@@ -195,7 +197,11 @@ impl Running {
         if let Some(signing) = self.signing {
             let _ = signing.await;
         }
-        let _ = self.page.await;
+        // Whoever asks for a page and does not read it holds nothing up.
+        let page = self.page.abort_handle();
+        if tokio::time::timeout(PAGE_LIMIT, self.page).await.is_err() {
+            page.abort();
+        }
         stopped?;
         kept
     }

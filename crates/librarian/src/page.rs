@@ -1,21 +1,34 @@
 //! The operator's page: metrics, health and status over HTTP, on a loopback address alone.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use axum::serve::Listener;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
 
 use crate::error::LibrarianError;
 use crate::librarian::Librarian;
 
 /// The content type of OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Connections at once; further ones wait in the system's queue.
+const CONNECTIONS_MAX: usize = 32;
+/// How long a connection may last, whatever it does.
+const CONNECTION_FOR: Duration = Duration::from_secs(5);
 
 /// A page that is bound to its address and not served yet.
 #[derive(Debug)]
@@ -60,8 +73,78 @@ impl MetricsPage {
             .route("/status", get(status))
             .with_state(librarian);
         let address = self.address;
-        let serving = axum::serve(self.listener, pages).with_graceful_shutdown(stop);
+        let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let bounded = BoundedListener { listener: self.listener, seats };
+        let serving = axum::serve(bounded, pages).with_graceful_shutdown(stop);
         serving.await.map_err(|source| LibrarianError::Listen { address, source })
+    }
+}
+
+/// Takes a connection when there is room for one more.
+struct BoundedListener {
+    listener: TcpListener,
+    seats: Arc<Semaphore>,
+}
+
+impl Listener for BoundedListener {
+    type Io = Bounded;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Bounded, SocketAddr) {
+        let seat = self.seats.clone().acquire_owned().await.ok();
+        let (stream, address) = Listener::accept(&mut self.listener).await;
+        (Bounded { stream, until: Box::pin(sleep(CONNECTION_FOR)), _seat: seat }, address)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that ends [`CONNECTION_FOR`] after its start: one that asks for nothing, or never to the end, would hold its place
+/// and the librarian's stop for ever.
+struct Bounded {
+    stream: TcpStream,
+    until: Pin<Box<Sleep>>,
+    _seat: Option<OwnedSemaphorePermit>,
+}
+
+impl Bounded {
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.until.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -197,6 +197,15 @@ async fn the_operators_page_tells_metrics_health_and_status() {
     assert!(http(address, "/healthz").await.starts_with("HTTP/1.1 200"));
     town.peers[0].stop().await.unwrap();
     assert!(http(address, "/healthz").await.starts_with("HTTP/1.1 503"));
+    // More of these than there are places, and one more that asks for something: they end, and so does the page.
+    let mut idle = Vec::new();
+    for _ in 0..33 {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /metr").await.unwrap();
+        idle.push(stream);
+    }
+    assert!(http(address, "/healthz").await.starts_with("HTTP/1.1 503"));
+    idle.push(tokio::net::TcpStream::connect(address).await.unwrap());
     drop(stop);
     serving.await.unwrap().unwrap();
     let open = MetricsPage::bind("0.0.0.0:0".parse().unwrap()).await.map(drop);
