@@ -17,10 +17,8 @@ use crate::error::HoldError;
 
 /// What a verb logs where `HOLD_LOG` says nothing.
 pub(crate) const VERB_LEVEL: &str = "error";
-/// What a running peer logs where `HOLD_LOG` says nothing. Of gossip no warnings: there is one for each message of a form that is
-/// not used here, from anybody, before it costs the sender anything.
-pub(crate) const PEER_LEVEL: &str =
-    "info,libp2p=warn,libp2p_gossipsub=error,h2=warn,hyper=warn,tonic=warn";
+/// What a running peer logs where `HOLD_LOG` says nothing.
+pub(crate) const PEER_LEVEL: &str = "info,libp2p=warn,h2=warn,hyper=warn,tonic=warn";
 
 fn filter(default: &str) -> EnvFilter {
     let chosen = chosen().and_then(|text| EnvFilter::try_new(text).ok());

@@ -412,11 +412,37 @@ mod tests {
     use testkit::time::run;
 
     use super::*;
-    use crate::publications::tests::{journal, learn, log_of, publication};
+    use crate::publications::tests::{journal, learn, log_of};
 
     const HOUR: u64 = 3_600_000;
     /// Publications of a round here.
     const ROWS: usize = 12;
+
+    /// One in form, of any envelope.
+    fn publication(number: u64) -> Bytes {
+        let mut bytes = Vec::new();
+        for (tag, length) in [(0x0a, 32), (0x12, 32), (0x1a, 33), (0x22, 33)] {
+            bytes.extend([tag, length]);
+            bytes.extend(number.to_be_bytes());
+            bytes.resize(bytes.len() + usize::from(length) - 8, 7);
+        }
+        bytes.into()
+    }
+
+    /// A log that tells what is none has nothing of it kept.
+    #[test]
+    fn what_has_not_the_form_of_a_publication_is_not_kept() {
+        run(1, |env| async move {
+            let (own, _own) = log_of(&env, journal(&env), 16).await;
+            let (there, _there) = log_of(&env, journal(&env), 16).await;
+            let good = publication(1);
+            learn(&there, [Bytes::from_static(b"none"), good.clone(), vec![0; 9_000].into()]).await;
+            let events = events(&there, 0, peer(1)).await;
+            let read = read(&env, &own, events, Cursor::default(), 0).await.unwrap();
+            let kept: Vec<Bytes> = read.unknown.into_iter().map(|(bytes, _)| bytes).collect();
+            assert_eq!(kept, [good]);
+        });
+    }
 
     fn peer(number: usize) -> PeerId {
         PeerId::new(key("peer", number).public())

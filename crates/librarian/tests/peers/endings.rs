@@ -197,6 +197,7 @@ async fn the_operators_page_tells_metrics_health_and_status() {
     assert!(http(address, "/healthz").await.starts_with("HTTP/1.1 200"));
     town.peers[0].stop().await.unwrap();
     assert!(http(address, "/healthz").await.starts_with("HTTP/1.1 503"));
+    use tokio::io::AsyncWriteExt as _;
     // More of these than there are places, and one more that asks for something: they end, and so does the page.
     let mut idle = Vec::new();
     for _ in 0..33 {

@@ -5,16 +5,11 @@
 //! slow, since an idle peer must cost next to nothing: what is fast here is set by hand (the mesh's
 //! first heartbeat).
 
-use std::collections::HashSet;
-use std::io;
 use std::time::Duration;
 
 use crypto::{NetworkId, SecretKey, Suite};
 use libp2p::connection_limits::{self, ConnectionLimits};
-use libp2p::gossipsub::{
-    self, DataTransform, IdentTopic, MessageAuthenticity, MessageId, RawMessage, TopicHash,
-    ValidationMode, WhitelistSubscriptionFilter,
-};
+use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
 use libp2p::identity::Keypair;
 use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
 use libp2p::swarm::NetworkBehaviour;
@@ -34,8 +29,6 @@ const HISTORY_HEARTBEATS: usize = 7;
 /// Links that a message is passed on by at once; the others are told that it exists. Each more is one
 /// more copy of every message at every peer, and four already reach all.
 const MESH: usize = 4;
-/// Messages that one frame may bring. Ours have one each.
-const MESSAGES_AT_ONCE_MAX: usize = 16;
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Connections, whether they count as links yet or not.
 const CONNECTIONS_MAX: u32 = 256;
@@ -61,35 +54,7 @@ pub(super) struct Behaviour {
     pub(super) ping: ping::Behaviour,
     pub(super) identify: identify::Behaviour,
     pub(super) kad: kad::Behaviour<MemoryStore>,
-    pub(super) gossipsub: Mesh,
-}
-
-/// Gossip of one topic. What anybody sends or subscribes to under another name is refused before anything of it is kept:
-/// gossipsub would remember such a message for minutes, whole, and ask nobody what it is worth.
-type Mesh = gossipsub::Behaviour<OneTopic, WhitelistSubscriptionFilter>;
-
-/// Messages of this topic as they are, and no others.
-struct OneTopic(TopicHash);
-
-impl OneTopic {
-    fn check(&self, topic: &TopicHash) -> io::Result<()> {
-        match *topic == self.0 {
-            true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, "a message of another topic")),
-        }
-    }
-}
-
-impl DataTransform for OneTopic {
-    fn inbound_transform(&self, message: RawMessage) -> io::Result<gossipsub::Message> {
-        self.check(&message.topic)?;
-        let RawMessage { source, data, sequence_number, topic, .. } = message;
-        Ok(gossipsub::Message { source, data, sequence_number, topic })
-    }
-
-    fn outbound_transform(&self, topic: &TopicHash, data: Vec<u8>) -> io::Result<Vec<u8>> {
-        self.check(topic).map(|()| data)
-    }
+    pub(super) gossipsub: gossipsub::Behaviour,
 }
 
 /// What the protocols of a network are called.
@@ -181,12 +146,11 @@ fn kademlia(own: PeerId, names: &Names) -> Result<kad::Behaviour<MemoryStore>, O
     Ok(kad)
 }
 
-fn mesh(names: &Names) -> Result<Mesh, OverlayError> {
+fn mesh(names: &Names) -> Result<gossipsub::Behaviour, OverlayError> {
     let config = gossipsub::ConfigBuilder::default()
         .validation_mode(ValidationMode::Anonymous)
         .validate_messages()
         .message_id_fn(message_id)
-        .max_publish_messages(MESSAGES_AT_ONCE_MAX)
         .max_transmit_size(TOLD_BYTES_MAX + TOLD_OVERHEAD_BYTES_MAX + ENVELOPE_BYTES_MAX)
         .duplicate_cache_time(crate::SEEN_FOR)
         .heartbeat_initial_delay(HEARTBEAT / 10)
@@ -204,12 +168,9 @@ fn mesh(names: &Names) -> Result<Mesh, OverlayError> {
         .map_err(|_| OverlayError::Settings("mesh"))?;
     // What is told is signed by ourselves: see `told`.
     let unsigned = MessageAuthenticity::Anonymous;
-    let topic = IdentTopic::new(names.topic.clone());
-    let (of_topic, subscriptions) = (OneTopic(topic.hash()), HashSet::from([topic.hash()]));
-    let subscriptions = WhitelistSubscriptionFilter(subscriptions);
     let mut mesh =
-        Mesh::new_with_subscription_filter_and_transform(unsigned, config, subscriptions, of_topic)
-            .map_err(|_| OverlayError::Settings("mesh"))?;
+        gossipsub::Behaviour::new(unsigned, config).map_err(|_| OverlayError::Settings("mesh"))?;
+    let topic = IdentTopic::new(names.topic.clone());
     let (parameters, thresholds) = scores(&topic);
     mesh.with_peer_score(parameters, thresholds).map_err(|_| OverlayError::Settings("scores"))?;
     mesh.subscribe(&topic).map_err(|_| OverlayError::Settings("topic"))?;
@@ -266,34 +227,6 @@ mod tests {
         assert_eq!(names.topic, format!("holdfast/{}/news/2", "ab".repeat(32)));
         let prologue = format!("holdfast overlay v1 {}", "ab".repeat(32));
         assert_eq!(names.prologue, prologue.as_bytes());
-    }
-
-    #[test]
-    fn messages_and_subscriptions_of_other_topics_are_refused_before_they_are_kept() {
-        use libp2p::gossipsub::TopicSubscriptionFilter;
-
-        let names = Names::of(&NetworkId::NONE);
-        let ours = IdentTopic::new(names.topic.clone()).hash();
-        let other = IdentTopic::new(format!("{}/other", names.topic)).hash();
-        let message = |topic: &TopicHash| RawMessage {
-            source: None,
-            data: b"news".to_vec(),
-            sequence_number: None,
-            topic: topic.clone(),
-            signature: None,
-            key: None,
-            validated: false,
-        };
-        let of_topic = OneTopic(ours.clone());
-        assert_eq!(of_topic.inbound_transform(message(&ours)).expect("ours").data, b"news");
-        assert!(of_topic.inbound_transform(message(&other)).is_err());
-        assert!(of_topic.outbound_transform(&other, Vec::new()).is_err());
-        let mut filter = WhitelistSubscriptionFilter(HashSet::from([ours.clone()]));
-        assert!(filter.can_subscribe(&ours) && !filter.can_subscribe(&other));
-        let mut mesh = mesh(&names).expect("settings");
-        let elsewhere = IdentTopic::new(format!("{}/other", names.topic));
-        assert!(mesh.subscribe(&elsewhere).is_err(), "the mesh has that filter");
-        assert!(mesh.publish(elsewhere, b"news".to_vec()).is_err(), "and takes its topic alone");
     }
 
     #[test]

@@ -303,13 +303,10 @@ impl Engine {
         if told.news.iter().all(|one| self.intake.knows(one, now)) {
             return self.report(&id, &link, MessageAcceptance::Ignore);
         }
-        let member = self.shared.is_member(&told.from);
-        if !member && !self.intake.has_room(&link) {
-            return self.report(&id, &link, MessageAcceptance::Ignore);
-        }
         if !told.verify(&self.shared.network) {
             return self.report(&id, &link, MessageAcceptance::Reject);
         }
+        let member = self.shared.is_member(&told.from);
         let news = std::mem::take(&mut told.news);
         let arrival = Arrival { id, link, from: told.from, news };
         let (verdict, heard) = self.intake.arrived(arrival, member, now);

@@ -108,13 +108,6 @@ impl Intake {
         self.seen.has(news, now)
     }
 
-    /// Whether one more message of a signer that is no member may wait, brought by this link. It is asked before a signature is
-    /// checked: anybody can sign for nobody.
-    pub(super) fn has_room(&self, link: &PeerId) -> bool {
-        let of_link = self.waiting.iter().filter(|(_, waiting)| waiting.link == *link);
-        self.waiting.len() < WAITING_MAX && of_link.count() < WAITING_OF_LINK_MAX
-    }
-
     /// Notes news that was published here.
     pub(super) fn published(&mut self, news: &News, now: Duration) {
         self.seen.note(news, now);
@@ -134,7 +127,8 @@ impl Intake {
         if member {
             return (Some(self.believe(arrival, now)), Vec::new());
         }
-        if !self.has_room(&arrival.link) {
+        let of_link = self.waiting.iter().filter(|(_, waiting)| waiting.link == arrival.link);
+        if self.waiting.len() >= WAITING_MAX || of_link.count() >= WAITING_OF_LINK_MAX {
             return (Some(arrival.dropped()), Vec::new());
         }
         let mut heard = Vec::new();
@@ -174,8 +168,8 @@ impl Intake {
         let new: Vec<News> = news.into_iter().filter(|one| self.seen.note(one, now)).collect();
         let acceptance =
             if new.is_empty() { MessageAcceptance::Ignore } else { MessageAcceptance::Accept };
-        // Also what proved itself and was heard before: whoever told it then may have had no turn to be listened to.
-        let heard = new.into_iter().map(|news| Heard { from, news }).collect();
+        let unheard = new.into_iter().filter(|one| !self.early.has(one, now));
+        let heard = unheard.map(|news| Heard { from, news }).collect();
         Verdict { id, link, acceptance, heard }
     }
 }
