@@ -17,8 +17,10 @@ use crate::error::HoldError;
 
 /// What a verb logs where `HOLD_LOG` says nothing.
 pub(crate) const VERB_LEVEL: &str = "error";
-/// What a running peer logs where `HOLD_LOG` says nothing.
-pub(crate) const PEER_LEVEL: &str = "info,libp2p=warn,h2=warn,hyper=warn,tonic=warn";
+/// What a running peer logs where `HOLD_LOG` says nothing. Gossipsub warns of each message with a field that it should not
+/// have, whoever sent it: a stranger could fill the disk with such lines.
+pub(crate) const PEER_LEVEL: &str =
+    "info,libp2p=warn,libp2p_gossipsub=error,h2=warn,hyper=warn,tonic=warn";
 
 fn filter(default: &str) -> EnvFilter {
     let chosen = chosen().and_then(|text| EnvFilter::try_new(text).ok());
@@ -96,5 +98,23 @@ mod tests {
         for text in ["warning", "infos", "info,libp2p=loud", "libp2p"] {
             assert!(matches!(check_text(text), Err(HoldError::Argument { .. })), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_stranger_sends_the_mesh_makes_no_lines() {
+        let path = tempfile::NamedTempFile::new().expect("a file");
+        let file = path.reopen().expect("the file");
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new(PEER_LEVEL))
+            .with_writer(Mutex::new(file))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(target: "libp2p_gossipsub::protocol", "flood");
+            tracing::error!(target: "libp2p_gossipsub::behaviour", "broken");
+            tracing::warn!(target: "libp2p_swarm", "odd");
+        });
+        let lines = std::fs::read_to_string(path.path()).expect("text");
+        assert!(!lines.contains("flood"), "{lines}");
+        assert!(lines.contains("broken") && lines.contains("odd"), "{lines}");
     }
 }

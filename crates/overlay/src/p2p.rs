@@ -18,6 +18,7 @@
 mod behaviour;
 mod directory;
 mod engine;
+mod gate;
 mod identity;
 mod intake;
 mod links;

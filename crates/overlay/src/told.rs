@@ -23,6 +23,9 @@ pub const TOLD_NEWS_MAX: usize = 128;
 pub const TOLD_BYTES_MAX: usize = NEWS_BYTES_MAX + NEWS_OVERHEAD_BYTES_MAX;
 /// Bytes of the wire form beyond the news' own: key, signature, and a tag and a length for each.
 pub(crate) const TOLD_OVERHEAD_BYTES_MAX: usize = 35 + 66 + 4 * TOLD_NEWS_MAX;
+/// Bytes of the peer and of the signature.
+const PEER_BYTES: usize = 33;
+const SIGNATURE_BYTES: usize = 64;
 /// What the signature is for.
 const DOMAIN: &str = "holdfast overlay news";
 
@@ -62,6 +65,16 @@ impl Told {
         let signature = secret.sign(DOMAIN, network, &wire.encode_to_vec());
         wire.signature = Bytes::copy_from_slice(signature.as_ref());
         Ok(wire.encode_to_vec())
+    }
+
+    /// Whether these bytes look like what [`Self::decode`] takes, without the costly part of it: what the news are and
+    /// whether the peer is a key is not looked at.
+    pub(crate) fn has_form(bytes: &Bytes) -> bool {
+        bytes.len() <= TOLD_BYTES_MAX + TOLD_OVERHEAD_BYTES_MAX
+            && canonical::decode::<ToldWire>(bytes).is_ok_and(|wire| {
+                let lengths = (wire.peer.len(), wire.signature.len());
+                check(&wire.news).is_ok() && lengths == (PEER_BYTES, SIGNATURE_BYTES)
+            })
     }
 
     /// What these bytes tell, unless their form is wrong. The news share `bytes`.
@@ -180,7 +193,12 @@ mod tests {
             signature: Bytes::from_static(&[1; 64]),
         };
         assert!(Told::decode(&none.encode_to_vec().into()).is_err());
+        assert!(!Told::has_form(&none.encode_to_vec().into()));
         let good = told(&[envelope("abc")]);
+        assert!(Told::has_form(&good));
+        assert!(!Told::has_form(&good.slice(..good.len() - 1)));
+        assert!(!Told::has_form(&[&good[..], b"\x20\x01"].concat().into()));
+        assert!(!Told::has_form(&Bytes::new()));
         assert!(Told::decode(&good.slice(..good.len() - 1)).is_err());
         assert!(Told::decode(&[&good[..], b"\x20\x01"].concat().into()).is_err());
         assert!(Told::decode(&Bytes::new()).is_err());

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use crypto::{NetworkId, SecretKey, Suite};
 use libp2p::connection_limits::{self, ConnectionLimits};
-use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
+use libp2p::gossipsub::{
+    self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode, WhitelistSubscriptionFilter,
+};
 use libp2p::identity::Keypair;
 use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, identify, kad, noise, ping, tcp, yamux};
 
+use super::gate::Gate;
 use super::identity;
 use super::sources::Sources;
 use crate::OverlayError;
@@ -24,6 +27,8 @@ use crate::told::{TOLD_BYTES_MAX, TOLD_OVERHEAD_BYTES_MAX};
 const ENVELOPE_BYTES_MAX: usize = 1024;
 /// Messages that wait to be sent on one connection before further ones are dropped: at most 16 MiB.
 const SEND_QUEUE_MAX: usize = 512;
+/// Messages in one frame; gossipsub sends each in a frame of its own.
+const MESSAGES_OF_FRAME_MAX: usize = 8;
 /// Heartbeats for which a message can still be fetched, and a verdict on it be given.
 const HISTORY_HEARTBEATS: usize = 7;
 /// Links that a message is passed on by at once; the others are told that it exists. Each more is one
@@ -47,6 +52,9 @@ const FORGIVEN_BELOW: f64 = 0.1;
 const FORGIVES_EVERY: Duration = Duration::from_secs(5);
 const IDENTIFY_EVERY: Duration = Duration::from_secs(30 * 60);
 
+/// Gossipsub that takes nothing in but what its gate lets in, and notes subscriptions to one topic alone.
+type Mesh = gossipsub::Behaviour<Gate, WhitelistSubscriptionFilter>;
+
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
     pub(super) limits: connection_limits::Behaviour,
@@ -54,7 +62,7 @@ pub(super) struct Behaviour {
     pub(super) ping: ping::Behaviour,
     pub(super) identify: identify::Behaviour,
     pub(super) kad: kad::Behaviour<MemoryStore>,
-    pub(super) gossipsub: gossipsub::Behaviour,
+    pub(super) gossipsub: Mesh,
 }
 
 /// What the protocols of a network are called.
@@ -146,7 +154,7 @@ fn kademlia(own: PeerId, names: &Names) -> Result<kad::Behaviour<MemoryStore>, O
     Ok(kad)
 }
 
-fn mesh(names: &Names) -> Result<gossipsub::Behaviour, OverlayError> {
+fn mesh(names: &Names) -> Result<Mesh, OverlayError> {
     let config = gossipsub::ConfigBuilder::default()
         .validation_mode(ValidationMode::Anonymous)
         .validate_messages()
@@ -164,13 +172,17 @@ fn mesh(names: &Names) -> Result<gossipsub::Behaviour, OverlayError> {
         .gossip_lazy(3)
         .flood_publish(false)
         .connection_handler_queue_len(SEND_QUEUE_MAX)
+        .max_publish_messages(MESSAGES_OF_FRAME_MAX)
         .build()
         .map_err(|_| OverlayError::Settings("mesh"))?;
     // What is told is signed by ourselves: see `told`.
     let unsigned = MessageAuthenticity::Anonymous;
-    let mut mesh =
-        gossipsub::Behaviour::new(unsigned, config).map_err(|_| OverlayError::Settings("mesh"))?;
     let topic = IdentTopic::new(names.topic.clone());
+    let gate = Gate::new(&topic);
+    let subscriptions = gate.subscriptions();
+    let mut mesh =
+        Mesh::new_with_subscription_filter_and_transform(unsigned, config, subscriptions, gate)
+            .map_err(|_| OverlayError::Settings("mesh"))?;
     let (parameters, thresholds) = scores(&topic);
     mesh.with_peer_score(parameters, thresholds).map_err(|_| OverlayError::Settings("scores"))?;
     mesh.subscribe(&topic).map_err(|_| OverlayError::Settings("topic"))?;
@@ -216,6 +228,9 @@ fn message_id(message: &gossipsub::Message) -> MessageId {
 
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt;
+    use libp2p::swarm::SwarmEvent;
+
     use super::*;
     use crate::told::Told;
 
@@ -235,6 +250,63 @@ mod tests {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let _context = runtime.enter();
         swarm(&secret, &Names::of(&NetworkId::NONE)).expect("a swarm");
+    }
+
+    /// Gossipsub as libp2p has it, which takes and tells everything, on a connection of the network.
+    fn rogue(names: &Names) -> Swarm<gossipsub::Behaviour> {
+        let prologue = names.prologue.clone();
+        let security = move |keypair: &Keypair| {
+            noise::Config::new(keypair).map(|config| config.with_prologue(prologue.clone()))
+        };
+        let config = gossipsub::ConfigBuilder::default()
+            .validation_mode(ValidationMode::Anonymous)
+            .build()
+            .expect("settings");
+        let mesh = gossipsub::Behaviour::new(MessageAuthenticity::Anonymous, config);
+        let secret = SecretKey::from_bytes(&[2; 32]).expect("a scalar");
+        SwarmBuilder::with_existing_identity(identity::keypair(&secret))
+            .with_tokio()
+            .with_tcp(tcp::Config::new(), security, yamux::Config::default)
+            .expect("a transport")
+            .with_behaviour(|_| mesh.expect("a mesh"))
+            .expect("a behaviour")
+            .with_swarm_config(|config| config.with_idle_connection_timeout(IDLE_FOR))
+            .build()
+    }
+
+    #[tokio::test]
+    async fn subscriptions_to_other_topics_are_not_noted() {
+        let secret = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
+        let names = Names::of(&NetworkId::NONE);
+        let mut ours = swarm(&secret, &names).expect("a swarm");
+        ours.listen_on("/ip4/127.0.0.1/tcp/0".parse().expect("an address")).expect("a port");
+        let mut rogue = rogue(&names);
+        let mesh = rogue.behaviour_mut();
+        for topic in ["a", "b", "c", &names.topic, "d"] {
+            mesh.subscribe(&IdentTopic::new(topic)).expect("a topic");
+        }
+        let noted = async {
+            loop {
+                tokio::select! {
+                    event = ours.select_next_some() => match event {
+                        SwarmEvent::NewListenAddr { address, .. } => {
+                            rogue.dial(address).expect("a dial");
+                        }
+                        SwarmEvent::Behaviour(BehaviourEvent::Gossipsub(
+                            gossipsub::Event::Subscribed { topic, .. },
+                        )) => break topic,
+                        _ => {}
+                    },
+                    _ = rogue.select_next_some() => {}
+                }
+            }
+        };
+        let noted = tokio::time::timeout(Duration::from_secs(20), noted).await.expect("in time");
+        let topic = IdentTopic::new(names.topic.clone()).hash();
+        assert_eq!(noted, topic);
+        let topics: Vec<_> =
+            ours.behaviour().gossipsub.all_peers().flat_map(|(_, topics)| topics).collect();
+        assert_eq!(topics, [&topic]);
     }
 
     #[test]
