@@ -159,7 +159,7 @@ impl Read for Exactly<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
 
