@@ -229,7 +229,7 @@ impl Object {
             (false, false) => return Err(ObjectsError::NotSealed(self.key)),
             _ => {}
         }
-        // Another's holders may know a later policy, and this one would be a second of its number.
+        // Holders that are away may know a later policy, and this one would be a second of its number.
         if let Some(unsure) = self.tips().await?.unsure(self.key) {
             return Err(unsure);
         }
