@@ -214,8 +214,13 @@ fn rogue(keypair: Keypair) -> Swarm<gossipsub::Behaviour> {
     swarm
 }
 
+fn keypair(byte: u8) -> Keypair {
+    let secret = libp2p::identity::secp256k1::SecretKey::try_from_bytes([byte; 32]).unwrap();
+    libp2p::identity::secp256k1::Keypair::from(secret).into()
+}
+
 /// An envelope told in the name of one peer and signed by another, written by hand: `Told` of docs/formats/news.md.
-fn told(name: u8, signer: u8, text: &'static str) -> Vec<u8> {
+fn told(name: u8, signer: u8, text: &str) -> Vec<u8> {
     let news = envelope(text).encode().unwrap();
     let mut bytes = vec![0x0a, u8::try_from(news.len()).unwrap()];
     bytes.extend(news);
@@ -248,9 +253,7 @@ async fn until_subscribed(swarm: &mut Swarm<gossipsub::Behaviour>) {
 async fn malformed_news_goes_no_further_and_silences_its_sender() {
     let (a, b) = linked_pair().await;
     let (mut at_a, mut at_b) = (a.news(), b.news());
-    let keypair = libp2p::identity::secp256k1::SecretKey::try_from_bytes([9; 32]).unwrap();
-    let keypair = libp2p::identity::secp256k1::Keypair::from(keypair);
-    let mut swarm = rogue(keypair.into());
+    let mut swarm = rogue(keypair(9));
     swarm.dial(a.addresses()[0].parse::<Multiaddr>().unwrap()).unwrap();
     until_subscribed(&mut swarm).await;
     // Well-formed and signed by a member: heard, and it shows that the way is open.
@@ -310,5 +313,94 @@ async fn a_peer_with_another_kind_of_key_gets_no_link() {
     };
     tokio::time::timeout(PATIENCE, refused).await.unwrap();
     assert_eq!(a.links(), 0);
+    a.close().await;
+}
+
+/// A peer alone that knows only this one as a member, and a stranger's link to it.
+async fn with_stranger(member: u8) -> (Arc<Libp2p>, Swarm<gossipsub::Behaviour>) {
+    let members: Members = Arc::new(move |peer| *peer == id(member));
+    let a = Libp2p::start(options(1, NETWORK, "127.0.0.1:0", members)).await.unwrap();
+    let mut swarm = rogue(keypair(9));
+    swarm.dial(a.addresses()[0].parse::<Multiaddr>().unwrap()).unwrap();
+    until_subscribed(&mut swarm).await;
+    (a, swarm)
+}
+
+#[tokio::test]
+async fn a_stranger_over_its_budget_loses_its_link() {
+    let (a, mut swarm) = with_stranger(2).await;
+    for number in 0..1_100 {
+        let message = told(9, 9, &format!("{number}"));
+        swarm.behaviour_mut().publish(topic(), message).unwrap();
+    }
+    let closed = async {
+        loop {
+            if matches!(swarm.select_next_some().await, SwarmEvent::ConnectionClosed { .. }) {
+                return;
+            }
+        }
+    };
+    // Long before a stranger's time is up.
+    tokio::time::timeout(overlay::STRANGER_FOR / 2, closed).await.unwrap();
+    a.close().await;
+}
+
+#[tokio::test]
+async fn what_a_member_told_goes_no_further_where_a_stranger_brings_it() {
+    let (a, mut swarm) = with_stranger(2).await;
+    // The peer tells on to whoever is linked: a second stranger would hear it.
+    let mut other = rogue(keypair(8));
+    other.dial(a.addresses()[0].parse::<Multiaddr>().unwrap()).unwrap();
+    until_subscribed(&mut other).await;
+    let mut at_a = a.news();
+    swarm.behaviour_mut().publish(topic(), told(2, 2, "of long ago")).unwrap();
+    let mut heard = false;
+    let passed_on = async {
+        loop {
+            tokio::select! {
+                event = other.select_next_some() => if matches!(
+                    event,
+                    SwarmEvent::Behaviour(gossipsub::Event::Message { .. })
+                ) {
+                    return;
+                },
+                _ = swarm.select_next_some() => {}
+                news = at_a.next() => {
+                    heard |= news == Some(Heard { from: id(2), news: envelope("of long ago") });
+                }
+            }
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(4), passed_on).await.is_err());
+    assert!(heard, "it is news to the peer itself");
+    a.close().await;
+}
+
+#[tokio::test]
+async fn where_a_stranger_has_no_room_its_signature_is_not_checked() {
+    let (a, mut swarm) = with_stranger(2).await;
+    let mut at_a = a.news();
+    for number in 0..overlay::WAITING_OF_LINK_MAX {
+        let message = told(9, 9, &format!("{number}"));
+        swarm.behaviour_mut().publish(topic(), message).unwrap();
+    }
+    // Checked, these would be refused, and nothing of the link be looked at from then on.
+    for number in 0..8 {
+        let message = told(9, 8, &format!("forged {number}"));
+        swarm.behaviour_mut().publish(topic(), message).unwrap();
+    }
+    swarm.behaviour_mut().publish(topic(), told(2, 2, "after them")).unwrap();
+    let heard = async {
+        loop {
+            tokio::select! {
+                _ = swarm.select_next_some() => {}
+                news = at_a.next() => {
+                    return news;
+                }
+            }
+        }
+    };
+    let heard = tokio::time::timeout(overlay::STRANGER_FOR / 2, heard).await.unwrap();
+    assert_eq!(heard, Some(Heard { from: id(2), news: envelope("after them") }));
     a.close().await;
 }

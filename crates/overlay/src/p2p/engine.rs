@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::behaviour::{Behaviour, BehaviourEvent, Names};
 use super::directory::{Directory, FULL_MESH_MAX, LINKS_WANTED};
-use super::intake::{Arrival, Intake, Verdict};
+use super::intake::{Arrival, Intake, Trust, Verdict};
 use super::links::Links;
 use super::{Shared, identity};
 use crate::told::Told;
@@ -290,26 +290,43 @@ impl Engine {
     fn arrived(&mut self, id: gossipsub::MessageId, link: PeerId, message: gossipsub::Message) {
         let now = self.now();
         let bytes = Bytes::from(message.data);
-        let Ok(mut told) = Told::decode(&bytes) else {
+        let linked = self.links.has(&link);
+        let by_member = self.is_member(&link);
+        if !linked || !self.intake.affordable(link, by_member, bytes.len(), now) {
+            self.report(&id, &link, MessageAcceptance::Ignore);
+            if !by_member {
+                // Of what it sends, gossipsub notes at least that it came: a member's link is worth that, a stranger's is not.
+                let _ = self.swarm.disconnect_peer_id(link);
+            }
+            return;
+        }
+        let Ok(told) = Told::decode(&bytes) else {
             return self.report(&id, &link, MessageAcceptance::Reject);
         };
-        if !self.links.has(&link)
-            || self.shared.is_forgotten(&told.from)
-            || !self.intake.affordable(link, bytes.len(), now)
-        {
-            return self.report(&id, &link, MessageAcceptance::Ignore);
+        if self.is_worth_checking(&told, &link, now) {
+            self.check(id, link, by_member, told);
+        } else {
+            self.report(&id, &link, MessageAcceptance::Ignore);
         }
-        // A signature costs more than all before it: what others told already needs none.
-        if told.news.iter().all(|one| self.intake.knows(one, now)) {
-            return self.report(&id, &link, MessageAcceptance::Ignore);
-        }
+    }
+
+    /// Whether the message is worth checking its signature, which costs more than all before it: what others told
+    /// already needs none, and what would only be dropped then either.
+    fn is_worth_checking(&mut self, told: &Told, link: &PeerId, now: Duration) -> bool {
+        !self.shared.is_forgotten(&told.from)
+            && !told.news.iter().all(|one| self.intake.knows(one, now))
+            && (self.shared.is_member(&told.from) || self.intake.has_room(link))
+    }
+
+    /// Checks the message's signature and takes what it tells.
+    fn check(&mut self, id: gossipsub::MessageId, link: PeerId, by_member: bool, mut told: Told) {
         if !told.verify(&self.shared.network) {
             return self.report(&id, &link, MessageAcceptance::Reject);
         }
-        let member = self.shared.is_member(&told.from);
+        let trust = Trust { signer: self.shared.is_member(&told.from), link: by_member };
         let news = std::mem::take(&mut told.news);
         let arrival = Arrival { id, link, from: told.from, news };
-        let (verdict, heard) = self.intake.arrived(arrival, member, now);
+        let (verdict, heard) = self.intake.arrived(arrival, trust, self.now());
         heard.iter().for_each(|heard| self.shared.inboxes.put(heard));
         if let Some(verdict) = verdict {
             self.apply(verdict);
@@ -319,7 +336,10 @@ impl Engine {
     fn review_waiting(&mut self) {
         let now = self.now();
         let shared = self.shared.clone();
-        for verdict in self.intake.review(now, |peer| shared.is_member(peer)) {
+        let member = |peer: &crypto::PeerId| shared.is_member(peer);
+        let linked = |link: &PeerId| shared.id_of(link).is_some_and(|peer| shared.is_member(&peer));
+        let trust = |from: &_, link: &_| Trust { signer: member(from), link: linked(link) };
+        for verdict in self.intake.review(now, trust) {
             self.apply(verdict);
         }
     }

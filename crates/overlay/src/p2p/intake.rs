@@ -5,13 +5,19 @@
 //! over the link's budget                     dropped
 //! heard or published in the last 2 minutes   dropped
 //! its signer is forgotten                    dropped
-//! its signer is a member                     heard, passed on
+//! its signer is a member                     heard; passed on where a member's link brought it
 //! its signer is no member (yet):
+//!   no room for it                           dropped, before its signature is checked
 //!   an announcement                          heard (it proves itself), passed on once it made
 //!                                            its signer a member, dropped after WAIT_FOR
 //!   an envelope                              heard and passed on once its signer is a member,
 //!                                            dropped after WAIT_FOR
 //! ```
+//! Why a stranger's link has nothing passed on: news has no time in it, so what a member told long ago is new again once it
+//! is out of memory, and whoever kept it could have the whole network believe and pass it on anew. So it ends
+//! at the peer it was brought to. It is heard there all the same, or a stranger that is quicker than the members could
+//! hide what they tell.
+//!
 //! Why not drop a stranger's news at once: a newcomer's announcement and its first envelope race
 //! each other to peers that have not heard of it, and what a peer dropped once the mesh will not
 //! bring again. Why an announcement is heard before anybody vouches for its signer: otherwise
@@ -41,6 +47,17 @@ pub const WAITING_OF_LINK_MAX: usize = 16;
 pub const LINK_BYTES_A_SECOND: usize = 1 << 20;
 /// Bytes of news a link may bring at once.
 pub const LINK_BYTES_BURST: usize = 4 << 20;
+/// What a message counts as at least where a stranger's link brings it: small ones cost as much to look at.
+pub(super) const STRANGERS_MESSAGE_BYTES_MIN: usize = 4 << 10;
+
+/// Who is a member of the network, of those that a message is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trust {
+    /// Its signer.
+    pub(super) signer: bool,
+    /// Whoever passed it to us.
+    pub(super) link: bool,
+}
 
 /// News as the mesh brought it.
 pub(super) struct Arrival {
@@ -64,7 +81,7 @@ pub(super) struct Verdict {
 pub(super) struct Intake {
     /// Published here, or heard from a member.
     seen: Seen,
-    /// Announcements that were heard before their signer was a member.
+    /// What proves itself and was heard before its signer was a member: strangers make it heard once.
     early: Seen,
     waiting: VecDeque<(Duration, Arrival)>,
     budgets: HashMap<PeerId, Budget>,
@@ -77,8 +94,15 @@ struct Budget {
 }
 
 impl Intake {
-    /// Whether the link may still bring so many bytes; they are taken from its budget.
-    pub(super) fn affordable(&mut self, link: PeerId, bytes: usize, now: Duration) -> bool {
+    /// Whether the link may still bring a message of so many bytes; they are taken from its budget.
+    pub(super) fn affordable(
+        &mut self,
+        link: PeerId,
+        member: bool,
+        bytes: usize,
+        now: Duration,
+    ) -> bool {
+        let bytes = if member { bytes } else { bytes.max(STRANGERS_MESSAGE_BYTES_MIN) };
         let full = Budget { left: LINK_BYTES_BURST, at: now };
         let budget = self.budgets.entry(link).or_insert(full);
         let passed_ms = now.saturating_sub(budget.at).as_millis();
@@ -103,6 +127,12 @@ impl Intake {
         !self.waiting.is_empty()
     }
 
+    /// Whether one more message that came by the link could wait for its signer.
+    pub(super) fn has_room(&self, link: &PeerId) -> bool {
+        let of_link = self.waiting.iter().filter(|(_, waiting)| waiting.link == *link);
+        self.waiting.len() < WAITING_MAX && of_link.count() < WAITING_OF_LINK_MAX
+    }
+
     /// Whether the news was published or heard a moment ago.
     pub(super) fn knows(&mut self, news: &News, now: Duration) -> bool {
         self.seen.has(news, now)
@@ -118,17 +148,16 @@ impl Intake {
     pub(super) fn arrived(
         &mut self,
         arrival: Arrival,
-        member: bool,
+        trust: Trust,
         now: Duration,
     ) -> (Option<Verdict>, Vec<Heard>) {
         if arrival.news.iter().all(|one| self.seen.has(one, now)) {
             return (Some(arrival.dropped()), Vec::new());
         }
-        if member {
-            return (Some(self.believe(arrival, now)), Vec::new());
+        if trust.signer {
+            return (Some(self.believe(arrival, trust.link, now)), Vec::new());
         }
-        let of_link = self.waiting.iter().filter(|(_, waiting)| waiting.link == arrival.link);
-        if self.waiting.len() >= WAITING_MAX || of_link.count() >= WAITING_OF_LINK_MAX {
+        if !self.has_room(&arrival.link) {
             return (Some(arrival.dropped()), Vec::new());
         }
         let mut heard = Vec::new();
@@ -142,17 +171,18 @@ impl Intake {
         (None, heard)
     }
 
-    /// Judges again what waits: by whether its signer is a member now, or its time is up.
+    /// Judges again what waits: by who is a member now, of its signer and its link, or its time is up.
     pub(super) fn review(
         &mut self,
         now: Duration,
-        member: impl Fn(&crypto::PeerId) -> bool,
+        trust: impl Fn(&crypto::PeerId, &PeerId) -> Trust,
     ) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let mut still = VecDeque::new();
         for (until, arrival) in std::mem::take(&mut self.waiting) {
-            if member(&arrival.from) {
-                verdicts.push(self.believe(arrival, now));
+            let trust = trust(&arrival.from, &arrival.link);
+            if trust.signer {
+                verdicts.push(self.believe(arrival, trust.link, now));
             } else if until <= now {
                 verdicts.push(arrival.dropped());
             } else {
@@ -163,13 +193,17 @@ impl Intake {
         verdicts
     }
 
-    fn believe(&mut self, arrival: Arrival, now: Duration) -> Verdict {
+    /// What a member tells; passed on where a member's link brought it. What was heard before its signer was a member
+    /// is heard again: it may have been dropped then, for many strangers share one rate.
+    fn believe(&mut self, arrival: Arrival, by_member: bool, now: Duration) -> Verdict {
         let Arrival { id, link, from, news } = arrival;
         let new: Vec<News> = news.into_iter().filter(|one| self.seen.note(one, now)).collect();
-        let acceptance =
-            if new.is_empty() { MessageAcceptance::Ignore } else { MessageAcceptance::Accept };
-        let unheard = new.into_iter().filter(|one| !self.early.has(one, now));
-        let heard = unheard.map(|news| Heard { from, news }).collect();
+        let pass_on = by_member && !new.is_empty();
+        let acceptance = match pass_on {
+            true => MessageAcceptance::Accept,
+            false => MessageAcceptance::Ignore,
+        };
+        let heard = new.into_iter().map(|news| Heard { from, news }).collect();
         Verdict { id, link, acceptance, heard }
     }
 }
@@ -197,6 +231,11 @@ mod tests {
         Arrival { id, link, from: peer(from), news: vec![news] }
     }
 
+    /// A member's link brings it.
+    const fn by_member(signer: bool) -> Trust {
+        Trust { signer, link: true }
+    }
+
     fn envelope(number: u8) -> News {
         News::Envelope(vec![number].into())
     }
@@ -209,11 +248,11 @@ mod tests {
     fn a_members_news_is_heard_once_and_passed_on() {
         let mut intake = Intake::default();
         let link = PeerId::random();
-        let (verdict, _) = intake.arrived(arrival(link, 1, envelope(1)), true, NOW);
+        let (verdict, _) = intake.arrived(arrival(link, 1, envelope(1)), by_member(true), NOW);
         let verdict = verdict.expect("no wait");
         assert!(is_accept(&verdict));
         assert_eq!(verdict.heard[0].news, envelope(1));
-        let (again, heard) = intake.arrived(arrival(link, 2, envelope(1)), true, NOW);
+        let (again, heard) = intake.arrived(arrival(link, 2, envelope(1)), by_member(true), NOW);
         assert!(!is_accept(&again.expect("no wait")));
         assert!(heard.is_empty());
     }
@@ -224,14 +263,14 @@ mod tests {
         intake.published(&envelope(2), NOW);
         let mut together = arrival(PeerId::random(), 1, envelope(1));
         together.news.extend([envelope(2), envelope(3)]);
-        let (verdict, _) = intake.arrived(together, true, NOW);
+        let (verdict, _) = intake.arrived(together, by_member(true), NOW);
         let verdict = verdict.expect("no wait");
         assert!(is_accept(&verdict));
         let heard: Vec<_> = verdict.heard.into_iter().map(|heard| heard.news).collect();
         assert_eq!(heard, [envelope(1), envelope(3)]);
         let mut again = arrival(PeerId::random(), 2, envelope(3));
         again.news.push(envelope(1));
-        let (verdict, _) = intake.arrived(again, true, NOW);
+        let (verdict, _) = intake.arrived(again, by_member(true), NOW);
         assert!(!is_accept(&verdict.expect("no wait")));
     }
 
@@ -240,19 +279,21 @@ mod tests {
         let mut intake = Intake::default();
         let link = PeerId::random();
         for (from, number) in [(1, 1), (2, 2)] {
-            let found = intake.arrived(arrival(link, from, envelope(number)), false, NOW);
+            let found =
+                intake.arrived(arrival(link, from, envelope(number)), by_member(false), NOW);
             assert!(found.0.is_none() && found.1.is_empty());
         }
-        assert!(intake.review(NOW, |_| false).is_empty());
-        let verdicts = intake.review(NOW, |from| *from == peer(1));
+        assert!(intake.review(NOW, |_, _| by_member(false)).is_empty());
+        let verdicts = intake.review(NOW, |from, _| by_member(*from == peer(1)));
         assert_eq!(verdicts.len(), 1);
         assert!(is_accept(&verdicts[0]) && verdicts[0].heard.len() == 1);
-        let verdicts = intake.review(NOW + WAIT_FOR, |_| false);
+        let verdicts = intake.review(NOW + WAIT_FOR, |_, _| by_member(false));
         assert_eq!(verdicts.len(), 1);
         assert!(!is_accept(&verdicts[0]) && verdicts[0].heard.is_empty());
         assert!(!intake.is_waiting());
         // What was dropped so was not heard: from a member it still counts.
-        let (verdict, _) = intake.arrived(arrival(link, 3, envelope(2)), true, NOW + WAIT_FOR);
+        let (verdict, _) =
+            intake.arrived(arrival(link, 3, envelope(2)), by_member(true), NOW + WAIT_FOR);
         assert!(is_accept(&verdict.expect("no wait")));
     }
 
@@ -261,11 +302,49 @@ mod tests {
         let mut intake = Intake::default();
         let news = News::Announcement(vec![9].into());
         let (verdict, heard) =
-            intake.arrived(arrival(PeerId::random(), 1, news.clone()), false, NOW);
+            intake.arrived(arrival(PeerId::random(), 1, news.clone()), by_member(false), NOW);
         assert!(verdict.is_none());
         assert_eq!(heard[0].news, news);
-        let verdicts = intake.review(NOW, |_| true);
-        assert!(is_accept(&verdicts[0]) && verdicts[0].heard.is_empty());
+        let (again, heard) =
+            intake.arrived(arrival(PeerId::random(), 2, news.clone()), by_member(false), NOW);
+        assert!(again.is_none() && heard.is_empty(), "strangers make it heard once");
+        let verdicts = intake.review(NOW, |from, _| by_member(*from == peer(1)));
+        assert!(is_accept(&verdicts[0]));
+        // It may have been dropped when a stranger told it, so it is heard of a member too.
+        assert_eq!(verdicts[0].heard[0].news, news);
+    }
+
+    #[test]
+    fn a_strangers_telling_first_hides_no_members_roster() {
+        let mut intake = Intake::default();
+        let roster = News::Roster(vec![9].into());
+        let (verdict, heard) =
+            intake.arrived(arrival(PeerId::random(), 1, roster.clone()), by_member(false), NOW);
+        assert!(verdict.is_none() && heard.len() == 1);
+        let (verdict, _) =
+            intake.arrived(arrival(PeerId::random(), 2, roster.clone()), by_member(true), NOW);
+        let verdict = verdict.expect("no wait");
+        assert!(is_accept(&verdict));
+        assert_eq!(verdict.heard[0].news, roster);
+    }
+
+    #[test]
+    fn what_a_strangers_link_brings_is_heard_and_not_passed_on() {
+        let mut intake = Intake::default();
+        let stranger = PeerId::random();
+        let trust = Trust { signer: true, link: false };
+        let (verdict, _) = intake.arrived(arrival(stranger, 1, envelope(1)), trust, NOW);
+        let verdict = verdict.expect("no wait");
+        assert!(!is_accept(&verdict) && verdict.heard.len() == 1);
+        // Nor where it waited for its signer; where its link is a member by then, it is.
+        for (link, number) in [(false, 2), (true, 3)] {
+            let waits = Trust { signer: false, link: false };
+            let (verdict, _) = intake.arrived(arrival(stranger, 2, envelope(number)), waits, NOW);
+            assert!(verdict.is_none());
+            let verdicts = intake.review(NOW, |_, _| Trust { signer: true, link });
+            assert_eq!(is_accept(&verdicts[0]), link);
+            assert_eq!(verdicts[0].heard.len(), 1);
+        }
     }
 
     #[test]
@@ -275,7 +354,8 @@ mod tests {
         for _ in 0..WAITING_MAX {
             let link = PeerId::random();
             for number in 0..=WAITING_OF_LINK_MAX as u8 {
-                let found = intake.arrived(arrival(link, 1, envelope(number)), false, NOW);
+                let found =
+                    intake.arrived(arrival(link, 1, envelope(number)), by_member(false), NOW);
                 waiting += usize::from(found.0.is_none());
             }
             assert!(waiting % WAITING_OF_LINK_MAX == 0);
@@ -287,15 +367,25 @@ mod tests {
     fn a_link_brings_no_more_than_its_budget() {
         let mut intake = Intake::default();
         let (a, b) = (PeerId::random(), PeerId::random());
-        assert!(intake.affordable(a, LINK_BYTES_BURST, NOW));
-        assert!(!intake.affordable(a, 1, NOW));
-        assert!(intake.affordable(b, 1, NOW));
+        assert!(intake.affordable(a, true, LINK_BYTES_BURST, NOW));
+        assert!(!intake.affordable(a, true, 1, NOW));
+        assert!(intake.affordable(b, true, 1, NOW));
         let second = NOW + Duration::from_secs(1);
-        assert!(!intake.affordable(a, LINK_BYTES_A_SECOND + 1, second));
-        assert!(intake.affordable(a, LINK_BYTES_A_SECOND, second));
+        assert!(!intake.affordable(a, true, LINK_BYTES_A_SECOND + 1, second));
+        assert!(intake.affordable(a, true, LINK_BYTES_A_SECOND, second));
         let hour = NOW + Duration::from_secs(3_600);
-        assert!(!intake.affordable(a, LINK_BYTES_BURST + 1, hour));
+        assert!(!intake.affordable(a, true, LINK_BYTES_BURST + 1, hour));
         intake.link_closed(&a);
-        assert!(intake.affordable(a, LINK_BYTES_BURST, second));
+        assert!(intake.affordable(a, true, LINK_BYTES_BURST, second));
+    }
+
+    #[test]
+    fn a_strangers_small_messages_count_as_larger_ones() {
+        let mut intake = Intake::default();
+        let (stranger, member) = (PeerId::random(), PeerId::random());
+        let most = LINK_BYTES_BURST / STRANGERS_MESSAGE_BYTES_MIN;
+        let taken = (0..2 * most).filter(|_| intake.affordable(stranger, false, 100, NOW)).count();
+        assert_eq!(taken, most);
+        assert!((0..2 * most).all(|_| intake.affordable(member, true, 100, NOW)));
     }
 }
