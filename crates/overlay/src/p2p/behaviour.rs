@@ -40,7 +40,8 @@ const CONNECTIONS_MAX: u32 = 256;
 const CONNECTIONS_PENDING_MAX: u32 = 32;
 /// Two peers that dial each other at the same moment have two connections.
 const CONNECTIONS_OF_PEER_MAX: u32 = 2;
-const STREAMS_OF_CONNECTION_MAX: usize = 64;
+/// Both sides' together: one each way for news, ping and identify, the rest for Kademlia. Each may park 256 KiB.
+const STREAMS_OF_CONNECTION_MAX: usize = 32;
 /// Links are kept open by us, not by what the protocols think of them.
 const IDLE_FOR: Duration = Duration::from_secs(24 * 3_600);
 const PING_EVERY: Duration = Duration::from_secs(60);
