@@ -2,7 +2,7 @@
 //!
 //! An announcement, a revocation and a roster prove themselves by their signatures, whoever brings them. An envelope proves its
 //! publication by its hash, and nothing proves that somebody wanted it told; so it counts only from a
-//! peer of the network, and only so many a second ([`crate::Limits::news_per_second`]) of each. What is
+//! peer of the network, and only so many new ones a second ([`crate::Limits::news_per_second`]) of each. What is
 //! dropped here is not lost: it is found in other peers' logs (`catch_up`). So nothing that others tell is logged
 //! while the disk is full: what is left of it is for removals and compaction.
 
@@ -94,11 +94,24 @@ async fn hear(core: &Core, heard: Heard) {
         return;
     }
     let member = core.directory.is_member(&heard.from);
-    if !may_tell(core, member.then_some(heard.from), 1) {
-        core.metrics.dropped(Dropped::Rate);
-        return;
-    }
     match heard.news {
+        News::Envelope(bytes) if member => return hear_envelope(core, heard.from, &bytes),
+        News::Announcement(bytes) if core.directory.vouches(&heard.from, &bytes).is_some() => {
+            return;
+        }
+        news => {
+            if may_tell(core, member.then_some(heard.from), 1) {
+                hear_new(core, news).await;
+            } else {
+                core.metrics.dropped(Dropped::Rate);
+            }
+        }
+    }
+}
+
+/// News but members' envelopes, as far as their source may tell it.
+async fn hear_new(core: &Core, news: News) {
+    match news {
         News::Announcement(bytes) => {
             if core.directory.learn(&bytes).is_err() {
                 core.metrics.dropped(Dropped::Malformed);
@@ -110,8 +123,7 @@ async fn hear(core: &Core, heard: Heard) {
                 core.metrics.dropped(Dropped::Malformed);
             }
         }
-        News::Envelope(_) if !member => core.metrics.dropped(Dropped::Stranger),
-        News::Envelope(bytes) => hear_envelope(core, bytes),
+        News::Envelope(_) => core.metrics.dropped(Dropped::Stranger),
     }
 }
 
@@ -128,12 +140,23 @@ async fn hear_roster(core: &Core, bytes: Bytes) {
     }
 }
 
-fn hear_envelope(core: &Core, bytes: Bytes) {
-    let Ok((_, publication)) = Publication::told_by(core.genesis.suite, &bytes) else {
+/// An envelope that a member told. One whose publication is logged costs its teller nothing: what it told long ago
+/// can be told anew by anybody, under the signature that it had.
+fn hear_envelope(core: &Core, from: PeerId, bytes: &Bytes) {
+    let told = Publication::told_by(core.genesis.suite, bytes);
+    let entry = match told.map(|(_, told)| core.publications.heard(told, Source::News)) {
+        Ok(None) => return,
+        Ok(Some(entry)) => Some(entry),
+        Err(_) => None,
+    };
+    if !may_tell(core, Some(from), 1) {
+        core.metrics.dropped(Dropped::Rate);
+        return;
+    }
+    let Some(entry) = entry else {
         core.metrics.dropped(Dropped::Malformed);
         return;
     };
-    let Some(entry) = core.publications.heard(publication, Source::News) else { return };
     if core.shelf.is_full() {
         core.metrics.dropped(Dropped::Full);
         return;

@@ -283,6 +283,28 @@ fn one_peer_cannot_flood_the_logs() {
 }
 
 #[test]
+fn what_was_told_before_takes_nothing_of_a_peers_rate() {
+    testkit::time::run(7, |env| async move {
+        let mut town = Town::empty(&env, 1, 2);
+        town.start_next(|options| options.limits.news_per_second = 10).await;
+        town.start_next(|_| {}).await;
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let member = town.mesh.join(town.community.peer(1));
+        member.learn(town.community.peer(0), &[]);
+        for wanted in [8, 16] {
+            // What was logged before is told first, long enough ago for the overlay to bring it again.
+            env.clock.sleep(Duration::from_secs(300)).await;
+            for n in 0..wanted {
+                member.publish(News::Envelope(envelope(n, 0).0.bytes)).await.unwrap();
+            }
+            env.clock.sleep(Duration::from_millis(100)).await;
+            assert_eq!(town.log_of(0).await.len(), wanted as usize);
+        }
+        assert!(!counted(&town, 0, "news_dropped_total{reason=\"Rate\"}"));
+    });
+}
+
+#[test]
 fn a_peer_that_hangs_does_not_keep_others_from_catching_up() {
     testkit::time::run(8, |env| async move {
         let town = Town::new(&env, 3, 9).await;
