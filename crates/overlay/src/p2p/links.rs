@@ -4,11 +4,11 @@
 //! of somebody who is no member yet is kept for [`STRANGER_FOR`], and at most [`STRANGERS_MAX`] of
 //! them at a time; what becomes of its news meanwhile is in `intake`. Then it is closed.
 //!
-//! Above [`LINKS_MAX`] the surplus of members' links is closed too, those outside of the mesh
-//! first: a bootstrap peer that everybody dials gives the newcomers on to others. But never a link
-//! younger than [`SETTLE_FOR`]: Kademlia dials dozens of peers in one lookup, and closing those
-//! under its hands made it dial them again (64 peers that had just met kept two thirds of a core
-//! busy with handshakes).
+//! Above [`LINKS_MAX`] the surplus of members' links is closed too, of those outside of the mesh the
+//! newest first, so that whoever opens many takes nobody else's: a bootstrap peer that everybody
+//! dials gives the newcomers on to others. But never a link younger than [`SETTLE_FOR`]: Kademlia
+//! dials dozens of peers in one lookup, and closing those under its hands made it dial them again
+//! (64 peers that had just met kept two thirds of a core busy with handshakes).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -87,9 +87,16 @@ impl Links {
         let late = self.strangers.iter().filter(|(_, until)| **until <= now);
         close.extend(late.map(|(peer, _)| *peer));
         let surplus = self.members.len().saturating_sub(LINKS_MAX);
-        let settled = self.members.iter().filter(|(_, since)| **since + SETTLE_FOR <= now);
-        close.extend(settled.map(|(peer, _)| *peer).filter(spare).take(surplus));
+        close.extend(self.newest_settled(now).into_iter().filter(spare).take(surplus));
         close
+    }
+
+    /// Members' links that are no longer left alone, the newest first.
+    fn newest_settled(&self, now: Duration) -> Vec<PeerId> {
+        let settled = self.members.iter().filter(|(_, since)| **since + SETTLE_FOR <= now);
+        let mut settled: Vec<_> = settled.map(|(peer, since)| (*since, *peer)).collect();
+        settled.sort_unstable_by(|one, other| other.cmp(one));
+        settled.into_iter().map(|(_, peer)| peer).collect()
     }
 }
 
@@ -148,5 +155,24 @@ mod tests {
         close.retain(|peer| members.contains_key(peer));
         assert_eq!(close.len(), 5);
         assert!(!close.contains(&kept));
+    }
+
+    #[test]
+    fn of_surplus_links_the_newest_are_closed() {
+        let mut links = Links::default();
+        let old: Vec<_> = (0..LINKS_MAX).map(|_| PeerId::random()).collect();
+        for peer in &old {
+            assert!(links.opened(*peer, true, NOW));
+        }
+        let second = Duration::from_secs(1);
+        let new: Vec<_> = (0..20).map(|_| PeerId::random()).collect();
+        for peer in &new {
+            assert!(links.opened(*peer, true, NOW + second));
+        }
+        let mut close = links.review(NOW + second + SETTLE_FOR, |_| true, |_| true);
+        close.sort_unstable();
+        let mut new = new;
+        new.sort_unstable();
+        assert_eq!(close, new);
     }
 }
