@@ -297,7 +297,7 @@ fn what_was_told_before_takes_nothing_of_a_peers_rate() {
             for n in 0..wanted {
                 member.publish(News::Envelope(envelope(n, 0).0.bytes)).await.unwrap();
             }
-            env.clock.sleep(Duration::from_millis(100)).await;
+            env.clock.sleep(Duration::from_secs(1)).await;
             assert_eq!(town.log_of(0).await.len(), wanted as usize);
         }
         assert!(!counted(&town, 0, "news_dropped_total{reason=\"Rate\"}"));
