@@ -95,10 +95,8 @@ async fn hear(core: &Core, heard: Heard) {
     }
     let member = core.directory.is_member(&heard.from);
     match heard.news {
-        News::Envelope(bytes) if member => return hear_envelope(core, heard.from, &bytes),
-        News::Announcement(bytes) if core.directory.vouches(&heard.from, &bytes).is_some() => {
-            return;
-        }
+        News::Envelope(bytes) if member => hear_envelope(core, heard.from, &bytes),
+        News::Announcement(bytes) if core.directory.vouches(&heard.from, &bytes).is_some() => {}
         news => {
             if may_tell(core, member.then_some(heard.from), 1) {
                 hear_new(core, news).await;
