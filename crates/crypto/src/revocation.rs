@@ -60,11 +60,28 @@ impl Revocation {
         sign(key, DOMAIN, network, wire.encode_to_vec())
     }
 
-    /// Checks form, network, roster and signature (`now` in Unix seconds).
+    /// Checks form, network, roster, signature, and that it is not of the future (`now` in Unix seconds).
     ///
     /// # Errors
     /// [`CertificateError`].
     pub fn verify(
+        bytes: &Bytes,
+        roster: &impl Listing,
+        now: u64,
+    ) -> Result<Self, CertificateError> {
+        let list = Self::verify_kept(bytes, roster, now)?;
+        if list.sequence > now.saturating_add(CLOCK_SKEW_S).saturating_mul(1000) {
+            return Err(CertificateError::Field("sequence"));
+        }
+        Ok(list)
+    }
+
+    /// As [`Revocation::verify`] for a list that was accepted before and kept: it may be of the future, since a clock that
+    /// was set back does not take back what it says.
+    ///
+    /// # Errors
+    /// [`CertificateError`].
+    pub fn verify_kept(
         bytes: &Bytes,
         roster: &impl Listing,
         now: u64,
@@ -78,9 +95,6 @@ impl Revocation {
         }
         if !wire.keys.is_sorted_by(|a, b| a < b) {
             return Err(CertificateError::Field("order of keys"));
-        }
-        if wire.sequence > now.saturating_add(CLOCK_SKEW_S).saturating_mul(1000) {
-            return Err(CertificateError::Field("sequence"));
         }
         let keys = wire.keys.iter().map(|key| PublicKey::from_slice(key));
         let keys = keys.collect::<Result<_, _>>()?;

@@ -408,6 +408,10 @@ fn a_revocation_counts_for_its_signer_network_and_time_alone() {
         verify(&ahead.sign(&secret(1), &network)),
         Err(CertificateError::Field("sequence"))
     ));
+    let kept = ahead.sign(&secret(1), &network);
+    assert_eq!(crypto::Revocation::verify_kept(&kept, &genesis, NOW).unwrap(), ahead);
+    let other = ahead.sign(&secret(2), &network);
+    assert!(crypto::Revocation::verify_kept(&other, &genesis, NOW).is_err(), "another's key");
     // A pass is no revocation: the domain differs.
     assert!(verify(&pass().sign(&secret(1), &network)).is_err());
 }

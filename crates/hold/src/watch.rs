@@ -35,6 +35,7 @@ pub(crate) fn revocations(dir: &Path) -> Vec<Bytes> {
 }
 
 /// Keeps a list in a peer's directory, unless a newer one of its organisation is there; the number of the one that is kept.
+/// It was accepted before, and so was the other: neither counts less where the clock was set back.
 ///
 /// # Errors
 /// Where it does not count in this network, or cannot be written.
@@ -44,12 +45,12 @@ pub(crate) fn keep_revocation(
     bytes: &Bytes,
 ) -> Result<u64, HoldError> {
     let now = peerdir::now_s();
-    let list = Revocation::verify(bytes, roster, now)?;
+    let list = Revocation::verify_kept(bytes, roster, now)?;
     let folder = dir.join(FOLDER);
     files::make_private_folder(&folder)?;
     let path = folder.join(list.organisation.to_string());
     if let Ok(kept) = files::read_small(&path)
-        && let Ok(kept) = Revocation::verify(&Bytes::copy_from_slice(&kept), roster, now)
+        && let Ok(kept) = Revocation::verify_kept(&Bytes::copy_from_slice(&kept), roster, now)
         && kept.sequence >= list.sequence
     {
         return Ok(kept.sequence);

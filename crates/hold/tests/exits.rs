@@ -266,6 +266,13 @@ fn strangers(network: &Network, via: &str, file: &Path) {
     run(plain.hold(["put", "--via", via]).arg(file)).expect_error(13);
 }
 
+/// Whether these tests run so that they outlive their terminal (`nohup`): what they start does too, then.
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
+}
+
 fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {
     let stop = |command: &mut Command, after: Duration, name: &str| -> Outcome {
         let running = Running::start(command);
@@ -284,7 +291,8 @@ fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {
     opening.signal("INT");
     opening.finish(Duration::from_secs(20)).expect(130);
     // While bytes go out, and while the pipe says nothing: it has taken all but what the pipe holds, and the pipe stays open.
-    for (bytes, name) in [(8 * MIB, "INT"), (8 * MIB, "TERM"), (8 * MIB, "HUP"), (10, "INT")] {
+    let hangup = if is_hangup_ignored() { "TERM" } else { "HUP" };
+    for (bytes, name) in [(8 * MIB, "INT"), (8 * MIB, "TERM"), (8 * MIB, hangup), (10, "INT")] {
         let mut put = home.hold(["put", "-", "--via", via]);
         let mut waiting = Running::start(put.stdin(Stdio::piped()));
         let mut stdin = waiting.stdin();

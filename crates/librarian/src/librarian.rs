@@ -284,7 +284,7 @@ impl Librarian {
             now_ms,
         )?;
         for revocation in &options.revocations {
-            if let Err(error) = directory.revoke(revocation) {
+            if let Err(error) = directory.revoke_kept(revocation) {
                 tracing::warn!(%error, "a revocation that is kept does not count");
             }
         }

@@ -323,6 +323,24 @@ fn revoked_clients_and_peers_are_denied_at_once_everywhere_and_after_a_restart()
     });
 }
 
+#[test]
+fn a_list_that_is_kept_counts_after_a_restart_with_the_clock_set_back() {
+    testkit::time::run(19, |env| async move {
+        let town = Town::new(&env, 1, 1).await;
+        let (genesis, secret) = (&town.community.genesis, &town.community.organisations[0]);
+        let organisation = crypto::OrgId::new(secret.public());
+        let keys = vec![key("client", 1).public()];
+        let sequence = env.clock.unix_ms() + 86_400_000;
+        let list = crypto::Revocation { organisation, sequence, keys };
+        let list = list.sign(secret, &genesis.network());
+        assert!(town.peers[0].revoke(&list).await.is_err(), "told anew it is of the future");
+        town.peers[0].stop().await.unwrap();
+        let store = Arc::new(store::MemoryStore::new());
+        let restarted = town.start(0, store, |options| options.revocations = vec![list.clone()]);
+        assert_eq!(restarted.await.revocations(), [list]);
+    });
+}
+
 /// What it asks is refused and nobody calls it: its operator would see nothing else.
 #[test]
 fn a_peer_whose_key_is_revoked_tells_its_operator_once() {

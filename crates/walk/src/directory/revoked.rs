@@ -30,11 +30,24 @@ impl Directory {
             return Ok(Revoked::default());
         }
         let now = self.env.clock.unix_s();
-        let verified = Revocation::verify(revocation, &self.roster(), now)?;
+        Ok(self.take_verified(Revocation::verify(revocation, &self.roster(), now)?, revocation))
+    }
+
+    /// Takes a revocation that this program accepted before and kept: also one of the future, where the clock was set back.
+    ///
+    /// # Errors
+    /// As [`Directory::revoke`].
+    pub fn revoke_kept(&self, revocation: &Bytes) -> Result<Revoked, CertificateError> {
+        let now = self.env.clock.unix_s();
+        let verified = Revocation::verify_kept(revocation, &self.roster(), now)?;
+        Ok(self.take_verified(verified, revocation))
+    }
+
+    fn take_verified(&self, verified: Revocation, revocation: &Bytes) -> Revoked {
         let mut inner = self.lock();
         let known = inner.revoked.get(&verified.organisation);
         if known.is_some_and(|(known, _)| known.sequence >= verified.sequence) {
-            return Ok(Revoked::default());
+            return Revoked::default();
         }
         let keys = verified.keys.clone();
         let gone: Vec<PeerId> = keys.iter().map(|key| PeerId::new(*key)).collect();
@@ -52,7 +65,7 @@ impl Directory {
         // Nobody listening is no error.
         let _ =
             self.departures.send(Departures::Revoked { keys: keys.clone(), peers: peers.clone() });
-        Ok(Revoked { newer: true, keys, peers })
+        Revoked { newer: true, keys, peers }
     }
 
     /// Whether an organisation disowns a key.
