@@ -262,7 +262,7 @@ fn held(claim: Claim, right: &Result<Option<Mac>, CallError>) -> Held {
     }
 }
 
-/// Those that should hold a record, and those that do though they need not.
+/// Those that should hold a record, and those that do, or may, though they need not.
 fn fragment(
     id: RecordId,
     kind: Kind,
@@ -270,9 +270,13 @@ fn fragment(
     holdings: Vec<Holding>,
     copies: u32,
 ) -> Fragment {
-    let told = holdings
-        .into_iter()
-        .filter(|holding| holding.rank < copies as usize || holding.held == Held::Yes);
+    let found = holdings.iter().any(|holding| holding.held == Held::Yes);
+    let told = holdings.into_iter().filter(|holding| match &holding.held {
+        Held::Yes => true,
+        // Where nobody shows it, it may be at any that does not answer.
+        Held::Unreachable(_) if !found => true,
+        _ => holding.rank < copies as usize,
+    });
     let holders = told.map(|holding| Holder {
         peer: holding.peer,
         organisation: holding.organisation,

@@ -21,6 +21,8 @@ pub trait Progress: Send + Sync {
     /// All that was told of this content so far counts for nothing: the file had changed since its put was interrupted, and
     /// is read anew from its start.
     fn restarted(&self) {}
+    /// All is acknowledged, and the copies beyond what that takes are waited for.
+    fn waiting(&self) {}
     /// The size of the content became known (get, or a put with a size hint), in bytes.
     fn total(&self, bytes: u64) {
         let _ = bytes;

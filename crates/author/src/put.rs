@@ -53,7 +53,7 @@ use cut::Taken;
 pub use keeping::PEERS_WAIT;
 use source::{Fill, Stream};
 
-/// How long a put waits, after all is acknowledged, for all copies.
+/// How long a put waits, after all is acknowledged, for all copies, where its options do not say.
 pub const FULL_WAIT: Duration = Duration::from_secs(10);
 /// Sealed pages that wait for the MACs, or for being sent, beyond those being sealed.
 const QUEUED_MAX: usize = 2;
@@ -109,7 +109,7 @@ struct Passing {
 impl Author {
     /// Stores what `source` gives until its end, for this user and the readers named.
     ///
-    /// It answers when every record is acknowledged and, within [`FULL_WAIT`], all copies are stored; see
+    /// It answers when every record is acknowledged and, within [`PutOptions::full_wait`], all copies are stored; see
     /// [`PutReport::full`]. Nothing is kept on this machine but the issued counters.
     ///
     /// Cancel safe in that dropping it stops everything; pages already stored stay, unknown to anybody.
@@ -229,7 +229,7 @@ impl Author {
             spread.all(outgoing).await?;
         }
 
-        let tally = spread.settle(FULL_WAIT).await?;
+        let tally = spread.settle(options.full_wait.unwrap_or(FULL_WAIT)).await?;
         let noted = self.is_noted(&addresses, until).await;
         let shared = options.readers.iter().copied().zip(addresses[1..].iter());
         let elapsed = self.env().clock.elapsed().saturating_sub(since);

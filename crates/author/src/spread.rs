@@ -294,6 +294,9 @@ impl<'a> Spread<'a> {
     pub(crate) async fn settle(mut self, limit: Duration) -> Result<Tally, AuthorError> {
         let env = self.author.env().clone();
         let mut until = env.clock.elapsed() + limit;
+        if self.is_busy() {
+            self.progress.waiting();
+        }
         while self.is_busy() {
             let patience = self.author.walker().patience();
             let now = env.clock.elapsed();

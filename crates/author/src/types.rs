@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use crypto::{AuthorKey, OrgId, PeerId, ReaderKey, RecordId};
 pub use document::metadata::SchemaArtifact;
@@ -49,6 +50,8 @@ pub struct PutOptions {
     pub profile: Option<Profile>,
     /// How long it is paid for, in seconds; as the author's payer says where absent.
     pub lease_seconds: Option<u64>,
+    /// How long to wait, after all is acknowledged, for all copies; [`FULL_WAIT`](crate::FULL_WAIT) where absent.
+    pub full_wait: Option<Duration>,
 }
 
 /// What a put reached.

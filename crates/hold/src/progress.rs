@@ -70,6 +70,12 @@ impl author::Progress for Bar {
         self.bar.set_message(format!(", {copies} copies confirmed"));
     }
 
+    fn waiting(&self) {
+        if !self.sum {
+            self.bar.set_message(", waiting for the last copies");
+        }
+    }
+
     fn restarted(&self) {
         if !self.sum {
             self.bar.set_position(0);

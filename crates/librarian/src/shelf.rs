@@ -405,14 +405,18 @@ pub(crate) struct OwnShelf(pub(crate) Arc<Shelf>);
 
 #[async_trait]
 impl LocalStore for OwnShelf {
-    async fn store(&self, record: Record) -> Result<(), CallError> {
+    async fn store(&self, record: Record) -> Result<StoreOutcome, CallError> {
         self.store_leased(record, Vec::new()).await
     }
 
-    async fn store_leased(&self, record: Record, leases: Vec<Shown>) -> Result<(), CallError> {
+    async fn store_leased(
+        &self,
+        record: Record,
+        leases: Vec<Shown>,
+    ) -> Result<StoreOutcome, CallError> {
         let covered = self.0.leases.check(leases, std::slice::from_ref(&record), By::Peer).await?;
         let outcome = self.0.put(vec![record], covered).await.pop();
-        outcome.unwrap_or_else(|| Err(closed())).map(drop)
+        outcome.unwrap_or_else(|| Err(closed()))
     }
 
     async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError> {

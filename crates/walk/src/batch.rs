@@ -12,7 +12,7 @@ use std::time::Duration;
 use crypto::lease::Shown;
 use crypto::{PeerId, Place, RecordId};
 use document::{Kind, Record};
-use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest};
+use env::calls::{BATCH_BYTES_MAX, BATCH_MAX, CallError, FindRequest, StoreOutcome};
 use futures::FutureExt;
 use futures::StreamExt;
 use futures::future::{BoxFuture, Shared, join_all};
@@ -107,7 +107,7 @@ impl Walker {
                 let (turn, answers) = store_call(&self.core, peer, records.collect());
                 for (index, at) in group.into_iter().enumerate() {
                     let answers = answers.clone();
-                    let answer = async move { one_of(&answers.await, index).map(drop) };
+                    let answer = async move { one_of(&answers.await, index) };
                     walks[at].start_shared(peer, turn.clone(), answer);
                 }
             }
@@ -180,7 +180,7 @@ fn store_call(
     core: &Arc<Core>,
     peer: PeerId,
     records: Vec<(Record, Arc<Vec<Shown>>)>,
-) -> (SharedTurn, SharedCall<()>) {
+) -> (SharedTurn, SharedCall<StoreOutcome>) {
     let bytes = records.iter().map(|(record, _)| record.bytes.len()).sum();
     let turn = core.shared_turn(core.load_to(&peer, bytes));
     let (core, of_all) = (core.clone(), turn.clone());
@@ -206,13 +206,10 @@ fn store_call(
         });
         let answer = answer.await;
         core.moved(&turn, &peer, &answer.as_ref().map(drop).map_err(Clone::clone));
-        let outcomes = answer.map(|outcomes| {
-            outcomes.into_iter().map(|outcome| outcome.map(drop)).collect::<Vec<_>>()
-        });
-        for error in outcomes.iter().flatten().filter_map(|outcome| outcome.as_ref().err()) {
+        for error in answer.iter().flatten().filter_map(|outcome| outcome.as_ref().err()) {
             core.directory.failed(&peer, error);
         }
-        Arc::new(outcomes)
+        Arc::new(answer)
     };
     (turn, call.boxed().shared())
 }

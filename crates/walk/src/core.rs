@@ -8,7 +8,7 @@ use crypto::lease::Shown;
 use crypto::{PeerId, RecordId};
 use document::{Kind, Record};
 use env::Env;
-use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, FindResponse};
+use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest, FindResponse, StoreOutcome};
 
 use crate::directory::Directory;
 use crate::hedge::Budget;
@@ -37,10 +37,14 @@ const CLOSER_MAX: usize = 16;
 /// This program's own store, where it is a holder itself.
 #[async_trait]
 pub trait LocalStore: Send + Sync + 'static {
-    /// Stores a record durably.
-    async fn store(&self, record: Record) -> Result<(), CallError>;
+    /// Stores a record durably; whether it was new.
+    async fn store(&self, record: Record) -> Result<StoreOutcome, CallError>;
     /// As [`LocalStore::store`], with the leases that the record is paid by.
-    async fn store_leased(&self, record: Record, leases: Vec<Shown>) -> Result<(), CallError> {
+    async fn store_leased(
+        &self,
+        record: Record,
+        leases: Vec<Shown>,
+    ) -> Result<StoreOutcome, CallError> {
         let _ = leases;
         self.store(record).await
     }
@@ -202,7 +206,7 @@ impl Core {
         record: Record,
         leases: Arc<Vec<Shown>>,
         limit: Duration,
-    ) -> Result<(), CallError> {
+    ) -> Result<StoreOutcome, CallError> {
         if let Some(own) = self.local(&peer) {
             return own.store_leased(record, leases.to_vec()).await;
         }
@@ -221,14 +225,14 @@ impl Core {
         record: Record,
         leases: &[Shown],
         limit: Duration,
-    ) -> Result<(), CallError> {
+    ) -> Result<StoreOutcome, CallError> {
         let to = self.endpoint(peer)?;
         let size = Size::of(record.bytes.len());
         let since = self.env.clock.elapsed();
         if leases.is_empty() {
             let answer = self.bounded(&to, limit, self.calls.store(&to, record, limit)).await;
             self.note(peer, size, since, &answer);
-            return answer.map(drop);
+            return answer;
         }
         let call = self.calls.store_leased(&to, vec![record], leases.to_vec(), limit);
         let answer = self.bounded(&to, limit, call).await.and_then(|mut outcomes| {
@@ -241,7 +245,7 @@ impl Core {
             }
         });
         self.note(peer, size, since, &answer);
-        answer.map(drop)
+        answer
     }
 
     /// Asks one peer for a record and proves its answer.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::PeerId;
-use env::calls::CallError;
+use env::calls::{CallError, StoreOutcome};
 use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -55,6 +55,12 @@ impl Ended for CallError {
 impl Ended for Result<(), CallError> {
     fn moved(&self) -> Moved {
         self.as_ref().map_or_else(Ended::moved, |()| Moved::Yes)
+    }
+}
+
+impl Ended for Result<StoreOutcome, CallError> {
+    fn moved(&self) -> Moved {
+        self.as_ref().map_or_else(Ended::moved, |_| Moved::Yes)
     }
 }
 

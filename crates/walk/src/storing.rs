@@ -16,7 +16,7 @@ use std::time::Duration;
 use crypto::PeerId;
 use crypto::lease::Shown;
 use document::Record;
-use env::calls::CallError;
+use env::calls::{CallError, StoreOutcome};
 use placement::{Redundancy, View};
 
 use crate::candidates::Candidates;
@@ -37,8 +37,10 @@ pub(crate) struct Storing {
     pub(crate) leases: Arc<Vec<Shown>>,
     pub(crate) redundancy: Redundancy,
     candidates: Candidates,
-    race: Race<Result<(), CallError>>,
+    race: Race<Result<StoreOutcome, CallError>>,
     pub(crate) holders: Vec<PeerId>,
+    /// Whether it was new to any of them.
+    pub(crate) new: bool,
     errors: Vec<(PeerId, CallError)>,
     until: Duration,
 }
@@ -57,7 +59,18 @@ impl Storing {
         let race = Race::new(core.clone(), size);
         let until = core.env.clock.elapsed() + WALK_LIMIT;
         let (holders, errors) = (Vec::new(), Vec::new());
-        Self { core, record, leases, redundancy, candidates, race, holders, errors, until }
+        Self {
+            core,
+            record,
+            leases,
+            redundancy,
+            candidates,
+            race,
+            holders,
+            new: false,
+            errors,
+            until,
+        }
     }
 
     /// Copies that are durable.
@@ -88,7 +101,7 @@ impl Storing {
         &mut self,
         peer: PeerId,
         turn: SharedTurn,
-        call: impl Future<Output = Result<(), CallError>> + Send + 'static,
+        call: impl Future<Output = Result<StoreOutcome, CallError>> + Send + 'static,
     ) {
         self.race.start_shared(peer, turn, call);
     }
@@ -152,7 +165,10 @@ impl Storing {
     async fn step(&mut self) -> bool {
         self.fill();
         match self.race.next(self.until).await {
-            Some(Event::Done(peer, Ok(()))) => self.holders.push(peer),
+            Some(Event::Done(peer, Ok(outcome))) => {
+                self.holders.push(peer);
+                self.new |= outcome == StoreOutcome::Stored;
+            }
             Some(Event::Done(peer, Err(error))) => self.errors.push((peer, error)),
             Some(Event::Late(peer)) => {
                 // Behind an answered put nobody waits: there only a peer that is overdue is replaced.

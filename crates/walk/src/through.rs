@@ -156,7 +156,8 @@ impl Core {
             Ok((reached, ..)) => {
                 let Reached { acked, wanted, .. } = reached;
                 let rest = Rest::ended(self.env.clone(), reached);
-                Ok(Stored { acked, wanted, holders: Vec::new(), rest })
+                // It does not tell whether they were new.
+                Ok(Stored { acked, wanted, new: true, holders: Vec::new(), rest })
             }
             Err(failed) => Err(verdict_of_put(failed)),
         }

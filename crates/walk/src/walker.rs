@@ -40,6 +40,8 @@ pub struct Stored {
     pub acked: u32,
     /// Copies wanted: N.
     pub wanted: u32,
+    /// Whether any of those that are durable was not there before.
+    pub new: bool,
     /// Who has them.
     pub holders: Vec<PeerId>,
     /// The other copies, on their way.
@@ -180,10 +182,10 @@ impl Walker {
     /// Waits for the W copies of a record and hands the others over to be finished behind.
     pub(crate) async fn finish(&self, mut storing: Storing) -> Result<Stored, WalkError> {
         storing.acknowledged().await?;
-        let wanted = storing.redundancy.copies;
+        let (wanted, new) = (storing.redundancy.copies, storing.new);
         let rest = self.background.finish(Unfinished::Copies(storing)).await;
         let reached = rest.reached();
-        Ok(Stored { acked: reached.acked, wanted, holders: reached.holders, rest })
+        Ok(Stored { acked: reached.acked, wanted, new, holders: reached.holders, rest })
     }
 
     /// Finds a record and proves it. `kind` is checked where it is given.

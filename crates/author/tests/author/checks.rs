@@ -221,6 +221,24 @@ fn copies_are_counted_and_read_too() {
     });
 }
 
+/// It may have a copy that was put there while a holder was away.
+#[test]
+fn a_record_is_not_lost_while_a_peer_near_it_is_away() {
+    time::run(7, |env| async move {
+        let net = Net::copying(&env);
+        let author = net.user("ada");
+        let address = put(&author, &noise(1, 3 << 20)).await.unwrap().address;
+        let info = author.info(address).await.unwrap();
+        let page = &info.fragments[3];
+        page.holders.iter().for_each(|holder| lose(&net, &(page.id, holder.peer)));
+        let holds = |peer| page.holders.iter().any(|holder| holder.peer == peer);
+        let others = net.peers.iter().map(|peer| peer.id).filter(|peer| !holds(*peer));
+        others.for_each(|peer| net.network.set(&peer, Fault::Down));
+        let checked = author.check(address, 0).await.unwrap();
+        assert_eq!(checked.state, State::Unavailable, "{checked:?}");
+    });
+}
+
 #[test]
 fn what_cannot_be_opened_is_an_error() {
     time::run(6, |env| async move {

@@ -1,8 +1,9 @@
 //! Peers that are down, hang, lie or are full while contents are put and got.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use author::AuthorError;
+use author::{AuthorError, NoProgress, PutOptions};
 use crypto::{Class, Classified, Suite};
 use env::calls::CallError;
 use testkit::network::Fault;
@@ -154,6 +155,23 @@ fn a_lost_page_is_an_error_that_names_it() {
         assert_eq!(fragment.holders.len(), 3);
         assert!(fragment.holders.iter().all(|holder| holder.reachable && !holder.held));
     });
+}
+
+#[test]
+fn a_put_waits_as_long_as_it_is_told_to_for_a_copy_that_is_late() {
+    for (seconds, full) in [(2, false), (20, true)] {
+        time::run(9, |env| async move {
+            let net = Net::new(&env, 3, 5, Suite::Holdfast1);
+            let author = net.user("ada");
+            put(&author, b"they know each other").await.unwrap();
+            net.network.set(&net.peers[2].id, Fault::Delay(Duration::from_secs(4)));
+            let full_wait = Some(Duration::from_secs(seconds));
+            let options = PutOptions { full_wait, ..PutOptions::default() };
+            let report = author.put(&b"a letter"[..], options, Arc::new(NoProgress)).await.unwrap();
+            let acked = if full { 3 } else { 2 };
+            assert_eq!((report.full, report.acked, report.wanted), (full, acked, 3));
+        });
+    }
 }
 
 #[test]

@@ -24,8 +24,7 @@ use crate::several::{self, Doing};
 use crate::span::{self, Span};
 use crate::{address, connect, pipes};
 
-/// How long a run goes on for copies that were late when its put was answered: as long as the walk
-/// itself tries.
+/// How long a run waits for copies that are late when all is acknowledged: as long as the walk itself tries.
 const LATE_COPIES_LIMIT: Duration = walk::WALK_LIMIT;
 
 /// What is stored and paid for, and not noted in the home.
@@ -180,10 +179,9 @@ impl Put {
                 return Err(HoldError::argument("--pack", "a folder is packed, not a pipe"));
             }
             let author = connect::author(session).await?;
-            let options = self.options(readers, self.name.clone(), None);
+            let options = self.options(&author, readers, self.name.clone(), None);
             let bar = Bar::new(&session.out, "put");
             let report = author.put(pipes::stdin()?, options, bar).await?;
-            finish_late_copies(session, &author, &report).await;
             return told(session, &report, None);
         }
         // Looked at before the passphrase is asked for.
@@ -215,14 +213,15 @@ impl Put {
         let base = self.source.file_name().map(|name| name.to_string_lossy().into_owned());
         // What a pipe will give is not known.
         let size = Some(about.len()).filter(|_| about.is_file());
-        let options = self.options(readers, self.name.clone().or(base), size);
+        let options = self.options(&author, readers, self.name.clone().or(base), size);
         let bar = Bar::new(&session.out, "put");
-        let report = self.file(session, &author, &self.source, options, bar).await?;
+        let report = author.put_file(&self.source, options, !self.no_resume, bar).await?;
         told(session, &report, None)
     }
 
     fn options(
         &self,
+        author: &Author,
         readers: Vec<ReaderKey>,
         name: Option<String>,
         size_hint: Option<u64>,
@@ -236,6 +235,8 @@ impl Put {
             data_dictionary: self.data_dictionary.clone(),
             profile: self.profile,
             lease_seconds: self.span.map(|Span(seconds)| seconds),
+            // The process ends after it, and with it the copies that are still on their way; not those that a librarian sends.
+            full_wait: (!author.walker().is_thin()).then_some(LATE_COPIES_LIMIT),
             ..PutOptions::default()
         }
     }
@@ -247,7 +248,7 @@ impl Put {
         let author = connect::author(session).await?;
         let folder = self.source.canonicalize().map_err(HoldError::io("read", &self.source))?;
         let base = folder.file_name().map(|name| format!("{}.tar", name.to_string_lossy()));
-        let mut options = self.options(readers, self.name.clone().or(base), None);
+        let mut options = self.options(&author, readers, self.name.clone().or(base), None);
         options.media_type.get_or_insert_with(|| packed::MEDIA_TYPE.to_owned());
         let found = below::items(&folder)?;
         found.left_out.tell(session);
@@ -257,26 +258,12 @@ impl Put {
             Ok(report) => PutReport { changed: packed.changed().is_some(), ..report },
             Err(error) => return Err(packed.failure().unwrap_or_else(|| error.into())),
         };
-        finish_late_copies(session, &author, &report).await;
         if let Some(path) = packed.changed() {
             session
                 .out
                 .warn(format_args!("{}: it was written to while it was read", path.display()));
         }
         told(session, &report, None)
-    }
-
-    async fn file(
-        &self,
-        session: &Session,
-        author: &Author,
-        path: &Path,
-        options: PutOptions,
-        bar: Arc<Bar>,
-    ) -> Result<PutReport, HoldError> {
-        let report = author.put_file(path, options, !self.no_resume, bar).await?;
-        finish_late_copies(session, author, &report).await;
-        Ok(report)
     }
 
     /// Files in order of their names, as [`several`] does them.
@@ -293,8 +280,8 @@ impl Put {
         });
         let one = |name, path: PathBuf, bar| {
             let size = std::fs::metadata(&path).map(|about| about.len()).ok();
-            let options = self.options(readers.clone(), Some(name), size);
-            async move { self.file(session, author, &path, options, bar).await }
+            let options = self.options(author, readers.clone(), Some(name), size);
+            async move { Ok(author.put_file(&path, options, !self.no_resume, bar).await?) }
         };
         let told = |report: PutReport, name| told(session, &report, Some(name));
         let doing = Doing { verb: "put", done: "stored" };
@@ -303,14 +290,6 @@ impl Put {
             session.out.note("full: all copies and fragments of all files are stored");
         }
         Ok(Exit::of_all(&exits))
-    }
-}
-
-/// The process is about to end, and with it the copies that are still on their way: waits for them.
-async fn finish_late_copies(session: &Session, author: &Author, report: &PutReport) {
-    if !report.full && !author.walker().is_thin() {
-        session.out.note("waiting for the last copies");
-        author.walker().drain(LATE_COPIES_LIMIT).await;
     }
 }
 

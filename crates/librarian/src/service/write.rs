@@ -91,7 +91,10 @@ impl Endpoints {
                 walk_refusal(error)
             })?;
         self.0.metrics.received(Method::Put, bytes);
-        let Stored { wanted, mut rest, .. } = stored;
+        let Stored { wanted, new, mut rest, .. } = stored;
+        if !new {
+            self.0.quotas.give_back(&caller.key, quota, bytes as u64);
+        }
         let acked = rest.wait(wait.min(PUT_WAIT_MAX)).await.acked;
         Ok(PutResponse { acked, wanted })
     }

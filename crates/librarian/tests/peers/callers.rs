@@ -251,6 +251,36 @@ fn a_quota_bounds_what_a_client_stores_and_outlives_its_pass_and_the_peer() {
 }
 
 #[test]
+fn what_a_client_lets_a_librarian_store_again_costs_nothing() {
+    testkit::time::run(20, |env| async move {
+        let town = Town::new(&env, 3, 4).await;
+        let secret = key("client", 6);
+        let client = town.network.calls(secret.public());
+        let size = page(1, 1000).bytes.len() as u64;
+        let (from, until) = (env.clock.unix_s(), env.clock.unix_s() + 3600);
+        let pass = crypto::Pass {
+            client: ClientKey::new(secret.public()),
+            organisation: crypto::OrgId::new(town.community.organisations[0].public()),
+            tier: Tier::Own,
+            quota: 2 * size,
+            from,
+            until,
+        };
+        let network = town.community.genesis.network();
+        let pass = Credential::Client(pass.sign(&town.community.organisations[0], &network));
+        introduce(&client, &town.at(0), pass).await.unwrap();
+        for number in [1, 1, 1, 2] {
+            let (to, wait) = (town.at(0), Duration::from_secs(5));
+            client.put(&to, page(number, 1000), wait, LIMIT).await.unwrap();
+        }
+        let stored = town.peers[0].stored_bytes().0;
+        assert_eq!(stored, [(ClientKey::new(secret.public()), 2 * size)]);
+        let over = client.put(&town.at(0), page(3, 1000), Duration::ZERO, LIMIT).await;
+        assert!(matches!(over, Err(CallError::Denied { .. })), "{over:?}");
+    });
+}
+
+#[test]
 fn revoked_clients_and_peers_are_denied_at_once_everywhere_and_after_a_restart() {
     testkit::time::run(11, |env| async move {
         let mut town = Town::new(&env, 3, 6).await;

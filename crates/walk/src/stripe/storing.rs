@@ -305,7 +305,7 @@ impl Core {
     ) -> Result<(), CallError> {
         if let Some(own) = self.local(&peer) {
             own.store_leased(header, leases.to_vec()).await?;
-            return own.store_leased(fragment, leases.to_vec()).await;
+            return own.store_leased(fragment, leases.to_vec()).await.map(drop);
         }
         let (first, of_it) = (header.clone(), fragment.clone());
         match self.store_fragment_once(&peer, first, of_it, leases, limit).await {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use crypto::{Class, Classified, PeerState, RecordId};
 use document::{Kind, Record};
-use env::calls::CallError;
+use env::calls::{CallError, StoreOutcome};
 use testkit::network::{Fault, key};
 use testkit::time::run;
 use walk::{Directory, Health, Held, LocalStore, WalkError, WalkOptions, Walker};
@@ -227,9 +227,9 @@ pub(super) struct Own(Mutex<Vec<Record>>);
 
 #[async_trait]
 impl LocalStore for Own {
-    async fn store(&self, record: Record) -> Result<(), CallError> {
+    async fn store(&self, record: Record) -> Result<StoreOutcome, CallError> {
         self.0.lock().unwrap().push(record);
-        Ok(())
+        Ok(StoreOutcome::Stored)
     }
 
     async fn find(&self, id: &RecordId) -> Result<Option<Record>, CallError> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use crypto::{Class, Classified, PeerState, RecordId};
 use document::{Record, Striped};
 use env::Env;
-use env::calls::{CallError, Endpoint};
+use env::calls::{CallError, Endpoint, StoreOutcome};
 use testkit::network::{Fault, key, stripe};
 use testkit::time::run;
 use walk::{
@@ -409,7 +409,7 @@ struct Own(Vec<Record>);
 
 #[async_trait]
 impl LocalStore for Own {
-    async fn store(&self, _record: Record) -> Result<(), CallError> {
+    async fn store(&self, _record: Record) -> Result<StoreOutcome, CallError> {
         Err(CallError::Full)
     }
 
