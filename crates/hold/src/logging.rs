@@ -17,10 +17,10 @@ use crate::error::HoldError;
 
 /// What a verb logs where `HOLD_LOG` says nothing.
 pub(crate) const VERB_LEVEL: &str = "error";
-/// What a running peer logs where `HOLD_LOG` says nothing. Gossipsub warns of each message with a field that it should not
-/// have, whoever sent it: a stranger could fill the disk with such lines.
+/// What a running peer logs where `HOLD_LOG` says nothing. What carries the news between peers warns of frames and messages that
+/// it should not be sent, whoever sent them (yamux as of errors): a stranger could fill the disk with such lines.
 pub(crate) const PEER_LEVEL: &str =
-    "info,libp2p=warn,libp2p_gossipsub=error,h2=warn,hyper=warn,tonic=warn";
+    "info,libp2p=error,multistream_select=error,yamux=off,h2=warn,hyper=warn,tonic=warn";
 
 fn filter(default: &str) -> EnvFilter {
     let chosen = chosen().and_then(|text| EnvFilter::try_new(text).ok());
@@ -110,8 +110,11 @@ mod tests {
             .finish();
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(target: "libp2p_gossipsub::protocol", "flood");
+            tracing::warn!(target: "libp2p_kad::handler", "flood");
+            tracing::warn!(target: "multistream_select::listener_select", "flood");
+            tracing::error!(target: "yamux::connection::rtt", "flood");
             tracing::error!(target: "libp2p_gossipsub::behaviour", "broken");
-            tracing::warn!(target: "libp2p_swarm", "odd");
+            tracing::warn!(target: "overlay", "odd");
         });
         let lines = std::fs::read_to_string(path.path()).expect("text");
         assert!(!lines.contains("flood"), "{lines}");

@@ -5,7 +5,7 @@ mod below;
 mod packed;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -278,7 +278,7 @@ impl Put {
             let name = path.strip_prefix(&self.source).unwrap_or(&path);
             (name.to_string_lossy().into_owned(), path)
         });
-        let one = |name, path: PathBuf, bar| {
+        let one = |name, path: PathBuf, bar: Arc<Bar>| {
             let size = std::fs::metadata(&path).map(|about| about.len()).ok();
             let options = self.options(author, readers.clone(), Some(name), size);
             async move { Ok(author.put_file(&path, options, !self.no_resume, bar).await?) }
