@@ -221,6 +221,29 @@ fn copies_are_counted_and_read_too() {
     });
 }
 
+#[test]
+fn a_stripe_is_not_lost_while_enough_peers_near_it_are_away() {
+    time::run(8, |env| async move {
+        let net = Net::new(&env, 3, 12, Suite::Holdfast1);
+        let author = net.user("ada");
+        let options =
+            author::PutOptions { profile: Some("4/8".parse().unwrap()), ..Default::default() };
+        let progress = std::sync::Arc::new(author::NoProgress);
+        let address = author.put(&noise(1, 100_000)[..], options, progress).await.unwrap().address;
+        let held = fragments(&net, &author, address).await;
+        held[..5].iter().for_each(|one| lose(&net, one));
+        let holds = |peer: &PeerId| held.iter().any(|(_, of)| of == peer);
+        let others = net.peers.iter().map(|peer| peer.id).filter(|peer| !holds(peer));
+        others.for_each(|peer| net.network.set(&peer, Fault::Down));
+        let checked = author.check(address, 0).await.unwrap();
+        assert_eq!(checked.state, State::Unavailable, "{checked:?}");
+        net.network.heal();
+        env.clock.sleep(Duration::from_secs(120)).await;
+        let checked = author.check(address, 0).await.unwrap();
+        assert_eq!(checked.state, State::Lost, "{checked:?}");
+    });
+}
+
 /// It may have a copy that was put there while a holder was away.
 #[test]
 fn a_record_is_not_lost_while_a_peer_near_it_is_away() {

@@ -27,7 +27,8 @@ impl Walker {
     /// Asks the holders of a stripe which of its fragments they have: one row a fragment, in their order.
     ///
     /// `known` are fragments at hand, whose holders' MACs are checked. A fragment that several have is told once, of the
-    /// one that proves it, or of the first in rank. Where a librarian walks for this program nobody is asked and
+    /// one that proves it, or of the first in rank. Where fewer than k are found, one that is missing counts as unreachable for each
+    /// other peer asked that does not answer: it may be there. Where a librarian walks for this program nobody is asked and
     /// nothing is told: proof is between holder and asker.
     pub async fn survey_stripe(
         &self,
@@ -54,7 +55,12 @@ impl Walker {
             let far: Vec<PeerId> = rank.into_iter().filter(|peer| !near.contains(peer)).collect();
             said.extend(self.asked_of(shape, known, &far).await);
         }
-        (0..n).map(|index| row(&said, index, own.get(index).copied())).collect()
+        let mut rows: Vec<_> =
+            (0..n).map(|index| row(&said, index, own.get(index).copied())).collect();
+        if (0..n).filter(|index| best(&said, *index).is_some()).count() < shape.k {
+            suspect(&said, &mut rows);
+        }
+        rows
     }
 
     async fn asked_of(
@@ -101,6 +107,21 @@ fn row(said: &[(PeerId, Says)], index: usize, owner: Option<PeerId>) -> Fragment
     let holder = liar.or(owner);
     let state = holder.as_ref().and_then(state).unwrap_or(FragmentState::Missing);
     FragmentAt { index, holder, state }
+}
+
+/// Too few are found to read the stripe: what is missing may be at peers that need not have it and do not answer, one at each.
+fn suspect(said: &[(PeerId, Says)], rows: &mut [FragmentAt]) {
+    let named: Vec<PeerId> = rows.iter().filter_map(|row| row.holder).collect();
+    let mut silent = said.iter().filter(|(peer, _)| !named.contains(peer)).filter_map(
+        |(peer, says)| match says {
+            Err(error) => Some((*peer, error.clone())),
+            Ok(_) => None,
+        },
+    );
+    for row in rows.iter_mut().filter(|row| row.state == FragmentState::Missing) {
+        let Some((peer, error)) = silent.next() else { return };
+        (row.holder, row.state) = (Some(peer), FragmentState::Unreachable(error));
+    }
 }
 
 impl Core {
