@@ -164,3 +164,43 @@ fn take_rosters(librarian: &Librarian, network: &NetworkFile) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use testkit::network::community;
+
+    use super::*;
+
+    #[test]
+    fn an_older_list_does_not_replace_a_kept_one_even_of_the_future() {
+        let dir = tempfile::tempdir().unwrap();
+        let community = community(2, 2);
+        let roster = Roster::first(&community.genesis);
+        let list = |organisation: usize, sequence, numbers: &[usize]| {
+            let keys = numbers.iter().map(|number| *community.peer(*number).key()).collect();
+            let of = community.organisation(organisation).key;
+            let list = Revocation { organisation: of, sequence, keys };
+            list.sign(&community.organisations[organisation], &community.genesis.network())
+        };
+        let keep = |bytes: &Bytes| keep_revocation(dir.path(), &roster, bytes);
+        // What was accepted before the clock was set back is of the future now.
+        let ahead = peerdir::now_s() * 1_000 + 1_000_000_000;
+        let newer = list(0, ahead, &[0]);
+        assert_eq!(keep(&list(0, 7, &[])).unwrap(), 7);
+        assert_eq!(keep(&newer).unwrap(), ahead);
+        assert_eq!(keep(&list(0, 8, &[])).unwrap(), ahead);
+        assert_eq!(revocations(dir.path()), [newer.clone()]);
+        // Another organisation's is its own, and what is no list of the network does not count.
+        let other = list(1, 8, &[1]);
+        assert_eq!(keep(&other).unwrap(), 8);
+        let mut forged = list(0, ahead + 1, &[]).to_vec();
+        *forged.last_mut().unwrap() ^= 1;
+        assert!(keep(&forged.into()).is_err());
+        let mut kept = revocations(dir.path());
+        kept.sort();
+        let mut expected = [newer, other];
+        expected.sort();
+        assert_eq!(kept, expected);
+    }
+}

@@ -18,7 +18,7 @@ mod room;
 mod rosters;
 mod standing;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -110,6 +110,8 @@ struct Inner {
     view: Option<CachedView>,
     /// The newest list of each organisation, with its signed bytes: at most as many as the roster.
     revoked: BTreeMap<OrgId, (Revocation, Bytes)>,
+    /// Those of organisations that left, who left last at the end: where one comes back, so does what it disowned.
+    parted: VecDeque<(Revocation, Bytes)>,
     usual: Usual,
     usual_until: Duration,
 }
@@ -364,6 +366,7 @@ impl Inner {
             peers_max: PEERS_KNOWN_MAX,
             view: None,
             revoked: BTreeMap::new(),
+            parted: VecDeque::new(),
             usual: Usual::default(),
             usual_until: Duration::ZERO,
         }

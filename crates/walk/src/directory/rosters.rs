@@ -21,6 +21,8 @@ use super::{Directory, Inner};
 
 /// Departures that a receiver may lag behind.
 pub(super) const DEPARTURES_MAX: usize = 64;
+/// Lists of revoked keys that are kept of organisations that left.
+const PARTED_MAX: usize = 64;
 /// How often, at most, an organisation that is not listed is taken as a sign that the roster is old.
 pub const REFRESH_UNKNOWN_EVERY: Duration = Duration::from_secs(5);
 
@@ -120,13 +122,7 @@ impl Directory {
                 Arc::new(Announcement { certificate, ..Announcement::clone(&peer.announcement) });
             true
         });
-        let lists = std::mem::take(&mut inner.revoked);
-        inner.revoked = lists
-            .into_iter()
-            .filter_map(|(organisation, list)| {
-                roster.listed(&organisation, now).map(|listed| (listed.organisation, list))
-            })
-            .collect();
+        inner.relist_revocations(now);
         drop(inner);
         tracing::info!(
             number = roster.number(),
@@ -243,6 +239,25 @@ impl Inner {
         let both: Vec<Candidate> =
             candidates.iter().filter(|one| was_listed(&one.organisation)).cloned().collect();
         (both.len() < candidates.len()).then(|| View::new(previous.number(), both))
+    }
+
+    /// Puts the lists of revoked keys under the organisations that the roster lists now; those of others are set aside.
+    fn relist_revocations(&mut self, now_s: u64) {
+        let roster = self.roster.clone();
+        let lists = std::mem::take(&mut self.revoked).into_values();
+        for list in std::mem::take(&mut self.parted).into_iter().chain(lists) {
+            let Some(listed) = roster.listed(&list.0.organisation, now_s) else {
+                self.parted.push_back(list);
+                continue;
+            };
+            let newer = self.revoked.get(&listed.organisation);
+            if newer.is_none_or(|(known, _)| known.sequence < list.0.sequence) {
+                self.revoked.insert(listed.organisation, list);
+            }
+        }
+        while self.parted.len() > PARTED_MAX {
+            self.parted.pop_front();
+        }
     }
 
     fn revoked_digest(&self) -> [u8; 32] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Change, OrgId, Organisation, Roster, SignedRoster, Taught};
+use crypto::{Change, OrgId, Organisation, Revocation, Roster, SignedRoster, Taught};
 use document::Kind;
 use env::Env;
 use env::calls::Endpoint;
@@ -105,6 +105,34 @@ fn a_client_that_runs_learns_of_a_roster_within_two_rounds() {
         stage.peers.truncate(0);
         env.clock.sleep(REFRESH_EVERY * 6).await;
         assert_eq!(stage.directory.roster().number(), 1, "the task is over");
+    });
+}
+
+#[test]
+fn what_an_organisation_disowned_it_still_disowns_where_it_left_and_came_back() {
+    run(4, |env| async move {
+        let stage = Stage::new(&env, 3, 6);
+        let (community, directory) = (&stage.community, &stage.directory);
+        let organisation = community.organisation(2);
+        let list = |sequence, numbers: &[usize]| {
+            let keys = numbers.iter().map(|number| *community.peer(*number).key()).collect();
+            let list = Revocation { organisation: organisation.key, sequence, keys };
+            list.sign(&community.organisations[2], &community.genesis.network())
+        };
+        let (older, newer) = (list(1, &[5]), list(2, &[2]));
+        assert!(directory.revoke(&older).unwrap().newer);
+        assert!(directory.revoke(&newer).unwrap().newer);
+        let first = Roster::first(&community.genesis);
+        let away = community.roster(&first, &Change::Remove(organisation.key), &[0, 1]);
+        directory.learn_roster(&away).unwrap();
+        assert!(directory.revocations().is_empty(), "it is not listed");
+        let away = read(&away, &first);
+        let back = community.roster(&away, &Change::Add(organisation.clone()), &[0, 1]);
+        directory.learn_roster(&back).unwrap();
+        assert_eq!(directory.revocations(), [newer]);
+        assert!(!directory.revoke(&older).unwrap().newer);
+        assert!(directory.learn(&community.members[2].announcement).is_err());
+        assert!(directory.learn(&community.members[5].announcement).is_ok());
     });
 }
 
