@@ -563,7 +563,7 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
 fn io_exit(error: &io::Error) -> Exit {
     match error.kind() {
         io::ErrorKind::NotFound => Exit::NotFound,
-        io::ErrorKind::PermissionDenied => Exit::Denied,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::Denied,
         io::ErrorKind::AlreadyExists => Exit::Conflict,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Exit::Invalid,
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Exit::Invalid,
