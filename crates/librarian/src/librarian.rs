@@ -79,10 +79,10 @@ impl Prepared {
         &self.directory
     }
 
-    /// Whether a peer is a member of the network now: for the overlay.
+    /// Whether a peer is a member of the network now, and of which organisation: for the overlay.
     pub fn members(&self) -> Members {
         let directory = Arc::clone(&self.directory);
-        Arc::new(move |peer| directory.is_member(peer))
+        Arc::new(move |peer| directory.organisation_of(peer))
     }
 
     /// What vouches for this peer now: for the transport, which shows it on each new connection.

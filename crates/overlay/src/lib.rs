@@ -21,7 +21,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use crypto::canonical::CanonicalError;
-use crypto::{Class, Classified, PeerId};
+use crypto::{Class, Classified, OrgId, PeerId};
 use futures::stream::BoxStream;
 
 /// The largest piece of news, in bytes.
@@ -38,9 +38,14 @@ pub use seen::{SEEN_FOR, SEEN_MAX};
 pub use told::{TOLD_BYTES_MAX, TOLD_NEWS_MAX};
 pub use wire::NEWS_OVERHEAD_BYTES_MAX;
 
-/// Who counts as a peer of the network right now. It is asked often: it must be quick and not
-/// block.
-pub type Members = Arc<dyn Fn(&PeerId) -> bool + Send + Sync>;
+/// Who counts as a peer of the network right now, and of which organisation: links are shared between them. It is asked often:
+/// it must be quick and not block.
+pub type Members = Arc<dyn Fn(&PeerId) -> Option<OrgId> + Send + Sync>;
+
+/// Everybody, each of an organisation by itself.
+pub fn everybody() -> Members {
+    Arc::new(|peer| Some(OrgId::new(*peer.key())))
+}
 
 /// What is spread to every peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

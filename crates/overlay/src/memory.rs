@@ -63,7 +63,7 @@ impl Default for MemoryMesh {
 impl MemoryMesh {
     /// A mesh in real time whose peers all are members.
     pub fn new() -> Self {
-        Self::with(Arc::new(SystemClock::new()), Arc::new(|_: &PeerId| true))
+        Self::with(Arc::new(SystemClock::new()), crate::everybody())
     }
 
     /// A mesh in this clock's time, with these members.
@@ -167,7 +167,7 @@ impl MemoryOverlay {
         let now = self.mesh.clock.elapsed();
         let heard = Heard { from: self.peer, news };
         let proves_itself = matches!(heard.news, News::Announcement(_) | News::Roster(_));
-        let counts = proves_itself || (self.mesh.members)(&self.peer);
+        let counts = proves_itself || (self.mesh.members)(&self.peer).is_some();
         let mut state = lock(&self.mesh.state);
         let own = self.own(&mut state).ok_or(OverlayError::Closed)?;
         if !own.seen.note(&heard.news, now) {
@@ -229,7 +229,7 @@ impl Overlay for MemoryOverlay {
         }
         let links = state.links(self.peer);
         drop(state);
-        links.iter().filter(|peer| (self.mesh.members)(peer)).count()
+        links.iter().filter(|peer| (self.mesh.members)(peer).is_some()).count()
     }
 
     async fn close(&self) {

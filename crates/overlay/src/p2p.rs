@@ -16,6 +16,7 @@
 //! places).
 
 mod behaviour;
+mod closing;
 mod directory;
 mod engine;
 mod gate;
@@ -30,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use crypto::{NetworkId, SecretKey};
+use crypto::{NetworkId, OrgId, SecretKey};
 use env::{Env, Task};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -72,7 +73,7 @@ pub struct Libp2pOptions {
     /// Hosts (IP addresses or names) that others reach this peer at; none: the addresses it listens
     /// on.
     pub announce: Option<Vec<String>>,
-    /// Who counts as a peer of the network.
+    /// Who counts as a peer of the network, and of which organisation.
     pub members: Members,
     /// Time, randomness, tasks. libp2p's own timers and sockets are tokio's in any case.
     pub env: Env,
@@ -222,7 +223,17 @@ impl Shared {
     }
 
     fn is_member(&self, peer: &crypto::PeerId) -> bool {
-        (self.members)(peer) && !self.is_forgotten(peer)
+        self.organisation_of(peer).is_some()
+    }
+
+    /// The organisation of a member that was not forgotten.
+    fn organisation_of(&self, peer: &crypto::PeerId) -> Option<OrgId> {
+        (self.members)(peer).filter(|_| !self.is_forgotten(peer))
+    }
+
+    /// [`Self::organisation_of`] of a libp2p peer.
+    fn organisation_at(&self, peer: &PeerId) -> Option<OrgId> {
+        self.id_of(peer).and_then(|peer| self.organisation_of(&peer))
     }
 
     /// Our id of a libp2p peer; `None` where its key is of another kind.

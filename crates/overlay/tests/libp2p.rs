@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{NetworkId, PeerId, SecretKey};
+use crypto::{NetworkId, OrgId, PeerId, SecretKey};
 use env::Env;
 use futures::StreamExt;
 use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
@@ -26,17 +26,13 @@ fn id(byte: u8) -> PeerId {
     PeerId::new(secret(byte).public())
 }
 
-fn everybody() -> Members {
-    Arc::new(|_| true)
-}
-
 fn options(byte: u8, network: NetworkId, listen: &str, members: Members) -> Libp2pOptions {
     let (secret, listen) = (secret(byte), listen.to_owned());
     Libp2pOptions { secret, network, listen, announce: None, members, env: Env::real() }
 }
 
 async fn start(byte: u8) -> Arc<Libp2p> {
-    Libp2p::start(options(byte, NETWORK, "127.0.0.1:0", everybody())).await.unwrap()
+    Libp2p::start(options(byte, NETWORK, "127.0.0.1:0", overlay::everybody())).await.unwrap()
 }
 
 fn envelope(text: &str) -> News {
@@ -68,7 +64,7 @@ async fn addresses_carry_the_peers_id_and_the_announced_hosts() {
     assert!(addresses[0].starts_with("/ip4/127.0.0.1/tcp/"));
     assert!(addresses[0].ends_with(&format!("/p2p/{peer}")));
     assert!(!addresses[0].contains("/tcp/0/"));
-    let mut announced = options(1, NETWORK, "127.0.0.1:0", everybody());
+    let mut announced = options(1, NETWORK, "127.0.0.1:0", overlay::everybody());
     announced.announce = Some(vec!["peer.example".to_owned(), "192.0.2.7".to_owned()]);
     let announced = Libp2p::start(announced).await.unwrap();
     let addresses = announced.addresses();
@@ -84,7 +80,7 @@ async fn what_cannot_be_listened_on_is_a_clear_error() {
     let taken = held.local_addr().unwrap().to_string();
     // 192.0.2.1 is no address of this machine.
     for listen in ["nonsense", "192.0.2.1:0", "127.0.0.1:99999", &taken] {
-        match Libp2p::start(options(1, NETWORK, listen, everybody())).await {
+        match Libp2p::start(options(1, NETWORK, listen, overlay::everybody())).await {
             Err(OverlayError::Listen { address, reason, in_use }) => {
                 assert_eq!((&*address, in_use), (listen, listen == taken));
                 assert!(!reason.is_empty());
@@ -93,8 +89,8 @@ async fn what_cannot_be_listened_on_is_a_clear_error() {
         }
     }
     drop(held);
-    let first = Libp2p::start(options(1, NETWORK, &taken, everybody())).await.unwrap();
-    let second = Libp2p::start(options(2, NETWORK, &taken, everybody())).await;
+    let first = Libp2p::start(options(1, NETWORK, &taken, overlay::everybody())).await.unwrap();
+    let second = Libp2p::start(options(2, NETWORK, &taken, overlay::everybody())).await;
     assert!(matches!(second, Err(OverlayError::Listen { .. })), "a port belongs to one peer");
     first.close().await;
 }
@@ -102,7 +98,7 @@ async fn what_cannot_be_listened_on_is_a_clear_error() {
 #[tokio::test]
 async fn peers_of_two_networks_do_not_link() {
     let ours = start(1).await;
-    let other = options(2, NetworkId::new([6; 32]), "127.0.0.1:0", everybody());
+    let other = options(2, NetworkId::new([6; 32]), "127.0.0.1:0", overlay::everybody());
     let other = Libp2p::start(other).await.unwrap();
     other.learn(id(1), &ours.addresses());
     ours.learn(id(2), &other.addresses());
@@ -136,7 +132,7 @@ async fn a_peer_that_comes_back_is_linked_again() {
     eventually("the link is lost", || b.links() == 0).await;
     // It knows nobody any more: the other one must find it by the address it had.
     let listen = format!("127.0.0.1:{port}");
-    let again = Libp2p::start(options(1, NETWORK, &listen, everybody())).await.unwrap();
+    let again = Libp2p::start(options(1, NETWORK, &listen, overlay::everybody())).await.unwrap();
     eventually("the link stands again", || b.links() == 1 && again.links() == 1).await;
     only_this_passes(&again, &b).await;
     again.close().await;
@@ -318,7 +314,8 @@ async fn a_peer_with_another_kind_of_key_gets_no_link() {
 
 /// A peer alone that knows only this one as a member, and a stranger's link to it.
 async fn with_stranger(member: u8) -> (Arc<Libp2p>, Swarm<gossipsub::Behaviour>) {
-    let members: Members = Arc::new(move |peer| *peer == id(member));
+    let members: Members =
+        Arc::new(move |peer| (*peer == id(member)).then(|| OrgId::new(*peer.key())));
     let a = Libp2p::start(options(1, NETWORK, "127.0.0.1:0", members)).await.unwrap();
     let mut swarm = rogue(keypair(9));
     swarm.dial(a.addresses()[0].parse::<Multiaddr>().unwrap()).unwrap();
@@ -373,6 +370,8 @@ async fn what_a_member_told_goes_no_further_where_a_stranger_brings_it() {
     };
     assert!(tokio::time::timeout(Duration::from_secs(4), passed_on).await.is_err());
     assert!(heard, "it is news to the peer itself");
+    // Nor does it count as told: where it is this peer's turn to tell it, it does.
+    assert_eq!(a.publish_all(vec![envelope("of long ago")]).await.unwrap(), 1);
     a.close().await;
 }
 

@@ -95,7 +95,7 @@ pub struct SocketsReport {
 pub fn run(seed: u64, size: Size) -> SocketsReport {
     let clock: Arc<dyn Clock> = net::env_of(seed).clock;
     let history = History::new(clock.clone(), Needle::new(seed), true);
-    let mesh = MemoryMesh::with(clock, Arc::new(|_| true));
+    let mesh = MemoryMesh::with(clock, overlay::everybody());
     let peers = size.peers.min(PEERS_MAX);
     let community = community(size.organisations, peers);
     let homes = tempfile::tempdir().expect("a folder for homes");

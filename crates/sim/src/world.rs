@@ -84,7 +84,7 @@ impl World {
         history: History,
         bug: Option<PlantedBug>,
     ) -> Arc<Self> {
-        let members: overlay::Members = Arc::new(|_| true);
+        let members = overlay::everybody();
         let shm = std::path::Path::new("/dev/shm");
         let mut homes = tempfile::Builder::new();
         let homes = homes.prefix("holdfast-sim-");

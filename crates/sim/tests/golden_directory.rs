@@ -57,7 +57,7 @@ async fn open(env: &Env, dir: &Path, community: &Community, genesis: &Arc<Genesi
     let certificate = Bytes::from(std::fs::read(dir.join("certificate")).unwrap());
     let options = LibrarianOptions::new(member.key.clone(), genesis.clone(), certificate);
     let network = DirectNetwork::new(env.clone());
-    let mesh = MemoryMesh::with(env.clock.clone(), Arc::new(|_| true));
+    let mesh = MemoryMesh::with(env.clock.clone(), overlay::everybody());
     let calls = network.calls(member.key.public());
     let overlay = mesh.join(member.peer);
     let peer = Librarian::start(options, env.clone(), store.clone(), journal, overlay, calls);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use crypto::{PeerId, SecretKey};
+use crypto::{OrgId, PeerId, SecretKey};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use overlay::{Heard, INBOX_NEWS_MAX, Members, NEWS_BYTES_MAX, News, Overlay, OverlayError};
@@ -33,7 +33,10 @@ impl Roll {
     /// The question as overlays ask it.
     pub fn members(&self) -> Members {
         let roll = self.0.clone();
-        Arc::new(move |peer| roll.lock().unwrap_or_else(PoisonError::into_inner).contains(peer))
+        Arc::new(move |peer| {
+            let roll = roll.lock().unwrap_or_else(PoisonError::into_inner);
+            roll.contains(peer).then(|| OrgId::new(*peer.key()))
+        })
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Town {
 impl Town {
     /// A community of which nobody runs yet.
     pub(crate) fn empty(env: &Env, organisations: usize, peers: usize) -> Self {
-        let members: overlay::Members = Arc::new(|_| true);
+        let members = overlay::everybody();
         Self {
             env: env.clone(),
             community: community(organisations, peers),

@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use crypto::{NetworkId, SecretKey, Suite};
+use libp2p::Transport;
 use libp2p::connection_limits::{self, ConnectionLimits};
+use libp2p::core::upgrade::Version;
 use libp2p::gossipsub::{
     self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode, WhitelistSubscriptionFilter,
 };
@@ -17,6 +19,7 @@ use libp2p::kad::store::{MemoryStore, MemoryStoreConfig};
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, identify, kad, noise, ping, tcp, yamux};
 
+use super::closing::Closing;
 use super::gate::Gate;
 use super::identity;
 use super::sources::Sources;
@@ -35,7 +38,7 @@ const HISTORY_HEARTBEATS: usize = 7;
 /// more copy of every message at every peer, and four already reach all.
 const MESH: usize = 4;
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Connections, whether they count as links yet or not.
+/// Connections, whether they count as links yet or not: all of `links`, two of each peer.
 const CONNECTIONS_MAX: u32 = 256;
 const CONNECTIONS_PENDING_MAX: u32 = 32;
 /// Two peers that dial each other at the same moment have two connections.
@@ -91,17 +94,17 @@ impl Names {
 /// A swarm that listens nowhere yet.
 pub(super) fn swarm(secret: &SecretKey, names: &Names) -> Result<Swarm<Behaviour>, OverlayError> {
     let prologue = names.prologue.clone();
-    let security = move |keypair: &Keypair| {
-        noise::Config::new(keypair).map(|config| config.with_prologue(prologue.clone()))
-    };
-    let multiplexer = || {
-        let mut config = yamux::Config::default();
-        config.set_max_num_streams(STREAMS_OF_CONNECTION_MAX);
-        config
+    let transport = move |keypair: &Keypair| {
+        let security = noise::Config::new(keypair)?.with_prologue(prologue);
+        let mut multiplexer = yamux::Config::default();
+        multiplexer.set_max_num_streams(STREAMS_OF_CONNECTION_MAX);
+        let tcp = tcp::tokio::Transport::new(tcp::Config::new().nodelay(true));
+        let secured = tcp.upgrade(Version::V1Lazy).authenticate(security).multiplex(multiplexer);
+        Ok(secured.map(|(peer, connection), _| (peer, Closing::new(connection))))
     };
     let swarm = SwarmBuilder::with_existing_identity(identity::keypair(secret))
         .with_tokio()
-        .with_tcp(tcp::Config::new().nodelay(true), security, multiplexer)
+        .with_other_transport(transport)
         .map_err(|_| OverlayError::Settings("connection security"))?
         .with_behaviour(|keypair| Ok(behaviour(keypair, names)?))
         .map_err(|_| OverlayError::Settings("protocols"))?

@@ -106,7 +106,7 @@ impl Engine {
     }
 
     fn is_member(&self, peer: &PeerId) -> bool {
-        self.shared.id_of(peer).is_some_and(|peer| self.shared.is_member(&peer))
+        self.shared.organisation_at(peer).is_some()
     }
 
     // Links.
@@ -138,10 +138,14 @@ impl Engine {
         self.directory.linked(&peer);
         let known = self.shared.id_of(&peer);
         let wanted = known.is_some_and(|known| !self.shared.is_forgotten(&known));
-        let member = self.is_member(&peer);
+        let organisation = self.shared.organisation_at(&peer);
         let now = self.now();
-        if !wanted || !self.links.opened(peer, member, now) {
-            let _ = self.swarm.disconnect_peer_id(peer);
+        let close = match wanted {
+            true => self.links.opened(peer, organisation, now),
+            false => Some(peer),
+        };
+        if let Some(close) = close {
+            let _ = self.swarm.disconnect_peer_id(close);
         }
         self.shared.set_links(self.links.len());
     }
@@ -191,7 +195,7 @@ impl Engine {
         let mesh = self.swarm.behaviour().gossipsub.mesh_peers(&topic);
         let mesh: HashSet<_> = mesh.copied().collect();
         let shared = self.shared.clone();
-        let member = |peer: &PeerId| shared.id_of(peer).is_some_and(|peer| shared.is_member(&peer));
+        let member = |peer: &PeerId| shared.organisation_at(peer);
         for peer in self.links.review(now, member, |peer| !mesh.contains(peer)) {
             let _ = self.swarm.disconnect_peer_id(peer);
         }
@@ -303,7 +307,7 @@ impl Engine {
         let Ok(told) = Told::decode(&bytes) else {
             return self.report(&id, &link, MessageAcceptance::Reject);
         };
-        if self.is_worth_checking(&told, &link, now) {
+        if self.is_worth_checking(&told, &link, by_member, now) {
             self.check(id, link, by_member, told);
         } else {
             self.report(&id, &link, MessageAcceptance::Ignore);
@@ -312,9 +316,15 @@ impl Engine {
 
     /// Whether the message is worth checking its signature, which costs more than all before it: what others told
     /// already needs none, and what would only be dropped then either.
-    fn is_worth_checking(&mut self, told: &Told, link: &PeerId, now: Duration) -> bool {
+    fn is_worth_checking(
+        &mut self,
+        told: &Told,
+        link: &PeerId,
+        by_member: bool,
+        now: Duration,
+    ) -> bool {
         !self.shared.is_forgotten(&told.from)
-            && !told.news.iter().all(|one| self.intake.knows(one, now))
+            && !told.news.iter().all(|one| self.intake.is_old(one, by_member, now))
             && (self.shared.is_member(&told.from) || self.intake.has_room(link))
     }
 
@@ -337,7 +347,7 @@ impl Engine {
         let now = self.now();
         let shared = self.shared.clone();
         let member = |peer: &crypto::PeerId| shared.is_member(peer);
-        let linked = |link: &PeerId| shared.id_of(link).is_some_and(|peer| shared.is_member(&peer));
+        let linked = |link: &PeerId| shared.organisation_at(link).is_some();
         let trust = |from: &_, link: &_| Trust { signer: member(from), link: linked(link) };
         for verdict in self.intake.review(now, trust) {
             self.apply(verdict);

@@ -15,8 +15,8 @@
 //! ```
 //! Why a stranger's link has nothing passed on: news has no time in it, so what a member told long ago is new again once it
 //! is out of memory, and whoever kept it could have the whole network believe and pass it on anew. So it ends
-//! at the peer it was brought to. It is heard there all the same, or a stranger that is quicker than the members could
-//! hide what they tell.
+//! at the peer it was brought to. It is heard there all the same, once, or a stranger that is quicker than the members could
+//! hide what they tell; and it does not count as told: who was to tell it still does, and a member's telling is passed on.
 //!
 //! Why not drop a stranger's news at once: a newcomer's announcement and its first envelope race
 //! each other to peers that have not heard of it, and what a peer dropped once the mesh will not
@@ -79,9 +79,9 @@ pub(super) struct Verdict {
 
 #[derive(Default)]
 pub(super) struct Intake {
-    /// Published here, or heard from a member.
+    /// Published here, or heard from a member by a member's link.
     seen: Seen,
-    /// What proves itself and was heard before its signer was a member: strangers make it heard once.
+    /// Heard because a stranger brought or signed it: strangers make it heard once.
     early: Seen,
     waiting: VecDeque<Waiting>,
     budgets: HashMap<PeerId, Budget>,
@@ -141,9 +141,14 @@ impl Intake {
         self.waiting.len() < WAITING_MAX && of_link.count() < WAITING_OF_LINK_MAX
     }
 
-    /// Whether the news was published or heard a moment ago.
+    /// Whether the news was told a moment ago: published here, or passed on.
     pub(super) fn knows(&mut self, news: &News, now: Duration) -> bool {
         self.seen.has(news, now)
+    }
+
+    /// Whether it makes no difference that this link brings the news.
+    pub(super) fn is_old(&mut self, news: &News, by_member: bool, now: Duration) -> bool {
+        self.seen.has(news, now) || !by_member && self.early.has(news, now)
     }
 
     /// Notes news that was published here.
@@ -159,7 +164,7 @@ impl Intake {
         trust: Trust,
         now: Duration,
     ) -> (Option<Verdict>, Vec<Heard>) {
-        if arrival.news.iter().all(|one| self.seen.has(one, now)) {
+        if arrival.news.iter().all(|one| self.is_old(one, trust.link, now)) {
             return (Some(arrival.dropped()), Vec::new());
         }
         if trust.signer {
@@ -208,7 +213,11 @@ impl Intake {
     /// member: it may have been dropped then, for many strangers share one rate.
     fn believe(&mut self, arrival: Arrival, by_member: bool, now: Duration) -> Verdict {
         let Arrival { id, link, from, news } = arrival;
-        let new: Vec<News> = news.into_iter().filter(|one| self.seen.note(one, now)).collect();
+        let note = |one: &News| match by_member {
+            true => self.seen.note(one, now),
+            false => !self.seen.has(one, now) && self.early.note(one, now),
+        };
+        let new: Vec<News> = news.into_iter().filter(note).collect();
         let pass_on = by_member && !new.is_empty();
         let acceptance = match pass_on {
             true => MessageAcceptance::Accept,
@@ -355,6 +364,25 @@ mod tests {
             assert_eq!(is_accept(&verdicts[0]), link);
             assert_eq!(verdicts[0].heard.len(), 1);
         }
+    }
+
+    #[test]
+    fn what_a_strangers_link_brings_is_heard_once_and_does_not_count_as_told() {
+        let mut intake = Intake::default();
+        let stranger = Trust { signer: true, link: false };
+        let by_stranger = |intake: &mut Intake, from| {
+            let (verdict, _) =
+                intake.arrived(arrival(PeerId::random(), from, envelope(1)), stranger, NOW);
+            verdict.expect("no wait").heard.len()
+        };
+        assert_eq!((by_stranger(&mut intake, 1), by_stranger(&mut intake, 2)), (1, 0));
+        assert!(!intake.knows(&envelope(1), NOW), "who was to tell it still does");
+        let told = arrival(PeerId::random(), 2, envelope(1));
+        let (verdict, _) = intake.arrived(told, by_member(true), NOW);
+        let verdict = verdict.expect("no wait");
+        assert!(is_accept(&verdict) && verdict.heard.len() == 1);
+        assert!(intake.knows(&envelope(1), NOW));
+        assert_eq!(by_stranger(&mut intake, 3), 0);
     }
 
     #[test]

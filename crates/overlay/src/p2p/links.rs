@@ -4,15 +4,19 @@
 //! of somebody who is no member yet is kept for [`STRANGER_FOR`], and at most [`STRANGERS_MAX`] of
 //! them at a time; what becomes of its news meanwhile is in `intake`. Then it is closed.
 //!
-//! Above [`LINKS_MAX`] the surplus of members' links is closed too, of those outside of the mesh the
-//! newest first, so that whoever opens many takes nobody else's: a bootstrap peer that everybody
+//! Above [`LINKS_MAX`] the surplus of members' links is closed too: a bootstrap peer that everybody
 //! dials gives the newcomers on to others. But never a link younger than [`SETTLE_FOR`]: Kademlia
 //! dials dozens of peers in one lookup, and closing those under its hands made it dial them again
 //! (64 peers that had just met kept two thirds of a core busy with handshakes).
+//!
+//! An organisation can name as many peers as it likes. So where there are too many links, be it the surplus or, at once, those
+//! over [`MEMBERS_MAX`], the organisation that has the most loses its newest: it can keep nobody else from being linked. Of the
+//! surplus, links in the mesh are spared.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crypto::OrgId;
 use libp2p::PeerId;
 
 /// How long a link of somebody who is no member (yet) is kept.
@@ -21,31 +25,79 @@ pub const STRANGER_FOR: Duration = Duration::from_secs(10);
 pub const STRANGERS_MAX: usize = 32;
 /// The most links to members that are kept for long.
 pub const LINKS_MAX: usize = 32;
+/// The most links to members at a time.
+pub(super) const MEMBERS_MAX: usize = 96;
 /// How long every link to a member is left alone.
 pub const SETTLE_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(super) struct Links {
-    /// Since when each linked member is linked.
-    members: HashMap<PeerId, Duration>,
+    members: HashMap<PeerId, Linked>,
     /// Until when each stranger's link is kept.
     strangers: HashMap<PeerId, Duration>,
 }
 
+/// A linked member.
+#[derive(Clone, Copy)]
+struct Linked {
+    organisation: OrgId,
+    since: Duration,
+}
+
 impl Links {
-    /// A connection to the peer stands. False where it must be closed.
-    pub(super) fn opened(&mut self, peer: PeerId, member: bool, now: Duration) -> bool {
-        if member {
-            self.strangers.remove(&peer);
-            self.members.entry(peer).or_insert(now);
-            return true;
+    /// A connection to the peer stands, of this organisation where it is a member. Whose connections must be closed: the peer's own, or those
+    /// of another that has to make room.
+    #[must_use]
+    pub(super) fn opened(
+        &mut self,
+        peer: PeerId,
+        organisation: Option<OrgId>,
+        now: Duration,
+    ) -> Option<PeerId> {
+        let Some(organisation) = organisation else {
+            if self.strangers.len() >= STRANGERS_MAX && !self.strangers.contains_key(&peer) {
+                return Some(peer);
+            }
+            self.members.remove(&peer);
+            self.strangers.entry(peer).or_insert(now + STRANGER_FOR);
+            return None;
+        };
+        let displaced = match self.members.len() < MEMBERS_MAX || self.members.contains_key(&peer) {
+            true => None,
+            false => match self.displaced_by(organisation) {
+                None => return Some(peer),
+                displaced => displaced,
+            },
+        };
+        self.strangers.remove(&peer);
+        self.members.entry(peer).or_insert(Linked { organisation, since: now });
+        if let Some(displaced) = &displaced {
+            self.members.remove(displaced);
         }
-        if self.strangers.len() >= STRANGERS_MAX && !self.strangers.contains_key(&peer) {
-            return false;
+        displaced
+    }
+
+    /// Whose link is given up for one more of this organisation, if any is.
+    fn displaced_by(&self, organisation: OrgId) -> Option<PeerId> {
+        let counts = self.counts();
+        let (largest, most) = counts.iter().max_by_key(|(id, count)| (**count, **id))?;
+        let own = counts.get(&organisation).copied().unwrap_or(0);
+        // One that had only one more would get it back in the same way.
+        if *most <= own + 1 {
+            return None;
         }
-        self.members.remove(&peer);
-        self.strangers.entry(peer).or_insert(now + STRANGER_FOR);
-        true
+        let of_largest = self.members.iter().filter(|(_, link)| link.organisation == *largest);
+        let newest = of_largest.max_by_key(|(peer, link)| (link.since, **peer));
+        newest.map(|(peer, _)| *peer)
+    }
+
+    /// How many links each organisation has.
+    fn counts(&self) -> HashMap<OrgId, usize> {
+        let mut counts = HashMap::new();
+        for link in self.members.values() {
+            *counts.entry(link.organisation).or_default() += 1;
+        }
+        counts
     }
 
     /// The last connection to the peer is gone.
@@ -69,34 +121,52 @@ impl Links {
     pub(super) fn review(
         &mut self,
         now: Duration,
-        member: impl Fn(&PeerId) -> bool,
+        member: impl Fn(&PeerId) -> Option<OrgId>,
         spare: impl Fn(&PeerId) -> bool,
     ) -> Vec<PeerId> {
-        let strangers: Vec<_> = self.strangers.keys().copied().collect();
-        let promoted: Vec<_> = strangers.into_iter().filter(|peer| member(peer)).collect();
-        let demoted: Vec<_> = self.members.keys().filter(|peer| !member(peer)).copied().collect();
-        for peer in promoted {
-            self.opened(peer, true, now);
-        }
         let mut close = Vec::new();
-        for peer in demoted {
-            if !self.opened(peer, false, now) {
-                close.push(peer);
+        let linked: Vec<_> = self.strangers.keys().chain(self.members.keys()).copied().collect();
+        for peer in linked {
+            let organisation = member(&peer);
+            match (self.members.get_mut(&peer), organisation) {
+                // Who joined another organisation counts there from now on.
+                (Some(link), Some(organisation)) => link.organisation = organisation,
+                // Still a stranger, or given up for one of those before.
+                (None, None) => {}
+                (None, Some(_)) if !self.strangers.contains_key(&peer) => {}
+                _ => close.extend(self.opened(peer, organisation, now)),
             }
         }
         let late = self.strangers.iter().filter(|(_, until)| **until <= now);
         close.extend(late.map(|(peer, _)| *peer));
-        let surplus = self.members.len().saturating_sub(LINKS_MAX);
-        close.extend(self.newest_settled(now).into_iter().filter(spare).take(surplus));
+        close.extend(self.surplus(now, spare));
         close
     }
 
-    /// Members' links that are no longer left alone, the newest first.
-    fn newest_settled(&self, now: Duration) -> Vec<PeerId> {
-        let settled = self.members.iter().filter(|(_, since)| **since + SETTLE_FOR <= now);
-        let mut settled: Vec<_> = settled.map(|(peer, since)| (*since, *peer)).collect();
-        settled.sort_unstable_by(|one, other| other.cmp(one));
-        settled.into_iter().map(|(_, peer)| peer).collect()
+    /// Links to close, one after the other the newest of the organisation that has the most.
+    fn surplus(&self, now: Duration, spare: impl Fn(&PeerId) -> bool) -> Vec<PeerId> {
+        let mut counts = self.counts();
+        let settled = self.members.iter().filter(|(_, link)| link.since + SETTLE_FOR <= now);
+        let spared = settled.filter(|(peer, _)| spare(peer));
+        let mut spared: Vec<_> = spared
+            .map(|(peer, link)| (counts[&link.organisation], link.since, *peer, *link))
+            .collect();
+        let mut close = Vec::new();
+        while self.members.len() - close.len() > LINKS_MAX {
+            for (count, _, _, link) in &mut spared {
+                *count = counts[&link.organisation];
+            }
+            let largest = spared.iter().enumerate();
+            let Some((at, _)) =
+                largest.max_by_key(|(_, (count, since, peer, _))| (*count, *since, *peer))
+            else {
+                break;
+            };
+            let (_, _, peer, link) = spared.swap_remove(at);
+            counts.entry(link.organisation).and_modify(|count| *count -= 1);
+            close.push(peer);
+        }
+        close
     }
 }
 
@@ -106,31 +176,45 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(5);
 
+    fn organisation(byte: u8) -> Option<OrgId> {
+        let secret = crypto::SecretKey::from_bytes(&[byte; 32]).expect("a scalar");
+        Some(OrgId::new(secret.public()))
+    }
+
+    fn open(links: &mut Links, count: usize, of: Option<OrgId>, now: Duration) -> Vec<PeerId> {
+        let opened: Vec<_> = (0..count).map(|_| PeerId::random()).collect();
+        for peer in &opened {
+            assert_eq!(links.opened(*peer, of, now), None);
+        }
+        opened
+    }
+
     #[test]
     fn a_stranger_stays_until_it_is_a_member_or_its_time_is_up() {
         let mut links = Links::default();
         let (a, b) = (PeerId::random(), PeerId::random());
-        assert!(links.opened(a, false, NOW));
-        assert!(links.opened(b, false, NOW));
+        assert_eq!(links.opened(a, None, NOW), None);
+        assert_eq!(links.opened(b, None, NOW), None);
         assert_eq!(links.len(), 0);
         assert!(links.has(&a));
         let later = NOW + STRANGER_FOR - Duration::from_millis(1);
-        assert!(links.review(later, |peer| *peer == a, |_| true).is_empty());
+        let member = |peer: &PeerId| (*peer == a).then(|| organisation(1)).flatten();
+        assert!(links.review(later, member, |_| true).is_empty());
         assert_eq!(links.len(), 1);
-        assert_eq!(links.review(NOW + STRANGER_FOR, |peer| *peer == a, |_| true), [b]);
+        assert_eq!(links.review(NOW + STRANGER_FOR, member, |_| true), [b]);
         // A second connection of a stranger does not start its time anew.
-        assert!(links.opened(b, false, later));
-        assert_eq!(links.review(NOW + STRANGER_FOR, |peer| *peer == a, |_| true), [b]);
+        assert_eq!(links.opened(b, None, later), None);
+        assert_eq!(links.review(NOW + STRANGER_FOR, member, |_| true), [b]);
     }
 
     #[test]
     fn who_is_no_member_any_more_becomes_a_stranger() {
         let mut links = Links::default();
         let peer = PeerId::random();
-        assert!(links.opened(peer, true, NOW));
-        assert!(links.review(NOW, |_| false, |_| true).is_empty());
+        assert_eq!(links.opened(peer, organisation(1), NOW), None);
+        assert!(links.review(NOW, |_| None, |_| true).is_empty());
         assert_eq!(links.len(), 0);
-        assert_eq!(links.review(NOW + STRANGER_FOR, |_| false, |_| true), [peer]);
+        assert_eq!(links.review(NOW + STRANGER_FOR, |_| None, |_| true), [peer]);
         links.closed(&peer);
         assert!(!links.has(&peer));
     }
@@ -138,41 +222,83 @@ mod tests {
     #[test]
     fn strangers_and_members_are_bounded() {
         let mut links = Links::default();
-        for _ in 0..STRANGERS_MAX {
-            assert!(links.opened(PeerId::random(), false, NOW));
-        }
-        assert!(!links.opened(PeerId::random(), false, NOW));
-        let kept = PeerId::random();
-        assert!(links.opened(kept, true, NOW));
-        for _ in 0..LINKS_MAX + 4 {
-            assert!(links.opened(PeerId::random(), true, NOW));
-        }
+        open(&mut links, STRANGERS_MAX, None, NOW);
+        let late = PeerId::random();
+        assert_eq!(links.opened(late, None, NOW), Some(late));
+        let kept = open(&mut links, 1, organisation(1), NOW)[0];
+        open(&mut links, LINKS_MAX + 4, organisation(1), NOW);
         let members = links.members.clone();
-        let mut review =
-            |now| links.review(now, |peer| members.contains_key(peer), |peer| *peer != kept);
+        let organisation_of = |peer: &PeerId| members.get(peer).map(|link| link.organisation);
+        let mut review = |now| links.review(now, organisation_of, |peer| *peer != kept);
         assert!(review(NOW + STRANGER_FOR - Duration::from_millis(1)).is_empty());
         let mut close = review(NOW + SETTLE_FOR);
         close.retain(|peer| members.contains_key(peer));
         assert_eq!(close.len(), 5);
         assert!(!close.contains(&kept));
+        open(&mut links, MEMBERS_MAX - members.len(), organisation(1), NOW);
+        assert_eq!(links.opened(late, organisation(1), NOW), Some(late));
     }
 
     #[test]
     fn of_surplus_links_the_newest_are_closed() {
         let mut links = Links::default();
-        let old: Vec<_> = (0..LINKS_MAX).map(|_| PeerId::random()).collect();
-        for peer in &old {
-            assert!(links.opened(*peer, true, NOW));
-        }
+        open(&mut links, LINKS_MAX, organisation(1), NOW);
         let second = Duration::from_secs(1);
-        let new: Vec<_> = (0..20).map(|_| PeerId::random()).collect();
-        for peer in &new {
-            assert!(links.opened(*peer, true, NOW + second));
-        }
-        let mut close = links.review(NOW + second + SETTLE_FOR, |_| true, |_| true);
+        let mut new = open(&mut links, 20, organisation(1), NOW + second);
+        let mut close = links.review(NOW + second + SETTLE_FOR, |_| organisation(1), |_| true);
         close.sort_unstable();
-        let mut new = new;
         new.sort_unstable();
         assert_eq!(close, new);
+    }
+
+    #[test]
+    fn an_organisation_with_many_peers_keeps_nobody_else_out() {
+        let mut links = Links::default();
+        let many = open(&mut links, MEMBERS_MAX, organisation(1), NOW);
+        let mut of: HashMap<_, _> = many.iter().map(|peer| (*peer, organisation(1))).collect();
+        let (mut others, mut given_up) = (Vec::new(), Vec::new());
+        for byte in 2..12 {
+            let peer = PeerId::random();
+            let displaced = links.opened(peer, organisation(byte), NOW + SETTLE_FOR);
+            given_up.push(displaced.expect("no room but the first's"));
+            others.push(peer);
+            of.insert(peer, organisation(byte));
+        }
+        assert!(given_up.iter().all(|peer| many.contains(peer)) && !links.has(&given_up[0]));
+        // It does not get them back in the same way.
+        assert_eq!(links.opened(given_up[0], organisation(1), NOW), Some(given_up[0]));
+        assert_eq!(links.len(), MEMBERS_MAX);
+        // Nor is the surplus anybody else's, although theirs are the newest.
+        let close = links.review(NOW + 2 * SETTLE_FOR, |peer| of[peer], |_| true);
+        assert_eq!(close.len(), MEMBERS_MAX - LINKS_MAX);
+        assert!(close.iter().all(|peer| many.contains(peer)));
+    }
+
+    #[test]
+    fn two_organisations_that_have_as_many_displace_nobody() {
+        let mut links = Links::default();
+        open(&mut links, MEMBERS_MAX / 2, organisation(1), NOW);
+        open(&mut links, MEMBERS_MAX / 2, organisation(2), NOW);
+        for byte in [1, 2] {
+            let late = PeerId::random();
+            assert_eq!(links.opened(late, organisation(byte), NOW), Some(late));
+        }
+        assert!(links.opened(PeerId::random(), organisation(3), NOW).is_some());
+        assert_eq!(links.len(), MEMBERS_MAX);
+    }
+
+    #[test]
+    fn who_makes_room_in_a_review_is_not_linked_again_by_it() {
+        let mut links = Links::default();
+        let many = open(&mut links, MEMBERS_MAX, organisation(1), NOW);
+        let new = open(&mut links, 3, None, NOW);
+        let organisation_of = |peer: &PeerId| match new.contains(peer) {
+            true => organisation(2),
+            false => organisation(1),
+        };
+        let close = links.review(NOW, organisation_of, |_| true);
+        assert_eq!(close.len(), 3);
+        assert!(close.iter().all(|peer| many.contains(peer) && !links.has(peer)));
+        assert!(new.iter().all(|peer| links.members.contains_key(peer)));
     }
 }
