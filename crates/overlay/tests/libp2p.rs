@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +10,14 @@ use bytes::Bytes;
 use crypto::{NetworkId, OrgId, PeerId, SecretKey};
 use env::Env;
 use futures::StreamExt;
+use libp2p::core::multiaddr::Protocol;
 use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
 use libp2p::identity::Keypair;
 use libp2p::swarm::SwarmEvent;
 use libp2p::{Multiaddr, Swarm, SwarmBuilder, noise, tcp, yamux};
-use overlay::{Heard, Libp2p, Libp2pOptions, Members, News, Overlay, OverlayError};
+use overlay::{Heard, Libp2p, Libp2pOptions, Members, NEWS_BYTES_MAX, News, Overlay, OverlayError};
 use testkit::overlay::{PATIENCE, QUIET, eventually};
+use tokio_util::sync::CancellationToken;
 
 const NETWORK: NetworkId = NetworkId::new([5; 32]);
 
@@ -339,6 +342,68 @@ async fn a_stranger_over_its_budget_loses_its_link() {
     };
     // Long before a stranger's time is up.
     tokio::time::timeout(overlay::STRANGER_FOR / 2, closed).await.unwrap();
+    a.close().await;
+}
+
+/// Passes on what the rogue sends and what it is sent, until it is `stalled`: then nothing is read any more. The port that the
+/// peer sees.
+async fn through(
+    listener: tokio::net::TcpListener,
+    peer: SocketAddr,
+    stalled: CancellationToken,
+) -> (u16, [tokio::net::TcpStream; 2]) {
+    let (mut rogue, _) = listener.accept().await.unwrap();
+    let mut peer = tokio::net::TcpStream::connect(peer).await.unwrap();
+    let port = peer.local_addr().unwrap().port();
+    tokio::select! {
+        () = stalled.cancelled() => {}
+        passed = tokio::io::copy_bidirectional(&mut rogue, &mut peer) => drop(passed.unwrap()),
+    }
+    (port, [rogue, peer])
+}
+
+/// Whether the system has a connection of this process between two of its ports that was not closed at the first of them.
+#[cfg(target_os = "linux")]
+fn stands(here: u16, there: u16) -> bool {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let ends_with = |address: &str, port: u16| address.ends_with(&format!(":{port:04X}"));
+    table.lines().skip(1).any(|line| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        ends_with(columns[1], here) && ends_with(columns[2], there) && columns[3] == ESTABLISHED
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_stranger_that_reads_nothing_does_not_keep_its_connection() {
+    let nobody: Members = Arc::new(|_| None);
+    let a = Libp2p::start(options(1, NETWORK, "127.0.0.1:0", nobody)).await.unwrap();
+    let address = a.addresses()[0].parse::<Multiaddr>().unwrap();
+    let Some(Protocol::Tcp(here)) = address.iter().nth(1) else { panic!("{address}") };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap().port();
+    let stalled = CancellationToken::new();
+    let peer = SocketAddr::from(([127, 0, 0, 1], here));
+    let stall = tokio::spawn(through(listener, peer, stalled.clone()));
+    let mut swarm = rogue(keypair(9));
+    swarm.dial(format!("/ip4/127.0.0.1/tcp/{at}").parse::<Multiaddr>().unwrap()).unwrap();
+    until_subscribed(&mut swarm).await;
+    stalled.cancel();
+    let (there, _held) = stall.await.unwrap();
+    // More than the system takes for a socket that nobody reads.
+    for number in 0..400_u32 {
+        let mut content = vec![7; NEWS_BYTES_MAX];
+        content[..4].copy_from_slice(&number.to_be_bytes());
+        let _ = a.publish(News::Envelope(content.into())).await;
+    }
+    assert!(stands(here, there));
+    let gone = async {
+        while stands(here, there) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(3 * overlay::STRANGER_FOR, gone).await.unwrap();
     a.close().await;
 }
 
