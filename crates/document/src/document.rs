@@ -39,16 +39,16 @@ impl Document {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(DocumentError::TooLarge { found: bytes.len(), max: DOCUMENT_BYTES_MAX });
         }
+        let tag = check_fields(bytes)?;
         match bytes.first() {
             Some(&page::FIRST_BYTE) => return decode_page(bytes).map(Self::Page),
             Some(&parity::FIRST_BYTE) => return decode_parity(bytes).map(Self::Parity),
-            // Else two million lengths of a byte would be taken apart before they are counted.
-            Some(&stripe::FIRST_BYTE) if bytes.len() > STRIPE_BYTES_MAX => {
-                return Err(DocumentError::TooLarge { found: bytes.len(), max: STRIPE_BYTES_MAX });
-            }
             _ => {}
         }
-        check_fields(bytes)?;
+        // Else two million lengths of a byte would be taken apart before they are counted.
+        if tag == u64::from(stripe::FIRST_BYTE) && bytes.len() > STRIPE_BYTES_MAX {
+            return Err(DocumentError::TooLarge { found: bytes.len(), max: STRIPE_BYTES_MAX });
+        }
         let wire: wire::Document = canonical::decode(bytes)?;
         match wire.contents.ok_or(DocumentError::Kind)? {
             wire::Contents::Envelope(envelope) => {
@@ -143,19 +143,24 @@ impl Record {
 /// Fields of an entry, the document with most: its keys, and what else is in it once.
 const FIELDS_MAX: usize = crate::entry::PAGE_KEYS_MAX + 16;
 
-/// Looks at the form alone, before anything is taken apart: one document, with no more fields than one may have. Else two MiB of
-/// empty keys would become a million of them before they are counted. What is no message at all is the decoder's to say.
-fn check_fields(bytes: &[u8]) -> Result<(), DocumentError> {
-    let Some((_, contents, behind)) = field(bytes) else { return Ok(()) };
+/// Looks at the form alone, before anything is taken apart: one document, with no more fields than one may have, and nothing
+/// that is no field of a document. Else two MiB of empty keys would become a million of them before they are counted. The tag of
+/// the document; 0 where there are no bytes.
+pub(crate) fn check_fields(bytes: &[u8]) -> Result<u64, DocumentError> {
+    const OTHER: DocumentError = DocumentError::Encoding(CanonicalError::NotCanonical);
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    let (tag, contents, behind) = field(bytes).ok_or(OTHER)?;
     if !behind.is_empty() {
-        return Err(CanonicalError::NotCanonical.into());
+        return Err(OTHER);
     }
     let mut rest = contents;
     for _ in 0..=FIELDS_MAX {
-        match field(rest) {
-            Some((.., next)) => rest = next,
-            None => return Ok(()),
+        if rest.is_empty() {
+            return Ok(tag);
         }
+        (_, _, rest) = field(rest).ok_or(OTHER)?;
     }
     Err(DocumentError::Field("count of fields"))
 }
@@ -230,5 +235,31 @@ pub(crate) fn in_suite(suite: Suite, document: &Document) -> Result<(), Document
     match suite {
         Suite::Holdfast1 => Ok(()),
         Suite::Libri1 => Err(DocumentError::Suite(what)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_fields_is_refused_before_anything_is_taken_apart() {
+        let one = |tag: u8, contents: &[u8]| {
+            let length = u8::try_from(contents.len()).expect("short");
+            [&[tag, length], contents].concat()
+        };
+        let (fixed, entry) = ([0x7d, 0, 0, 0, 0], one(0x12, &[0x1a, 0]));
+        assert_eq!(check_fields(&entry).ok(), Some(0x12));
+        assert_eq!(check_fields(&[&[0x92, 0], &entry[1..]].concat()).ok(), Some(0x12));
+        for hidden in [
+            [&fixed[..], &entry].concat(),
+            one(0x12, &[&fixed[..], &[0x1a, 0]].concat()),
+            [one(page::FIRST_BYTE, &[]), entry.clone()].concat(),
+            [one(parity::FIRST_BYTE, &[]), entry.clone()].concat(),
+            entry[..3].to_vec(),
+            fixed.to_vec(),
+        ] {
+            assert!(check_fields(&hidden).is_err(), "{hidden:?}");
+        }
     }
 }

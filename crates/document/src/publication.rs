@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crypto::{AuthorKey, ReaderKey, RecordId, Suite, canonical};
 use prost::Message;
 
+use crate::document::check_fields;
 use crate::envelope::Envelope;
 use crate::{DOCUMENT_BYTES_MAX, DocumentError, Kind, fields, wire};
 
@@ -76,6 +77,7 @@ impl Publication {
         if envelope.len() > DOCUMENT_BYTES_MAX {
             return Err(DocumentError::TooLarge { found: envelope.len(), max: DOCUMENT_BYTES_MAX });
         }
+        check_fields(envelope)?;
         let wire: wire::Document = canonical::decode(envelope)?;
         let id = suite.id(envelope);
         let Some(wire::Contents::Envelope(wire)) = wire.contents else {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
+use crypto::canonical::CanonicalError;
 use crypto::{Class, Classified, RecordId, SecretKey, Suite};
 use document::entry::{LIST_KEYS_MAX, PAGE_KEYS_MAX, STRIPE_KEYS_MAX};
 use document::metadata::{METADATA_BYTES_MAX, METADATA_INLINE_BYTES_MAX};
@@ -552,6 +553,26 @@ fn many_fields_and_many_documents_are_refused_by_their_form() {
     let hidden = [field(2, &[]), field(5, &lengths)].concat();
     let refused = Document::decode(&hidden.into()).unwrap_err();
     assert!(matches!(refused, DocumentError::Encoding(_)), "{refused:?}");
+    // Nor behind what is no field of a document, a page or a parity first, or a tag of more bytes than it needs.
+    let fixed = [0x7d, 0, 0, 0, 0];
+    let overlong = [&[0xaa, 0x00], &field(5, &lengths)[1..]].concat();
+    for hidden in [
+        field(2, &[&fixed[..], &empty].concat()),
+        [&fixed[..], &field(2, &empty)].concat(),
+        [&fixed[..], &field(5, &lengths)].concat(),
+        [field(3, &[]), field(2, &empty)].concat(),
+        [field(4, &[]), field(2, &empty)].concat(),
+        overlong,
+    ] {
+        let refused = Document::decode(&hidden.into()).unwrap_err();
+        // By its form, not for what it is when it is taken apart.
+        let by_form = matches!(
+            refused,
+            DocumentError::Encoding(CanonicalError::NotCanonical)
+                | DocumentError::Field("count of fields")
+        );
+        assert!(by_form, "{refused:?}");
+    }
     // The most keys that an entry has are none too many.
     let keys = vec![field(3, &[7; 32]); PAGE_KEYS_MAX].concat();
     let rest = [number(4, 9), field(5, &[6; 50]), field(6, &[5; 32])].concat();
