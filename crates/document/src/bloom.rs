@@ -25,6 +25,10 @@ pub const HASHES_MAX: u32 = 16;
 const KEY_BYTES: usize = 33;
 /// Bits a key, where the size is ours to choose: about one in 100 false.
 const BITS_PER_KEY: usize = 10;
+/// Where what it says wrongly would be missed, and the least of bytes then: about one in a million false. A small filter has few
+/// different sets of bits, and two keys may have the same.
+const STRICT_BITS_PER_KEY: usize = 32;
+const STRICT_BYTES_MIN: usize = 1 << 10;
 
 #[derive(Clone, PartialEq, Message)]
 struct Wire {
@@ -48,9 +52,19 @@ impl Bloom {
     /// An empty filter for about `keys` keys; `seed` is random. Above some 52,000 keys it stays at its
     /// largest size and says yes more often.
     pub fn with_capacity(keys: usize, seed: u64) -> Self {
+        Self::sized(keys, BITS_PER_KEY, BITS_BYTES_MIN, seed)
+    }
+
+    /// One for where a wrong yes costs more than bytes: about one in a million for up to 16,000 keys, one in 100 for 52,000, at
+    /// least 1 KiB long.
+    pub fn strict(keys: usize, seed: u64) -> Self {
+        Self::sized(keys, STRICT_BITS_PER_KEY, STRICT_BYTES_MIN, seed)
+    }
+
+    fn sized(keys: usize, bits_per_key: usize, bytes_min: usize, seed: u64) -> Self {
         let keys = keys.clamp(1, 8 * BITS_BYTES_MAX);
-        let wanted = (keys * BITS_PER_KEY).div_ceil(8).next_power_of_two();
-        let bytes = wanted.clamp(BITS_BYTES_MIN, BITS_BYTES_MAX);
+        let wanted = (keys * bits_per_key).div_ceil(8).next_power_of_two();
+        let bytes = wanted.clamp(bytes_min, BITS_BYTES_MAX);
         // The best number of hash functions is ln 2 times the bits a key, here in integers.
         let best = (8 * bytes * 693 / 1000 / keys) as u32;
         Self { hashes: best.clamp(1, HASHES_MAX), seed, bits: vec![0; bytes] }
@@ -136,6 +150,23 @@ mod tests {
             assert!(wrong < 300, "{wrong} of 10,000 with {keys} keys");
             assert_eq!(Bloom::decode(&bloom.encode()).expect("our own"), bloom);
         }
+    }
+
+    #[test]
+    fn a_strict_one_says_yes_to_almost_nothing_else() {
+        for keys in [1_usize, 3, 10, 1_000, 16_000] {
+            let wrong = |bloom: Bloom| {
+                let mut bloom = bloom;
+                (0..keys as u64).for_each(|key| bloom.insert(&key.to_le_bytes()));
+                let others = 1_000_000..1_020_000_u64;
+                others.filter(|key| bloom.may_contain(&key.to_le_bytes())).count()
+            };
+            let found: usize = (0..5).map(|seed| wrong(Bloom::strict(keys, seed))).sum();
+            assert!(found <= 1, "{found} of 100,000 with {keys} keys");
+        }
+        let (few, many) = (Bloom::strict(1, 1).encode(), Bloom::strict(1_000_000, 1).encode());
+        assert!((1 << 10..1100).contains(&few.len()) && many.len() < BITS_BYTES_MAX + 32);
+        assert!(Bloom::decode(&few).is_ok() && Bloom::decode(&many).is_ok());
     }
 
     #[test]

@@ -113,7 +113,19 @@ impl Shared {
     }
 
     /// Drops the segments all of whose entries are older than the retention, but never the last.
-    fn drop_expired(&self, now: u64) {
+    ///
+    /// By the newest entry's time at most: a calendar that is far ahead for a while must not cost what is there.
+    fn drop_expired(&self) {
+        let newest_ms = {
+            let segments = self.segments();
+            let dated = segments.iter().filter(|segment| !segment.blocks.is_empty());
+            dated.map(|segment| segment.newest_ms).max().unwrap_or(0)
+        };
+        self.drop_older(newest_ms.min(self.env.clock.unix_ms()));
+    }
+
+    /// [`Self::drop_expired`] as of this time.
+    fn drop_older(&self, now: u64) {
         loop {
             let expired = {
                 let mut segments = self.segments_mut();
@@ -186,11 +198,14 @@ impl Shared {
             Err(error) => return Err(io_error("open", &name)(error)),
         };
         let failed = io_error("read", &name);
-        let mut window = Window::new(&*file, segment.len);
+        let mut window = Window::passing(&*file, segment.len);
         let mut position = block.position;
         while position < segment.len {
-            let found = window.at(position, EntryHeader::BYTES_MAX).map_err(&failed)?;
-            let Some(header) = EntryHeader::decode(&segment.marker, found) else {
+            let header = match window.at(position, EntryHeader::BYTES_MAX) {
+                Ok(found) => EntryHeader::decode(&segment.marker, found),
+                Err(error) => window.pass(error, position + 1).map(|()| None).map_err(&failed)?,
+            };
+            let Some(header) = header else {
                 let next = window.find(position + 1, &segment.marker).map_err(&failed)?;
                 position = next.unwrap_or(segment.len);
                 continue;
@@ -200,7 +215,10 @@ impl Shared {
             if header.offset < from {
                 continue;
             }
-            let body = window.at(payload, header.length as usize).map_err(&failed)?;
+            let body = match window.at(payload, header.length as usize) {
+                Ok(body) => body,
+                Err(error) => window.pass(error, position).map(|()| &[][..]).map_err(&failed)?,
+            };
             let intact = body.len() == header.length as usize && crc32c(body) == header.payload_crc;
             if !intact {
                 tracing::warn!(file = name, offset = header.offset, "an entry is damaged");
@@ -239,10 +257,7 @@ impl Journal {
             lock: Mutex::new(Some(opened.lock)),
             marked: Mutex::new(marked),
         });
-        // By the newest entry's time at most: a calendar that is far ahead while the machine starts must not cost what is
-        // there. What has expired besides goes when the next segment is begun.
-        let newest_ms = shared.segments().iter().map(|segment| segment.newest_ms).max();
-        shared.drop_expired(newest_ms.unwrap_or(0).min(shared.env.clock.unix_ms()));
+        shared.drop_expired();
         let writer =
             Writer { shared: shared.clone(), active: opened.active, dirty: false, closed: false };
         let line = Line::new(writer, shared.env.tasks.clone());
@@ -406,7 +421,7 @@ mod tests {
                         }
                     };
                     let readers = [scope.spawn(read), scope.spawn(read)];
-                    journal.shared.drop_expired(u64::MAX - 1);
+                    journal.shared.drop_older(u64::MAX - 1);
                     done.store(true, Ordering::SeqCst);
                     readers.into_iter().for_each(|reader| reader.join().unwrap());
                 });

@@ -92,8 +92,10 @@ pub struct Summary {
     pub linked_bytes: u64,
     /// Whether the peer's private key is among them.
     pub with_key: bool,
-    /// Files that were too long to be a peer's, and were left out.
+    /// What was left out, as it is no file as a peer has: too long, of another name, or not to be followed.
     pub left_out: Vec<String>,
+    /// Bytes of the log and the journal that the disk could not read: zeros stand for them.
+    pub unread_bytes: u64,
 }
 
 /// What is wrong with a file of a snapshot.
@@ -138,6 +140,7 @@ struct Progress<'a> {
     read: u64,
     total: u64,
     linked: u64,
+    unread: u64,
 }
 
 impl<'a> Progress<'a> {
@@ -149,6 +152,7 @@ impl<'a> Progress<'a> {
             read: 0,
             total: 0,
             linked: 0,
+            unread: 0,
         }
     }
 
@@ -209,6 +213,7 @@ pub fn take(
     let mut summary = Summary::of(&manifest, &options.layout);
     summary.linked_bytes = progress.linked;
     summary.left_out = left_out;
+    summary.unread_bytes = progress.unread;
     Ok(summary)
 }
 
@@ -268,21 +273,31 @@ fn copy_others(
     let Layout { log, journal, key, never, .. } = options.layout;
     while let Some(folder) = folders.pop() {
         let mut target: Option<DirDisk> = None;
-        for name in names_in(&peer.join(&folder))? {
-            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+        let (names, others) = names_in(&peer.join(&folder))?;
+        let below = |name: String| match folder.is_empty() {
+            true => name,
+            false => format!("{folder}/{name}"),
+        };
+        left_out.extend(others.into_iter().map(below));
+        for name in names {
+            let path = below(name.clone());
             let here = peer.join(&path);
             // Gone since: an operator's or a peer's draft.
             let Ok(found) = fs::symlink_metadata(&here) else { continue };
-            if found.is_dir() && folder.is_empty() && ![log, journal].contains(&name.as_str()) {
-                if !never.contains(&name.as_str()) {
-                    folders.push(name);
-                }
+            let elsewhere =
+                [log, journal].contains(&name.as_str()) || never.contains(&name.as_str());
+            if folder.is_empty() && elsewhere || path == key && !options.with_key {
                 continue;
             }
-            if !found.is_file() || (path == key && !options.with_key) {
+            if found.is_dir() && folder.is_empty() {
+                folders.push(name);
                 continue;
             }
-            if found.len() > OTHER_BYTES_MAX || files.len() >= OTHERS_MAX {
+            // A link to a file is as good as the file; where else one leads is not known to be the peer's.
+            let found = if found.is_symlink() { fs::metadata(&here).ok() } else { Some(found) };
+            let known =
+                found.is_some_and(|found| found.is_file() && found.len() <= OTHER_BYTES_MAX);
+            if !known || files.len() >= OTHERS_MAX {
                 left_out.push(path);
                 continue;
             }
@@ -308,17 +323,19 @@ fn copy_others(
     Ok(left_out)
 }
 
-/// Names in a folder that a snapshot may have, in order.
-fn names_in(folder: &Path) -> Result<Vec<String>, StoreError> {
+/// Names in a folder that a snapshot may have, in order; and others, but those of drafts and locks.
+fn names_in(folder: &Path) -> Result<(Vec<String>, Vec<String>), StoreError> {
     let shown = folder.display().to_string();
     let entries = fs::read_dir(folder).map_err(io_error("list", &shown))?;
     let mut names = Vec::new();
     for entry in entries {
         let name = entry.map_err(io_error("list", &shown))?.file_name();
-        names.extend(name.into_string().ok().filter(|name| is_name(name)));
+        names.push(name.to_string_lossy().into_owned());
     }
     names.sort_unstable();
-    Ok(names)
+    let (names, mut others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_name(name));
+    others.retain(|name| !name.starts_with('.') && ![MANIFEST, "lock"].contains(&name.as_str()));
+    Ok((names, others))
 }
 
 /// About how many bytes log and journal have.
@@ -341,6 +358,7 @@ impl Summary {
             linked_bytes: 0,
             with_key: manifest.files.contains_key(layout.key),
             left_out: Vec::new(),
+            unread_bytes: 0,
         }
     }
 }

@@ -16,7 +16,7 @@ const WINDOW_BYTES: usize = 64 * 1024;
 /// What of a payload is read at once to be checked: so much goes past the system's cache.
 const PAYLOAD_BYTES: usize = env::disk::BULK_BYTES_MIN;
 /// What a disk reads or refuses at once: no bad place is smaller.
-const SECTOR_BYTES: u64 = 4096;
+pub(crate) const SECTOR_BYTES: u64 = 4096;
 /// What Linux says of a bad place: EIO, ENODATA (where the read went past its cache), EILSEQ (the disk's own checksum).
 const BAD_PLACE: [i32; 3] = [5, 61, 84];
 

@@ -157,6 +157,34 @@ fn a_segment_with_a_damaged_record_waits_until_it_is_healed() {
 }
 
 #[test]
+fn a_segment_for_which_there_is_no_room_keeps_no_other_from_being_compacted() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let open = |segment_bytes_max| {
+            let options =
+                LogOptions { segment_bytes_max, reserve_free_bytes: 0, ..LogOptions::default() };
+            LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap()
+        };
+        let store = open(1 << 20);
+        let large = some(0..100);
+        put_each(&store, &large).await;
+        let gone = large[10..].iter().map(|record| record.id).collect();
+        store.remove(gone).await.unwrap();
+        store.close().await.unwrap();
+        let live: usize = large[..10].iter().map(|record| record.bytes.len()).sum();
+        let store = open(live as u64 / 2);
+        let small = some(100..140);
+        put_each(&store, &small).await;
+        let kept = thin_out(&store, &small, 4).await;
+        disk.set_capacity(disk.used_bytes() + live as u64 * 3 / 4);
+        // The emptiest is the large one, and the others make room for it.
+        store.compact(FAST).await.unwrap();
+        assert!(disk.bytes("00000001.log").is_none());
+        holds(&store, &[&large[..10], &kept].concat()).await;
+    });
+}
+
+#[test]
 fn half_of_the_reserve_is_left_alone_and_what_is_dead_goes() {
     run(1, |env| async move {
         let disk = FaultyDisk::new(1);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use env::disk::{Disk, File, Lock};
 
-use super::entry::EntryHeader;
-use crate::header::{FILE_HEADER_BYTES, Family, FileHeader, Head};
+use super::entry::{ENTRY_HEADER_BYTES, EntryHeader};
+use crate::header::{FILE_HEADER_BYTES, Family, Head};
 use crate::log::frame::Marker;
-use crate::scan::{FrameHeader, Seen, scan};
+use crate::log::read_head;
+use crate::scan::{FrameHeader, Seen, Walked, Way, scan_some};
 use crate::{StoreError, io_error};
 
 /// Entries a block has: reading begins at one, so this many are skipped at most.
@@ -101,11 +102,23 @@ pub(crate) fn open(disk: &dyn Disk, prefix: &str) -> Result<Opened, StoreError> 
     for first in firsts {
         opened.segment(disk, &journal_name(prefix, first), first, Some(first) == last)?;
     }
+    opened.date_unread();
     disk.sync_names().map_err(io_error("sync", prefix))?;
     Ok(opened)
 }
 
 impl Opened {
+    /// A file of which nothing could be read is as new as what follows may be: it goes no sooner than that does.
+    fn date_unread(&mut self) {
+        let mut newer = u64::MAX;
+        for segment in self.segments.iter_mut().rev() {
+            match segment.blocks.is_empty() && segment.end > segment.first {
+                true => segment.newest_ms = newer,
+                false => newer = newer.min(segment.oldest_ms),
+            }
+        }
+    }
+
     fn segment(
         &mut self,
         disk: &dyn Disk,
@@ -115,8 +128,7 @@ impl Opened {
     ) -> Result<(), StoreError> {
         let file = disk.open(name, false).map_err(io_error("open", name))?;
         let len = file.len().map_err(io_error("measure", name))?;
-        let head =
-            FileHeader::read(&*file, len, Family::Journal).map_err(io_error("read", name))?;
+        let head = read_head(&*file, len, Family::Journal).map_err(io_error("read", name))?;
         let marker = match head {
             Head::Valid { header, .. } if header.number == first => header.marker,
             Head::Valid { .. } | Head::Foreign => {
@@ -137,15 +149,24 @@ impl Opened {
             }
         };
         let mut segment = Segment::new(first, marker);
-        let end = scan(&*file, 0, len, &marker, last, &mut |seen| match seen {
-            Seen::Frame { offset, header, intact: true } => segment.push(offset, &header),
-            Seen::Frame { offset, .. } | Seen::Gap { from: offset, .. } => {
-                tracing::warn!(file = name, offset, "a part of a journal is damaged");
-            }
-        })
-        .map_err(io_error("read", name))?;
+        // What the disk cannot read costs what lies in it.
+        let way = Way { payloads: last, passing: true, enough: u64::MAX };
+        let Walked { intact_end: end, unread_end, .. } =
+            scan_some(&*file, (0, len), &marker, way, &mut |seen| match seen {
+                Seen::Frame { offset, header, intact: true } => segment.push(offset, &header),
+                Seen::Frame { offset, .. } | Seen::Gap { from: offset, .. } => {
+                    tracing::warn!(file = name, offset, "a part of a journal is damaged");
+                }
+            })
+            .map_err(io_error("read", name))?;
         segment.len = end;
-        if last {
+        if let Some(before) = unread_end {
+            tracing::error!(file = name, before, "the disk cannot read some of a journal");
+        }
+        if last && unread_end.is_some_and(|unread| unread > end) {
+            // What lies there may have been acknowledged: nothing is cut, nor written behind it, and no offset given again.
+            segment.end += (len - end).div_ceil(ENTRY_HEADER_BYTES as u64);
+        } else if last {
             if end < len {
                 tracing::warn!(file = name, bytes = len - end, "cut an unfinished write");
                 file.truncate(end).map_err(io_error("cut", name))?;

@@ -183,7 +183,7 @@ impl Writer {
         let segment = Segment::new(header.number, header.marker);
         self.shared.segments_mut().push_back(segment.clone());
         self.active = Some(file.clone());
-        self.shared.drop_expired(now);
+        self.shared.drop_expired();
         Ok((file, segment))
     }
 

@@ -100,15 +100,21 @@ impl LogStore {
         options: CompactionOptions,
         done: &mut Compaction,
     ) -> Result<(), StoreError> {
-        let mut blocked = Vec::new();
+        let (mut blocked, mut too_large) = (Vec::new(), Vec::new());
         let (mut some_read, mut unread) = (false, None);
         loop {
             self.check_open()?;
-            let candidate = candidate(&self.shared.index(), options.dead_percent, &blocked);
+            let passed = [&blocked[..], &too_large].concat();
+            let candidate = candidate(&self.shared.index(), options.dead_percent, &passed);
             let Some((number, extent)) = candidate else { break };
             match self.move_live(number, &extent, options.bytes_per_s, done).await {
                 Ok(()) => some_read = true,
                 Err(Failed::Elsewhere(error)) => return Err(error),
+                // Another may fit, and what that gives back make room for this one.
+                Err(Failed::Room) => {
+                    too_large.push(number);
+                    continue;
+                }
                 Err(Failed::Read { error, answers }) => {
                     tracing::warn!(segment = number, %error, "a segment is not compacted");
                     some_read |= answers;
@@ -122,6 +128,7 @@ impl LogStore {
                 Some(bytes) => {
                     done.segments += 1;
                     done.freed_bytes += bytes;
+                    too_large.clear();
                 }
                 // Another compaction that runs was at it too, and was done first.
                 None if !is_there(&self.shared.index(), number) => {}
@@ -133,6 +140,7 @@ impl LogStore {
         }
         match unread {
             Some(error) if !some_read => Err(error),
+            _ if !too_large.is_empty() => Err(StoreError::Full),
             _ => Ok(()),
         }
     }
@@ -180,7 +188,7 @@ impl LogStore {
         // All of it or nothing: copies of a part would take room and give none.
         let needed = extent.live + extent.removals * HEADER_BYTES as u64;
         if needed > self.shared.room_to_move() {
-            return Err(StoreError::Full.into());
+            return Err(Failed::Room);
         }
         if extent.live > 0 {
             self.move_wanted(Wanted::Records, number, extent, bytes_per_s, done).await?;
@@ -296,6 +304,8 @@ struct Step {
 enum Failed {
     /// It could not be read, though the disk `answers` for other places in it. Another may be.
     Read { error: StoreError, answers: bool },
+    /// There is no room for what of it is alive.
+    Room,
     /// No other would be moved either.
     Elsewhere(StoreError),
 }

@@ -273,6 +273,16 @@ impl Index {
         }
     }
 
+    /// Marks a record as whole, which was read where it is and found so.
+    pub(crate) fn mark_whole(&mut self, id: &RecordId, read_at: &Location) {
+        if let Some(location) = self.records.get_mut(id)
+            && location.is_at(read_at)
+        {
+            location.damaged = false;
+            self.damaged.remove(id);
+        }
+    }
+
     pub(crate) fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
         self.records.from(from, limit)
     }

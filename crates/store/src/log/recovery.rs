@@ -257,8 +257,8 @@ impl Opened {
     }
 }
 
-/// What is at the head of a segment; one that lies in a bad place of the disk is damaged.
-fn read_head(file: &dyn File, len: u64, family: Family) -> io::Result<Head> {
+/// What is at the head of a segment or a journal's file; one that lies in a bad place of the disk is damaged.
+pub(crate) fn read_head(file: &dyn File, len: u64, family: Family) -> io::Result<Head> {
     match FileHeader::read(file, len, family) {
         Err(error) if is_bad_place(file, len, &error) => Ok(Head::Damaged),
         read => read,

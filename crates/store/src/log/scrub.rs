@@ -248,14 +248,19 @@ impl Walk<'_> {
         id: &RecordId,
         location: &Location,
     ) -> io::Result<bool> {
-        match self.shared.read(id, *location) {
+        // Also one that is marked: what it stands on may have been mended since.
+        match self.shared.read(id, Location { damaged: false, ..*location }) {
             Ok(record) => {
                 // What is kept of leases has BLAKE3 ids in every suite (ADR 9).
                 let suite = match record.kind {
                     Kind::Lease => Suite::Holdfast1,
                     _ => self.shared.suite,
                 };
-                Ok(suite.id(&record.bytes) == *id)
+                let whole = suite.id(&record.bytes) == *id;
+                if whole && location.damaged {
+                    self.shared.index_mut().mark_whole(id, location);
+                }
+                Ok(whole)
             }
             // It is checked where it is now.
             Err(_) if self.shared.is_elsewhere(id, location) => Ok(true),

@@ -27,6 +27,7 @@ use crate::journal::{self, EntryHeader};
 use crate::log::frame::Header;
 use crate::log::log_number;
 use crate::scan::scan;
+use crate::window::{SECTOR_BYTES, is_bad_place};
 use crate::{StoreError, io_error};
 
 /// Bytes read at once.
@@ -209,7 +210,12 @@ impl Chain<'_> {
         let len = file.len().map_err(io_error("measure", name))?;
         self.target.remove(name).map_err(io_error("remove", name))?;
         if linkable && link(self.source, self.target, name) {
-            let checksum = hash(name, file, len, progress)?;
+            let (checksum, unread) = hash(name, file, len, progress)?;
+            if unread > 0 {
+                // Of a link, too, the disk could not read it.
+                self.target.remove(name).map_err(io_error("remove", name))?;
+                return self.copy_whole(name, file, false, progress);
+            }
             // What a peer seals beside its writes may not be on the disk yet.
             let synced = self.target.open(name, false).and_then(|linked| linked.sync());
             synced.map_err(io_error("sync", name))?;
@@ -219,7 +225,7 @@ impl Chain<'_> {
         let mut buffer = vec![0; BUFFER_BYTES];
         while sink.at < len {
             let part = part_of(&mut buffer, len - sink.at);
-            file.read_once_at(sink.at, part).map_err(io_error("read", name))?;
+            progress.unread += read(file, len, sink.at, part).map_err(io_error("read", name))?;
             sink.push(name, part)?;
             progress.wait_for(part.len() as u64)?;
         }
@@ -239,11 +245,14 @@ impl Chain<'_> {
             let len = source.len().map_err(io_error("measure", name))?;
             let mut sink = Sink::create(self.target, name)?;
             let mut buffer = vec![0; BUFFER_BYTES];
-            let mut cut = false;
+            let (mut cut, mut unread) = (false, 0);
             while sink.at < len && !cut {
                 let part = part_of(&mut buffer, len - sink.at);
-                match source.read_once_at(sink.at, part) {
-                    Ok(()) => sink.push(name, part)?,
+                match read(&*source, len, sink.at, part) {
+                    Ok(zeros) => {
+                        unread += zeros;
+                        sink.push(name, part)?;
+                    }
                     // A write failed and was cut back meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => cut = true,
                     Err(error) => return Err(io_error("read", name)(error)),
@@ -251,6 +260,7 @@ impl Chain<'_> {
                 progress.wait_for(part.len() as u64)?;
             }
             if !cut {
+                progress.unread += unread;
                 return self.keep_intact(name, &sink, len).map(Some);
             }
         }
@@ -260,10 +270,10 @@ impl Chain<'_> {
     /// Cuts the copy of a last file behind its last intact frame.
     fn keep_intact(&self, name: &str, sink: &Sink, len: u64) -> Result<Option<Copied>, StoreError> {
         let file = &*sink.file;
-        let read = io_error("read", name);
+        let failed = io_error("read", name);
         let family = self.kind.family();
         let mut end = len;
-        match FileHeader::read(file, len, family).map_err(&read)? {
+        match FileHeader::read(file, len, family).map_err(&failed)? {
             Head::Foreign => return Err(StoreError::Format { file: name.to_owned() }),
             Head::Damaged if !has_frames(len) => {
                 self.target.remove(name).map_err(io_error("remove", name))?;
@@ -279,11 +289,11 @@ impl Chain<'_> {
                         scan::<EntryHeader>(file, 0, len, marker, true, &mut |_| {})
                     }
                 }
-                .map_err(&read)?;
+                .map_err(&failed)?;
             }
         }
         file.truncate(end).and_then(|()| file.sync()).map_err(io_error("write", name))?;
-        let checksum = hash(name, file, end, &mut Progress::none())?;
+        let (checksum, _) = hash(name, file, end, &mut Progress::none())?;
         Ok(Some(Copied { line: FileLine { checksum, bytes: end }, linked: false }))
     }
 }
@@ -313,23 +323,49 @@ fn part_of(buffer: &mut [u8], left: u64) -> &mut [u8] {
     &mut buffer[..len]
 }
 
+/// The hash of a file, and how many bytes of it the disk could not read: zeros stand for them.
 fn hash(
     name: &str,
     file: &dyn File,
     len: u64,
     progress: &mut Progress<'_>,
-) -> Result<Checksum, StoreError> {
+) -> Result<(Checksum, u64), StoreError> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; BUFFER_BYTES];
-    let mut at = 0;
+    let (mut at, mut unread) = (0, 0);
     while at < len {
         let part = part_of(&mut buffer, len - at);
-        file.read_once_at(at, part).map_err(io_error("read", name))?;
+        unread += read(file, len, at, part).map_err(io_error("read", name))?;
         hasher.update(part);
         at += part.len() as u64;
         progress.wait_for(part.len() as u64)?;
     }
-    Ok(*hasher.finalize().as_bytes())
+    Ok((*hasher.finalize().as_bytes(), unread))
+}
+
+/// Reads `part` of a file of `len` bytes. What lies in a bad place of the disk is zeros; how many bytes that are.
+fn read(file: &dyn File, len: u64, at: u64, part: &mut [u8]) -> io::Result<u64> {
+    let passed = |error: io::Error| match is_bad_place(file, len, &error) {
+        true => Ok(()),
+        false => Err(error),
+    };
+    match file.read_once_at(at, part) {
+        Ok(()) => return Ok(0),
+        Err(error) => passed(error)?,
+    }
+    let (mut at, mut rest, mut unread) = (at, part, 0);
+    while !rest.is_empty() {
+        let sector = usize::try_from(SECTOR_BYTES - at % SECTOR_BYTES).unwrap_or(usize::MAX);
+        let (here, behind) = rest.split_at_mut(sector.min(rest.len()));
+        if let Err(error) = file.read_once_at(at, here) {
+            passed(error)?;
+            here.fill(0);
+            unread += here.len() as u64;
+        }
+        at += here.len() as u64;
+        rest = behind;
+    }
+    Ok(unread)
 }
 
 /// A new file, hashed while it is written.

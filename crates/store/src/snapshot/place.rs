@@ -70,10 +70,12 @@ impl Draft {
         let shown = self.to.display().to_string();
         let parent = self.to.parent().unwrap_or(Path::new("/")).to_owned();
         let renamed = (|| {
-            fs::remove_file(self.path.join("lock"))?;
             open(&self.path).map_err(io::Error::other)?.sync_names()?;
-            // Over an empty folder too, and over no other.
+            // Over an empty folder too, and over no other. The lock goes behind that: who had it between would find a draft that
+            // a killed one left.
             fs::rename(&self.path, &self.to)?;
+            fs::remove_file(self.to.join("lock"))?;
+            fs::File::open(&self.to)?.sync_all()?;
             fs::File::open(&parent)?.sync_all()
         })();
         renamed.map_err(|error: io::Error| match error.kind() {

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crypto::Suite;
 use env::Env;
 use env::disk::Disk;
 
@@ -16,7 +17,7 @@ use super::place::{self, Draft};
 use super::{Fault, Layout, Progress, Summary, Watcher, read_manifest};
 use crate::header::{Family, FileHeader};
 use crate::journal::{Journal, JournalOptions, journal_name};
-use crate::log::{CreateError, create};
+use crate::log::{CreateError, create, log_name, log_number};
 use crate::{StoreError, io_error};
 
 /// How far a restored journal goes on behind its last offset: more than a peer can have given since
@@ -81,6 +82,7 @@ pub fn restore(
         sink.finish(key)?;
     }
     move_journal_on(&draft, env, &options.layout)?;
+    move_log_on(&draft, env, &options.layout, manifest.suite)?;
     draft.finish()?;
     let mut summary = Summary::of(&manifest, &options.layout);
     summary.with_key |= options.key.is_some();
@@ -139,6 +141,33 @@ fn read_checked(
     Err(StoreError::SnapshotFile { path: from.join(path), fault: Fault::Checksum })
 }
 
+/// Begins a new last segment of the log. The snapshot's last one may have gone on where it was taken, and a later snapshot have
+/// that: what this peer writes must not be in a file of the same head.
+fn move_log_on(draft: &Draft, env: &Env, layout: &Layout, suite: Suite) -> Result<(), StoreError> {
+    let disk = place::open(&draft.path().join(layout.log))?;
+    let names = disk.list().map_err(io_error("list", layout.log))?;
+    let Some(last) = names.iter().filter_map(|name| log_number(name)).max() else { return Ok(()) };
+    let number = last.saturating_add(1);
+    begin(&disk, &log_name(number), Family::Log(suite), number.into(), env)
+}
+
+/// Makes a file with nothing but its head.
+fn begin(
+    disk: &dyn Disk,
+    name: &str,
+    family: Family,
+    number: u64,
+    env: &Env,
+) -> Result<(), StoreError> {
+    let header = FileHeader { number, marker: env.random() };
+    match create(disk, name, family, header) {
+        Ok(_) => Ok(()),
+        Err(CreateError::Write(error) | CreateError::Sync(error)) => {
+            Err(io_error("create", name)(error))
+        }
+    }
+}
+
 /// Begins a new last file of the journal, so far behind the others that no offset is given twice.
 fn move_journal_on(draft: &Draft, env: &Env, layout: &Layout) -> Result<(), StoreError> {
     let disk = std::sync::Arc::new(place::open(&draft.path().join(layout.journal))?);
@@ -146,12 +175,5 @@ fn move_journal_on(draft: &Draft, env: &Env, layout: &Layout) -> Result<(), Stor
         Journal::open(disk.clone(), env.clone(), layout.prefix, JournalOptions::default())?;
     let number = journal.end().saturating_add(OFFSETS_SKIPPED);
     drop(journal);
-    let name = journal_name(layout.prefix, number);
-    let header = FileHeader { number, marker: env.random() };
-    match create(&*disk, &name, Family::Journal, header) {
-        Ok(_) => Ok(()),
-        Err(CreateError::Write(error) | CreateError::Sync(error)) => {
-            Err(io_error("create", &name)(error))
-        }
-    }
+    begin(&*disk, &journal_name(layout.prefix, number), Family::Journal, number, env)
 }

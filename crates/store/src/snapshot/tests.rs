@@ -250,7 +250,7 @@ fn what_is_restored_is_what_was_there_and_the_snapshot_stays_as_it_is() {
     run(1, |env| async move {
         let world = World::new(&env).await;
         let taken = world.take("snap", None).unwrap();
-        assert_eq!(taken.left_out, Vec::<String>::new());
+        assert_eq!(taken.left_out, ["revoked/deep"], "no folder of a peer's has folders");
         assert!(!taken.with_key && taken.files >= 8 && taken.linked_bytes > 0, "{taken:?}");
         assert_eq!(
             world.names("snap"),
@@ -477,6 +477,91 @@ fn damage_is_copied_and_still_found_afterwards() {
         let store = open_log(Arc::new(DirDisk::open(world.path("new/store")).unwrap()), &env);
         assert!(matches!(store.get(&record(0, 700).id).await, Err(StoreError::Damaged { .. })));
         assert!(store.get(&record(1, 700).id).await.unwrap().is_some());
+    });
+}
+
+/// What a disk cannot read costs what lies in it, and no more of the backup.
+#[test]
+fn what_the_disk_cannot_read_is_zeros_and_all_else_is_copied() {
+    for log in ["00000001.log", "00000003.log", "last"] {
+        for at in [10, 700, 2_000] {
+            run(1, |env| async move {
+                let source = FaultyDisk::new(1);
+                let store = open_log(Arc::new(source.clone()), &env);
+                for number in 0..20 {
+                    store.put(vec![record(number, 700)]).await.unwrap();
+                }
+                store.close().await.unwrap();
+                let names = source.list().unwrap();
+                let last = names.into_iter().filter(|name| name.ends_with(".log")).max().unwrap();
+                let log = if log == "last" { last.as_str() } else { log };
+                source.fail_reads_in(log, at..at + 20);
+                let target = FaultyDisk::new(2);
+                let chain = Chain {
+                    kind: Kind::Log(SUITE),
+                    folder: "store",
+                    source: &source,
+                    target: &target,
+                    base: None,
+                };
+                let mut progress = Progress::none();
+                chain.copy(&mut progress).unwrap();
+                assert!((1..=8192).contains(&progress.unread), "{}", progress.unread);
+                let copy = open_log(Arc::new(target), &env);
+                let mut lost = 0;
+                for number in 0..20 {
+                    let wanted = record(number, 700);
+                    match copy.get(&wanted.id).await {
+                        Ok(Some(found)) => assert_eq!(found, wanted),
+                        Ok(None) | Err(StoreError::Damaged { .. }) => lost += 1,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                // Segments here are of one sector.
+                assert!((1..=6).contains(&lost), "{lost} of {log} at {at}");
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_as_a_peer_has_is_told_and_a_link_to_a_file_is_followed() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        let peer = world.path("peer");
+        fs::write(world.path("elsewhere.toml"), "of the operator").unwrap();
+        std::os::unix::fs::symlink(world.path("elsewhere.toml"), peer.join("linked.toml")).unwrap();
+        std::os::unix::fs::symlink("nowhere", peer.join("dangling")).unwrap();
+        fs::write(peer.join("a name with spaces"), "x").unwrap();
+        fs::write(peer.join(".draft"), "x").unwrap();
+        let taken = world.take("snap", None).unwrap();
+        assert_eq!(taken.left_out, ["a name with spaces", "dangling", "revoked/deep"]);
+        world.restore("snap", "new", None).unwrap();
+        let restored = world.path("new/linked.toml");
+        assert!(fs::symlink_metadata(&restored).unwrap().is_file());
+        assert_eq!(fs::read_to_string(restored).unwrap(), "of the operator");
+    });
+}
+
+/// A later snapshot of the peer that was lost may have the same segment with other records in it.
+#[test]
+fn a_restored_peer_writes_to_no_segment_that_the_snapshot_has() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        world.take("snap", None).unwrap();
+        world.restore("snap", "new", None).unwrap();
+        let logs = |of: &str| {
+            let names = world.names(of).into_iter().filter(|name| name.ends_with(".log"));
+            names.map(|name| (fs::read(world.path(of).join(&name)).unwrap(), name)).collect()
+        };
+        let before: BTreeSet<(Vec<u8>, String)> = logs("snap/store");
+        let store = open_log(Arc::new(DirDisk::open(world.path("new/store")).unwrap()), &env);
+        assert_eq!(held(&store, 40).await, (0..20).collect());
+        for number in 20..30 {
+            store.put(vec![record(number, 700)]).await.unwrap();
+        }
+        let after: BTreeSet<(Vec<u8>, String)> = logs("new/store");
+        assert!(before.is_subset(&after) && after.len() > before.len());
     });
 }
 

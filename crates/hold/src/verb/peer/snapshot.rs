@@ -61,8 +61,10 @@ pub(super) struct Shown {
     linked_bytes: u64,
     /// Whether the peer's private key is in it.
     with_key: bool,
-    /// Files that were too long to be a peer's, and are not in it.
+    /// What is no file as a peer has, and is not in it.
     left_out: Vec<String>,
+    /// Bytes of the log and the journal that the disk could not read; zeros stand for them.
+    unread_bytes: u64,
 }
 
 impl Shown {
@@ -77,6 +79,7 @@ impl Shown {
             linked_bytes: summary.linked_bytes,
             with_key: summary.with_key,
             left_out: summary.left_out,
+            unread_bytes: summary.unread_bytes,
         }
     }
 }
@@ -111,10 +114,18 @@ impl Snapshot {
         })
         .await?;
         for name in &shown.left_out {
-            session.out.warn(format_args!("{name} is too long to be a peer's and was left out"));
+            session.out.warn(format_args!(
+                "{name} was left out: it is too long to be a peer's, has another name than a peer's files have, or is no file"
+            ));
+        }
+        if shown.unread_bytes > 0 {
+            session.out.warn(format_args!(
+                "the disk could not read {} bytes of the log; all else is in the snapshot, and what lay there is not",
+                shown.unread_bytes
+            ));
         }
         session.out.result(&shown)?;
-        Ok(Exit::Done)
+        Ok(if shown.unread_bytes > 0 { Exit::Partly } else { Exit::Done })
     }
 }
 
