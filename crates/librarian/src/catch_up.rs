@@ -25,7 +25,8 @@
 //! logs were read is marked beside the own one, and a start begins there.
 //!
 //! Limits: [`ROUND_MAX`] publications and [`ROUND_TIME`] a round; what is left is a later round's, every second of
-//! which goes on with the same peer. An envelope that nobody answers for is tried in [`TRIES_MAX`] rounds.
+//! which goes on with the same peer. An envelope that nobody answers for, or that is not found while a peer is away, is
+//! tried in [`TRIES_MAX`] rounds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -272,7 +273,7 @@ async fn meet(core: &Core, progress: &mut Progress, peer: PeerId) -> Result<(), 
 async fn known(core: &Core, from: &Cursor) -> Option<Bytes> {
     let since_ms = from.unix_ms.saturating_sub(OVERLAP_MS);
     let publications = Arc::clone(&core.publications);
-    // Random: what this filter lets pass wrongly, the next does not.
+    // Random: what this filter hides wrongly, another peer's does not.
     let seed = u64::from_be_bytes(core.env.random());
     let bloom = core.env.cpu(move || publications.known_since(since_ms, seed)).await;
     bloom.map(|bloom| bloom.encode())
@@ -385,11 +386,13 @@ async fn log(core: &Core, batch: Vec<Bytes>) -> Result<bool, CallError> {
     });
     // Those of one holder in one call: after an overload there are thousands, while callers wait too.
     let found = core.walker.find_batch(sought.collect()).await;
+    let away = others(core).len() + 1 < core.directory.view().len();
     let mut complete = true;
     for ((claimed, _), found) in missing.into_iter().zip(found) {
         match found {
             Ok(found) => proven.extend(proves(core, &found.record, &claimed).then_some(claimed)),
-            Err(WalkError::NotFound { .. } | WalkError::Corrupt { .. }) => {}
+            // Who is away may have it: what a peer that lost its disk had is only there.
+            Err(WalkError::NotFound { .. } | WalkError::Corrupt { .. }) => complete &= !away,
             Err(_) => complete = false,
         }
     }

@@ -196,7 +196,8 @@ impl Publications {
     /// hundred thousand.
     pub(crate) fn known_since(&self, unix_ms: u64, seed: u64) -> Option<Bloom> {
         let keys = self.remembered().since(unix_ms);
-        let mut bloom = Bloom::with_capacity(keys.len(), seed);
+        // What it takes wrongly for known is not asked for again of that peer.
+        let mut bloom = Bloom::strict(keys.len(), seed);
         keys.iter().for_each(|key| bloom.insert(key));
         (!keys.is_empty()).then_some(bloom)
     }
