@@ -35,6 +35,7 @@ use walk::Directory;
 use checking::Seen;
 pub(crate) use checking::{By, Covered, nobody_pays};
 pub(crate) use dropping::{Swept, sweep_whole};
+pub(crate) use endings::Frames;
 use futures::FutureExt;
 pub(crate) use table::{Charge, OtherCopies, Payers};
 use table::{Ended, Table};

@@ -1,5 +1,8 @@
 //! Leases ended by their clients: the word is kept, told on, and what it leaves without a lease is dropped.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use crypto::certificate::CLOCK_SKEW_S;
 use crypto::lease::{Forget, Kept, LeaseError, Shown, SignedForget};
@@ -13,6 +16,29 @@ use super::checking::refusal;
 use super::table::TOMBSTONE_SECONDS_MAX;
 use super::{Leases, Swept, kept};
 use crate::shelf;
+
+/// Frames of leases that were read last, decoded: one is of up to a thousand places, of which many are mostly asked for
+/// together. Each is up to a few MB.
+#[derive(Default)]
+pub(crate) struct Frames(VecDeque<(RecordId, Arc<Kept>)>);
+
+/// Frames that are held for one call.
+const FRAMES_MAX: usize = 4;
+
+impl Frames {
+    fn get(&self, id: &RecordId) -> Option<Arc<Kept>> {
+        self.0.iter().find(|(other, _)| other == id).map(|(_, kept)| kept.clone())
+    }
+
+    fn put(&mut self, id: RecordId, kept: Kept) -> Arc<Kept> {
+        if self.0.len() == FRAMES_MAX {
+            self.0.pop_front();
+        }
+        let kept = Arc::new(kept);
+        self.0.push_back((id, kept.clone()));
+        kept
+    }
+}
 
 impl Leases {
     /// Ends leases by signed words: each word is durable before what it ends is dropped.
@@ -122,7 +148,7 @@ impl Leases {
     /// # Errors
     /// The store's.
     pub(crate) async fn of(&self, place: &Place) -> Result<Vec<Shown>, StoreError> {
-        self.of_for(place, None).await
+        self.of_for(place, None, &mut Frames::default()).await
     }
 
     /// The same, of more than are told those of a client first.
@@ -130,15 +156,24 @@ impl Leases {
         &self,
         place: &Place,
         client: Option<&PublicKey>,
+        read: &mut Frames,
     ) -> Result<Vec<Shown>, StoreError> {
         let frames = self.table().frames_at(place, client, PLACE_LEASES_MAX);
         let mut leases = Vec::with_capacity(frames.len());
         for (lease, frame, pass) in frames {
-            let (holding, pass) = (self.kept_at(&frame).await?, self.kept_at(&pass).await?);
-            if let (Some(Kept::Holding(holding)), Some(Kept::Pass(pass))) = (holding, pass)
+            let holding = match read.get(&frame) {
+                None => self.kept_at(&frame).await?.map(|kept| read.put(frame, kept)),
+                read => read,
+            };
+            let pass = self.kept_at(&pass).await?;
+            if let (Some(Kept::Holding(holding)), Some(Kept::Pass(pass))) =
+                (holding.as_deref(), pass)
                 && let Some(shown) = holding.shown(pass, place)
             {
-                leases.push(shown);
+                // A frame is of up to a thousand places, and each answer would keep all of it.
+                let [lease, pass] =
+                    [&shown.lease, &shown.pass].map(|part| Bytes::copy_from_slice(part));
+                leases.push(Shown { lease, pass, ..shown });
             } else {
                 tracing::warn!(%lease, "what was kept of a lease cannot be read");
             }
@@ -162,11 +197,12 @@ impl Leases {
         &self,
         place: &Place,
         caller: &PublicKey,
+        read: &mut Frames,
     ) -> Result<PlaceLeases, StoreError> {
         // In this order: what loses its leases in between is being dropped.
         let unleased = self.table().is_unleased(place);
         let held = self.stays(place);
         let unleased = held && unleased;
-        Ok(PlaceLeases { held, unleased, leases: self.of_for(place, Some(caller)).await? })
+        Ok(PlaceLeases { held, unleased, leases: self.of_for(place, Some(caller), read).await? })
     }
 }

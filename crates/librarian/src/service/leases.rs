@@ -8,7 +8,7 @@ use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX};
 use env::calls::{CallError, Caller, PutResponse, StoreOutcome};
 
 use super::{Endpoints, Load, invalid};
-use crate::leases::{self, By, Covered};
+use crate::leases::{self, By, Covered, Frames};
 use crate::shelf;
 use crate::standing::Standing;
 
@@ -88,8 +88,9 @@ impl Endpoints {
                     return Err(invalid(format!("at most {PLACES_MAX} places are asked about")));
                 }
                 let mut answers = Vec::with_capacity(places.len());
+                let mut read = Frames::default();
                 for place in &places {
-                    let found = core.leases.look(place, &caller.key).await;
+                    let found = core.leases.look(place, &caller.key, &mut read).await;
                     answers.push(found.map_err(|error| shelf::refusal(&error))?);
                 }
                 Ok(LeaseAnswer::Of(answers))
