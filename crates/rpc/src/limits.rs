@@ -72,7 +72,7 @@ pub struct ServerLimits {
     pub wide_connections: usize,
     /// Such connections of one key.
     pub wide_connections_per_key: usize,
-    /// Handshakes at once, half of them of one source; beyond it new connections wait, for `handshake` at most.
+    /// Handshakes at once, of one source no more than it leaves free; beyond it new connections wait, for `handshake` at most.
     pub handshakes: usize,
     /// For TLS; and from there until HTTP/2 begins.
     pub handshake: Duration,

@@ -4,8 +4,8 @@
 //! What does not get that far is dropped without a word and costs at most one seat for three times
 //! [`ServerLimits::handshake`]: while it waits for its turn, in the handshake, and until HTTP/2 begins.
 //! Where all seats are taken, who has most of them makes room ([`super::seats`]).
-//! A stalled or garbled handshake holds no other: each has a task of its own. Of those under way one source has half at most;
-//! its others wait for them, and nobody else does.
+//! A stalled or garbled handshake holds no other: each has a task of its own. Of those under way a source has no more than it
+//! leaves free ([`super::share`]); its others wait for them, and nobody else does.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use env::Env;
 use env::calls::Caller;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -25,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Connection, Houses, Peer, Preface, source};
 use super::members::Members;
 use super::seats::{Hall, HallSeat};
+use super::share::Room;
 use crate::identity::PLAIN_PROTOCOL;
 use crate::limits::ServerLimits;
 use crate::socket::{self, Listener, Tcp, Wire};
@@ -77,7 +77,7 @@ pub(super) struct Acceptor {
     hall: Arc<Hall>,
     members: Arc<Members>,
     houses: Houses<IpAddr>,
-    handshakes: Semaphore,
+    handshakes: Arc<Room>,
     /// Cancelled when all connections must end.
     closed: CancellationToken,
 }
@@ -103,8 +103,8 @@ impl Acceptor {
             limits,
             hall: Hall::new(limits.connections, limits.connections_per_source),
             members,
-            houses: Houses::new(&limits),
-            handshakes: Semaphore::new(limits.handshakes),
+            houses: Houses::default(),
+            handshakes: Room::new(limits.handshakes),
             closed,
         }))
     }
@@ -158,8 +158,8 @@ impl Acceptor {
         let Seated { wire, mut place, ends } = seated;
         let tcp = wire.buffered().ok()?;
         let house = self.houses.of(place.source);
-        let turn = async { (house.handshakes.acquire().await, self.handshakes.acquire().await) };
-        let turn = self.env.within(self.limits.handshake, turn).await.ok()?;
+        let (of, env) = (house.share.handshakes.clone(), self.env.clone());
+        let turn = self.handshakes.clone().within(of, 1, env, self.limits.handshake).await.ok()?;
         let (socket, caller) = match &self.tls {
             None => (Either::Right(tcp), None),
             Some((acceptor, protocol)) => {

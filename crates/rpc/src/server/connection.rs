@@ -12,7 +12,6 @@ use crypto::PublicKey;
 use env::calls::Caller;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -20,7 +19,6 @@ use tonic::transport::server::Connected;
 
 use super::seats::{HallSeat, Seat};
 use super::share::Share;
-use crate::limits::ServerLimits;
 use crate::socket::Tcp;
 
 /// What a call learns of its connection.
@@ -42,26 +40,25 @@ pub(super) struct Peer {
 /// did.
 #[derive(Debug)]
 pub(super) struct House {
-    /// Calls and bytes.
+    /// Calls, bytes, and handshakes under way.
     pub(super) share: Share,
-    /// Handshakes under way of a source, of members too: half of all at most.
-    pub(super) handshakes: Semaphore,
 }
 
 /// The houses of all that are connected.
 pub(super) struct Houses<K> {
     by: Mutex<HashMap<K, Weak<House>>>,
-    handshakes: usize,
+}
+
+impl<K> Default for Houses<K> {
+    fn default() -> Self {
+        Self { by: Mutex::default() }
+    }
 }
 
 /// Houses without connections are forgotten once there are so many.
 const HOUSES_KEPT: usize = 4_096;
 
 impl<K: Eq + Hash> Houses<K> {
-    pub(super) fn new(limits: &ServerLimits) -> Self {
-        Self { by: Mutex::default(), handshakes: limits.handshakes.div_ceil(2) }
-    }
-
     pub(super) fn of(&self, source: K) -> Arc<House> {
         let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(house) = by.get(&source).and_then(Weak::upgrade) {
@@ -70,8 +67,7 @@ impl<K: Eq + Hash> Houses<K> {
         if by.len() >= HOUSES_KEPT {
             by.retain(|_, house| house.strong_count() > 0);
         }
-        let handshakes = Semaphore::new(self.handshakes);
-        let house = Arc::new(House { share: Share::default(), handshakes });
+        let house = Arc::new(House { share: Share::default() });
         by.insert(source, Arc::downgrade(&house));
         house
     }

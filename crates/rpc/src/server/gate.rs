@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{HeaderMap, Request, Response};
 
 use super::connection::{Houses, Peer};
 use super::handlers::Handlers;
@@ -45,6 +45,15 @@ pub(super) const LIBRARIAN: &str = "/holdfast.v1.Librarian/";
 
 /// Those of the service that says whether this one is well.
 const HEALTH: &str = "/grpc.health.v1.Health/";
+/// Its call without an end.
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// Such calls at a time; whoever makes them has no more than it leaves free.
+const HEALTH_WATCHES_MAX: usize = 256;
+const WATCH_AGAIN: Duration = Duration::from_secs(5);
+/// How long a call of any other service takes at most: there is reflection alone.
+const OTHERS_FOR: Duration = Duration::from_secs(10);
+/// And how long its messages are.
+const OTHERS_MESSAGE_BYTES_MAX: usize = 4 << 10;
 
 /// All callers that nobody vouched for have one part in so many of the calls and the bytes that members have, besides.
 const STRANGERS_PART: usize = 4;
@@ -82,6 +91,8 @@ pub(super) struct Gate {
     houses: Houses<PublicKey>,
     /// Where calls of one message end; the others end in the services behind the gate.
     handlers: Arc<Handlers>,
+    /// Watches of the peer's health: they end with their connections alone, and are no calls in work.
+    watches: Arc<Room>,
 }
 
 /// What some callers share.
@@ -120,8 +131,9 @@ impl Gate {
             unread: Arc::default(),
             ended: Notify::new(),
             signed,
-            houses: Houses::new(&limits),
+            houses: Houses::default(),
             handlers,
+            watches: Room::new(HEALTH_WATCHES_MAX),
         })
     }
 
@@ -218,6 +230,7 @@ fn allowed(path: &str) -> Allowed {
     let message_bytes_max = match method {
         "Store" | "Put" | "StoreStream" | "Committee" => RECORD_MESSAGE_BYTES_MAX,
         "StoreBatch" | "Objects" | "Lease" => BATCH_MESSAGE_BYTES_MAX,
+        "" => OTHERS_MESSAGE_BYTES_MAX,
         _ => SMALL_MESSAGE_BYTES_MAX,
     };
     let streams = ["Subscribe", "Watch", "FindStream", "VerifyStream", "StoreStream"];
@@ -287,8 +300,8 @@ where
     };
     if let Some(checker) = &gate.signed {
         // A connection says nothing of its callers here. Whoever says what a member said is counted as one until its token
-        // is looked at, which is at once.
-        match checker.known(request.headers()) {
+        // is looked at, which is at once; what needs no token is nobody's.
+        match checker.known(request.headers()).filter(|_| ours) {
             Some(key) => (peer.narrow, peer.house) = (false, gate.houses.of(key)),
             None => peer.narrow = true,
         }
@@ -303,6 +316,16 @@ where
         Err(error) if !passes => return Ok(refused(&error)),
         Err(_) => (None, true),
     };
+    // They never end by themselves, and do not hold up a stop.
+    let watch = match request.uri().path() == HEALTH_WATCH {
+        false => None,
+        true => match gate.watches.at_once(&peer.house.share.watches, 1) {
+            Some(watch) => Some(watch),
+            None => return Ok(refused(&CallError::Busy { retry_after: WATCH_AGAIN })),
+        },
+    };
+    // What else is not ours is a question or some, and no more of a call than ours are.
+    let until = (!ours && !passes).then(|| gate.env.clock.sleep(OTHERS_FOR));
     let asked = request.headers().get("grpc-timeout").and_then(|text| deadline_of(text.as_bytes()));
     // A streaming call is bounded here until it begins to answer.
     let asked = asked.filter(|_| allowed.unary).unwrap_or(Duration::MAX);
@@ -314,6 +337,7 @@ where
         free: if peer.narrow && allowed.unary { STRANGERS_FREE_BYTES } else { 0 },
         wait: gate.limits.admission_wait,
         stall: gate.limits.stall,
+        kept: ours,
     };
     let (mut parts, body) = request.into_parts();
     let (bytes_max, pauses) = (allowed.message_bytes_max, !allowed.unary);
@@ -358,8 +382,7 @@ where
             refused(&CallError::Internal { reason })
         }
     };
-    // Watches of the health service never end by themselves: they do not hold up a stop.
-    let in_work = in_work.filter(|_| ours);
+    let in_work = in_work.filter(|_| watch.is_none());
     // The bytes of an answer of known length are taken whole, those of a stream part by part.
     let exact = response.body().size_hint().exact();
     let bytes = match exact.and_then(large) {
@@ -370,9 +393,9 @@ where
         },
     };
     let answer = gate.unread.answer(&gate.env, gate.limits.unread, peer.ends);
-    let held = Arc::new(Held { _bytes: bytes, _in_work: in_work });
+    let held = Arc::new(Held { _bytes: bytes, _in_work: in_work, _watch: watch });
     let parts = exact.is_none().then_some(answers);
-    let counted = |body| Counted { body, answer, held, parts, frame: None, taking: None };
+    let counted = |body| Counted { body, answer, held, parts, frame: None, taking: None, until };
     Ok(response.map(|body| Body::new(counted(body))))
 }
 
@@ -385,6 +408,7 @@ fn large(bytes: u64) -> Option<usize> {
 struct Held {
     _bytes: Option<Taken>,
     _in_work: Option<InWork>,
+    _watch: Option<Taken>,
 }
 
 /// A response's body, which keeps its call in work until it was sent or dropped.
@@ -397,6 +421,8 @@ struct Counted {
     /// A part that waits for its bytes.
     frame: Option<Frame<Bytes>>,
     taking: Option<BoxFuture<'static, Result<Taken, CallError>>>,
+    /// When it ends at the latest.
+    until: Option<BoxFuture<'static, ()>>,
 }
 
 impl Counted {
@@ -442,6 +468,15 @@ impl http_body::Body for Counted {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
+        if let Some(until) = &mut this.until
+            && until.as_mut().poll(cx).is_ready()
+        {
+            (this.until, this.body) = (None, Body::empty());
+            let error = CallError::TimedOut { address: String::new(), limit: OTHERS_FOR };
+            let mut trailers = HeaderMap::new();
+            let told = to_status(&error).add_header(&mut trailers);
+            return Poll::Ready(Some(told.map(|()| Frame::trailers(trailers))));
+        }
         this.answer.moves();
         if this.frame.is_none() {
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {

@@ -40,7 +40,7 @@ pub(super) struct Members {
 
 impl Members {
     pub(super) fn new(limits: ServerLimits, service: Arc<dyn Service>) -> Arc<Self> {
-        let houses = Houses::new(&limits);
+        let houses = Houses::default();
         let (vouched, wide) = (Mutex::default(), Arc::default());
         Arc::new(Self { vouched, wide, houses, service, limits })
     }

@@ -40,8 +40,12 @@ impl Messages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    fn push(&self, held: Taken) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(held);
+    fn push(&self, held: Taken, kept: bool) {
+        let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept {
+            messages.clear();
+        }
+        messages.push_back(held);
     }
 }
 
@@ -58,6 +62,8 @@ pub(super) struct Budget {
     pub(super) wait: Duration,
     /// How long a message may stop arriving.
     pub(super) stall: Duration,
+    /// Whether a message holds its bytes until the handler took it; else until the next one begins.
+    pub(super) kept: bool,
 }
 
 /// Where in the stream of messages the body is.
@@ -158,7 +164,7 @@ impl Metered {
             if let Some(waiting) = &mut self.waiting {
                 let held = ready!(waiting.as_mut().poll(cx));
                 self.waiting = None;
-                self.messages.push(held?);
+                self.messages.push(held?, self.budget.kept);
             }
             let Some(bytes) = self.owed.pop_front() else { return Poll::Ready(Ok(())) };
             if let Some(free) = self.budget.free.checked_sub(bytes) {
@@ -167,7 +173,7 @@ impl Metered {
             }
             let (Budget { room, of, wait, .. }, bytes) = (&self.budget, bytes as usize);
             match room.at_once(of, bytes) {
-                Some(held) => self.messages.push(held),
+                Some(held) => self.messages.push(held, self.budget.kept),
                 None => {
                     let later = room.clone().within(of.clone(), bytes, self.env.clone(), *wait);
                     self.waiting = Some(Box::pin(later));

@@ -25,9 +25,13 @@ pub(super) struct Share {
     pub(super) requests: Arc<AtomicUsize>,
     /// Bytes of answers that are made or not read yet.
     pub(super) answers: Arc<AtomicUsize>,
+    /// Handshakes under way from where it comes.
+    pub(super) handshakes: Arc<AtomicUsize>,
+    /// Watches of the peer's health.
+    pub(super) watches: Arc<AtomicUsize>,
 }
 
-/// Bytes that all share.
+/// Bytes, or whatever is counted, that all share.
 #[derive(Debug)]
 pub(super) struct Room {
     max: usize,

@@ -323,13 +323,15 @@ async fn who_has_all_seats_makes_room_for_another_source() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handshakes_of_one_source_do_not_hold_up_those_of_others() {
+async fn handshakes_of_some_sources_do_not_hold_up_those_of_others() {
     let limits =
-        ServerLimits { handshakes: 4, handshake: Duration::from_secs(60), ..Default::default() };
+        ServerLimits { handshakes: 16, handshake: Duration::from_secs(60), ..Default::default() };
     let peer = Running::start(limits);
     let mut stalled = Vec::new();
-    for _ in 0..20 {
-        stalled.push(from("127.0.0.7", peer.address).await);
+    for source in ["127.0.0.7", "127.0.0.8", "127.0.0.9"] {
+        for _ in 0..20 {
+            stalled.push(from(source, peer.address).await);
+        }
     }
     tokio::time::timeout(LIMIT, async { assert!(is_taken(&peer, dialling()).await) })
         .await

@@ -166,6 +166,56 @@ async fn streams_answer_in_order_and_one_failure_ends_no_other() {
     assert_eq!(answers.count().await, 1);
 }
 
+/// Neither is a call of the librarian, and whoever asks is mostly a stranger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_of_health_and_questions_of_reflection_are_bounded() {
+    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+
+    let peer = Running::start(ServerLimits { calls: 16, ..ServerLimits::default() });
+    let connection =
+        crate::client::connection::Connection::dial(&identity(2, 1), None, &peer.endpoint())
+            .await
+            .unwrap();
+    let channel = connection.line.channel.clone();
+    let mut watches = Vec::new();
+    let refused = loop {
+        let mut health = HealthClient::new(channel.clone());
+        match health.watch(HealthCheckRequest { service: String::new() }).await {
+            Ok(watch) => watches.push(watch),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((watches.len(), refused.code()), (128, tonic::Code::ResourceExhausted));
+    // A stranger has half of a quarter of the calls: a question holds its call for as long as it is open.
+    let question = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let open = async |question: &ServerReflectionRequest| {
+        let mut reflection = ServerReflectionClient::new(channel.clone());
+        let questions = futures::stream::iter([question.clone()]);
+        let questions = questions.chain(futures::stream::pending());
+        let mut answers = reflection.server_reflection_info(questions).await?.into_inner();
+        let first: Option<ServerReflectionResponse> = answers.message().await?;
+        first.ok_or_else(|| tonic::Status::internal("no answer"))?;
+        Ok::<_, tonic::Status>(answers)
+    };
+    let (mut first, second) = (open(&question).await.unwrap(), open(&question).await.unwrap());
+    let refused = open(&question).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    // It ends by itself.
+    assert_eq!(first.message().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
+    drop(second);
+    let long = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::FileContainingSymbol("x".repeat(5_000))),
+    };
+    assert_eq!(open(&long).await.unwrap_err().code(), tonic::Code::InvalidArgument);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_and_reflection_answer_on_the_same_listener() {
     use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
