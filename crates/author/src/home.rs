@@ -223,7 +223,8 @@ impl Home {
         if let Some(counter) = hit {
             match self.locked(|issued, home| issued.remember(counter, &home.keyring)) {
                 // It is sought anew the next time.
-                Err(AuthorError::Io { source, .. }) if files::is_unwritable(&source) => {}
+                Err(AuthorError::Io { source, .. })
+                    if files::is_unwritable(&source) || files::is_full(&source) => {}
                 remembered => remembered?,
             }
         }

@@ -242,22 +242,24 @@ impl Genesis {
     }
 }
 
-/// Whether something may be the name of a network or an organisation: 1 to [`NAME_BYTES_MAX`] bytes, no control characters, and none
-/// that change the direction of what follows or are not seen (but for the joiners that some scripts are written with), so that
-/// whoever signs a roster reads what it says.
+/// Whether something may be the name of a network or an organisation: 1 to [`NAME_BYTES_MAX`] bytes, of which none hides what is
+/// written ([`hides`]), so that whoever signs a roster reads what it says.
 pub fn is_name(name: &str) -> bool {
-    let hides = |letter: char| {
-        letter.is_control()
-            || matches!(
-                letter,
-                '\u{61C}'
-                    | '\u{200B}'
-                    | '\u{200E}'
-                    | '\u{200F}'
-                    | '\u{2028}'..='\u{202E}'
-                    | '\u{2060}'..='\u{206F}'
-                    | '\u{FEFF}'
-            )
-    };
     (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(hides)
+}
+
+/// Whether text with this letter may look like other text: control characters, and those that change the direction of what
+/// follows or are not seen (but for the joiners that some scripts are written with).
+pub fn hides(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{61C}'
+                | '\u{200B}'
+                | '\u{200E}'
+                | '\u{200F}'
+                | '\u{2028}'..='\u{202E}'
+                | '\u{2060}'..='\u{206F}'
+                | '\u{FEFF}'
+        )
 }

@@ -1,5 +1,6 @@
 //! Addresses as people write them, and file names that a stranger chose.
 
+use crypto::genesis::hides;
 use crypto::{ReaderKey, RecordId};
 
 use crate::error::HoldError;
@@ -36,11 +37,11 @@ pub(crate) fn readers(texts: &[String]) -> Result<Vec<ReaderKey>, HoldError> {
 }
 
 /// A file name in the current folder from the name an author gave: its last part, nothing hidden, no
-/// control characters. A stranger wrote it, so it must not choose where it goes.
+/// letters that make it look like another. A stranger wrote it, so it must not choose where it goes.
 pub(crate) fn file_name(name: Option<&str>, address: &RecordId) -> String {
     let last = name.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
     let mut safe = String::new();
-    for letter in last.chars().filter(|letter| !letter.is_control()) {
+    for letter in last.chars().filter(|letter| !hides(*letter)) {
         if safe.len() + letter.len_utf8() > NAME_BYTES_MAX {
             break;
         }
@@ -74,6 +75,7 @@ mod tests {
         assert_eq!(name(".bashrc"), "bashrc");
         assert_eq!(name("-rf"), "rf");
         assert_eq!(name("a\u{1b}[31m\nb"), "a[31mb");
+        assert_eq!(name("invoice\u{202e}fdp.exe"), "invoicefdp.exe");
         for none in ["", "..", "/", ".", "a/"] {
             assert_eq!(name(none), id.to_string(), "{none:?}");
         }

@@ -97,9 +97,10 @@ pub(crate) fn credential(
     Ok(held.map_or(Credential::None, |(bytes, _)| Credential::Client(bytes)))
 }
 
-/// Whether the system lets nobody, or not this user, write there.
+/// Whether the system lets nobody, or not this user, write there, or there is no room.
 fn is_unwritable(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | StorageFull | QuotaExceeded)
 }
 
 /// The pass in the home, where it is this client's and still counts.

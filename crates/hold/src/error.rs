@@ -564,9 +564,12 @@ fn io_exit(error: &io::Error) -> Exit {
     match error.kind() {
         io::ErrorKind::NotFound => Exit::NotFound,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::Denied,
-        io::ErrorKind::AlreadyExists => Exit::Conflict,
+        io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => Exit::Conflict,
+        io::ErrorKind::ResourceBusy => Exit::Busy,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Exit::Invalid,
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Exit::Invalid,
+        // Text that is none: a list, words.
+        io::ErrorKind::InvalidData => Exit::Invalid,
         _ => Class::Bug.into(),
     }
 }

@@ -45,6 +45,18 @@ pub(crate) fn make_private_folder(path: &Path) -> Result<(), HoldError> {
         .map_err(HoldError::io("create", path))
 }
 
+/// Waits until nobody else has this lock; it ends with the file that is returned.
+///
+/// # Errors
+/// Where there can be no such file.
+pub(crate) fn lock(path: &Path) -> Result<fs::File, HoldError> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path);
+    let file = file.map_err(HoldError::io("open", path))?;
+    file.lock().map_err(HoldError::io("lock", path))?;
+    Ok(file)
+}
+
 /// Writes a new file; one that is there is an error and stays as it is.
 pub(crate) fn write_new(path: &Path, bytes: &[u8], access: Access) -> Result<(), HoldError> {
     let draft = write_draft(path, bytes, access)?;

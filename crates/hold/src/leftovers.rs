@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,7 +65,22 @@ pub(crate) fn remove_all() {
 }
 
 fn removed(path: &Path) -> bool {
-    fs::remove_file(path).or_else(|_| fs::remove_dir_all(path)).is_ok()
+    fs::remove_file(path).is_ok() || remove(path)
+}
+
+/// Removes a folder, also where folders in it may not be written by their own modes; whether it is gone.
+pub(crate) fn remove(folder: &Path) -> bool {
+    if fs::remove_dir_all(folder).is_ok() {
+        return true;
+    }
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
+        let below = fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
+        let is_folder = |item: &fs::DirEntry| item.file_type().is_ok_and(|about| about.is_dir());
+        folders.extend(below.filter(is_folder).map(|item| item.path()));
+    }
+    fs::remove_dir_all(folder).is_ok()
 }
 
 #[cfg(test)]

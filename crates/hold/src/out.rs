@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use crypto::genesis::hides;
+
 use crate::environment;
 use crate::error::HoldError;
 use crate::exit::Exit;
@@ -31,14 +33,14 @@ impl Display for PathText {
     }
 }
 
-/// A name from outside as a terminal may have it: control characters escaped.
+/// A name from outside as a terminal may have it: what would make it look like another is escaped.
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for letter in self.0.chars() {
-            match letter.is_control() {
-                true => write!(f, "{}", letter.escape_debug())?,
+            match hides(letter) {
+                true => write!(f, "{}", letter.escape_default())?,
                 false => write!(f, "{letter}")?,
             }
         }

@@ -4,6 +4,7 @@
 //! these are widened: at the system's 64 KiB each GiB is 16,384 ways to a thread that waits for the other side, and back.
 
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use tokio::fs::File;
@@ -28,6 +29,18 @@ pub(crate) fn stdin() -> Result<File, HoldError> {
 /// Where the process has none.
 pub(crate) fn stdout() -> Result<File, HoldError> {
     of(&std::io::stdout(), "standard output")
+}
+
+/// Whether content for this path is for standard output: `-`, and whatever else is the same file, as `/dev/stdout` is. Opened anew it
+/// would be written from its beginning, or replaced, and what is told of the content would go into it.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    if path.as_os_str() == "-" {
+        return true;
+    }
+    let stdout = rustix::fs::fstat(std::io::stdout());
+    let there = std::fs::metadata(path);
+    matches!((stdout, there), (Ok(stdout), Ok(there))
+        if (stdout.st_dev, stdout.st_ino) == (there.dev(), there.ino()))
 }
 
 /// A named pipe or a device; a pipe waits for its reader here.

@@ -91,7 +91,15 @@ fn a_folder_is_packed_into_one_content_and_unpacked_again() {
     home.get(&via, address, &tar).expect(0);
     let listed = std::process::Command::new("tar").arg("-tf").arg(&tar).output().unwrap();
     assert!(listed.status.success());
-    assert_eq!(String::from_utf8(listed.stdout).unwrap().lines().count(), count + 5);
+    assert_eq!(String::from_utf8(listed.stdout).unwrap().lines().count(), count + 6);
+    // Standard output by another name is standard output: what is in it stays, and nothing but the content comes behind.
+    let appended = network.folder.path().join("appended");
+    fs::write(&appended, "before\n").unwrap();
+    let to = fs::OpenOptions::new().append(true).open(&appended).unwrap();
+    let mut get = home.hold(["get", "--via", &via, address, "-o", "/dev/stdout"]);
+    assert!(get.stdout(to).status().unwrap().success());
+    let expected = [&b"before\n"[..], &fs::read(&tar).unwrap()].concat();
+    assert!(fs::read(&appended).unwrap() == expected);
     // The same, waiting for the disk; a file that is there is replaced.
     let synced = network.folder.path().join("synced");
     let mut get = home.hold(["get", "--unpack", "--sync", "--via", &via, address, "-o"]);

@@ -49,7 +49,8 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
 
 /// Writes a new file whole and durably, or not at all; never over one that is there.
 ///
-/// A link, unlike a rename, fails where the name is taken.
+/// Where the file system can, by a rename that fails where the name is taken; else by a link, which does too (vfat has no links, and
+/// some others no such rename).
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let new = path.with_extension("new");
@@ -61,12 +62,23 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = private().create_new(true).open(&new)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::hard_link(&new, path)
+        name_new(&new, path)
     })();
-    let removed = fs::remove_file(&new);
-    written?;
-    removed?;
+    // Renamed it is there no more.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => written.and(Err(error))?,
+        _ => written?,
+    }
     File::open(dir)?.sync_all()
+}
+
+fn name_new(new: &Path, path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs::hard_link(new, path),
+        renamed => renamed.map_err(io::Error::from),
+    }
 }
 
 /// Puts a file in the place of the one that is there, whole and durably, or leaves that as it is: also where the power goes.
@@ -139,6 +151,11 @@ pub(super) fn lock_to_read(dir: &Path) -> Result<Option<File>, AuthorError> {
         }
         held => held.map(Some),
     }
+}
+
+/// Whether there is no room on the disk, or none for this user.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether the system lets nobody, or not this user, write there.

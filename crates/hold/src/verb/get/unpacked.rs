@@ -1,14 +1,14 @@
 //! `hold get ADDRESS --unpack -o DIR`: a content that is a tar, as the folder it was made of.
 //!
 //! The content comes from whoever shared it, so a tar is not believed: files and folders alone, at names below the
-//! folder, each name once, no links, no owners, none of the bits that make a program run as somebody else. It is unpacked
-//! beside the folder that it shall be, and gets that name when all of it was proven and written, and synced where that is
-//! asked for.
+//! folder, each name once, no links, no owners, none of the bits that make a program run as somebody else, and no right that
+//! this user's mask takes from new files. It is unpacked beside the folder that it shall be, where nobody else sees it, and gets
+//! that name when all of it was proven and written, and synced where that is asked for.
 
 use std::cell::Cell;
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -60,14 +60,26 @@ pub(super) struct Folder {
     draft: PathBuf,
     path: PathBuf,
     kept: bool,
+    /// What new folders of this user may be at most.
+    most: u32,
 }
+
+/// Folders of a tar, with their modes and times.
+type Folders = Vec<(PathBuf, u32, u64)>;
 
 impl Folder {
     /// Makes it beside its final name, which must be free, or an empty folder's.
     ///
     /// # Errors
-    /// [`HoldError::Exists`]; [`HoldError::Io`] where the folder above cannot be written.
+    /// [`HoldError::Exists`]; [`HoldError::Argument`] for a folder that cannot be replaced: `.`, or where a file system is mounted;
+    /// [`HoldError::Io`] where the folder above cannot be written.
     pub(super) fn new(path: &Path) -> Result<Self, HoldError> {
+        let named = path.components().next_back();
+        if !matches!(named, Some(Component::Normal(_))) || is_mounted(path) {
+            let text =
+                format!("{path:?} cannot be replaced by what is unpacked: name another folder");
+            return Err(HoldError::argument(FLAG, text));
+        }
         let is_empty = |mut items: std::fs::ReadDir| items.next().is_none();
         if path.is_symlink() || path.exists() && !std::fs::read_dir(path).is_ok_and(is_empty) {
             return Err(HoldError::Exists(path.to_owned()));
@@ -75,12 +87,46 @@ impl Folder {
         let made = files::make_beside(path, |draft| std::fs::create_dir(draft));
         let (draft, ()) = made.map_err(HoldError::io("make", path))?;
         leftovers::begun(&draft);
-        Ok(Self { draft, path: path.to_owned(), kept: false })
+        let mut folder = Self { draft, path: path.to_owned(), kept: false, most: 0 };
+        folder.most = folder.close().map_err(HoldError::io("make", path))?;
+        Ok(folder)
+    }
+
+    /// Nobody else sees what is in it until it is whole; the mode that it had.
+    fn close(&self) -> io::Result<u32> {
+        let mode = std::fs::metadata(&self.draft)?.mode() & MODE;
+        std::fs::set_permissions(&self.draft, Permissions::from_mode(0o700))?;
+        Ok(mode)
+    }
+
+    /// Gives the folders their modes and times, deepest first: one that is not writable would keep out what is in it, and its time
+    /// would change. The folder itself has the mode of one that it replaces.
+    fn open(&self, mut folders: Folders) -> Result<(), HoldError> {
+        let own = folders.iter().rposition(|(path, ..)| *path == self.draft);
+        let own = own.map(|at| folders.remove(at));
+        // Of one that comes twice the last word counts.
+        folders.sort_by(|a, b| b.0.cmp(&a.0));
+        for (path, mode, mtime) in folders {
+            let set = File::open(&path).and_then(|open| set(&open, mode & self.most, mtime));
+            set.map_err(HoldError::io("write", &path))?;
+        }
+        let replaced = std::fs::metadata(&self.path).map(|old| old.mode() & MODE);
+        let mode = match (replaced, &own) {
+            (Ok(mode), _) => mode,
+            (Err(_), Some((_, mode, _))) => mode & self.most,
+            (Err(_), None) => self.most,
+        };
+        let set = File::open(&self.draft).and_then(|open| match own {
+            Some((_, _, mtime)) => set(&open, mode, mtime),
+            None => open.set_permissions(Permissions::from_mode(mode)),
+        });
+        set.map_err(HoldError::io("write", &self.path))
     }
 
     /// Gives it its name; with `sync` all in it is durable before, and the name behind.
-    fn keep(mut self, sync: bool) -> Result<(), HoldError> {
+    fn keep(mut self, folders: Folders, sync: bool) -> Result<(), HoldError> {
         let failed = || HoldError::io("write", &self.path);
+        self.open(folders)?;
         if sync {
             // One sync of the file system instead of one a file.
             let folder = File::open(&self.draft).map_err(failed())?;
@@ -98,7 +144,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.kept {
-            let _ = std::fs::remove_dir_all(&self.draft);
+            leftovers::remove(&self.draft);
         }
     }
 }
@@ -115,27 +161,38 @@ pub(super) async fn get(
     bar: Arc<Bar>,
 ) -> Result<GetReport, HoldError> {
     let (mut ours, pipe) = tokio::io::duplex(PIPE_BYTES);
-    let draft = folder.draft.clone();
+    let (draft, most) = (folder.draft.clone(), folder.most);
     // It needs the runtime's handle, so it is made here.
     let pipe = SyncIoBridge::new(pipe);
-    let unpacked = tokio::spawn(blocking(move || unpack(pipe, &draft)));
+    let unpacked = tokio::spawn(blocking(move || unpack(pipe, &draft, most)));
     let report = author.get(address, &mut ours, None, bar).await;
     // The thread is told the end, or, where the get failed, that there is no more.
     let _ = ours.shutdown().await;
     drop::<DuplexStream>(ours);
     let unpacked = unpacked.await.map_err(|_| HoldError::Interrupted)?;
     // What cannot be unpacked ends the pipe, and with it the get: the first cause is told.
-    let report = match (report, unpacked) {
-        (Ok(report), unpacked) => unpacked.map(|()| report)?,
+    let (report, folders) = match (report, unpacked) {
+        (Ok(report), unpacked) => (report, unpacked?),
         (Err(AuthorError::Write(_)), Err(error)) => return Err(error),
         (Err(error), _) => return Err(error.into()),
     };
-    blocking(move || folder.keep(sync)).await?;
+    blocking(move || folder.keep(folders, sync)).await?;
     Ok(report)
 }
 
-/// Writes what a tar holds into an empty folder.
-fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
+/// Whether another file system is mounted there.
+fn is_mounted(path: &Path) -> bool {
+    let above = match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    let device = |path: &Path| std::fs::metadata(path).map(|about| about.dev());
+    matches!((device(path), device(above)), (Ok(here), Ok(above)) if here != above)
+}
+
+/// Writes what a tar holds into an empty folder. Files have the rights that the tar says, of those in `most`; folders are still this
+/// user's alone.
+fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldError> {
     let begun = Cell::new(false);
     let wrong = |error: io::Error| {
         // What is said of the content quotes it.
@@ -148,7 +205,7 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
     };
     let left = Rc::new(Cell::new(ABOUT_MAX));
     let mut archive = tar::Archive::new(Bounded { from, left: Rc::clone(&left) });
-    let mut folders: Vec<(PathBuf, u32, u64)> = Vec::new();
+    let mut folders = Folders::new();
     let mut buffer = vec![0; WRITE_BYTES];
     // The folder of the file before, which is mostly that of the next.
     let mut made = PathBuf::new();
@@ -166,23 +223,28 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
             return Err(HoldError::argument(FLAG, format!("over {ITEMS_MAX} files")));
         }
         let name = entry.path().map_err(wrong)?.into_owned();
-        let path = folder.join(inside(&name)?);
+        if is_sparse(&mut entry).map_err(wrong)? {
+            let text = format!("{name:?} is a file with holes: make the tar without them");
+            return Err(HoldError::argument(FLAG, text));
+        }
+        // `./` is the folder itself.
+        let path: PathBuf = folder.join(inside(&name)?).components().collect();
         let failed = || HoldError::io("write", &path);
         let mode = entry.header().mode().map_err(wrong)? & MODE;
         let mtime = entry.header().mtime().map_err(wrong)?;
         match entry.header().entry_type() {
             tar::EntryType::Directory => {
-                std::fs::create_dir_all(&path).map_err(failed())?;
+                make(&path, mtime, &mut folders).map_err(failed())?;
                 folders.push((path, mode, mtime));
             }
             tar::EntryType::Regular => {
                 if let Some(above) = path.parent()
                     && above != made
                 {
-                    std::fs::create_dir_all(above).map_err(failed())?;
+                    make(above, mtime, &mut folders).map_err(failed())?;
                     above.clone_into(&mut made);
                 }
-                let mut file = File::options().write(true).create_new(true).open(&path);
+                let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path);
                 let file = file.as_mut().map_err(|error| {
                     let again = error.kind() == io::ErrorKind::AlreadyExists;
                     let text = format!("{name:?} is in the tar twice");
@@ -194,7 +256,7 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
                 })?;
                 left.set(u64::MAX);
                 copy(&mut entry, file, &mut buffer, wrong, |error| failed()(error))?;
-                set(file, mode, mtime).map_err(failed())?;
+                set(file, mode & most, mtime).map_err(failed())?;
             }
             // What holds for all that follows, in tars of `git archive`: a comment.
             tar::EntryType::XGlobalHeader => {}
@@ -207,14 +269,25 @@ fn unpack(from: impl Read, folder: &Path) -> Result<(), HoldError> {
     // What pads the end is of no use, but whoever writes it waits until it is read.
     left.set(u64::MAX);
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(wrong)?;
-    // Deepest first: a folder that is not writable would keep out what is in it, and its time would change.
-    folders.sort_by(|a, b| b.0.cmp(&a.0));
-    for (path, mode, mtime) in folders {
-        let failed = || HoldError::io("write", &path);
-        let open = File::open(&path).map_err(failed())?;
-        set(&open, mode, mtime).map_err(failed())?;
+    Ok(folders)
+}
+
+/// Makes a folder and those above it, for this user alone; what the tar says nothing else of becomes as new folders are.
+fn make(path: &Path, mtime: u64, folders: &mut Folders) -> io::Result<()> {
+    let missing = path.ancestors().take_while(|path| !path.exists());
+    folders.extend(missing.map(|path| (path.to_owned(), MODE, mtime)));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Whether an entry is a file with holes as pax has them: its bytes are a map and what lies between the holes.
+fn is_sparse(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<bool> {
+    let Some(extensions) = entry.pax_extensions()? else { return Ok(false) };
+    for extension in extensions {
+        if extension?.key_bytes().starts_with(b"GNU.sparse.") {
+            return Ok(true);
+        }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// A name that stays below the folder.
@@ -270,20 +343,103 @@ mod tests {
         tar.into_inner().unwrap()
     }
 
+    /// Unpacks as a get does.
+    fn unpacked(tar: &[u8], path: &Path) -> Result<(), HoldError> {
+        let folder = Folder::new(path)?;
+        let folders = unpack(tar, &folder.draft, folder.most)?;
+        folder.keep(folders, false)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
     #[test]
     fn files_and_folders_come_out_with_mode_and_time() {
         use tar::EntryType::{Directory, Regular};
-        let folder = tempfile::tempdir().unwrap();
+        let above = tempfile::tempdir().unwrap();
+        let out = above.path().join("out");
         let tar =
             tar_of(&[(b"a/", Directory, b""), (b"a/b", Regular, b"bytes"), (b"c/d", Regular, b"")]);
-        unpack(&tar[..], folder.path()).unwrap();
-        assert_eq!(std::fs::read(folder.path().join("a/b")).unwrap(), b"bytes");
-        assert_eq!(std::fs::read(folder.path().join("c/d")).unwrap(), b"");
+        unpacked(&tar, &out).unwrap();
+        assert_eq!(std::fs::read(out.join("a/b")).unwrap(), b"bytes");
+        assert_eq!(std::fs::read(out.join("c/d")).unwrap(), b"");
+        // As much as new ones of this user have.
+        std::fs::create_dir(above.path().join("new")).unwrap();
+        let most = mode(&above.path().join("new"));
         for name in ["a", "a/b"] {
-            let about = std::fs::metadata(folder.path().join(name)).unwrap();
-            assert_eq!(about.permissions().mode() & 0o7777, 0o755, "no bit beyond");
+            let about = std::fs::metadata(out.join(name)).unwrap();
+            assert_eq!(mode(&out.join(name)), 0o755 & most, "no bit beyond");
             assert_eq!(about.modified().unwrap(), UNIX_EPOCH + Duration::from_secs(1_000_000));
         }
+        assert_eq!((mode(&out), mode(&out.join("c"))), (most, most));
+    }
+
+    #[test]
+    fn what_is_private_stays_so_and_is_so_on_the_way() {
+        use tar::EntryType::{Directory, Regular};
+        let above = tempfile::tempdir().unwrap();
+        let tar = {
+            let mut tar = tar::Builder::new(Vec::new());
+            let items: [(&str, tar::EntryType, u32); 4] = [
+                ("./", Directory, 0o750),
+                ("in/", Directory, 0o500),
+                ("in/all", Regular, 0o666),
+                ("own", Regular, 0o600),
+            ];
+            for (name, kind, mode) in items {
+                let mut header = tar::Header::new_gnu();
+                header.set_entry_type(kind);
+                header.set_mode(mode);
+                header.set_size(0);
+                tar.append_data(&mut header, name, io::empty()).unwrap();
+            }
+            tar.into_inner().unwrap()
+        };
+        let folder = Folder::new(&above.path().join("new")).unwrap();
+        assert_eq!(mode(&folder.draft), 0o700);
+        let folders = unpack(&tar[..], &folder.draft, 0o755).unwrap();
+        assert_eq!(mode(&folder.draft.join("in")), 0o700, "not yet");
+        assert_eq!(mode(&folder.draft.join("in/all")), 0o644, "not for all to write");
+        folder.keep(folders, false).unwrap();
+        let new = above.path().join("new");
+        assert_eq!((mode(&new), mode(&new.join("in"))), (0o750, 0o500));
+        assert_eq!(mode(&new.join("own")), 0o600);
+        // One that was there keeps its mode.
+        let private = above.path().join("private");
+        std::fs::create_dir(&private).unwrap();
+        std::fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+        unpacked(&tar, &private).unwrap();
+        assert_eq!(mode(&private), 0o700);
+        // What is not kept goes whatever its folders' modes are.
+        let dropped = Folder::new(&above.path().join("dropped")).unwrap();
+        let draft = dropped.draft.clone();
+        let folders = unpack(&tar[..], &draft, 0o755).unwrap();
+        dropped.open(folders).unwrap();
+        drop(dropped);
+        assert!(!draft.exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_replaced_is_refused_at_once() {
+        for name in [".", "..", "/", "/proc", "a/.."] {
+            let refused = Folder::new(Path::new(name));
+            assert!(matches!(refused, Err(HoldError::Argument { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_holes_is_refused() {
+        let mut tar = tar::Builder::new(Vec::new());
+        tar.append_pax_extensions([("GNU.sparse.major", &b"1"[..])]).unwrap();
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_size(3);
+        tar.append_data(&mut header, "GNUSparseFile.1/image", &b"map"[..]).unwrap();
+        let above = tempfile::tempdir().unwrap();
+        let refused = unpacked(&tar.into_inner().unwrap(), &above.path().join("out"));
+        assert!(matches!(refused, Err(HoldError::Argument { .. })), "{refused:?}");
+        assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0);
     }
 
     #[test]
@@ -294,7 +450,7 @@ mod tests {
             (b"pax_global_header", tar::EntryType::XGlobalHeader, comment),
             (b"a", tar::EntryType::Regular, b"bytes"),
         ]);
-        unpack(&tar[..], folder.path()).unwrap();
+        unpack(&tar[..], folder.path(), 0o755).unwrap();
         assert_eq!(std::fs::read(folder.path().join("a")).unwrap(), b"bytes");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -316,7 +472,7 @@ mod tests {
         for (number, tar) in bad.iter().enumerate() {
             let folder = above.path().join("in");
             std::fs::create_dir_all(&folder).unwrap();
-            let refused = unpack(&tar[..], &folder);
+            let refused = unpack(&tar[..], &folder, MODE);
             assert!(matches!(refused, Err(HoldError::Argument { .. })), "{number}: {refused:?}");
             std::fs::remove_dir_all(&folder).unwrap();
             assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0, "{number}");
@@ -332,14 +488,14 @@ mod tests {
             let read = Rc::new(Cell::new(u64::MAX));
             let endless = header.as_bytes().chain(io::repeat(b'a'));
             let endless = Bounded { from: endless, left: Rc::clone(&read) };
-            let refused = unpack(endless, above.path());
+            let refused = unpack(endless, above.path(), MODE);
             assert!(matches!(refused, Err(HoldError::Argument { .. })), "{refused:?}");
             assert!(u64::MAX - read.get() <= ABOUT_MAX, "{kind:?}");
         }
         let whole = tar_of(&[(b"a", Regular, &[7; 3000])]);
         let folder = above.path().join("cut");
         std::fs::create_dir_all(&folder).unwrap();
-        assert!(unpack(&whole[..1500], &folder).is_err(), "cut short");
+        assert!(unpack(&whole[..1500], &folder, MODE).is_err(), "cut short");
     }
 
     #[test]
@@ -355,12 +511,12 @@ mod tests {
         {
             let folder = folder.path().join(number.to_string());
             std::fs::create_dir(&folder).unwrap();
-            let refused = unpack(&content[..], &folder).unwrap_err().to_string();
+            let refused = unpack(&content[..], &folder, MODE).unwrap_err().to_string();
             assert!(refused.contains(says), "{refused}");
             assert!(!refused.chars().any(char::is_control), "{refused:?}");
         }
         // An empty tar is one.
-        unpack(&tar_of(&[])[..], folder.path()).unwrap();
+        unpack(&tar_of(&[])[..], folder.path(), MODE).unwrap();
     }
 
     #[test]
@@ -374,7 +530,7 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         let kept = Folder::new(&path).unwrap();
         std::fs::write(kept.draft.join("whole"), b"x").unwrap();
-        kept.keep(true).unwrap();
+        kept.keep(Folders::new(), true).unwrap();
         assert_eq!(std::fs::read(path.join("whole")).unwrap(), b"x");
         assert!(matches!(Folder::new(&path), Err(HoldError::Exists(_))), "not empty");
     }

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crypto::RecordId;
+use crypto::{ReaderKey, RecordId};
 use env::calls::Cursor;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,9 @@ struct Stored {
     version: u32,
     cursors: Vec<StoredCursor>,
     told: VecDeque<String>,
+    /// Whose inbox it is: the first of the keyring's reader keys. Files of releases before do not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reader: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,6 +49,7 @@ struct StoredCursor {
 pub(super) struct Position {
     path: PathBuf,
     told: VecDeque<RecordId>,
+    reader: Option<String>,
     /// Where to go on, as the file said when it was read.
     pub(super) cursors: Vec<Cursor>,
 }
@@ -56,8 +60,12 @@ impl Position {
     /// # Errors
     /// Where it is no cursor file: it is not overwritten.
     pub(super) fn open(path: &Path) -> Result<Self, HoldError> {
-        let mut position =
-            Self { path: path.to_owned(), told: VecDeque::new(), cursors: Vec::new() };
+        let mut position = Self {
+            path: path.to_owned(),
+            told: VecDeque::new(),
+            reader: None,
+            cursors: Vec::new(),
+        };
         if !path.exists() {
             return Ok(position);
         }
@@ -69,6 +77,7 @@ impl Position {
         if stored.version != VERSION || !bounded {
             return Err(not_a());
         }
+        position.reader = stored.reader;
         for address in stored.told {
             position.told.push_back(address.parse().map_err(|_| not_a())?);
         }
@@ -77,6 +86,20 @@ impl Position {
             position.cursors.push(Cursor { peer, offset, unix_ms });
         }
         Ok(position)
+    }
+
+    /// Takes it for the inbox of this reader from now on.
+    ///
+    /// # Errors
+    /// Where it is another's: what came to this one before that is would never be told.
+    pub(super) fn is_of(&mut self, reader: &ReaderKey) -> Result<(), HoldError> {
+        let reader = reader.to_string();
+        if self.reader.as_ref().is_some_and(|other| *other != reader) {
+            let (what, path) = ("a cursor file of this keyring's inbox", self.path.clone());
+            return Err(HoldError::NotA { what, path });
+        }
+        self.reader = Some(reader);
+        Ok(())
     }
 
     /// Whether an earlier run told this address.
@@ -103,6 +126,7 @@ impl Position {
             version: VERSION,
             cursors: cursors.collect(),
             told: self.told.iter().map(ToString::to_string).collect(),
+            reader: self.reader.clone(),
         };
         let bytes = serde_json::to_vec(&stored).map_err(HoldError::Json)?;
         files::replace(&self.path, &bytes, Access::Secret)
@@ -185,9 +209,21 @@ mod tests {
         // Further in the logs, with nothing new.
         let further = Cursor { offset: 10, ..cursor };
         position.keep(None, &[further, cursor]).unwrap();
-        let position = Position::open(&path).unwrap();
+        let mut position = Position::open(&path).unwrap();
         assert_eq!(position.cursors, [further, cursor]);
         assert!(position.knows(&id(1)) && position.knows(&id(TOLD_MAX)));
+        // It is the first one's who uses it.
+        let reader = |byte| {
+            let secret = crypto::SecretKey::from_slice(&[byte; 32]).unwrap();
+            ReaderKey::new(secret.public())
+        };
+        position.is_of(&reader(1)).unwrap();
+        position.keep(None, &[cursor]).unwrap();
+        let mut position = Position::open(&path).unwrap();
+        position.is_of(&reader(1)).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        assert!(matches!(position.is_of(&reader(2)), Err(HoldError::NotA { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::client::blocking;
 use crate::draft::Draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::pipes;
 
 /// `hold object get`.
 #[derive(Debug, Args)]
@@ -52,7 +53,7 @@ impl fmt::Display for GotText {
 impl Get {
     /// Runs it: 10 where the version is a tombstone, or there is none.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        let to_stdout = self.output.as_os_str() == "-";
+        let to_stdout = pipes::is_stdout(&self.output);
         if to_stdout {
             session.out.divert();
         }
@@ -76,11 +77,14 @@ impl Get {
         };
         let length = bytes.len();
         let path = self.output.clone();
-        blocking(move || match path.as_os_str() == "-" {
+        blocking(move || match to_stdout {
             true => {
                 let mut out = std::io::stdout().lock();
-                let written = out.write_all(&bytes).and_then(|()| out.flush());
-                written.map_err(HoldError::Output)
+                match out.write_all(&bytes).and_then(|()| out.flush()) {
+                    // Whoever reads has what it wanted.
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+                    written => written.map_err(HoldError::Output),
+                }
             }
             false => {
                 let draft = Draft::new(&path, true)?;

@@ -68,8 +68,10 @@ impl Revoke {
         check_listed(roster, org.public.key)?;
         let network = roster.network();
         let now = peerdir::now_s();
-        // The list is whole each time, so the organisation keeps its last one beside its key.
+        // The list is whole each time, so the organisation keeps its last one beside its key. Of two that are made at once the second
+        // begins with the first: else what that revoked would count again.
         let kept = self.dir.join(format!("revoked-{network}"));
+        let _alone = files::lock(&self.dir.join("revoked.lock"))?;
         let read = |path: &Path| {
             let bytes = files::read_small(path)?;
             Ok::<_, HoldError>(Revocation::verify(&Bytes::copy_from_slice(&bytes), roster, now)?)

@@ -9,6 +9,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,6 +101,10 @@ fn write(
     let mut changed = None;
     let broken = || HoldError::io("pack", folder);
     let mut tar = tar::Builder::new(BufWriter::with_capacity(WRITE_BYTES, pipe));
+    // The folder's own mode and time: who unpacks it gives them to what it becomes.
+    let about = std::fs::metadata(folder).map_err(HoldError::io("read", folder))?;
+    tar.append_data(&mut header(&about, tar::EntryType::Directory, 0), "./", io::empty())
+        .map_err(broken())?;
     for item in items {
         let name = item.path.strip_prefix(folder).unwrap_or(&item.path);
         let failed = || HoldError::io("read", &item.path);
@@ -109,8 +114,15 @@ fn write(
             tar.append_data(&mut header, name, io::empty()).map_err(broken())?;
             continue;
         }
-        let mut file = File::open(&item.path).map_err(failed())?;
+        // What was a file when the folder was listed may be a link or a pipe by now, of somebody who may write there.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let mut options = File::options();
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let mut file = options.open(&item.path).map_err(failed())?;
         let about = file.metadata().map_err(failed())?;
+        if !about.is_file() {
+            return Err(failed()(io::Error::other("it was a file and is none any more")));
+        }
         let mut header = header(&about, tar::EntryType::Regular, about.len());
         let mut exactly = Exactly { file: &mut file, left: about.len() };
         tar.append_data(&mut header, name, &mut exactly).map_err(failed())?;
@@ -184,6 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn what_became_a_link_or_a_pipe_since_it_was_listed_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, secret) = (folder.path().join("listed"), folder.path().join("secret"));
+        std::fs::write(&secret, "of somebody else").unwrap();
+        let items = || [Item { path: path.clone(), is_folder: false }];
+        let packed = || write(folder.path(), &items(), &mut Vec::new());
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        assert!(packed().is_err());
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+        assert!(packed().is_err(), "and nobody is waited for");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "a file").unwrap();
+        assert!(packed().is_ok());
+    }
+
+    #[test]
     fn a_file_that_grows_while_it_is_packed_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
@@ -197,7 +226,8 @@ mod tests {
             let mut tar = tar::Archive::new(pipe.tar.as_slice());
             let mut packed = Vec::new();
             let mut entries = tar.entries().unwrap();
-            entries.next().unwrap().unwrap().read_to_end(&mut packed).unwrap();
+            // Behind the folder itself.
+            entries.nth(1).unwrap().unwrap().read_to_end(&mut packed).unwrap();
             assert!(packed == before && entries.next().is_none());
         }
     }
