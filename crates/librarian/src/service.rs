@@ -13,7 +13,8 @@
 //! `Put` and `Get` also give way where the processors or the disk are behind (`strain`).
 //!
 //! A write is a task of its own, which ends with what was charged given back where it was not stored, also where its caller
-//! goes away; but for `Put`, whose record may be elsewhere by then: what was charged for it stays so (`quota`). It keeps its permit until then, so that nobody has more of them than calls by resetting these.
+//! goes away; but for `Put`, whose record may be elsewhere by then: what was charged for it stays so (`quota`). It keeps its
+//! permit until then, so that nobody has more of them than calls by resetting these.
 //!
 //! Every call is counted, admitted (or told *busy*) before any work, and answered with a typed error
 //! whatever its content is. How often a caller may ask goes by its tier (`rates`); an introduction is

@@ -86,6 +86,10 @@ impl Peer {
     }
 }
 
+fn chain<'a>(source: &'a FaultyDisk, target: &'a FaultyDisk) -> Chain<'a> {
+    Chain { kind: Kind::Log(SUITE), folder: "store", source, target, base: None }
+}
+
 /// Copies in a thread of its own, which stops before each file until it is told to go on.
 fn copying(
     source: FaultyDisk,
@@ -94,13 +98,7 @@ fn copying(
     let (stopped, stops) = sync_channel(0);
     let (go, goes) = sync_channel(0);
     let thread = std::thread::spawn(move || {
-        let chain = Chain {
-            kind: Kind::Log(SUITE),
-            folder: "store",
-            source: &source,
-            target: &target,
-            base: None,
-        };
+        let chain = chain(&source, &target);
         let mut meanwhile = |_| {
             stopped.send(()).unwrap();
             goes.recv().unwrap();
@@ -497,15 +495,8 @@ fn what_the_disk_cannot_read_is_zeros_and_all_else_is_copied() {
                 let log = if log == "last" { last.as_str() } else { log };
                 source.fail_reads_in(log, at..at + 20);
                 let target = FaultyDisk::new(2);
-                let chain = Chain {
-                    kind: Kind::Log(SUITE),
-                    folder: "store",
-                    source: &source,
-                    target: &target,
-                    base: None,
-                };
                 let mut progress = Progress::none();
-                chain.copy(&mut progress).unwrap();
+                chain(&source, &target).copy(&mut progress).unwrap();
                 assert!((1..=8192).contains(&progress.unread), "{}", progress.unread);
                 let copy = open_log(Arc::new(target), &env);
                 let mut lost = 0;
