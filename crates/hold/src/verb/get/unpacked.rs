@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -190,8 +190,8 @@ fn is_mounted(path: &Path) -> bool {
     matches!((device(path), device(above)), (Ok(here), Ok(above)) if here != above)
 }
 
-/// Writes what a tar holds into an empty folder. Files have the rights that the tar says, of those in `most`; folders are still this
-/// user's alone.
+/// Writes what a tar holds into an empty folder. Files have the rights that the tar says, of those in `most`; folders get theirs
+/// when all is there: until then nobody else enters the one that they are in.
 fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldError> {
     let begun = Cell::new(false);
     let wrong = |error: io::Error| {
@@ -234,14 +234,14 @@ fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldErro
         let mtime = entry.header().mtime().map_err(wrong)?;
         match entry.header().entry_type() {
             tar::EntryType::Directory => {
-                make(&path, mtime, &mut folders).map_err(failed())?;
+                std::fs::create_dir_all(&path).map_err(failed())?;
                 folders.push((path, mode, mtime));
             }
             tar::EntryType::Regular => {
                 if let Some(above) = path.parent()
                     && above != made
                 {
-                    make(above, mtime, &mut folders).map_err(failed())?;
+                    std::fs::create_dir_all(above).map_err(failed())?;
                     above.clone_into(&mut made);
                 }
                 let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path);
@@ -270,13 +270,6 @@ fn unpack(from: impl Read, folder: &Path, most: u32) -> Result<Folders, HoldErro
     left.set(u64::MAX);
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(wrong)?;
     Ok(folders)
-}
-
-/// Makes a folder and those above it, for this user alone; what the tar says nothing else of becomes as new folders are.
-fn make(path: &Path, mtime: u64, folders: &mut Folders) -> io::Result<()> {
-    let missing = path.ancestors().take_while(|path| !path.exists());
-    folders.extend(missing.map(|path| (path.to_owned(), MODE, mtime)));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Whether an entry is a file with holes as pax has them: its bytes are a map and what lies between the holes.
@@ -399,7 +392,6 @@ mod tests {
         let folder = Folder::new(&above.path().join("new")).unwrap();
         assert_eq!(mode(&folder.draft), 0o700);
         let folders = unpack(&tar[..], &folder.draft, 0o755).unwrap();
-        assert_eq!(mode(&folder.draft.join("in")), 0o700, "not yet");
         assert_eq!(mode(&folder.draft.join("in/all")), 0o644, "not for all to write");
         folder.keep(folders, false).unwrap();
         let new = above.path().join("new");
