@@ -15,10 +15,12 @@
 //! Invariants:
 //! 1. A byte that was taken is in its file or in a block that names it, at any time.
 //! 2. Parts of one file are written in their order. A block is free again once it is in its file.
-//! 3. Where a write fails the file takes no more: `flush` and `sync` say why, reads go on, and the blocks stay for the next
+//! 3. Before a block is filled its file has the room for it on the disk, so a full disk refuses a write and loses none.
+//! 4. Where a write fails all the same the file takes no more: `flush` and `sync` say why, reads go on, and the blocks stay for the next
 //!    opener.
 //!
-//! Limits: 16 blocks, 8 MiB of memory and disk, from the first such write on; a disk that is slower than the writers makes them
+//! Limits: 16 blocks, 8 MiB of memory and disk, from the first such write on, and up to 1 MiB of disk behind the end of each file
+//! that was added to; a disk that is slower than the writers makes them
 //! wait, [`WAIT_MAX`] at most. What lies in a block that is not full is written after [`QUIET`]. Where the file system may
 //! copy what is written again (all but ext4, XFS and tmpfs), such writes are ordinary ones: the copy could find no
 //! room, which a mapped file answers with the end of the process.

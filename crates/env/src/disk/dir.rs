@@ -340,6 +340,7 @@ impl File for DirFile {
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.settle()?;
+        self.tailed.was_cut(len);
         Ok(rustix::fs::ftruncate(&self.tailed.file, len)?)
     }
 

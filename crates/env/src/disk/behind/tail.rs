@@ -6,10 +6,16 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
 use super::super::bulk::Bulk;
 use super::super::room::ALIGNMENT;
 use super::Behind;
 use super::block::{BLOCK_BYTES, Block, Head};
+
+/// How much of the disk a file takes ahead of what is written, where that is more than a block.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// A file of a folder.
 pub(in super::super) struct Tailed {
@@ -34,6 +40,8 @@ struct State {
     /// Parts handed over to be written since the file was opened, and those that were.
     handed: u64,
     done: u64,
+    /// Up to here the file has its room on the disk, as far as is known.
+    reserved: u64,
     /// The file takes no more: what could not be written stays in its block.
     failed: Option<(Option<i32>, io::ErrorKind)>,
 }
@@ -159,6 +167,7 @@ impl Tailed {
     ) -> io::Result<MutexGuard<'a, State>> {
         // Blocks come free under this lock.
         drop(state);
+        self.reserve(offset)?;
         let block = behind.take(|| self.state().check())?;
         let mut state = self.state();
         let len = (offset % ALIGNMENT as u64) as usize;
@@ -185,6 +194,35 @@ impl Tailed {
         state.open = true;
         behind.began(self);
         Ok(state)
+    }
+
+    /// Takes room on the disk for a block from `offset` on: a full disk refuses what was promised to nobody yet, and not what a
+    /// block has. Where the file system cannot, or for another reason than that it is full, the write says how it stands.
+    fn reserve(&self, offset: u64) -> io::Result<()> {
+        let base = offset - offset % ALIGNMENT as u64;
+        let needed = base.saturating_add(BLOCK_BYTES as u64);
+        if self.state().reserved >= needed {
+            return Ok(());
+        }
+        let take =
+            |bytes| rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, base, bytes);
+        let is_full = |error: &Errno| matches!(*error, Errno::NOSPC | Errno::DQUOT);
+        let ahead = AHEAD_BYTES.max(BLOCK_BYTES as u64);
+        let (taken, bytes) = match take(ahead) {
+            Err(error) if is_full(&error) => (take(BLOCK_BYTES as u64), BLOCK_BYTES as u64),
+            taken => (taken, ahead),
+        };
+        match taken {
+            Err(error) if is_full(&error) => return Err(error.into()),
+            _ => self.state().reserved = base + bytes,
+        }
+        Ok(())
+    }
+
+    /// The file was cut: what it had taken behind that is the disk's again.
+    pub(in super::super) fn was_cut(&self, len: u64) {
+        let mut state = self.state();
+        state.reserved = state.reserved.min(len);
     }
 
     /// Has the part that is filled written, if there is one.
