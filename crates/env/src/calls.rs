@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use crypto::{Class, Classified, PeerId, Place, PublicKey, RecordId};
+use crypto::{Class, Classified, OrgId, PeerId, Place, PublicKey, RecordId};
 use document::Record;
 use futures::stream::BoxStream;
 
@@ -559,9 +559,10 @@ pub struct Caller {
 /// error.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
-    /// Whether a caller that was vouched for once still is: where it is not, it holds no more than a stranger.
-    fn is_vouched_for(&self, _caller: Caller) -> bool {
-        true
+    /// The organisation that vouches for a caller that was vouched for once; none where nobody does any more: then it holds no
+    /// more than a stranger.
+    fn vouched_by(&self, caller: Caller) -> Option<OrgId> {
+        Some(OrgId::new(caller.key))
     }
     /// See [`Calls::introduce`].
     async fn introduce(

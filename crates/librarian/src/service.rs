@@ -240,8 +240,13 @@ fn invalid(reason: impl Into<String>) -> CallError {
 
 #[async_trait]
 impl Service for Endpoints {
-    fn is_vouched_for(&self, caller: Caller) -> bool {
-        self.0.standing(&caller.key) != Standing::Stranger
+    fn vouched_by(&self, caller: Caller) -> Option<OrgId> {
+        match self.0.standing(&caller.key) {
+            Standing::Peer(_, organisation) | Standing::Client { organisation, .. } => {
+                Some(organisation)
+            }
+            Standing::Stranger => None,
+        }
     }
 
     async fn introduce(

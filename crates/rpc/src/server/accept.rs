@@ -61,7 +61,7 @@ pub(super) enum Proof {
 /// A connection that was accepted and has a seat.
 struct Seated {
     wire: Wire,
-    place: HallSeat,
+    place: HallSeat<IpAddr>,
     /// Ends it.
     ends: CancellationToken,
 }
@@ -74,7 +74,7 @@ pub(super) struct Acceptor {
     mutual: bool,
     env: Env,
     limits: ServerLimits,
-    hall: Arc<Hall>,
+    hall: Arc<Hall<IpAddr>>,
     members: Arc<Members>,
     houses: Houses<IpAddr>,
     handshakes: Arc<Room>,
@@ -170,18 +170,17 @@ impl Acceptor {
         };
         drop(turn);
         let now = self.env.clock.elapsed();
-        let wide = caller.and_then(|caller| self.members.wide(caller.key, now));
+        let member =
+            caller.and_then(|caller| Some((caller.key, self.members.voucher(caller, now)?)));
+        let wide = member.and_then(|(key, of)| self.members.wide(of, key, &ends));
+        if wide.is_some() {
+            place.is_a_members();
+        }
         let source = house;
-        let house = match caller.filter(|_| wide.is_some()) {
-            Some(caller) => {
-                place.is_a_members();
-                self.members.house(caller.key)
-            }
-            None => source.clone(),
-        };
+        let house = member.map_or_else(|| source.clone(), |(key, _)| self.members.house(key));
         let closed = Box::pin(ends.clone().cancelled_owned());
         let preface = Some(Preface::until(self.env.clock.sleep(self.limits.handshake)));
-        let peer = Peer { caller, house, source, narrow: wide.is_none(), ends };
+        let peer = Peer { caller, house, source, stranger: member.is_none(), ends };
         Some(Connection { socket, peer, closed, preface, wide, _place: place })
     }
 

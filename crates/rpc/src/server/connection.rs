@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
-use crypto::PublicKey;
 use env::calls::Caller;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,7 +16,8 @@ use tokio_util::either::Either;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
-use super::seats::{HallSeat, Seat};
+use super::members::Wide;
+use super::seats::HallSeat;
 use super::share::Share;
 use crate::socket::Tcp;
 
@@ -30,8 +30,8 @@ pub(super) struct Peer {
     pub(super) house: Arc<House>,
     /// That of where it comes from.
     pub(super) source: Arc<House>,
-    /// Whether its windows are those of a caller that nobody vouched for.
-    pub(super) narrow: bool,
+    /// Whether nobody vouched for it when it began.
+    pub(super) stranger: bool,
     /// Ends it.
     pub(super) ends: CancellationToken,
 }
@@ -100,8 +100,8 @@ pub(super) struct Connection {
     /// Until it has come.
     pub(super) preface: Option<Preface>,
     /// Its seat among those with wide windows.
-    pub(super) wide: Option<Seat<PublicKey>>,
-    pub(super) _place: HallSeat,
+    pub(super) wide: Option<Wide>,
+    pub(super) _place: HallSeat<IpAddr>,
 }
 
 impl Connection {

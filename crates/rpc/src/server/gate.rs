@@ -161,7 +161,7 @@ impl Gate {
     }
 
     fn pool(&self, peer: &Peer) -> &Pool {
-        if peer.narrow { &self.strangers } else { &self.known }
+        if peer.stranger { &self.strangers } else { &self.known }
     }
 
     /// A call's place, and whether few calls were in work before it.
@@ -302,13 +302,13 @@ where
         // A connection says nothing of its callers here. Whoever says what a member said is counted as one until its token
         // is looked at, which is at once; what needs no token is nobody's.
         match checker.known(request.headers()).filter(|_| ours) {
-            Some(key) => (peer.narrow, peer.house) = (false, gate.houses.of(key)),
-            None => peer.narrow = true,
+            Some(key) => (peer.stranger, peer.house) = (false, gate.houses.of(key)),
+            None => peer.stranger = true,
         }
-    } else if let Some(caller) = peer.caller.filter(|_| !peer.narrow) {
+    } else if let Some(caller) = peer.caller.filter(|_| !peer.stranger) {
         // It was vouched for when the connection began.
         if !gate.handlers.members.are(caller) {
-            (peer.narrow, peer.house) = (true, peer.source.clone());
+            (peer.stranger, peer.house) = (true, peer.source.clone());
         }
     }
     let (in_work, few) = match gate.enter(&peer) {
@@ -334,7 +334,7 @@ where
     let budget = Budget {
         room: gate.pool(&peer).requests.clone(),
         of: peer.house.share.requests.clone(),
-        free: if peer.narrow && allowed.unary { STRANGERS_FREE_BYTES } else { 0 },
+        free: if peer.stranger && allowed.unary { STRANGERS_FREE_BYTES } else { 0 },
         wait: gate.limits.admission_wait,
         stall: gate.limits.stall,
         kept: ours,

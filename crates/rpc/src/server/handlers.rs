@@ -91,14 +91,14 @@ impl Librarian for Handlers {
         &self,
         request: Request<proto::IntroduceRequest>,
     ) -> Result<Response<proto::IntroduceResponse>, Status> {
-        let narrow = request.extensions().get::<Peer>().is_some_and(|peer| peer.narrow);
+        let stranger = request.extensions().get::<Peer>().is_some_and(|peer| peer.stranger);
         let (caller, request): (_, IntroduceRequest) = opened(request)?;
         let vouched = request.credential != Credential::None;
         let mut response = closed(self.service.introduce(caller, request).await)?;
         if vouched {
             let now = self.env.clock.elapsed();
             self.members.note(caller.key, now);
-            if narrow && self.members.wide(caller.key, now).is_some() {
+            if stranger && self.members.voucher(caller, now).is_some() {
                 let yes = MetadataValue::from_static("1");
                 response.metadata_mut().insert(RECONNECT_HEADER, yes);
             }

@@ -9,20 +9,22 @@
 //! What vouched for a key may be taken back: the service is asked each time, and a connection that is there counts as a
 //! stranger's from then on.
 //!
-//! Limits: wide connections are bounded in all and by key, what is beyond is narrow. All windows
-//! together let in at most `connections * 512 KiB + wide_connections * 64 MiB`, the second part only
-//! for keys that an organisation of the network vouches for.
+//! Limits: wide connections are bounded in all and by key, and of the organisations that vouch for them the one with most makes
+//! room for one with fewer ([`super::seats`]); what is beyond is narrow, and a member's all the same. All windows together let in at most
+//! `connections * 512 KiB + wide_connections * 64 MiB`, the second part only for keys that an organisation of the network
+//! vouches for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crypto::PublicKey;
+use crypto::{OrgId, PublicKey};
 use env::calls::{Caller, Service};
 
 use super::connection::{House, Houses};
-use super::seats::{Seat, Seats};
+use super::seats::{Hall, HallSeat, Seat, Seats};
 use crate::limits::ServerLimits;
+use tokio_util::sync::CancellationToken;
 
 /// How long a key counts as vouched for after its last introduction.
 const VOUCHED_FOR: Duration = Duration::from_secs(3600);
@@ -32,22 +34,37 @@ const KEYS_MAX: usize = 4096;
 /// The memory of one listener.
 pub(super) struct Members {
     vouched: Mutex<HashMap<PublicKey, Duration>>,
-    wide: Arc<Mutex<Seats<PublicKey>>>,
+    wide: Arc<Hall<OrgId>>,
+    by_key: Arc<Mutex<Seats<PublicKey>>>,
     houses: Houses<PublicKey>,
     service: Arc<dyn Service>,
     limits: ServerLimits,
 }
 
+/// The seat of a connection with wide windows, until dropped.
+pub(super) struct Wide {
+    _of_organisation: HallSeat<OrgId>,
+    _of_key: Seat<PublicKey>,
+}
+
 impl Members {
     pub(super) fn new(limits: ServerLimits, service: Arc<dyn Service>) -> Arc<Self> {
         let houses = Houses::default();
-        let (vouched, wide) = (Mutex::default(), Arc::default());
-        Arc::new(Self { vouched, wide, houses, service, limits })
+        let wide = Hall::new(limits.wide_connections, limits.wide_connections);
+        let (vouched, by_key) = (Mutex::default(), Arc::default());
+        Arc::new(Self { vouched, wide, by_key, houses, service, limits })
     }
 
     /// Whether a caller that was vouched for still is.
     pub(super) fn are(&self, caller: Caller) -> bool {
-        self.service.is_vouched_for(caller)
+        self.service.vouched_by(caller).is_some()
+    }
+
+    /// Who vouches for a caller that was vouched for lately, and still is.
+    pub(super) fn voucher(&self, caller: Caller, now: Duration) -> Option<OrgId> {
+        let organisation = self.service.vouched_by(caller)?;
+        let vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
+        vouched.get(&caller.key).is_some_and(|until| now < *until).then_some(organisation)
     }
 
     /// What calls of this key hold together, as those of somebody who was vouched for.
@@ -67,15 +84,16 @@ impl Members {
         vouched.insert(key, now.saturating_add(VOUCHED_FOR));
     }
 
-    /// A seat for a connection with wide windows, where this key may have one more.
-    pub(super) fn wide(&self, key: PublicKey, now: Duration) -> Option<Seat<PublicKey>> {
-        if !self.are(Caller { key }) {
-            return None;
-        }
-        let vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = vouched.get(&key).copied()?;
-        drop(vouched);
-        let (all, of_key) = (self.limits.wide_connections, self.limits.wide_connections_per_key);
-        if now < until { Seat::take(&self.wide, key, all, of_key) } else { None }
+    /// A seat for a connection with wide windows that `ends` ends, where this organisation's key may have one more.
+    pub(super) fn wide(
+        &self,
+        organisation: OrgId,
+        key: PublicKey,
+        ends: &CancellationToken,
+    ) -> Option<Wide> {
+        let of_key = self.limits.wide_connections_per_key;
+        let of_key = Seat::take(&self.by_key, key, usize::MAX, of_key)?;
+        let of_organisation = self.wide.seat(organisation, ends)?;
+        Some(Wide { _of_organisation: of_organisation, _of_key: of_key })
     }
 }

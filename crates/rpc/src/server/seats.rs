@@ -1,13 +1,12 @@
-//! Seats of connections: of those with wide windows, by their keys, and of all, by where they come from.
+//! Seats of connections: of those with wide windows, by who vouches for their keys, and of all, by where they come from.
 //!
 //! Whoever a seat was given to keeps it only while others have no fewer: where all are taken, one that comes from a source with
 //! fewer takes the seat of the newest connection of the source that has most (max-min fairness, Bertsekas and Gallager 1992,
-//! section 6.5.2). So who opens as many connections as it can keeps nobody out. Connections of keys that were vouched for
-//! count for no source, and are asked for theirs by nobody.
+//! section 6.5.2); of those with wide windows an organisation is what a source is here. So who opens as many connections as it
+//! can keeps nobody out. Connections with wide windows count for no address, and are asked for theirs by nobody there.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -61,45 +60,50 @@ impl<K: Copy + Eq + Hash> Drop for Seat<K> {
     }
 }
 
-/// The seats of all connections of a listener.
-pub(super) struct Hall {
+/// The seats of all connections of a listener, or of those with wide windows, by their sources.
+pub(super) struct Hall<K> {
     all_max: usize,
     of_source_max: usize,
-    seated: Mutex<Seated>,
+    seated: Mutex<Seated<K>>,
 }
 
-#[derive(Default)]
-struct Seated {
+struct Seated<K> {
     next: u64,
     members: usize,
     strangers: usize,
     /// By source, in the order in which they came: what ends each.
-    by: HashMap<IpAddr, Vec<(u64, CancellationToken)>>,
+    by: HashMap<K, Vec<(u64, CancellationToken)>>,
+}
+
+impl<K> Default for Seated<K> {
+    fn default() -> Self {
+        Self { next: 0, members: 0, strangers: 0, by: HashMap::new() }
+    }
 }
 
 /// A connection's seat in the hall, until dropped.
-pub(super) struct HallSeat {
-    hall: Arc<Hall>,
-    pub(super) source: IpAddr,
+pub(super) struct HallSeat<K: Copy + Eq + Hash> {
+    hall: Arc<Hall<K>>,
+    pub(super) source: K,
     number: u64,
     member: bool,
 }
 
-impl Hall {
+impl<K: Copy + Eq + Hash> Hall<K> {
     pub(super) fn new(all_max: usize, of_source_max: usize) -> Arc<Self> {
         Arc::new(Self { all_max, of_source_max, seated: Mutex::default() })
     }
 
-    fn seated(&self) -> MutexGuard<'_, Seated> {
+    fn seated(&self) -> MutexGuard<'_, Seated<K>> {
         self.seated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A seat for a connection of a source that `ends` ends: a free one, or that of a source with more of them.
     pub(super) fn seat(
         self: &Arc<Self>,
-        source: IpAddr,
+        source: K,
         ends: &CancellationToken,
-    ) -> Option<HallSeat> {
+    ) -> Option<HallSeat<K>> {
         let mut seated = self.seated();
         let same = seated.by.get(&source).map_or(0, Vec::len);
         if same >= self.of_source_max {
@@ -122,9 +126,9 @@ impl Hall {
     }
 }
 
-impl Seated {
+impl<K: Copy + Eq + Hash> Seated<K> {
     /// Counts a connection for its source no more; whether it was.
-    fn leave(&mut self, source: &IpAddr, number: u64) -> bool {
+    fn leave(&mut self, source: &K, number: u64) -> bool {
         let Some(of) = self.by.get_mut(source) else { return false };
         let Some(at) = of.iter().position(|(other, _)| *other == number) else { return false };
         of.remove(at);
@@ -136,7 +140,7 @@ impl Seated {
     }
 }
 
-impl HallSeat {
+impl<K: Copy + Eq + Hash> HallSeat<K> {
     /// It is that of a key that was vouched for.
     pub(super) fn is_a_members(&mut self) {
         let mut seated = self.hall.seated();
@@ -147,7 +151,7 @@ impl HallSeat {
     }
 }
 
-impl Drop for HallSeat {
+impl<K: Copy + Eq + Hash> Drop for HallSeat<K> {
     fn drop(&mut self) {
         let mut seated = self.hall.seated();
         if self.member {
@@ -161,13 +165,19 @@ impl Drop for HallSeat {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn source(number: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn fill(hall: &Arc<Hall>, number: u8, count: usize) -> Vec<(HallSeat, CancellationToken)> {
+    fn fill(
+        hall: &Arc<Hall<IpAddr>>,
+        number: u8,
+        count: usize,
+    ) -> Vec<(HallSeat<IpAddr>, CancellationToken)> {
         let mut places = Vec::new();
         for _ in 0..count {
             let ends = CancellationToken::new();
@@ -176,7 +186,7 @@ mod tests {
         places
     }
 
-    fn ended(places: &[(HallSeat, CancellationToken)]) -> usize {
+    fn ended(places: &[(HallSeat<IpAddr>, CancellationToken)]) -> usize {
         places.iter().filter(|(_, ends)| ends.is_cancelled()).count()
     }
 

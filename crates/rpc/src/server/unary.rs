@@ -42,7 +42,7 @@ impl Unary {
     pub(super) const fn reserves(self, few: bool) -> usize {
         match self {
             Self::FindBatch => BATCH_MESSAGE_BYTES_MAX,
-            Self::Objects | Self::Keep if !few => BATCH_MESSAGE_BYTES_MAX,
+            Self::Objects | Self::Keep | Self::Lease if !few => BATCH_MESSAGE_BYTES_MAX,
             Self::Find | Self::Get | Self::Committee if !few => RECORD_MESSAGE_BYTES_MAX,
             _ => 0,
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use crypto::{Place, PublicKey, RecordId, Suite};
+use crypto::{OrgId, Place, PublicKey, RecordId, Suite};
 use document::{Kind, Record};
 use env::calls::keep::*;
 use env::calls::objects::*;
@@ -22,6 +22,8 @@ pub(crate) const PANICS: RecordId = RecordId::new([0xdd; 32]);
 pub(crate) const SLOW: RecordId = RecordId::new([0xcc; 32]);
 /// Finding this one needs an introduction.
 pub(crate) const PRIVATE: RecordId = RecordId::new([0xbb; 32]);
+/// Strangers that ask for this hear that the peer is busy.
+pub(crate) const MEMBERS_FIRST: RecordId = RecordId::new([0xbc; 32]);
 
 /// A record of these bytes: content that proves itself.
 pub(crate) fn record(bytes: impl Into<Bytes>) -> Record {
@@ -75,8 +77,9 @@ pub(crate) fn closest() -> Vec<Bytes> {
 
 #[async_trait]
 impl Service for Memory {
-    fn is_vouched_for(&self, caller: Caller) -> bool {
-        !self.revoked.lock().unwrap().contains(&caller.key)
+    fn vouched_by(&self, caller: Caller) -> Option<OrgId> {
+        let revoked = self.revoked.lock().unwrap().contains(&caller.key);
+        (!revoked).then(|| OrgId::new(caller.key))
     }
 
     async fn introduce(
@@ -109,6 +112,9 @@ impl Service for Memory {
             SLOW => self.slow.cancelled().await,
             PRIVATE if !self.known.lock().unwrap().contains(&caller.key) => {
                 return Err(CallError::Denied { reason: "who are you".into() });
+            }
+            MEMBERS_FIRST if !self.known.lock().unwrap().contains(&caller.key) => {
+                return Err(CallError::Busy { retry_after: Duration::from_secs(1) });
             }
             _ => {}
         }
