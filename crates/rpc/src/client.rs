@@ -4,7 +4,8 @@
 //! its message framed (`unary`; the generated client where answers stream) -> the far side's answer opened and checked, all within the caller's limit.
 //! It is tried again in two cases only, once each: the connection had been open before and broke
 //! (a restarted peer), and the far side answered *denied* (it forgot who we are) to a connection
-//! that introduced itself some time ago. Every call may be repeated: records are immutable.
+//! that introduced itself some time ago, or *busy* long after that: what is open to all it tells nobody that it is a stranger, but
+//! takes fewer of its calls. Every call may be repeated: records are immutable.
 //!
 //! Cancel safety: a dropped call resets its stream; a dial it waited for goes on for others.
 
@@ -214,6 +215,11 @@ impl Client {
                         reintroduced = true;
                         self.introducer.introduce(&lease.connection, to, left).await?;
                     }
+                    busy @ CallError::Busy { .. } if !reintroduced && self.is_due(&lease) => {
+                        reintroduced = true;
+                        let known = self.introducer.introduce(&lease.connection, to, left).await;
+                        known.map_err(|_| busy)?;
+                    }
                     error => return Err(error),
                 }
             }
@@ -236,6 +242,17 @@ impl Client {
         let since = millis(self.env.clock.elapsed())
             .saturating_sub(lease.connection.introduced_ms.load(Ordering::Relaxed));
         !lease.fresh && since >= millis(self.limits.reintroduce_after)
+    }
+}
+
+impl Client {
+    /// Whether a peer that is busy is to be told again who calls: of the calls on a connection one does it.
+    fn is_due(&self, lease: &Lease) -> bool {
+        let (now, introduced) = (millis(self.env.clock.elapsed()), &lease.connection.introduced_ms);
+        let last = introduced.load(Ordering::Relaxed);
+        let due = now.saturating_sub(last) >= millis(self.limits.reintroduce_busy_after);
+        let order = Ordering::Relaxed;
+        !lease.fresh && due && introduced.compare_exchange(last, now, order, order).is_ok()
     }
 }
 

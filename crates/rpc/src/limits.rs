@@ -133,6 +133,8 @@ pub struct ClientLimits {
     pub dial_back_off: Duration,
     /// After *denied* a connection introduces itself again, once, if it did so longer ago than this.
     pub reintroduce_after: Duration,
+    /// The same after *busy*, as strangers are told earlier than members.
+    pub reintroduce_busy_after: Duration,
 }
 
 impl Default for ClientLimits {
@@ -144,6 +146,7 @@ impl Default for ClientLimits {
             dial: Duration::from_secs(5),
             dial_back_off: Duration::from_millis(200),
             reintroduce_after: Duration::from_secs(1),
+            reintroduce_busy_after: Duration::from_secs(60),
         }
     }
 }

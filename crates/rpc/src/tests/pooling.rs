@@ -6,7 +6,7 @@ use crypto::RecordId;
 use env::calls::*;
 use futures::StreamExt;
 
-use super::memory::{PRIVATE, of};
+use super::memory::{MEMBERS_FIRST, PRIVATE, of};
 use super::relay::{Fault, Relay};
 use super::*;
 
@@ -163,6 +163,22 @@ async fn each_connection_introduces_itself_first_and_again_when_forgotten() {
     // Twice at first: once it is known, it connects again for wider windows.
     let passes = ["pass 0", "pass 1", "pass 2"].map(|pass| Credential::Client(pass.into()));
     assert_eq!(introductions, passes.to_vec());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_is_busy_for_strangers_is_told_again_who_calls() {
+    let peer = Running::start(ServerLimits::default());
+    let pass = || Credential::Client(Bytes::from_static(b"pass"));
+    let to = peer.endpoint();
+    let often = ClientLimits { reintroduce_busy_after: Duration::ZERO, ..ClientLimits::default() };
+    for (limits, is_told) in [(often, true), (ClientLimits::default(), false)] {
+        let client = Client::new(identity(2, 1), Arc::new(pass), Env::real(), limits);
+        client.find(&to, of(MEMBERS_FIRST), LIMIT).await.unwrap();
+        // Its pass ran out there, and it has another.
+        peer.service.known.lock().unwrap().clear();
+        let found = client.find(&to, of(MEMBERS_FIRST), LIMIT).await;
+        assert_eq!(found.is_ok(), is_told, "{found:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
