@@ -38,7 +38,7 @@ pub(crate) use dropping::{Swept, sweep_whole};
 pub(crate) use endings::Frames;
 use futures::FutureExt;
 pub(crate) use table::{Charge, OtherCopies, Payers};
-use table::{Ended, Table};
+use table::{Ended, Table, Within};
 use tokio::sync::oneshot;
 pub(crate) use work::{erase_all, forget, hear_all, sweep_all};
 
@@ -236,6 +236,12 @@ impl Leases {
     /// Leases, places that they hold, and words that ended some.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         self.table().counts()
+    }
+
+    /// Within what this lease is taken.
+    fn within(&self, lease: &Checked, by: By) -> Within {
+        let quota = self.settings.quota_of(&lease.organisation);
+        Within { quota, by, organisations: self.directory.roster().organisations().len() }
     }
 
     /// The quota of an organisation here, where one is set.

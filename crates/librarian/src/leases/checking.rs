@@ -245,8 +245,8 @@ impl Leases {
                 if !one.leaves.iter().all(is_of) {
                     continue;
                 }
-                let quota = self.settings.quota_of(&one.checked.organisation);
-                let refusal = self.table().refuses(&one.checked, pass_id(&one.pass), leaf, quota);
+                let within = self.within(&one.checked, By::Peer);
+                let refusal = self.table().refuses(&one.checked, pass_id(&one.pass), leaf, within);
                 match refusal {
                     Some(Refusal::Forgotten(_)) => ended = true,
                     // It lives on under those that are here: a damaged record whose place they hold may come again.
@@ -468,11 +468,11 @@ impl Leases {
             }
             let kept_pass = pass_id(pass);
             let plain: Vec<Leaf> = mine.iter().map(|shown| shown.leaf).collect();
-            let quota = self.settings.quota_of(&checked.organisation);
+            let within = self.within(checked, covered.by);
             // What is here and in no lease's account came without one.
             let here = |place: &Place| self.store.contains(&RecordId::new(*place.as_bytes()));
             let mut table = self.table();
-            let admitted = table.admit(checked, kept_pass, &plain, (quota, covered.by), here);
+            let admitted = table.admit(checked, kept_pass, &plain, within, here);
             let admitted = match admitted {
                 Ok(admitted) => admitted,
                 Err(refusal) if refusal.is_of_room() && !all_or_nothing => {

@@ -13,7 +13,8 @@
 //!    being written there.
 //! 3. A place that is being dropped takes no lease and no record until that is done.
 //! 4. A lease that was forgotten is not admitted while its tombstone stands.
-//! 5. What is being written at a place without a lease takes none until it is there, so that it is known to have come without.
+//! 5. Who pays for a place may renew there, however full the table; of the room for others a part is each organisation's.
+//! 6. What is being written at a place without a lease takes none until it is there, so that it is known to have come without.
 //!
 //! A client has [`CLIENT_LEASES_MAX`] leases of a place: of more, the one that ends first gives way, so that whoever renews every
 //! week is never refused, and nobody takes another's room. Which ones those are goes by their ends alone, so that it is the same
@@ -34,11 +35,12 @@ use super::By;
 pub(crate) use writes::Wanted;
 use writes::Writing;
 
-/// Leases of places that are kept account of, a place counted for each lease. Measured: 170 bytes each in leases of
-/// 256 places, 530 in leases of one, so 0.7 to 2.2 GB of a full table.
-pub(crate) const HOLDS_MAX: usize = if cfg!(test) { 64 } else { 4 << 20 };
 /// Leases of one client for one place: one, and the one that renews it.
 pub(crate) const CLIENT_LEASES_MAX: usize = 2;
+/// Clients at places that are kept account of: a client counts at each place that it pays for, once for each organisation whose it is, so whoever renews is never
+/// refused for room. Measured: 170 bytes a lease and place in leases of 256 places, 530 in leases of one, so with
+/// [`CLIENT_LEASES_MAX`] of each client 0.7 to 2.2 GB of a full table.
+pub(crate) const PAYERS_MAX: usize = if cfg!(test) { 32 } else { 2 << 20 };
 /// Leases of one organisation's clients for one place, but for those of a client that has one there.
 pub(crate) const ORGANISATION_LEASES_MAX: usize = 8;
 /// Places remembered whose number of holders changed; above, all are looked at.
@@ -59,7 +61,8 @@ pub(crate) enum Refusal {
     )]
     Quota { organisation: OrgId, used: u64, quota: u64, more: u64 },
     #[error(
-        "this peer keeps account of {HOLDS_MAX} leases of places at most: store at another peer"
+        "this peer keeps account of {PAYERS_MAX} clients at places at most, and of room for each organisation among \
+         them: store at another peer, or renew what is here"
     )]
     Full,
     #[error(
@@ -214,7 +217,7 @@ pub(crate) struct Admitted {
 pub(crate) struct Table {
     leases: HashMap<LeaseId, Held>,
     places: HashMap<Place, At>,
-    accounts: BTreeMap<OrgId, u64>,
+    accounts: BTreeMap<OrgId, Account>,
     /// How many leases name a pass.
     passes: HashMap<RecordId, u32>,
     ends: BTreeSet<(u64, LeaseId)>,
@@ -227,9 +230,30 @@ pub(crate) struct Table {
     writing: HashMap<Place, Writing>,
     /// Leases that hold nothing any more, since others of their clients run longer: their records are to be removed.
     spent: BTreeSet<LeaseId>,
-    holds: usize,
+    /// Clients at places, of all organisations.
+    payers: usize,
     /// Places whose records were here before, and are paid for at another number of holders since.
     other: OtherCopies,
+}
+
+/// What an organisation has here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    /// Bytes that it pays for.
+    bytes: u64,
+    /// Its clients at places.
+    payers: usize,
+}
+
+/// Within what a lease is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within {
+    /// Bytes that its organisation may have here.
+    pub(crate) quota: u64,
+    /// Who brings it.
+    pub(crate) by: By,
+    /// Organisations of the network: half of the table is shared equally among them, the other half is whose it comes to.
+    pub(crate) organisations: usize,
 }
 
 /// Places at which the number of holders that is paid for changed.
@@ -254,6 +278,28 @@ impl Table {
 
     fn hold_of(&self, lease: &LeaseId, place: &Place) -> Option<&Hold> {
         self.places.get(place)?.holds.iter().find(|hold| hold.lease == *lease)
+    }
+
+    /// Whether a client of an organisation pays for a place.
+    fn pays(&self, (client, organisation): (&ClientKey, &OrgId), place: &Place) -> bool {
+        let Some(at) = self.places.get(place) else { return false };
+        let mut held = at.holds.iter().filter_map(|hold| self.leases.get(&hold.lease));
+        held.any(|held| (&held.client, &held.organisation) == (client, organisation))
+    }
+
+    /// Whether so many clients more at places of an organisation leave what is kept free for the others.
+    fn has_room(&self, organisation: &OrgId, more: usize, organisations: usize) -> bool {
+        let Some(free) = PAYERS_MAX.checked_sub(self.payers + more).filter(|_| more > 0) else {
+            return more == 0;
+        };
+        let own = PAYERS_MAX / 2 / organisations.max(1);
+        let used = |account: &Account| account.payers.min(own);
+        if self.accounts.get(organisation).map_or(0, |account| account.payers) + more <= own {
+            return true;
+        }
+        let others = self.accounts.iter().filter(|(other, _)| *other != organisation);
+        let used: usize = others.map(|(_, account)| used(account)).sum();
+        free >= (own * (organisations.max(1) - 1)).saturating_sub(used)
     }
 
     /// Whether a lease for a place would be more than is kept of its client, or of its organisation's.
@@ -296,7 +342,7 @@ impl Table {
         lease: &Checked,
         pass: RecordId,
         leaves: &[Leaf],
-        (quota, by): (u64, By),
+        Within { quota, by, organisations }: Within,
     ) -> Result<Vec<Leaf>, Refusal> {
         let forgotten = self.tombstones.contains_key(&lease.id);
         #[cfg(feature = "planted-bugs")]
@@ -310,7 +356,7 @@ impl Table {
             ));
         }
         let mut new: Vec<Leaf> = Vec::new();
-        let mut more = 0u64;
+        let (mut more, mut payers) = (0u64, 0);
         for leaf in leaves {
             let place = leaf.place;
             match self.hold_of(&lease.id, &place) {
@@ -328,9 +374,10 @@ impl Table {
             }
             let paid = self.charge(&place, &lease.organisation);
             more = more.saturating_add(leaf.bytes.saturating_sub(paid));
+            payers += usize::from(!self.pays((&lease.client, &lease.organisation), &place));
             new.push(*leaf);
         }
-        if self.holds + new.len() > HOLDS_MAX {
+        if !self.has_room(&lease.organisation, payers, organisations) {
             return Err(Refusal::Full);
         }
         let used = self.account(&lease.organisation);
@@ -348,9 +395,9 @@ impl Table {
         lease: &Checked,
         pass: RecordId,
         leaf: &Leaf,
-        quota: u64,
+        within: Within,
     ) -> Option<Refusal> {
-        match self.plan(lease, pass, std::slice::from_ref(leaf), (quota, By::Peer)) {
+        match self.plan(lease, pass, std::slice::from_ref(leaf), within) {
             Ok(new) if new.is_empty() && self.hold_of(&lease.id, &leaf.place).is_none() => {
                 let (organisation, place) = (lease.organisation, leaf.place);
                 Some(Refusal::Crowded { organisation, place })
@@ -370,7 +417,7 @@ impl Table {
         lease: &Checked,
         pass: RecordId,
         leaves: &[Leaf],
-        within: (u64, By),
+        within: Within,
         unleased: impl Fn(&Place) -> bool,
     ) -> Result<Admitted, Refusal> {
         let new = self.plan(lease, pass, leaves, within)?;
@@ -385,6 +432,7 @@ impl Table {
     fn hold(&mut self, lease: &Checked, pass: RecordId, leaf: &Leaf, frame: u32, unleased: bool) {
         let before = self.charge(&leaf.place, &lease.organisation);
         let copies_before = self.copies(&leaf.place);
+        let paid = self.pays((&lease.client, &lease.organisation), &leaf.place);
         let Checked { id, client, organisation, terms, .. } = *lease;
         let (until, copies) = (terms.until, terms.redundancy);
         let held = self.leases.entry(id).or_insert_with(|| {
@@ -401,7 +449,6 @@ impl Table {
             push(&mut held.places, leaf.place);
             held.live += 1;
             held.pending += u32::from(frame == PENDING);
-            self.holds += 1;
             self.spent.remove(&id);
         }
         // A record that comes with its first lease is counted by whoever stores it.
@@ -409,7 +456,10 @@ impl Table {
             self.other.add(leaf.place);
         }
         let after = self.charge(&leaf.place, &organisation);
-        *self.accounts.entry(organisation).or_default() += after.saturating_sub(before);
+        let account = self.accounts.entry(organisation).or_default();
+        account.bytes += after.saturating_sub(before);
+        account.payers += usize::from(!paid);
+        self.payers += usize::from(!paid);
     }
 
     /// How many holders the most of the leases of a place pay for; 0 where none holds it, or where the record stays without one:
@@ -518,7 +568,7 @@ impl Table {
 
     /// Takes a lease off a place; where nobody holds it now and it does not stay, who was charged for it.
     fn release(&mut self, lease: &LeaseId, place: &Place) -> Option<Option<Charge>> {
-        let organisation = self.leases.get(lease)?.organisation;
+        let Held { client, organisation, .. } = *self.leases.get(lease)?;
         let before = self.charge(place, &organisation);
         let copies_before = self.copies(place);
         let at = self.places.get_mut(place)?;
@@ -532,16 +582,19 @@ impl Table {
         if !is_last && self.copies(place) != copies_before {
             self.other.add(*place);
         }
-        self.holds -= 1;
         if let Some(held) = self.leases.get_mut(lease) {
             held.live -= 1;
             held.pending -= u32::from(hold.frame == PENDING);
         }
         let after = self.charge(place, &organisation);
-        let left = self.account(&organisation).saturating_sub(before.saturating_sub(after));
-        match left {
-            0 => drop(self.accounts.remove(&organisation)),
-            left => drop(self.accounts.insert(organisation, left)),
+        let gone = usize::from(!self.pays((&client, &organisation), place));
+        self.payers -= gone;
+        if let Some(account) = self.accounts.get_mut(&organisation) {
+            account.bytes = account.bytes.saturating_sub(before.saturating_sub(after));
+            account.payers -= gone;
+            if *account == Account::default() {
+                self.accounts.remove(&organisation);
+            }
         }
         bare
     }
@@ -717,12 +770,13 @@ impl Table {
 
     /// Bytes that an organisation pays for.
     pub(crate) fn account(&self, organisation: &OrgId) -> u64 {
-        self.accounts.get(organisation).copied().unwrap_or(0)
+        self.accounts.get(organisation).map_or(0, |account| account.bytes)
     }
 
     /// All accounts.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = (&OrgId, u64)> {
-        self.accounts.iter().map(|(organisation, bytes)| (organisation, *bytes))
+        let paying = self.accounts.iter().filter(|(_, account)| account.bytes > 0);
+        paying.map(|(organisation, account)| (organisation, account.bytes))
     }
 
     /// Leases, places that they hold, and tombstones.

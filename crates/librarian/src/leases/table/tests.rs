@@ -11,7 +11,7 @@ use super::*;
 
 const NOW: u64 = 1_700_000_000;
 /// Without a quota, from a client.
-const FREE: (u64, By) = (u64::MAX, By::Client);
+const FREE: Within = Within { quota: u64::MAX, by: By::Client, organisations: 1 };
 
 fn secret(byte: u8) -> SecretKey {
     SecretKey::from_bytes(&[byte; 32]).unwrap()
@@ -22,7 +22,7 @@ fn genesis() -> Genesis {
         key: OrgId::new(secret(byte).public()),
         name: format!("organisation {byte}"),
     };
-    let organisations = vec![organisation(1), organisation(2)];
+    let organisations = vec![organisation(1), organisation(2), organisation(3), organisation(4)];
     Genesis {
         name: "network".into(),
         suite: Suite::Holdfast1,
@@ -201,20 +201,23 @@ fn a_quota_is_an_organisations_and_counts_a_place_once() {
     let mut table = Table::default();
     let leaves = [leaf(1, 60), leaf(2, 30)];
     let first = lease(1, &leaves, NOW + 50);
-    let admitted = table.admit(&first.0, first.1, &leaves, (100, By::Client), none).unwrap();
+    let admitted =
+        table.admit(&first.0, first.1, &leaves, Within { quota: 100, ..FREE }, none).unwrap();
     table.commit(&admitted, frame(1));
     let longer = lease(1, &leaves, NOW + 90);
-    let renewed = table.admit(&longer.0, longer.1, &leaves, (100, By::Client), none).unwrap();
+    let renewed =
+        table.admit(&longer.0, longer.1, &leaves, Within { quota: 100, ..FREE }, none).unwrap();
     table.commit(&renewed, frame(2));
     assert_eq!(table.account(&first.0.organisation), 90, "a renewal costs nothing");
     let more = lease(1, &[leaf(3, 11)], NOW + 50);
-    let refused = table.admit(&more.0, more.1, &[leaf(3, 11)], (100, By::Client), none);
+    let refused = table.admit(&more.0, more.1, &[leaf(3, 11)], Within { quota: 100, ..FREE }, none);
     assert!(matches!(refused, Err(Refusal::Quota { used: 90, quota: 100, more: 11, .. })));
     let other = lease(2, &[leaf(3, 11)], NOW + 50);
     take(&mut table, &other, &[leaf(3, 11)], 3);
     assert_eq!(table.account(&other.0.organisation), 11);
     let fits = lease(1, &[leaf(3, 10)], NOW + 50);
-    let admitted = table.admit(&fits.0, fits.1, &[leaf(3, 10)], (100, By::Client), none).unwrap();
+    let admitted =
+        table.admit(&fits.0, fits.1, &[leaf(3, 10)], Within { quota: 100, ..FREE }, none).unwrap();
     table.withdraw(&admitted);
     assert_eq!(table.account(&first.0.organisation), 90, "what was not written costs nothing");
     assert_eq!(table.counts().0, 3);
@@ -304,7 +307,8 @@ fn an_organisations_clients_cannot_take_the_room_of_others_at_a_place() {
     let refused = table.admit(&over.0, over.1, &leaves, FREE, none).unwrap_err();
     assert!(matches!(refused, Refusal::Crowded { .. }), "{refused}");
     // What a peer passes on lives under the others.
-    let skipped = table.admit(&over.0, over.1, &leaves, (u64::MAX, By::Peer), none).unwrap();
+    let skipped =
+        table.admit(&over.0, over.1, &leaves, Within { by: By::Peer, ..FREE }, none).unwrap();
     assert_eq!(skipped.new, []);
     // Who has one there renews it, and another organisation has its own room.
     for (number, one) in
@@ -324,18 +328,63 @@ fn an_organisations_clients_cannot_take_the_room_of_others_at_a_place() {
 }
 
 #[test]
-fn the_table_is_full_by_leases_of_places() {
+fn a_full_table_takes_whoever_renews_and_nobody_else() {
     let mut table = Table::default();
-    let leaves: Vec<Leaf> = (0..HOLDS_MAX as u8 / 2).map(|at| leaf(at, 1)).collect();
+    let leaves: Vec<Leaf> = (0..PAYERS_MAX as u8).map(|at| leaf(at, 1)).collect();
     take(&mut table, &lease(1, &leaves, NOW + 50), &leaves, 1);
-    take(&mut table, &lease(2, &leaves, NOW + 60), &leaves, 2);
+    let renewed = lease(1, &leaves, NOW + 60);
+    take(&mut table, &renewed, &leaves, 2);
     let more = lease_of(5, 1, &leaves, NOW + 50);
     let refused = table.admit(&more.0, more.1, &leaves[..1], FREE, none);
     assert_eq!(refused.unwrap_err(), Refusal::Full);
-    let id = lease(2, &leaves, NOW + 60).0.id;
-    let ended = table.end(&id).unwrap();
+    // The first of the two pays for them still.
+    let ended = table.end(&renewed.0.id).unwrap();
+    table.dropped(&ended);
+    let refused = table.admit(&more.0, more.1, &leaves[..1], FREE, none);
+    assert_eq!(refused.unwrap_err(), Refusal::Full);
+    let ended = table.end(&lease(1, &leaves, NOW + 50).0.id).unwrap();
     table.dropped(&ended);
     take(&mut table, &more, &leaves[..1], 3);
+}
+
+#[test]
+fn a_client_of_two_organisations_counts_for_each_while_it_pays_there() {
+    let mut table = Table::default();
+    let leaves = [leaf(1, 10)];
+    let (one, two) = (lease_of(5, 1, &leaves, NOW + 50), lease_of(5, 2, &leaves, NOW + 60));
+    take(&mut table, &one, &leaves, 1);
+    take(&mut table, &two, &leaves, 2);
+    assert_eq!(table.payers, 2);
+    for (left, lease) in [(1, one.0.id), (0, two.0.id)] {
+        let ended = table.end(&lease).unwrap();
+        table.dropped(&ended);
+        assert_eq!(table.payers, left);
+    }
+    assert!(table.accounts.is_empty());
+}
+
+#[test]
+fn one_organisation_does_not_fill_the_table() {
+    let of_four = Within { organisations: 4, ..FREE };
+    let mut table = Table::default();
+    let leaves: Vec<Leaf> = (0..PAYERS_MAX as u8).map(|at| leaf(at, 1)).collect();
+    // Half is shared, an eighth for each of four: three of those are the others'.
+    let own = PAYERS_MAX - 3 * (PAYERS_MAX / 8);
+    let greedy = lease_of(5, 1, &leaves, NOW + 50);
+    let refused = table.admit(&greedy.0, greedy.1, &leaves[..own + 1], of_four, none);
+    assert_eq!(refused.unwrap_err(), Refusal::Full);
+    take(&mut table, &greedy, &leaves[..own], 1);
+    let again = lease_of(5, 1, &leaves, NOW + 60);
+    take(&mut table, &again, &leaves[..own], 2);
+    for (number, by) in [2, 3, 4].into_iter().enumerate() {
+        let mine = lease_of(20 + by, by, &leaves, NOW + 50);
+        let within = &leaves[..PAYERS_MAX / 8];
+        let admitted = table.admit(&mine.0, mine.1, within, of_four, none).unwrap();
+        table.commit(&admitted, frame(10 + number as u8));
+        let refused = table.admit(&mine.0, mine.1, &leaves[..within.len() + 1], of_four, none);
+        assert_eq!(refused.unwrap_err(), Refusal::Full);
+    }
+    assert_eq!(table.payers, PAYERS_MAX);
 }
 
 #[test]
