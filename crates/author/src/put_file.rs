@@ -6,10 +6,12 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
+
+use rustix::fs::OFlags;
 
 use crate::author::Author;
 use crate::error::AuthorError;
@@ -54,9 +56,34 @@ impl Author {
         resume: bool,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
+        self.put_path(path, open, (options, resume), progress).await
+    }
+
+    /// As [`Author::put_file`], of a path that was found in a folder and was a file then: one that is a link or a pipe by now, of
+    /// somebody who may write there, is refused.
+    ///
+    /// # Errors
+    /// As [`Author::put_file`].
+    pub async fn put_found_file(
+        &self,
+        path: &Path,
+        options: PutOptions,
+        resume: bool,
+        progress: Arc<dyn Progress>,
+    ) -> Result<PutReport, AuthorError> {
+        self.put_path(path, open_itself, (options, resume), progress).await
+    }
+
+    async fn put_path(
+        &self,
+        path: &Path,
+        open: fn(&Path) -> io::Result<File>,
+        (options, resume): (PutOptions, bool),
+        progress: Arc<dyn Progress>,
+    ) -> Result<PutReport, AuthorError> {
         let options = self.resolved(options).await?;
         let opening = path.to_owned();
-        let opened = Job::blocking(self.env(), move || open(&opening));
+        let opened = Job::blocking(self.env(), move || opened(&opening, open));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
         if !about.is_file() {
             // A pipe gives what it has, and has no journal.
@@ -193,11 +220,28 @@ fn without<T>(journal: io::Result<T>) -> Option<T> {
         .ok()
 }
 
+fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// Opens a regular file, and nothing that a link leads to.
+fn open_itself(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it was a file and is none any more")),
+    }
+}
+
 /// Opens a file; also by which name its journal knows it, where it has one: what is reached by a handle alone (a pipe of the
 /// shell's, a file that was removed) has none.
-fn open(path: &Path) -> Result<(File, Metadata, Option<PathBuf>), AuthorError> {
+fn opened(
+    path: &Path,
+    open: fn(&Path) -> io::Result<File>,
+) -> Result<(File, Metadata, Option<PathBuf>), AuthorError> {
     let failed = |source| AuthorError::Io { action: "read", path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
+    let file = open(path).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     Ok((file, about, path.canonicalize().ok()))
 }

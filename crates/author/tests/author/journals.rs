@@ -296,6 +296,24 @@ async fn a_damaged_journal_is_not_gone_on_with() {
     town.is_stored(&report).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_file_any_more_since_it_was_found_is_not_followed() {
+    let town = Town::new(Suite::Holdfast1);
+    let put = async |path: &Path| {
+        let options = PutOptions::default();
+        town.author.put_found_file(path, options, true, Arc::new(NoProgress)).await
+    };
+    put(&town.file).await.unwrap();
+    let [link, pipe] = ["link", "pipe"].map(|name| town.file.with_file_name(name));
+    std::os::unix::fs::symlink(&town.file, &link).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for path in [&link, &pipe] {
+        let refused = put(path).await.unwrap_err();
+        assert!(matches!(refused, AuthorError::Io { .. }), "{refused}");
+    }
+}
+
 /// What a killed put left and nobody goes on with is removed by the next put of anything, unless somebody has it or it is young.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_journal_nobody_comes_back_for_is_removed_by_the_next_put_of_anything() {

@@ -281,7 +281,7 @@ impl Put {
         let one = |name, path: PathBuf, bar: Arc<Bar>| {
             let size = std::fs::metadata(&path).map(|about| about.len()).ok();
             let options = self.options(author, readers.clone(), Some(name), size);
-            async move { Ok(author.put_file(&path, options, !self.no_resume, bar).await?) }
+            async move { Ok(author.put_found_file(&path, options, !self.no_resume, bar).await?) }
         };
         let told = |report: PutReport, name| told(session, &report, Some(name));
         let doing = Doing { verb: "put", done: "stored" };
