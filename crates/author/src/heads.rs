@@ -25,7 +25,7 @@
 mod devices;
 mod reconcile;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,24 +123,21 @@ impl Heads {
         if answers.answers.is_empty() {
             return Err(crate::objects::silent(Subject::Heads(object.key()), answers.errors));
         }
-        let mut branch = Branch::new(name.clone());
-        let (mut answered, mut records) = (Vec::new(), std::collections::BTreeMap::new());
+        let (mut answered, mut all) = (Vec::new(), Vec::new());
         let mut had: Vec<(PeerId, BTreeSet<RecordId>, u64)> = Vec::new();
         for (peer, told) in answers.answers {
             answered.push(peer);
             let told = told.unwrap_or(Told { heads: Vec::new(), devices: None });
             let ids = told.heads.iter().map(|(record, _)| record.id).collect();
             had.push((peer, ids, told.devices.as_ref().map_or(0, |(list, _)| list.sequence)));
-            for (record, head) in told.heads {
-                branch.take(record.id, head)?;
-                records.insert(record.id, record);
-            }
+            all.push(told.heads);
             if let Some((list, record)) = told.devices {
                 self.objects.take_devices(list, record);
             }
         }
         let devices = self.objects.devices_of(&object.owner());
         let list = devices.as_ref().map(|(list, _)| list);
+        let (branch, records) = gathered(&name, list, all)?;
         let tips: Vec<HeadTip> =
             branch.tips(list).into_iter().map(|(id, head)| HeadTip::of(id, head)).collect();
         self.repair(object, &tips, &records, devices.as_ref(), had).await;
@@ -234,7 +231,7 @@ impl Heads {
         &self,
         object: &Object,
         tips: &[HeadTip],
-        records: &std::collections::BTreeMap<RecordId, Record>,
+        records: &BTreeMap<RecordId, Record>,
         devices: Option<&(DeviceList, Record)>,
         had: Vec<(PeerId, BTreeSet<RecordId>, u64)>,
     ) {
@@ -267,6 +264,37 @@ impl HeadTip {
     fn of(id: RecordId, head: &Head) -> Self {
         Self { id, version: head.version, device: head.device, time_ms: head.time_ms }
     }
+}
+
+/// A branch of what its holders told. Anybody can sign heads under keys of his own, so those that count come first, and of the others,
+/// which matter where one that counts supersedes them, those of the holders that told fewest: who makes up many crowds out nobody's.
+///
+/// # Errors
+/// [`ObjectsError::Version`] where more count than a branch has.
+fn gathered(
+    name: &BranchName,
+    devices: Option<&DeviceList>,
+    told: Vec<Vec<(Record, Head)>>,
+) -> Result<(Branch, BTreeMap<RecordId, Record>), ObjectsError> {
+    let (mut branch, mut records) = (Branch::new(name.clone()), BTreeMap::new());
+    let mut others = Vec::with_capacity(told.len());
+    for heads in told {
+        let (counts, more): (Vec<_>, Vec<_>) =
+            heads.into_iter().partition(|(_, head)| head.counts(devices));
+        for (record, head) in counts {
+            branch.take(record.id, head)?;
+            records.insert(record.id, record);
+        }
+        others.push(more);
+    }
+    others.sort_by_key(Vec::len);
+    for (record, head) in others.into_iter().flatten() {
+        if branch.take(record.id, head).is_err() {
+            break;
+        }
+        records.insert(record.id, record);
+    }
+    Ok((branch, records))
 }
 
 /// Proves what a holder says of a branch.

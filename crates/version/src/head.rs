@@ -202,6 +202,13 @@ impl Head {
     }
 }
 
+impl Head {
+    /// Whether its device may speak for the branch: the owner's own key always, others that the newest list names.
+    pub fn counts(&self, devices: Option<&DeviceList>) -> bool {
+        self.device == self.branch.owner || devices.is_some_and(|list| list.names(&self.device))
+    }
+}
+
 /// All records of one branch that are known.
 #[derive(Clone, Debug)]
 pub struct Branch {
@@ -246,10 +253,7 @@ impl Branch {
     /// What the branch is at, as far as these records tell: by id, all that count and that none which counts supersedes,
     /// itself or through others. The owner's own key always counts; `devices` is the newest list, `None` where there is none.
     pub fn tips(&self, devices: Option<&DeviceList>) -> Vec<(RecordId, &Head)> {
-        let counts = |head: &Head| {
-            head.device == self.name.owner || devices.is_some_and(|list| list.names(&head.device))
-        };
-        let valid = || self.records.iter().filter(|(_, head)| counts(head));
+        let valid = || self.records.iter().filter(|(_, head)| head.counts(devices));
         let mut superseded = BTreeSet::new();
         let mut next: Vec<&RecordId> = valid().flat_map(|(_, head)| &head.supersedes).collect();
         while let Some(id) = next.pop() {

@@ -8,6 +8,8 @@ use crypto::{Class, Classified};
 use env::calls::objects::ObjectsAnswer;
 use testkit::network::Fault;
 use testkit::time::run;
+use version::Head;
+use version::head::RECORDS_MAX;
 use version::merge::ThreeWayText;
 
 use crate::keeper::Lie;
@@ -126,5 +128,42 @@ fn holders_that_lagged_are_given_what_they_lack_and_liars_are_named() {
             assert_eq!(read.refused, [stage.keepers[1].id]);
             assert_eq!(read.tips[0].version, one);
         }
+    });
+}
+
+#[test]
+fn heads_under_made_up_keys_crowd_out_nobodys() {
+    run(3, |env| async move {
+        let stage = Stage::of(&env, 3);
+        let ada = stage.user("ada");
+        let notes = ada.create(b"notes", PolicyOptions::default()).await.unwrap();
+        let one = notes.put(None, "one", write()).await.unwrap().id;
+        let two = notes.put(Some(&one), "two", write()).await.unwrap().id;
+        let heads = ada.heads();
+        let new = heads.read(&notes, "main").await.unwrap();
+        let first = heads.update(&new, &one).await.unwrap();
+        heads.update(&first, &two).await.unwrap();
+        let suite = crypto::Suite::Holdfast1;
+        let signed = |seed: u64, like: &Head| {
+            let mut bytes = [1; 32];
+            bytes[..8].copy_from_slice(&seed.to_le_bytes());
+            let key = crypto::SecretKey::from_bytes(&bytes).unwrap();
+            Head { device: key.public(), ..like.clone() }.sign(suite, &key).unwrap()
+        };
+        let like = {
+            let state = stage.keepers[1].state.lock().unwrap();
+            state.heads.values().next().unwrap().1.clone()
+        };
+        let made_up: Vec<_> = (0..RECORDS_MAX as u64).map(|seed| signed(seed, &like)).collect();
+        let lie: Lie = Arc::new(move |answer| match answer {
+            ObjectsAnswer::Heads(mut answer) => {
+                answer.heads = made_up.clone();
+                ObjectsAnswer::Heads(answer)
+            }
+            other => other,
+        });
+        stage.keepers[1].lies(Some(lie));
+        let read = stage.user("ada").heads().read(&notes, "main").await.unwrap();
+        assert_eq!(read.tips.iter().map(|tip| tip.version).collect::<Vec<_>>(), [two]);
     });
 }
