@@ -11,7 +11,6 @@ use version::policy::{Copies, For};
 use version::{NAME_BYTES_MAX, Policy};
 use walk::objects::{Delivered, HOLDERS_ASKED_MAX, Parcel, PutTerms};
 
-use super::list::Listed;
 use super::tips::Tips;
 use super::{Object, Objects, ObjectsError};
 
@@ -147,26 +146,20 @@ impl Objects {
         Ok(policy)
     }
 
-    /// The number of a family's policy, 0 for none. Peers tell what counts for an object, so one of the family is asked for; where
-    /// there is none, the record of one is left with them.
+    /// The number of a family's policy, 0 for none. Peers tell what counts for an object, so some of the family are asked for; where
+    /// each has its own, or there is none, the record of one without is left with them.
     async fn family_version(&self, family: &For) -> Result<u64, ObjectsError> {
         let (For::Family(prefix) | For::Object(prefix)) = family;
-        let mut members = self.list(self.public_key(), prefix, FAMILY_ASKED_MAX).await?;
-        if members.is_empty() {
-            let probe = [&prefix[..], b"\0"].concat();
-            let probe = self.plain(self.public_key(), &probe[..probe.len().min(NAME_BYTES_MAX)])?;
-            probe.introduce().await?;
-            members.push(Listed { key: probe.key, name: probe.record.name.clone() });
-        }
-        for member in members {
+        for member in self.list(self.public_key(), prefix, FAMILY_ASKED_MAX).await? {
             let object = self.plain(self.public_key(), &member.name)?;
-            object.tips().await?;
-            let known = object.known_policy().filter(|known| known.for_what == *family);
-            if let Some(known) = known {
-                return Ok(known.version);
+            if let Some(version) = told_version(&object, family).await? {
+                return Ok(version);
             }
         }
-        Ok(0)
+        let probe = [&prefix[..], b"\0"].concat();
+        let probe = self.plain(self.public_key(), &probe[..probe.len().min(NAME_BYTES_MAX)])?;
+        probe.introduce().await?;
+        Ok(told_version(&probe, family).await?.unwrap_or(0))
     }
 
     /// Signs a policy of this user's and remembers it.
@@ -294,4 +287,18 @@ impl Object {
         let records = vec![self.record.record(self.objects.suite())?];
         self.objects.send_records(place, self.redundancy(), records).await.map(drop)
     }
+}
+
+/// The number of a family's policy where it is what counts for this object.
+///
+/// # Errors
+/// As [`Object::tips`]; [`ObjectsError::Unavailable`] where too few holders answered to say: a second policy of one number would
+/// never agree with the first.
+async fn told_version(object: &Object, family: &For) -> Result<Option<u64>, ObjectsError> {
+    let tips = object.tips().await?;
+    if let Some(unsure) = tips.unsure(object.key()) {
+        return Err(unsure);
+    }
+    let known = object.known_policy().filter(|known| known.for_what == *family);
+    Ok(known.map(|known| known.version))
 }

@@ -306,5 +306,11 @@ fn an_object_is_what_its_owner_said_and_nothing_goes_out_in_the_clear_by_mistake
         let other = stage.user("ada").plain(ada.public_key(), b"redit").unwrap();
         assert!(matches!(other.put(None, "v", write()).await, Err(ObjectsError::NotOpen(_))));
         assert_eq!(ada.set_family_policy(b"redis/", open()).await.unwrap().version, 2);
+        // Where each of a family has a policy of its own, which is what peers tell of it.
+        ada.create(b"kv/a", open()).await.unwrap();
+        for version in [1, 2] {
+            let set = stage.user("ada").set_family_policy(b"kv/", open()).await.unwrap();
+            assert_eq!(set.version, version);
+        }
     });
 }
