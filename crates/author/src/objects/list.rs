@@ -1,10 +1,12 @@
 //! Which objects an owner has, as peers know them.
 //!
 //! An object's record lies with its versions, so every peer may hold some: all are asked, some at once. It is best effort, and says
-//! so: what only peers hold that do not answer is not told.
+//! so: what only peers hold that do not answer is not told. Records of objects are not signed, so a peer may make some up: where that
+//! makes too many, names that two peers tell come first; and no peer's pages are waited for longer than [`LIST_LIMIT`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{PeerId, PublicKey};
@@ -23,6 +25,9 @@ pub const LISTED_MAX: usize = 100_000;
 const AT_ONCE_MAX: usize = 16;
 /// Bytes of a page, about.
 const LIST_BYTES: usize = 256 << 10;
+
+/// How long one peer's pages may take together.
+const LIST_LIMIT: Duration = Duration::from_secs(60);
 
 /// An object of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,12 +62,15 @@ impl Objects {
             async move { (peer, self.list_at(peer, owner, prefix, most).await) }
         });
         let mut answers = futures::stream::iter(asked).buffer_unordered(AT_ONCE_MAX);
-        let (mut found, mut errors, mut answered) = (BTreeMap::new(), Vec::new(), 0);
+        let mut found: BTreeMap<Bytes, (Listed, u32)> = BTreeMap::new();
+        let (mut errors, mut answered) = (Vec::new(), 0);
         while let Some((peer, answer)) = answers.next().await {
             match answer {
                 Ok(listed) => {
                     answered += 1;
-                    found.extend(listed.into_iter().map(|one| (one.name.clone(), one)));
+                    for one in listed {
+                        found.entry(one.name.clone()).or_insert((one, 0)).1 += 1;
+                    }
                 }
                 Err(error) => errors.push((peer, error)),
             }
@@ -71,7 +79,7 @@ impl Objects {
             let (subject, unreachable) = (Subject::List, errors.len());
             return Err(ObjectsError::Unavailable { subject, asked: 0, unreachable, errors });
         }
-        Ok(found.into_values().take(most).collect())
+        Ok(best(found, most))
     }
 
     /// One peer's, page after page.
@@ -83,7 +91,9 @@ impl Objects {
         most: usize,
     ) -> Result<Vec<Listed>, env::calls::CallError> {
         let mut listed: Vec<Listed> = Vec::new();
-        while listed.len() < most {
+        let clock = &self.author().env().clock;
+        let end = clock.elapsed() + LIST_LIMIT;
+        while listed.len() < most && clock.elapsed() < end {
             let after = listed.last().map(|one| one.name.clone()).unwrap_or_default();
             let judge = self.judge_of_list(owner, prefix.clone(), after.clone());
             let page = u32::try_from((most - listed.len()).min(NAMES_MAX)).unwrap_or(u32::MAX);
@@ -126,5 +136,46 @@ impl Objects {
             }
             judged(Ok(listed))
         })
+    }
+}
+
+/// The first of these in the order of their names, each with how many peers told it; of more than `most` those that two told first.
+fn best(found: BTreeMap<Bytes, (Listed, u32)>, most: usize) -> Vec<Listed> {
+    let of_two = found.values().filter(|(_, told)| *told >= 2).count().min(most);
+    let (mut of_two, mut others) = (of_two, most - of_two);
+    let mut takes = |told: u32| {
+        let left = if told >= 2 { &mut of_two } else { &mut others };
+        let takes = *left > 0;
+        *left -= usize::from(takes);
+        takes
+    };
+    let kept = found.into_values().filter(|(_, told)| takes(*told));
+    kept.map(|(listed, _)| listed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::RecordId;
+
+    use super::*;
+
+    #[test]
+    fn names_that_one_peer_makes_up_push_out_none_that_two_tell() {
+        let list = |told: &[(&str, u32)]| -> BTreeMap<Bytes, (Listed, u32)> {
+            let one = |(name, told): &(&str, u32)| {
+                let name = Bytes::copy_from_slice(name.as_bytes());
+                let key = RecordId::new([1; 32]).into();
+                (name.clone(), (Listed { key, name }, *told))
+            };
+            told.iter().map(one).collect()
+        };
+        let names = |listed: Vec<Listed>| -> Vec<String> {
+            listed.iter().map(|one| String::from_utf8_lossy(&one.name).into_owned()).collect()
+        };
+        let told = [("a", 1), ("b", 1), ("c", 3), ("d", 1), ("e", 2)];
+        assert_eq!(names(best(list(&told), 3)), ["a", "c", "e"]);
+        assert_eq!(names(best(list(&told), 1)), ["c"]);
+        assert_eq!(names(best(list(&told), 9)), ["a", "b", "c", "d", "e"]);
+        assert_eq!(names(best(list(&[("a", 1), ("b", 1)]), 1)), ["a"]);
     }
 }
