@@ -72,6 +72,15 @@ pub enum AuthorError {
     /// A lease could not be signed: the pass is none, or the time nobody takes.
     #[error("a lease could not be signed")]
     Lease(#[source] crypto::lease::LeaseError),
+    /// What is stored now would be dropped at once, and what was stored before is dropped already.
+    #[error(
+        "all of this put is paid until one time, {until} (Unix seconds), which was over before the end of it: put it again and pay for \
+         longer (hold put --for)"
+    )]
+    PaidTimeOver {
+        /// Until when it was paid, Unix seconds.
+        until: u64,
+    },
     /// None of this user's keys opens the envelope.
     #[error("{address} is not sealed to any key of this keyring")]
     NotForUs {
@@ -211,6 +220,7 @@ impl Classified for AuthorError {
             | Self::ThinSurvey
             | Self::Range { .. }
             | Self::Unsealable(_)
+            | Self::PaidTimeOver { .. }
             | Self::Exhausted => Class::Invalid,
             Self::Fetch { source, .. } | Self::Store { source, .. } => source.class(),
             Self::Follow(source) => source.class(),

@@ -86,9 +86,24 @@ impl Author {
         Some(u64::from(created) + seconds)
     }
 
-    /// Seconds from now until then, one at least.
-    pub(crate) fn seconds_left(&self, until: Option<u64>) -> Option<u64> {
-        until.map(|until| until.saturating_sub(self.env().clock.unix_s()).max(1))
+    /// Seconds from now until then.
+    ///
+    /// # Errors
+    /// [`AuthorError::PaidTimeOver`].
+    pub(crate) fn seconds_left(&self, until: Option<u64>) -> Result<Option<u64>, AuthorError> {
+        let Some(until) = until else { return Ok(None) };
+        match until.saturating_sub(self.env().clock.unix_s()) {
+            0 => Err(AuthorError::PaidTimeOver { until }),
+            left => Ok(Some(left)),
+        }
+    }
+
+    /// Whether a put that began at `created` and was interrupted has enough of its paid time left to be gone on with: a quarter. One
+    /// that has less begins anew, since what it stored first may be dropped before it is done.
+    pub(crate) fn is_paid_long_enough(&self, created: u32, options: &PutOptions) -> bool {
+        let Some(until) = self.paid_until(created, options) else { return true };
+        let span = until - u64::from(created);
+        until.saturating_sub(self.env().clock.unix_s()) > span / 4
     }
 }
 

@@ -215,7 +215,7 @@ impl Author {
         }
         let mut leases = BTreeMap::new();
         for (copies, leaves) in leaves {
-            let lease = self.lease(&leaves, copies, self.seconds_left(paid_until))?;
+            let lease = self.lease(&leaves, copies, self.seconds_left(paid_until)?)?;
             leases.insert(copies, lease);
         }
         let ends = leases.values().flatten().map(|lease| crypto::lease::until(&lease.lease));

@@ -114,12 +114,11 @@ impl Author {
         };
         if let Some(journal) = self.left_behind(place.clone()).await {
             // What it stored is paid until the time that was set when it began.
-            let until = self.paid_until(journal.header().created, &options);
+            let is_paid = self.is_paid_long_enough(journal.header().created, &options);
             let counter = journal.header().counter;
             // What its holders were told to drop is not there, whatever they once acknowledged.
             let forgotten =
                 self.at_home(move |home| Ok(home.forgotten()?.contains(&counter))).await?;
-            let is_paid = until.is_none_or(|until| until > self.env().clock.unix_s());
             if is_paid && !forgotten {
                 let start = self.started(journal.header(), &options).await?;
                 let put = self.put_from(opened(), &options, start, Some(&journal), &progress).await;

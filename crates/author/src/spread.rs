@@ -241,7 +241,7 @@ impl<'a> Spread<'a> {
         }
         let (leaf, holders) = load.leaf();
         let lease =
-            self.author.lease(&[leaf], holders, self.author.seconds_left(self.paid_until))?;
+            self.author.lease(&[leaf], holders, self.author.seconds_left(self.paid_until)?)?;
         Ok(lease.into_iter().collect())
     }
 
