@@ -250,6 +250,13 @@ impl Follower {
         }
     }
 
+    /// A cursor that a librarian gave is into its own log, whatever it says; and at no time that has not come, where another would go
+    /// on behind all that it has.
+    fn own(&self, peer: PeerId, cursor: Cursor) -> Cursor {
+        let unix_ms = cursor.unix_ms.min(self.shared.env.clock.unix_ms());
+        Cursor { peer: Some(peer), unix_ms, ..cursor }
+    }
+
     async fn subscribe(&self, peer: PeerId, to: &Endpoint) -> Result<Events, CallError> {
         let request = SubscribeRequest {
             readers: Some(self.shared.filter.clone()),
@@ -268,7 +275,7 @@ impl Follower {
     fn take(&mut self, peer: PeerId, event: SubscribeEvent) -> Option<Told> {
         match event {
             SubscribeEvent::Publication { publication, received_ms, cursor } => {
-                self.cursor = own(peer, cursor);
+                self.cursor = self.own(peer, cursor);
                 let publication = Publication::decode(&publication).ok();
                 let ours = publication.filter(|one| self.shared.readers.contains(&one.reader));
                 Some(match ours {
@@ -278,9 +285,11 @@ impl Follower {
                     None => Told::Cursor(self.cursor),
                 })
             }
-            SubscribeEvent::Gap { cursor } => Some(Told::Gap { peer, from: own(peer, cursor) }),
+            SubscribeEvent::Gap { cursor } => {
+                Some(Told::Gap { peer, from: self.own(peer, cursor) })
+            }
             SubscribeEvent::CaughtUp { cursor } => {
-                self.cursor = own(peer, cursor);
+                self.cursor = self.own(peer, cursor);
                 Some(Told::CaughtUp(self.cursor))
             }
         }
@@ -290,11 +299,6 @@ impl Follower {
     async fn tell(&mut self, told: Told) -> bool {
         self.tell.send((self.number, told)).await.is_ok()
     }
-}
-
-/// A cursor that a librarian gave is into its own log, whatever it says.
-fn own(peer: PeerId, cursor: Cursor) -> Cursor {
-    Cursor { peer: Some(peer), ..cursor }
 }
 
 /// How much longer to wait for further logs where two took so long.
