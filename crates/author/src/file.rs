@@ -7,10 +7,11 @@
 
 mod sink;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ use crate::job::Job;
 use crate::progress::Progress;
 use crate::types::GetReport;
 pub use sink::FileSink;
+
+/// Bytes of a file's name (`NAME_MAX`).
+const NAME_BYTES_MAX: usize = 255;
 
 /// Removes the file it names when dropped, unless it was kept.
 struct Temporary(Option<PathBuf>);
@@ -78,8 +82,11 @@ impl Author {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let random = u64::from_be_bytes(self.env().random());
+        // With what is put around it no longer than a name may be.
+        let some = name.as_bytes();
+        let some = &some[..some.len().min(NAME_BYTES_MAX - 23)];
         let mut temporary = OsString::from(".");
-        temporary.push(name);
+        temporary.push(OsStr::from_bytes(some));
         temporary.push(format!(".{random:016x}.part"));
         Ok(path.with_file_name(temporary))
     }
