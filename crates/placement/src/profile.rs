@@ -15,6 +15,7 @@ use crypto::genesis::{COPIES_MAX, FRAGMENTS_MAX};
 use crypto::{Class, Classified, Genesis, Suite};
 
 use crate::redundancy::PAGE_COPIES;
+use crate::view::View;
 
 /// How the bytes of a content are kept: as copies of each page, or in stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +56,9 @@ impl Classified for ProfileError {
 const NAMES: [(&str, Profile); 3] =
     [("lean", Profile::LEAN), ("archive", Profile::ARCHIVE), ("storj", Profile::STORJ)];
 
+/// From how many peers on, which k and n: see [`Profile::by_peers`].
+const ROWS: [(usize, u32, u32); 4] = [(9, 4, 8), (18, 8, 16), (25, 8, 24), (48, 16, 48)];
+
 impl Profile {
     /// 10 of 16: 1.6 times the bytes, for networks whose peers are well looked after.
     pub const LEAN: Self = Self::Stripe { k: 10, n: 16 };
@@ -91,27 +95,49 @@ impl Profile {
     /// | 25 to 47 | 8/24 |
     /// | 48 and more | 16/48 |
     pub fn by_peers(peers: usize) -> Self {
-        match peers {
-            0..=8 => Self::Copies(PAGE_COPIES),
-            9..=17 => Self::Stripe { k: 4, n: 8 },
-            18..=24 => Self::Stripe { k: 8, n: 16 },
-            25..=47 => Self::Stripe { k: 8, n: 24 },
-            _ => Self::Stripe { k: 16, n: 48 },
+        match ROWS.iter().rev().find(|(from, ..)| *from <= peers) {
+            Some((_, k, n)) => Self::Stripe { k: *k, n: *n },
+            None => Self::Copies(PAGE_COPIES),
         }
     }
 
-    /// What this network keeps, with so many peers, where the putter asks for nothing.
+    /// What a network of these peers keeps where its genesis says nothing: as [`Profile::by_peers`], or the widest row before that
+    /// of whose fragments no organisation has more than there is parity. A certificate costs an organisation nothing, and with the row
+    /// of so many peers and no more of the others' it would have most fragments of each stripe. Where all are one organisation's,
+    /// their number alone counts.
+    pub fn by_view(view: &View) -> Self {
+        let peers = view.len();
+        if view.organisations() <= 1 {
+            return Self::by_peers(peers);
+        }
+        let rows = ROWS.iter().rev().filter(|(from, ..)| *from <= peers);
+        let mut fit = rows.filter(|(_, k, n)| view.most_of_one(*n as usize) <= (n - k) as usize);
+        match fit.next() {
+            Some((_, k, n)) => Self::Stripe { k: *k, n: *n },
+            None => Self::Copies(PAGE_COPIES),
+        }
+    }
+
+    /// What this network keeps, with these peers, where the putter asks for nothing.
     ///
     /// A `libri-1` network keeps copies whatever its size: its formats have no stripes.
-    pub fn of_network(genesis: &Genesis, peers: usize) -> Self {
+    pub fn of_network(genesis: &Genesis, view: &View) -> Self {
         match (genesis.profile, genesis.copies) {
             _ if genesis.suite == Suite::Libri1 => {
                 Self::Copies(genesis.copies.unwrap_or(PAGE_COPIES))
             }
             (Some(profile), _) => Self::Stripe { k: profile.k, n: profile.n },
             (None, Some(copies)) => Self::Copies(copies),
-            (None, None) => Self::by_peers(peers),
+            (None, None) => Self::by_view(view),
         }
+    }
+
+    /// Whether contents of this network may lie in stripes that nobody asked for by name: as [`Profile::of_network`] would say of any
+    /// spread of so many peers over organisations.
+    pub fn has_stripes(genesis: &Genesis, peers: usize) -> bool {
+        let fixed = genesis.suite == Suite::Libri1 || genesis.copies.is_some();
+        genesis.profile.is_some()
+            || (!fixed && matches!(Self::by_peers(peers), Self::Stripe { .. }))
     }
 
     /// How many must be durable before a writer is told so: of a stripe's fragments

@@ -3,7 +3,8 @@
 //! The rank takes one organisation at a time: the best peer of each, in order of their scores, then
 //! the second best of each, and so on. So n holders span as many organisations as there are, and
 //! one organisation's fire, bankruptcy or lie costs a record no more than its even share of the
-//! copies, however many peers it runs.
+//! copies, however many peers it runs, as long as the others have peers left; by how that is, the
+//! profile is chosen ([`crate::Profile::by_view`]).
 //!
 //! Invariants: candidates ascend by key and none is there twice; weights are not 0 (both
 //! established by [`View::new`]); a rank names each candidate once.
@@ -177,6 +178,12 @@ impl View {
             if taken(middle) < n { low = middle + 1 } else { enough = middle }
         }
         enough
+    }
+
+    /// Of the first n of any rank, how many one organisation has at most.
+    pub fn most_of_one(&self, n: usize) -> usize {
+        let rounds = self.rounds(n.min(self.len()));
+        self.organisations.iter().map(|members| members.len().min(rounds)).max().unwrap_or(0)
     }
 
     fn score(&self, index: u32, place: &Place) -> Ranked {

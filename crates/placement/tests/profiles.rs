@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use crypto::genesis::{COPIES_MAX, FRAGMENTS_MAX};
-use crypto::{Genesis, GenesisProfile, OrgId, Organisation, SecretKey, Suite};
-use placement::{Profile, ProfileError};
+use crypto::{Genesis, GenesisProfile, OrgId, Organisation, PeerId, SecretKey, Suite};
+use placement::{Candidate, Profile, ProfileError, View};
 use proptest::prelude::*;
 
 const fn stripe(k: u32, n: u32) -> Profile {
@@ -31,6 +31,47 @@ fn the_number_of_peers_decides_as_the_table_says() {
     for peers in 9..200 {
         // Each fragment has a peer of its own, and one may be lost before there are too few.
         assert!(Profile::by_peers(peers).peers_min() <= peers, "{peers} peers");
+    }
+}
+
+/// A view of organisations with so many peers each.
+fn view(sizes: &[usize]) -> View {
+    let organisations = sizes.iter().enumerate().flat_map(|(of, size)| vec![of; *size]);
+    let candidates = organisations.enumerate().map(|(peer, of)| {
+        let key = |number: usize| {
+            let mut bytes = [1; 32];
+            bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());
+            SecretKey::from_bytes(&bytes).unwrap().public()
+        };
+        Candidate {
+            peer: PeerId::new(key(peer)),
+            organisation: OrgId::new(key(1 << 20 | of)),
+            weight: 1,
+        }
+    });
+    View::new(1, candidates.collect())
+}
+
+#[test]
+fn of_no_stripe_has_one_organisation_more_than_there_is_parity() {
+    let rows: [(&[usize], Profile); 9] = [
+        (&[64], stripe(16, 48)),
+        (&[3, 3, 3], stripe(4, 8)),
+        (&[8, 8, 8], stripe(8, 16)),
+        (&[4; 6], stripe(8, 16)),
+        (&[8; 8], stripe(16, 48)),
+        (&[5, 4], stripe(4, 8)),
+        // One with many certificates: with 16/48 it would have 36 of each stripe's fragments, with 8/24 it has half.
+        (&[4, 4, 4, 40], stripe(8, 24)),
+        (&[2, 2, 60], stripe(4, 8)),
+        (&[1, 60], Profile::Copies(3)),
+    ];
+    for (sizes, expected) in rows {
+        let profile = Profile::by_view(&view(sizes));
+        assert_eq!(profile, expected, "{sizes:?}");
+        if let (Profile::Stripe { k, n }, true) = (profile, sizes.len() > 1) {
+            assert!(view(sizes).most_of_one(n as usize) <= (n - k) as usize, "{sizes:?}");
+        }
     }
 }
 
@@ -114,19 +155,21 @@ fn a_genesis_decides_before_the_number_of_peers() {
         Genesis { name, suite, organisations, copies, profile, created, nonce }.checked().unwrap()
     };
     let nothing = of(Suite::Holdfast1, None, None);
-    assert_eq!(Profile::of_network(&nothing, 8), Profile::Copies(3));
-    assert_eq!(Profile::of_network(&nothing, 64), stripe(16, 48));
+    assert_eq!(Profile::of_network(&nothing, &view(&[8])), Profile::Copies(3));
+    assert_eq!(Profile::of_network(&nothing, &view(&[64])), stripe(16, 48));
     let copies = of(Suite::Holdfast1, Some(5), None);
-    assert_eq!(Profile::of_network(&copies, 64), Profile::Copies(5));
+    assert_eq!(Profile::of_network(&copies, &view(&[64])), Profile::Copies(5));
     let asked = of(Suite::Holdfast1, None, Some(GenesisProfile { k: 10, n: 16 }));
-    assert_eq!(Profile::of_network(&asked, 64), Profile::LEAN);
+    assert_eq!(Profile::of_network(&asked, &view(&[64])), Profile::LEAN);
     // Too few peers: whoever puts has to say so, and not to keep something else in silence.
-    assert_eq!(Profile::of_network(&asked, 3).peers_min(), 16);
+    assert_eq!(Profile::of_network(&asked, &view(&[3])).peers_min(), 16);
     assert_eq!(
-        Profile::of_network(&of(Suite::Libri1, None, None), 64),
+        Profile::of_network(&of(Suite::Libri1, None, None), &view(&[64])),
         Profile::Copies(3),
         "libri-1 has no stripes"
     );
+    assert!(Profile::has_stripes(&nothing, 9) && !Profile::has_stripes(&nothing, 8));
+    assert!(Profile::has_stripes(&asked, 3) && !Profile::has_stripes(&copies, 64));
 }
 
 proptest! {

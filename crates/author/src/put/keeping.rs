@@ -1,7 +1,7 @@
 //! How the content of a put is kept: in stripes or in copies, and in how many of which record.
 //!
 //! What the put asks for counts, else what the network's genesis says, else the table of `placement` by the number of peers
-//! that are *known*. Known and not reachable: a peer that is away for an hour comes back, and a profile that went by
+//! that are *known*, and by whose they are. Known and not reachable: a peer that is away for an hour comes back, and a profile that went by
 //! who answers just now would give the files of a bad hour less protection than those of a good one. Fragments of
 //! peers that do not answer go to spares, and where too few answer the put says so.
 //!
@@ -76,8 +76,10 @@ impl Author {
                 Some(profile) => Err(AuthorError::ThinCopies { profile }),
             };
         }
-        let known = self.walker().directory().view().len();
-        let profile = asked.unwrap_or_else(|| self.profile_of_network(known));
+        let view = self.walker().directory().view();
+        let known = view.len();
+        let profile = asked
+            .unwrap_or_else(|| Profile::of_network(self.walker().directory().genesis(), &view));
         if self.suite() == Suite::Libri1 && matches!(profile, Profile::Stripe { .. }) {
             return Err(AuthorError::LibriCopies { profile });
         }
@@ -91,10 +93,6 @@ impl Author {
             return Err(AuthorError::TooFewPeers { profile, known });
         }
         Ok(profile)
-    }
-
-    fn profile_of_network(&self, known: usize) -> Profile {
-        Profile::of_network(self.walker().directory().genesis(), known)
     }
 
     fn copies_of_network(&self) -> u32 {

@@ -104,10 +104,7 @@ async fn offer(core: &Core, keeping: &Keeping, walk: &mut Walk) {
 
 /// Drops copies of one part of all places, some at a time.
 async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) {
-    let striped = {
-        let profile = Profile::of_network(&core.genesis, epoch.view.len());
-        matches!(profile, Profile::Stripe { .. })
-    };
+    let striped = Profile::has_stripes(&core.genesis, epoch.view.len());
     let may_go = |placed: &Placed| match placed.kind {
         Kind::Envelope | Kind::Entry => true,
         Kind::Page => !striped,
