@@ -65,7 +65,7 @@ async fn windows_are_narrow_until_a_key_was_vouched_for_and_bounded_after() {
     // Key 2 introduces itself by what vouches for it; key 4 says that it has nothing.
     let pass = || Credential::Client(bytes::Bytes::from_static(b"pass"));
     let limits = ClientLimits { bulk_connections: 0, ..ClientLimits::default() };
-    for key in [2, 5] {
+    for key in [2, 5, 6] {
         let client = Client::new(identity(key, 1), Arc::new(pass), Env::real(), limits);
         client.find(&peer.endpoint(), of(RecordId::new([1; 32])), LIMIT).await.unwrap();
         client.close();
@@ -96,6 +96,8 @@ async fn windows_are_narrow_until_a_key_was_vouched_for_and_bounded_after() {
         }
     };
     assert_eq!(announced(&peer, 5).await.connection, 512 << 10, "three are all");
+    let fourth = announced(&peer, 6).await.connection;
+    assert_eq!(fourth, 64 << 20, "whose organisation has two makes room for whose has none");
     drop((first, second, third));
 }
 
