@@ -51,6 +51,10 @@ const GET_MAX_MS: f64 = 2.0;
 const PUT_MAX_MS: f64 = 5.0;
 const SATURATION_MIN: f64 = 20.0;
 const GROWTH_MAX: f64 = 1.5;
+/// The part of the requests at the judged load that may be refused or fail, and the part that must be answered in its time. Latencies are
+/// those of answered requests: without these, peers that refuse most of them would look fast.
+const LOST_MAX: f64 = 0.001;
+const ANSWERED_MIN: f64 = 0.95;
 const DAY_S: f64 = 86_400.0;
 const QUICK_SECONDS: f64 = 5.0;
 const QUICK_PEERS_MAX: usize = 8;
@@ -115,6 +119,8 @@ struct Point {
     get_held: Percentiles,
     get_small: Percentiles,
     get_large: Percentiles,
+    /// Uploads that arrived.
+    arrived: usize,
     refused: usize,
     failed: usize,
     shed: usize,
@@ -322,7 +328,7 @@ impl Libri {
         let wall = started.elapsed().as_secs_f64();
         let (peers_after, own_after) = (cpu(), own_cpu());
         let cores = |after: Duration, before| after.saturating_sub(before).as_secs_f64() / wall;
-        let Outcome { busy, failed, shed, put_bytes, lag, .. } = &outcome;
+        let Outcome { arrived, busy, failed, shed, put_bytes, lag, .. } = &outcome;
         Ok(Point {
             peers,
             bare: self.bare,
@@ -336,6 +342,7 @@ impl Libri {
             get_held: outcome.latencies_of(What::Held).percentiles(),
             get_small: outcome.latencies_of(What::Small).percentiles(),
             get_large: outcome.latencies_of(What::Large).percentiles(),
+            arrived: *arrived,
             refused: *busy,
             failed: *failed,
             shed: *shed,
@@ -348,6 +355,17 @@ impl Libri {
 }
 
 impl Point {
+    /// The part of the requests that arrived which was refused, failed or not begun; not a number where none arrived.
+    fn lost_part(&self) -> f64 {
+        let lost = (self.refused + self.failed) as f64 + self.shed as f64 * REQUESTS;
+        lost / (self.arrived as f64 * REQUESTS)
+    }
+
+    /// The part of them that was answered before the load's end; not a number where none arrived.
+    fn answered_part(&self) -> f64 {
+        self.requests_a_second * self.seconds / (self.arrived as f64 * REQUESTS)
+    }
+
     fn line(&self) -> String {
         format!(
             "{:>2} peers, {:>5.0}K a day: {:>6.1} requests/s, Put {:.2} / {:.2} / {:.2} ms, \
@@ -400,6 +418,7 @@ fn conclude(report: &mut Report, points: &[Point], clusters: &[Saturation], bare
             bars.push(Bar::at_most(title, large / small, GROWTH_MAX));
         }
     }
+    bars.extend(answered(&at_highest, load));
     if let Some(cluster) = clusters.last() {
         let ratio = cluster.saturation_requests_a_second / PAPER_REQUESTS;
         let title = format!("saturation of {} peers to the paper's highest load", cluster.peers);
@@ -414,6 +433,22 @@ fn conclude(report: &mut Report, points: &[Point], clusters: &[Saturation], bare
         report.charts.push(latencies(points, put));
     }
     report.charts.push(saturations(clusters));
+}
+
+/// That the medians are those of what was asked: of each of these points, the worst counts.
+fn answered(points: &[&Point], load: f64) -> [Bar; 2] {
+    let worst = |of: fn(&Point) -> f64, worse: fn(f64, f64) -> f64| {
+        let all = points.iter().map(|point| of(point));
+        // `max` and `min` drop what is not a number, and nothing measured is no pass.
+        all.reduce(|a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { worse(a, b) })
+    };
+    let lost = worst(Point::lost_part, f64::max).unwrap_or(f64::NAN);
+    let answered = worst(Point::answered_part, f64::min).unwrap_or(f64::NAN);
+    let of = format!("of the requests at {load:.0}K uploads a day, the worst cluster");
+    [
+        Bar::at_most(format!("part lost {of}"), lost, LOST_MAX),
+        Bar::at_least(format!("part answered in time {of}"), answered, ANSWERED_MIN),
+    ]
 }
 
 /// Of whole contents: the medians beside the paper's requests, and pictures.
@@ -485,13 +520,14 @@ mod tests {
             profile: None,
             uploads_a_day,
             seconds: 1.0,
-            requests_a_second: 1.0,
+            requests_a_second: 796.0,
             put_mbit_s: 1.0,
             put: percentiles(put),
             get: percentiles(get),
             get_held: percentiles(get),
             get_small: percentiles(get),
             get_large: percentiles(get),
+            arrived: 100,
             refused: 0,
             failed: 0,
             shed: 0,
@@ -519,9 +555,30 @@ mod tests {
         assert_eq!(found[1], (1.4, true), "its growth");
         assert_eq!(found[2], (4.0, true), "Put at 64");
         assert_eq!(found[3], (2.0, false), "its growth");
-        assert!(found[4].1 && (found[4].0 - 21.7).abs() < 0.1, "saturation");
+        assert_eq!(found[4], (0.0, true), "nothing was lost");
+        assert_eq!(found[5], (0.995, true), "and all but what was under way at the end answered");
+        assert!(found[6].1 && (found[6].0 - 21.7).abs() < 0.1, "saturation");
         assert_eq!(report.charts.len(), 3);
         assert!(report.charts.iter().all(|chart| !chart.is_empty()));
+    }
+
+    #[test]
+    fn fast_answers_to_few_requests_meet_no_bar() {
+        let good = point(64, 1_048_576.0, 4.0, 1.4);
+        let met = |first: &Point, last: &Point| answered(&[first, last], 1024.0).map(|bar| bar.ok);
+        assert_eq!(met(&good, &good), [true, true]);
+        let refused = Point { refused: 95, requests_a_second: 40.0, ..good.clone() };
+        assert_eq!(met(&good, &refused), [false, false]);
+        assert_eq!(met(&refused, &good), [false, false], "growth is from the first cluster");
+        let failed = Point { failed: 1, ..good.clone() };
+        assert_eq!(met(&good, &failed), [false, true], "one of 800");
+        let shed = Point { arrived: 1000, requests_a_second: 7992.0, shed: 1, ..good.clone() };
+        assert_eq!(met(&good, &shed), [true, true], "one of 1,000 uploads");
+        let hung = Point { requests_a_second: 700.0, ..good.clone() };
+        assert_eq!(met(&good, &hung), [true, false], "neither answered nor failed");
+        let nothing = Point { arrived: 0, requests_a_second: 0.0, ..good.clone() };
+        assert_eq!(met(&nothing, &good), [false, false], "nothing arrived");
+        assert_eq!(answered(&[], 1024.0).map(|bar| bar.ok), [false, false]);
     }
 
     #[test]
