@@ -91,6 +91,8 @@ pub(crate) struct Outcome {
     /// Uploads that found too many under way.
     pub(crate) shed: usize,
     pub(crate) arrived: usize,
+    /// When each upload was to begin, in ms since the load began.
+    arrivals_ms: Vec<u32>,
     pub(crate) put_bytes: u64,
     /// How far the arrivals ever were behind their times.
     pub(crate) lag: Duration,
@@ -128,6 +130,18 @@ impl Outcome {
         self.samples.iter().filter(|sample| sample.at_ms < until).count() as f64 / seconds
     }
 
+    /// The part of the requests that arrived from `from` to before `to`, in ms, which is as many as were answered well meanwhile. Those
+    /// under way at either end make it a little less or more; not a number where none arrived.
+    pub(crate) fn answered_part(&self, from: u32, to: u32) -> f64 {
+        let within = |at_ms: u32| (from..to).contains(&at_ms);
+        let arrived = self.arrivals_ms.iter().filter(|at_ms| within(**at_ms)).count();
+        let answered = self.samples.iter().filter(|sample| within(sample.at_ms)).count();
+        match arrived {
+            0 => f64::NAN,
+            _ => answered as f64 / (arrived as f64 * REQUESTS),
+        }
+    }
+
     /// The part of what arrived that was refused, shed or failed.
     pub(crate) fn lost_part(&self) -> f64 {
         let lost = self.busy + self.failed + self.shed;
@@ -139,6 +153,13 @@ impl Outcome {
     pub(crate) fn answer(&mut self, put: bool, at_ms: u32, ms: u32) {
         let what = if put { What::Put } else { What::Held };
         self.samples.push(Sample { what, at_ms, micros: ms * 1000 });
+    }
+
+    /// An upload, for the same.
+    #[cfg(test)]
+    pub(crate) fn arrive(&mut self, at_ms: u32) {
+        self.arrived += 1;
+        self.arrivals_ms.push(at_ms);
     }
 
     fn count(&mut self, error: CallError) {
@@ -310,8 +331,10 @@ where
         tokio::time::sleep_until(at.into()).await;
         while tasks.try_join_next().is_some() {}
         let shed = tasks.len() >= UNDER_WAY_MAX;
+        let at_ms = (at - running.started).as_millis();
         running.with(|outcome| {
             outcome.arrived += 1;
+            outcome.arrivals_ms.push(u32::try_from(at_ms).unwrap_or(u32::MAX));
             outcome.shed += usize::from(shed);
             outcome.lag = outcome.lag.max(at.elapsed());
         });
@@ -398,5 +421,17 @@ mod tests {
         assert_eq!(outcome.latencies_of(What::Large).calls(), 0);
         assert_eq!(outcome.between(0, 1000, |_| true).percentiles().max_ms, 2.0);
         assert_eq!(outcome.answered_a_second(1.0), 2.0);
+    }
+
+    #[test]
+    fn what_is_answered_is_a_part_of_what_arrived_meanwhile() {
+        let mut outcome = Outcome::default();
+        outcome.arrive(500);
+        outcome.arrive(1500);
+        (0..6).for_each(|_| outcome.answer(true, 600, 10));
+        assert_eq!(outcome.answered_part(0, 1000), 0.75);
+        assert_eq!(outcome.answered_part(0, 2000), 0.375);
+        assert_eq!(outcome.answered_part(1000, 2000), 0.0);
+        assert!(outcome.answered_part(2000, 3000).is_nan(), "nothing arrived");
     }
 }

@@ -69,27 +69,30 @@ pub(crate) async fn saturation<E: Entries>(
 
 /// The part of a rate that is tried next where it does not hold for long.
 const STEP_BACK: f64 = 0.85;
-/// Such steps at most: the last is a fifth of the first.
+/// Rates at most: the last is a quarter of the first.
 const STEPS_BACK_MAX: usize = 10;
 
-/// Requests a second that hold for so many seconds, at most those to begin with. What holds for some seconds leaves copies to
-/// make and logs to sync: for minutes it may be too much.
+/// Requests a second, and whether they hold for so many seconds; at most those to begin with. What holds for some seconds leaves
+/// copies to make and logs to sync: for minutes it may be too much. Where none holds it is the last that was tried.
 pub(crate) async fn sustained<E: Entries>(
     bench: &Bench,
     entries: &Arc<E>,
     search: Search<'_>,
-) -> Result<f64, BenchError> {
+) -> Result<(f64, bool), BenchError> {
     let Search { start, seconds, sizes, cpu } = search;
-    let mut rate = start * REQUESTS;
+    let (mut rate, mut holds) = (start * REQUESTS, false);
     for step in 0..STEPS_BACK_MAX {
+        if step > 0 {
+            rate *= STEP_BACK;
+        }
         let seed = 2000 + step as u64;
         let load = Load { uploads_a_second: rate / REQUESTS, seconds, sizes, seed };
-        if look(bench, entries, load, cpu).await?.0 {
+        holds = look(bench, entries, load, cpu).await?.0;
+        if holds {
             break;
         }
-        rate *= STEP_BACK;
     }
-    Ok(rate)
+    Ok((rate, holds))
 }
 
 /// Offers a load; whether it holds, and requests answered a second.
