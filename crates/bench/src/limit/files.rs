@@ -29,7 +29,7 @@ const TRIES: usize = 3;
 const FILE: &str = "content";
 /// Reads in flight while a file is read back, as many as keep a disk busy.
 const READERS: usize = 4;
-/// Writes of a get's file that run at a time.
+/// Writes of a file that run at a time, as many as keep a disk busy: those of a get's file, and those of the peers of a put together.
 const WRITERS: usize = 4;
 
 /// Seconds a byte, each once.
@@ -97,22 +97,31 @@ impl Written<'_> {
         all.skip(worker).step_by(of)
     }
 
-    /// Writes it in chunks, past the system's cache where that can be, and syncs it: processor time, and time by the
-    /// clock. What is left is the file to be read.
+    /// Writes it in chunks, some at a time, past the system's cache where that can be, and syncs it: processor time of all, and time
+    /// by the clock. What is left is the file to be read.
     fn write(&self) -> Result<(Duration, Duration), BenchError> {
         let path = self.folder.join(FILE);
         let failed = || BenchError::io("write", &path);
         let _ = fs::remove_file(&path);
         let file = File::create(&path).map_err(failed())?;
         let (bulk, started) = (Bulk::default(), Instant::now());
-        let (took, written) = timed(|| {
-            self.part(1, 0).try_for_each(|(at, chunk)| {
-                bulk.write_at(&file, at, &[IoSlice::new(chunk)]).map(drop)
-            })?;
-            file.sync_all()
-        });
-        written.map_err(failed())?;
-        Ok((took, started.elapsed()))
+        let (to, with, named) = (&file, &bulk, &path);
+        let took = beside((0..WRITERS).map(|writer| {
+            move || {
+                let (took, written) = timed(|| self.write_part(to, with, writer));
+                written.map_err(BenchError::io("write", named))?;
+                Ok(took)
+            }
+        }))?;
+        let (syncing, synced) = timed(|| file.sync_all());
+        synced.map_err(failed())?;
+        Ok((took + syncing, started.elapsed()))
+    }
+
+    /// Writes a part of the file as the record log writes large records.
+    fn write_part(&self, to: &File, bulk: &Bulk, writer: usize) -> std::io::Result<()> {
+        let mut part = self.part(WRITERS, writer);
+        part.try_for_each(|(at, chunk)| bulk.write_at(to, at, &[IoSlice::new(chunk)]).map(drop))
     }
 
     /// Where a try leaves the part of a core.
@@ -191,12 +200,7 @@ impl Written<'_> {
         let copy = File::create(&to).map_err(BenchError::io("write", &to))?;
         let (bulk, sink, started) = (Bulk::default(), Bulk::default(), Instant::now());
         let read = |reader| self.read_part(&source, &bulk, reader);
-        let write = |writer| {
-            let mut part = self.part(WRITERS, writer);
-            part.try_for_each(|(at, chunk)| {
-                sink.write_at(&copy, at, &[IoSlice::new(chunk)]).map(drop)
-            })
-        };
+        let write = |writer| self.write_part(&copy, &sink, writer);
         let (read, written) = thread::scope(|scope| {
             let (read, write) = (&read, &write);
             let readers: Vec<_> =
@@ -241,5 +245,17 @@ mod tests {
                 assert!(chunk == &bytes[from..from + CHUNK_BYTES_MAX], "at {at}");
             }
         }
+    }
+    #[test]
+    fn what_several_write_at_a_time_is_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..2 * CHUNK_BYTES_MAX).map(|at| (at % 251) as u8).collect();
+        let written = Written { folder: folder.path(), bytes: &bytes, chunks: 5 };
+        let (processor, clock) = written.write().unwrap();
+        assert!(processor > Duration::ZERO && clock > Duration::ZERO);
+        let file = fs::read(folder.path().join(FILE)).unwrap();
+        assert_eq!(file.len(), 5 * CHUNK_BYTES_MAX);
+        let chunks = file.chunks(CHUNK_BYTES_MAX).zip(bytes.chunks(CHUNK_BYTES_MAX).cycle());
+        assert!(chunks.into_iter().all(|(found, chunk)| found == chunk));
     }
 }
