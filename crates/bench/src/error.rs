@@ -73,6 +73,16 @@ pub enum BenchError {
         /// How long it was waited for.
         limit: Duration,
     },
+    /// A timed put that left something to do.
+    #[error(
+        "a timed put stored {acked} of {wanted} copies or fragments of a record or stripe and leaves the others to repair: it is no measurement"
+    )]
+    Short {
+        /// Acknowledged of the record or stripe that has the fewest.
+        acked: u32,
+        /// What it should have.
+        wanted: u32,
+    },
     /// What came out is not what went in.
     #[error("what was read back is not what was stored: {0}")]
     Wrong(&'static str),
@@ -130,7 +140,7 @@ impl Classified for BenchError {
         match self {
             Self::Argument { .. } => Class::Invalid,
             Self::Room { .. } => Class::Busy,
-            Self::Late { .. } => Class::Unavailable,
+            Self::Late { .. } | Self::Short { .. } => Class::Unavailable,
             Self::Missing { .. } => Class::NotFound,
             Self::Wrong(_) => Class::Corrupt,
             Self::Call(error) => error.class(),

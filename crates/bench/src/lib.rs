@@ -18,6 +18,7 @@ mod community;
 mod durability;
 mod error;
 mod folder;
+mod full;
 mod heads;
 mod kv;
 mod libri;

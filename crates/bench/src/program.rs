@@ -134,7 +134,8 @@ impl Run {
     /// Waits for its end.
     ///
     /// # Errors
-    /// [`BenchError::Program`] where it did not end with 0 (or 3: stored, and not all copies yet),
+    /// [`BenchError::Program`] where it did not end with 0 (or 3: stored, and not all copies yet, which who times it looks for by
+    /// [`is_full`](crate::full::is_full)),
     /// [`BenchError::Late`] after `limit`; then it is ended.
     pub(crate) fn finish(mut self, limit: Duration, stop: &Stop) -> Result<Ended, BenchError> {
         let status = stop.until("a run of the program did not end", limit, || self.ended())?;

@@ -21,6 +21,7 @@ use crate::chart::Chart;
 use crate::community::{Community, Home, Kind, PEERS_MAX};
 use crate::error::BenchError;
 use crate::folder::Folder;
+use crate::full::are_full;
 use crate::limit::redundancy;
 use crate::percentiles::{Latencies, Percentiles};
 use crate::program::Run;
@@ -173,6 +174,8 @@ impl Reading<'_> {
         Run::start(command.arg(path.join("tree")).stdout(file))?
             .finish(PHASE_LIMIT, &self.bench.stop)?;
         let text = fs::read_to_string(&once).map_err(BenchError::io("read", &once))?;
+        // A holder that lacks its fragment is not asked for it, however slow it is.
+        are_full(&text)?;
         let all = repeated(&text, self.repeats)?;
         fs::write(&list, all).map_err(BenchError::io("write", &list))?;
         settle(self.bench, self.community)

@@ -25,6 +25,7 @@ use crate::chart::Chart;
 use crate::community::{Community, Home, Kind};
 use crate::error::BenchError;
 use crate::folder::Folder;
+use crate::full::is_full;
 use crate::limit::{Bound, Measured, Party, redundancy};
 use crate::percentiles::middle;
 use crate::process::{self, Share};
@@ -391,6 +392,7 @@ fn put(
     let mut command = home.command(&community.program, ["put", "--json"]);
     let run = Run::start(command.arg(file))?;
     let watched = watch(bench, community, run, |(read, _)| read)?;
+    is_full(&watched.object)?;
     let address = watched.object["address"].as_str().unwrap_or_default().to_owned();
     Ok((watched.moved("put", bound, keyring), address))
 }

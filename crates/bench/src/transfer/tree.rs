@@ -14,6 +14,7 @@ use super::{TRANSFER_LIMIT, content, settle};
 use crate::Bench;
 use crate::community::{Community, Home};
 use crate::error::BenchError;
+use crate::full::are_full;
 use crate::program::Run;
 use crate::report::Report;
 use crate::seeded::Seeded;
@@ -192,6 +193,7 @@ fn round(
     }
     // Ten thousand lines are more than is kept of a run's output.
     let put = timed(bench, command.arg(tree).stdout(file))?;
+    are_full(&fs::read_to_string(&list).map_err(BenchError::io("read", &list))?)?;
     settle(bench, community)?;
     let stored_bytes = community.stored()?.saturating_sub(before);
     let outs = (0..).map(|number: usize| community.path().join(format!("tree-out-{number}")));

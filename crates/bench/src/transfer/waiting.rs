@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::TRANSFER_LIMIT;
 use crate::Bench;
 use crate::error::BenchError;
+use crate::full::is_full;
 use crate::process::{self, Pid};
 use crate::program::Run;
 
@@ -42,7 +43,7 @@ impl Waiting {
         self.run.pid()
     }
 
-    /// Gives it its part and waits for its end.
+    /// Gives it its part and waits for its end, when all of it must be stored.
     pub(super) fn feed(
         mut self,
         bench: &Bench,
@@ -60,7 +61,7 @@ impl Waiting {
         if object["bytes"].as_u64() != Some(length) {
             return Err(BenchError::Wrong("another number of bytes was stored"));
         }
-        Ok(())
+        is_full(&object)
     }
 }
 
