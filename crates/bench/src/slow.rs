@@ -7,7 +7,8 @@
 //! While it is slow, what the holder answers comes so much later that a get which waited for it in
 //! each of its calls would take a hundred times as long as one usually does. Both phases go through
 //! the relay, and each is a new process that knows nothing of the holders yet. Time is what each get
-//! tells; the middle of the phases' 99th percentiles counts.
+//! tells; the middle of the phases' 99th percentiles counts. In each slow phase some gets must say that they met a slow holder: an
+//! experiment that none is asked in would show nothing.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -34,6 +35,8 @@ const TIMES: f64 = 100.0;
 const CALLS: f64 = 3.0;
 /// By how much p99 may grow.
 const GROWTH_MAX: f64 = 1.2;
+/// Gets of each slow phase that say that a holder was down, slow or wrong: where none does, the slow one was never waited for.
+const DEGRADED_MIN: f64 = 1.0;
 /// Bytes of a file: each of its pages is so long that it counts as large.
 const FILE_BYTES: usize = 512 << 10;
 /// Different files.
@@ -150,6 +153,10 @@ impl Slow {
             self.profile, self.peers
         );
         report.bars.push(Bar::at_most(name, growth, GROWTH_MAX));
+        let slow = phases.iter().filter(|one| one.phase == "slow");
+        let fewest = slow.map(|one| one.degraded).min().map_or(f64::NAN, |fewest| fewest as f64);
+        let name = "degraded gets of the slow phase that has the fewest";
+        report.bars.push(Bar::at_least(name, fewest, DEGRADED_MIN));
         let names = phases.iter().map(|one| one.phase.to_owned()).collect();
         let points = |of: fn(&Percentiles) -> f64| {
             phases.iter().enumerate().map(|(at, one)| (at as f64, of(&one.get))).collect()
@@ -245,7 +252,7 @@ mod tests {
 
     fn phase(phase: &'static str, p99_ms: f64) -> Phase {
         let get = Percentiles { calls: 10, p50_ms: 1.0, p95_ms: 1.0, p99_ms, max_ms: p99_ms };
-        Phase { phase, delay_ms: 0.0, get, degraded: 0 }
+        Phase { phase, delay_ms: 0.0, get, degraded: usize::from(phase == "slow") }
     }
 
     #[test]
@@ -263,6 +270,19 @@ mod tests {
         SLOW.conclude(&mut report, &phases).unwrap();
         assert!((report.ratios["get_p99_slow_to_well"] - 12.0 / 11.0).abs() < 1e-9);
         assert!(report.is_met() && report.runs.len() == 7);
+    }
+
+    #[test]
+    fn a_slow_holder_that_is_never_met_shows_nothing() {
+        let met = |phases: &[Phase]| {
+            let mut report = Report::new("slow", true);
+            SLOW.conclude(&mut report, phases).unwrap();
+            report.bars[1].ok
+        };
+        let (well, slow) = (phase("well", 10.0), phase("slow", 10.0));
+        assert!(met(&[well, slow, well, slow]));
+        assert!(!met(&[well, slow, well, Phase { degraded: 0, ..slow }]), "in each of them");
+        assert!(!met(&[well]), "there was none");
     }
 
     #[test]
