@@ -52,14 +52,15 @@ impl Latencies {
     }
 }
 
-/// The one in the middle by this; the later of two.
+/// The one in the middle by this. Of an even number it is the one before the middle: of rates of ours the slower, of the times of what they
+/// are held against the faster.
 ///
 /// # Panics
 /// Where there are none.
 pub(crate) fn middle<T>(all: &[T], key: impl Fn(&T) -> f64) -> &T {
     let mut sorted: Vec<&T> = all.iter().collect();
     sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
-    sorted[sorted.len() / 2]
+    sorted[(sorted.len() - 1) / 2]
 }
 
 #[cfg(test)]
@@ -80,5 +81,13 @@ mod tests {
         one.add(Duration::from_micros(1500));
         let told = one.percentiles();
         assert_eq!((told.p50_ms, told.p99_ms), (1.5, 1.5));
+    }
+
+    #[test]
+    fn of_an_even_number_the_lower_is_in_the_middle() {
+        let of = |all: &[f64]| *middle(all, |value| *value);
+        assert_eq!((of(&[3.0, 1.0, 2.0]), of(&[7.0])), (2.0, 7.0));
+        assert_eq!((of(&[9.0, 4.0]), of(&[4.0, 1.0, 3.0, 2.0])), (4.0, 2.0));
+        assert_eq!(*middle(&[9.0, 4.0], |value: &f64| -value), 9.0);
     }
 }

@@ -498,6 +498,7 @@ mod tests {
         assert_eq!(three.median_rate().mb_s, 2.0);
         assert_eq!(three.median().0.mb_s, 1.0, "by its part of the limit");
         assert_eq!(tries(&[(5.0, 0.1)]).median_rate().mb_s, 5.0);
+        assert_eq!(tries(&[(5.0, 0.1), (4.0, 0.2)]).median_rate().mb_s, 4.0, "the slower of two");
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //!   stored byte.
 //!
 //! Only one program runs at a time, ours excepted, whose peers are at rest meanwhile. Before each all
-//! that others left unwritten is written. A program that fails leaves a bar that was not measured.
+//! that others left unwritten is written. A program that fails, be it in its last turn, leaves bars that were not measured; what it did
+//! before stands in the rows and ratios.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use serde::Serialize;
 use crate::Bench;
 use crate::chart::Chart;
 use crate::error::BenchError;
+use crate::percentiles::middle;
 use crate::report::{Bar, Report};
 
 /// Ours must be at least as fast.
@@ -226,7 +228,8 @@ impl<'a> Rivals<'a> {
                 let theirs = median.map_or(f64::NAN, |one| one.stored_bytes as f64);
                 let a_byte = plain * put.stored_bytes.unwrap_or(0) as f64 / theirs;
                 let told = if way.is_empty() { name.to_owned() } else { format!("{name} {way}") };
-                self.compare(report, content, work, &told, (plain, a_byte));
+                let whole = asked.failed.is_none();
+                self.compare(report, content, work, &told, (plain, a_byte), whole);
                 if let Some(one) = median {
                     shown.add(&told, work, self.bytes as f64 / 1e6 / one.seconds());
                 }
@@ -251,7 +254,7 @@ impl<'a> Rivals<'a> {
         }
     }
 
-    /// The ratios and the bar of one work of one program.
+    /// The ratios and the bar of one work of one program, which did all its turns or not.
     fn compare(
         &self,
         report: &mut Report,
@@ -259,22 +262,24 @@ impl<'a> Rivals<'a> {
         work: Work,
         told: &str,
         (plain, a_byte): (f64, f64),
+        whole: bool,
     ) {
         let verb = if work == Work::Put { "put" } else { "get" };
         let what = format!("{verb} {} beside {told}", self.what);
         let told = told.replace([' ', '-'], "_");
+        let measured = |ratio: f64| if whole { ratio } else { f64::NAN };
         if let Content::Tree(_) = content {
             report.ratio(format!("{verb}_files_to_{told}"), plain);
-            report.bars.push(Bar::at_least(what, plain, BAR));
+            report.bars.push(Bar::at_least(what, measured(plain), BAR));
             return;
         }
         report.ratio(format!("{verb}_to_{told}"), plain);
         report.ratio(format!("{verb}_to_{told}_a_stored_byte"), a_byte);
         report.bars.push(match work {
-            Work::Put => Bar::at_least(format!("{what}, a stored byte"), a_byte, BAR),
+            Work::Put => Bar::at_least(format!("{what}, a stored byte"), measured(a_byte), BAR),
             // Nothing measured must stay so: `min` of nothing and a number is the number.
             Work::Get if a_byte.is_nan() => Bar::at_least(what, a_byte, BAR),
-            Work::Get => Bar::at_least(what, plain.min(a_byte), BAR),
+            Work::Get => Bar::at_least(what, measured(plain.min(a_byte)), BAR),
         });
     }
 }
@@ -306,7 +311,7 @@ impl Asked<'_> {
         )
     }
 
-    /// What it was seen to do; put and get where it failed before it did anything.
+    /// What it was seen to do; put and get too where it failed before it did that.
     fn kinds(&self) -> Vec<(Work, &'static str)> {
         let mut kinds = Vec::new();
         for one in &self.done {
@@ -314,18 +319,19 @@ impl Asked<'_> {
                 kinds.push((one.work, one.way));
             }
         }
-        if kinds.is_empty() && self.failed.is_some() {
-            kinds.extend([(Work::Put, ""), (Work::Get, "")]);
+        for work in [Work::Put, Work::Get] {
+            if self.failed.is_some() && !kinds.iter().any(|(done, _)| *done == work) {
+                kinds.push((work, ""));
+            }
         }
         kinds
     }
 }
 
-/// The one in the middle by time.
+/// The one in the middle by time; of two the faster, as of ours the slower.
 fn median<'a>(all: impl Iterator<Item = &'a Theirs>) -> Option<Theirs> {
-    let mut sorted: Vec<Theirs> = all.copied().collect();
-    sorted.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
-    sorted.get(sorted.len() / 2).copied()
+    let all: Vec<Theirs> = all.copied().collect();
+    if all.is_empty() { None } else { Some(*middle(&all, Theirs::seconds)) }
 }
 
 /// An error with all that it came from.

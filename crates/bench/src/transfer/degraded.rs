@@ -50,9 +50,12 @@ pub(super) fn run(
             gets.push(one);
         }
         community.check()?;
-        rates.push(middle(&gets, |get| get.mb_s).clone());
-        if rates.len() == 1 {
+        // Of an even number the faster of those that the others are held against, and the slower of these.
+        if rates.is_empty() {
+            rates.push(middle(&gets, |get| -get.mb_s).clone());
             community.kill_last(lost);
+        } else {
+            rates.push(middle(&gets, |get| get.mb_s).clone());
         }
     }
     let kept = rates[1].mb_s / rates[0].mb_s;

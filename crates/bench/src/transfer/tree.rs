@@ -156,7 +156,7 @@ impl Medians {
     }
 }
 
-/// The one in the middle by time.
+/// The one in the middle by time; of two the slower.
 fn median(went: &mut [Went]) -> Ours {
     went.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let middle = went.get(went.len() / 2);

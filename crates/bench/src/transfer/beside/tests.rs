@@ -100,16 +100,24 @@ fn the_middle_turn_counts_and_each_way_by_itself() {
 }
 
 #[test]
+fn of_two_turns_theirs_is_the_faster() {
+    let turn = |millis| Ok(vec![theirs(Work::Put, "", millis, 3 * MIB)]);
+    let report = run(vec![turn(500), turn(2000)]);
+    assert_eq!((report.ratios["put_to_told"], value(&report, 0)), (0.5, (Some(0.5), false)));
+}
+
+#[test]
 fn who_fails_leaves_bars_that_are_missed() {
     let gone = || Err(BoxError::from("it is gone"));
     let report = run(vec![gone()]);
     assert_eq!((value(&report, 0), value(&report, 1)), ((None, false), (None, false)));
     assert_eq!(report.runs[0]["failed"], "it is gone");
-    // Once it failed it is not asked again; what it did before stays.
+    // Once it failed it is not asked again; what it did before stays, and is no bar that is met.
     let good = Ok(vec![theirs(Work::Put, "", 2000, 3 * MIB)]);
     let report = run(vec![good, gone(), gone()]);
     assert_eq!(report.ratios["put_to_told"], 2.0);
     assert_eq!(report.runs.len(), 2);
+    assert_eq!((value(&report, 0), value(&report, 1)), ((None, false), (None, false)));
 }
 
 #[test]
