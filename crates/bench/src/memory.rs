@@ -14,6 +14,7 @@ mod stream;
 use crate::community::{Community, Kind, PEERS_MAX};
 use crate::error::BenchError;
 use crate::folder::Folder;
+use crate::percentiles::largest;
 use crate::process;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
@@ -65,19 +66,19 @@ impl Memory {
     fn stream(&self, bench: &Bench, bytes: u64, report: &mut Report) -> Result<(), BenchError> {
         let kind = Kind { peers: self.peers, suite: "holdfast-1", profile: None };
         let mut community = Community::start(bench, kind)?;
-        let idle = community.pids().filter_map(process::resident).max();
+        let mib = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64 / MIB);
+        let idle = largest(community.pids().map(|pid| mib(process::resident(pid))));
         let home = community.home("author")?;
         let (put, address) = stream::put(bench, &community, &home, bytes)?;
         let get = stream::get(bench, &community, &home, &address, bytes)?;
         community.check()?;
-        let peers = community.pids().filter_map(process::peak_memory).max();
-        let mib = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64 / MIB);
+        let peers = largest(community.pids().map(|pid| mib(process::peak_memory(pid))));
         let through = size::text(bytes);
         let bars = [
             (format!("author putting {through}, peak MiB"), mib(put.author_peak), PEAK_MAX_MIB),
             (format!("author getting {through}, peak MiB"), mib(get.author_peak), PEAK_MAX_MIB),
-            (format!("peer that stored and sent {through}, peak MiB"), mib(peers), PEAK_MAX_MIB),
-            (format!("idle peer of {}, resident MiB", self.peers), mib(idle), IDLE_MAX_MIB),
+            (format!("peer that stored and sent {through}, peak MiB"), peers, PEAK_MAX_MIB),
+            (format!("idle peer of {}, resident MiB", self.peers), idle, IDLE_MAX_MIB),
         ];
         for (name, value, bar) in bars {
             bench.tell(format!("{name}: {value:.0} (at most {bar:.0})"));

@@ -63,6 +63,12 @@ pub(crate) fn middle<T>(all: &[T], key: impl Fn(&T) -> f64) -> &T {
     sorted[(sorted.len() - 1) / 2]
 }
 
+/// The largest; not a number where one was not taken, or none was. (`f64::max` drops what is not a number.)
+pub(crate) fn largest(all: impl IntoIterator<Item = f64>) -> f64 {
+    let larger = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+    all.into_iter().reduce(larger).unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +87,14 @@ mod tests {
         one.add(Duration::from_micros(1500));
         let told = one.percentiles();
         assert_eq!((told.p50_ms, told.p99_ms), (1.5, 1.5));
+    }
+
+    #[test]
+    fn what_was_not_taken_is_not_left_out() {
+        assert_eq!(largest([1.0, 3.0, 2.0]), 3.0);
+        for missing in [&[f64::NAN, 3.0][..], &[3.0, f64::NAN], &[1.0, f64::NAN, 3.0], &[]] {
+            assert!(largest(missing.iter().copied()).is_nan(), "{missing:?}");
+        }
     }
 
     #[test]

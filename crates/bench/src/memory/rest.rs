@@ -9,6 +9,7 @@ use crate::Bench;
 use crate::chart::Chart;
 use crate::community::{Community, Kind};
 use crate::error::BenchError;
+use crate::percentiles::largest;
 use crate::process;
 
 /// How long the peers may settle: introductions, first looks at each other, news of the start; and after a minute
@@ -45,17 +46,19 @@ pub(super) fn measure(bench: &Bench, peers: usize) -> Result<Rest, BenchError> {
     let kind = Kind { peers, suite: "holdfast-1", profile: None };
     let mut community = Community::start(bench, kind)?;
     bench.stop.sleep(if bench.quick { SETTLE_QUICK } else { SETTLE })?;
-    let cpu = |community: &Community| -> Vec<Duration> {
-        community.pids().map(|pid| process::cpu(pid).unwrap_or_default()).collect()
+    let cpu = |community: &Community| -> Vec<Option<Duration>> {
+        community.pids().map(process::cpu).collect()
     };
     let (before, started) = (cpu(&community), Instant::now());
     bench.stop.sleep(if bench.quick { WATCH_QUICK } else { WATCH })?;
     let (after, watched_s) = (cpu(&community), started.elapsed().as_secs_f64());
     community.check()?;
-    let used = after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before));
-    let used: Vec<f64> = used.map(|used| used.as_secs_f64() / watched_s).collect();
+    let cores = |(after, before): (&Option<Duration>, &Option<Duration>)| {
+        let used = after.zip(*before).map(|(after, before)| after.saturating_sub(before));
+        used.map_or(f64::NAN, |used| used.as_secs_f64() / watched_s)
+    };
+    let used: Vec<f64> = after.iter().zip(&before).map(cores).collect();
     let mib = |size: Option<u64>| size.map_or(f64::NAN, |size| size as f64 / MIB);
-    let largest = |sizes: &[f64]| sizes.iter().copied().fold(0.0, f64::max);
     let resident: Vec<f64> = community.pids().map(|pid| mib(process::resident(pid))).collect();
     let proportional: Vec<f64> =
         community.pids().map(|pid| mib(process::proportional(pid))).collect();
@@ -64,8 +67,8 @@ pub(super) fn measure(bench: &Bench, peers: usize) -> Result<Rest, BenchError> {
         watched_s,
         proportional_mib: proportional.iter().sum(),
         resident_mib: resident.iter().sum(),
-        largest_mib: largest(&proportional),
-        largest_resident_mib: largest(&resident),
+        largest_mib: largest(proportional.iter().copied()),
+        largest_resident_mib: largest(resident.iter().copied()),
         cores: used.iter().sum(),
         threads_a_peer: community.pids().filter_map(process::threads).max().unwrap_or(0),
         resident_each_mib: resident,

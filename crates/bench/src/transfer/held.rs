@@ -18,6 +18,7 @@ use super::waiting::{Waiting, opened};
 use super::{TRANSFER_LIMIT, content, settle};
 use crate::community::{Community, Home};
 use crate::error::BenchError;
+use crate::percentiles::largest;
 use crate::process;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
@@ -64,7 +65,7 @@ pub(super) fn run(
     }
     went.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let seconds = went.get(went.len() / 2).map_or(f64::NAN, |one| one.seconds);
-    let above = went.iter().map(|one| one.above_idle_mib).fold(f64::NAN, f64::max);
+    let above = largest(went.iter().map(|one| one.above_idle_mib));
     let what = format!("put {} on one core", size::text(bytes));
     report.bars.push(Bar::at_most(format!("{what}, seconds"), seconds, SECONDS_MAX));
     report.bars.push(Bar::at_most(format!("{what}, MiB above idle"), above, ABOVE_IDLE_MAX_MIB));
