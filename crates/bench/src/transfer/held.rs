@@ -4,7 +4,7 @@
 //! taskset -c N hold put -   keyring open, at rest | its peak is set back, the content comes | its end
 //!                           idle                  | above idle, and the clock               |
 //! ```
-//! The peers have all cores. *Idle* is the resident size of the process at rest with the keyring open;
+//! The peers have all cores. What was put is got and compared when the clock stands. *Idle* is the resident size of the process at rest with the keyring open;
 //! *above idle* the largest later one without it. The kernel forgets the peak that opening the keyring
 //! left (scrypt's 128 MiB) where `clear_refs` is told so.
 
@@ -20,6 +20,7 @@ use crate::community::{Community, Home};
 use crate::error::BenchError;
 use crate::percentiles::largest;
 use crate::process;
+use crate::program::Run;
 use crate::report::{Bar, Report};
 use crate::{Bench, size};
 
@@ -52,7 +53,8 @@ pub(super) fn run(
     let mut went = Vec::new();
     for _ in 0..tries {
         settle(bench, community)?;
-        let one = put(bench, community, home, (&file, bytes))?;
+        let (one, address) = put(bench, community, home, (&file, bytes))?;
+        read_back(bench, community, home, (&file, &address))?;
         bench.tell(format!(
             "put {} on one core: {:.2} s, {:.1} MiB above idle ({:.1} MiB)",
             size::text(bytes),
@@ -77,7 +79,7 @@ fn put(
     community: &Community,
     home: &Home,
     (file, bytes): (&Path, u64),
-) -> Result<Went, BenchError> {
+) -> Result<(Went, String), BenchError> {
     let command = home.command(&community.program, ["put", "-", "--json"]);
     let waiting = Waiting::start(held(&command, process::first_core().unwrap_or(0)))?;
     let pid = waiting.pid();
@@ -85,7 +87,7 @@ fn put(
     let (idle, cpu) = (process::resident(pid), process::cpu(pid));
     process::forget_peak(pid).map_err(BenchError::io("set back the peak of", "the author"))?;
     let (mut peak, mut used, started) = (idle, cpu, Instant::now());
-    std::thread::scope(|scope| {
+    let answer = std::thread::scope(|scope| {
         let feeding = scope.spawn(|| waiting.feed(bench, file, (0, bytes)));
         bench.stop.until("a put did not end", TRANSFER_LIMIT, || {
             peak = process::peak_memory(pid).max(peak);
@@ -97,14 +99,24 @@ fn put(
     let seconds = started.elapsed().as_secs_f64();
     let mib = |bytes: Option<u64>| bytes.map_or(f64::NAN, |bytes| bytes as f64 / MIB);
     let author_cpu_s = used.zip(cpu).map_or(f64::NAN, |(used, cpu)| (used - cpu).as_secs_f64());
-    Ok(Went {
-        work: "put on one core",
-        bytes,
-        seconds,
-        author_cpu_s,
-        idle_mib: mib(idle),
-        above_idle_mib: mib(peak) - mib(idle),
-    })
+    let (idle_mib, above_idle_mib) = (mib(idle), mib(peak) - mib(idle));
+    let went =
+        Went { work: "put on one core", bytes, seconds, author_cpu_s, idle_mib, above_idle_mib };
+    Ok((went, answer["address"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// Gets it, by an author that has all cores, and compares it with what went in.
+fn read_back(
+    bench: &Bench,
+    community: &Community,
+    home: &Home,
+    (file, address): (&Path, &str),
+) -> Result<(), BenchError> {
+    let out = community.path().join("held-out");
+    let mut command = home.command(&community.program, ["get", "--json", address, "-o"]);
+    Run::start(command.arg(&out))?.finish(TRANSFER_LIMIT, &bench.stop)?;
+    content::same(file, &out, &bench.stop)?;
+    std::fs::remove_file(&out).map_err(BenchError::io("remove", &out))
 }
 
 /// The command under `taskset`, which becomes it.

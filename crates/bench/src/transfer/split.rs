@@ -223,7 +223,7 @@ impl Cut<'_> {
                 .map(|lane| {
                     scope.spawn(move || {
                         lane.into_iter()
-                            .try_for_each(|(run, part)| run.feed(bench, file, part))
+                            .try_for_each(|(run, part)| run.feed(bench, file, part).map(drop))
                             .map(|()| started.elapsed().as_secs_f64())
                     })
                 })

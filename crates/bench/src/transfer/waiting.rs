@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::TRANSFER_LIMIT;
 use crate::Bench;
 use crate::error::BenchError;
@@ -43,13 +45,13 @@ impl Waiting {
         self.run.pid()
     }
 
-    /// Gives it its part and waits for its end, when all of it must be stored.
+    /// Gives it its part and waits for its end, when all of it must be stored: what it answered.
     pub(super) fn feed(
         mut self,
         bench: &Bench,
         file: &Path,
         (from, length): (u64, u64),
-    ) -> Result<(), BenchError> {
+    ) -> Result<Value, BenchError> {
         let failed = || BenchError::io("read", file);
         let mut file = File::open(file).map_err(failed())?;
         file.seek(SeekFrom::Start(from)).map_err(failed())?;
@@ -61,7 +63,8 @@ impl Waiting {
         if object["bytes"].as_u64() != Some(length) {
             return Err(BenchError::Wrong("another number of bytes was stored"));
         }
-        is_full(&object)
+        is_full(&object)?;
+        Ok(object)
     }
 }
 
