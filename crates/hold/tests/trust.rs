@@ -7,8 +7,10 @@ mod harness;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,10 +20,16 @@ use env::Env;
 use env::calls::{CallError, Calls, Credential, Endpoint, FindRequest};
 use harness::{Network, full, hold, run};
 use rpc::{Client, ClientLimits, Identity, SignedDial};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 const LIMIT: Duration = Duration::from_secs(20);
 /// A peer takes what is set in its directory within this time.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
+/// How long a flooder waits after each call, so that all of them make some hundred calls a second. They run beside the peer, on a machine
+/// of two cores at worst: of a faster flood the flooders' own work would be measured, and not what a refusal costs the peer.
+const FLOOD_EVERY: Duration = Duration::from_millis(20);
 
 fn record(seed: u32) -> Record {
     let author = AuthorKey::new(client_key(250).public());
@@ -67,6 +75,31 @@ impl World {
         let identity = Identity::new(key.clone(), self.genesis.network()).unwrap();
         let shown = Arc::new(move || credential.clone());
         Client::new(identity, shown, Env::real(), ClientLimits::default())
+    }
+
+    /// A client whose requests are each signed, over plain TCP.
+    fn signing(&self, key: &SecretKey) -> Arc<Client> {
+        let (pass, network) = (self.pass(key, Tier::Own, 0), self.genesis.network());
+        let shown = Arc::new(move || pass.clone());
+        let limits = ClientLimits::default();
+        Client::signed(key.clone(), network, SignedDial::Plain, shown, Env::real(), limits)
+    }
+
+    /// The first organisation's list of revoked keys, with this one.
+    fn revoked(&self, key: &SecretKey) -> PathBuf {
+        let list = self.network.folder.path().join("revoked");
+        let mut revoke = hold(["org", "revoke", "--dir"]);
+        revoke.arg(&self.network.orgs[0]).arg("--network").arg(&self.network.file);
+        let key = key.public().to_string();
+        let made = run(revoke.args(["--json", "--key", &key, "-o"]).arg(&list));
+        assert_eq!(made.expect(0).json()["revoked"][0], key);
+        list
+    }
+
+    fn set_revocations(&self, number: usize, list: &Path) {
+        let mut set = hold(["peer", "set", "--dir"]);
+        set.arg(&self.network.peers[number].dir).arg("--revocations").arg(list);
+        run(&mut set).expect(0);
     }
 
     fn at(&self, number: usize) -> Endpoint {
@@ -175,31 +208,26 @@ fn each_caller_that_may_not_gets_its_documented_refusal() {
 }
 
 async fn revoked_is_denied(world: &World, own: &Client, key: &SecretKey) {
-    let list = world.network.folder.path().join("revoked");
-    let mut revoke = hold(["org", "revoke", "--dir"]);
-    revoke.arg(&world.network.orgs[0]).arg("--network").arg(&world.network.file);
-    let made = run(revoke.args(["--json", "--key", &key.public().to_string(), "-o"]).arg(&list));
-    assert_eq!(made.expect(0).json()["revoked"][0], key.public().to_string());
-    let set = |dir: &Path| {
-        let mut set = hold(["peer", "set", "--dir"]);
-        run(set.arg(dir).arg("--revocations").arg(&list)).expect(0);
-    };
-    set(&world.network.peers[0].dir);
+    world.set_revocations(0, &world.revoked(key));
     // The second peer hears it from the first.
     for number in [0, 1] {
-        let since = Instant::now();
-        let refused = loop {
-            let answer = own.store(&world.at(number), record(40), LIMIT).await;
-            if answer.is_err() || since.elapsed() > TAKEN_WITHIN {
-                break answer;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        };
-        assert!(matches!(refused, Err(CallError::Denied { .. })), "peer {number}: {refused:?}");
+        becomes_denied(own, &world.at(number)).await;
         let again = world.client(key, world.pass(key, Tier::Own, 0));
         denied(again.store(&world.at(number), record(41), LIMIT).await, "revoked");
         again.close();
     }
+}
+
+async fn becomes_denied(client: &Client, to: &Endpoint) {
+    let since = Instant::now();
+    let refused = loop {
+        let answer = client.store(to, record(40), LIMIT).await;
+        if answer.is_err() || since.elapsed() > TAKEN_WITHIN {
+            break answer;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(matches!(refused, Err(CallError::Denied { .. })), "{}: {refused:?}", to.address);
 }
 
 /// What a client sends to an address that only listens, as bytes.
@@ -217,12 +245,7 @@ async fn captured(world: &World, key: &SecretKey, find: FindRequest) -> Vec<u8> 
         }
         bytes
     });
-    let pass = world.pass(key, Tier::Own, 0);
-    let network = world.genesis.network();
-    let shown = Arc::new(move || pass.clone());
-    let limits = ClientLimits::default();
-    let client =
-        Client::signed(key.clone(), network, SignedDial::Plain, shown, Env::real(), limits);
+    let client = world.signing(key);
     let to = Endpoint { address, ..world.at(0) };
     let unanswered = client.find(&to, find, Duration::from_secs(5)).await;
     assert!(unanswered.is_err());
@@ -289,38 +312,191 @@ fn read_only_is_switched_while_a_peer_runs() {
     });
 }
 
-/// The median time of a member's store while strangers knock as fast as they can, over that without.
+/// What flooders do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Wait,
+    Call,
+    End,
+}
+
+/// Callers that are refused, each kind over and over, at one peer.
+struct Flood {
+    state: watch::Sender<State>,
+    flooders: Vec<Flooder>,
+}
+
+struct Flooder {
+    kind: &'static str,
+    refused: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Flood {
+    fn new() -> Self {
+        Self { state: watch::Sender::new(State::Wait), flooders: Vec::new() }
+    }
+
+    /// Adds one that calls from the flood's start to its end. `call` says whether it was refused, and panics where that was not as documented.
+    fn add<F>(&mut self, kind: &'static str, call: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = bool> + Send + 'static,
+    {
+        let (mut state, refused) = (self.state.subscribe(), Arc::new(AtomicU64::new(0)));
+        let counted = refused.clone();
+        let task = tokio::spawn(async move {
+            state.wait_for(|state| *state != State::Wait).await.unwrap();
+            while *state.borrow() == State::Call {
+                counted.fetch_add(u64::from(call().await), Ordering::Relaxed);
+                tokio::time::sleep(FLOOD_EVERY).await;
+            }
+        });
+        self.flooders.push(Flooder { kind, refused, task });
+    }
+
+    /// Adds one whose stores are all denied for this reason.
+    fn add_denied(
+        &mut self,
+        kind: &'static str,
+        client: &Arc<Client>,
+        to: &Endpoint,
+        why: &'static str,
+    ) {
+        let (client, to) = (client.clone(), to.clone());
+        self.add(kind, move || {
+            let (client, to) = (client.clone(), to.clone());
+            async move {
+                denied(client.store(&to, record(1), LIMIT).await, why);
+                true
+            }
+        });
+    }
+
+    fn refused(&self) -> Vec<u64> {
+        self.flooders.iter().map(|one| one.refused.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Starts it, and waits until each was refused, or failed.
+    async fn start(&self) {
+        self.state.send_replace(State::Call);
+        let since = Instant::now();
+        let flows =
+            |one: &Flooder| one.refused.load(Ordering::Relaxed) > 0 || one.task.is_finished();
+        while !self.flooders.iter().all(flows) && since.elapsed() < TAKEN_WITHIN {
+            tokio::time::sleep(FLOOD_EVERY).await;
+        }
+    }
+
+    /// Ends it, and fails as any of them did.
+    async fn end(self) {
+        self.state.send_replace(State::End);
+        for Flooder { kind, task, .. } in self.flooders {
+            if let Err(failed) = task.await {
+                eprintln!("a flooder failed: {kind}");
+                resume_unwind(failed.into_panic());
+            }
+        }
+    }
+}
+
+/// Sends what was captured, and says whether it was answered by headers alone, which end a call that is refused: what is
+/// answered well has a message.
+async fn is_refused(address: &str, bytes: &[u8]) -> bool {
+    const HEAD_BYTES: usize = 9;
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const END_STREAM: u8 = 1;
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    loop {
+        let mut head = [0; HEAD_BYTES];
+        stream.read_exact(&mut head).await.unwrap();
+        let [a, b, c, kind, flags, ..] = head;
+        let mut frame = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        stream.read_exact(&mut frame).await.unwrap();
+        match kind {
+            DATA => return false,
+            HEADERS if flags & END_STREAM > 0 => return true,
+            _ => (),
+        }
+    }
+}
+
+/// A stranger, a client with an expired pass, one whose key is revoked, a captured request that was answered already, a request that is
+/// signed for another peer, and a known client far over its rate.
+async fn flood(world: &World, signed: &str) -> (Flood, Vec<Arc<Client>>) {
+    let mut flood = Flood::new();
+    let to = world.at(0);
+    let keys: Vec<SecretKey> = (100..106).map(client_key).collect();
+    let stranger = world.client(&keys[0], Credential::None);
+    flood.add_denied("a stranger", &stranger, &to, "introduce yourself");
+    let expired = world.client(&keys[1], world.pass(&keys[1], Tier::Own, -3601));
+    flood.add_denied("an expired pass", &expired, &to, "valid from");
+
+    let before = world.client(&keys[2], world.pass(&keys[2], Tier::Own, 0));
+    world.set_revocations(0, &world.revoked(&keys[2]));
+    becomes_denied(&before, &to).await;
+    let revoked = world.client(&keys[2], world.pass(&keys[2], Tier::Own, 0));
+    flood.add_denied("a revoked key", &revoked, &to, "revoked");
+
+    let find = FindRequest { id: record(0).id, place: record(0).place };
+    let (address, bytes) = (signed.to_owned(), captured(world, &keys[3], find).await);
+    assert!(!is_refused(&address, &bytes).await, "the request as its caller sent it");
+    flood.add("a replay", move || {
+        let (address, bytes) = (address.clone(), bytes.clone());
+        async move {
+            assert!(is_refused(&address, &bytes).await, "a request that was answered already");
+            true
+        }
+    });
+
+    let other = world.signing(&keys[4]);
+    let elsewhere = Endpoint { address: signed.to_owned(), ..world.at(1) };
+    flood.add_denied("signed for another peer", &other, &elsewhere, "another peer");
+
+    let known = world.client(&keys[5], world.pass(&keys[5], Tier::Known, 0));
+    let (calling, at) = (known.clone(), to.clone());
+    flood.add("a known client over its rate", move || {
+        let (calling, at) = (calling.clone(), at.clone());
+        async move {
+            let answer = calling.store(&at, record(2), LIMIT).await;
+            assert!(matches!(answer, Ok(_) | Err(CallError::Busy { .. })), "{answer:?}");
+            answer.is_err()
+        }
+    });
+    (flood, vec![stranger, expired, before, revoked, other, known])
+}
+
+/// The median time of a member's store while callers of every kind that is refused knock at the same peer, over that without.
 #[test]
 fn members_are_served_as_quickly_beside_a_flood_of_strangers() {
-    let (world, _) = world();
+    let (world, signed) = world();
     runtime().block_on(async {
         let key = client_key(1);
         let own = world.client(&key, world.pass(&key, Tier::Own, 0));
         let to = world.at(0);
+        own.store(&to, record(0), LIMIT).await.unwrap();
         let rounds = if full() { 2000 } else { 200 };
+        // All is prepared before, so that one measurement is right behind the other.
+        let (flood, clients) = flood(&world, &signed[0]).await;
         let quiet = median(&own, &to, 0, rounds).await;
-        let flood = (0..4).map(|n| {
-            let stranger = world.client(&client_key(100 + n), Credential::None);
-            let to = to.clone();
-            tokio::spawn(async move {
-                let mut refused = 0_u64;
-                loop {
-                    let answer = stranger.store(&to, record(1), LIMIT).await;
-                    refused += u64::from(answer.is_err());
-                    assert!(refused > 0);
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            })
-        });
-        let flood: Vec<_> = flood.collect();
+        flood.start().await;
+        let (before, finds) = (flood.refused(), world.good(0, "Find"));
         let beside = median(&own, &to, rounds, rounds).await;
-        flood.iter().for_each(tokio::task::JoinHandle::abort);
+        let after = flood.refused();
+        let kinds: Vec<_> = flood.flooders.iter().map(|one| one.kind).collect();
+        flood.end().await;
+        for ((kind, before), after) in kinds.into_iter().zip(before).zip(after) {
+            eprintln!("{kind}: refused {} times meanwhile", after - before);
+            assert!(after > before, "{kind}: it was not refused meanwhile");
+        }
+        assert_eq!(world.good(0, "Find"), finds, "a request was answered again");
         let ratio = beside.as_secs_f64() / quiet.as_secs_f64();
-        eprintln!("a member's store: {quiet:?} alone, {beside:?} beside strangers: {ratio:.2}");
+        eprintln!("a member's store: {quiet:?} alone, {beside:?} beside them: {ratio:.2}");
         if full() {
             assert!(ratio <= 1.2, "{ratio}");
         }
-        own.close();
+        clients.iter().chain([&own]).for_each(|client| client.close());
     });
 }
 
