@@ -422,6 +422,13 @@ impl Announcement {
         sign(key, ANNOUNCEMENT_DOMAIN, network, wire.encode_to_vec())
     }
 
+    /// Whose an announcement is, as its bytes say; unchecked. `None` for bytes that are no announcement.
+    pub fn claims(bytes: &Bytes) -> Option<PeerId> {
+        let (_, wire) = open::<AnnouncementWire>(bytes).ok()?;
+        let (_, certificate) = open::<PeerCertificateWire>(&wire.certificate).ok()?;
+        PeerId::from_slice(&certificate.peer).ok()
+    }
+
     /// Checks the certificate, the form and the peer's signature (`now` in Unix seconds).
     ///
     /// # Errors

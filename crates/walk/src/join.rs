@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::PeerId;
 use crypto::genesis::ORGANISATIONS_MAX;
+use crypto::{Announcement, PeerId};
 use env::Task;
 use env::calls::{CallError, Endpoint, IntroduceRequest, IntroduceResponse, PEERS_MAX};
 use futures::StreamExt;
@@ -240,8 +240,9 @@ impl Core {
             Ok(_) => {}
             Err(error) => return Err(wrong(error.to_string())),
         }
-        let peer = directory.signer_of(&answer.announcement);
-        let peer = peer.or(to.peer).ok_or_else(|| wrong("it announced another peer".to_owned()))?;
+        // It was verified, or is known, or is older than what is known: whose it is is certain.
+        let peer = Announcement::claims(&answer.announcement);
+        let peer = peer.ok_or_else(|| wrong("it announced nobody".to_owned()))?;
         if to.peer.is_some_and(|expected| expected != peer) {
             return Err(wrong(format!("it announced itself as {peer}")));
         }

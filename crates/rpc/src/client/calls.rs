@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use crypto::Announcement;
 use crypto::lease::Shown;
 use document::Record;
 use env::calls::committee::{CommitteeAnswer, CommitteeRequest};
@@ -17,6 +18,7 @@ use env::calls::{
 };
 use tonic::Request;
 
+use super::connection::Connection;
 use super::{Client, corrupt, opened};
 use crate::convert::leases::{check_answer as check_leases, close_shown};
 use crate::convert::objects::{check_answer, check_request, check_watch};
@@ -40,6 +42,22 @@ fn check_batch(len: usize) -> Result<(), CallError> {
     match len {
         1..=BATCH_MAX => Ok(()),
         _ => Err(CallError::Invalid { reason: "a batch is 1 to 1,024 requests".into() }),
+    }
+}
+
+/// Anybody can answer with the announcement of another, which is public: it is that of whoever proved its key. Whether it counts
+/// is for the caller to check, and where nobody proved anything who it is of.
+fn check_announced(
+    to: &Endpoint,
+    connection: &Connection,
+    announcement: &Bytes,
+) -> Result<(), CallError> {
+    match (connection.peer, Announcement::claims(announcement)) {
+        (Some(proven), Some(claimed)) if proven != claimed => Err(CallError::WrongPeer {
+            address: to.address.clone(),
+            reason: format!("its key is {proven}, and it announced itself as {claimed}"),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -84,7 +102,10 @@ impl Calls for Client {
             let message: proto::IntroduceRequest = request.clone().into();
             attempt.ask(message)
         };
-        opened(to, self.call(to, false, limit, ask).await?.0)
+        let (answer, lease) = self.call(to, false, limit, ask).await?;
+        let answer: IntroduceResponse = opened(to, answer)?;
+        check_announced(to, &lease.connection, &answer.announcement)?;
+        Ok(answer)
     }
 
     async fn find(

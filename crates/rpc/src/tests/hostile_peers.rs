@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use crypto::RecordId;
+use crypto::{Announcement, OrgId, PeerCertificate, PeerState, RecordId, Suite};
 use env::calls::*;
 use http_body::Frame;
 use prost::Message;
@@ -17,9 +17,9 @@ use tokio_rustls::TlsAcceptor;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 
-use super::memory::{of, record};
+use super::memory::{Memory, of, record};
 use super::*;
-use crate::proto;
+use crate::{SignedDial, SignedOptions, SignedServer, SignedTransport, proto};
 
 const ID: RecordId = RecordId::new([1; 32]);
 const SHORT: Duration = Duration::from_millis(300);
@@ -178,6 +178,55 @@ async fn answers_that_are_not_what_was_asked_for_are_corrupt() {
     }
     let cut = asked(|| message(1000, &[0; 10])).await;
     assert!(matches!(cut, CallError::Corrupt { .. }), "cut: {cut:?}");
+}
+
+/// What a peer of this key announced, which anybody may have.
+fn announced(byte: u8) -> Bytes {
+    let certificate = PeerCertificate {
+        peer: PeerId::new(secret(byte).public()),
+        organisation: OrgId::new(secret(8).public()),
+        addresses: vec!["127.0.0.1:1".to_owned()],
+        capacity: 1,
+        from: 0,
+        until: 10_000_000_000,
+    };
+    let announcement = Announcement {
+        certificate_bytes: certificate.sign(&secret(8), &network(1)),
+        certificate,
+        sequence: 1,
+        p2p_addresses: Vec::new(),
+        state: PeerState::Serving,
+    };
+    announcement.sign(&secret(byte), &network(1))
+}
+
+/// Whoever sits at an address that was dialled by itself has a key, and not that of the peer whose announcement it tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_announcement_of_another_than_who_answers_is_the_wrong_peer() {
+    let peer = Running::start(ServerLimits::default());
+    let signed_service = Arc::new(Memory::default());
+    let tls = SignedTransport::Tls(identity(1, 1));
+    let key = PeerId::new(peer.key);
+    let options = SignedOptions::new(network(1), key, Suite::Holdfast1, tls);
+    let signed = SignedServer::bind("127.0.0.1:0", options, ServerLimits::default()).unwrap();
+    let signed_address = signed.address();
+    let stop = CancellationToken::new();
+    tokio::spawn(signed.serve(signed_service.clone(), Env::real(), stop.clone()));
+    let nothing: crate::CredentialSource = Arc::new(|| Credential::None);
+    let (secret, limits) = (secret(2), ClientLimits::default());
+    let signing = Client::signed(secret, network(1), SignedDial::Tls, nothing, Env::real(), limits);
+    let places =
+        [(client(), peer.address, peer.service.clone()), (signing, signed_address, signed_service)];
+    for (client, address, service) in places {
+        let to = Endpoint { peer: None, address: address.to_string() };
+        let introduce = || client.introduce(&to, IntroduceRequest::default(), LIMIT);
+        *service.announcement.lock().unwrap() = Some(announced(1));
+        assert_eq!(introduce().await.unwrap().announcement, announced(1));
+        *service.announcement.lock().unwrap() = Some(announced(3));
+        let replayed = introduce().await;
+        assert!(matches!(replayed, Err(CallError::WrongPeer { .. })), "{replayed:?}");
+    }
+    stop.cancel();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -42,6 +42,8 @@ pub(crate) struct Memory {
     pub(crate) callers: Mutex<HashSet<PublicKey>>,
     pub(crate) introductions: Mutex<Vec<Credential>>,
     pub(crate) known: Mutex<HashSet<PublicKey>>,
+    /// How it announces itself instead.
+    pub(crate) announcement: Mutex<Option<Bytes>>,
     pub(crate) asked: Mutex<Vec<RecordId>>,
     /// Keys that nobody vouches for any more.
     pub(crate) revoked: Mutex<HashSet<PublicKey>>,
@@ -90,8 +92,9 @@ impl Service for Memory {
         self.known.lock().unwrap().insert(caller.key);
         self.introductions.lock().unwrap().push(request.credential);
         let known = KnownPeer { announcement: Bytes::from_static(b"other"), last_good_ms: Some(0) };
+        let announcement = self.announcement.lock().unwrap().clone();
         Ok(IntroduceResponse {
-            announcement: Bytes::from_static(b"mine"),
+            announcement: announcement.unwrap_or(Bytes::from_static(b"mine")),
             peers: vec![known; request.peers_max as usize],
             roster: 7,
             unix_ms: 8,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crypto::{Class, Classified, PeerState};
 use env::Env;
+use env::calls::{CallError, Endpoint};
 use testkit::network::{Community, DirectNetwork, Fault, MemoryPeer, community, key};
 use testkit::time::run;
 use walk::{Directory, JOIN_GRACE, WalkError, WalkOptions, Walker};
@@ -116,6 +117,29 @@ fn a_peer_of_another_network_teaches_nothing() {
         let error = walker.join(&[address(&theirs, 2)]).await.unwrap_err();
         assert!(matches!(error, WalkError::NoPeers { .. }));
         assert!(directory.view().is_empty());
+    });
+}
+
+/// Where a connection proves no key, a peer that is named is who it says to be.
+#[test]
+fn an_older_word_of_another_peer_is_not_taken_for_the_one_that_was_called() {
+    run(1, |env| async move {
+        let community = community(3, 3);
+        let (network, peers) = community.network(&env);
+        let (directory, walker) = newcomer(&env, &community, &network);
+        directory.learn(&community.announce(1, PeerState::Serving, 5)).unwrap();
+        peers[0].announce(community.members[1].announcement.clone());
+        let to = |number: usize| Endpoint {
+            peer: Some(community.peer(number)),
+            address: address(&community, number),
+        };
+        let error = walker.introduce(&to(0)).await.unwrap_err();
+        assert!(matches!(error, CallError::WrongPeer { .. }), "{error}");
+        assert_eq!(directory.view().len(), 1);
+        // One whose own word is older than what others told of it is itself.
+        let answer = walker.introduce(&to(1)).await.unwrap();
+        assert_eq!(answer.announcement, community.members[1].announcement);
+        assert_eq!(directory.view().len(), 3);
     });
 }
 
