@@ -53,6 +53,14 @@ pub struct Endpoint {
     pub address: String,
 }
 
+impl Endpoint {
+    /// Whoever of the network answers at an address that somebody gave. Certificates say at which addresses their peers answer, and
+    /// any organisation can sign one that says this address: that names nobody.
+    pub fn at(address: &str) -> Self {
+        Self { peer: None, address: address.to_owned() }
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.address)

@@ -268,16 +268,6 @@ impl Directory {
         Some(Endpoint { peer: Some(*peer), address: known.address()?.to_owned() })
     }
 
-    /// The known peer that says it answers at this address, with that address; else an endpoint that takes any peer
-    /// of the network.
-    pub fn endpoint_at(&self, address: &str) -> Endpoint {
-        let inner = self.lock();
-        let at = inner.peers.iter().find(|(_, peer)| {
-            peer.announcement.certificate.addresses.iter().any(|known| known == address)
-        });
-        Endpoint { peer: at.map(|(id, _)| *id), address: address.to_owned() }
-    }
-
     /// Whether the peer has a valid certificate of this network and has not left.
     pub fn is_member(&self, peer: &PeerId) -> bool {
         self.organisation_of(peer).is_some()
@@ -334,6 +324,17 @@ impl Directory {
         if let Some(known) = self.lock().peers.get_mut(peer) {
             known.failed(error, now);
         }
+    }
+
+    /// Whoever answers at an address was called and nobody did: no peer that is to be called there next would have.
+    pub(crate) fn unanswered_at(&self, address: &str, error: &CallError) {
+        if !matches!(error, CallError::Unreachable { .. } | CallError::TimedOut { .. }) {
+            return;
+        }
+        let now = self.env.clock.elapsed();
+        let mut inner = self.lock();
+        let there = inner.peers.values_mut().filter(|known| known.address() == Some(address));
+        there.for_each(|known| known.failed(error, now));
     }
 
     /// How well the peer is. A peer that is not known is [`Health::Away`].

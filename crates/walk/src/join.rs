@@ -1,12 +1,12 @@
 //! Joining the network: introduce oneself to the addresses one was given, learn peers, and go on to those.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::genesis::ORGANISATIONS_MAX;
-use crypto::{Announcement, PeerId};
+use crypto::{Announcement, OrgId, PeerId};
 use env::Task;
 use env::calls::{CallError, Endpoint, IntroduceRequest, IntroduceResponse, PEERS_MAX};
 use futures::StreamExt;
@@ -26,6 +26,9 @@ pub const PARALLEL_MAX: usize = 16;
 /// Peers that one joining introduces itself to. Each tells all peers it knows, so a few would do; more of them make it
 /// hard for one that lies by leaving peers out.
 pub const INTRODUCED_MAX: usize = 64;
+/// Peers of one organisation that one joining introduces itself to, where [`INTRODUCED_MAX`] divided by the organisations of the
+/// roster is less: so one organisation with any number of peers leaves room for the others.
+pub const INTRODUCED_OF_ONE_MIN: usize = 4;
 /// Answers of one peer that one introduction takes, where it was away for more rosters than fit one.
 pub const ROUNDS_MAX: usize = 64;
 
@@ -37,6 +40,43 @@ pub const JOIN_GRACE: Duration = Duration::from_millis(500);
 /// uploads say, each of the four round trips of a first call takes seconds. A quarter of it is the dial's, three times the usual.
 const PATIENT_LIMIT: Duration = Duration::from_secs(60);
 
+/// How far a joining is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Peers that answered.
+    answered: usize,
+}
+
+/// Whom a round of a joining asked.
+#[derive(Default)]
+struct Asked {
+    /// Addresses that were given: whoever answers there was asked, so nobody is asked there by name.
+    given: BTreeSet<String>,
+    /// Peers that were asked by name, and where. Others may say that they answer there: that hides nobody.
+    named: BTreeSet<Endpoint>,
+    /// Who answered, wherever.
+    answered: BTreeSet<PeerId>,
+    /// How many of each organisation were asked by name.
+    of: BTreeMap<OrgId, usize>,
+    /// How many in all.
+    count: usize,
+}
+
+impl Asked {
+    /// Each of these addresses once.
+    fn addresses(&mut self, given: &[String]) -> Vec<Endpoint> {
+        let new = given.iter().filter(|address| self.given.insert((*address).clone()));
+        let new: Vec<Endpoint> = new.take(INTRODUCED_MAX).map(|at| Endpoint::at(at)).collect();
+        self.count = new.len();
+        new
+    }
+
+    fn is_new(&mut self, peer: PeerId, to: &Endpoint) -> bool {
+        let was = self.answered.contains(&peer) || self.given.contains(&to.address);
+        !was && self.named.insert(to.clone())
+    }
+}
+
 impl Walker {
     /// Introduces this program to these addresses, learns the peers they tell, and goes on to those until no more are
     /// learnt. Peers that were known before (from a file, say) are asked as well. Answers how many other peers are known.
@@ -46,7 +86,7 @@ impl Walker {
     /// # Errors
     /// [`WalkError::NoPeers`] where nobody answered.
     pub async fn join(&self, bootstrap: &[String]) -> Result<usize, WalkError> {
-        self.join_telling(bootstrap, || ()).await
+        self.join_telling(bootstrap, |_| ()).await
     }
 
     /// As [`Walker::join`], and answers [`JOIN_GRACE`] after the first peer did, or when all have: an address that is dead is not
@@ -56,18 +96,18 @@ impl Walker {
     /// As [`Walker::join`].
     pub async fn join_soon(self: &Arc<Self>, bootstrap: &[String]) -> Result<Task, WalkError> {
         let (walker, bootstrap) = (Arc::clone(self), bootstrap.to_vec());
-        let (tell, mut told) = watch::channel(false);
+        let (tell, mut told) = watch::channel(Progress::default());
         let (done, joined) = oneshot::channel();
         let task = self.core.env.tasks.spawn(Box::pin(async move {
-            let first = || {
-                tell.send_replace(true);
+            let tell = |progress| {
+                tell.send_replace(progress);
             };
             // Nobody hears it where the caller went on before.
-            let _ = done.send(walker.join_telling(&bootstrap, first).await);
+            let _ = done.send(walker.join_telling(&bootstrap, tell).await);
         }));
         let soon = async {
             // Where nobody ever answers, the other side of the select tells so.
-            if told.wait_for(|answered| *answered).await.is_err() {
+            if told.wait_for(|progress| progress.answered > 0).await.is_err() {
                 std::future::pending::<()>().await;
             }
             self.core.env.clock.sleep(JOIN_GRACE).await;
@@ -80,21 +120,20 @@ impl Walker {
         }
     }
 
-    /// As [`Walker::join`]; `on_answer` is called after each answer.
+    /// As [`Walker::join`]; `tell` is called after each call.
     async fn join_telling(
         &self,
         bootstrap: &[String],
-        mut on_answer: impl FnMut() + Send,
+        mut tell: impl FnMut(Progress) + Send,
     ) -> Result<usize, WalkError> {
         if self.is_thin() {
             return self.librarian().await.map(|_| 1);
         }
-        let (mut answered, mut tried) =
-            self.join_within(bootstrap, CALL_LIMIT, &mut on_answer).await;
+        let (mut answered, mut tried) = self.join_within(bootstrap, CALL_LIMIT, &mut tell).await;
         let slow = |(_, error): &(String, CallError)| matches!(error, CallError::TimedOut { .. });
         let refused = |(_, error): &(String, CallError)| matches!(error, CallError::Denied { .. });
         if answered == 0 && tried.iter().any(slow) && !tried.iter().any(refused) {
-            (answered, tried) = self.join_within(bootstrap, PATIENT_LIMIT, &mut on_answer).await;
+            (answered, tried) = self.join_within(bootstrap, PATIENT_LIMIT, &mut tell).await;
         }
         if answered == 0 {
             tried.truncate(ERRORS_MAX);
@@ -110,26 +149,14 @@ impl Walker {
         &self,
         bootstrap: &[String],
         limit: Duration,
-        on_answer: &mut (impl FnMut() + Send),
+        tell: &mut (impl FnMut(Progress) + Send),
     ) -> (usize, Vec<(String, CallError)>) {
-        let directory = &self.core.directory;
-        let own = directory.own();
-        let mut asked: BTreeSet<String> = BTreeSet::new();
-        let mut next: Vec<Endpoint> = Vec::new();
-        for address in bootstrap {
-            next.push(directory.endpoint_at(address));
-        }
-        let (mut answered, mut tried) = (0, Vec::new());
-        loop {
-            // Known and newly learnt peers, in the order of their keys; each address once.
-            let known = directory.peers().into_iter().map(|status| status.peer);
-            let known = known.filter(|peer| Some(*peer) != own && self.worth_asking(peer));
-            next.extend(known.filter_map(|peer| directory.endpoint(&peer)));
-            next.retain(|to| asked.insert(to.address.clone()));
-            next.truncate(INTRODUCED_MAX.saturating_sub(answered + tried.len()));
-            if next.is_empty() {
-                return (answered, tried);
-            }
+        let mut asked = Asked::default();
+        let mut next = asked.addresses(bootstrap);
+        let mut progress = Progress::default();
+        let mut tried = Vec::new();
+        next.extend(self.worth_asking(&mut asked));
+        while !next.is_empty() {
             let calls = std::mem::take(&mut next).into_iter().map(|to| async move {
                 let answer = self.core.introduce_asking(&to, PEERS_MAX as u32, limit).await;
                 (to, answer)
@@ -137,18 +164,46 @@ impl Walker {
             let mut calls = futures::stream::iter(calls).buffer_unordered(PARALLEL_MAX);
             while let Some((to, answer)) = calls.next().await {
                 match answer {
-                    Ok(_) => {
-                        answered += 1;
-                        on_answer();
+                    Ok((_, peer)) => {
+                        progress.answered += 1;
+                        asked.answered.insert(peer);
                     }
-                    Err(error) => tried.push((to.address, error)),
+                    Err(error) => {
+                        if to.peer.is_none() {
+                            self.core.directory.unanswered_at(&to.address, &error);
+                        }
+                        tried.push((to.address, error));
+                    }
                 }
+                tell(progress);
             }
+            next = self.worth_asking(&mut asked);
         }
+        (progress.answered, tried)
     }
 
-    fn worth_asking(&self, peer: &PeerId) -> bool {
-        self.core.directory.health(peer) != Health::Away
+    /// Known peers that were not asked yet, as many as there is room for: one of each organisation, then a second of each, and of
+    /// each in the order of their keys.
+    fn worth_asking(&self, asked: &mut Asked) -> Vec<Endpoint> {
+        let directory = &self.core.directory;
+        let organisations = directory.roster().organisations().len();
+        let of_one_max = INTRODUCED_OF_ONE_MIN.max(INTRODUCED_MAX / organisations.max(1));
+        let mut chosen = Vec::new();
+        for status in directory.peers() {
+            let (own, away) = (Some(status.peer) == directory.own(), status.health == Health::Away);
+            let Some(to) = directory.endpoint(&status.peer).filter(|_| !own && !away) else {
+                continue;
+            };
+            let of_it = asked.of.get(&status.organisation).map_or(1, |asked| asked + 1);
+            if of_it <= of_one_max && asked.is_new(status.peer, &to) {
+                asked.of.insert(status.organisation, of_it);
+                chosen.push((of_it, to));
+            }
+        }
+        chosen.sort_by_key(|(turn, _)| *turn);
+        chosen.truncate(INTRODUCED_MAX - asked.count);
+        asked.count += chosen.len();
+        chosen.into_iter().map(|(_, to)| to).collect()
     }
 
     /// Introduces this program to one peer and learns what it tells: also the health check of a peer.

@@ -49,7 +49,7 @@ pub use finding::WIDTH_MAX;
 pub use health::{AWAY_AFTER, BACKOFF_BASE, BACKOFF_MAX, Health, NO_WRITES_FOR};
 pub use hedge::{HEDGE_BURST, HEDGE_PERCENT};
 pub use holdings::{Held, Holding};
-pub use join::{INTRODUCED_MAX, JOIN_GRACE, PARALLEL_MAX, ROUNDS_MAX};
+pub use join::{INTRODUCED_MAX, INTRODUCED_OF_ONE_MIN, JOIN_GRACE, PARALLEL_MAX, ROUNDS_MAX};
 pub use refresh::REFRESH_EVERY;
 pub use storing::EXTRA_MAX;
 pub use stripe::{Fetched, FragmentAt, FragmentState, StoredStripe, StripeRecords, StripeShape};

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use author::Home;
 use crypto::{ClientKey, Roster};
+use env::calls::Endpoint;
 use serde::Serialize;
 use walk::{Directory, Walker};
 
@@ -212,7 +213,7 @@ async fn librarians(session: &Session, walker: &Walker) -> Vec<Check> {
     }
     let ours = walker.directory().roster();
     for address in &session.config.via {
-        match walker.introduce(&walker.directory().endpoint_at(address)).await {
+        match walker.introduce(&Endpoint::at(address)).await {
             Ok(answer) => {
                 let status = Status::new(address, &walker.directory().roster(), &answer);
                 checks.push(reached(&status));

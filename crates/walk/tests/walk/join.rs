@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::{Class, Classified, PeerState};
+use bytes::Bytes;
+use crypto::{Announcement, Class, Classified, PeerCertificate, PeerId, PeerState};
 use env::Env;
 use env::calls::{CallError, Endpoint};
 use testkit::network::{Community, DirectNetwork, Fault, MemoryPeer, community, key};
 use testkit::time::run;
-use walk::{Directory, JOIN_GRACE, WalkError, WalkOptions, Walker};
+use walk::{Directory, INTRODUCED_MAX, JOIN_GRACE, WalkError, WalkOptions, Walker};
 
 fn newcomer(
     env: &Env,
@@ -140,6 +141,75 @@ fn an_older_word_of_another_peer_is_not_taken_for_the_one_that_was_called() {
         let answer = walker.introduce(&to(1)).await.unwrap();
         assert_eq!(answer.announcement, community.members[1].announcement);
         assert_eq!(directory.view().len(), 3);
+    });
+}
+
+/// A peer of organisation 2 whose key is lower than this one and whose certificate lists these addresses, as it announces itself.
+fn claiming(community: &Community, below: PeerId, addresses: Vec<String>) -> Bytes {
+    let keys = (0..).map(|number| key("hostile", number));
+    let hostile = keys.into_iter().find(|key| PeerId::new(key.public()) < below).unwrap();
+    let network = community.genesis.network();
+    let certificate = PeerCertificate {
+        peer: PeerId::new(hostile.public()),
+        organisation: community.organisation(2).key,
+        addresses,
+        capacity: 1,
+        from: 0,
+        until: 10_000_000_000,
+    };
+    let announcement = Announcement {
+        certificate_bytes: certificate.sign(&community.organisations[2], &network),
+        certificate,
+        sequence: 1,
+        p2p_addresses: Vec::new(),
+        state: PeerState::Serving,
+    };
+    announcement.sign(&hostile, &network)
+}
+
+#[test]
+fn who_claims_the_addresses_of_others_hides_none_of_them() {
+    run(1, |env| async move {
+        let community = community(3, 9);
+        let (network, _) = community.network(&env);
+        let (directory, walker) = newcomer(&env, &community, &network);
+        let lowest = community.members.iter().map(|member| member.peer).min().unwrap();
+        for at in 0..9 {
+            let addresses = vec![address(&community, at), address(&community, 0)];
+            let below = if at == 0 { lowest } else { community.peer(at) };
+            let hostile = claiming(&community, below, addresses);
+            directory.learn(&hostile).unwrap();
+        }
+        directory.learn_from(&community.known());
+        walker.join(&[address(&community, 0)]).await.unwrap();
+        let asked = |number: usize| network.counts(&community.peer(number)).introduce;
+        assert_eq!((0..9).map(asked).collect::<Vec<_>>(), [1; 9]);
+    });
+}
+
+#[test]
+fn an_organisation_with_many_peers_leaves_introductions_for_others() {
+    run(1, |env| async move {
+        let mut community = community(3, 3);
+        (0..200).for_each(|_| {
+            community.admit(0, 1);
+        });
+        let network = DirectNetwork::new(env.clone());
+        let (directory, walker) = newcomer(&env, &community, &network);
+        let last = [1, 2].into_iter().max_by_key(|number| community.peer(*number)).unwrap();
+        let mut lower = 0;
+        for member in &community.members {
+            let peer =
+                MemoryPeer::new(community.genesis.clone(), member.announcement.clone(), &env);
+            network.serve(&member.address, member.peer, peer);
+            directory.learn(&member.announcement).unwrap();
+            lower += usize::from(member.peer < community.peer(last));
+        }
+        assert!(lower > INTRODUCED_MAX, "{lower}");
+        walker.join(&[]).await.unwrap();
+        assert_eq!(network.counts(&community.peer(last)).introduce, 1);
+        let asked = |number| network.counts(&community.peer(number)).introduce;
+        assert_eq!((3..203).map(asked).sum::<u64>() + asked(0), INTRODUCED_MAX as u64 / 3);
     });
 }
 

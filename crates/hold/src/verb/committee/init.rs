@@ -14,6 +14,7 @@ use clap::Args;
 use committee::engine::{Charter, Founding, MEMBERS_MIN};
 use committee::{Card, Member};
 use crypto::{Announcement, OrgId, PeerCertificate};
+use env::calls::Endpoint;
 use serde::Serialize;
 use tokio::time::Instant;
 use walk::Walker;
@@ -237,7 +238,7 @@ async fn founder(
     peer: &PeerDir,
     address: &str,
 ) -> Result<Option<Founder>, HoldError> {
-    let to = walker.directory().endpoint_at(address);
+    let to = Endpoint::at(address);
     let Ok(answer) = walker.introduce(&to).await else { return Ok(None) };
     let Some(bytes) = answer.member else { return Ok(None) };
     let roster = walker.directory().roster();

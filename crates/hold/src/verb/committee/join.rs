@@ -13,8 +13,8 @@ use clap::Args;
 use committee::engine::Charter;
 use committee::{Card, CommitteeError, Member};
 use env::Env;
-use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
+use env::calls::{CallError, Endpoint};
 use walk::Walker;
 
 use super::{Of, init};
@@ -81,7 +81,7 @@ impl Join {
         walker: &Walker,
         address: &str,
     ) -> Result<(Charter, Vec<Bytes>), HoldError> {
-        let to = walker.directory().endpoint_at(address);
+        let to = Endpoint::at(address);
         let group = Some(*self.of.key.id().as_bytes());
         let env = Env::real();
         // A peer that nobody of theirs vouches for asks as seldom as any stranger.

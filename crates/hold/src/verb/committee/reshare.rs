@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use committee::engine::{MEMBERS_MAX, MEMBERS_MIN};
 use committee::{Card, GroupKey};
+use env::calls::Endpoint;
 use serde::Serialize;
 use tokio::time::Instant;
 use walk::Walker;
@@ -236,7 +237,7 @@ async fn new_member(
     address: &str,
     committee: &str,
 ) -> Result<(Card, bytes::Bytes), HoldError> {
-    let to = walker.directory().endpoint_at(address);
+    let to = Endpoint::at(address);
     let answer = walker.introduce(&to).await;
     let call = |source| HoldError::Call { address: address.to_owned(), source };
     let bytes = answer.map_err(call)?.member;

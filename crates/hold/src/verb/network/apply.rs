@@ -104,7 +104,7 @@ impl Apply {
         let walker = connect::stranger(&network)?;
         for address in via {
             // Who does not answer is told below.
-            let _ = walker.introduce(&walker.directory().endpoint_at(address)).await;
+            let _ = walker.introduce(&Endpoint::at(address)).await;
         }
         for roster in walker.directory().rosters() {
             network.learn(&roster)?;
@@ -186,7 +186,7 @@ fn keep_at(dir: &Path, network: &NetworkFile) -> Result<(), HoldError> {
 async fn hand_over(walker: &Walker, address: &str, network: &NetworkFile) -> Result<(), HoldError> {
     let failed = |source| HoldError::Call { address: address.to_owned(), source };
     let newest = network.roster();
-    let to = walker.directory().endpoint_at(address);
+    let to = Endpoint::at(address);
     let asked = introduce(walker, &to, IntroduceRequest::default()).await.map_err(failed)?;
     // From its newest one on, which it may know in another form.
     for number in asked.min(newest.number()).max(1)..=newest.number() {

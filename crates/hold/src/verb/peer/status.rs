@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use crypto::{Announcement, PeerState, Roster};
-use env::calls::IntroduceResponse;
+use env::calls::{Endpoint, IntroduceResponse};
 use serde::Serialize;
 
 use super::own;
@@ -164,7 +164,7 @@ async fn run(session: &Session) -> Result<Exit, HoldError> {
     let walker = connect::stranger(&connect::network(session)?)?;
     let mut failed = None;
     for address in connect::via(session)? {
-        match walker.introduce(&walker.directory().endpoint_at(address)).await {
+        match walker.introduce(&Endpoint::at(address)).await {
             Ok(answer) => {
                 session.out.result(&Status::new(address, &walker.directory().roster(), &answer))?;
                 return Ok(Exit::Done);
