@@ -32,8 +32,8 @@ pub const INTRODUCED_OF_ONE_MIN: usize = 4;
 /// Answers of one peer that one introduction takes, where it was away for more rosters than fit one.
 pub const ROUNDS_MAX: usize = 64;
 
-/// How much longer than for the first answer of all [`Walker::join_soon`] waits for the others: those that are well answer by
-/// then, so that one which leaves peers out does not decide whom this program knows.
+/// How much longer than for the first answer of all [`Walker::join_soon`] waits for the others at least: those that are well answer
+/// by then, so that one which leaves peers out does not decide whom this program knows.
 pub const JOIN_GRACE: Duration = Duration::from_millis(500);
 
 /// The limit of an introduction where nobody answered within the usual one: on a line whose queue is full, of another program's
@@ -45,6 +45,8 @@ const PATIENT_LIMIT: Duration = Duration::from_secs(60);
 struct Progress {
     /// Peers that answered.
     answered: usize,
+    /// Addresses that were given from which nothing came yet.
+    awaited: usize,
 }
 
 /// Whom a round of a joining asked.
@@ -90,7 +92,8 @@ impl Walker {
     }
 
     /// As [`Walker::join`], and answers [`JOIN_GRACE`] after the first peer did, or when all have: an address that is dead is not
-    /// waited for. The rest is asked behind, by the task that it gives; dropping that ends it.
+    /// waited for. Where peers of half of the organisations at most are known by then, it is, for [`CALL_LIMIT`]: the quickest may
+    /// be one that tells of its own alone. The rest is asked behind, by the task that it gives; dropping that ends it.
     ///
     /// # Errors
     /// As [`Walker::join`].
@@ -111,6 +114,10 @@ impl Walker {
                 std::future::pending::<()>().await;
             }
             self.core.env.clock.sleep(JOIN_GRACE).await;
+            let enough = |progress: &Progress| progress.awaited == 0 || self.knows_most();
+            let enough = async { told.wait_for(enough).await.is_ok() };
+            // Whoever has not answered by then is asked behind.
+            let _ = self.core.env.within(CALL_LIMIT, enough).await;
         };
         futures::pin_mut!(soon);
         match futures::future::select(joined, soon).await {
@@ -118,6 +125,15 @@ impl Walker {
             Either::Left((Err(_), _)) => Err(WalkError::NoPeers { tried: Vec::new() }),
             Either::Right(_) => Ok(task),
         }
+    }
+
+    /// Whether other peers of more than half of the organisations are known.
+    fn knows_most(&self) -> bool {
+        let directory = &self.core.directory;
+        let (view, own) = (directory.view(), directory.own());
+        let others = view.candidates().iter().filter(|known| Some(known.peer) != own);
+        let organisations: BTreeSet<OrgId> = others.map(|known| known.organisation).collect();
+        organisations.len() * 2 > directory.roster().organisations().len()
     }
 
     /// As [`Walker::join`]; `tell` is called after each call.
@@ -153,7 +169,7 @@ impl Walker {
     ) -> (usize, Vec<(String, CallError)>) {
         let mut asked = Asked::default();
         let mut next = asked.addresses(bootstrap);
-        let mut progress = Progress::default();
+        let mut progress = Progress { answered: 0, awaited: next.len() };
         let mut tried = Vec::new();
         next.extend(self.worth_asking(&mut asked));
         while !next.is_empty() {
@@ -163,6 +179,7 @@ impl Walker {
             });
             let mut calls = futures::stream::iter(calls).buffer_unordered(PARALLEL_MAX);
             while let Some((to, answer)) = calls.next().await {
+                progress.awaited -= usize::from(to.peer.is_none());
                 match answer {
                     Ok((_, peer)) => {
                         progress.answered += 1;

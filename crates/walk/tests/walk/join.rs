@@ -9,7 +9,7 @@ use env::Env;
 use env::calls::{CallError, Endpoint};
 use testkit::network::{Community, DirectNetwork, Fault, MemoryPeer, community, key};
 use testkit::time::run;
-use walk::{Directory, INTRODUCED_MAX, JOIN_GRACE, WalkError, WalkOptions, Walker};
+use walk::{CALL_LIMIT, Directory, INTRODUCED_MAX, JOIN_GRACE, WalkError, WalkOptions, Walker};
 
 fn newcomer(
     env: &Env,
@@ -210,6 +210,35 @@ fn an_organisation_with_many_peers_leaves_introductions_for_others() {
         assert_eq!(network.counts(&community.peer(last)).introduce, 1);
         let asked = |number| network.counts(&community.peer(number)).introduce;
         assert_eq!((3..203).map(asked).sum::<u64>() + asked(0), INTRODUCED_MAX as u64 / 3);
+    });
+}
+
+/// The quickest of those that were named knows its own organisation alone.
+#[test]
+fn who_answers_first_does_not_decide_alone_whom_one_knows() {
+    run(1, |env| async move {
+        let community = community(3, 9);
+        let (network, _) = community.network(&env);
+        let liar = &community.members[0];
+        let teller = MemoryPeer::new(community.genesis.clone(), liar.announcement.clone(), &env);
+        network.serve(&liar.address, liar.peer, teller);
+        let named = [address(&community, 0), address(&community, 1)];
+        let late = Duration::from_secs(2);
+        network.set(&community.peer(1), Fault::Delay(late));
+        let (directory, walker) = newcomer(&env, &community, &network);
+        let since = env.clock.elapsed();
+        let rest = walker.join_soon(&named).await.unwrap();
+        assert_eq!(env.clock.elapsed() - since, late);
+        assert_eq!(directory.view().len(), 9);
+        drop(rest);
+        // Where no other one ever answers, that one is better than nobody.
+        network.set(&community.peer(1), Fault::Hang);
+        let (directory, walker) = newcomer(&env, &community, &network);
+        let since = env.clock.elapsed();
+        let rest = walker.join_soon(&named).await.unwrap();
+        assert!(env.clock.elapsed() - since <= JOIN_GRACE + CALL_LIMIT);
+        assert_eq!(directory.view().len(), 1);
+        drop(rest);
     });
 }
 
