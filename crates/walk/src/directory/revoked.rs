@@ -4,8 +4,10 @@
 //! higher sequence counts. A revoked peer is as if it had never announced itself: it has no rank, no
 //! address and no standing, and its announcements are refused until a newer list leaves it out.
 
+use std::sync::{Arc, MutexGuard};
+
 use bytes::Bytes;
-use crypto::{CertificateError, OrgId, PeerId, PublicKey, Revocation};
+use crypto::{CertificateError, OrgId, PeerId, PublicKey, Revocation, Roster};
 
 use super::{Departures, Directory, Inner};
 
@@ -30,7 +32,7 @@ impl Directory {
             return Ok(Revoked::default());
         }
         let now = self.env.clock.unix_s();
-        Ok(self.take_verified(Revocation::verify(revocation, &self.roster(), now)?, revocation))
+        self.take_as(revocation, |roster| Revocation::verify(revocation, roster, now))
     }
 
     /// Takes a revocation that this program accepted before and kept: also one of the future, where the clock was set back.
@@ -39,12 +41,31 @@ impl Directory {
     /// As [`Directory::revoke`].
     pub fn revoke_kept(&self, revocation: &Bytes) -> Result<Revoked, CertificateError> {
         let now = self.env.clock.unix_s();
-        let verified = Revocation::verify_kept(revocation, &self.roster(), now)?;
-        Ok(self.take_verified(verified, revocation))
+        self.take_as(revocation, |roster| Revocation::verify_kept(revocation, roster, now))
     }
 
-    fn take_verified(&self, verified: Revocation, revocation: &Bytes) -> Revoked {
-        let mut inner = self.lock();
+    /// Takes a revocation as `verify` has it by the roster that counts when it is taken.
+    fn take_as(
+        &self,
+        revocation: &Bytes,
+        verify: impl Fn(&Roster) -> Result<Revocation, CertificateError>,
+    ) -> Result<Revoked, CertificateError> {
+        loop {
+            let roster = self.roster();
+            let verified = verify(&roster)?;
+            let inner = self.lock();
+            if Arc::ptr_eq(&inner.roster, &roster) {
+                return Ok(self.take_verified(inner, verified, revocation));
+            }
+        }
+    }
+
+    fn take_verified(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        verified: Revocation,
+        revocation: &Bytes,
+    ) -> Revoked {
         let known = inner.revoked.get(&verified.organisation);
         if known.is_some_and(|(known, _)| known.sequence >= verified.sequence) {
             return Revoked::default();
@@ -87,5 +108,37 @@ impl Directory {
 impl Inner {
     pub(super) fn is_revoked(&self, organisation: &OrgId, key: &PublicKey) -> bool {
         self.revoked.get(organisation).is_some_and(|(revocation, _)| revocation.names(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use crypto::Change;
+    use testkit::network::community;
+
+    use super::*;
+
+    #[test]
+    fn a_list_counts_by_the_roster_that_counts_when_it_is_taken() {
+        testkit::time::run(1, |env| async move {
+            let community = community(3, 3);
+            let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+            let leaves = community.organisation(2).key;
+            let change = Change::Remove(leaves);
+            let next = community.roster(&directory.roster(), &change, &[0, 1]);
+            let keys = vec![*community.peer(2).key()];
+            let list = Revocation { organisation: leaves, sequence: 1, keys };
+            let list = list.sign(&community.organisations[2], &community.genesis.network());
+            // Its organisation leaves just after it was verified.
+            let taken = directory.take_as(&list, |roster| {
+                let verified = Revocation::verify(&list, roster, env.clock.unix_s());
+                directory.learn_roster(&next).unwrap();
+                verified
+            });
+            assert!(matches!(taken, Err(CertificateError::Organisation(_))), "{taken:?}");
+            assert!(directory.revocations().is_empty());
+        });
     }
 }
