@@ -392,7 +392,8 @@ async fn log(core: &Core, batch: Vec<Bytes>) -> Result<bool, CallError> {
         match found {
             Ok(found) => proven.extend(proves(core, &found.record, &claimed).then_some(claimed)),
             // Who is away may have it: what a peer that lost its disk had is only there.
-            Err(WalkError::NotFound { .. } | WalkError::Corrupt { .. }) => complete &= !away,
+            Err(WalkError::NotFound { .. }) => complete &= !away,
+            // Nor do lies alone disprove it: one holder that answers so would keep it out of this log.
             Err(_) => complete = false,
         }
     }

@@ -156,9 +156,11 @@ impl WalkError {
     }
 }
 
-/// Whether some of these were not reached, or not in time, and may answer another time.
+/// Whether some of these said nothing of what they were asked for, whyever (not reached, busy, somebody else at their address, a
+/// broken disk), and may answer another time.
 pub(crate) fn could_not_ask(errors: &[(PeerId, CallError)]) -> bool {
-    errors.iter().any(|(_, error)| error.class() == Class::Unavailable)
+    let said = |class| matches!(class, Class::NotFound | Class::Corrupt | Class::Invalid);
+    errors.iter().any(|(_, error)| !said(error.class()))
 }
 
 /// The error that all of these are, where they are all denials, all refusals or all *busy*.

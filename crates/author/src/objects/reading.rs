@@ -340,9 +340,11 @@ pub(crate) fn silent(subject: Subject, errors: Vec<(PeerId, CallError)>) -> Obje
     }
 }
 
-/// Whether some of these were not reached, or not in time: one of them that lies is no proof then that it cannot be had.
+/// Whether some of these said nothing of what they were asked for, whyever: one of them that lies is no proof then that it cannot
+/// be had.
 fn could_not_ask(errors: &[(PeerId, CallError)]) -> bool {
-    errors.iter().any(|(_, error)| error.class() == Class::Unavailable)
+    let said = |class| matches!(class, Class::NotFound | Class::Corrupt | Class::Invalid);
+    errors.iter().any(|(_, error)| !said(error.class()))
 }
 
 /// What one of them said, where all of them refuse.
