@@ -136,14 +136,12 @@ impl Calls for Client {
         };
         let answers = self.call(to, true, limit, ask).await?.0.answers;
         check_answers(to, requests.len(), answers.len())?;
+        // What is wrong with one says nothing of the others.
         let open = |(answer, asked): (proto::FindAnswer, &FindRequest)| {
-            let found = answer.open(&to.address).map_err(|wrong| corrupt(to, wrong.0))?;
-            if let Ok(found) = &found {
-                check_found(to, asked, found)?;
-            }
-            Ok(found)
+            let found = answer.open(&to.address).map_err(|wrong| corrupt(to, wrong.0))??;
+            check_found(to, asked, &found).map(|()| found)
         };
-        answers.into_iter().zip(&requests).map(open).collect()
+        Ok(answers.into_iter().zip(&requests).map(open).collect())
     }
 
     async fn verify(

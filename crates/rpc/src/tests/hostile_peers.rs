@@ -180,6 +180,22 @@ async fn answers_that_are_not_what_was_asked_for_are_corrupt() {
     assert!(matches!(cut, CallError::Corrupt { .. }), "cut: {cut:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_one_answer_of_a_batch_says_nothing_of_the_others() {
+    let good = record("asked for");
+    let found = |record: &document::Record| -> proto::FindAnswer {
+        let response = FindResponse::Found(record.clone());
+        Ok(response).into()
+    };
+    let answers = vec![found(&record("another")), found(&good), proto::FindAnswer::default()];
+    let bytes = proto::FindBatchResponse { answers }.encode_to_vec();
+    let to = endpoint(answering(move || message(bytes.len(), &bytes)).await);
+    let answers = client().find_batch(&to, vec![of(good.id); 3], LIMIT).await.unwrap();
+    assert!(matches!(answers[0], Err(CallError::Corrupt { .. })), "{:?}", answers[0]);
+    assert_eq!(answers[1], Ok(FindResponse::Found(good)));
+    assert!(matches!(answers[2], Err(CallError::Corrupt { .. })), "{:?}", answers[2]);
+}
+
 /// What a peer of this key announced, which anybody may have.
 fn announced(byte: u8) -> Bytes {
     let certificate = PeerCertificate {

@@ -383,9 +383,12 @@ impl Core {
         self.note(&peer, Size::Small, since, &answers);
         let mut found = Vec::new();
         for ((index, wanted), answer) in sought.into_iter().zip(answers?) {
-            // What it does not have is not told one by one; what did not fit, or cannot be read, others may have.
-            let Ok(FindResponse::Found(record)) = answer else { continue };
-            let proven: Result<Proven, CallError> = self.prove(&peer, &wanted, record).await;
+            let proven: Result<Proven, CallError> = match answer {
+                Ok(FindResponse::Found(record)) => self.prove(&peer, &wanted, record).await,
+                Err(lie) if is_lie(&lie) => Err(lie),
+                // What it does not have is not told one by one; what did not fit, or cannot be read, others may have.
+                _ => continue,
+            };
             if let Err(error) = &proven {
                 self.directory.failed(&peer, error);
             }
