@@ -104,8 +104,34 @@ impl Settings {
 struct Wanted {
     verify: Vec<(Context<Digest, Key>, oneshot::Sender<bool>)>,
     certify: Vec<oneshot::Sender<bool>>,
+    /// Whether a quorum stands for it: it notarised it or one that stands on it. A proposal is its leader's word alone.
+    vouched: bool,
     asked_ms: u64,
     asks: u32,
+}
+
+impl Wanted {
+    /// Whether the engine still waits.
+    fn waits(&self) -> bool {
+        self.verify.iter().any(|(_, response)| !response.is_closed())
+            || self.certify.iter().any(|response| !response.is_closed())
+    }
+
+    /// The blocks that it would go on from: the engine asks about none before a quorum notarised its parent.
+    fn parents(&self) -> impl Iterator<Item = HeaderDigest> {
+        self.verify.iter().map(|(context, _)| digest_of(&context.parent.1))
+    }
+
+    /// Whether the engine may vote for it if this is its parent.
+    fn goes_on_from(&self, parent: &HeaderDigest) -> bool {
+        !self.certify.is_empty() || self.parents().any(|one| one == *parent)
+    }
+
+    /// Answers that it gets no vote.
+    fn refuse(&mut self) {
+        tell_all(self.verify.drain(..).map(|(_, response)| response), false);
+        tell_all(self.certify.drain(..), false);
+    }
 }
 
 struct Member<E: Runtime> {
@@ -165,72 +191,82 @@ pub async fn run<E: Runtime>(
     settings: Settings,
     mut requests: mpsc::Receiver<Request>,
 ) -> Result<(), CommitteeError> {
-    let charter = files::charter(&context, &settings.name).await?;
-    let (log, found) = Log::open(context.child("log"), format!("{}-chain", settings.name)).await?;
-    let mut chain = Chain::new(&charter);
-    start::restore(&mut chain, &charter, found)?;
-    let dealings = Dealings::open(&context, &settings.name).await?;
-    let known = chain.state().members().map_or(0, |members| members.members.len());
-    let links = settings.links.open(&context, &charter.rules.network, b"", known);
-    let mut links = links?;
-    let lines = [links.channel(0), links.channel(1), links.channel(2)];
-    let lines = Lines::new(&context, lines);
-    let (sender, mut receiver) = links.channel(3);
-    let (oracle, peers) = (links.oracle.clone(), epoch::Peers::new(&settings.links, &links));
-    links.start();
-    let now = now_ms(&context);
-    let (done, mut besides) = mpsc::unbounded_channel();
-    let mut member = Member {
-        me: settings.links.secret.0.public_key(),
-        term: epoch::Term::of(chain.state())?,
-        engine: None,
-        lines,
-        peers,
-        share: None,
-        dealings,
-        dealing: None,
-        closed: None,
-        wishes: wishes::Wishes::default(),
-        chain,
-        log,
-        sender,
-        oracle,
-        pool: Pool::default(),
-        wanted: BTreeMap::new(),
-        parked: parked::Parked::default(),
-        outlines: outlines::Outlines::default(),
-        proposing: None,
-        proposing_ms: 0,
-        has_voted: false,
-        notarised: None,
-        ahead: None,
-        heard: HashMap::new(),
-        heights: HashMap::new(),
-        moved_ms: now,
-        fresh: requests::FreshReads::new(now),
-        given_out: others::GivenOut::default(),
-        beside: beside::Beside::new(done),
-        turn: 0,
-        asked: others::Asked::default(),
-        outbox: Vec::new(),
-        update_us: 0,
-        given: None,
-        taken: None,
-        paces: snapshots::Paces::default(),
-        started_ms: now,
-        told_ms: 0,
-        #[cfg(test)]
-        seen: HashMap::new(),
-        settings,
-        charter,
-        context,
-    };
-    member.enter().await?;
-    member.recall_wish().await?;
+    let (mut member, mut receiver, mut besides) = Member::open(context, settings).await?;
     member.go_on(&mut requests, &mut receiver, &mut besides).await
 }
 
+/// A member, and where it hears the others and what was done beside it.
+type Opened<E> = (Member<E>, Receiver<Key>, mpsc::UnboundedReceiver<beside::Done>);
+
 impl<E: Runtime> Member<E> {
+    /// Opens what is its own on the disk, connects, and enters the epoch that its log says.
+    async fn open(context: E, settings: Settings) -> Result<Opened<E>, CommitteeError> {
+        let charter = files::charter(&context, &settings.name).await?;
+        let (log, found) =
+            Log::open(context.child("log"), format!("{}-chain", settings.name)).await?;
+        let mut chain = Chain::new(&charter);
+        start::restore(&mut chain, &charter, found)?;
+        let dealings = Dealings::open(&context, &settings.name).await?;
+        let known = chain.state().members().map_or(0, |members| members.members.len());
+        let links = settings.links.open(&context, &charter.rules.network, b"", known);
+        let mut links = links?;
+        let lines = [links.channel(0), links.channel(1), links.channel(2)];
+        let lines = Lines::new(&context, lines);
+        let (sender, receiver) = links.channel(3);
+        let (oracle, peers) = (links.oracle.clone(), epoch::Peers::new(&settings.links, &links));
+        links.start();
+        let now = now_ms(&context);
+        let (done, besides) = mpsc::unbounded_channel();
+        let mut member = Member {
+            me: settings.links.secret.0.public_key(),
+            term: epoch::Term::of(chain.state())?,
+            engine: None,
+            lines,
+            peers,
+            share: None,
+            dealings,
+            dealing: None,
+            closed: None,
+            wishes: wishes::Wishes::default(),
+            chain,
+            log,
+            sender,
+            oracle,
+            pool: Pool::default(),
+            wanted: BTreeMap::new(),
+            parked: parked::Parked::default(),
+            outlines: outlines::Outlines::default(),
+            proposing: None,
+            proposing_ms: 0,
+            has_voted: false,
+            notarised: None,
+            ahead: None,
+            heard: HashMap::new(),
+            heights: HashMap::new(),
+            moved_ms: now,
+            fresh: requests::FreshReads::new(now),
+            given_out: others::GivenOut::default(),
+            beside: beside::Beside::new(done),
+            turn: 0,
+            asked: others::Asked::default(),
+            outbox: Vec::new(),
+            update_us: 0,
+            given: None,
+            taken: None,
+            paces: snapshots::Paces::default(),
+            started_ms: now,
+            told_ms: 0,
+            #[cfg(test)]
+            seen: HashMap::new(),
+            settings,
+            charter,
+            context,
+        };
+        member.enter().await?;
+        member.recall_wish().await?;
+        Ok((member, receiver, besides))
+    }
+
     async fn go_on(
         &mut self,
         requests: &mut mpsc::Receiver<Request>,
@@ -316,14 +352,20 @@ impl<E: Runtime> Member<E> {
             }
             Ask::Verify { context, payload, response } => {
                 self.has_voted = true;
-                let digest = digest_of(&payload);
-                self.wanted.entry(digest).or_default().verify.push((context, response));
+                let (digest, parent) = (digest_of(&payload), digest_of(&context.parent.1));
+                let wanted = self.wanted.entry(digest).or_default();
+                // The last block of an epoch is followed by itself.
+                wanted.vouched |= parent == digest;
+                wanted.verify.push((context, response));
                 self.settle(digest).await?;
             }
             Ask::Certify { payload, response } => {
                 let digest = digest_of(&payload);
                 self.has_voted = true;
-                self.wanted.entry(digest).or_default().certify.push(response);
+                self.parked.vouch(&digest);
+                let wanted = self.wanted.entry(digest).or_default();
+                wanted.vouched = true;
+                wanted.certify.push(response);
                 self.settle(digest).await?;
             }
             Ask::Send { payload, plan } => {
@@ -371,7 +413,7 @@ impl<E: Runtime> Member<E> {
         let now = now_ms(&self.context);
         let known = self.chain.parent(&parent).map(|(header, _)| (header.time_ms, paced(header)));
         let Some((time_ms, paced_until)) = known else {
-            self.want(parent);
+            self.want_vouched(parent);
             self.proposing = Some((context, response));
             return;
         };
@@ -412,11 +454,26 @@ impl<E: Runtime> Member<E> {
         (BLOCK_US / if self.update_us == 0 { 1 } else { self.update_us }) as usize
     }
 
-    /// Executes a block that is parked, after those before it that are.
+    /// Executes a block that is parked, after those before it that are. Where the first of them lacks its parent that is asked for,
+    /// if a quorum stands for one of them: a liar's blocks lead to others of its own without end.
     fn execute(&mut self, digest: HeaderDigest) -> Option<CommitteeError> {
-        for digest in self.parked.path(digest) {
-            let Some(parked) = self.parked.remove(&digest) else { continue };
-            let parked::Waiting { from, header, bytes, certified } = parked;
+        let path = self.parked.path(digest);
+        for (at, digest) in path.iter().enumerate() {
+            let Some(waiting) = self.parked.get(digest) else { continue };
+            let (height, parent) = (waiting.header.height, waiting.header.parent);
+            let tip = self.chain.tip().height;
+            if height > tip && self.chain.parent(&parent).is_none() {
+                let is_vouched =
+                    |one: &HeaderDigest| self.parked.get(one).is_some_and(|one| one.vouched);
+                let vouched = path.iter().skip(at).any(is_vouched);
+                // One right above the tip stands beside it: its parent is of no use.
+                if vouched && height > tip.saturating_add(1) && self.parked.has_room_vouched() {
+                    self.want_vouched(parent);
+                }
+                return None;
+            }
+            let Some(waiting) = self.parked.remove(digest) else { continue };
+            let parked::Waiting { from, header, bytes, certified, vouched } = waiting;
             let pool = &self.pool;
             let block = Block::decode_after(header, &bytes, |one| pool.known(one).cloned());
             let block = match block {
@@ -426,15 +483,14 @@ impl<E: Runtime> Member<E> {
                     return Some(error);
                 }
             };
-            let parent = block.header.parent;
             // What is certified was checked by a quorum.
             let known = |one: &crate::Submission| certified || pool.has(one);
             match self.chain.execute(block, bytes.clone(), known) {
                 Fit::Here | Fit::Aside => {}
                 Fit::NoParent(block) => {
-                    self.want(parent);
                     let header = block.header;
-                    self.parked.put(digest, parked::Waiting { from, header, bytes, certified });
+                    let waiting = parked::Waiting { from, header, bytes, certified, vouched };
+                    self.parked.put(*digest, waiting);
                     return None;
                 }
                 Fit::Bad(error) => return Some(error),
@@ -464,8 +520,7 @@ impl<E: Runtime> Member<E> {
         let Some(mut wanted) = self.wanted.remove(&digest) else { return Ok(()) };
         if let Some(error) = bad {
             tracing::warn!(%error, ?digest, "a proposed block is refused");
-            tell_all(wanted.verify.into_iter().map(|(_, response)| response), false);
-            tell_all(wanted.certify, false);
+            wanted.refuse();
             return Ok(());
         }
         let now = now_ms(&self.context);
@@ -493,11 +548,17 @@ impl<E: Runtime> Member<E> {
         wanted.certify.retain(|response| !response.is_closed());
         let here = self.chain.above(&digest).is_some() || self.chain.is_final(&digest);
         let waits = !wanted.verify.is_empty() || !wanted.certify.is_empty();
+        let parents: Vec<HeaderDigest> = wanted.parents().filter(|one| *one != digest).collect();
         if waits || (!here && wanted.asked_ms + FORGET_MS > now) {
             self.wanted.insert(digest, wanted);
         }
         if waits && !here {
             self.want(digest);
+            for parent in parents {
+                if self.chain.parent(&parent).is_none() && !self.chain.is_final(&parent) {
+                    self.want_vouched(parent);
+                }
+            }
         }
         Ok(())
     }
@@ -512,6 +573,7 @@ impl<E: Runtime> Member<E> {
         if round <= self.chain.round() || self.chain.is_final(&digest) {
             return Ok(());
         }
+        self.parked.vouch(&digest);
         if let Some(error) = self.execute(digest) {
             // More than f members lie, or this one executes otherwise: it must not go on.
             tracing::error!(%error, ?digest, "a final block does not hold");
@@ -522,7 +584,7 @@ impl<E: Runtime> Member<E> {
             if round > known {
                 self.ahead = Some(finalization);
             }
-            self.want(digest);
+            self.want_vouched(digest);
             return Ok(());
         }
         let finals = self.chain.finalise(&finalization)?;
@@ -611,3 +673,6 @@ fn round_of(finalization: &Finalization<Scheme, Digest>) -> (u64, u64) {
 pub(super) const fn digest_of(digest: &Digest) -> HeaderDigest {
     HeaderDigest::new(digest.0)
 }
+
+#[cfg(test)]
+mod tests;

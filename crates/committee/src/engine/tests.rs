@@ -19,11 +19,11 @@ mod liars;
 mod positions;
 mod reshare;
 
-type Context = deterministic::Context;
+pub(super) type Context = deterministic::Context;
 type Run = Task<Result<(), CommitteeError>>;
 
 /// Where the members are: the simulated network never frees a port, so each start has one of its own.
-fn members(starts: &[u16]) -> (Vec<MemberSecret>, Vec<(MemberId, SocketAddr)>) {
+pub(super) fn members(starts: &[u16]) -> (Vec<MemberSecret>, Vec<(MemberId, SocketAddr)>) {
     let count = starts.len() as u8;
     let secrets: Vec<MemberSecret> =
         (1..=count).map(|one| MemberSecret::new(&[one; 32]).expect("a key")).collect();
@@ -53,7 +53,7 @@ fn founding(count: u8, which: usize) -> Founding {
     }
 }
 
-async fn founded(context: &Context, count: u8) -> Charter {
+pub(super) async fn founded(context: &Context, count: u8) -> Charter {
     let all: Vec<_> = (0..usize::from(count))
         .map(|which| {
             let one = founding(count, which);
@@ -69,7 +69,7 @@ async fn founded(context: &Context, count: u8) -> Charter {
 }
 
 /// Of a member that knows these.
-fn settings(starts: &[u16], which: usize, list: &[usize]) -> Settings {
+pub(super) fn settings(starts: &[u16], which: usize, list: &[usize]) -> Settings {
     let mut links = links(starts, which);
     let all = std::mem::take(&mut links.members).into_iter().enumerate();
     let known = all.filter(|(one, _)| *one == which || list.contains(one));
@@ -168,7 +168,7 @@ impl Members {
     }
 }
 
-fn simulated<T>(seed: u64, test: impl AsyncFnOnce(Context) -> T) -> T {
+pub(super) fn simulated<T>(seed: u64, test: impl AsyncFnOnce(Context) -> T) -> T {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
     let config = deterministic::Config::new().with_seed(seed);

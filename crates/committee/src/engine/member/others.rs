@@ -7,7 +7,7 @@ use commonware_codec::Encode as _;
 use commonware_consensus::simplex::types::Notarization;
 use commonware_p2p::{Blocker as _, Recipients};
 
-use super::{ASK_AGAIN_MS, HEARD_MS, Member, QUIET_MS, parked};
+use super::{ASK_AGAIN_MS, HEARD_MS, Member, QUIET_MS, Wanted, parked};
 use crate::certificate::{Digest, Scheme};
 use crate::engine::chain::ABOVE_MAX;
 use crate::engine::wire::{Message, Notarised, SINCE_BLOCKS_MAX, SUBMISSIONS_MAX};
@@ -172,10 +172,17 @@ impl<E: Runtime> Member<E> {
         if wanted.asked_ms + pause <= now {
             (wanted.asked_ms, wanted.asks) = (now, wanted.asks.saturating_add(1));
             // The proposal itself is mostly on its way.
-            if wanted.asks > 1 {
+            if wanted.asks > 1 && !self.parked.has(&digest) {
                 self.send(Recipients::All, &Message::WantBlock(digest));
             }
         }
+    }
+
+    /// Asks the others for a block that a quorum stands for.
+    pub(super) fn want_vouched(&mut self, digest: HeaderDigest) {
+        self.parked.vouch(&digest);
+        self.want(digest);
+        self.wanted.entry(digest).or_default().vouched = true;
     }
 
     /// How many members are heard, this one among them.
@@ -288,17 +295,16 @@ impl<E: Runtime> Member<E> {
         bytes: Bytes,
     ) -> Result<(), CommitteeError> {
         let digest = header.digest();
-        let asked = self.wanted.contains_key(&digest);
-        let tip = self.chain.tip().height;
-        // What nobody asked for is a proposal, so it is a member's and a little above the tip.
-        let proposal = self.term.is_member(&from)
-            && header.height <= tip.saturating_add(ABOVE_MAX as u64)
-            && self.parked.has_room(&from, bytes.len());
-        if header.height <= tip || !(asked || proposal) {
+        if header.height <= self.chain.tip().height {
             return Ok(());
         }
-        if self.chain.above(&digest).is_none() {
-            self.parked.put(digest, parked::Waiting { from, header, bytes, certified: false });
+        let asked = self.wanted.contains_key(&digest);
+        if self.chain.above(&digest).is_none() && !self.parked.has(&digest) {
+            let Some(vouched) = self.may_park(&from, &digest, &header, bytes.len()) else {
+                return Ok(());
+            };
+            let waiting = parked::Waiting { from, header, bytes, certified: false, vouched };
+            self.parked.put(digest, waiting);
         }
         // What nobody asked for is not even decoded: a liar's blocks take no more than their bytes.
         if !asked {
@@ -312,6 +318,37 @@ impl<E: Runtime> Member<E> {
             self.finalise(ahead).await?;
         }
         Ok(())
+    }
+
+    /// Whether a block may wait here, and if so whether a quorum stands for it. What the engine is asked to vote for is its leader's
+    /// word alone: where it does not name the parent that the engine goes on from it gets no vote, and is answered at once.
+    fn may_park(
+        &mut self,
+        from: &Key,
+        digest: &HeaderDigest,
+        header: &Header,
+        bytes: usize,
+    ) -> Option<bool> {
+        let near = header.height <= self.chain.tip().height.saturating_add(ABOVE_MAX as u64);
+        match self.wanted.get_mut(digest) {
+            Some(wanted) if wanted.vouched => {
+                return (near || self.parked.has_room_vouched()).then_some(true);
+            }
+            Some(wanted) if wanted.waits() => {
+                if !wanted.goes_on_from(&header.parent) {
+                    tracing::warn!(%from, ?digest, "a proposal does not name its parent");
+                    wanted.refuse();
+                    return None;
+                }
+                let all = &self.wanted;
+                let is_asked = |one: &HeaderDigest| all.get(one).is_some_and(Wanted::waits);
+                return self.parked.make_room(from, bytes, is_asked).then_some(false);
+            }
+            _ => {}
+        }
+        // What nobody asked for is a proposal, so it is a member's and a little above the tip.
+        let proposal = self.term.is_member(from) && near && self.parked.has_room(from, bytes);
+        proposal.then_some(false)
     }
 
     /// Takes what another passes on. It checked every signature before, so one that does not hold is its lie.
@@ -391,7 +428,8 @@ impl<E: Runtime> Member<E> {
         }
         for (digest, header, bytes) in new {
             let from = self.me.clone();
-            self.parked.put(digest, parked::Waiting { from, header, bytes, certified: true });
+            let (certified, vouched) = (true, true);
+            self.parked.put(digest, parked::Waiting { from, header, bytes, certified, vouched });
         }
         match self.execute(last) {
             Some(error) => Err(error),

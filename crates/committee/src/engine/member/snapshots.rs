@@ -274,6 +274,7 @@ impl<E: Runtime> Member<E> {
         self.paces = Paces::default();
         // Blocks above it stay on the disk: this member may have voted to finalise them.
         self.chain.start_from(certificate, state);
+        self.parked.forget_to(self.chain.tip().height);
         self.renew_now().await?;
         self.keep_up().await?;
         self.answer_fresh();
