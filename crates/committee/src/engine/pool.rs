@@ -126,10 +126,10 @@ impl Pool {
         from: &Key,
         members: usize,
     ) -> Result<bool, CommitteeError> {
-        let shares = 2 * members.max(1);
         let (count, bytes) = self.passed.get(from).copied().unwrap_or_default();
+        let (count_left, bytes_left) = self.room_of(from, members);
         let size = submission.size();
-        if count >= WAITING_MAX / shares || bytes + size > WAITING_BYTES_MAX / shares {
+        if count_left == 0 || size > bytes_left {
             return Err(CommitteeError::Busy { retry_ms: RETRY_MS });
         }
         let key = *submission.key();
@@ -139,6 +139,14 @@ impl Pool {
             self.passed.insert(from.clone(), (count + 1, bytes + size));
         }
         Ok(new)
+    }
+
+    /// How many more may wait of those that a member of so many passes on, and how many bytes of them.
+    pub(crate) fn room_of(&self, from: &Key, members: usize) -> (usize, usize) {
+        let shares = 2 * members.max(1);
+        let (count, bytes) = self.passed.get(from).copied().unwrap_or_default();
+        let count_left = (WAITING_MAX / shares).saturating_sub(count);
+        (count_left, (WAITING_BYTES_MAX / shares).saturating_sub(bytes))
     }
 
     /// One that another member passed on is not counted any more.

@@ -1,8 +1,8 @@
 //! What a member does beside its one task, on the other threads of its runtime, and what comes back from there.
 //!
 //! Signatures: a few are checked at once where they come in, since a lone update waits for nothing; more go to a task of their own,
-//! as many as came together. What is under way is bounded ([`CHECKING_BYTES_MAX`]); over that they are checked here, which keeps
-//! whoever sends waiting.
+//! as many as came together. What is under way is bounded ([`CHECKING_BYTES_MAX`]); over that clients' are checked here, which keeps
+//! them waiting, and what other members pass on is dropped: they have it, and no member has the one task to itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,6 +57,12 @@ impl Beside {
         Self { done, checking: Arc::default(), asked: Vec::new() }
     }
 
+    /// As if so much were being checked that nothing more is, or no longer.
+    #[cfg(test)]
+    pub(super) fn fill(&self, full: bool) {
+        self.checking.store(if full { CHECKING_BYTES_MAX } else { 0 }, Ordering::Relaxed);
+    }
+
     fn has_room(&self, bytes: usize) -> bool {
         self.checking.load(Ordering::Relaxed) + bytes <= CHECKING_BYTES_MAX
     }
@@ -101,11 +107,13 @@ impl<E: Runtime> Member<E> {
         };
         for together in all.chunks(TOGETHER) {
             let bytes = together.iter().map(Bytes::len).sum();
-            if together.len() <= FEW || !self.beside.has_room(bytes) {
+            if together.len() <= FEW {
                 self.done(check(from.clone(), together))?;
-            } else {
+            } else if self.beside.has_room(bytes) {
                 let (from, together) = (from.clone(), together.to_vec());
                 self.do_beside(bytes, move || check(from, &together));
+            } else {
+                tracing::debug!(%from, "what a member passes on is dropped: too much is being checked");
             }
         }
         Ok(())

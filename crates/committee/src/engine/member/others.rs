@@ -29,6 +29,11 @@ const PASS_ON_BYTES: usize = 2 << 20;
 const GIVEN_MAX: usize = 256;
 const GIVEN_BYTES_MAX: usize = 128 << 20;
 
+/// What one member passes on in a second that is looked at: so many bytes, and so many signatures of them. A client that it lets wait
+/// loses nothing: it is in its own blocks, and passed on again. A committee of four orders 5,000 updates a second, whoever brings them.
+const PASSED_BYTES_MAX: usize = 32 << 20;
+const PASSED_MAX: usize = 8_192;
+
 /// Who was asked for what comes after the tip: each question has one answer, and what nobody was asked for is not taken.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
@@ -96,6 +101,44 @@ impl GivenOut {
         if let Some(one) = self.0.get_mut(to) {
             one.2 += bytes;
         }
+    }
+}
+
+/// What each member passed on in this second: bytes, and signatures that were checked. Counted before anything is done with them:
+/// what finds no room is not remembered, and could else be sent again and checked again without end.
+#[derive(Debug, Default)]
+pub(super) struct PassedOn(HashMap<Key, (u64, usize, usize)>);
+
+impl PassedOn {
+    fn of(&mut self, from: &Key, now_ms: u64) -> (&mut usize, &mut usize) {
+        let one = self.0.entry(from.clone()).or_default();
+        let second = now_ms / 1_000;
+        if one.0 != second {
+            *one = (second, 0, 0);
+        }
+        (&mut one.1, &mut one.2)
+    }
+
+    /// Whether so many bytes more are looked at.
+    fn may_look(&mut self, from: &Key, bytes: usize, now_ms: u64) -> bool {
+        let (all, _) = self.of(from, now_ms);
+        *all += bytes;
+        *all <= PASSED_BYTES_MAX
+    }
+
+    /// Leaves those whose signatures are checked: within the second's and within the room that is left for its sender's, as a count
+    /// and as bytes.
+    fn leave(&mut self, from: &Key, all: &mut Vec<Bytes>, room: (usize, usize), now_ms: u64) {
+        let (_, checked) = self.of(from, now_ms);
+        let mut bytes = 0;
+        let fits = all.iter().take(room.0.min(PASSED_MAX.saturating_sub(*checked)));
+        let fits = fits.take_while(|one| {
+            bytes += one.len();
+            bytes <= room.1
+        });
+        let count = fits.count();
+        *checked += count;
+        all.truncate(count);
     }
 }
 
@@ -351,9 +394,16 @@ impl<E: Runtime> Member<E> {
         proposal.then_some(false)
     }
 
-    /// Takes what another passes on. It checked every signature before, so one that does not hold is its lie.
+    /// Takes what another passes on. It checked every signature before, so one that does not hold is its lie. What there is no room or
+    /// time for is dropped: it waits at the member that passed it on.
     fn take_submissions(&mut self, from: &Key, all: &[Bytes]) -> Result<(), CommitteeError> {
-        let new = all.iter().filter(|bytes| !self.pool.is_old(bytes)).cloned().collect();
+        let (now, members) = (now_ms(&self.context), self.term.keys().len());
+        if !self.passed_on.may_look(from, all.iter().map(Bytes::len).sum(), now) {
+            return Ok(());
+        }
+        let mut new = all.iter().filter(|bytes| !self.pool.is_old(bytes)).cloned().collect();
+        let room = self.pool.room_of(from, members);
+        self.passed_on.leave(from, &mut new, room, now);
         self.check_passed(from, new)
     }
 
@@ -551,5 +601,28 @@ mod tests {
         assert!(given.may(&from, 1_000), "the next second");
         given.gave(&from, GIVEN_BYTES_MAX);
         assert!(!given.may(&from, 1_001), "bytes count too");
+    }
+
+    #[test]
+    fn what_one_member_passes_on_in_a_second_is_bounded_before_it_is_looked_at() {
+        let key = |byte| MemberSecret::new(&[byte; 32]).expect("a key").id().key().expect("a key");
+        let (liar, honest, mut passed) = (key(1), key(2), PassedOn::default());
+        let (all, room) = (vec![Bytes::from_static(&[7; 100]); 1_000], (usize::MAX, usize::MAX));
+        let mut left = |from: &Key, room: (usize, usize), now_ms: u64| {
+            let mut all = all.clone();
+            passed.leave(from, &mut all, room, now_ms);
+            all.len()
+        };
+        assert_eq!(
+            [left(&liar, (7, 1_000), 0), left(&liar, (100, 550), 0)],
+            [7, 5],
+            "the room left"
+        );
+        let checked: usize = (0..20).map(|_| left(&liar, room, 999)).sum();
+        assert_eq!(checked, PASSED_MAX - 12);
+        assert_eq!([left(&honest, room, 999), left(&liar, room, 1_000)], [1_000; 2]);
+        let looked = (0..100).filter(|_| passed.may_look(&liar, 1 << 20, 2_000)).count();
+        assert_eq!(looked, PASSED_BYTES_MAX >> 20);
+        assert!(passed.may_look(&honest, 1 << 20, 2_000) && passed.may_look(&liar, 1, 3_000));
     }
 }

@@ -1,7 +1,7 @@
 //! One member by itself: what its engine asks and what others send is handed to it by hand.
 
 use commonware_consensus::types::{Epoch, Round, View};
-use commonware_runtime::Supervisor as _;
+use commonware_runtime::{Clock as _, Supervisor as _};
 
 use super::*;
 use crate::Operation;
@@ -14,7 +14,7 @@ struct Alone {
     member: Member<Simulation>,
     keys: Vec<Key>,
     _receiver: Receiver<Key>,
-    _besides: mpsc::UnboundedReceiver<beside::Done>,
+    besides: mpsc::UnboundedReceiver<beside::Done>,
 }
 
 impl Alone {
@@ -25,7 +25,7 @@ impl Alone {
         let opened = Member::open(context.child("member"), settings).await;
         let (member, receiver, besides) = opened.expect("it was founded");
         let keys = members(&starts).1.iter().map(|(id, _)| id.key().expect("a key")).collect();
-        Self { member, keys, _receiver: receiver, _besides: besides }
+        Self { member, keys, _receiver: receiver, besides }
     }
 
     /// The engine asks about a block, after a parent that a quorum notarised.
@@ -45,6 +45,39 @@ impl Alone {
     async fn hear(&mut self, from: usize, message: &Message) {
         let from = self.keys[from].clone();
         self.member.hear(from, message.encode().into()).await.expect("a good disk");
+    }
+
+    /// Another passes on submissions; how many of them were checked beside the task, in time.
+    async fn pass_on(&mut self, from: usize, all: &[crate::Submission]) -> usize {
+        let all = all.iter().map(crate::Submission::encode).collect();
+        self.hear(from, &Message::Submissions(all)).await;
+        self.member.context.sleep(Duration::from_millis(200)).await;
+        let mut checked = 0;
+        while let Ok(done) = self.besides.try_recv() {
+            if let beside::Done::Passed(_, good, whole) = &done {
+                assert!(whole);
+                checked += good.len();
+            }
+            self.member.done(done).expect("a good disk");
+        }
+        checked
+    }
+
+    /// Submissions of this committee, of authors who send a few each.
+    fn submissions(&self, numbers: std::ops::Range<u32>) -> Vec<crate::Submission> {
+        let one = |number: u32| {
+            let author = secret(1 + (number / 500) as u8);
+            let update = crate::Update {
+                network: crate::proving::NETWORK,
+                group: self.member.charter.rules.group,
+                author: author.public(),
+                id: u128::from(number).to_be_bytes(),
+                last_valid: u64::MAX,
+                operation: Operation::Peer { certificate: Bytes::new() },
+            };
+            update.sign(&author).expect("good")
+        };
+        numbers.map(one).collect()
     }
 
     fn tip(&self) -> HeaderDigest {
@@ -126,5 +159,39 @@ fn a_long_chain_that_a_quorum_notarised_is_fetched_backwards_and_voted_on() {
         }
         assert_eq!(answer.try_recv(), Ok(true));
         assert!(alone.member.chain.above(proposed).is_some());
+    });
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_checked_however_often_it_is_passed_on() {
+    simulated(62, async |context| {
+        let mut alone = Alone::new(context).await;
+        let share = crate::engine::pool::WAITING_MAX / 8;
+        let all = alone.submissions(0..share as u32 + 1_000);
+        let mut checked = 0;
+        for part in all.chunks(1_000) {
+            checked += alone.pass_on(3, part).await;
+        }
+        assert_eq!((checked, alone.member.pool.len()), (share, share), "its share of the room");
+        for _ in 0..50 {
+            assert_eq!(alone.pass_on(3, &all[share..]).await, 0, "there is no room for them");
+        }
+        // Another has room of its own.
+        assert_eq!(alone.pass_on(2, &all[share..]).await, 1_000);
+        assert_eq!(alone.member.pool.len(), all.len());
+    });
+}
+
+#[test]
+fn while_too_much_is_being_checked_what_others_pass_on_does_not_hold_the_one_task_up() {
+    simulated(63, async |context| {
+        let mut alone = Alone::new(context).await;
+        let all = alone.submissions(0..100);
+        alone.member.beside.fill(true);
+        assert_eq!(alone.pass_on(3, &all).await, 0);
+        assert_eq!(alone.member.pool.len(), 0, "none of it was checked in the one task");
+        alone.member.beside.fill(false);
+        alone.pass_on(3, &all).await;
+        assert_eq!(alone.member.pool.len(), 100, "it is not forgotten that it was not taken");
     });
 }
