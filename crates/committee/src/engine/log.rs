@@ -82,6 +82,8 @@ pub(crate) struct Found {
 struct Opened<B> {
     blob: B,
     end: u64,
+    /// The end of its snapshot: what is behind it has grown since it was begun.
+    floor: u64,
     blocks: HashMap<HeaderDigest, Span>,
     finals: Finals,
     parents: HashMap<HeaderDigest, (u64, HeaderDigest)>,
@@ -144,11 +146,15 @@ async fn next(
 impl<B: Blob> Opened<B> {
     async fn read(blob: B, length: u64) -> Result<Self, CommitteeError> {
         let (blocks, finals, parents) = (HashMap::new(), BTreeMap::new(), HashMap::new());
-        let mut opened = Self { blob, end: 0, blocks, finals, parents, found: Found::default() };
+        let (end, floor, found) = (0, 0, Found::default());
+        let mut opened = Self { blob, end, floor, blocks, finals, parents, found };
         while let Some((kind, span, bytes)) = next(&opened.blob, opened.end, length).await? {
             // Its checksum holds, so it was written as it is: a log that this build cannot read is not cut.
             opened.take(kind, span, &bytes)?;
             opened.end = span.at + span.length as u64;
+            if kind == SNAPSHOT {
+                opened.floor = opened.end;
+            }
         }
         if opened.end < length {
             tracing::warn!(
@@ -234,12 +240,11 @@ impl<S: Storage> Log<S> {
                 }
             }
         };
-        let Opened { blob, end, blocks, finals, found, .. } = opened;
-        let (number, floor) = (newest, end);
+        let Opened { blob, end, floor, blocks, finals, found, .. } = opened;
         let log = Self {
             storage,
             partition,
-            number,
+            number: newest,
             blob,
             end,
             floor,
@@ -487,6 +492,39 @@ mod tests {
                 let renewed = found.snapshot.is_some();
                 assert!(renewed || found.certificates.contains_key(&tip.header.height));
                 assert_eq!(renewed, cut == new.len());
+            }
+        });
+    }
+
+    #[test]
+    fn a_log_grows_from_its_snapshot_on_however_often_it_is_opened() {
+        deterministic::Runner::default().start(|context| async move {
+            let open = async || {
+                let opened = Log::open(context.child("log"), String::from("chain")).await;
+                opened.expect("it opens").0
+            };
+            let mut founded = Founded::new(4);
+            let mut write = async |log: &mut Log<_>| {
+                let (block, executed) = founded.block(Vec::new());
+                log.block(block.header.digest(), &block.encode()).await.expect("written");
+                let certificate = founded.certify(&block.header);
+                log.certificate(&certificate).await.expect("written");
+                log.sync().await.expect("synced");
+                (certificate, executed.state)
+            };
+            for growth in [2_000, 4_000] {
+                let mut last = None;
+                for _ in 0..10 {
+                    let mut log = open().await;
+                    last = Some(write(&mut log).await);
+                }
+                let mut log = open().await;
+                assert!(log.is_long(0, growth), "each start goes on counting");
+                let (certificate, state) = last.expect("ten of them");
+                log.renew(&certificate, &state, &[]).await.expect("renewed");
+                assert!(!log.is_long(0, 0), "begun anew");
+                drop(log);
+                assert!(!open().await.is_long(0, 0), "and so it is found");
             }
         });
     }
