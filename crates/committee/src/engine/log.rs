@@ -33,9 +33,12 @@ const FRAME_BYTES_MAX: usize = 2 * STATE_BYTES_MAX;
 const FOREIGN: &str =
     "the log holds what this release cannot read, and stays as it is; start the one that wrote it";
 
-fn checksum(kind: u8, bytes: &[u8]) -> [u8; 16] {
+fn checksum(kind: u8, parts: &[Bytes]) -> [u8; 16] {
+    let kind = [kind];
+    let all: Vec<&[u8]> =
+        std::iter::once(&kind[..]).chain(parts.iter().map(|one| &one[..])).collect();
     let mut sum = [0; 16];
-    sum.copy_from_slice(&Suite::Holdfast1.hash_parts(&[&[kind], bytes])[..16]);
+    sum.copy_from_slice(&Suite::Holdfast1.hash_parts(&all)[..16]);
     sum
 }
 
@@ -134,7 +137,7 @@ async fn next(
         return Ok(None);
     }
     let bytes = read_bytes(blob, span).await?;
-    if checksum(kind, &bytes) != sum {
+    if checksum(kind, std::slice::from_ref(&bytes)) != sum {
         return Ok(None);
     }
     match length > most(kind) {
@@ -267,14 +270,16 @@ impl<S: Storage> Log<S> {
         }
     }
 
-    /// Writes a frame; what it holds is not copied for that.
-    async fn append(&mut self, kind: u8, bytes: Bytes) -> Result<Span, CommitteeError> {
+    /// Writes a frame of parts that follow each other; what they hold is not copied for that.
+    async fn append(&mut self, kind: u8, parts: Vec<Bytes>) -> Result<Span, CommitteeError> {
+        let length = parts.iter().map(Bytes::len).sum();
         let mut head = Vec::with_capacity(HEAD_BYTES);
-        head.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+        head.extend_from_slice(&(length as u32).to_be_bytes());
         head.push(kind);
-        head.extend_from_slice(&checksum(kind, &bytes));
-        let span = Span { at: self.end + HEAD_BYTES as u64, length: bytes.len() };
-        let frame = vec![IoBuf::from(head), IoBuf::from(bytes)];
+        head.extend_from_slice(&checksum(kind, &parts));
+        let span = Span { at: self.end + HEAD_BYTES as u64, length };
+        let frame = std::iter::once(IoBuf::from(head)).chain(parts.into_iter().map(IoBuf::from));
+        let frame: Vec<IoBuf> = frame.collect();
         let written = self.blob.write_at(self.end, frame, WriteOptions::default()).await;
         written.map_err(storage_error)?;
         self.end = span.at + span.length as u64;
@@ -294,7 +299,7 @@ impl<S: Storage> Log<S> {
         bytes: &Bytes,
     ) -> Result<(), CommitteeError> {
         if !self.has(&digest) {
-            let span = self.append(BLOCK, bytes.clone()).await?;
+            let span = self.append(BLOCK, vec![bytes.clone()]).await?;
             self.blocks.insert(digest, span);
         }
         Ok(())
@@ -306,7 +311,7 @@ impl<S: Storage> Log<S> {
         certificate: &Certificate,
     ) -> Result<(), CommitteeError> {
         let header = certificate.header();
-        let span = self.append(CERTIFICATE, certificate.encode()).await?;
+        let span = self.append(CERTIFICATE, vec![certificate.encode()]).await?;
         if let Some(block) = self.blocks.get(&header.digest()) {
             self.finals.insert(header.height, (*block, Some(span)));
         }
@@ -400,12 +405,13 @@ impl<S: Storage> Log<S> {
         state: &State,
         blocks: &[(HeaderDigest, Bytes)],
     ) -> Result<(), CommitteeError> {
-        let mut snapshot = Vec::new();
-        put_long(&mut snapshot, &certificate.encode());
-        snapshot.extend_from_slice(&state.snapshot());
-        if snapshot.len() > self.snapshot_max {
+        let mut head = Vec::new();
+        put_long(&mut head, &certificate.encode());
+        let snapshot = vec![Bytes::from(head), state.snapshot()];
+        let length: usize = snapshot.iter().map(Bytes::len).sum();
+        if length > self.snapshot_max {
             tracing::error!(
-                bytes = snapshot.len(),
+                bytes = length,
                 max = self.snapshot_max,
                 "the committee's log is not begun anew: the state is too large for a snapshot"
             );
@@ -423,7 +429,7 @@ impl<S: Storage> Log<S> {
             self.block(*digest, bytes).await?;
         }
         // Last: a file without it does not count at a start, and this member may have voted with the blocks.
-        self.append(SNAPSHOT, snapshot.into()).await?;
+        self.append(SNAPSHOT, snapshot).await?;
         self.sync().await?;
         self.floor = self.end;
         self.remove(old).await;
@@ -575,7 +581,9 @@ mod tests {
         deterministic::Runner::default().start(|context| async move {
             let open = |name: &'static str| Log::open(context.child(name), String::from("chain"));
             let (mut log, _) = open("first").await.expect("an empty one");
-            log.append(BLOCK, Bytes::from_static(b"of another build")).await.expect("written");
+            log.append(BLOCK, vec![Bytes::from_static(b"of another build")])
+                .await
+                .expect("written");
             log.sync().await.expect("synced");
             let end = log.end;
             drop(log);
@@ -601,8 +609,9 @@ mod tests {
                 let open =
                     |name: &'static str| Log::open(context.child(name), String::from("chain"));
                 let (mut log, _) = open("first").await.expect("an empty one");
-                log.append(kind, vec![7; length].into()).await.expect("written");
-                log.append(9, Bytes::from_static(b"what comes behind it")).await.expect("written");
+                log.append(kind, vec![vec![7; length].into()]).await.expect("written");
+                let behind = vec![Bytes::from_static(b"what comes behind it")];
+                log.append(9, behind).await.expect("written");
                 log.sync().await.expect("synced");
                 let end = log.end;
                 drop(log);

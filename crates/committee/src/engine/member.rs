@@ -74,7 +74,8 @@ pub struct Settings {
     pub answer_within: Duration,
     /// How long the chain rests where nobody wants anything: at least a block each.
     pub rest: Duration,
-    /// By how many bytes its log grows, beside twice the state's, before it is begun anew with a snapshot.
+    /// By how many bytes its log grows, beside twice the state's, before it is begun anew with a snapshot: up to twice as many, by its
+    /// place among the members.
     pub log_growth: u64,
     /// How long a reshare waits for new members to follow, and a dealer for players to acknowledge.
     pub deal_within: Duration,
@@ -631,7 +632,9 @@ impl<E: Runtime> Member<E> {
 
     /// Begins the log anew where it has grown long.
     async fn renew(&mut self) -> Result<(), CommitteeError> {
-        if !self.log.is_long(self.chain.state().bytes(), self.settings.log_growth) {
+        let (slot, count) = (self.term.keys().position(&self.me), self.term.keys().len());
+        let growth = spread(self.settings.log_growth, slot.unwrap_or_default(), count);
+        if !self.log.is_long(self.chain.state().bytes(), growth) {
             return Ok(());
         }
         self.renew_now().await
@@ -650,6 +653,13 @@ impl<E: Runtime> Member<E> {
     const fn certificate(&self) -> Option<&Certificate> {
         self.chain.certificate()
     }
+}
+
+/// By how much the log of the member at this place grows. While it is begun anew a member does nothing else: all would with the same
+/// block, and none would answer.
+const fn spread(growth: u64, slot: usize, count: usize) -> u64 {
+    let count = if count == 0 { 1 } else { count as u64 };
+    growth.saturating_add((growth / count).saturating_mul(slot as u64))
 }
 
 /// Until when the block after one waits for more.

@@ -82,8 +82,8 @@ pub(super) fn settings(starts: &[u16], which: usize, list: &[usize]) -> Settings
     }
 }
 
-struct Members {
-    context: Context,
+pub(super) struct Members {
+    pub(super) context: Context,
     charter: Charter,
     starts: Vec<u16>,
     /// The members of now.
@@ -95,7 +95,7 @@ struct Members {
 }
 
 impl Members {
-    async fn start(context: Context, count: u8) -> Self {
+    pub(super) async fn start(context: Context, count: u8) -> Self {
         Self::start_of(context, count, count).await
     }
 
@@ -127,7 +127,7 @@ impl Members {
         }
     }
 
-    async fn kill(&mut self, which: usize) {
+    pub(super) async fn kill(&mut self, which: usize) {
         let (_, task) = self.running[which].take().expect("it runs");
         task.abort();
         let _ = task.await;
@@ -160,7 +160,7 @@ impl Members {
         Ok(answer.outcome)
     }
 
-    async fn known(&mut self) -> ObjectKey {
+    pub(super) async fn known(&mut self) -> ObjectKey {
         let (record, key) = object(1);
         let made = self.ask(&[0, 1], Operation::Object { record, policy: Bytes::new() }).await;
         assert!(matches!(made, Ok(Outcome::Accepted { .. })), "{made:?}");

@@ -195,3 +195,24 @@ fn while_too_much_is_being_checked_what_others_pass_on_does_not_hold_the_one_tas
         assert_eq!(alone.member.pool.len(), 100, "it is not forgotten that it was not taken");
     });
 }
+
+#[test]
+fn members_begin_their_logs_anew_one_after_the_other() {
+    let all: Vec<u64> = (0..4).map(|slot| spread(64 << 20, slot, 4)).collect();
+    assert_eq!(all, [64 << 20, 80 << 20, 96 << 20, 112 << 20]);
+    assert_eq!(spread(10, 0, 0), 10, "one that is no member");
+    simulated(64, async |context| {
+        let mut members = crate::engine::tests::Members::start(context, 4).await;
+        members.known().await;
+        members.context.sleep(Duration::from_secs(30)).await;
+        // Blocks are as long for all; the logs of 4 KiB and more were begun anew some times, at other blocks each.
+        let mut lengths = std::collections::BTreeSet::new();
+        for which in 0..4 {
+            members.kill(which).await;
+            let log = Log::open(members.context.child("log"), format!("m{which}-chain")).await;
+            let (certificate, _) = log.expect("it was written").1.snapshot.expect("begun anew");
+            lengths.insert(certificate.header().height);
+        }
+        assert!(lengths.len() > 1, "{lengths:?}");
+    });
+}
