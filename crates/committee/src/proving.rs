@@ -70,6 +70,11 @@ impl Founded {
         Self { group, rules, tip, state: State::default(), schemes }
     }
 
+    /// A member's part of the key.
+    pub(crate) fn scheme(&self, which: usize) -> &Scheme {
+        &self.schemes[which]
+    }
+
     /// A signature of all members, finalising or only notarising.
     pub(crate) fn sign(
         &self,

@@ -207,7 +207,7 @@ impl<E: Runtime> Member<E> {
 
     async fn start_engine(&mut self) -> Result<(), CommitteeError> {
         let (asks, asked) = mpsc::unbounded_channel();
-        let engine = self.make_engine(Port(asks))?;
+        let engine = self.make_engine(Port::new(asks, self.term.keys().clone()))?;
         let [votes, certificates, resolver] = self.lines.of(self.term.epoch).await?;
         // Its end is seen by the end of what it asks.
         let task = engine.start(votes, certificates, resolver);
