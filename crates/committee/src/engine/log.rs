@@ -360,7 +360,8 @@ impl<S: Storage> Log<S> {
         }
     }
 
-    /// Blocks above a height, in order, up to so many and so many bytes, and up to one that has a certificate; with that.
+    /// Blocks above a height, in order, up to so many and so many bytes, and up to one that has a certificate; with that. Of those that
+    /// became final together the last alone has one: up to the first of them it goes beyond the bytes, as far as one message holds.
     pub(crate) async fn since(
         &self,
         height: u64,
@@ -371,7 +372,8 @@ impl<S: Storage> Log<S> {
         let first = height.saturating_add(1);
         for (wanted, (at, (block, certificate))) in (first..).zip(self.finals.range(first..)) {
             taken += block.length;
-            if wanted != *at || spans.len() == count || (taken > bytes && !spans.is_empty()) {
+            let most = if last.is_some() { bytes } else { BLOCK_BYTES_MAX };
+            if wanted != *at || spans.len() == count || (taken > most && !spans.is_empty()) {
                 break;
             }
             spans.push(*block);
@@ -532,6 +534,34 @@ mod tests {
                 drop(log);
                 assert!(!open().await.is_long(0, 0), "and so it is found");
             }
+        });
+    }
+
+    #[test]
+    fn large_blocks_that_became_final_together_are_given_out_together() {
+        deterministic::Runner::default().start(|context| async move {
+            let opened = Log::open(context.child("log"), String::from("chain")).await;
+            let (mut log, mut founded) = (opened.expect("an empty one").0, Founded::new(4));
+            let mut large = async |log: &mut Log<_>, certified: bool| {
+                let header = founded.block(Vec::new()).0.header;
+                let bytes = Bytes::from(vec![header.height as u8; 1 << 20]);
+                log.block(header.digest(), &bytes).await.expect("written");
+                log.is_final(header.height, &header.digest());
+                if certified {
+                    log.certificate(&founded.certify(&header)).await.expect("written");
+                }
+            };
+            for certified in [false, false, true, false, false, false, false, true] {
+                large(&mut log, certified).await;
+            }
+            let since = async |height| {
+                let since = log.since(height, 64, BLOCK_BYTES_MAX / 2).await.expect("readable");
+                since.map(|(_, blocks)| blocks.len())
+            };
+            assert_eq!(since(0).await, Some(3), "up to their certificate, and no further");
+            assert_eq!(since(1).await, Some(2));
+            assert_eq!(since(3).await, None, "more than a message holds");
+            assert_eq!(since(4).await, Some(4));
         });
     }
 
