@@ -221,6 +221,31 @@ impl Engine {
         }
     }
 
+    /// Makes a version in the batch; gives its id and its value.
+    fn make(&mut self, put: Put<'_>, bases: Bases) -> Result<(VersionId, Bytes), ObjectsError> {
+        let Put { object, kind, value, compress, .. } = put;
+        if !compress && let Some(made) = self.batch.put_now(object, bases, kind, value)? {
+            return Ok(made);
+        }
+        let value = Bytes::copy_from_slice(value);
+        let new = NewVersion { object: *object, bases, kind, value: value.clone(), compress };
+        Ok((block_on(self.batch.put(new))?, value))
+    }
+
+    fn record(&self, name: &[u8]) -> ObjectRecord {
+        let name = Bytes::copy_from_slice(name);
+        ObjectRecord { network: self.network, owner: self.owner, name }
+    }
+
+    /// Writes the record of an object that has versions here and no name: it was lost with the power, or with a part of the disk. What
+    /// is put on those versions is then loaded at the next start.
+    fn name_again(&self, object: &ObjectKey, name: &[u8]) -> Result<(), ObjectsError> {
+        tracing::warn!(%object, "the object's record was lost and is written again");
+        let mut batch = self.objects.batch();
+        batch.object(&self.record(name))?;
+        block_on(batch.commit(self.durability))
+    }
+
     /// The name of an object of ours, or none.
     fn name(&self, object: &ObjectKey) -> Option<Bytes> {
         let record = block_on(self.objects.record_of(object)).ok()??;
@@ -290,7 +315,11 @@ impl Keyspace for Engine {
     fn open(&mut self, name: &[u8]) -> Result<(ObjectKey, Option<Tip>), Refusal> {
         let object =
             version::key_of(self.suite, &self.network, &self.owner, name).map_err(refuse)?;
-        Ok((object, self.tip(&object)))
+        let tip = self.tip(&object);
+        if tip.is_some() && !self.objects.has_record(&object) {
+            self.name_again(&object, name).map_err(refuse)?;
+        }
+        Ok((object, tip))
     }
 
     fn prepare(&mut self, puts: &mut dyn Iterator<Item = Put<'_>>) {
@@ -301,29 +330,17 @@ impl Keyspace for Engine {
 
     fn put(&mut self, put: Put<'_>) -> Result<Made, Refusal> {
         let bases = bases(put.bases).map_err(refuse)?;
-        let Put { object, kind, value, compress, .. } = put;
-        let now = match compress {
-            false => self.batch.put_now(object, bases, kind, value).map_err(refuse)?,
-            true => None,
-        };
-        let (id, value) = match now {
-            Some(made) => made,
-            None => {
-                let value = Bytes::copy_from_slice(value);
-                let new =
-                    NewVersion { object: *object, bases, kind, value: value.clone(), compress };
-                (block_on(self.batch.put(new)).map_err(refuse)?, value)
-            }
-        };
+        // Before its version: of a write that the power cuts a beginning is left, and without its name a key is not loaded.
         if let Some(name) = put.name {
-            let name = Bytes::copy_from_slice(name);
-            let record = ObjectRecord { network: self.network, owner: self.owner, name };
-            // Behind its version: what takes the version back takes it back too.
-            if let Err(error) = self.batch.object(&record) {
+            self.batch.object(&self.record(name)).map_err(refuse)?;
+        }
+        let (id, value) = match self.make(put, bases) {
+            Ok(made) => made,
+            Err(error) => {
                 self.batch.truncate(self.made.len());
                 return Err(refuse(error));
             }
-        }
+        };
         if self.batch.versions() > self.made.len() {
             self.made.push(id.h);
         }

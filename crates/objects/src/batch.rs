@@ -226,12 +226,18 @@ impl Batch {
         self.versions.made.len()
     }
 
-    /// Forgets the newest versions until `versions` are left, and what was added behind those.
+    /// Forgets the newest versions until `versions` are left, and what was added behind those that are left.
     pub fn truncate(&mut self, versions: usize) {
         let Versions { made, places } = &mut self.versions;
-        let Some(first) = made.get(versions) else { return };
+        if versions > made.len() {
+            return;
+        }
+        let last = versions.checked_sub(1).and_then(|last| made.get(last));
+        self.kept.truncate(last.map_or(0, |last| last.at + 1));
+        if versions == made.len() {
+            return;
+        }
         self.ready.clear();
-        self.kept.truncate(first.at);
         for made in made.drain(versions..) {
             places.remove(&made.tip.id.h);
         }
@@ -250,7 +256,8 @@ impl Batch {
         self.kept.push(Kept { record, form: None, new: false });
     }
 
-    /// Adds an object's record, which tells whose the object is and its name.
+    /// Adds an object's record, which tells whose the object is and its name. It stands before the object's first version:
+    /// of a write that the power cuts the log keeps a beginning, and a version whose object nobody can name is never found again.
     ///
     /// # Errors
     /// [`ObjectsError::Version`] where it cannot be called so.

@@ -231,6 +231,11 @@ impl Objects {
         Ok(record.map(|record| ObjectRecord::decode(&record.bytes)).transpose()?)
     }
 
+    /// Whether an object's record is here, without reading it.
+    pub fn has_record(&self, object: &ObjectKey) -> bool {
+        self.store.contains(&object.record())
+    }
+
     /// Every version that is committed from now on, a commit at a time. Who is [`WATCHED_MAX`] commits behind is told
     /// how many it lost.
     pub fn watch(&self) -> broadcast::Receiver<Arc<Vec<Event>>> {

@@ -11,7 +11,7 @@ use env::Env;
 use objects::{NewVersion, Objects, ObjectsOptions};
 use store::{Durability, LogOptions, LogStore, RecordStore};
 use testkit::disk::FaultyDisk;
-use version::{Bases, ValueKind, Version, VersionId, key_of};
+use version::{Bases, ObjectKey, ValueKind, Version, VersionId, key_of};
 
 use crate::client::{Caller, options, request};
 
@@ -55,6 +55,16 @@ impl Machine {
 
     fn caller(&self) -> Caller {
         Caller::to(self.door.address())
+    }
+
+    /// A version that another than the door writes.
+    fn put(&self, new: NewVersion) {
+        let objects = self.objects.clone();
+        self.runtime.block_on(async move {
+            let mut batch = objects.batch();
+            batch.put(new).await.unwrap();
+            batch.commit(None).await.unwrap();
+        });
     }
 
     /// The machine after its power was cut.
@@ -114,6 +124,61 @@ fn what_was_answered_is_there_after_a_power_cut() {
     }
     let machine = machine.after_a_power_cut();
     assert_eq!(machine.caller().say("ZRANGE z 0 -1"), "[c b a]");
+}
+
+fn object(name: &[u8]) -> ObjectKey {
+    key_of(Suite::default(), &NETWORK, &owner(), name).unwrap()
+}
+
+/// The power goes within the first write of keys: of each there is nothing, or its name at least. What is then written and
+/// answered is there after the next start.
+#[test]
+fn a_key_whose_first_write_was_torn_is_written_and_found_again() {
+    for seed in 0..40 {
+        let machine = Machine::new(FaultyDisk::new(seed));
+        let mut caller = machine.caller();
+        assert_eq!(caller.say("SET before v"), "OK");
+        machine.disk.crash_after(1);
+        let torn = caller.say("MSET a 1 b 1 c 1 d 1 e 1 f 1");
+        assert!(torn.starts_with("MISCONF"), "{torn}");
+        let machine = machine.after_a_power_cut();
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            let object = object(format!("redis/k{key}").as_bytes());
+            let named = machine.objects.has_record(&object);
+            assert!(named || machine.objects.tips(&object).is_empty(), "{seed}: {key}");
+        }
+        let mut caller = machine.caller();
+        assert_eq!(caller.say("MSET a 2 b 2 c 2 d 2 e 2 f 2"), "OK");
+        let machine = machine.after_a_power_cut();
+        let answer = machine.caller().say("MGET before a b c d e f");
+        assert_eq!(answer, "[v 2 2 2 2 2 2]", "{seed}");
+    }
+}
+
+/// Stores in which versions were left without their object's record.
+#[test]
+fn a_key_that_lost_its_name_has_it_again_once_it_is_written() {
+    let machine = Machine::new(FaultyDisk::new(5));
+    let mut caller = machine.caller();
+    caller.say("ZADD z 1 a");
+    let nameless = [("redis/kk", &b"lost"[..]), ("redis/z\0\0\0\x01z\0\0\0\0\0\0\0\0b", &[0; 8])];
+    for (name, value) in nameless {
+        let value = Bytes::from_static(value);
+        let (object, bases, kind) = (object(name.as_bytes()), Bases::NONE, ValueKind::Bytes);
+        machine.put(NewVersion { object, bases, kind, value, compress: false });
+    }
+    let machine = machine.after_a_power_cut();
+    let mut caller = machine.caller();
+    assert_eq!(caller.say("MGET k"), "[nil]");
+    assert_eq!(caller.say("SET k v"), "OK");
+    assert_eq!(caller.say("ZADD z 2 b"), "1");
+    let machine = machine.after_a_power_cut();
+    let mut caller = machine.caller();
+    assert_eq!(caller.say("GET k"), "v");
+    assert_eq!(caller.say("SCAN 0 COUNT 100"), "[0 [z k]]");
+    assert_eq!(caller.say("ZRANGE z 0 -1 WITHSCORES"), "[a 1 b 2]");
+    let tip = caller.say("HOLD.TIPS k");
+    assert!(tip.contains(":1:"), "it stands on what was lost: {tip}");
 }
 
 #[test]
@@ -187,7 +252,7 @@ fn merges_and_other_writers() {
     let text = caller.say(&format!("HOLD.MERGE k {a} {b} FUNC append"));
     assert!(text.starts_with("ERR the versions conflict"), "{text}");
     // The same object, written through the engine.
-    let object = key_of(Suite::default(), &NETWORK, &owner(), b"redis/kk").unwrap();
+    let object = object(b"redis/kk");
     let tip = machine.objects.tips(&object);
     assert_eq!(tip.len(), 1);
     let new = NewVersion {
@@ -197,12 +262,7 @@ fn merges_and_other_writers() {
         value: Bytes::from_static(b"theirs"),
         compress: false,
     };
-    let objects = machine.objects.clone();
-    machine.runtime.block_on(async move {
-        let mut batch = objects.batch();
-        batch.put(new).await.unwrap();
-        batch.commit(None).await.unwrap();
-    });
+    machine.put(new);
     assert_eq!(caller.say("GET k"), "theirs");
     assert_eq!(caller.say("SET k ours"), "OK");
     assert_eq!(machine.objects.tips(&object).len(), 1);
