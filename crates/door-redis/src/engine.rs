@@ -36,6 +36,8 @@ const UNSYNCED_TURN_BYTES: usize = 1 << 20;
 const UNSYNCED_BATCH_BYTES: usize = 128 << 10;
 /// Versions that wait for whoever signs them, which it is woken for; at rest it gets what there is.
 const UNSENT_MAX: usize = 2_048;
+/// Versions that wait for whoever signs them while it takes none: 32 MiB of ids.
+const WAITING_MAX: usize = 1 << 20;
 
 /// Why the engine did not do what the door asked.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +142,8 @@ impl Engine {
         }
     }
 
-    /// The same, and what reaches the log goes to `attest`, for whoever signs it. What it has no room for is not attested.
+    /// The same, and what reaches the log goes to `attest`, for whoever signs it. What it has no room for waits; of very much the
+    /// oldest is given up, and stays for whoever looks for versions that are not attested.
     #[must_use]
     pub fn attested(mut self, attest: SyncSender<Vec<RecordId>>) -> Self {
         self.attest = Some(attest);
@@ -214,10 +217,13 @@ impl Engine {
             return;
         }
         let made = std::mem::take(&mut self.unsent);
-        if let Some(attest) = &self.attest
-            && let Err(TrySendError::Full(lost)) = attest.try_send(made)
-        {
-            tracing::warn!(versions = lost.len(), "attesting is behind: not attested");
+        let Some(attest) = &self.attest else { return };
+        if let Err(TrySendError::Full(made)) = attest.try_send(made) {
+            if made.len() < WAITING_MAX {
+                self.unsent = made;
+            } else {
+                tracing::warn!(versions = made.len(), "attesting is far behind: not attested yet");
+            }
         }
     }
 

@@ -36,10 +36,47 @@ pub(crate) struct Owned {
     pub(crate) key: SecretKey,
 }
 
+/// Versions that are looked for and attested at a time.
+const LATE_MAX: usize = 1 << 16;
+
 /// An open door.
 pub(crate) struct RedisDoor {
     handle: Handle,
     attested: Attested,
+    /// Attests what a door before this one left.
+    mending: tokio::task::JoinHandle<()>,
+}
+
+/// What attests versions that were written and not attested: the process was killed before, or the disk was full.
+#[derive(Clone)]
+struct Late {
+    librarian: Arc<Librarian>,
+    attesting: Attesting,
+}
+
+impl Late {
+    /// Attests all there are. It reads every version here.
+    async fn attest(&self) {
+        if let Err(error) = self.attest_all().await {
+            tracing::error!(%error, "versions of the Redis door are not attested, and stay here when the peer leaves");
+        }
+    }
+
+    async fn attest_all(&self) -> Result<(), objects::ObjectsError> {
+        let owner = self.attesting.author.public();
+        loop {
+            let family = Bytes::from_static(FAMILY);
+            let found = self.librarian.unattested(owner, family, LATE_MAX).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            self.attesting.attest(&found).await?;
+            tracing::info!(versions = found.len(), "versions were attested late");
+            if found.len() < LATE_MAX {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// The thread that attests what the door wrote; it ends when the door writes no more.
@@ -61,6 +98,7 @@ impl Attested {
 pub(crate) struct DoorWrites {
     writes: Writes,
     attested: Attested,
+    late: Late,
 }
 
 impl DoorWrites {
@@ -75,6 +113,8 @@ impl DoorWrites {
         if let Err(error) = blocking(ended).await {
             tracing::error!(%error, "the door's writes could not be ended");
         }
+        // What nobody attests no other peer takes, and this one would never have left.
+        self.late.attest().await;
     }
 }
 
@@ -104,6 +144,7 @@ impl RedisDoor {
             author: key,
             policy_version: POLICY_VERSION,
         };
+        let late = Late { librarian: Arc::clone(librarian), attesting: attesting.clone() };
         let starting = attesting.start();
         let (attest, attested) =
             starting.map_err(HoldError::io("start", "a thread that attests"))?;
@@ -111,9 +152,11 @@ impl RedisDoor {
         let clock = env.clock.clone();
         let open = move || Ok(door_redis::open(options, Box::new(engine), clock)?);
         let attested = Attested(Arc::new(Mutex::new(Some(attested))));
-        let this = Self { handle: blocking(open).await?, attested };
-        opening.open(DoorWrites { writes: this.handle.writes(), attested: this.attested.clone() });
-        Ok(this)
+        let handle = blocking(open).await?;
+        let (writes, done) = (handle.writes(), attested.clone());
+        opening.open(DoorWrites { writes, attested: done, late: late.clone() });
+        let mending = tokio::spawn(async move { late.attest().await });
+        Ok(Self { handle, attested, mending })
     }
 
     /// Where its clients connect.
@@ -126,6 +169,9 @@ impl RedisDoor {
     /// # Errors
     /// None of the door's own.
     pub(crate) async fn close(self) -> Result<(), HoldError> {
+        self.mending.abort();
+        // What it did not come to is found by the next.
+        let _ = self.mending.await;
         blocking(move || {
             self.handle.close();
             self.attested.join();

@@ -13,7 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{Announcement, CertificateError, ClientKey, PeerId, PeerState, RosterError, Taught};
+use crypto::{
+    Announcement, CertificateError, ClientKey, PeerId, PeerState, PublicKey, RecordId, RosterError,
+    Taught,
+};
 use document::Record;
 use env::calls::{Calls, Credential, PEERS_MAX, Service};
 use env::{Env, Task};
@@ -353,6 +356,21 @@ impl Librarian {
         durability: Durability,
     ) -> Result<(), ObjectsError> {
         self.core.objects.keep(record, durability).await
+    }
+
+    /// Up to `most` versions here of an owner's objects whose names begin so, of which no attestation is here: a door in this
+    /// process wrote them, which was killed before it attested them. They are handed over to nobody until somebody does. It reads
+    /// every version.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub async fn unattested(
+        &self,
+        owner: PublicKey,
+        family: Bytes,
+        most: usize,
+    ) -> Result<Vec<RecordId>, ObjectsError> {
+        self.core.objects.unattested_of(owner, family, most).await
     }
 
     /// What vouches for it now.

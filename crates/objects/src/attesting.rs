@@ -2,7 +2,7 @@
 //!
 //! A signature takes 30 us, a version a few, so versions are attested up to a second after they are in the log, or when there are as many as
 //! one attestation takes. What a killed process had not attested yet is not: its versions are whole, and who wrote them, nobody
-//! can tell.
+//! can tell before somebody with the key looks for them and calls [`Attesting::attest`].
 
 use std::io;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ const WAITING_MAX: usize = 4096;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Under which key, and where to.
+#[derive(Clone)]
 pub struct Attesting {
     /// The objects whose versions they are.
     pub objects: Arc<Objects>,
@@ -63,14 +64,10 @@ impl Attesting {
                 due = Instant::now() + EVERY;
             }
             for h in got.unwrap_or_default() {
-                if batch.add(&h).is_err() {
-                    self.keep(std::mem::replace(&mut batch, self.begin()));
-                    let added = batch.add(&h);
-                    debug_assert!(added.is_ok(), "it was empty");
-                }
+                self.add(&mut batch, &h).into_iter().for_each(|full| self.keep_here(full));
             }
             if ended || Instant::now() >= due {
-                self.keep(std::mem::replace(&mut batch, self.begin()));
+                self.keep_here(std::mem::replace(&mut batch, self.begin()));
             }
             if ended {
                 return;
@@ -78,19 +75,45 @@ impl Attesting {
         }
     }
 
-    /// Signs, and puts the attestation beside the versions.
-    fn keep(&self, batch: BatchAttester) {
+    /// Adds a version; gives the batch before where that was full.
+    fn add(&self, batch: &mut BatchAttester, h: &RecordId) -> Option<BatchAttester> {
+        if batch.add(h).is_ok() {
+            return None;
+        }
+        let full = std::mem::replace(batch, self.begin());
+        let added = batch.add(h);
+        debug_assert!(added.is_ok(), "it was empty");
+        Some(full)
+    }
+
+    /// Attests versions that are in the log, now.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Store`]; some of them may be attested then.
+    pub async fn attest(&self, versions: &[RecordId]) -> Result<(), ObjectsError> {
+        let mut batch = self.begin();
+        for h in versions {
+            if let Some(full) = self.add(&mut batch, h) {
+                self.keep(full).await?;
+            }
+        }
+        self.keep(batch).await
+    }
+
+    fn keep_here(&self, batch: BatchAttester) {
         let versions = batch.len();
-        let Some(record) = batch.finish(self.suite, &self.author) else { return };
-        let kept: Result<(), ObjectsError> = block_on(async {
-            let mut batch = self.objects.batch();
-            batch.add(record.clone());
-            batch.commit(Some(Durability::EverySecond)).await?;
-            self.objects.tell_beside(&record);
-            Ok(())
-        });
-        if let Err(error) = kept {
+        if let Err(error) = block_on(self.keep(batch)) {
             tracing::warn!(%error, versions, "versions are not attested");
         }
+    }
+
+    /// Signs, and puts the attestation beside the versions.
+    async fn keep(&self, batch: BatchAttester) -> Result<(), ObjectsError> {
+        let Some(record) = batch.finish(self.suite, &self.author) else { return Ok(()) };
+        let mut batch = self.objects.batch();
+        batch.add(record.clone());
+        batch.commit(Some(Durability::EverySecond)).await?;
+        self.objects.tell_beside(&record);
+        Ok(())
     }
 }

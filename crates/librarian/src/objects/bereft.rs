@@ -1,11 +1,14 @@
 //! Versions here that nobody is served, since what came with them was lost.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crypto::RecordId;
+use bytes::Bytes;
+use crypto::{PublicKey, RecordId};
 use document::Kind;
-use store::{Placed, StoreError};
+use objects::ObjectsError;
+use store::{Part, Placed, StoreError};
+use version::{Form, ObjectKey, View};
 
 use super::ObjectShelf;
 
@@ -27,7 +30,7 @@ impl ObjectShelf {
         let shelf = Arc::clone(self);
         let look = move || match places {
             Some(behind) => shelf.one_of_each_place(behind, most),
-            None => shelf.unattested(most),
+            None => shelf.unattested(most, &|_| true),
         };
         self.env.blocking(look).await
     }
@@ -42,14 +45,44 @@ impl ObjectShelf {
         Ok(found)
     }
 
-    fn unattested(&self, most: usize) -> Result<Vec<Placed>, StoreError> {
+    /// The same versions of an owner's objects whose names begin so: what was written in this process, which was killed before it
+    /// attested that.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub(crate) async fn unattested_of(
+        self: &Arc<Self>,
+        owner: PublicKey,
+        family: Bytes,
+        most: usize,
+    ) -> Result<Vec<RecordId>, ObjectsError> {
+        let shelf = Arc::clone(self);
+        let look = move || {
+            let mut objects = HashSet::new();
+            shelf.objects.objects_of(&owner, &mut |object, record| {
+                if record.network == shelf.network && record.name.starts_with(&family) {
+                    objects.insert(object);
+                }
+            })?;
+            let wanted = |part: &Part<'_>| object(part).is_some_and(|one| objects.contains(&one));
+            let found = shelf.unattested(most, &wanted)?;
+            Ok(found.into_iter().map(|placed| placed.id).collect())
+        };
+        self.env.blocking(look).await
+    }
+
+    fn unattested(
+        &self,
+        most: usize,
+        wanted: &dyn Fn(&Part<'_>) -> bool,
+    ) -> Result<Vec<Placed>, StoreError> {
         let (mut found, mut behind) = (Vec::new(), 0);
         loop {
             // So many at a time as memory is meant for.
             let (mut doubted, mut met) = (HashMap::new(), 0);
             self.store.each_of(&[Kind::Version], &mut |part| {
                 let whole = |id: &RecordId| self.shelf.holds(id);
-                if self.attestations.naming(&part.id).iter().any(whole) {
+                if self.attestations.naming(&part.id).iter().any(whole) || !wanted(&part) {
                     return;
                 }
                 let placed = Placed { id: part.id, kind: part.kind, place: part.place };
@@ -78,4 +111,12 @@ impl ObjectShelf {
             }
         }
     }
+}
+
+/// Of which object a version is.
+fn object(part: &Part<'_>) -> Option<ObjectKey> {
+    if part.is_form {
+        return Some(Form::decode(&Bytes::copy_from_slice(part.payload)).ok()?.object);
+    }
+    Some(View::decode(part.payload).ok()?.object)
 }

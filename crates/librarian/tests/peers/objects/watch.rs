@@ -274,12 +274,18 @@ fn what_a_door_in_the_process_writes_is_told_when_it_is_attested() {
         assert_eq!(batch.put(new).await.unwrap().h, made.h());
         batch.commit(None).await.unwrap();
         let WatchEvent::CaughtUp(_) = next(&env, &mut events).await else { panic!("told early") };
+        let unattested = async || {
+            let name = Bytes::from_static(b"rep");
+            town.peers[0].unattested(pen.owner.public(), name, 10).await.unwrap()
+        };
+        assert_eq!(unattested().await, [made.h()]);
         let attestation = pen.attest(&made, 1);
         town.peers[0].keep_word(attestation, store::Durability::Memory).await.unwrap();
         let WatchEvent::Record { found, .. } = next(&env, &mut events).await else {
             panic!("a version")
         };
         assert_eq!(found.record, made.record);
+        assert_eq!(unattested().await, []);
         assert_eq!(client.tip_hs(&pen).await, [made.h()]);
         assert!(client.get(&pen, &made).await.unwrap().unwrap().attestation.is_some());
     });
