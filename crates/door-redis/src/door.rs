@@ -2,7 +2,7 @@
 //!
 //! All that commands do to keys goes through here. It knows nothing of connections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
@@ -13,6 +13,7 @@ use crate::fail::{
     Fail, KEY_TOO_LONG, NOT_KEPT, TOO_LONG, TOO_MANY_KEYS, WRITES_ENDED, WRONG_TYPE,
 };
 use crate::keyspace::{Keyspace, Made, Put, Tip};
+use crate::members::Members;
 use crate::options::{Compress, Options};
 use crate::session::{Client, Watcher};
 use crate::slots::{Content, Slots, State};
@@ -37,15 +38,6 @@ const SWEEP_STEP: usize = 1_000;
 const CACHE_SLACK_BYTES: usize = 8 << 20;
 /// After a failed commit nothing is swept for so long, in ms.
 const SWEEP_PAUSE_MS: u64 = 10_000;
-
-/// A member as it was loaded: its set may be gone or another.
-#[derive(Debug)]
-struct Loaded {
-    generation: u64,
-    member: Bytes,
-    object: ObjectKey,
-    tip: VersionId,
-}
 
 /// What a key is to be.
 #[derive(Debug)]
@@ -92,8 +84,10 @@ pub(crate) struct Door {
     pub(crate) watchers: Vec<Watcher>,
     pub(crate) password: Option<blake3::Hash>,
     pub(crate) started: u64,
-    members: HashMap<Box<[u8]>, Vec<Loaded>>,
-    name: Vec<u8>,
+    /// Bytes that the other connections hold of answers.
+    pub(crate) outputs_bytes: usize,
+    pub(crate) members: Members,
+    pub(crate) name: Vec<u8>,
     warm: u32,
     /// Bytes in the cache from which on values are dropped within a turn.
     evict_from: usize,
@@ -106,19 +100,14 @@ impl Door {
     /// Of the engine.
     pub(crate) fn open(
         options: Options,
-        mut keyspace: Box<dyn Keyspace>,
+        keyspace: Box<dyn Keyspace>,
         now: u64,
     ) -> Result<Self, Refusal> {
-        let mut slots = Slots::new();
-        let mut members: HashMap<Box<[u8]>, Vec<Loaded>> = HashMap::new();
-        keyspace
-            .load(&mut |name, object, tip| load(&mut slots, &mut members, name, object, tip))?;
-        members.retain(|key, _| slots.find(slots.hash(key), key).is_some());
         let evict_from = options.cache_bytes.saturating_add(CACHE_SLACK_BYTES);
         let password = options.password.as_ref().map(|text| blake3::hash(text.as_bytes()));
-        Ok(Self {
+        let mut door = Self {
             keyspace,
-            slots,
+            slots: Slots::new(),
             batch: Batch::default(),
             options,
             counters: Counters::default(),
@@ -137,11 +126,14 @@ impl Door {
             watchers: Vec::new(),
             password,
             started: now,
-            members,
+            outputs_bytes: 0,
+            members: Members::default(),
             name: Vec::new(),
             warm: 0,
             evict_from,
-        })
+        };
+        door.load()?;
+        Ok(door)
     }
 
     /// The slot of a key that is there.
@@ -173,6 +165,23 @@ impl Door {
         }
         self.slots.touch(index);
         Ok(Some(index))
+    }
+
+    /// The slot of a key that is there, also where it cannot be read: its tip is enough to put a version on.
+    pub(crate) fn present(&mut self, key: &[u8]) -> Result<Option<u32>, Fail> {
+        match self.slots.find(self.slots.hash(key), key) {
+            Some(index) => Ok(self.is_present(index)?.then_some(index)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether a slot's key is there. One that cannot be read is: what has ended by a tombstone is not loaded.
+    pub(crate) fn is_present(&mut self, index: u32) -> Result<bool, Fail> {
+        let is_unknown = matches!(self.slots.slot(index).state.content, Content::Unknown);
+        if is_unknown && !self.land() {
+            return Err(NOT_KEPT);
+        }
+        Ok(self.see(index).map_or(true, |seen| seen.is_some()))
     }
 
     /// The slot of a string that is there, its bytes in the cache.
@@ -230,8 +239,9 @@ impl Door {
             let state = &self.slots.slot(index).state;
             let is_unknown = matches!(state.content, Content::Unknown);
             self.lean_on(state.stamp);
-            if is_unknown && !self.members.is_empty() {
-                self.resolve(index)?;
+            if is_unknown && self.members.are_loaded() {
+                // One that cannot be read can be written.
+                self.is_present(index)?;
             }
             self.slots.touch(index);
             return Ok(index);
@@ -284,7 +294,8 @@ impl Door {
             }
             New::Sorted => {
                 let generation = tip.map_or(0, |tip| tip.l + 1);
-                let content = Content::Sorted(Box::new(Sorted::new(generation)));
+                let sorted = self.set_with_members(index, generation)?;
+                let content = Content::Sorted(Box::new(sorted));
                 let value = value::sorted(generation, expires);
                 let made = self.put(index, tip.as_slice(), ValueKind::Bytes, &value, false)?;
                 (made.id, content)
@@ -434,7 +445,7 @@ impl Door {
     }
 
     /// Learns what a loaded key is, unless it is known.
-    fn known(&mut self, index: u32) -> Result<(), Fail> {
+    pub(crate) fn known(&mut self, index: u32) -> Result<(), Fail> {
         match self.slots.slot(index).state.content {
             Content::Unknown => self.resolve(index),
             _ => Ok(()),
@@ -449,18 +460,18 @@ impl Door {
             Value::Text(bytes) => Content::Text(Some(bytes)),
             Value::Hash(fields) => Content::Hash(Some(fields)),
             Value::Sorted(generation) => {
-                Content::Sorted(Box::new(self.load_members(index, generation)?))
+                Content::Sorted(Box::new(self.set_with_members(index, generation)?))
             }
             Value::Foreign => Content::Foreign,
         };
         if matches!(content, Content::Absent) {
             self.batch.absent.push(index);
         }
-        self.members.remove(&self.slots.slot(index).key);
         self.make_room();
         let state = &self.slots.slot(index).state;
         let (tip, stamp) = (state.tip, state.stamp);
         self.slots.replace(index, State { content, tip, expires, stamp });
+        self.members_read(index);
         Ok(())
     }
 
@@ -479,22 +490,6 @@ impl Door {
     pub(crate) fn evict(&mut self) {
         self.slots.evict(self.options.cache_bytes, u64::MAX);
         self.evict_from = self.options.cache_bytes.saturating_add(CACHE_SLACK_BYTES);
-    }
-
-    fn load_members(&mut self, index: u32, generation: u64) -> Result<Sorted, Fail> {
-        let mut sorted = Sorted::new(generation);
-        let key = &self.slots.slot(index).key;
-        for loaded in self.members.get(key).into_iter().flatten() {
-            if loaded.generation != generation {
-                continue;
-            }
-            let stored = self.keyspace.get(&loaded.object, &loaded.tip.h)?;
-            if let Some(score) = stored.and_then(|s| value::score(s.kind, &s.value)) {
-                let member = Member { score, object: loaded.object, tip: loaded.tip };
-                sorted.set(&loaded.member, Some(member));
-            }
-        }
-        Ok(sorted)
     }
 
     /// What is done when a turn's commands are done: keys that have ended are deleted, some that
@@ -557,29 +552,49 @@ impl Door {
                 tracing::warn!(error = %fail.text(), "what others wrote cannot be read");
             }
         }
+        if let Err(fail) = self.complete_sets() {
+            tracing::warn!(error = %fail.text(), "members that others wrote cannot be read");
+        }
         self.batch.start = self.stamp;
     }
 
     fn take_key(&mut self, key: &[u8], object: ObjectKey, tip: Tip) -> Result<(), Fail> {
         let hash = self.slots.hash(key);
+        let found = self.slots.find(hash, key);
+        if found.is_some_and(|index| self.slots.slot(index).state.tip == Some(tip.id)) {
+            return Ok(());
+        }
         self.stamp += 1;
-        let Some(index) = self.slots.find(hash, key) else {
+        let Some(index) = found else {
             if tip.kind == Some(ValueKind::Tombstone) {
                 return Ok(());
             }
             let (content, tip) = (Content::Unknown, Some(tip.id));
             let state = State { content, tip, expires: NEVER, stamp: self.stamp };
             let index = self.slots.insert(hash, key, object, state).ok_or(TOO_MANY_KEYS)?;
-            // Its members come behind it, and are taken where it is known to be their set.
-            return self.resolve(index);
+            self.resolve(index)?;
+            self.set_came(index, false);
+            return Ok(());
         };
         if matches!(self.slots.slot(index).state.content, Content::Unknown) {
             self.slots.retouch(index, Some(tip.id), NEVER, self.stamp);
-            return self.resolve(index);
+            self.resolve(index)?;
+            self.set_came(index, true);
+            return Ok(());
         }
         let Some(stored) = self.keyspace.get(&object, &tip.id.h)? else { return Ok(()) };
         let (value, expires) = value::decode(stored.kind, &stored.value);
+        let sorted = match (&value, self.set_of(index)) {
+            (Value::Sorted(new), Some(old)) if old.generation == *new => None,
+            (Value::Sorted(new), _) => Some(self.set_with_members(index, *new)?),
+            _ => None,
+        };
         self.adopt(index, tip.id, value, expires);
+        if let Some(sorted) = sorted {
+            self.slots.fill(index, Content::Sorted(Box::new(sorted)));
+            self.set_came(index, false);
+        }
+        self.members_read(index);
         self.batch.absent.push(index);
         Ok(())
     }
@@ -604,57 +619,9 @@ impl Door {
         let state = State { content, tip: Some(id), expires, stamp: self.stamp };
         Undo::Slot { index, state: self.slots.replace(index, state) }
     }
-
-    fn take_member(&mut self, name: &[u8], object: ObjectKey, tip: Tip) -> Result<(), Fail> {
-        let Some((key, generation, member)) = split(name) else { return Ok(()) };
-        let Some(index) = self.slots.find(self.slots.hash(key), key) else { return Ok(()) };
-        self.known(index)?;
-        if self.set_of(index).is_none_or(|sorted| sorted.generation != generation) {
-            return Ok(());
-        }
-        let Some(stored) = self.keyspace.get(&object, &tip.id.h)? else { return Ok(()) };
-        let score = value::score(stored.kind, &stored.value);
-        let new = score.map(|score| Member { score, object, tip: tip.id });
-        self.stamp += 1;
-        self.slots.stamp(index, self.stamp);
-        if let Some(sorted) = self.slots.sorted_mut(index) {
-            sorted.set(&Bytes::copy_from_slice(member), new);
-        }
-        Ok(())
-    }
 }
 
-/// One loaded object.
-fn load(
-    slots: &mut Slots,
-    members: &mut HashMap<Box<[u8]>, Vec<Loaded>>,
-    name: &[u8],
-    object: ObjectKey,
-    tip: Tip,
-) {
-    if tip.kind == Some(ValueKind::Tombstone) {
-        return;
-    }
-    if let Some(key) = name.strip_prefix(KEYS) {
-        let state =
-            State { content: Content::Unknown, tip: Some(tip.id), expires: NEVER, stamp: 0 };
-        slots.insert(slots.hash(key), key, object, state);
-    } else if let Some((key, generation, member)) = name.strip_prefix(MEMBERS).and_then(split) {
-        let member = Bytes::copy_from_slice(member);
-        let loaded = Loaded { generation, member, object, tip: tip.id };
-        members.entry(key.into()).or_default().push(loaded);
-    }
-}
-
-/// Key, generation and member of a member's name.
-fn split(name: &[u8]) -> Option<(&[u8], u64, &[u8])> {
-    let (length, rest) = name.split_first_chunk()?;
-    let (key, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-    let (generation, member) = rest.split_first_chunk()?;
-    Some((key, u64::from_be_bytes(*generation), member))
-}
-
-fn key_name(into: &mut Vec<u8>, key: &[u8]) {
+pub(crate) fn key_name(into: &mut Vec<u8>, key: &[u8]) {
     into.clear();
     into.extend_from_slice(KEYS);
     into.extend_from_slice(key);

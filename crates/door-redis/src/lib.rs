@@ -32,6 +32,7 @@ mod fail;
 mod fields;
 mod glob;
 mod keyspace;
+mod members;
 mod number;
 mod options;
 mod parse;

@@ -353,6 +353,60 @@ fn a_sorted_set_that_others_make_has_its_members() {
     assert_eq!(log.tips(&log.object(&member("z", 0, "a"))).len(), 1);
 }
 
+/// Members come turns before their set, of a key that nobody knows, of one that was deleted, and of one that is read with the
+/// generation before; and a door is opened between the two.
+#[test]
+fn members_that_come_before_their_set_are_in_it() {
+    let mut opened = Opened::new();
+    let bytes = version::ValueKind::Bytes;
+    let set = |generation: u64| [b"\0z", &generation.to_be_bytes()[..]].concat();
+    let sets = [("new", 0), ("again", 2), ("other", 1)];
+    for is_opened_between in [false, true] {
+        let key = |key: &str| format!("{key}{}", u8::from(is_opened_between));
+        let mut caller = opened.caller();
+        let (again, other) = (key("again"), key("other"));
+        let lines =
+            [format!("ZADD {again} 1 old"), format!("DEL {again}"), format!("SET {other} v")];
+        lines.iter().for_each(|line| drop(caller.say(line)));
+        for (name, generation) in sets {
+            let name = member(&key(name), generation, "early");
+            opened.memory.log().write_beside(&name, bytes, &1_f64.to_be_bytes());
+        }
+        opened.handle.wake();
+        assert_eq!(caller.say("PING"), "PONG");
+        drop(caller);
+        if is_opened_between {
+            opened = opened.again();
+        }
+        for (name, generation) in sets {
+            let name = [b"redis/k", key(name).as_bytes()].concat();
+            opened.memory.log().write_beside(&name, bytes, &set(generation));
+        }
+        opened.handle.wake();
+        let mut caller = opened.caller();
+        for (name, _) in sets {
+            let key = key(name);
+            assert_eq!(caller.say(&format!("ZADD {key} 2 late")), "1", "{key}");
+            assert_eq!(caller.say(&format!("ZRANGE {key} 0 -1")), "[early late]");
+            assert_eq!(caller.say(&format!("ZREM {key} late")), "1");
+            assert_eq!(caller.say(&format!("EXISTS {key}")), "1");
+        }
+    }
+}
+
+/// A set's versions are handed over with the last first, behind another's that counted for a while.
+#[test]
+fn a_set_that_comes_back_has_all_its_members() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    caller.pipeline(&["ZADD z 1 a 2 b", "DEL z", "SET z v"]);
+    let set = [b"\0z", &0_u64.to_be_bytes()[..]].concat();
+    opened.memory.log().write_beside(b"redis/kz", version::ValueKind::Bytes, &set);
+    opened.handle.wake();
+    let again = [("PING", "PONG"), ("ZRANGE z 0 -1", "[a b]"), ("ZREM z a", "1"), ("ZCARD z", "1")];
+    crate::strings::script(&opened, &again);
+}
+
 #[test]
 fn a_door_that_is_closed_has_answered_what_came() {
     let opened = Opened::new();
