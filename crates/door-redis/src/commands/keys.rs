@@ -27,7 +27,7 @@ const EMBEDDED_BYTES: usize = 44;
 pub(crate) fn del(door: &mut Door, call: &mut Call<'_>) -> Done {
     let mut deleted = 0;
     for key in call.args.from(1) {
-        if let Some(index) = door.lookup(key)? {
+        if let Some(index) = door.present(key)? {
             door.write(index, New::Gone, NEVER)?;
             deleted += 1;
         }

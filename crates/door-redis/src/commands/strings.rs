@@ -82,7 +82,11 @@ pub(crate) fn set(door: &mut Door, call: &mut Call<'_>) -> Done {
         return Ok(());
     }
     let choices = Choices::read(door, call)?;
-    let found = if choices.get { door.text(key)? } else { door.lookup(key)? };
+    let found = match (choices.get, choices.keep) {
+        (true, _) => door.text(key)?,
+        (_, true) => door.lookup(key)?,
+        _ => door.present(key)?,
+    };
     if choices.get {
         match found {
             Some(index) => call.out.shared(door.bytes(index)),

@@ -147,3 +147,28 @@ fn everything_is_there_after_a_restart() {
         &[("ZRANGE z 0 -1", "[a c b]"), ("GET k7", "again"), ("HGETALL h", "[f x g w]")],
     );
 }
+
+#[test]
+fn a_key_that_cannot_be_read_is_listed_deleted_and_written() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    caller.pipeline(&["SET a 1", "SET b 1", "ZADD z 1 m", "SET c 1", "SET d 1"]);
+    opened.memory.log().unreadable = true;
+    let opened = opened.again();
+    let mut caller = opened.caller();
+    assert!(caller.say("GET a").starts_with("MISCONF"));
+    assert_eq!(caller.ask("KEYS *").list().len(), 5);
+    assert_eq!(caller.ask("SCAN 0 COUNT 100").list()[1].list().len(), 5);
+    assert_eq!(caller.ask("SCAN 0 COUNT 100 TYPE string").list()[1].list().len(), 0);
+    assert_eq!(caller.say("DEL a none"), "1");
+    assert_eq!(caller.say("UNLINK z"), "1");
+    assert_eq!(caller.say("SET b 2"), "OK");
+    assert_eq!(caller.say("SET c 2 XX EX 100"), "OK");
+    assert_eq!(caller.say("SET c 3 NX"), "nil");
+    assert!(caller.say("SET d 2 KEEPTTL").starts_with("MISCONF"), "nobody knows when it ends");
+    opened.memory.log().unreadable = false;
+    assert_eq!(caller.say("MGET a b c d"), "[nil 2 2 1]");
+    let opened = opened.again();
+    assert_eq!(opened.caller().say("MGET a b c d"), "[nil 2 2 1]");
+    assert_eq!(opened.caller().say("DBSIZE"), "3");
+}
