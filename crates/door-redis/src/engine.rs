@@ -494,6 +494,7 @@ impl Keyspace for Engine {
     fn changed(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {
         // What was made ahead in the turn before stands as its bases stood then.
         self.batch.prepare(&[]);
+        let mut lagged = false;
         loop {
             match self.news.try_recv() {
                 Ok(events) => {
@@ -511,7 +512,8 @@ impl Keyspace for Engine {
                     }
                 }
                 Err(TryRecvError::Lagged(missed)) => {
-                    tracing::warn!(missed, "commits of others were missed: open the door again");
+                    tracing::warn!(missed, "commits were missed: all tips are looked at");
+                    lagged = true;
                 }
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
@@ -521,7 +523,7 @@ impl Keyspace for Engine {
         }
         // All of ours were told before: what is left was lost with a gap.
         self.own.clear();
-        Ok(())
+        if lagged { self.load(each) } else { Ok(()) }
     }
 }
 
@@ -533,6 +535,27 @@ mod tests {
     use store::MemoryStore;
 
     use super::*;
+
+    /// A door that is many commits of others behind learns of all of them all the same.
+    #[test]
+    fn commits_that_were_missed_are_found_by_their_tips() {
+        let store = Arc::new(MemoryStore::new());
+        let objects = Objects::open(store, ObjectsOptions::default()).unwrap();
+        let owner = SecretKey::from_slice(&[7; 32]).unwrap().public();
+        let network = NetworkId::new([9; 32]);
+        let mut engine = Engine::new(objects.clone(), Suite::default(), network, owner, None);
+        for number in 0..5_000 {
+            let name = Bytes::from(format!("redis/k{number}"));
+            let mut batch = objects.batch();
+            let object = batch.object(&ObjectRecord { network, owner, name }).unwrap();
+            batch.put_now(&object, Bases::NONE, ValueKind::Bytes, b"theirs").unwrap();
+            batch.commit_here(None).unwrap();
+        }
+        let mut seen = std::collections::HashSet::new();
+        engine.changed(&mut |name, _, _| seen.extend([name.to_vec()])).unwrap();
+        assert_eq!(seen.len(), 5_000);
+        engine.changed(&mut |name, _, _| panic!("{name:?} comes again")).unwrap();
+    }
 
     #[test]
     fn once_the_thread_that_writes_has_failed_nothing_is_written_and_reads_go_on() {

@@ -169,7 +169,7 @@ pub trait Keyspace: Send {
     ) -> Result<Bytes, Refusal>;
 
     /// Calls `each` for the objects whose tip that counts was changed by others than this
-    /// keyspace's puts since the last call. It is called at each turn and must then cost nothing
+    /// keyspace's puts since the last call, and for others where it does not know which were. It is called at each turn and must then cost nothing
     /// where there is none; [`crate::Handle::wake`] has it called soon.
     ///
     /// # Errors

@@ -47,10 +47,19 @@ pub(crate) struct Transaction {
     pub broken: bool,
 }
 
+/// What tells whether a key was written since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// It is there, and this is the number of its last write.
+    There(u64),
+    /// It is not, and its next version is so deep, once what has ended is deleted.
+    Absent(u64),
+}
+
 /// Keys that WATCH was told.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    keys: Vec<(Bytes, u64)>,
+    keys: Vec<(Bytes, Mark)>,
     bytes: usize,
 }
 
@@ -59,14 +68,14 @@ impl Watched {
         self.keys.len()
     }
 
-    pub(crate) fn push(&mut self, key: &[u8], stamp: u64) {
-        self.bytes += key.len() + size_of::<(Bytes, u64)>();
-        self.keys.push((Bytes::copy_from_slice(key), stamp));
+    pub(crate) fn push(&mut self, key: &[u8], mark: Mark) {
+        self.bytes += key.len() + size_of::<(Bytes, Mark)>();
+        self.keys.push((Bytes::copy_from_slice(key), mark));
     }
 
-    /// The keys, and the number of the last write to each.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, u64)> {
-        self.keys.iter().map(|(key, stamp)| (key, *stamp))
+    /// The keys, and what each was then.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, Mark)> {
+        self.keys.iter().map(|(key, mark)| (key, *mark))
     }
 
     pub(crate) fn clear(&mut self) {
@@ -81,7 +90,7 @@ pub(crate) struct Session {
     pub authenticated: bool,
     pub wrong_passwords: u32,
     pub transaction: Option<Transaction>,
-    /// Keys, and the number of the last write to each.
+    /// Keys that EXEC asks after.
     pub watched: Watched,
     /// Prefixes it is told of.
     pub watching: usize,

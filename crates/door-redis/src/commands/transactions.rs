@@ -5,7 +5,7 @@
 
 use crate::door::{Door, KEY_BYTES_MAX};
 use crate::fail::{Done, Fail, KEY_TOO_LONG, LARGE_TRANSACTION, NOT_KEPT};
-use crate::session::{Call, Transaction, WATCHED_MAX};
+use crate::session::{Call, Mark, Transaction, WATCHED_MAX};
 use crate::slots::Content;
 
 /// MULTI.
@@ -41,10 +41,12 @@ pub(crate) fn exec(door: &mut Door, call: &mut Call<'_>) -> Done {
     if transaction.broken {
         return Err(Fail::Say("EXECABORT Transaction discarded because of previous errors."));
     }
-    if watched.iter().any(|(key, stamp)| current(door, key) != stamp) {
-        door.lean_on_all();
-        call.out.null_array();
-        return Ok(());
+    for (key, mark) in watched.iter() {
+        if current(door, key)? != mark {
+            door.lean_on_all();
+            call.out.null_array();
+            return Ok(());
+        }
     }
     let mut touched = false;
     call.out.array(transaction.commands.len());
@@ -73,8 +75,8 @@ pub(crate) fn watch(door: &mut Door, call: &mut Call<'_>) -> Done {
         return Err(KEY_TOO_LONG);
     }
     for key in call.args.from(1) {
-        let stamp = current(door, key);
-        call.session.watched.push(key, stamp);
+        let mark = current(door, key)?;
+        call.session.watched.push(key, mark);
     }
     call.out.ok();
     Ok(())
@@ -87,14 +89,19 @@ pub(crate) fn unwatch(_: &mut Door, call: &mut Call<'_>) -> Done {
     Ok(())
 }
 
-/// The number of the last write to a key; one that is not there has none.
-fn current(door: &Door, key: &[u8]) -> u64 {
-    let found = door.slots.find(door.slots.hash(key), key);
-    let state = found.map(|index| &door.slots.slot(index).state);
-    // One that was loaded and never written has the number 0 too, and is not absent.
-    state.map_or(u64::MAX, |state| match state.content {
-        Content::Absent => u64::MAX,
-        _ if state.expires <= door.now => u64::MAX,
-        _ => state.stamp,
+/// What a key is now. Of one that is not there, which nothing in memory tells of, the depth of its tombstones does: it may have
+/// been written and deleted.
+fn current(door: &mut Door, key: &[u8]) -> Result<Mark, Fail> {
+    let Some(index) = door.slots.find(door.slots.hash(key), key) else {
+        return Ok(Mark::Absent(door.depth(key)?.map_or(0, |l| l + 1)));
+    };
+    let state = &door.slots.slot(index).state;
+    let next = state.tip.map_or(0, |tip| tip.l + 1);
+    Ok(match state.content {
+        Content::Absent => Mark::Absent(next),
+        // Its tombstone is still to come.
+        _ if state.expires <= door.now => Mark::Absent(next + 1),
+        // One that was loaded and never written has the number 0.
+        _ => Mark::There(state.stamp),
     })
 }

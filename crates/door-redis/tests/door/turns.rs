@@ -264,6 +264,19 @@ fn transactions_are_executed_together_or_not_at_all() {
     a.say("WATCH none");
     b.say("HSET none f v");
     assert_eq!(a.pipeline(&["MULTI", "SET k x", "EXEC"])[2], "nil");
+    // Of one that was not there and is not, what was between is seen too; that what had ended is deleted is none.
+    for written in [true, false] {
+        b.say("SET ended v PX 100");
+        opened.calendar.pass(100);
+        a.say("WATCH fleeting ended");
+        if written {
+            b.pipeline(&["SET fleeting v", "DEL fleeting"]);
+        }
+        std::thread::sleep(Duration::from_millis(150));
+        b.say("PING");
+        let wanted = if written { "nil" } else { "[OK]" };
+        assert_eq!(a.pipeline(&["MULTI", "SET k x", "EXEC"])[2], wanted);
+    }
     a.say("WATCH k");
     a.say("UNWATCH");
     b.say("SET k other");
