@@ -30,6 +30,7 @@ use crate::ahead::Sets;
 use crate::connection::{Connection, State};
 use crate::counters::Metrics;
 use crate::door::Door;
+use crate::options::Limits;
 use crate::parse::ProtocolError;
 use crate::session::{Client, Session};
 
@@ -100,6 +101,12 @@ fn polled(poll: &mut Poll, events: &mut Events, wait: Duration) -> io::Result<()
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         done => done,
     }
+}
+
+/// Whether those whose answers wait get no more before they have read them: half of the room is for the others, of whom none is
+/// then refused an answer for what one asked many times and did not read.
+fn is_crowded(output_bytes: usize, limits: &Limits) -> bool {
+    output_bytes > limits.outputs_bytes / 2
 }
 
 impl Circle {
@@ -309,7 +316,7 @@ impl Circle {
             let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
                 continue;
             };
-            let crowded = self.output_bytes > limits.outputs_bytes;
+            let crowded = is_crowded(self.output_bytes, &limits);
             let waiting = connection.output.waiting();
             connection.paused = waiting > limits.output_bytes || (crowded && waiting > 0);
             if connection.paused {
@@ -341,6 +348,7 @@ impl Circle {
         // Not before: it would be listed again by what is sent meanwhile, and read into a second buffer.
         connection.listed = false;
         let (input, output) = (connection.held(), connection.output.held());
+        self.door.outputs_bytes = self.output_bytes - output;
         let state = connection.serve(&mut self.door, &mut self.shared[at]);
         let all = self.input_bytes - input + connection.held();
         if all > self.door.options.limits.input_bytes && connection.held() > input {
@@ -448,7 +456,7 @@ impl Circle {
                 more |= connection.writable;
                 self.sending.push(index);
             }
-            let crowded = left > 0 && self.output_bytes > limits.outputs_bytes;
+            let crowded = left > 0 && is_crowded(self.output_bytes, &limits);
             if connection.paused && left <= limits.output_bytes && !crowded {
                 connection.paused = false;
                 if !connection.listed {

@@ -64,7 +64,8 @@ pub struct Limits {
     /// Bytes of answers that wait for one connection to read them; until it has, its commands are
     /// not read. A command whose answer alone is longer is answered with an error.
     pub output_bytes: usize,
-    /// The same, all connections together.
+    /// The same, all connections together. From half of it on a connection whose answers wait is not
+    /// read from; a command whose answer does not fit what is left is answered with an error.
     pub outputs_bytes: usize,
     /// A connection that takes nothing of its answers for so long is cut off.
     pub stall: Duration,

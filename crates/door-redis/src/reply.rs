@@ -40,6 +40,8 @@ pub(crate) struct Output {
     /// Bytes that one answer may have, and what waited before it.
     answer_bytes: usize,
     before: usize,
+    /// Whether it may have no more since others' answers wait.
+    crowded: bool,
 }
 
 impl Output {
@@ -52,12 +54,19 @@ impl Output {
             protocol: 2,
             answer_bytes: usize::MAX,
             before: 0,
+            crowded: false,
         }
     }
 
-    /// A command's answer begins, which may have so many bytes.
-    pub(crate) fn begin_answer(&mut self, bytes: usize) {
-        (self.answer_bytes, self.before) = (bytes, self.waiting());
+    /// A command's answer begins, which may have so many bytes, and no more than there is room for.
+    pub(crate) fn begin_answer(&mut self, bytes: usize, room: usize) {
+        (self.answer_bytes, self.before) = (bytes.min(room), self.waiting());
+        self.crowded = room < bytes;
+    }
+
+    /// Whether others' answers leave less room than one answer may have.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     /// Whether the answer is still one that is sent. Asked between the parts of those that have many.
@@ -67,6 +76,12 @@ impl Output {
     pub(crate) fn fits(&self) -> Result<(), Fail> {
         if self.waiting() - self.before <= self.answer_bytes {
             return Ok(());
+        }
+        if self.crowded {
+            return Err(Fail::Say(
+                "ERR there is no room for the answer while answers wait that others do not read: \
+                 try again, or ask for less at once",
+            ));
         }
         Err(Fail::Long(format!(
             "ERR the answer is longer than {} MiB: ask for less at once",

@@ -1,14 +1,17 @@
 //! One command: found in the table, allowed or not, executed, and taken back where it fails.
 
+use crate::batch::Save;
 use crate::door::Door;
 use crate::fail::Fail;
 use crate::parse::{Arguments, Kept};
-use crate::reply::Output;
+use crate::reply::{Output, Place};
 use crate::session::{Call, QUEUED_BYTES_MAX, QUEUED_MAX, Session};
 use crate::table::{Command, FIRST, LATER, NO_AUTH, WATCHING};
 
 /// How much of an unknown command is repeated in its error.
 const REPEATED_BYTES: usize = 128;
+/// An answer that may always be given, however many answers of others wait, in bytes.
+const ANSWER_BYTES_MIN: usize = 64 << 10;
 /// Arguments of a command that writes. At most as many records come of it: one an argument, or two where each key or member has two
 /// arguments.
 pub(crate) const WRITE_ARGUMENTS_MAX: usize = 50_000;
@@ -23,7 +26,9 @@ impl Door {
     ) -> Option<u32> {
         (self.touched, self.leans) = (false, false);
         self.begin_command();
-        out.begin_answer(self.options.limits.output_bytes);
+        let limits = &self.options.limits;
+        let room = limits.outputs_bytes.saturating_sub(self.outputs_bytes + out.held());
+        out.begin_answer(limits.output_bytes, room.max(ANSWER_BYTES_MIN));
         self.counters.commands += 1;
         match self.allowed(session, &args, out) {
             Ok(command) => {
@@ -31,7 +36,14 @@ impl Door {
                 if queued {
                     queue(session, command, &args, out);
                 } else {
+                    let (save, place) = (self.save(), out.place());
                     self.run(command, session, args, out);
+                    // Those that answer one value have not asked: it is given whatever the bound of one answer.
+                    if out.is_crowded()
+                        && let Err(fail) = out.fits()
+                    {
+                        self.take_back(save, place, out, &fail);
+                    }
                 }
             }
             Err(fail) => {
@@ -55,11 +67,16 @@ impl Door {
     ) {
         let (save, place) = (self.save(), out.place());
         if let Err(fail) = (command.run)(self, &mut Call { args, out, session }) {
-            self.counters.errors += 1;
-            self.back_to(save);
-            out.cut(place);
-            out.error(&fail.text());
+            self.take_back(save, place, out, &fail);
         }
+    }
+
+    /// Takes back what a command wrote and answered, and answers why.
+    fn take_back(&mut self, save: Save, place: Place, out: &mut Output, fail: &Fail) {
+        self.counters.errors += 1;
+        self.back_to(save);
+        out.cut(place);
+        out.error(&fail.text());
     }
 
     fn allowed(

@@ -204,6 +204,35 @@ fn a_watcher_that_does_not_read_is_cut_off_where_there_is_too_much_of_all() {
 }
 
 /// What came and the end after it may be told to the door at once, and only once.
+/// One that does not read leaves the others half of the room for answers, and loses none of its own; what does not fit the room
+/// is refused.
+#[test]
+fn answers_of_all_callers_are_bounded_together() {
+    let opened = with(Limits { outputs_bytes: 24 << 20, ..Limits::default() });
+    let (mut hog, mut other) = (opened.caller(), opened.caller());
+    let value = vec![b'v'; 1 << 20];
+    assert_eq!(hog.call(&[b"SET", b"k", &value]).text(), "OK");
+    let large = request(&[&[&b"MGET"[..]][..], &[&b"k"[..]; 16]].concat());
+    let begin = std::time::Instant::now();
+    hog.send(&request(&[b"GET", b"k"]).repeat(64));
+    loop {
+        other.send(&large);
+        let answer = other.answer().text();
+        if answer.starts_with("ERR there is no room for the answer") {
+            break;
+        }
+        assert!(answer.starts_with("[vvv"), "{answer:.100}");
+        assert!(begin.elapsed() < Duration::from_secs(20), "its answers are not counted");
+    }
+    assert_eq!(other.say("STRLEN k"), "1048576");
+    assert_eq!(other.say("GET k").len(), 1 << 20);
+    for _ in 0..64 {
+        assert_eq!(hog.answer().text().len(), 1 << 20);
+    }
+    other.send(&large);
+    assert!(other.answer().text().starts_with("[vvv"), "there is room again");
+}
+
 #[test]
 fn callers_that_end_right_behind_what_they_say_are_answered_and_let_go() {
     let opened = Opened::new();
