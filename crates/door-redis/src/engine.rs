@@ -450,9 +450,10 @@ impl Keyspace for Engine {
         object: &ObjectKey,
         h: &RecordId,
         m: usize,
-    ) -> Result<Vec<Stored>, Refusal> {
-        let found = block_on(self.objects.previous(object, h, m)).map_err(refuse)?;
-        Ok(found.into_iter().map(stored).collect())
+        each: &mut dyn FnMut(Stored) -> bool,
+    ) -> Result<(), Refusal> {
+        let each = |found| each(stored(found));
+        block_on(self.objects.previous_each(object, h, m, each)).map_err(refuse)
     }
 
     fn tips(&mut self, object: &ObjectKey) -> Result<Vec<VersionId>, Refusal> {

@@ -136,8 +136,8 @@ pub trait Keyspace: Send {
     /// Where it cannot be read.
     fn get(&mut self, object: &ObjectKey, h: &RecordId) -> Result<Option<Stored>, Refusal>;
 
-    /// Up to `m` predecessors of a version, nearest first; ends behind a root, and behind the two
-    /// bases of a merge.
+    /// Calls `each` with up to `m` predecessors of a version, nearest first; ends behind a root, behind the two
+    /// bases of a merge, and where `each` says `false`.
     ///
     /// # Errors
     /// Where the version or one of them cannot be read.
@@ -146,7 +146,8 @@ pub trait Keyspace: Send {
         object: &ObjectKey,
         h: &RecordId,
         m: usize,
-    ) -> Result<Vec<Stored>, Refusal>;
+        each: &mut dyn FnMut(Stored) -> bool,
+    ) -> Result<(), Refusal>;
 
     /// The versions without a successor here, the one that counts first.
     ///

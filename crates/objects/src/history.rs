@@ -33,20 +33,45 @@ impl Objects {
         h: &RecordId,
         m: usize,
     ) -> Result<Vec<Stored>, ObjectsError> {
-        let mut found: Vec<Stored> = Vec::with_capacity(m.min(PREVIOUS_MAX));
+        let mut found = Vec::with_capacity(m.min(PREVIOUS_MAX));
+        let each = |stored| {
+            found.push(stored);
+            true
+        };
+        self.previous_each(object, h, m, each).await?;
+        Ok(found)
+    }
+
+    /// As [`Objects::previous`], each handed over as it is read, until `each` says `false`: for whoever has no room for the
+    /// values of all.
+    ///
+    /// # Errors
+    /// As [`Objects::previous`].
+    pub async fn previous_each(
+        &self,
+        object: &ObjectKey,
+        h: &RecordId,
+        m: usize,
+        mut each: impl FnMut(Stored) -> bool,
+    ) -> Result<(), ObjectsError> {
         let mut walk = Previous::new(*h, m);
+        let (mut count, mut last) = (0, None);
         while let Step::Need(needed) = walk.step() {
             // The first is where the walk begins, every other is the last that was found.
-            let links = match found.last() {
-                Some(last) if last.id.h == needed => links(last),
+            let of_needed = match last {
+                Some((h, links)) if h == needed => links,
                 _ => links(&self.needed(object, &needed).await?),
             };
-            walk.give(&needed, &links)?;
-            for h in walk.found().iter().skip(found.len()) {
-                found.push(self.needed(object, h).await?);
+            walk.give(&needed, &of_needed)?;
+            for h in walk.found().iter().skip(count) {
+                let stored = self.needed(object, h).await?;
+                (count, last) = (count + 1, Some((*h, links(&stored))));
+                if !each(stored) {
+                    return Ok(());
+                }
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     async fn needed(&self, object: &ObjectKey, h: &RecordId) -> Result<Stored, ObjectsError> {

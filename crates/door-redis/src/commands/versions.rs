@@ -23,8 +23,10 @@ use version::{ObjectKey, ValueKind, VersionId};
 
 /// Versions of one HOLD.PREV or HOLD.LOG.
 const VERSIONS_MAX: usize = 4_096;
-/// Bytes of values of one HOLD.PREV.
+/// Bytes of values that one HOLD.PREV answers.
 const VALUES_BYTES_MAX: usize = 64 << 20;
+/// Bytes of values that one HOLD.PREV reads for what versions say of their bases.
+const READ_BYTES_MAX: usize = 512 << 20;
 /// Prefixes that one connection watches.
 const PREFIXES_MAX: usize = 64;
 /// Prefixes that all connections watch.
@@ -139,18 +141,29 @@ pub(crate) fn prev(door: &mut Door, call: &mut Call<'_>) -> Done {
         return Err(Fail::Say("ERR at most 4096 versions at once"));
     }
     let (_, object) = settled(door, call.arg(1))?;
-    let found = if call.len() == 3 {
-        let mut bases = Vec::new();
-        for base in stored(door, &object, &id)?.bases.iter() {
-            bases.push(door.keyspace.get(&object, &base)?.ok_or(NOT_HERE)?);
+    let bytes_max = if values { VALUES_BYTES_MAX } else { READ_BYTES_MAX };
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    let mut keep = |mut stored: Stored| {
+        bytes += stored.value.len();
+        if !values {
+            stored.value = Bytes::new();
         }
-        bases
-    } else {
-        stored(door, &object, &id)?;
-        door.keyspace.previous(&object, &id.h, m)?
+        found.push(stored);
+        bytes <= bytes_max
     };
-    if values && found.iter().map(|stored| stored.value.len()).sum::<usize>() > VALUES_BYTES_MAX {
-        return Err(Fail::Say("ERR the values are more than 64 MiB: ask for fewer"));
+    let of = stored(door, &object, &id)?;
+    if call.len() == 3 {
+        for base in of.bases.iter() {
+            keep(door.keyspace.get(&object, &base)?.ok_or(NOT_HERE)?);
+        }
+    } else {
+        door.keyspace.previous(&object, &id.h, m, &mut keep)?;
+    }
+    if bytes > bytes_max {
+        return Err(Fail::Long(format!(
+            "ERR the values are more than {} MiB: ask for fewer",
+            bytes_max >> 20
+        )));
     }
     call.out.array(found.len());
     for stored in &found {

@@ -38,6 +38,8 @@ pub struct Objects {
     pub versions: HashMap<ObjectKey, BTreeMap<RecordId, Stored>>,
     pub commits: u64,
     pub gets: u64,
+    /// Predecessors that were handed over.
+    pub told: u64,
     /// So many commits fail from now on.
     pub failing: u64,
     /// After so many that do not.
@@ -239,9 +241,10 @@ impl Keyspace for Memory {
         object: &ObjectKey,
         h: &RecordId,
         m: usize,
-    ) -> Result<Vec<Stored>, Refusal> {
-        let log = self.log();
-        let all = &log.versions[object];
+        each: &mut dyn FnMut(Stored) -> bool,
+    ) -> Result<(), Refusal> {
+        let mut log = self.log();
+        let all = log.versions[object].clone();
         let (mut found, mut at) = (Vec::new(), all[h].clone());
         while found.len() < m && !at.bases.is_empty() {
             let bases: Vec<RecordId> = at.bases.iter().collect();
@@ -252,7 +255,13 @@ impl Keyspace for Memory {
             at = all[&bases[0]].clone();
         }
         found.truncate(m);
-        Ok(found)
+        for stored in found {
+            log.told += 1;
+            if !each(stored) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn tips(&mut self, object: &ObjectKey) -> Result<Vec<VersionId>, Refusal> {

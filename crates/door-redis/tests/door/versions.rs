@@ -34,6 +34,23 @@ fn a_key_s_history_is_read() {
 }
 
 #[test]
+fn a_history_of_large_values_is_read_in_little_memory() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    let value = vec![b'v'; (2 << 20) - 20];
+    for n in 0..40 {
+        let value = [&value[..], n.to_string().as_bytes()].concat();
+        assert_eq!(caller.call(&[b"SET", b"k", &value]).text(), "OK");
+    }
+    let tip = tips(&mut caller, "k")[0].clone();
+    let answer = caller.say(&format!("HOLD.PREV k {tip} 1000 VALUES"));
+    assert_eq!(answer, "ERR the values are more than 64 MiB: ask for fewer");
+    assert_eq!(opened.memory.log().told, 33, "no more is read than is answered");
+    assert_eq!(caller.ask(&format!("HOLD.PREV k {tip} 1000")).list().len(), 39);
+    assert_eq!(caller.ask(&format!("HOLD.PREV k {tip} 30 VALUES")).list().len(), 30);
+}
+
+#[test]
 fn branches_are_made_and_merged() {
     let opened = Opened::new();
     let mut caller = opened.caller();
