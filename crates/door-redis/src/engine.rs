@@ -14,11 +14,11 @@ use futures::executor::block_on;
 use objects::{Batch, Event, Likely, NewVersion, Objects, ObjectsError, READY_MAX};
 use store::Durability;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
-use version::merge::{self, Merged, Value};
 use version::{Bases, Merges, ObjectKey, ObjectRecord, ValueKind, VersionError, VersionId};
 
 use crate::error::Refusal;
 use crate::keyspace::{BATCH_BYTES, Keyspace, Made, Put, Stored, Tip};
+use crate::merging;
 use crate::writer::Writer;
 
 /// What the names of the door's objects begin with.
@@ -34,6 +34,10 @@ const UNSYNCED_TURN_BYTES: usize = 1 << 20;
 
 /// Bytes of values of one commit that waits for no fsync and is written beside: with their copies and headers they fit the processor's second cache.
 const UNSYNCED_BATCH_BYTES: usize = 128 << 10;
+/// Versions that a merge reads for what both are made of, which the door's thread does: some milliseconds.
+const ANCESTORS_MAX: usize = 4_096;
+/// Bytes of these versions.
+const ANCESTORS_BYTES_MAX: usize = 256 << 20;
 /// Versions that wait for whoever signs them, which it is woken for; at rest it gets what there is.
 const UNSENT_MAX: usize = 2_048;
 /// Versions that wait for whoever signs them while it takes none: 32 MiB of ids.
@@ -57,6 +61,15 @@ pub enum EngineError {
         "the thread that writes has failed, and nothing is written any more: start the peer again"
     )]
     Failed,
+    /// A side is no string and no hash, or they are not the same.
+    #[error("only versions that are strings, or hashes, are merged by a function")]
+    NotMerged,
+    /// What both are made of is too far back to be looked for while others wait.
+    #[error(
+        "nothing common was found in the last {ANCESTORS_MAX} versions or {} MiB of them: put a value on both",
+        ANCESTORS_BYTES_MAX >> 20
+    )]
+    TooFar,
     /// The engine.
     #[error(transparent)]
     Objects(#[from] ObjectsError),
@@ -69,7 +82,9 @@ impl Classified for EngineError {
     fn class(&self) -> Class {
         match self {
             Self::NoFunction(_) => Class::NotFound,
-            Self::Conflict(_) | Self::NoBytes(_) => Class::Conflict,
+            Self::Conflict(_) | Self::NoBytes(_) | Self::NotMerged | Self::TooFar => {
+                Class::Conflict
+            }
             Self::Failed => Class::Unavailable,
             Self::Objects(error) => error.class(),
             Self::Version(error) => error.class(),
@@ -296,10 +311,6 @@ fn stored(found: objects::Stored) -> Stored {
     Stored { id: found.id, bases: version.bases, kind: version.kind, value: version.value }
 }
 
-fn value(stored: &Stored) -> Value<'_> {
-    Value { kind: stored.kind, bytes: &stored.value }
-}
-
 impl Keyspace for Engine {
     fn load(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {
         let mut found = Vec::new();
@@ -474,7 +485,15 @@ impl Keyspace for Engine {
             let names: Vec<&str> = self.merges.names().collect();
             return Err(refuse(EngineError::NoFunction(names.join(", "))));
         };
-        let base = block_on(self.objects.common_ancestor(object, a, b)).map_err(refuse)?;
+        let bounds = (ANCESTORS_MAX, ANCESTORS_BYTES_MAX);
+        let base = match block_on(self.objects.common_ancestor_within(object, a, b, bounds)) {
+            Err(
+                ObjectsError::TooMuch { .. } | ObjectsError::Version(VersionError::TooFar { .. }),
+            ) => {
+                return Err(refuse(EngineError::TooFar));
+            }
+            found => found.map_err(refuse)?,
+        };
         let needed = |h: &RecordId| {
             let found = self
                 .fetch(object, h)
@@ -482,14 +501,7 @@ impl Keyspace for Engine {
             found.map_err(refuse)
         };
         let (a, b) = (needed(a)?, needed(b)?);
-        let base = base.map(stored);
-        let merged = merge::merge(function, base.as_ref().map(value), value(&a), value(&b))
-            .map_err(refuse)?;
-        match merged {
-            Merged::Value { kind: ValueKind::Bytes, value } => Ok(value),
-            Merged::Value { kind, .. } => Err(refuse(EngineError::NoBytes(kind))),
-            Merged::Conflict(conflict) => Err(refuse(EngineError::Conflict(conflict.reason))),
-        }
+        merging::merged(function, base.map(stored), a, b).map_err(refuse)
     }
 
     fn changed(&mut self, each: &mut dyn FnMut(&[u8], ObjectKey, Tip)) -> Result<(), Refusal> {

@@ -33,6 +33,7 @@ mod fields;
 mod glob;
 mod keyspace;
 mod members;
+mod merging;
 mod number;
 mod options;
 mod parse;

@@ -43,6 +43,12 @@ pub enum ObjectsError {
     /// So many versions stand on bases that are not here that no more are taken.
     #[error("too many versions stand on versions that are not here; put those first")]
     Awaited,
+    /// A walk that read so much and came to no end.
+    #[error("nothing common was found in the last {max} bytes of versions")]
+    TooMuch {
+        /// The bound.
+        max: usize,
+    },
     /// What was handed over is no valid version.
     #[error(transparent)]
     Version(#[from] VersionError),
@@ -57,7 +63,7 @@ impl Classified for ObjectsError {
             Self::NoBase { .. } | Self::NotHere { .. } => Class::NotFound,
             Self::OtherObject { .. } => Class::Invalid,
             Self::Altered { .. } => Class::Corrupt,
-            Self::Awaited => Class::Busy,
+            Self::Awaited | Self::TooMuch { .. } => Class::Busy,
             Self::Version(error) => error.class(),
             Self::Store(error) => error.class(),
         }

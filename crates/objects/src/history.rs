@@ -90,11 +90,30 @@ impl Objects {
         a: &RecordId,
         b: &RecordId,
     ) -> Result<Option<Stored>, ObjectsError> {
-        let mut walk = CommonAncestor::new(*a, *b, ANCESTORS_MAX);
+        self.common_ancestor_within(object, a, b, (ANCESTORS_MAX, usize::MAX)).await
+    }
+
+    /// As [`Objects::common_ancestor`], for whoever has others wait: it gives up after so many versions, and so many bytes of values.
+    ///
+    /// # Errors
+    /// As [`Objects::common_ancestor`]; [`ObjectsError::TooMuch`].
+    pub async fn common_ancestor_within(
+        &self,
+        object: &ObjectKey,
+        a: &RecordId,
+        b: &RecordId,
+        (versions_max, bytes_max): (usize, usize),
+    ) -> Result<Option<Stored>, ObjectsError> {
+        let mut walk = CommonAncestor::new(*a, *b, versions_max);
+        let mut bytes = 0_usize;
         loop {
             match walk.step()? {
                 Step::Need(h) => {
                     let stored = self.needed(object, &h).await?;
+                    bytes = bytes.saturating_add(stored.version.value.len());
+                    if bytes > bytes_max {
+                        return Err(ObjectsError::TooMuch { max: bytes_max });
+                    }
                     walk.give(&h, &links(&stored))?;
                 }
                 Step::Done(None) => return Ok(None),

@@ -18,7 +18,7 @@ use crate::keyspace::Stored;
 use crate::reply::Output;
 use crate::session::{Call, Watcher};
 use crate::slots::Content;
-use crate::value::{self, NEVER, TEXT_BYTES_MAX, Value};
+use crate::value::{self, NEVER, TEXT_BYTES_MAX, VALUE_BYTES_MAX, Value};
 use version::{ObjectKey, ValueKind, VersionId};
 
 /// Versions of one HOLD.PREV or HOLD.LOG.
@@ -32,6 +32,8 @@ const PREFIXES_MAX: usize = 64;
 /// Prefixes that all connections watch.
 const WATCHERS_MAX: usize = 4_096;
 
+const NOT_MERGED: Fail =
+    Fail::Say("ERR only versions that are strings, or hashes, are merged by a function");
 const NOT_HERE: Fail = Fail::Say("ERR no such version of this key here");
 
 fn version(text: &[u8]) -> Result<VersionId, Fail> {
@@ -66,17 +68,23 @@ fn make(
     door: &mut Door,
     index: u32,
     bases: &[VersionId],
-    value: Bytes,
+    value: Value,
+    expires: u64,
     compress: bool,
 ) -> Result<VersionId, Fail> {
-    if value.len() > TEXT_BYTES_MAX {
+    let bytes = match &value {
+        Value::Text(bytes) => value::text(bytes, expires),
+        Value::Hash(fields) => value::hash(fields, expires).into(),
+        Value::Gone | Value::Sorted(_) | Value::Foreign => return Err(NOT_MERGED),
+    };
+    let is_long = matches!(&value, Value::Text(bytes) if bytes.len() > TEXT_BYTES_MAX);
+    if is_long || bytes.len() > VALUE_BYTES_MAX {
         return Err(TOO_LONG);
     }
-    let bytes = value::text(&value, NEVER);
     let id = door.put(index, bases, ValueKind::Bytes, &bytes, compress)?.id;
     let tip = door.slots.slot(index).state.tip;
     if tip.is_none_or(|tip| (id.l, id.h) > (tip.l, tip.h)) {
-        let undo: Undo = door.adopt(index, id, Value::Text(value), NEVER);
+        let undo: Undo = door.adopt(index, id, value, expires);
         door.batch.undo.push(undo);
     }
     Ok(id)
@@ -94,7 +102,8 @@ pub(crate) fn put(door: &mut Door, call: &mut Call<'_>) -> Done {
         b"-" => None,
         text => Some(stored(door, &object, &version(text)?)?.id),
     };
-    let id = make(door, index, base.as_slice(), call.args.bytes(3), compress)?;
+    let value = Value::Text(call.args.bytes(3));
+    let id = make(door, index, base.as_slice(), value, NEVER, compress)?;
     call.out.bulk(id.to_string().as_bytes());
     Ok(())
 }
@@ -191,17 +200,14 @@ pub(crate) fn merge(door: &mut Door, call: &mut Call<'_>) -> Done {
     if a == b {
         return Err(Fail::Say("ERR a version is not merged with itself"));
     }
-    let value = match function {
-        None => call.args.bytes(4),
+    let (value, expires) = match function {
+        None => (Value::Text(call.args.bytes(4)), NEVER),
         Some(name) => {
             let merged = door.keyspace.merge(&object, &a.h, &b.h, name)?;
-            match value::decode(ValueKind::Bytes, &merged).0 {
-                Value::Text(bytes) => bytes,
-                _ => return Err(Fail::Say("ERR only versions that are strings are merged so")),
-            }
+            value::decode(ValueKind::Bytes, &merged)
         }
     };
-    let id = make(door, index, &[a, b], value, false)?;
+    let id = make(door, index, &[a, b], value, expires, false)?;
     call.out.bulk(id.to_string().as_bytes());
     Ok(())
 }

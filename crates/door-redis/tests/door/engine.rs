@@ -58,13 +58,14 @@ impl Machine {
     }
 
     /// A version that another than the door writes.
-    fn put(&self, new: NewVersion) {
+    fn put(&self, new: NewVersion) -> VersionId {
         let objects = self.objects.clone();
         self.runtime.block_on(async move {
             let mut batch = objects.batch();
-            batch.put(new).await.unwrap();
+            let id = batch.put(new).await.unwrap();
             batch.commit(None).await.unwrap();
-        });
+            id
+        })
     }
 
     /// The machine after its power was cut.
@@ -266,6 +267,64 @@ fn merges_and_other_writers() {
     assert_eq!(caller.say("GET k"), "theirs");
     assert_eq!(caller.say("SET k ours"), "OK");
     assert_eq!(machine.objects.tips(&object).len(), 1);
+}
+
+/// A merge function sees values, not how the door keeps them: when keys end is carried over.
+#[test]
+fn what_ends_and_hashes_are_merged_by_what_is_in_them() {
+    let machine = Machine::new(FaultyDisk::new(6));
+    let mut caller = machine.caller();
+    let object = object(b"redis/kk");
+    let ends = |ms: u64| [b"\0e", &ms.to_be_bytes()[..]].concat();
+    let (soon, late) = (4_000_000_000_000_u64, 4_100_000_000_000);
+    let branch = |base: Option<VersionId>, parts: &[&[u8]]| {
+        let bases = base.map_or(Bases::NONE, |base| Bases::one(base.h));
+        let (kind, value) = (ValueKind::Bytes, Bytes::from(parts.concat()));
+        machine.put(NewVersion { object, bases, kind, value, compress: false })
+    };
+    let merge = |caller: &mut Caller, a: VersionId, b: VersionId, function: &str| {
+        caller.say(&format!("HOLD.MERGE k {a} {b} FUNC {function}"))
+    };
+    caller.say("HOLD.PUT k - never");
+    let root = branch(None, &[&ends(soon), b"x"]);
+    let a = branch(Some(root), &[&ends(soon), b"xa"]);
+    let b = branch(Some(root), &[&ends(late), b"xb"]);
+    let id = merge(&mut caller, a, b, "append");
+    assert_eq!(caller.say(&format!("HOLD.GET k {id}")), "xab");
+    assert_eq!(caller.say("GET k"), "xab");
+    assert_eq!(caller.say("PEXPIRETIME k"), late.to_string());
+    let c = branch(Some(id.parse().unwrap()), &[&ends(soon), b"xc"]);
+    let d = branch(Some(id.parse().unwrap()), &[b"\0s\0d"]);
+    merge(&mut caller, c, d, "choose-first");
+    assert_eq!((caller.say("GET k"), caller.say("PEXPIRETIME k")), ("xc".into(), soon.to_string()));
+    let chosen = merge(&mut caller, c, d, "choose-second");
+    assert_eq!(caller.say(&format!("HOLD.GET k {chosen}")), "\0d");
+    let base = branch(Some(chosen.parse().unwrap()), &[b"\0h\0\0\0\x01f\0\0\0\x01v"]);
+    let field = |name: &[u8]| [b"\0h\0\0\0\x01f\0\0\0\x01v\0\0\0\x01", name, b"\0\0\0\0"].concat();
+    let a = branch(Some(base), &[&ends(soon), &field(b"a")]);
+    let b = branch(Some(base), &[&field(b"b")]);
+    merge(&mut caller, a, b, "three-way-map");
+    assert_eq!(caller.say("HGETALL k"), "[f v a  b ]");
+    assert_eq!(caller.say("PTTL k"), "-1");
+    let text = branch(Some(base), &[b"text"]);
+    assert!(merge(&mut caller, a, text, "append").starts_with("ERR"));
+}
+
+/// A walk over a long history would have all others wait.
+#[test]
+fn what_is_common_is_looked_for_so_far_and_no_farther() {
+    let machine = Machine::new(FaultyDisk::new(8));
+    let mut caller = machine.caller();
+    let root = caller.say("HOLD.PUT k - 0");
+    let other = caller.say(&format!("HOLD.PUT k {root} 1"));
+    let lines: Vec<String> = (0..5_000).map(|n| format!("SET k {n}")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    caller.pipeline(&lines);
+    let tip = caller.ask("HOLD.TIPS k").list()[0].text();
+    assert_ne!(tip, other);
+    let side = caller.say(&format!("HOLD.PUT k {root} 2"));
+    let answer = caller.say(&format!("HOLD.MERGE k {side} {tip} FUNC append"));
+    assert!(answer.starts_with("ERR nothing common was found in the last 4096"), "{answer}");
 }
 
 /// Where nobody waits for the disk a turn is committed in parts: what was answered is there, what was refused is not.
