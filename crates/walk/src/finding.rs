@@ -3,7 +3,7 @@
 //! One peer is asked; where it says "not here", more are asked at once ([`WIDTH_MAX`] at most), where it is late, one more
 //! is. The first proven answer counts. At the end of the rank the answers decide:
 //!
-//! - somebody sent bytes that do not prove themselves: [`WalkError::Corrupt`];
+//! - somebody sent bytes that do not prove themselves, and everybody else said something: [`WalkError::Corrupt`];
 //! - the first N of the rank do not have it, or of the first N + 4 fewer than a writer waits for (W) gave no answer and the
 //!   others do not have it, and the same under the roster before: [`WalkError::NotFound`];
 //! - else it may exist where nobody answered: [`WalkError::Unavailable`].
