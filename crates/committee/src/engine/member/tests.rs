@@ -22,7 +22,7 @@ impl Alone {
         drop(founded(&context, MEMBERS_MIN as u8).await);
         let starts = vec![1; MEMBERS_MIN];
         let settings = settings(&starts, 0, &[0]);
-        let opened = Member::open(context.child("member"), settings).await;
+        let opened = Box::pin(Member::open(context.child("member"), settings)).await;
         let (member, receiver, besides) = opened.expect("it was founded");
         let keys = members(&starts).1.iter().map(|(id, _)| id.key().expect("a key")).collect();
         Self { member, keys, _receiver: receiver, besides }
@@ -106,7 +106,7 @@ fn large() -> Block {
 #[test]
 fn a_chain_that_a_liar_made_up_backwards_is_not_asked_for_block_by_block() {
     simulated(60, async |context| {
-        let mut alone = Alone::new(context).await;
+        let mut alone = Box::pin(Alone::new(context)).await;
         let (large, tip) = (large(), alone.tip());
         let mut chain = vec![made_up(&large, u64::MAX, HeaderDigest::new([7; 32]))];
         for _ in 0..40 {
@@ -139,7 +139,7 @@ fn a_chain_that_a_liar_made_up_backwards_is_not_asked_for_block_by_block() {
 #[test]
 fn a_long_chain_that_a_quorum_notarised_is_fetched_backwards_and_voted_on() {
     simulated(61, async |context| {
-        let mut alone = Alone::new(context).await;
+        let mut alone = Box::pin(Alone::new(context)).await;
         let mut others = Chain::new(&alone.member.charter);
         let (mut blocks, mut parent) = (Vec::new(), alone.tip());
         // More than wait unasked, of one member or so far above the tip.
@@ -165,7 +165,7 @@ fn a_long_chain_that_a_quorum_notarised_is_fetched_backwards_and_voted_on() {
 #[test]
 fn what_there_is_no_room_for_is_not_checked_however_often_it_is_passed_on() {
     simulated(62, async |context| {
-        let mut alone = Alone::new(context).await;
+        let mut alone = Box::pin(Alone::new(context)).await;
         let share = crate::engine::pool::WAITING_MAX / 8;
         let all = alone.submissions(0..share as u32 + 1_000);
         let mut checked = 0;
@@ -185,7 +185,7 @@ fn what_there_is_no_room_for_is_not_checked_however_often_it_is_passed_on() {
 #[test]
 fn while_too_much_is_being_checked_what_others_pass_on_does_not_hold_the_one_task_up() {
     simulated(63, async |context| {
-        let mut alone = Alone::new(context).await;
+        let mut alone = Box::pin(Alone::new(context)).await;
         let all = alone.submissions(0..100);
         alone.member.beside.fill(true);
         assert_eq!(alone.pass_on(3, &all).await, 0);
