@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use crypto::{OrgId, PublicKey};
 use env::calls::{Caller, Service};
+use tokio_util::sync::CancellationToken;
 
 use super::connection::{House, Houses};
 use super::seats::{Hall, HallSeat, Seat, Seats};
 use crate::limits::ServerLimits;
-use tokio_util::sync::CancellationToken;
 
 /// How long a key counts as vouched for after its last introduction.
 const VOUCHED_FOR: Duration = Duration::from_secs(3600);
