@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use crypto::RecordId;
 use document::entry::LIST_PAGE_KEYS_MAX;
-use document::{CHUNK_AT, Document, DocumentError, EntryContent, EntryOpener, Kind, Page, Record};
+use document::{
+    CHUNK_AT, Chunk, Document, DocumentError, EntryContent, EntryOpener, Kind, Page, Record,
+};
 use env::Env;
 use env::disk::Room;
 use walk::Walker;
@@ -54,7 +55,7 @@ impl At {
 /// A page that was fetched and opened.
 pub(crate) struct OpenedPage {
     pub(crate) page: Page,
-    pub(crate) chunk: Bytes,
+    pub(crate) chunk: Chunk,
     /// Bytes of its record; 0 where it lay in the entry.
     pub(crate) bytes: u64,
     pub(crate) degraded: bool,
@@ -241,7 +242,7 @@ pub(crate) fn opened(
     let opener = opener.clone();
     Job::cpu(env, move || {
         // Where a file is written out of it directly.
-        let chunk = opener.open_page_into(index, &page, |len| Room::new(len, CHUNK_AT));
+        let chunk = opener.open_chunk(index, &page, |len| Room::new(len, CHUNK_AT));
         let chunk =
             chunk.map_err(|source| AuthorError::Corrupt { part: Part::Page(index), source })?;
         Ok(OpenedPage { page, chunk, bytes, degraded })

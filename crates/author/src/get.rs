@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::{RecordId, Suite};
-use document::{CHUNK_BYTES_MAX, DocumentError};
+use document::{CHUNK_BYTES_MAX, Chunk, DocumentError};
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
 
@@ -233,14 +233,15 @@ impl Author {
             degraded |= with;
             progress.sealed(bytes);
             let mut page = Some(page);
-            for part in self.parts(&chunk) {
+            let Chunk { bytes, mac } = chunk;
+            for part in self.parts(&bytes) {
                 // With the first part.
                 let page = page.take();
                 let push = move || {
                     let mut out = Vec::new();
                     let pushed = page.map_or(Ok(()), |page| assembler.push_page(&page));
                     let pushed = pushed.and_then(|()| {
-                        assembler.push_chunk(&part, &mut |bytes| {
+                        assembler.push_chunk(&part, mac.as_ref(), &mut |bytes| {
                             out.push(bytes);
                             Ok(())
                         })
@@ -297,7 +298,7 @@ async fn pass_on(
     while let Some((opened, lease)) = pages.next().await? {
         degraded |= opened.degraded;
         progress.sealed(opened.bytes);
-        if spans.send(Span { bytes: opened.chunk, lease }).await.is_err() {
+        if spans.send(Span { bytes: opened.chunk.bytes, lease }).await.is_err() {
             break;
         }
     }

@@ -32,6 +32,7 @@ use crypto::lease::Leaf;
 use crypto::{EEK_BYTES, Eek, ReaderKey};
 use document::{
     ContentInfo, ContentMacs, EntrySealer, Finished, Kind, Record, SealedContent, SealedPage,
+    WholeMacs,
 };
 use futures::channel::mpsc;
 use futures::{FutureExt, SinkExt, StreamExt};
@@ -279,7 +280,11 @@ impl Author {
             (None, Some(Shape { k, .. })) => (SealedContent::Stripes { k, ids }, None),
             (None, None) => (SealedContent::Pages(ids), None),
         };
-        Ok(Sealed { macs: macs.with_plaintext_of(plaintext), content, unnoted })
+        let macs = match macs.form() {
+            WholeMacs::Parts => macs,
+            WholeMacs::Bytes => macs.with_plaintext_of(plaintext),
+        };
+        Ok(Sealed { macs, content, unnoted })
     }
 
     /// Takes sealed pages in order into the MAC of the ciphertext, and hands them on.
@@ -295,13 +300,21 @@ impl Author {
         let mut single = None;
         while let Some(Taken { job, only, mut lease }) = taken.next().await {
             let (page, noted) = job.await.ok_or(AuthorError::Stopped)??;
-            let ciphertext = page.page.ciphertext.clone();
-            macs = self
-                .cpu(move || {
-                    macs.add_page(&ciphertext);
-                    macs
-                })
-                .await?;
+            let (page, summed) = match macs.form() {
+                // Some bytes of it.
+                WholeMacs::Parts => {
+                    macs.add(&page);
+                    (page, macs)
+                }
+                WholeMacs::Bytes => {
+                    let add = move || {
+                        macs.add(&page);
+                        (page, macs)
+                    };
+                    self.cpu(add).await?
+                }
+            };
+            macs = summed;
             let bytes = page.record.bytes.len();
             way.progress.sealed(bytes as u64);
             if only {

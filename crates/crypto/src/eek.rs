@@ -9,7 +9,7 @@
 //!
 //! In `holdfast-1` the MAC key is derived from all 108 bytes, so that every MAC commits to every key
 //! in it (AES-GCM alone does not commit to its key: one ciphertext can open under two). In `libri-1`
-//! it is the third part, as in the original.
+//! it is the third part, as in the original. The keys of the MACs over a whole made of parts ([`WholeKeys`]) are derived alike.
 
 use std::fmt;
 
@@ -22,6 +22,20 @@ use crate::{Mac, Suite};
 pub const EEK_BYTES: usize = 108;
 /// The derivation context of `holdfast-1`'s MAC key.
 const MAC_CONTEXT: &str = "holdfast-1 mac";
+/// Those of the keys of [`WholeKeys`].
+const CHUNK_CONTEXT: &str = "holdfast-1 mac of a chunk";
+const CHUNKS_CONTEXT: &str = "holdfast-1 mac of all chunks";
+const PAGES_CONTEXT: &str = "holdfast-1 mac of all pages";
+
+/// The keys of the MACs over a whole content that are made of the MACs of its parts (`holdfast-1`). Wiped when dropped.
+pub struct WholeKeys {
+    /// Of the MAC of one chunk.
+    pub chunk: Zeroizing<[u8; 32]>,
+    /// Of the MAC of all chunks' MACs.
+    pub chunks: Zeroizing<[u8; 32]>,
+    /// Of the MAC of all pages' MACs.
+    pub pages: Zeroizing<[u8; 32]>,
+}
 
 /// An entry encryption key. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -64,6 +78,17 @@ impl Eek {
             Suite::Holdfast1 => blake3::derive_key(MAC_CONTEXT, &self.to_bytes()[..]),
             Suite::Libri1 => self.mac,
         })
+    }
+
+    /// The keys of the MACs over the whole, where these are made of the MACs of its parts.
+    pub fn whole_keys(&self) -> WholeKeys {
+        let bytes = self.to_bytes();
+        let key = |context| Zeroizing::new(blake3::derive_key(context, &bytes[..]));
+        WholeKeys {
+            chunk: key(CHUNK_CONTEXT),
+            chunks: key(CHUNKS_CONTEXT),
+            pages: key(PAGES_CONTEXT),
+        }
     }
 
     /// The nonce of the page at `index`.

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::Suite;
+use crypto::{Mac, Suite};
 
 use crate::libri::{LibriCompressor, LibriDecompressor};
 use crate::macs::ContentMacs;
 use crate::metadata::EntryMetadata;
-use crate::open::EntryOpener;
+use crate::open::{Chunk, EntryOpener};
 use crate::record::CHUNK_BYTES_MAX;
 use crate::{DocumentError, Page};
 
@@ -101,8 +101,8 @@ impl ContentAssembler {
         self.macs.pages()
     }
 
-    /// Takes the next page and the chunk it opened to, and hands on the content's bytes: the chunk itself
-    /// in `holdfast-1`, what it decompresses to, in parts, in `libri-1`.
+    /// Takes the next page and the chunk it opened to ([`EntryOpener::open_chunk`]), and hands on the content's bytes: the chunk
+    /// itself in `holdfast-1`, what it decompresses to, in parts, in `libri-1`.
     ///
     /// # Errors
     /// [`DocumentError`], and the errors of `out`.
@@ -112,11 +112,11 @@ impl ContentAssembler {
     pub fn push(
         &mut self,
         page: &Page,
-        chunk: &Bytes,
+        chunk: &Chunk,
         out: &mut dyn FnMut(Bytes) -> Result<(), DocumentError>,
     ) -> Result<(), DocumentError> {
         self.push_page(page)?;
-        self.push_chunk(chunk, out)
+        self.push_chunk(&chunk.bytes, chunk.mac.as_ref(), out)
     }
 
     /// The first half of [`ContentAssembler::push`]: takes the next page. Its chunk follows.
@@ -128,26 +128,33 @@ impl ContentAssembler {
     /// As [`ContentAssembler::push`].
     pub fn push_page(&mut self, page: &Page) -> Result<(), DocumentError> {
         assert_eq!(self.next_index(), u64::from(page.index), "pages are fed in order");
-        self.macs.add_page(&page.ciphertext);
+        self.macs.add_page(page);
         if self.macs.ciphertext_bytes() > self.metadata.ciphertext_size {
             return Err(DocumentError::Size("ciphertext"));
         }
         Ok(())
     }
 
-    /// The second half: takes the chunk that the page opened to, or a part of it, the parts in order. Whoever must not hold
-    /// all that a chunk decompresses to (in `libri-1` some thousand times its size) feeds small parts.
+    /// The second half: takes the chunk that the page opened to, whole with its MAC where it has one; else it may be in parts, in
+    /// order. Whoever must not hold all that a chunk decompresses to (in `libri-1` some thousand times its size) feeds small parts.
     ///
     /// # Errors
     /// [`DocumentError`], and the errors of `out`.
+    ///
+    /// # Panics
+    /// Where a chunk has a MAC and should have none, or the other way round: that is the caller's defect.
     pub fn push_chunk(
         &mut self,
         part: &Bytes,
+        mac: Option<&Mac>,
         out: &mut dyn FnMut(Bytes) -> Result<(), DocumentError>,
     ) -> Result<(), DocumentError> {
         let macs = &mut self.macs;
         let Some(libri) = &mut self.libri else {
-            macs.add_plaintext(part);
+            match mac {
+                Some(mac) => macs.add_chunk(mac, part.len() as u64),
+                None => macs.add_plaintext(part),
+            }
             return if part.is_empty() { Ok(()) } else { out(part.clone()) };
         };
         libri.push(part, &mut |bytes| {

@@ -1,13 +1,23 @@
 //! The two MACs over the whole content, fed in order while pages are sealed or opened in any order.
 //!
-//! Pages are made in parallel; these two are the only sequential work (10 GB/s each in `holdfast-1`). The
-//! plaintext and the ciphertext are fed apart, as they come at different times.
+//! ```text
+//!  WholeMacs::Bytes   MAC(plaintext 0 | plaintext 1 | ..)            MAC(ciphertext 0 | ciphertext 1 | ..)
+//!  WholeMacs::Parts   MAC(MAC(chunk 0) | MAC(chunk 1) | ..)          MAC(page 0's MAC | page 1's MAC | ..)
+//! ```
+//! Of bytes they are the only sequential work of a content, two more passes over it. Of parts the bytes are read once each, where
+//! the part is sealed or opened anyway, and what is fed here is 32 bytes a part: whoever changes, leaves out, adds or moves a part
+//! changes what is fed, as the lengths follow from the size and the layout.
 
-use crypto::{Eek, Mac, MacState, Suite};
+use crypto::{Mac, MacState, Suite};
+
+use crate::metadata::WholeMacs;
+use crate::page::Page;
+use crate::seal::{PageKeys, SealedPage};
 
 /// The state of both MACs and the sizes they cover.
 #[derive(Clone, Debug)]
 pub struct ContentMacs {
+    form: WholeMacs,
     plaintext: MacState,
     ciphertext: MacState,
     plaintext_bytes: u64,
@@ -17,27 +27,58 @@ pub struct ContentMacs {
 
 impl ContentMacs {
     /// Nothing fed yet.
-    pub fn new(suite: Suite, eek: &Eek) -> Self {
-        let state = suite.mac_state(&eek.mac_key(suite));
-        Self {
-            plaintext: state.clone(),
-            ciphertext: state,
-            plaintext_bytes: 0,
-            ciphertext_bytes: 0,
-            pages: 0,
+    pub(crate) fn new(keys: &PageKeys, form: WholeMacs) -> Self {
+        let (plaintext, ciphertext) = match form {
+            WholeMacs::Bytes => {
+                let state = keys.suite.mac_state(&keys.mac_key);
+                (state.clone(), state)
+            }
+            WholeMacs::Parts => {
+                let (chunks, pages) = (&keys.whole.chunks, &keys.whole.pages);
+                (keys.suite.mac_state(chunks), keys.suite.mac_state(pages))
+            }
+        };
+        Self { form, plaintext, ciphertext, plaintext_bytes: 0, ciphertext_bytes: 0, pages: 0 }
+    }
+
+    /// What they cover.
+    pub const fn form(&self) -> WholeMacs {
+        self.form
+    }
+
+    /// Takes the next sealed page: its ciphertext, and the chunk that was sealed, where the MACs are of parts. List pages are
+    /// not fed.
+    pub fn add(&mut self, sealed: &SealedPage) {
+        self.add_page(&sealed.page);
+        if let Some(mac) = &sealed.chunk_mac {
+            self.add_chunk(mac, sealed.chunk_bytes as u64);
         }
     }
 
-    /// Takes the next bytes of the content.
+    /// Takes the next bytes of the content, where the MACs are of bytes.
+    ///
+    /// # Panics
+    /// Where they are of parts: that is the caller's defect.
     pub fn add_plaintext(&mut self, bytes: &[u8]) {
+        assert_eq!(self.form, WholeMacs::Bytes, "the MACs are of bytes");
         self.plaintext.update(bytes);
         self.plaintext_bytes += bytes.len() as u64;
     }
 
-    /// Takes the ciphertext, tag included, of the next page; list pages are not fed.
-    pub fn add_page(&mut self, ciphertext: &[u8]) {
-        self.ciphertext.update(ciphertext);
-        self.ciphertext_bytes += ciphertext.len() as u64;
+    /// Takes the next chunk of so many bytes by its MAC, where the MACs are of parts.
+    pub(crate) fn add_chunk(&mut self, mac: &Mac, bytes: u64) {
+        assert_eq!(self.form, WholeMacs::Parts, "the MACs are of parts");
+        self.plaintext.update(mac);
+        self.plaintext_bytes += bytes;
+    }
+
+    /// Takes the next page, whose MAC was checked or made; list pages are not fed.
+    pub(crate) fn add_page(&mut self, page: &Page) {
+        match self.form {
+            WholeMacs::Bytes => self.ciphertext.update(&page.ciphertext),
+            WholeMacs::Parts => self.ciphertext.update(&page.mac),
+        }
+        self.ciphertext_bytes += page.ciphertext.len() as u64;
         self.pages += 1;
     }
 
@@ -68,8 +109,18 @@ impl ContentMacs {
         (self.plaintext.finish(), self.ciphertext.finish())
     }
 
-    /// Whether the ciphertext's MAC is this one; then whether the plaintext's is.
+    /// Whether the plaintext's MAC is this one; then whether the ciphertext's is.
     pub(crate) fn verify(self, plaintext: &Mac, ciphertext: &Mac) -> (bool, bool) {
         (self.plaintext.verify(plaintext), self.ciphertext.verify(ciphertext))
+    }
+}
+
+impl WholeMacs {
+    /// What entries of a suite are sealed with.
+    pub(crate) const fn of(suite: Suite) -> Self {
+        match suite {
+            Suite::Holdfast1 => Self::Parts,
+            Suite::Libri1 => Self::Bytes,
+        }
     }
 }

@@ -50,6 +50,24 @@ impl CompressionCodec {
     }
 }
 
+/// What the MACs over the whole of a content cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WholeMacs {
+    /// Its bytes and those of all page ciphertexts, joined (`libri-1`, and `holdfast-1` before 29 November 2026).
+    Bytes,
+    /// The MACs of its chunks and those of its pages, in order (`holdfast-1`).
+    Parts,
+}
+
+impl WholeMacs {
+    const fn number(self) -> u32 {
+        match self {
+            Self::Bytes => 0,
+            Self::Parts => 1,
+        }
+    }
+}
+
 /// Where a schema or a data dictionary is found.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SchemaArtifact {
@@ -89,12 +107,14 @@ pub struct EntryMetadata {
     pub codec: CompressionCodec,
     /// Bytes of all page ciphertexts together, tags included, list pages not.
     pub ciphertext_size: u64,
-    /// The MAC of all page ciphertexts, concatenated.
+    /// The MAC of all page ciphertexts, as `whole_macs` says.
     pub ciphertext_mac: Mac,
     /// The content's bytes.
     pub uncompressed_size: u64,
-    /// The MAC of the content.
+    /// The MAC of the content, as `whole_macs` says.
     pub uncompressed_mac: Mac,
+    /// What these two MACs cover.
+    pub whole_macs: WholeMacs,
 }
 
 impl EntryMetadata {
@@ -126,6 +146,11 @@ impl EntryMetadata {
             ciphertext_mac: mac(&wire.ciphertext_mac, "ciphertext MAC")?,
             uncompressed_size: wire.uncompressed_size,
             uncompressed_mac: mac(&wire.uncompressed_mac, "plaintext MAC")?,
+            whole_macs: match wire.whole_macs {
+                0 => WholeMacs::Bytes,
+                1 => WholeMacs::Parts,
+                _ => return Err(MetadataError::Field("what the MACs over the whole cover")),
+            },
         })
     }
 
@@ -147,6 +172,7 @@ impl EntryMetadata {
             filepath: self.info.filepath.clone(),
             schema: artifact(&self.info.schema),
             data_dictionary: artifact(&self.info.data_dictionary),
+            whole_macs: self.whole_macs.number(),
         };
         let found = wire.encoded_len();
         if found > METADATA_BYTES_MAX {
@@ -202,7 +228,7 @@ fn refuse_duplicates(bytes: &[u8], fields: Fields) -> Result<(), MetadataError> 
     while rest.has_remaining() {
         let (tag, wire_type) = decode_key(&mut rest)?;
         let known = match fields {
-            Fields::Metadata => (1..=10).contains(&tag),
+            Fields::Metadata => (1..=11).contains(&tag),
             Fields::Property => (1..=2).contains(&tag),
             Fields::Artifact => (1..=5).contains(&tag),
         };

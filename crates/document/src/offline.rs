@@ -14,7 +14,7 @@ use crate::content::ContentCutter;
 use crate::entry::EntryContent;
 use crate::envelope::{self, Envelope};
 use crate::macs::ContentMacs;
-use crate::metadata::{ContentInfo, EntryMetadata};
+use crate::metadata::{ContentInfo, EntryMetadata, WholeMacs};
 use crate::open::EntryOpener;
 use crate::page::Page;
 use crate::seal::{EntrySealer, SealedContent, SealedPage};
@@ -76,7 +76,9 @@ pub fn seal(
     while !ended {
         let read = read_some(content, &mut buffer)?;
         ended = read == 0;
-        macs.add_plaintext(&buffer[..read]);
+        if macs.form() == WholeMacs::Bytes {
+            macs.add_plaintext(&buffer[..read]);
+        }
         let chunks = if ended {
             std::mem::replace(&mut cutter, ContentCutter::new(suite)).finish()?
         } else {
@@ -85,7 +87,7 @@ pub fn seal(
         };
         for chunk in chunks {
             let page = sealer.ticket()?.seal(&chunk)?;
-            macs.add_page(&page.page.ciphertext);
+            macs.add(&page);
             if let Some(before) = held.replace(page) {
                 ids.push(before.record.id);
                 emit(before.record)?;
@@ -176,7 +178,7 @@ pub fn open_with(
     let mut assembler = opener.assembler();
     let mut write = |bytes: Bytes| out.write_all(&bytes).map_err(DocumentError::Write);
     let mut push = |index: u32, page: &Page| {
-        let chunk = opener.open_page(index, page)?;
+        let chunk = opener.open_chunk(index, page, |len| vec![0; len])?;
         assembler.push(page, &chunk, &mut write)
     };
     let listed = |lists: &[RecordId], fetch: &mut Fetch<'_>| {

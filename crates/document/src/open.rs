@@ -11,18 +11,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::seal::TAG_BYTES;
-use crypto::{Eek, RecordId, SealError, Suite};
+use crypto::{Eek, Mac, RecordId, SealError, Suite};
 
 use crate::chunk;
 use crate::content::ContentAssembler;
 use crate::entry::{Entry, EntryContent, LIST_INDEX_BASE};
 use crate::layout::Layout;
 use crate::macs::ContentMacs;
-use crate::metadata::{CompressionCodec, EntryMetadata};
+use crate::metadata::{CompressionCodec, EntryMetadata, WholeMacs};
 use crate::page::Page;
 use crate::seal::{PageKeys, Thresholds};
 use crate::stripe::Stripe;
 use crate::{DocumentError, fields};
+
+/// A chunk that a page opened to.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Its MAC, where those over the whole are made of such.
+    pub mac: Option<Mac>,
+}
 
 /// Opens one entry's pages. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -58,6 +67,9 @@ impl EntryOpener {
         };
         if !fits {
             return Err(DocumentError::Field("compression codec"));
+        }
+        if suite == Suite::Libri1 && metadata.whole_macs != WholeMacs::Bytes {
+            return Err(DocumentError::Field("what the MACs over the whole cover"));
         }
         if suite == Suite::Libri1 && entry.content.stripe_pages().is_some() {
             return Err(DocumentError::Suite("an entry of stripes"));
@@ -200,6 +212,25 @@ impl EntryOpener {
         }
     }
 
+    /// As [`EntryOpener::open_page_into`], with the chunk's MAC where those over the whole are made of such: for a
+    /// [`ContentAssembler`].
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub fn open_chunk<R: AsRef<[u8]> + AsMut<[u8]> + Send + 'static>(
+        &self,
+        index: u32,
+        page: &Page,
+        room: impl FnOnce(usize) -> R,
+    ) -> Result<Chunk, DocumentError> {
+        let bytes = self.open_page_into(index, page, room)?;
+        let mac = match self.metadata.whole_macs {
+            WholeMacs::Bytes => None,
+            WholeMacs::Parts => Some(self.keys.chunk_mac(&bytes)),
+        };
+        Ok(Chunk { bytes, mac })
+    }
+
     fn open(&self, index: u32, page: &Page) -> Result<Vec<u8>, DocumentError> {
         self.check(index, page)?;
         Ok(self.keys.eek.open_page(self.keys.suite, index, &page.ciphertext)?)
@@ -227,7 +258,7 @@ impl EntryOpener {
     }
 
     pub(crate) fn macs(&self) -> ContentMacs {
-        ContentMacs::new(self.keys.suite, &self.keys.eek)
+        ContentMacs::new(&self.keys, self.metadata.whole_macs)
     }
 }
 

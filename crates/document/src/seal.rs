@@ -3,7 +3,7 @@
 //! ```text
 //!  chunk 0 -- ticket 0 .seal -> page 0 --+            (any thread, any order)
 //!  chunk 1 -- ticket 1 .seal -> page 1 --+-- ids in order --> finish -> entry (+ list pages)
-//!  plaintext and ciphertexts in order ----- ContentMacs -----^
+//!  their MACs in order -------------------- ContentMacs -----^
 //! ```
 //!
 //! Invariants:
@@ -13,14 +13,14 @@
 //!    asserted in [`EntrySealer::finish`].
 //!
 //! What it costs to seal an incompressible 2 MiB chunk in `holdfast-1`: zstd's attempt, one copy of the
-//! chunk into the record's own buffer, the cipher in place, a MAC over the ciphertext and the id over the
+//! chunk into the record's own buffer, a MAC over the chunk, the cipher in place, a MAC over the ciphertext and the id over the
 //! record, these two in one pass of the memory. The buffer starts with room for the longest head, so nothing is
 //! moved afterwards. A chunk that was read into memory with that room is sealed where it lies ([`PageTicket::seal_in_place`]), without the copy.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::{AuthorKey, Eek, HASHED_BYTES, RecordId, Suite};
+use crypto::{AuthorKey, Eek, HASHED_BYTES, Mac, RecordId, Suite, WholeKeys};
 use zeroize::Zeroizing;
 
 use crate::entry::{
@@ -28,7 +28,9 @@ use crate::entry::{
 };
 use crate::layout::Layout;
 use crate::macs::ContentMacs;
-use crate::metadata::{CompressionCodec, ContentInfo, EntryMetadata, METADATA_INLINE_BYTES_MAX};
+use crate::metadata::{
+    CompressionCodec, ContentInfo, EntryMetadata, METADATA_INLINE_BYTES_MAX, WholeMacs,
+};
 use crate::page::{self, HEAD_BYTES_MAX, Page, TAIL_BYTES};
 use crate::record::CHUNK_BYTES_MAX;
 use crate::{Document, DocumentError, Kind, Record, chunk};
@@ -47,12 +49,19 @@ pub(crate) struct PageKeys {
     pub(crate) suite: Suite,
     pub(crate) eek: Eek,
     pub(crate) mac_key: Zeroizing<[u8; 32]>,
+    pub(crate) whole: WholeKeys,
 }
 
 impl PageKeys {
     pub(crate) fn new(suite: Suite, eek: Eek) -> Self {
         let mac_key = eek.mac_key(suite);
-        Self { suite, eek, mac_key }
+        let whole = eek.whole_keys();
+        Self { suite, eek, mac_key, whole }
+    }
+
+    /// The MAC of a chunk, where those over the whole are made of such.
+    pub(crate) fn chunk_mac(&self, chunk: &[u8]) -> Mac {
+        self.suite.mac(&self.whole.chunk, chunk)
     }
 }
 
@@ -84,6 +93,12 @@ pub struct PageTicket {
     index: u32,
 }
 
+/// A chunk's length in bytes, and its MAC where those over the whole are made of such.
+struct Of {
+    bytes: usize,
+    mac: Option<Mac>,
+}
+
 /// A sealed chunk.
 #[derive(Clone, Debug)]
 pub struct SealedPage {
@@ -93,6 +108,8 @@ pub struct SealedPage {
     pub record: Record,
     /// The chunk's length, in bytes, before it was sealed.
     pub chunk_bytes: usize,
+    /// The chunk's MAC, where those over the whole are made of such (`holdfast-1`).
+    pub chunk_mac: Option<Mac>,
 }
 
 /// A content's sealed pages, for the entry.
@@ -149,7 +166,7 @@ impl EntrySealer {
 
     /// The MACs of this content, nothing fed yet.
     pub fn macs(&self) -> ContentMacs {
-        ContentMacs::new(self.keys.suite, &self.keys.eek)
+        ContentMacs::new(&self.keys, WholeMacs::of(self.keys.suite))
     }
 
     /// Makes the entry. `created_time` is Unix seconds.
@@ -230,6 +247,7 @@ impl EntrySealer {
                 CompressionCodec::Gzip
             }
         };
+        let whole_macs = macs.form();
         let (uncompressed_mac, ciphertext_mac) = macs.finish();
         Ok(EntryMetadata {
             info,
@@ -238,6 +256,7 @@ impl EntrySealer {
             ciphertext_mac,
             uncompressed_size,
             uncompressed_mac,
+            whole_macs,
         })
     }
 
@@ -267,7 +286,8 @@ impl EntrySealer {
         let sealed = lists.zip(LIST_INDEX_BASE..).map(|(ids, index)| {
             let keys: Vec<u8> = ids.iter().flat_map(|id| *id.as_bytes()).collect();
             let ticket = PageTicket { keys: Arc::clone(&self.keys), author: self.author, index };
-            ticket.seal_with(keys.len(), |out| Ok([out, keys].concat())).map(|list| list.record)
+            let of = Of { bytes: keys.len(), mac: None };
+            ticket.seal_with(of, |out| Ok([out, keys].concat())).map(|list| list.record)
         });
         sealed.collect()
     }
@@ -289,7 +309,8 @@ impl PageTicket {
             return Err(DocumentError::Chunk { wanted: CHUNK_BYTES_MAX });
         }
         let suite = self.keys.suite;
-        self.seal_with(chunk.len(), |mut out| match suite {
+        let of = self.of(chunk);
+        self.seal_with(of, |mut out| match suite {
             Suite::Holdfast1 => chunk::encode(chunk, out),
             Suite::Libri1 => {
                 out.extend_from_slice(chunk);
@@ -313,33 +334,39 @@ impl PageTicket {
             return self.seal(chunk);
         }
         let room = CHUNK_PREFIX_BYTES + bytes + CHUNK_SUFFIX_BYTES;
+        let of = self.of(chunk);
         match chunk::compressed(chunk, HEAD_BYTES_MAX, room)? {
-            Some(buffer) => self.seal_buffer(buffer, bytes),
+            Some(buffer) => self.seal_buffer(buffer, of),
             None => {
                 memory[HEAD_BYTES_MAX] = chunk::RAW;
-                self.seal_buffer(memory, bytes)
+                self.seal_buffer(memory, of)
             }
         }
+    }
+
+    /// What is known of a chunk before it is sealed where it lies.
+    fn of(&self, chunk: &[u8]) -> Of {
+        let mac = match WholeMacs::of(self.keys.suite) {
+            WholeMacs::Bytes => None,
+            WholeMacs::Parts => Some(self.keys.chunk_mac(chunk)),
+        };
+        Of { bytes: chunk.len(), mac }
     }
 
     /// Seals what `write` appends to the buffer it is given.
     fn seal_with(
         self,
-        chunk_bytes: usize,
+        of: Of,
         write: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, DocumentError>,
     ) -> Result<SealedPage, DocumentError> {
-        let mut buffer = Vec::with_capacity(CHUNK_PREFIX_BYTES + chunk_bytes + CHUNK_SUFFIX_BYTES);
+        let mut buffer = Vec::with_capacity(CHUNK_PREFIX_BYTES + of.bytes + CHUNK_SUFFIX_BYTES);
         buffer.resize(HEAD_BYTES_MAX, 0);
-        self.seal_buffer(write(buffer)?, chunk_bytes)
+        self.seal_buffer(write(buffer)?, of)
     }
 
     /// Seals what lies in `buffer` behind the room for the head.
-    fn seal_buffer(
-        self,
-        mut buffer: Vec<u8>,
-        chunk_bytes: usize,
-    ) -> Result<SealedPage, DocumentError> {
-        let PageKeys { suite, eek, mac_key } = &*self.keys;
+    fn seal_buffer(self, mut buffer: Vec<u8>, of: Of) -> Result<SealedPage, DocumentError> {
+        let PageKeys { suite, eek, mac_key, .. } = &*self.keys;
         let tag = eek.seal_page_in_place(*suite, self.index, &mut buffer[HEAD_BYTES_MAX..])?;
         buffer.extend_from_slice(&tag);
         let end = buffer.len();
@@ -364,7 +391,7 @@ impl PageTicket {
         let ciphertext = buffer.slice(HEAD_BYTES_MAX..end);
         let page = Page { author: self.author, index: self.index, ciphertext, mac };
         let record = Record::of_hashed(id, Kind::Page, buffer.slice(start..));
-        Ok(SealedPage { page, record, chunk_bytes })
+        Ok(SealedPage { page, record, chunk_bytes: of.bytes, chunk_mac: of.mac })
     }
 }
 

@@ -123,6 +123,8 @@ pub(crate) struct Metadata {
     pub(crate) schema: Option<SchemaArtifact>,
     #[prost(message, optional, tag = "10")]
     pub(crate) data_dictionary: Option<SchemaArtifact>,
+    #[prost(uint32, tag = "11")]
+    pub(crate) whole_macs: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]

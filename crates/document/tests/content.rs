@@ -159,10 +159,7 @@ fn pages_sealed_in_any_order_on_any_thread_are_the_same() {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         pages.sort_by_key(|page| page.page.index);
-        for (page, chunk) in pages.iter().zip(&chunks) {
-            macs.add_plaintext(chunk);
-            macs.add_page(&page.page.ciphertext);
-        }
+        pages.iter().for_each(|page| macs.add(page));
         let ids = pages.iter().map(|page| page.record.id).collect();
         let info = ContentInfo::default();
         sealer.finish(macs, SealedContent::Pages(ids), info, 1).unwrap().entry

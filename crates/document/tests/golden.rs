@@ -8,7 +8,8 @@ use bytes::Bytes;
 use crypto::{AuthorKey, Eek, NetworkId, OwnerKeys, ReaderKey, SecretKey, Suite};
 use document::{
     Bloom, ContentInfo, Document, EntryOpener, EntrySealer, Finished, Layout, ParityBuffer,
-    Publication, Record, SchemaArtifact, SealedContent, Stripe, envelope, offline, prove,
+    Publication, Record, SchemaArtifact, SealedContent, Stripe, WholeMacs, envelope, offline,
+    prove,
 };
 
 const SUITE: Suite = Suite::Holdfast1;
@@ -48,8 +49,7 @@ fn sealed(info: ContentInfo) -> Finished {
     let mut sealer = EntrySealer::new(SUITE, eek(), author());
     let mut macs = sealer.macs();
     let page = sealer.ticket().unwrap().seal(LETTER).unwrap();
-    macs.add_plaintext(LETTER);
-    macs.add_page(&page.page.ciphertext);
+    macs.add(&page);
     sealer.finish(macs, SealedContent::Single(Box::new(page)), info, CREATED).unwrap()
 }
 
@@ -110,7 +110,7 @@ fn an_empty_content() {
     let mut sealer = EntrySealer::new(SUITE, eek(), author());
     let mut macs = sealer.macs();
     let page = sealer.ticket().unwrap().seal(b"").unwrap();
-    macs.add_page(&page.page.ciphertext);
+    macs.add(&page);
     let content = SealedContent::Single(Box::new(page));
     let finished = sealer.finish(macs, content, ContentInfo::default(), CREATED).unwrap();
     golden("entry-empty", &finished.entry.bytes);
@@ -122,13 +122,12 @@ fn a_stripe_its_parity_and_its_entry() {
     const K: u32 = 2;
     let mut sealer = EntrySealer::new(SUITE, eek(), author());
     let mut macs = sealer.macs();
-    macs.add_plaintext(LETTER);
     let mut pages = Vec::new();
     for index in 0..2 {
         let range = Layout::new(K).chunk_range(index, LETTER.len() as u64);
         let chunk = &LETTER[range.start as usize..range.end as usize];
         let page = sealer.ticket().unwrap().seal(chunk).unwrap();
-        macs.add_page(&page.page.ciphertext);
+        macs.add(&page);
         pages.push(page.record);
     }
     let parity = parity(&[&pages[0].bytes, &pages[1].bytes]);
@@ -216,8 +215,7 @@ fn an_entry_with_a_compressed_page_of_an_earlier_build_opens() {
     let mut macs = sealer.macs();
     let page = sealer.ticket().unwrap().seal(&text).unwrap();
     assert!(page.page.ciphertext.len() < 200, "it compresses");
-    macs.add_plaintext(&text);
-    macs.add_page(&page.page.ciphertext);
+    macs.add(&page);
     let content = SealedContent::Single(Box::new(page));
     let finished = sealer.finish(macs, content, info(), CREATED).unwrap();
     if testkit::golden::updating() {
@@ -228,6 +226,26 @@ fn an_entry_with_a_compressed_page_of_an_earlier_build_opens() {
     let opener = EntryOpener::new(SUITE, &entry, eek()).unwrap();
     let document::EntryContent::Inline(page) = &entry.content else { panic!("inline") };
     assert!(opener.open_page(0, page).unwrap() == text);
+}
+
+/// As entries were sealed before 29 November 2026.
+#[test]
+fn an_entry_whose_macs_are_of_bytes_opens_whole() {
+    let bytes = Bytes::from(testkit::golden::read(testkit::manifest!(), "entry-inline-bytes"));
+    let Ok(Document::Entry(entry)) = Document::decode(&bytes) else { panic!("an entry") };
+    let opener = EntryOpener::new(SUITE, &entry, eek()).unwrap();
+    assert_eq!(opener.metadata().whole_macs, WholeMacs::Bytes);
+    let document::EntryContent::Inline(page) = &entry.content else { panic!("inline") };
+    let chunk = opener.open_chunk(0, page, |len| vec![0; len]).unwrap();
+    let mut assembler = opener.assembler();
+    let mut content = Vec::new();
+    let mut out = |bytes: Bytes| {
+        content.extend_from_slice(&bytes);
+        Ok(())
+    };
+    assembler.push(page, &chunk, &mut out).unwrap();
+    assembler.finish().unwrap();
+    assert_eq!(content, LETTER);
 }
 
 #[test]

@@ -135,11 +135,13 @@ fn pages_in_another_order_are_refused_before_a_byte_is_out() {
     for suite in Suite::ALL {
         let mut sealer = document::EntrySealer::new(suite, eek(), secret(1).public().into());
         let mut macs = sealer.macs();
-        macs.add_plaintext(&content);
+        if suite == Suite::Libri1 {
+            macs.add_plaintext(&content);
+        }
         let mut pages = Vec::new();
         for chunk in content.chunks(document::CHUNK_BYTES_MAX) {
             let page = sealer.ticket().unwrap().seal(chunk).unwrap();
-            macs.add_page(&page.page.ciphertext);
+            macs.add(&page);
             pages.push(page);
         }
         let ids = pages.iter().map(|page| page.record.id).collect();
@@ -231,8 +233,7 @@ fn an_authors_bomb_stays_within_its_stated_size() {
     let mut macs = sealer.macs();
     let page = sealer.ticket().unwrap().seal(&zeros).unwrap();
     assert!(page.page.ciphertext.len() < 500);
-    macs.add_plaintext(b"five.");
-    macs.add_page(&page.page.ciphertext);
+    macs.add(&document::SealedPage { chunk_bytes: 5, ..page.clone() });
     let content = SealedContent::Single(Box::new(page));
     let finished = sealer.finish(macs, content, ContentInfo::default(), 1).unwrap();
     let Ok(Document::Entry(entry)) = Document::decode(&finished.entry.bytes) else {

@@ -66,8 +66,8 @@ impl Chunk {
 }
 
 impl Author {
-    /// Reads and cuts the source to its end, and starts sealing what it cuts; the MAC of its plaintext, which is computed
-    /// before, since a chunk is sealed where it lies.
+    /// Reads and cuts the source to its end, and starts sealing what it cuts; answers the MAC of its plaintext, where that is of
+    /// bytes (`libri-1`): what is cut there is compressed.
     pub(super) async fn cut(
         &self,
         source: impl Fill,
@@ -103,7 +103,7 @@ struct Cutting<'a> {
     sealer: &'a mut EntrySealer,
     taken: mpsc::Sender<Taken>,
     way: &'a Way<'a>,
-    /// The plaintext's.
+    /// The plaintext's, where it is of bytes.
     macs: ContentMacs,
 }
 
@@ -119,7 +119,7 @@ impl Cutting<'_> {
                 ahead = self.one_byte(&mut source).await?;
             }
             let last = ahead.is_none();
-            self.seal(vec![Chunk::Alone(chunk)], first && last, Arc::new(lease)).await?;
+            self.start(Chunk::Alone(chunk), first && last, Arc::new(lease)).await?;
             if last {
                 return Ok(());
             }
@@ -143,14 +143,14 @@ impl Cutting<'_> {
             }
             let last = ahead.is_none();
             lease.shrink(shape.cost(length));
-            let chunks = if length < whole {
+            let chunks: Vec<Chunk> = if length < whole {
                 // Only now is it known how long each is.
                 let parts: Vec<&[u8]> =
                     read.iter().map(|part| &part[CHUNK_PREFIX_BYTES..]).collect();
                 let segment = Bytes::from(parts.concat());
                 drop(read);
                 if first && last && shape.inline_bytes_max.is_some_and(|max| length <= max) {
-                    return self.seal(vec![Chunk::Part(segment)], true, lease).await;
+                    return self.start(Chunk::Part(segment), true, lease).await;
                 }
                 let ranges = (0..u64::from(shape.k)).map(|i| layout.chunk_range(i, length as u64));
                 let part = |range: Range<u64>| range.start as usize..range.end as usize;
@@ -158,7 +158,9 @@ impl Cutting<'_> {
             } else {
                 read.into_iter().map(Chunk::Alone).collect()
             };
-            self.seal(chunks, false, lease).await?;
+            for chunk in chunks {
+                self.start(chunk, false, Arc::clone(&lease)).await?;
+            }
             if last {
                 return Ok(());
             }
@@ -274,26 +276,6 @@ impl Cutting<'_> {
     ) -> Result<Vec<u8>, AuthorError> {
         let read = |bytes| self.way.progress.content(bytes);
         source.fill(into, bytes, read).await.map_err(AuthorError::Read)
-    }
-
-    /// Takes the next chunks into the MAC of the plaintext, starts sealing them and hands them on.
-    async fn seal(
-        &mut self,
-        chunks: Vec<Chunk>,
-        only: bool,
-        lease: Arc<Lease>,
-    ) -> Result<(), AuthorError> {
-        let mut macs = self.macs.clone();
-        let work = move || {
-            chunks.iter().for_each(|chunk| macs.add_plaintext(chunk.bytes()));
-            (macs, chunks)
-        };
-        let (macs, chunks) = self.author.cpu(work).await?;
-        self.macs = macs;
-        for chunk in chunks {
-            self.start(chunk, only, Arc::clone(&lease)).await?;
-        }
-        Ok(())
     }
 
     /// Starts sealing a chunk and hands it on.

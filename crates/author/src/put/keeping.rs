@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crypto::Suite;
 use document::metadata::METADATA_INLINE_BYTES_MAX;
-use document::{CompressionCodec, EntryMetadata, INLINE_BYTES_MAX, Kind};
+use document::{CompressionCodec, EntryMetadata, INLINE_BYTES_MAX, Kind, WholeMacs};
 use placement::{Profile, Redundancy, redundancy};
 
 use super::code::Shape;
@@ -125,6 +125,7 @@ impl Author {
             ciphertext_mac: [u8::MAX; 32],
             uncompressed_size: INLINE_BYTES_MAX,
             uncompressed_mac: [u8::MAX; 32],
+            whole_macs: WholeMacs::Parts,
         };
         let encoded = metadata.encode().map_err(|source| AuthorError::Unsealable(source.into()))?;
         let fits = encoded.len() <= METADATA_INLINE_BYTES_MAX;

@@ -10,7 +10,7 @@ use crypto::{Eek, RecordId, SecretKey, Suite};
 use document::entry::{LIST_INDEX_BASE, LIST_PAGE_KEYS_MAX};
 use document::{
     CompressionCodec, ContentInfo, Document, Entry, EntryContent, EntryMetadata, Layout, Page,
-    ParityBuffer, Record, Stripe,
+    ParityBuffer, Record, Stripe, WholeMacs,
 };
 use erasure::Code;
 use testkit::time;
@@ -87,6 +87,7 @@ impl Huge {
             ciphertext_mac: [1; 32],
             uncompressed_size: self.size,
             uncompressed_mac: [1; 32],
+            whole_macs: WholeMacs::Parts,
         };
         let sealed = self.eek.seal_metadata(SUITE, metadata.encode().unwrap()).unwrap();
         Record::of(

@@ -94,7 +94,7 @@ impl Sealing {
         let mut macs = sealer.macs();
         let page = sealer.ticket()?.seal(&stream)?;
         macs.add_plaintext(&content);
-        macs.add_page(&page.page.ciphertext);
+        macs.add(&page);
         let info =
             ContentInfo { media_type: "application/octet-stream".into(), ..ContentInfo::default() };
         let sealed = SealedContent::Single(Box::new(page));
@@ -143,7 +143,7 @@ mod tests {
         };
         let opener = EntryOpener::new(SUITE, &decoded, eek).unwrap();
         let EntryContent::Inline(page) = &decoded.content else { panic!("one page, inline") };
-        let chunk = opener.open_page(0, page).unwrap();
+        let chunk = opener.open_chunk(0, page, |len| vec![0; len]).unwrap();
         let mut assembler = opener.assembler();
         let mut content = Vec::new();
         assembler

@@ -27,6 +27,7 @@ fn metadata() -> EntryMetadata {
         ciphertext_mac: [7; 32],
         uncompressed_size: 20,
         uncompressed_mac: [9; 32],
+        whole_macs: WholeMacs::Parts,
     }
 }
 

@@ -73,10 +73,9 @@ pub fn seal(
         if segment.is_empty() && !ids.is_empty() {
             break;
         }
-        macs.add_plaintext(&segment);
         if ids.is_empty() && segment.len() as u64 <= INLINE_BYTES_MAX {
             let page = sealer.ticket()?.seal(&segment)?;
-            macs.add_page(&page.page.ciphertext);
+            macs.add(&page);
             let content = SealedContent::Single(Box::new(page));
             return conclude(sealing, sealer, macs, content, &mut emit);
         }
@@ -84,7 +83,7 @@ pub fn seal(
         for chunk in 0..u64::from(k) {
             let range = layout.chunk_range(chunk, segment.len() as u64);
             let page = sealer.ticket()?.seal(&segment[range.start as usize..range.end as usize])?;
-            macs.add_page(&page.page.ciphertext);
+            macs.add(&page);
             pages.push(page.record);
         }
         let parity = parity_of(sealing.suite, &pages, n, code)?;

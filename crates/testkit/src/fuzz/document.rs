@@ -7,7 +7,7 @@ use document::proof::{ChunkProof, prove_chunk, verify_chunk};
 use document::{
     Bloom, CompressionCodec, ContentInfo, Document, DocumentError, Entry, EntryContent,
     EntryMetadata, EntryOpener, EntrySealer, LibriCompressor, LibriDecompressor, Page,
-    ParityBuffer, Publication, Record, SealedContent, Stripe, Striped, offline, prove,
+    ParityBuffer, Publication, Record, SealedContent, Stripe, Striped, WholeMacs, offline, prove,
 };
 
 use super::Target;
@@ -64,11 +64,10 @@ fn striped() -> Vec<Record> {
     let content = b"a small content, which an author would keep in its entry";
     let mut sealer = EntrySealer::new(suite, eek(), author);
     let mut macs = sealer.macs();
-    macs.add_plaintext(content);
     let mut pages = Vec::new();
     for chunk in [&content[..28], &content[28..]] {
         let sealed = sealer.ticket().and_then(|ticket| ticket.seal(chunk)).expect("short");
-        macs.add_page(&sealed.page.ciphertext);
+        macs.add(&sealed);
         pages.push(sealed.record);
     }
     let longest = pages.iter().map(|page| page.bytes.len()).max().expect("two");
@@ -97,6 +96,7 @@ fn metadata(uncompressed_size: u64) -> Vec<u8> {
         ciphertext_mac: [7; 32],
         uncompressed_size,
         uncompressed_mac: [9; 32],
+        whole_macs: WholeMacs::Parts,
     };
     metadata.encode().expect("small")
 }
