@@ -64,7 +64,7 @@ fn fields_come_in_any_order_and_unknown_ones_are_skipped() {
 fn every_field_or_property_given_twice_is_refused() {
     let bytes = metadata().encode().expect("small");
     let parts = fields(&bytes);
-    assert_eq!(parts.len(), 12);
+    assert_eq!(parts.len(), 13);
     for part in parts {
         let twice = [&bytes[..], &part].concat();
         let refused = EntryMetadata::decode(&twice);
@@ -84,8 +84,9 @@ fn every_field_or_property_given_twice_is_refused() {
 fn values_that_cannot_be_are_refused() {
     let good = wire::Metadata::decode(&metadata().encode().expect("small")[..]).expect("our own");
     type Change = fn(&mut wire::Metadata);
-    let changes: [Change; 5] = [
+    let changes: [Change; 6] = [
         |wire| wire.codec = 3,
+        |wire| wire.whole_macs = 2,
         |wire| wire.ciphertext_mac = Bytes::new(),
         |wire| wire.ciphertext_mac = vec![0; 32].into(),
         |wire| wire.uncompressed_mac = vec![1; 33].into(),

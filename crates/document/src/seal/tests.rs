@@ -137,6 +137,27 @@ fn a_wrong_mac_over_the_whole_is_refused() {
     }
 }
 
+/// The page's MAC and its tag hold where another chunk was sealed at its index under the same key, as a writer's defect could; the
+/// whole's does not. Nor does it where the same parts come in another order.
+#[test]
+fn the_macs_of_the_parts_stand_for_their_bytes_and_their_order() {
+    let suite = Suite::Holdfast1;
+    let sealed = |chunk: &[u8]| {
+        EntrySealer::new(suite, eek(), author()).ticket().expect("the first").seal(chunk)
+    };
+    let [one, other] = [b"one", b"two"].map(|chunk| sealed(chunk).expect("short"));
+    let summed = |pages: &[&SealedPage]| {
+        let mut macs = EntrySealer::new(suite, eek(), author()).macs();
+        pages.iter().for_each(|page| macs.add(page));
+        macs.finish()
+    };
+    let (both, turned) = (summed(&[&one, &other]), summed(&[&other, &one]));
+    assert!(both.0 != turned.0 && both.1 != turned.1);
+    assert!(summed(&[&one]).0 != summed(&[&other]).0);
+    assert!(summed(&[&one]).1 != summed(&[&other]).1);
+    assert!(summed(&[]).0 != summed(&[]).1, "keys of their own");
+}
+
 #[test]
 fn tickets_count_up_and_end_before_the_lists_indices() {
     let mut sealer = EntrySealer::new(Suite::Holdfast1, eek(), author());
