@@ -7,6 +7,9 @@
 //! off by a crash, or belongs to a header that a disk put in the wrong place: the search goes on
 //! right behind its header.
 //!
+//! What comes before the first multiple of a direct write reaches the disk after it (`env::disk`), so a power cut may leave zeros
+//! there: where only a filler was to be, nothing is missing, and it is taken for there.
+//!
 //! A walk that is `passing` takes what the disk cannot read for damaged, where the disk reads the rest of the file.
 
 use std::io;
@@ -21,6 +24,8 @@ use crate::window::Window;
 pub(crate) trait FrameHeader: Sized + Copy {
     /// Bytes of the longest header.
     const BYTES_MAX: usize;
+    /// Bytes of the longest frame that [`FrameHeader::unwritten`] knows.
+    const UNWRITTEN_BYTES_MAX: u64 = 0;
     /// The valid header at the start of `bytes`, if there is one of the segment with this marker.
     fn decode(marker: &Marker, bytes: &[u8]) -> Option<Self>;
     /// Bytes of this header.
@@ -29,6 +34,10 @@ pub(crate) trait FrameHeader: Sized + Copy {
     fn payload_len(&self) -> u64;
     /// The CRC-32C of its payload.
     fn payload_crc(&self) -> u32;
+    /// The header of a frame that says nothing, of which these bytes from `offset` on are all that reached the disk.
+    fn unwritten(_marker: &Marker, _offset: u64, _bytes: &[u8]) -> Option<Self> {
+        None
+    }
 }
 
 /// Something found in a segment.
@@ -108,7 +117,10 @@ pub(crate) fn scan_some<H: FrameHeader>(
             continue;
         };
         if let Some(from) = gap_from.take() {
-            seen(Seen::Gap { from, to: offset });
+            seen(match unwritten(&mut window, (from, offset), marker) {
+                Some(header) => Seen::Frame { offset: from, header, intact: true },
+                None => Seen::Gap { from, to: offset },
+            });
         }
         let payload = offset + header.header_len();
         offset += frame_len(&header);
@@ -126,4 +138,19 @@ pub(crate) fn scan_some<H: FrameHeader>(
         seen(Seen::Gap { from, to: len });
     }
     Ok(Walked { intact_end, next: offset, unread_end: window.bad_end() })
+}
+
+/// What was to be in a range without a frame, where it says nothing and was only not written.
+fn unwritten<H: FrameHeader>(
+    window: &mut Window<'_>,
+    (from, to): (u64, u64),
+    marker: &Marker,
+) -> Option<H> {
+    let len = to.saturating_sub(from);
+    if len > H::UNWRITTEN_BYTES_MAX {
+        return None;
+    }
+    // What cannot be read stays a gap.
+    let bytes = window.at(from, usize::try_from(len).ok()?).ok()?;
+    H::unwritten(marker, from, bytes)
 }

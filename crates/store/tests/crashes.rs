@@ -294,3 +294,60 @@ fn acknowledging_before_the_sync_is_found() {
     );
     assert_eq!(play(SEED, Durability::Group, None, 0, &workload(SEED)), Ok(()));
 }
+
+/// A record that goes to the disk directly, behind a small one of its batch (who pays for it) and where the batch before ended
+/// within a page: with the power gone before the fsync, the record is there only with what came before it. Whether it is, and
+/// whether there is a hole before both.
+async fn cut_before_the_fsync(seed: u64, env: Env) -> (bool, bool) {
+    const LOG: &str = "00000001.log";
+    let durability = match seed % 3 {
+        0 => Durability::Group,
+        1 => Durability::Always,
+        _ => Durability::EverySecond,
+    };
+    let options = LogOptions {
+        durability,
+        segment_bytes_max: 400 << 10,
+        reserve_free_bytes: 0,
+        ..LogOptions::default()
+    };
+    let open =
+        |disk: &FaultyDisk| LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+    // Its frame ends 96 to 17 bytes before the first multiple of 4 KiB.
+    let before = record(1, 3880 + seed as usize % 80);
+    let end = 64 + 56 + before.bytes.len();
+    let (pays, large) = (record(2, 300), record(4, 300 << 10));
+    let disk = FaultyDisk::new(seed);
+    disk.write_directly();
+    let store = open(&disk);
+    store.put(vec![before.clone()]).await.unwrap();
+    disk.open(LOG, false).unwrap().sync().unwrap();
+    disk.crash_after(1);
+    let put = store.put(vec![pays.clone(), large.clone()]).await;
+    assert_eq!(put.is_ok(), durability == Durability::EverySecond, "{seed}");
+
+    let left = disk.crash();
+    let bytes = left.bytes(LOG).unwrap();
+    let store = open(&left);
+    let there = store.get(&large.id).await.unwrap().is_some();
+    assert!(!there || store.contains(&pays.id), "{seed}: nobody pays for what is there");
+    assert_eq!(store.get(&before.id).await.unwrap().as_ref(), Some(&before), "{seed}");
+    assert_eq!(store.recovery().gaps, 0, "{seed}: nothing that was acknowledged is lost");
+    let pass = store.scrub(u64::MAX).await.unwrap();
+    assert_eq!((pass.damaged, pass.damaged_ranges), (0, 0), "{seed}");
+    // Nor is anything lost by the index file that the segment has once it is full.
+    store.put(vec![record(7, 300 << 10)]).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(left.bytes("00000001.idx").is_some(), there, "{seed}");
+    assert_eq!(open(&left).recovery().gaps, 0, "{seed}");
+    (there, there && bytes[end..end + 8] == [0; 8])
+}
+
+#[test]
+fn what_comes_before_a_large_record_is_not_lost_alone() {
+    let found: Vec<(bool, bool)> =
+        (0..400).map(|seed| run(seed, |env| cut_before_the_fsync(seed, env))).collect();
+    let there = found.iter().filter(|(there, _)| *there).count();
+    let behind_a_hole = found.iter().filter(|(_, hole)| *hole).count();
+    assert!(there > 20 && behind_a_hole > 5, "{there} records, {behind_a_hole} behind a hole");
+}

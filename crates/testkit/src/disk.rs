@@ -5,7 +5,8 @@
 //! subset, each write cut anywhere: a disk orders nothing between two syncs. Of names (creations,
 //! renames, removals) not yet synced it leaves any prefix, as a journalling file system does. A
 //! failed sync drops what was pending from what can ever become durable, though readers still see
-//! it, as Linux does.
+//! it, as Linux does. A large write may be one that goes past the system's cache ([`FaultyDisk::write_directly`]): what of it lies
+//! before the first multiple of 4 KiB in the file does not, and may be lost alone.
 //!
 //! Everything is decided by the seed: the same calls give the same disk.
 
@@ -14,7 +15,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use env::disk::{Disk, File};
+use env::disk::{BULK_BYTES_MIN, Disk, File, WRITE_ALIGNMENT};
 
 /// A [`Disk`] with faults that are switched on by its methods. Clones share one disk.
 #[derive(Clone)]
@@ -40,6 +41,7 @@ struct State {
     /// By inode: bytes that cannot be read.
     bad_places: BTreeMap<usize, Range<u64>>,
     lose_syncs_percent: u64,
+    writes_directly: bool,
     met: BTreeMap<&'static str, u64>,
     /// Told when planned operations are used up and the power goes.
     power_goes: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -188,6 +190,7 @@ impl FaultyDisk {
             silent_capacity: false,
             bad_places: BTreeMap::new(),
             lose_syncs_percent: 0,
+            writes_directly: false,
             met: BTreeMap::new(),
             power_goes: None,
         })))
@@ -214,6 +217,7 @@ impl FaultyDisk {
             let mut next = after.lock();
             next.capacity = state.capacity;
             next.hides_capacity = state.hides_capacity;
+            next.writes_directly = state.writes_directly;
             for (name, inode) in names {
                 let bytes = state.survivor(inode);
                 let number = next.files.len();
@@ -299,6 +303,12 @@ impl FaultyDisk {
     /// So many of a hundred syncs answer without doing anything: a disk that lies.
     pub fn lose_syncs(&self, percent: u64) {
         self.lock().lose_syncs_percent = percent;
+    }
+
+    /// From here on a write with a part of [`BULK_BYTES_MIN`] goes past the system's cache, from the first multiple of
+    /// [`WRITE_ALIGNMENT`] in the file on: a power cut may keep that and leave a hole before it.
+    pub fn write_directly(&self) {
+        self.lock().writes_directly = true;
     }
 
     /// The bytes of a file as a reader sees them.
@@ -483,11 +493,27 @@ impl File for FaultyFile {
         if result.is_err() && bytes.is_empty() {
             return result;
         }
-        let change = Change::Write { offset, bytes };
+        let directly =
+            state.writes_directly && parts.iter().any(|part| part.len() >= BULK_BYTES_MIN);
+        let ahead = offset.next_multiple_of(WRITE_ALIGNMENT as u64) - offset;
+        let ahead = if directly { (ahead as usize).min(bytes.len()) } else { 0 };
+        let rest = bytes.split_off(ahead);
         let file = &mut state.files[self.inode];
-        change.apply(&mut file.bytes);
-        file.pending.push(change);
+        let mut write = |offset: u64, bytes: Vec<u8>| {
+            let change = Change::Write { offset, bytes };
+            change.apply(&mut file.bytes);
+            file.pending.push(change);
+        };
+        if ahead > 0 {
+            write(offset, bytes);
+        }
+        write(offset + ahead as u64, rest);
         result
+    }
+
+    /// Memory lies as it likes, and a simulation does not depend on it: whatever a part leaves, it is the same.
+    fn memory_alignment(&self) -> Option<usize> {
+        self.disk.lock().writes_directly.then_some(1)
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {

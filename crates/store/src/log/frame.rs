@@ -19,13 +19,15 @@
 //! fixed magic number it could hold a forged frame that a search would take for one.
 //!
 //! A filler is a frame that says nothing. One stands before a large record so that its payload leaves the same rest in the
-//! file as in memory, and is written from where it lies ([`filler_before`]); one behind the last, up to where the next write
-//! may begin past the cache.
+//! file as in memory, and is written from where it lies ([`filler_before`]); one before the first frame of its batch, up to where
+//! that may begin past the cache; one behind the last, up to where the next may. Of the one before the first a power cut may leave
+//! zeros though it keeps what is behind it.
 //!
 //! Integers are big-endian.
 
 use crypto::{Place, RecordId};
 use document::Kind;
+use env::disk::WRITE_ALIGNMENT;
 
 use crate::RECORD_BYTES_MAX;
 use crate::checksum::crc32c;
@@ -42,7 +44,7 @@ const FORM: u8 = 4;
 const FILLER: u8 = 8;
 
 /// Bytes of a filler at most, header and all.
-pub(crate) const FILLER_BYTES_MAX: usize = 2 * 4096;
+pub(crate) const FILLER_BYTES_MAX: usize = 2 * WRITE_ALIGNMENT;
 
 /// What fillers hold.
 pub(crate) static ZEROS: [u8; FILLER_BYTES_MAX] = [0; FILLER_BYTES_MAX];
@@ -178,6 +180,7 @@ impl Header {
 
 impl FrameHeader for Header {
     const BYTES_MAX: usize = HEADER_BYTES_MAX;
+    const UNWRITTEN_BYTES_MAX: u64 = FILLER_BYTES_MAX as u64;
 
     fn decode(marker: &Marker, bytes: &[u8]) -> Option<Self> {
         if bytes.get(..8)? == marker { Self::decode_unmarked(bytes) } else { None }
@@ -198,6 +201,23 @@ impl FrameHeader for Header {
             Content::Removal => 0,
             Content::Filler { length } => zeros_crc(length),
         }
+    }
+
+    /// A filler of which the front, up to the first multiple of [`WRITE_ALIGNMENT`] in the file, is zeros from some byte on.
+    fn unwritten(marker: &Marker, offset: u64, bytes: &[u8]) -> Option<Self> {
+        if !(HEADER_BYTES..=FILLER_BYTES_MAX).contains(&bytes.len()) {
+            return None;
+        }
+        let header = Self::filler(bytes.len());
+        let mut wanted = Vec::with_capacity(bytes.len());
+        header.encode(marker, &mut wanted);
+        wanted.resize(bytes.len(), 0);
+        let ahead = offset.next_multiple_of(WRITE_ALIGNMENT as u64) - offset;
+        let ahead = usize::try_from(ahead).ok()?.min(bytes.len());
+        let written = wanted.iter().zip(bytes).take_while(|(wanted, found)| wanted == found);
+        let written = written.count().min(ahead);
+        let lost = bytes[written..ahead].iter().all(|byte| *byte == 0);
+        (lost && bytes[ahead..] == wanted[ahead..]).then_some(header)
     }
 }
 

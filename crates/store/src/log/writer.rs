@@ -452,11 +452,11 @@ impl Writer {
     }
 
     /// Writes the frames behind the active segment and returns where they begin. Where no fsync follows they need only be
-    /// safe from the end of this process; where one does, fillers spare large payloads a copy.
+    /// safe from the end of this process. Fillers spare large payloads a copy, and have all frames of their batch go to the
+    /// disk with them.
     fn append(&mut self, plan: &mut Plan, synced: bool) -> Result<u64, StoreError> {
         let Some(active) = &mut self.active else { return Err(StoreError::Closed) };
-        if synced
-            && plan.has_large()
+        if plan.has_large()
             && let Some(alignment) = active.file.memory_alignment()
         {
             plan.fit(active.len, alignment);
@@ -694,12 +694,20 @@ impl Plan {
     }
 
     /// Puts fillers between the frames, so that from `start` on in a file every large payload leaves the same rest by
-    /// `alignment` as where it lies in memory, and the last frame ends at a multiple of [`WRITE_ALIGNMENT`].
+    /// `alignment` as where it lies in memory, and the first frame begins, and the last ends, at a multiple of
+    /// [`WRITE_ALIGNMENT`]. What is before the first multiple goes through the system's cache and reaches the disk with the
+    /// fsync, the rest at once: a power cut between the two must find no frame there, as it would keep a record and lose what
+    /// came before it in its batch (who pays for it).
     fn fit(&mut self, start: u64, alignment: usize) {
         let rest = |place: u64, period: usize| (place % period as u64) as usize;
+        let to_multiple = |place: u64| {
+            let by = (WRITE_ALIGNMENT - rest(place, WRITE_ALIGNMENT)) % WRITE_ALIGNMENT;
+            filler_before(by, WRITE_ALIGNMENT)
+        };
         let frames = std::mem::take(&mut self.frames);
-        self.frames.reserve(2 * frames.len() + 1);
+        self.frames.reserve(2 * frames.len() + 2);
         let before = std::mem::take(&mut self.bytes);
+        self.fill(to_multiple(start));
         for frame in frames {
             if frame.is_large() {
                 let place = rest(start + self.bytes + frame.header.len() as u64, alignment);
@@ -708,8 +716,7 @@ impl Plan {
             }
             self.push(frame.header, frame.payload);
         }
-        let behind = rest(start + self.bytes, WRITE_ALIGNMENT);
-        self.fill(filler_before((WRITE_ALIGNMENT - behind) % WRITE_ALIGNMENT, WRITE_ALIGNMENT));
+        self.fill(to_multiple(start + self.bytes));
         debug_assert!(self.bytes >= before);
     }
 

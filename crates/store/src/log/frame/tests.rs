@@ -153,3 +153,32 @@ fn fillers_shift_by_what_is_asked_for_and_have_room_for_a_header() {
         }
     }
 }
+
+/// Of what is before the first multiple of a write any front may be there, and zeros behind it; of the rest all is.
+#[test]
+fn a_filler_that_was_not_written_is_known_by_the_rest_of_it() {
+    for (offset, ahead) in [(4096 - 3900_u64, 3900_usize), (4096 * 7 - 10, 10)] {
+        let header = Header::filler(filler_before(ahead, WRITE_ALIGNMENT));
+        let mut whole = encoded(&header);
+        whole.resize(header.frame_len() as usize, 0);
+        let unwritten = |bytes: &[u8]| Header::unwritten(&MARKER, offset, bytes);
+        for written in [0, 1, 9, ahead.min(HEADER_BYTES), ahead] {
+            let mut torn = whole.clone();
+            torn[written..ahead].fill(0);
+            assert_eq!(unwritten(&torn), Some(header), "{written} of {ahead} bytes");
+            // Anything else in its place is no filler's.
+            let mut other = torn.clone();
+            other[ahead - 1] ^= 0x40;
+            assert_eq!(unwritten(&other), None);
+            if let Some(rest) = torn.get_mut(ahead) {
+                *rest ^= 1;
+                assert_eq!(unwritten(&torn), None);
+            }
+        }
+        assert_eq!(unwritten(&whole[..whole.len() - 1]), None, "it is of another length");
+    }
+    // Where a write begins at a multiple, none of it goes through the cache; and no filler is so short or so long.
+    assert_eq!(Header::unwritten(&MARKER, 4096, &[0; 100]), None);
+    assert_eq!(Header::unwritten(&MARKER, 4000, &[0; HEADER_BYTES - 1]), None);
+    assert_eq!(Header::unwritten(&MARKER, 1, &[0; FILLER_BYTES_MAX + 1]), None);
+}
