@@ -94,6 +94,11 @@ pub trait File: Send + Sync {
         self.read_once_at(offset, &mut bytes)?;
         Ok(bytes.into())
     }
+    /// As [`File::read_at`] where no disk need be waited for: an I/O thread that waits for one keeps all that it serves. Whether
+    /// `into` was filled; where it was not, for whatever reason, somebody who may wait is to read it and told what is wrong.
+    fn read_now(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.read_at(offset, into).is_ok()
+    }
     /// Writes all of `parts`, one after the other, from `offset`. After an error any part of it may
     /// be on the disk.
     fn write_at(&self, offset: u64, parts: &[io::IoSlice<'_>]) -> io::Result<()>;

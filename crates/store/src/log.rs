@@ -73,7 +73,8 @@ use crate::{
 pub(crate) const SEGMENT_BYTES_RANGE: (u64, u64) = (4 << 10, 2 << 30);
 
 /// From this length on a record is read, and checksummed, away from the I/O threads. What is
-/// shorter takes less than the way to another thread.
+/// shorter takes less than the way to another thread, where it need not be waited for: a disk that reads a bad place again and
+/// again for half a minute would keep all that such a thread serves.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// How often a read follows a record that is moved under it.
@@ -272,6 +273,30 @@ impl Shared {
             }
         };
         shared.env.tasks.spawn(forget.boxed()).detach();
+    }
+
+    /// A record that is small and that no disk need be waited for; `None` also where anything is wrong with it, which whoever
+    /// waits is told.
+    fn read_now(&self, id: &RecordId, location: &Location) -> Option<Record> {
+        let payload = self.payload_now(id, location)?;
+        if !location.form {
+            return Some(payload);
+        }
+        let base = form::base(&payload.bytes)?;
+        let there = self.index().get(&base).filter(|there| !there.form)?;
+        let base = self.payload_now(&base, &there)?;
+        let bytes = form::expand(&payload.bytes, &base.bytes, &self.codecs)?;
+        Some(Record { bytes, ..payload })
+    }
+
+    fn payload_now(&self, id: &RecordId, location: &Location) -> Option<Record> {
+        if location.damaged || location.frame_len() > SMALL_BYTES_MAX {
+            return None;
+        }
+        let file = self.files.opened(location.segment)?;
+        let mut frame = vec![0; location.frame_len()];
+        let filled = file.read_now(location.offset.into(), &mut frame);
+        if filled { record_in(id, location, &frame.into()) } else { None }
     }
 
     /// Reads a record and marks it as damaged where it is.
@@ -482,8 +507,8 @@ impl LogStore {
         let mut tries = 0;
         loop {
             let Some(location) = self.shared.index().get(id) else { return Ok(None) };
-            let read = if self.is_small(id, &location) {
-                self.shared.read(id, location)
+            let read = if let Some(record) = self.shared.read_now(id, &location) {
+                Ok(record)
             } else if let Some(record) = self.recent(id, &location).filter(|_| recent) {
                 Ok(record)
             } else {
@@ -517,18 +542,6 @@ impl LogStore {
     fn recent(&self, id: &RecordId, location: &Location) -> Option<Record> {
         let record = self.shared.recent.get(id).filter(|_| !location.damaged && !location.form)?;
         (location.placed == (record.place != Place::from(*id))).then_some(record)
-    }
-
-    /// Whether reading it takes less than the way to another thread.
-    fn is_small(&self, id: &RecordId, location: &Location) -> bool {
-        if !location.form || location.frame_len() > SMALL_BYTES_MAX {
-            return location.frame_len() <= SMALL_BYTES_MAX;
-        }
-        // The form is read twice where its base is large; the second time it is in the system's cache.
-        let base = self.shared.payload(id, *location).ok();
-        let base = base.and_then(|payload| form::base(&payload.bytes));
-        let base = base.and_then(|base| self.shared.index().get(&base));
-        base.is_none_or(|base| base.frame_len() <= SMALL_BYTES_MAX)
     }
 
     /// What the writer is handed of records.

@@ -16,6 +16,8 @@
 //! Else reads and writes are ordinary ones: a refusal is remembered for the file. No byte depends on
 //! it, and neither does durability, which is what `sync` is for.
 //!
+//! Whether a read would wait for the disk the system says where it is asked not to (`RWF_NOWAIT`); where it cannot say, it may.
+//!
 //! A large read through the cache is of a record that many ask for: what lies behind it is another's,
 //! so the system is told not to read ahead (with its 8 MiB it read 1.6 times what was asked for).
 
@@ -34,6 +36,9 @@ use super::room::{ALIGNMENT, ROOM_BYTES_MAX, Room};
 /// entries and indexes, which are read again and again.
 pub const BULK_BYTES_MIN: usize = 256 << 10;
 
+/// The kind of a tmpfs.
+const TMPFS: u64 = 0x0102_1994;
+
 /// `RWF_DONTCACHE` of `linux/fs.h`.
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
@@ -48,6 +53,8 @@ pub struct Bulk {
     writes: Direct,
     /// The system was told not to read ahead.
     advised: AtomicBool,
+    /// The system does not say whether a read waits; whether it never does, as the file system is in memory.
+    in_memory: OnceLock<bool>,
 }
 
 /// One file opened a second time, past the cache.
@@ -146,6 +153,32 @@ impl Bulk {
             }
         }
         Ok(())
+    }
+
+    /// Fills `into` from `offset` with what is in the system's cache; whether all of it was.
+    pub fn read_now(&self, file: impl AsFd, mut offset: u64, mut into: &mut [u8]) -> bool {
+        while !into.is_empty() {
+            let read = match self.in_memory.get() {
+                None => {
+                    let parts = &mut [IoSliceMut::new(into)];
+                    rustix::io::preadv2(&file, parts, offset, ReadWriteFlags::NOWAIT)
+                }
+                Some(true) => rustix::io::pread(&file, &mut *into, offset),
+                Some(false) => return false,
+            };
+            match read {
+                Ok(read) if read > 0 => {
+                    offset += read as u64;
+                    into = &mut into[read..];
+                }
+                Err(Errno::INTR) => {}
+                Err(error) if is_refusal(error) && self.in_memory.get().is_none() => {
+                    self.in_memory.get_or_init(|| is_in_memory(&file));
+                }
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// So many bytes from `offset`, past the cache where they are many: read where they stay, without a copy.
@@ -384,6 +417,12 @@ fn open_direct(file: impl AsFd, access: OFlags) -> Option<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
+/// Whether the file system is one in memory (`TMPFS_MAGIC` of `linux/magic.h`).
+fn is_in_memory(file: impl AsFd) -> bool {
+    let found = rustix::fs::fstatfs(file).map(|stat| u64::try_from(stat.f_type).ok());
+    found == Ok(Some(TMPFS))
+}
+
 /// Whether the system says so that it does not know the flag, or the file system cannot.
 fn is_refusal(error: Errno) -> bool {
     matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
@@ -415,6 +454,35 @@ mod tests {
             let error = bulk.read_at(&file, 4, &mut back, once).expect_err("past the end");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         }
+        // What was read through the cache is there, where the system says anything of it.
+        let mut back = [0; 5000];
+        bulk.read_at(&file, 7, &mut back, false).expect("read");
+        back.fill(0);
+        let found = bulk.read_now(&file, 7, &mut back);
+        assert!(found || bulk.in_memory.get() == Some(&false), "it was read a moment ago");
+        assert!(!found || back == model[7..5007], "other bytes came back");
+        assert!(!bulk.read_now(&file, model.len() as u64 - 5, &mut back), "past the end");
+    }
+
+    /// What the system let go of is not waited for.
+    #[test]
+    fn what_is_not_in_the_cache_is_not_read_now() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = tempfile::tempfile_in(folder.path()).expect("a file");
+        let bulk = Bulk::default();
+        let bytes = vec![7; 1 << 20];
+        bulk.write_at(&file, 0, &[IoSlice::new(&bytes)]).expect("written");
+        file.sync_data().expect("synced");
+        let mut back = [0; 5000];
+        let mut look = || {
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("a hint");
+            bulk.read_now(&file, 300_000, &mut back)
+        };
+        // The disk may be so fast that what the look itself began is there.
+        let always = (0..5).all(|_| look());
+        assert_eq!(always, bulk.in_memory.get() == Some(&true), "the disk has it alone");
+        bulk.read_at(&file, 300_000, &mut back, false).expect("read");
+        assert_eq!(back, [7; 5000]);
     }
 
     #[test]

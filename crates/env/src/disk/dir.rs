@@ -305,6 +305,10 @@ impl File for DirFile {
         self.tailed.bulk.read_once(&self.tailed.file, offset, len)
     }
 
+    fn read_now(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.tailed.read_now(offset, into)
+    }
+
     fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.settle()?;
         self.tailed.bulk.write_at(&self.tailed.file, offset, parts)

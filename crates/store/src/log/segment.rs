@@ -96,17 +96,20 @@ impl OpenFiles {
         Self { disk, open: Mutex::default() }
     }
 
+    /// A segment's file, where it is open.
+    pub(crate) fn opened(&self, number: u32) -> Option<Arc<dyn File>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = open.iter().position(|(other, _)| *other == number)?;
+        let found = open.remove(at)?;
+        let file = found.1.clone();
+        open.push_back(found);
+        Some(file)
+    }
+
     /// A segment's file, opened where it is not.
     pub(crate) fn get(&self, number: u32) -> io::Result<Arc<dyn File>> {
-        {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = open.iter().position(|(other, _)| *other == number)
-                && let Some(found) = open.remove(at)
-            {
-                let file = found.1.clone();
-                open.push_back(found);
-                return Ok(file);
-            }
+        if let Some(file) = self.opened(number) {
+            return Ok(file);
         }
         let file = self.disk.open(&log_name(number), false)?;
         self.add(number, file.clone());

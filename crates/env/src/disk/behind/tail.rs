@@ -268,7 +268,33 @@ impl Tailed {
         self.bulk.read_at(&self.file, offset, into, once)
     }
 
-    fn read_of(&self, state: &State, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
+    /// Fills `into` from `offset` out of blocks and the system's cache; whether all of it was there.
+    pub(in super::super) fn read_now(&self, offset: u64, into: &mut [u8]) -> bool {
+        if self.is_behind(offset, into.len()) {
+            let state = self.state();
+            if !state.parts.is_empty() {
+                let cached = |at, into: &mut [u8]| match self.bulk.read_now(&self.file, at, into) {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                };
+                return Self::read_with(&state, offset, into, cached).is_ok();
+            }
+        }
+        self.bulk.read_now(&self.file, offset, into)
+    }
+
+    fn read_of(&self, state: &State, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let read = |at, into: &mut [u8]| self.bulk.read_at(&self.file, at, into, false);
+        Self::read_with(state, offset, into, read)
+    }
+
+    /// Fills `into` from `offset` out of blocks, and by `read` of the file what is in none.
+    fn read_with(
+        state: &State,
+        mut offset: u64,
+        mut into: &mut [u8],
+        read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
         while !into.is_empty() {
             let now = match state.find(offset) {
                 Ok(part) => {
@@ -281,7 +307,7 @@ impl Tailed {
                 }
                 Err(next) => {
                     let now = usize::try_from(next - offset).unwrap_or(usize::MAX).min(into.len());
-                    self.bulk.read_at(&self.file, offset, &mut into[..now], false)?;
+                    read(offset, &mut into[..now])?;
                     now
                 }
             };

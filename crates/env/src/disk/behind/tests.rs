@@ -51,6 +51,9 @@ fn read(file: &dyn File, range: std::ops::Range<usize>) -> Vec<u8> {
     file.read_at(range.start as u64, &mut back).expect("read");
     let once = file.read_once(range.start as u64, range.len()).expect("read");
     assert!(back == once, "both reads give the same");
+    let mut now = vec![0; range.len()];
+    let filled = file.read_now(range.start as u64, &mut now);
+    assert!(!filled || now == back, "what need not be waited for is the same");
     back
 }
 
