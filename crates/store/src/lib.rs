@@ -350,7 +350,10 @@ pub trait RecordStore: Send + Sync + 'static {
     /// Up to `limit` ids in ascending order, from `from` on (inclusive).
     fn ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId>;
     /// What and where up to `limit` records are, in ascending order from `from` on (inclusive). Those whose place was lost
-    /// with them are left out.
+    /// with them are left out: that one is not listed does not say where it lives.
+    ///
+    /// # Errors
+    /// Of a store that cannot say of each whether it is so, the system's.
     async fn list(&self, from: &RecordId, limit: usize) -> Result<Vec<Placed>, StoreError> {
         let mut all = Vec::new();
         for id in self.ids(from, limit) {

@@ -64,6 +64,7 @@ use self::writer::{Checked, Request, Standing, Writer};
 use crate::checksum::crc32c;
 use crate::header::Family;
 use crate::line::Line;
+use crate::window::is_bad_place;
 use crate::{
     Durability, Kept, PUT_RECORDS_MAX, Part, Placed, RecordStore, Stats, StoreError, Upkeep,
     check_put_of, form, io_error,
@@ -158,19 +159,47 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Where a record lives; `None` where that was lost with it. The header of its frame may be whole where the payload
-    /// is not.
-    pub(crate) fn place_of(&self, id: &RecordId, location: &Location) -> Option<Place> {
+    /// Where a record lives; `None` where that was lost with it, also in a bad place of the disk. The header of its frame may be
+    /// whole where the payload is not.
+    ///
+    /// # Errors
+    /// The system's: where it lives is only not known now.
+    pub(crate) fn place_of(&self, id: &RecordId, location: &Location) -> io::Result<Option<Place>> {
         if !location.placed {
-            return Some(Place::from(*id));
+            return Ok(Some(Place::from(*id)));
         }
         let mut header = [0; HEADER_BYTES_MAX];
-        let file = self.files.get(location.segment).ok()?;
-        file.read_at(location.offset.into(), &mut header).ok()?;
-        let header = Header::decode_unmarked(&header).filter(|found| found.id == *id)?;
-        match header.content {
+        let file = self.files.get(location.segment)?;
+        match file.read_at(location.offset.into(), &mut header) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => {
+                let is_bad = is_bad_place(&*file, file.len()?, &error);
+                return if is_bad { Ok(None) } else { Err(error) };
+            }
+        }
+        let header = Header::decode_unmarked(&header).filter(|found| found.id == *id);
+        Ok(header.and_then(|header| match header.content {
             Content::Record { place, .. } => Some(place),
             Content::Removal | Content::Filler { .. } => None,
+        }))
+    }
+
+    /// What and where a record is; `None` where it is not here, or its place was lost with it.
+    fn placed(&self, id: &RecordId) -> Result<Option<Placed>, StoreError> {
+        let mut tries = 0;
+        loop {
+            let Some(location) = self.index().get(id) else { return Ok(None) };
+            let place = match self.place_of(id, &location) {
+                Ok(Some(place)) => Some(place),
+                // Compaction may have moved it, and removed the file, since the index was asked.
+                _ if tries < MOVES_MAX && self.is_elsewhere(id, &location) => {
+                    tries += 1;
+                    continue;
+                }
+                place => place.map_err(io_error("read", &log_name(location.segment)))?,
+            };
+            return Ok(place.map(|place| Placed { id: *id, kind: location.kind, place }));
         }
     }
 
@@ -683,14 +712,9 @@ impl RecordStore for LogStore {
         let (shared, from) = (self.shared.clone(), *from);
         let found = move || {
             let ids = shared.index().ids(&from, limit);
-            let placed = ids.into_iter().filter_map(|id| {
-                let location = shared.index().get(&id)?;
-                let place = shared.place_of(&id, &location)?;
-                Some(Placed { id, kind: location.kind, place })
-            });
-            placed.collect()
+            ids.iter().filter_map(|id| shared.placed(id).transpose()).collect()
         };
-        Ok(self.shared.env.blocking(found).await)
+        self.shared.env.blocking(found).await
     }
 
     fn stats(&self) -> Stats {

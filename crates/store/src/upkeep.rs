@@ -71,7 +71,7 @@ impl Upkeep for LogStore {
         let with_places = move || {
             let damaged = ids.into_iter().filter_map(|id| {
                 let location = shared.index().get(&id)?;
-                let place = shared.place_of(&id, &location);
+                let place = shared.place_of(&id, &location).ok().flatten();
                 Some(Damaged { id, kind: location.kind, place })
             });
             damaged.collect()

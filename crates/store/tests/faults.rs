@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crypto::{Place, RecordId};
 use document::Record;
 use env::Env;
 use env::disk::Disk;
@@ -640,5 +641,29 @@ fn a_walk_over_records_of_a_kind_goes_past_a_bad_place() {
         disk.fail_reads(true);
         assert!(store.each_of(&kinds, &mut |_| {}).is_err());
         assert_eq!(store.stats().damaged, 1, "only what is known to be");
+    });
+}
+
+#[test]
+fn what_is_listed_leaves_out_a_bad_place_and_nothing_else() {
+    run(1, |env| async move {
+        let (disk, records, _) = small_file(&env).await;
+        let store = open(&disk, &env);
+        let first = RecordId::new([0; 32]);
+        let whole = store.list(&first, 100).await.unwrap();
+        let at = records.iter().position(|record| record.place != Place::from(record.id)).unwrap();
+        let (name, bytes) = place(&disk, &records[at]);
+        // The header that has its place.
+        disk.fail_reads_in(&name, bytes.start - 40..bytes.start - 30);
+        let listed = store.list(&first, 100).await.unwrap();
+        let others = whole.iter().filter(|placed| placed.id != records[at].id);
+        assert_eq!(listed, others.copied().collect::<Vec<_>>());
+        // A disk that reads nothing does not say where anything lives.
+        disk.fail_reads(true);
+        let listed = store.list(&first, 100).await;
+        assert!(matches!(listed, Err(StoreError::Io { .. })), "{listed:?}");
+        disk.fail_reads(false);
+        disk.fail_reads_in(&name, 0..0);
+        assert_eq!(store.list(&first, 100).await.unwrap(), whole);
     });
 }

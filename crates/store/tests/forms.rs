@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::Suite;
+use crypto::{Place, RecordId, Suite};
 use document::{Kind, Record};
 use env::Env;
 use env::disk::Disk;
@@ -429,4 +429,42 @@ fn a_form_is_read_though_its_base_is_moved_meanwhile() {
             holds(&store, &records).await;
         });
     }
+}
+
+#[test]
+fn a_record_is_listed_though_it_is_moved_meanwhile() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _guard = runtime.enter();
+    // Every third has a place of its own, which its header has.
+    let records: Vec<Record> = (0..40).map(|n| testkit::store::record(n, 1000)).collect();
+    let options = LogOptions { segment_bytes_max: 16 << 10, ..LogOptions::default() };
+    let disk = FaultyDisk::new(1);
+    let file = "00000001.log";
+    runtime.block_on(async {
+        let store = LogStore::open(Arc::new(disk.clone()), Env::real(), options).unwrap();
+        for record in &records {
+            store.put(vec![record.clone()]).await.unwrap();
+        }
+        let gone = records[1..14].iter().filter(|record| record.place == Place::from(record.id));
+        store.remove(gone.map(|record| record.id).collect()).await.unwrap();
+        store.close().await.unwrap();
+    });
+    let before = Arc::new(Before { disk: disk.clone(), file, what: None.into() });
+    let store = LogStore::open(before.clone(), Env::real(), options).unwrap();
+    let (handle, moving) = (runtime.handle().clone(), store.clone());
+    let compact = move || {
+        let fast = CompactionOptions { dead_percent: 33, bytes_per_s: u64::MAX };
+        let compacting = std::thread::spawn(move || handle.block_on(moving.compact(fast)));
+        assert!(compacting.join().unwrap().unwrap().segments > 0);
+    };
+    *before.what.lock().unwrap() = Some(Box::new(compact));
+    runtime.block_on(async {
+        let listed = store.list(&RecordId::new([0; 32]), 100).await.unwrap();
+        assert!(disk.bytes(file).is_none(), "it was moved meanwhile");
+        assert_eq!(listed.len() as u64, store.stats().records);
+        for placed in listed {
+            let record = records.iter().find(|record| record.id == placed.id).unwrap();
+            assert_eq!(placed.place, record.place);
+        }
+    });
 }

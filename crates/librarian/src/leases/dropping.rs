@@ -189,13 +189,12 @@ impl Leases {
                     continue;
                 }
                 if !sized {
-                    // One whose place was lost is damaged, and left out of what is listed.
                     let listed = self.store.list(fragment, 1).await?;
-                    let other = listed.first().filter(|placed| placed.id == *fragment);
-                    if other.is_none_or(|placed| placed.place == *place) {
-                        found.push((*fragment, 0));
+                    if let Some(listed) = listed.first().filter(|placed| placed.id == *fragment) {
+                        found.extend((listed.place == *place).then_some((*fragment, 0)));
+                        continue;
                     }
-                    continue;
+                    // Its place was lost with it, or cannot be read now: then it may be kept for another stripe.
                 }
                 match self.store.get(fragment).await {
                     Ok(Some(record)) if record.place == *place => {

@@ -260,6 +260,43 @@ fn what_nobody_pays_for_of_a_stripe_goes_with_its_header_though_that_is_damaged(
     }
 }
 
+/// Where the store cannot say where a fragment lives, it may be another stripe's: what it says once it can decides.
+#[test]
+fn a_fragment_that_cannot_be_read_now_is_not_dropped_for_a_stripe_it_is_not_kept_for() {
+    testkit::time::run(34, |env| async move {
+        let town = town_with(&env, 2, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let page = |number| testkit::network::page(crypto::Suite::Holdfast1, number, 1_000);
+        let shared = page(1);
+        // The second's page came with the first, and lives there.
+        let stripes = [2, 3].map(|number| {
+            testkit::network::stripe_of(vec![shared.clone(), page(number)], 3)
+        });
+        let mut leases = Vec::new();
+        for stripe in &stripes {
+            let leaf = Leaf { place: stripe.header.place, bytes: 1 << 20 };
+            let lease = client.lease_of(&town, leaf, 300 * SPAN_S);
+            let records = [vec![stripe.header.clone()], stripe.fragments.clone()].concat();
+            // A peer brings them: no client is charged, so nobody needs to know how long they are.
+            let (peer, to) = (town.peer_calls(1), town.at(0));
+            let stored = peer.store_leased(&to, records, vec![lease.clone()], LIMIT).await;
+            assert!(stored.unwrap().iter().all(Result::is_ok));
+            leases.push(lease);
+        }
+        let shop = &town.stores[0];
+        let (header, own) = (stripes[1].header.id, stripes[1].fragments[1].id);
+        *shop.unreadable.lock().unwrap() = [shared.id].into();
+        let ended = client.end(&town, 0, &leases[1]).await;
+        assert!(ended.is_err(), "{ended:?}");
+        assert!([shared.id, header, own].iter().all(|id| shop.holds(id)), "none of it is known");
+        shop.unreadable.lock().unwrap().clear();
+        env.clock.sleep(Duration::from_secs(900)).await;
+        assert!(!shop.holds(&header) && !shop.holds(&own));
+        let paid = [vec![stripes[0].header.clone()], stripes[0].fragments.clone()].concat();
+        assert!(paid.iter().all(|record| shop.holds(&record.id)), "they are paid for");
+    });
+}
+
 /// A town that drops what others hold, and a client whose pass has a quota.
 async fn dropping(env: &env::Env, peers: usize) -> (Town, Client) {
     let mut town = Town::empty(env, 3, peers);
