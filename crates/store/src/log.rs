@@ -35,6 +35,7 @@ mod trail;
 mod walk;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -152,6 +153,8 @@ pub(crate) struct Shared {
     /// Whether a sync is due within [`SYNC_DELAY`].
     sync_due: AtomicBool,
     sealed: Sealed,
+    /// Segments that compaction could not move, and the bytes alive in each then.
+    stuck: Mutex<BTreeMap<u32, u64>>,
     /// Held by every fsync of a segment: the system tells an error once for a file that is open once, so whoever syncs behind
     /// one that failed must find the store poisoned.
     syncing: Mutex<()>,
@@ -510,6 +513,7 @@ impl LogStore {
             closed: AtomicBool::new(false),
             sync_due: AtomicBool::new(false),
             sealed: Sealed::default(),
+            stuck: Mutex::default(),
             syncing: Mutex::default(),
             lock: Mutex::new(Some(opened.lock)),
         });

@@ -313,6 +313,33 @@ fn removals_beside_a_record_that_stays_are_not_moved_again_and_again() {
 }
 
 #[test]
+fn a_segment_that_damage_alone_keeps_is_not_read_again_with_each_pass() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let (first, left, store) = with_removals(&disk, &env).await;
+        let (name, bytes) = place(&disk, &left);
+        disk.flip(&name, bytes.start, 1);
+        let done = store.compact(FAST).await.unwrap();
+        assert_eq!((done.segments, done.blocked), (0, 1));
+        disk.fail_reads_in(&name, 0..u64::MAX);
+        disk.take_met();
+        for _ in 0..3 {
+            let done = store.compact(FAST).await.unwrap();
+            assert_eq!((done.segments, done.blocked), (0, 1), "it is told all the same");
+        }
+        let done = store.erase(FAST).await.unwrap();
+        assert_eq!(done.blocked, 1, "{done:?}");
+        let met = disk.take_met();
+        assert!(!met.contains_key("disk: a failed read"), "{met:?}");
+        disk.fail_reads_in(&name, 0..0);
+        store.put(vec![left.clone()]).await.unwrap();
+        let done = store.compact(FAST).await.unwrap();
+        assert_eq!((done.segments, done.blocked), (1, 0));
+        holds(&store, &[first, vec![left], some(20..30)].concat()).await;
+    });
+}
+
+#[test]
 fn a_removal_whose_frame_is_damaged_brings_nothing_back() {
     run(1, |env| async move {
         for index_is_gone in [false, true] {

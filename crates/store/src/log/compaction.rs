@@ -21,15 +21,17 @@
 //!    the index file; where that is gone too, the segment stays. The removal of
 //!    files is synced before the next step relies on it; where that fails, writing ends.
 //! 3. A segment with a live record that is damaged, or cannot be read, stays until the record is put again or removed. Its
-//!    removals stay with it: moved at each pass they would fill the disk.
+//!    removals stay with it: moved at each pass they would fill the disk. Where nothing else is alive in it, it is not read again
+//!    meanwhile; and what could not be moved the last time comes after all else.
 //!
 //! A step holds at most [`STEP_BYTES`] and one record in memory. The extra disk is the live part of
 //! one segment, and half of the reserve at most is used for it. Readers with open files go on; one that finds
 //! its file gone looks into the index again.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use document::Record;
@@ -102,11 +104,20 @@ impl LogStore {
     ) -> Result<(), StoreError> {
         let (mut blocked, mut too_large) = (Vec::new(), Vec::new());
         let (mut some_read, mut unread) = (false, None);
+        let damaged = self.shared.index().damaged_bytes();
         loop {
             self.check_open()?;
             let passed = [&blocked[..], &too_large].concat();
-            let candidate = candidate(&self.shared.index(), options.dead_percent, &passed);
+            let candidate = {
+                let (index, stuck) = (self.shared.index(), self.shared.stuck());
+                candidate(&index, options.dead_percent, &passed, &stuck)
+            };
             let Some((number, extent)) = candidate else { break };
+            if extent.live > 0 && damaged.get(&number) == Some(&extent.live) {
+                blocked.push(number);
+                done.blocked += 1;
+                continue;
+            }
             match self.move_live(number, &extent, options.bytes_per_s, done).await {
                 Ok(()) => some_read = true,
                 Err(Failed::Elsewhere(error)) => return Err(error),
@@ -119,6 +130,7 @@ impl LogStore {
                     tracing::warn!(segment = number, %error, "a segment is not compacted");
                     some_read |= answers;
                     unread.get_or_insert(error);
+                    self.shared.note_stuck(number);
                     blocked.push(number);
                     done.blocked += 1;
                     continue;
@@ -133,6 +145,7 @@ impl LogStore {
                 // Another compaction that runs was at it too, and was done first.
                 None if !is_there(&self.shared.index(), number) => {}
                 None => {
+                    self.shared.note_stuck(number);
                     blocked.push(number);
                     done.blocked += 1;
                 }
@@ -316,8 +329,13 @@ impl From<StoreError> for Failed {
     }
 }
 
-/// The sealed segment with the least of it alive, where enough is dead.
-fn candidate(index: &Index, dead_percent: u8, blocked: &[u32]) -> Option<(u32, Extent)> {
+/// The sealed segment with the least of it alive, where enough is dead; those that are `stuck` as they are now come last.
+fn candidate(
+    index: &Index,
+    dead_percent: u8,
+    blocked: &[u32],
+    stuck: &BTreeMap<u32, u64>,
+) -> Option<(u32, Extent)> {
     let (last, _) = index.segments().next_back()?;
     let oldest = index.segments().next().map(|(number, _)| number);
     let alive = |number: u32, extent: &Extent| {
@@ -337,7 +355,8 @@ fn candidate(index: &Index, dead_percent: u8, blocked: &[u32]) -> Option<(u32, E
         })
         .min_by_key(|(number, extent)| {
             let whole = u128::from(extent.len.max(1));
-            (u128::from(alive(*number, extent)) * 1_000_000 / whole, *number)
+            let is_stuck = stuck.get(number) == Some(&extent.live);
+            (is_stuck, u128::from(alive(*number, extent)) * 1_000_000 / whole, *number)
         })
         .map(|(number, extent)| (number, *extent))
 }
@@ -434,6 +453,19 @@ pub(super) fn is_there(index: &Index, number: u32) -> bool {
 }
 
 impl Shared {
+    fn stuck(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in that what is alive in a segment now could not be moved.
+    fn note_stuck(&self, number: u32) {
+        let index = self.index();
+        let mut stuck = self.stuck();
+        stuck.retain(|number, _| is_there(&index, *number));
+        let now = index.segment_from(number).filter(|(found, _)| *found == number);
+        stuck.extend(now.map(|(number, extent)| (number, extent.live)));
+    }
+
     /// Bytes that compaction may take before it gives some back: half of the reserve too, as a disk that is full of what is
     /// dead would stay full else.
     fn room_to_move(&self) -> u64 {
@@ -512,5 +544,34 @@ impl Writer {
         let bytes = extent.len + idx_bytes;
         self.shared.file_bytes.fetch_sub(bytes, Ordering::SeqCst);
         Ok(Some(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::RecordId;
+    use document::Kind;
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_moved_comes_last_as_long_as_it_is_what_it_was() {
+        let mut index = Index::default();
+        for (segment, length) in [(1, 100), (2, 500), (3, 10)] {
+            index.extend(segment, 10_000, Some([1; 8]));
+            let (placed, damaged, form) = (false, false, false);
+            let (offset, kind) = (64, Kind::Page);
+            let location = Location { segment, offset, length, placed, damaged, form, kind };
+            index.insert(RecordId::new([length as u8; 32]), location);
+        }
+        let first = |stuck: &[(u32, u64)]| {
+            let stuck = stuck.iter().copied().collect();
+            candidate(&index, 33, &[], &stuck).map(|(number, _)| number)
+        };
+        let live = |number| index.segment_from(number).map_or(0, |(_, extent)| extent.live);
+        assert_eq!(first(&[]), Some(1), "the emptiest but the last");
+        assert_eq!(first(&[(1, live(1))]), Some(2));
+        assert_eq!(first(&[(1, live(1) + 1)]), Some(1), "something in it went since");
+        assert_eq!(first(&[(1, live(1)), (2, live(2))]), Some(1), "none is left out");
     }
 }

@@ -304,6 +304,15 @@ impl Index {
         self.damaged.len() as u64
     }
 
+    /// Bytes of the frames of damaged records, by segment.
+    pub(crate) fn damaged_bytes(&self) -> BTreeMap<u32, u64> {
+        let mut bytes = BTreeMap::new();
+        for location in self.damaged.iter().filter_map(|id| self.records.get(id)) {
+            *bytes.entry(location.segment).or_default() += location.frame_len() as u64;
+        }
+        bytes
+    }
+
     pub(crate) fn damaged_ids(&self, from: &RecordId, limit: usize) -> Vec<RecordId> {
         self.damaged.range(from..).take(limit).copied().collect()
     }
