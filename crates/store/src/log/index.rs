@@ -4,6 +4,10 @@
 //! ids: so one that grows is soon done, and who wants ids in order sorts one table at a time, which few
 //! do. A search tree took a sixth of the time of a small write, tables take half of that. It is guarded
 //! by one lock that is never held while anything is read or written.
+//!
+//! A table of more than [`TABLE_RECORDS_MAX`] becomes a row of tables itself, by the next bits. Ids are hashes, but whoever chooses
+//! the bytes can have a million of them begin alike for a thousand tries each; all of one long table would be sorted for each
+//! part of a list.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -70,39 +74,131 @@ pub(crate) struct Extent {
 
 /// The first bits of an id that choose its table.
 const CHOICE_BITS: u32 = 10;
+/// The bits of the second byte behind those, which choose in the next row; from there on it is a byte a row.
+const REST_BITS: u32 = u16::BITS - CHOICE_BITS;
+/// Records of one table: with ids that are spread, a store of 16 million has them. It is what is sorted at once, and moved.
+const TABLE_RECORDS_MAX: usize = 1 << 14;
 
 type Table = HashMap<RecordId, Location, RandomState>;
+
+/// A table, or the row of tables that it became, in the order of the ids.
+#[derive(Clone, Debug)]
+enum Node {
+    Table(Table),
+    Row(Vec<Node>),
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::Table(Table::default())
+    }
+}
 
 /// The records' locations by id.
 #[derive(Debug)]
 struct Records {
-    tables: Vec<Table>,
+    nodes: Vec<Node>,
     len: usize,
 }
 
 impl Default for Records {
     fn default() -> Self {
-        Self { tables: vec![Table::default(); 1 << CHOICE_BITS], len: 0 }
+        Self { nodes: vec![Node::default(); 1 << CHOICE_BITS], len: 0 }
     }
 }
 
-/// Which table an id is in: the tables are in the order of the ids.
-fn choice(id: &RecordId) -> usize {
-    let [first, second, ..] = id.as_bytes();
-    usize::from(u16::from_be_bytes([*first, *second]) >> (u16::BITS - CHOICE_BITS))
+/// Which node of a row an id is in; rows are numbered from the first one on.
+fn choice(id: &RecordId, row: usize) -> usize {
+    let bytes = id.as_bytes();
+    match row {
+        0 => usize::from(u16::from_be_bytes([bytes[0], bytes[1]]) >> REST_BITS),
+        1 => usize::from(bytes[1]) & ((1 << REST_BITS) - 1),
+        _ => usize::from(bytes[row]),
+    }
+}
+
+/// How many nodes a row has that is not the first.
+fn row_len(row: usize) -> usize {
+    if row == 1 { 1 << REST_BITS } else { 1 << u8::BITS }
+}
+
+/// The rows there can be: ids that are the same to their last byte are one id.
+const ROWS_MAX: usize = 32;
+
+/// Takes in a record of a table of a row; what it was before.
+fn insert_into(node: &mut Node, row: usize, id: RecordId, location: Location) -> Option<Location> {
+    match node {
+        Node::Row(nodes) => insert_into(&mut nodes[choice(&id, row)], row + 1, id, location),
+        Node::Table(table) => {
+            let before = table.insert(id, location);
+            if table.len() > TABLE_RECORDS_MAX && row < ROWS_MAX {
+                let mut nodes = vec![Node::default(); row_len(row)];
+                for (id, location) in table.drain() {
+                    insert_into(&mut nodes[choice(&id, row)], row + 1, id, location);
+                }
+                *node = Node::Row(nodes);
+            }
+            before
+        }
+    }
+}
+
+/// Adds ids of a node to `ids`, which are those before it, in order and up to `limit` of them: those not before `from`, where
+/// there is one.
+fn add_ids(
+    node: &Node,
+    row: usize,
+    from: Option<&RecordId>,
+    limit: usize,
+    ids: &mut Vec<RecordId>,
+) {
+    match node {
+        Node::Row(nodes) => {
+            let first = from.map_or(0, |from| choice(from, row));
+            for (at, node) in nodes.iter().enumerate().skip(first) {
+                if ids.len() >= limit {
+                    return;
+                }
+                add_ids(node, row + 1, from.filter(|_| at == first), limit, ids);
+            }
+        }
+        Node::Table(table) => {
+            let sorted = ids.len();
+            let wanted = |id: &&RecordId| from.is_none_or(|from| *id >= from);
+            ids.extend(table.keys().filter(wanted));
+            let more = limit.saturating_sub(sorted);
+            if ids.len() - sorted > more {
+                ids[sorted..].select_nth_unstable(more);
+                ids.truncate(limit);
+            }
+            ids[sorted..].sort_unstable();
+        }
+    }
 }
 
 impl Records {
-    fn table(&self, id: &RecordId) -> &Table {
-        &self.tables[choice(id)]
+    fn get(&self, id: &RecordId) -> Option<&Location> {
+        let mut node = &self.nodes[choice(id, 0)];
+        let mut row = 1;
+        loop {
+            match node {
+                Node::Table(table) => return table.get(id),
+                Node::Row(nodes) => node = &nodes[choice(id, row)],
+            }
+            row += 1;
+        }
     }
 
     fn table_mut(&mut self, id: &RecordId) -> &mut Table {
-        &mut self.tables[choice(id)]
-    }
-
-    fn get(&self, id: &RecordId) -> Option<&Location> {
-        self.table(id).get(id)
+        let mut node = &mut self.nodes[choice(id, 0)];
+        let mut row = 1;
+        loop {
+            match node {
+                Node::Table(table) => return table,
+                Node::Row(nodes) => node = &mut nodes[choice(id, row)],
+            }
+            row += 1;
+        }
     }
 
     fn get_mut(&mut self, id: &RecordId) -> Option<&mut Location> {
@@ -110,7 +206,7 @@ impl Records {
     }
 
     fn insert(&mut self, id: RecordId, location: Location) -> Option<Location> {
-        let before = self.table_mut(&id).insert(id, location);
+        let before = insert_into(&mut self.nodes[choice(&id, 0)], 1, id, location);
         self.len += usize::from(before.is_none());
         before
     }
@@ -122,21 +218,28 @@ impl Records {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&RecordId, &Location)> {
-        self.tables.iter().flatten()
+        let mut nodes: Vec<&Node> = self.nodes.iter().collect();
+        let tables = std::iter::from_fn(move || {
+            loop {
+                match nodes.pop()? {
+                    Node::Table(table) => return Some(table),
+                    Node::Row(more) => nodes.extend(more),
+                }
+            }
+        });
+        tables.flatten()
     }
 
     /// The first `limit` ids from one on, in ascending order.
     fn from(&self, id: &RecordId, limit: usize) -> Vec<RecordId> {
         let mut ids: Vec<RecordId> = Vec::new();
-        for table in &self.tables[choice(id)..] {
-            let sorted = ids.len();
-            if sorted >= limit {
+        let first = choice(id, 0);
+        for (at, node) in self.nodes.iter().enumerate().skip(first) {
+            if ids.len() >= limit {
                 break;
             }
-            ids.extend(table.keys().filter(|key| *key >= id));
-            ids[sorted..].sort_unstable();
+            add_ids(node, 1, Some(id).filter(|_| at == first), limit, &mut ids);
         }
-        ids.truncate(limit);
         ids
     }
 
@@ -317,3 +420,6 @@ impl Index {
         self.damaged.range(from..).take(limit).copied().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

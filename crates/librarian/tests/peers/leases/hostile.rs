@@ -269,9 +269,8 @@ fn a_fragment_that_cannot_be_read_now_is_not_dropped_for_a_stripe_it_is_not_kept
         let page = |number| testkit::network::page(crypto::Suite::Holdfast1, number, 1_000);
         let shared = page(1);
         // The second's page came with the first, and lives there.
-        let stripes = [2, 3].map(|number| {
-            testkit::network::stripe_of(vec![shared.clone(), page(number)], 3)
-        });
+        let stripes =
+            [2, 3].map(|number| testkit::network::stripe_of(vec![shared.clone(), page(number)], 3));
         let mut leases = Vec::new();
         for stripe in &stripes {
             let leaf = Leaf { place: stripe.header.place, bytes: 1 << 20 };
