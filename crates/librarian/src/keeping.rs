@@ -220,7 +220,8 @@ pub struct RepairStatus {
     pub left_to_hand_over: u64,
     /// Other peers with which this one has not compared since the last of them came or went.
     pub unknown: usize,
-    /// Whether nothing lacks here: it was compared with all others, and all was found.
+    /// Whether nothing is left to be done here: it was compared with all others, and all that any of them has was found. Stripes
+    /// that nobody can read now are none of it, once their holders were asked.
     pub settled: bool,
 }
 
@@ -637,9 +638,11 @@ impl Keeping {
             let work = locked(&self.work);
             status.copies_lacking = work.lacking();
             status.stripes_due = work.due.len();
-            status.stripes_unreadable = work.due.values().filter(|due| due.spare < 0).count();
-            status.fragments_missing = work.due.values().map(|due| due.missing).sum();
+            let lacks = || work.due.values().map(|due| due.lack);
+            status.stripes_unreadable = lacks().filter(|lack| lack.spare < 0).count();
+            status.fragments_missing = lacks().map(|lack| lack.missing).sum();
             status.mending = work.mending;
+            status.settled = work.is_done();
         }
         status.audits = self.audits();
         let counts = &core.metrics.keeping;
@@ -652,9 +655,8 @@ impl Keeping {
         status.leaving = self.is_leaving();
         status.left_to_hand_over = u64::try_from(counts.to_hand_over.get()).unwrap_or(0);
         status.unknown = self.unknown(core).len();
-        status.settled = status.unknown == 0
+        status.settled &= status.unknown == 0
             && status.copies_lacking == 0
-            && status.stripes_due == 0
             && !self.bereft.load(Ordering::SeqCst);
         status
     }

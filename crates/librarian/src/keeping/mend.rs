@@ -6,6 +6,9 @@
 //! ```
 //! Who is first in rank among the holders begins at once, the others wait for their turn, so that one begins, and another
 //! where that one dies.
+//!
+//! Stripes that nobody can mend, or could, are tried beside the others and hold up none of them ([`Lane`]): anybody can make thousands
+//! of those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +29,7 @@ use super::inventory::Inventory;
 use super::leave::Given;
 use super::make::{self, checked};
 use super::surplus::has;
-use super::work::Due;
+use super::work::{Due, Lack};
 use super::{Keeping, locked};
 use crate::core::Core;
 use crate::leases::{Covered, nobody_pays};
@@ -41,13 +44,17 @@ const CLAIMED_S: u64 = 10;
 const _: () = assert!(CLAIMED_MAX <= CLAIMS_MAX, "one call claims them");
 /// Stripes mended at once: each has its fragments in memory, some 16 MiB and as much again.
 const MENDED_AT_ONCE: usize = 2;
+/// Of those that are stuck: as many more.
+const STUCK_AT_ONCE: usize = 1;
+/// Stuck ones claimed at a time that cost more than the claim.
+const STUCK_READABLE_MAX: usize = 2;
 /// Peers asked at once.
 const ASKED_AT_ONCE: usize = 16;
 /// How long a try that failed is put off; as often again with each further one.
 const LATER: Duration = Duration::from_secs(10);
 
-/// What a stripe lacks by its map, and how many fragments it has to spare; `None` where nothing is to be done about it here.
-pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Option<(usize, i32)> {
+/// What a stripe lacks by its map; `None` where nothing is to be done about it here.
+pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Option<Lack> {
     let epoch = inventory.epoch();
     let map = inventory.stripes.get(id)?;
     let possible = epoch.possible(&Place::from(*id), map.n());
@@ -64,8 +71,8 @@ pub(super) fn lacks(inventory: &Inventory, id: &RecordId, own: &PeerId) -> Optio
     let made = possible.contains(own) && !plan.make.is_empty();
     // Without a free peer for it nothing can be done: fewer peers than fragments are no work.
     let unreadable = possible.contains(own) && plan.spare < 0 && missing > 0;
-    let due = made || moves || unreadable;
-    due.then_some((missing, plan.spare))
+    let (spare, mendable) = (plan.spare, made || moves);
+    (mendable || unreadable).then_some(Lack { missing, spare, mendable })
 }
 
 /// What mends a stripe.
@@ -86,21 +93,38 @@ fn counts_twice() -> bool {
     crate::planted::is_on(crate::planted::PlantedBug::CountHolderTwice)
 }
 
+/// Which stripes are claimed and mended together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// Those that can be mended as far as is known.
+    Main,
+    /// Those that are stuck ([`Due::is_stuck`]).
+    Stuck,
+}
+
 /// Mends until the peer stops.
 pub(super) async fn mend_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    loop {
-        tokio::select! {
-            biased;
-            () = core.stop.cancelled() => return,
-            () = keeping.wake.notified() => {}
-            () = core.env.clock.beat(EVERY) => {}
+    let main = async {
+        loop {
+            tokio::select! {
+                biased;
+                () = keeping.wake.notified() => {}
+                () = core.env.clock.beat(EVERY) => {}
+            }
+            while mend_some(&core, &keeping, Lane::Main).await {}
         }
-        let work = async { while mend_some(&core, &keeping).await {} };
-        tokio::select! {
-            biased;
-            () = core.stop.cancelled() => return,
-            () = work => {}
+    };
+    let stuck = async {
+        loop {
+            core.env.clock.beat(EVERY).await;
+            mend_some(&core, &keeping, Lane::Stuck).await;
         }
+    };
+    let both = async { futures::join!(main, stuck) };
+    tokio::select! {
+        biased;
+        () = core.stop.cancelled() => {}
+        ((), ()) = both => {}
     }
 }
 
@@ -154,6 +178,12 @@ impl Job {
         said
     }
 
+    /// Whether so many fragments are left that it can be read.
+    fn is_readable(&self) -> bool {
+        let indices = self.whole.iter().map(|(index, _)| *index);
+        indices.collect::<BTreeSet<u8>>().len() >= self.k
+    }
+
     /// Everybody else who may have something of it.
     fn asked(&self, own: &PeerId) -> BTreeSet<PeerId> {
         let holders = self.whole.iter().map(|(_, peer)| *peer);
@@ -161,21 +191,23 @@ impl Job {
     }
 }
 
-/// Mends those whose turn it is; whether there were any.
-async fn mend_some(core: &Core, keeping: &Keeping) -> bool {
+/// Mends those of a lane whose turn it is; whether there were any.
+async fn mend_some(core: &Core, keeping: &Keeping, lane: Lane) -> bool {
     // Who leaves takes nothing, and hands out what it has.
     if core.shelf.is_left_alone() && !keeping.is_leaving() {
         return false;
     }
-    if due_now(core, keeping).is_empty() {
+    if due_now(core, keeping, lane).is_empty() {
         return false;
     }
     let calm = core.strain.calm(&core.env).await;
-    let mut jobs = due_now(core, keeping);
+    let mut jobs = due_now(core, keeping, lane);
     if !calm {
         jobs.truncate(1);
     }
     let jobs = few(core, keeping, jobs).await;
+    let begun: Vec<RecordId> = jobs.iter().map(|job| job.id).collect();
+    locked(&keeping.work).begin(&begun);
     let jobs = claim(core, keeping, jobs).await;
     let mended = jobs.into_iter().map(|job| async move {
         keeping.budget.wait(&core.env).await;
@@ -184,31 +216,41 @@ async fn mend_some(core: &Core, keeping: &Keeping) -> bool {
         locked(&keeping.work).mending -= 1;
         (job, moved)
     });
-    let mended: Vec<_> =
-        futures::stream::iter(mended).buffer_unordered(MENDED_AT_ONCE).collect().await;
+    let at_once = if lane == Lane::Main { MENDED_AT_ONCE } else { STUCK_AT_ONCE };
+    let mended: Vec<_> = futures::stream::iter(mended).buffer_unordered(at_once).collect().await;
     settle(core, keeping, mended).await;
+    locked(&keeping.work).end(&begun);
     true
 }
 
-/// The stripes whose turn it is, the most urgent first.
-fn due_now(core: &Core, keeping: &Keeping) -> Vec<Job> {
+/// The stripes of a lane whose turn it is: the most urgent first, of those that are stuck the ones that were tried least.
+fn due_now(core: &Core, keeping: &Keeping, lane: Lane) -> Vec<Job> {
     let now = core.env.clock.elapsed();
     let settle = keeping.options.settle;
-    let mut ready: Vec<(i32, RecordId, Duration)> = {
+    let mut ready: Vec<(i64, Duration, RecordId, Duration)> = {
         let work = locked(&keeping.work);
-        let ready = work.due.iter().filter(|(_, due)| now >= due.not_before);
+        let ready = work.due.iter().filter(|(_, due)| due.is_stuck() == (lane == Lane::Stuck));
+        let ready = ready.filter(|(id, due)| now >= due.not_before && !work.is_at_work(id));
         let begins =
             |due: &Due| if due.hurried { due.since } else { due.since.saturating_add(settle) };
         let ready = ready.filter(|(_, due)| now >= begins(due));
         // What nobody pays for any more is about to be dropped.
         let ready = ready.filter(|(id, _)| !core.leases.is_over(&Place::from(**id)));
-        ready.map(|(id, due)| (due.spare, *id, begins(due))).collect()
+        let order = |due: &Due| match lane {
+            Lane::Main => (i64::from(due.lack.spare), Duration::ZERO),
+            Lane::Stuck => (i64::from(due.tries), due.not_before),
+        };
+        let sorted = |(id, due): (&RecordId, &Due)| {
+            let (first, second) = order(due);
+            (first, second, *id, begins(due))
+        };
+        ready.map(sorted).collect()
     };
     ready.sort_unstable();
-    let mut jobs = Vec::new();
+    let (mut jobs, mut readable) = (Vec::new(), 0);
     let inventory = locked(&keeping.inventory);
     let Some(inventory) = inventory.as_ref() else { return jobs };
-    for (_, id, begins) in ready {
+    for (.., id, begins) in ready {
         if jobs.len() == CLAIMED_MAX {
             break;
         }
@@ -219,6 +261,12 @@ fn due_now(core: &Core, keeping: &Keeping) -> Vec<Job> {
         let turn = u32::try_from(turn.unwrap_or(0)).unwrap_or(u32::MAX);
         if now < begins.saturating_add(settle.saturating_mul(turn)) {
             continue;
+        }
+        if lane == Lane::Stuck && job.is_readable() {
+            readable += 1;
+            if readable > STUCK_READABLE_MAX {
+                continue;
+            }
         }
         jobs.push(job);
     }
@@ -231,8 +279,9 @@ async fn few(core: &Core, keeping: &Keeping, mut jobs: Vec<Job>) -> Vec<Job> {
     let (most, mut bytes, mut count) = (keeping.budget.bytes_s().saturating_mul(CLAIMED_S), 0, 0);
     for job in &jobs {
         let header = core.shelf.stripe(&job.id).await.ok().flatten();
-        // All that is fetched and all that is sent, as if it lacked as much as it can.
-        bytes += header.map_or(0, |stripe| (stripe.fragment_bytes() * job.n) as u64);
+        // All that is fetched and all that is sent, as if it lacked as much as it can. Of what nobody can read nothing is made.
+        let fragments = if job.is_readable() { job.n } else { job.mine.len() };
+        bytes += header.map_or(0, |stripe| (stripe.fragment_bytes() * fragments) as u64);
         if bytes > most && count > 0 {
             break;
         }
@@ -669,6 +718,28 @@ async fn send(
     outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
 }
 
+/// Notes why a claimed stripe is not mended.
+fn unmended(keeping: &Keeping, job: &Job, error: &Unmended, now: Duration) {
+    let mut work = locked(&keeping.work);
+    if let Unmended::Author(_) = error {
+        work.give_up(job.id);
+        tracing::error!(stripe = %job.id, %error, "a stripe is not what its header says, and is left");
+        return;
+    }
+    // There may be thousands of them, which are tried again and again: each is told of once.
+    let first = work.due.get(&job.id).is_some_and(|due| due.tries == 0);
+    // That too few are left is no vain try: where it is back it is mended like any other.
+    if job.plan().spare >= 0 {
+        work.failed(&job.id);
+    }
+    work.later(&job.id, now, LATER);
+    drop(work);
+    match first {
+        true => tracing::warn!(stripe = %job.id, %error, "a stripe is not mended yet"),
+        false => tracing::debug!(stripe = %job.id, %error, "a stripe is not mended yet"),
+    }
+}
+
 /// Notes what became of claimed stripes, and tells their holders.
 async fn settle(core: &Core, keeping: &Keeping, ended: Vec<(Job, Result<Moved, Unmended>)>) {
     let now = core.env.clock.elapsed();
@@ -679,15 +750,7 @@ async fn settle(core: &Core, keeping: &Keeping, ended: Vec<(Job, Result<Moved, U
         let moved = match moved {
             Ok(moved) => moved,
             Err(error) => {
-                let final_ = matches!(error, Unmended::Author(_));
-                let mut work = locked(&keeping.work);
-                if final_ {
-                    work.give_up(job.id);
-                    tracing::error!(stripe = %job.id, %error, "a stripe is not what its header says, and is left");
-                } else {
-                    work.later(&job.id, now, LATER);
-                    tracing::warn!(stripe = %job.id, %error, "a stripe is not mended yet");
-                }
+                unmended(keeping, &job, &error, now);
                 Vec::new()
             }
         };

@@ -9,8 +9,14 @@ use crypto::{PeerId, Place, RecordId};
 
 /// Copies that are lacking and remembered; more come again with a later comparison.
 pub(crate) const LACKING_MAX: usize = 1 << 16;
-/// Stripes that are to be mended and remembered.
+/// Stripes that are to be mended and remembered, of those that can be as far as is known.
 pub(crate) const DUE_MAX: usize = 1 << 16;
+/// Of the others: those of which too few fragments are left, and those that were tried in vain. Any author can make thousands of them.
+pub(crate) const STUCK_MAX: usize = 1 << 14;
+/// Of these, how many were tried once and make room together: each time all of them are looked through.
+const SHED_MIN: usize = STUCK_MAX / 4;
+/// Tries that fetched or sent in vain from which on a stripe is in nobody's way.
+const FAILED_MAX: u32 = 2;
 /// Holders remembered of one copy.
 const HOLDERS_MAX: usize = 4;
 /// Of the copies that lack, those that one peer told of first: one that tells of many leaves room for others.
@@ -20,6 +26,8 @@ const GIVEN_UP_MAX: usize = 4096;
 /// Copies remembered that were fetched and are not to be kept here, and for how long.
 const REFUSED_MAX: usize = 1 << 16;
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
+/// The longest that a stripe which could not be mended is put off.
+const STUCK_LATER_MAX: Duration = Duration::from_secs(3600);
 /// Tries of a stripe that others' claims may end, until it is mended all the same.
 const BLOCKED_MAX: u32 = 3;
 
@@ -42,25 +50,48 @@ struct Lacking {
     hurried: bool,
 }
 
+/// What a stripe lacks, as far as is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lack {
+    /// Fragments to make.
+    pub(crate) missing: usize,
+    /// Whole fragments less k; negative: nobody can read it now.
+    pub(crate) spare: i32,
+    /// Whether this peer can do something about it.
+    pub(crate) mendable: bool,
+}
+
 /// A stripe that is to be mended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
     pub(crate) since: Duration,
     /// Since when it has lacked something.
     first: Duration,
-    /// Whole fragments less k; negative: nobody can read it now.
-    pub(crate) spare: i32,
-    /// Fragments to make.
-    pub(crate) missing: usize,
+    pub(crate) lack: Lack,
     /// Not to be tried before.
     pub(crate) not_before: Duration,
     pub(crate) tries: u32,
+    /// Tries that fetched or sent in vain.
+    failed: u32,
     /// Tries that others' claims ended.
     blocked: u32,
     /// Whether somebody asked for it now.
     pub(crate) hurried: bool,
     /// When that was last: who asks all the time has it tried no more often.
     hurried_at: Option<Duration>,
+}
+
+impl Due {
+    /// Whether others go first, and it is tried ever more seldom: nobody can mend it now, or nobody could. Else whoever stores headers
+    /// without fragments would have nothing else mended.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.lack.mendable || self.failed >= FAILED_MAX
+    }
+
+    /// Whether all that may have something of it were asked, and too few of them do: nothing is left to be done.
+    fn is_hopeless(&self) -> bool {
+        self.lack.spare < 0 && !self.lack.mendable && self.tries > 0
+    }
 }
 
 /// How often everything is done at once for who asks.
@@ -78,6 +109,11 @@ pub(crate) struct Work {
     /// kind or its leases keeps nobody from fetching it elsewhere.
     refused: BTreeMap<(RecordId, PeerId), Duration>,
     pub(crate) due: BTreeMap<RecordId, Due>,
+    /// How many of these are stuck, and of those how many were tried.
+    stuck: usize,
+    stuck_tried: usize,
+    /// Stripes that are claimed or mended here now.
+    at_work: BTreeSet<RecordId>,
     /// Fragments that are here and at another peer too.
     pub(crate) twice: BTreeMap<RecordId, (u8, PeerId)>,
     given_up: BTreeSet<RecordId>,
@@ -146,7 +182,8 @@ impl Work {
         let named: BTreeSet<&Place> = places.iter().collect();
         let is_named = |place: &Place| named.is_empty() || named.contains(place);
         let due = self.due.iter_mut().filter(|(id, _)| is_named(&Place::from(**id)));
-        for (_, due) in due {
+        // Those of which nobody can say more than before are tried when they are named.
+        for (_, due) in due.filter(|(_, due)| !places.is_empty() || !due.is_stuck()) {
             due.hurried = true;
             if due.hurried_at.is_none_or(|last| now >= last + HURRY_EVERY) {
                 (due.hurried_at, due.not_before) = (Some(now), now);
@@ -196,39 +233,90 @@ impl Work {
     }
 
     /// A stripe lacks something, or lacks nothing any more.
-    pub(crate) fn stripe(&mut self, id: RecordId, state: Option<(usize, i32)>, now: Duration) {
-        let Some((missing, spare)) = state else {
-            self.due.remove(&id);
-            return;
-        };
-        if self.given_up.contains(&id) {
-            return;
-        }
-        if let Some(due) = self.due.get_mut(&id) {
-            // Peers of one organisation die together and are missed one after the other: making what lacks costs k
-            // fragments each time, so it waits until no more are missed, unless few are left.
-            // One that lacks less than before and that nobody began to mend is being stored.
-            let untouched = due.tries == 0 && !due.hurried;
-            let most = if spare > SPARE_MIN { GROWS_MAX } else { GROWS_IN_DANGER_MAX };
-            let grows = missing < due.missing && untouched && now.saturating_sub(due.first) < most;
-            if grows || (due.missing != missing && spare > SPARE_MIN) {
-                due.since = now;
+    pub(crate) fn stripe(&mut self, id: RecordId, lack: Option<Lack>, now: Duration) {
+        let known = self.take(&id);
+        let Some(lack) = lack.filter(|_| !self.given_up.contains(&id)) else { return };
+        let due = match known {
+            Some(mut due) => {
+                // Peers of one organisation die together and are missed one after the other: making what lacks costs k
+                // fragments each time, so it waits until no more are missed, unless few are left.
+                // One that lacks less than before and that nobody began to mend is being stored.
+                let untouched = due.tries == 0 && !due.hurried;
+                let most = if lack.spare > SPARE_MIN { GROWS_MAX } else { GROWS_IN_DANGER_MAX };
+                let before = due.lack;
+                let grows = lack.missing < before.missing
+                    && untouched
+                    && now.saturating_sub(due.first) < most;
+                if grows || (before.missing != lack.missing && lack.spare > SPARE_MIN) {
+                    due.since = now;
+                }
+                // What is back may be what it waited for.
+                if lack.mendable && !before.mendable {
+                    (due.since, due.not_before) = (now, now);
+                }
+                due.lack = lack;
+                due
             }
-            (due.spare, due.missing) = (spare, missing);
-        } else if self.due.len() < DUE_MAX {
-            let due = Due {
+            None => Due {
                 since: now,
                 first: now,
-                spare,
-                missing,
+                lack,
                 not_before: now,
                 tries: 0,
+                failed: 0,
                 blocked: 0,
                 hurried: false,
                 hurried_at: None,
-            };
+            },
+        };
+        self.put(id, due);
+    }
+
+    /// Takes a stripe out, to be changed and put back.
+    fn take(&mut self, id: &RecordId) -> Option<Due> {
+        let due = self.due.remove(id)?;
+        self.stuck -= usize::from(due.is_stuck());
+        self.stuck_tried -= usize::from(due.is_stuck() && due.tries > 0);
+        Some(due)
+    }
+
+    /// Puts a stripe that is not there where there is room for its sort.
+    fn put(&mut self, id: RecordId, due: Due) {
+        let stuck = due.is_stuck();
+        if stuck && self.stuck >= STUCK_MAX && self.stuck_tried >= SHED_MIN {
+            // They come again with what is learnt of them.
+            self.due.retain(|_, due| !due.is_stuck() || due.tries == 0);
+            self.stuck -= std::mem::take(&mut self.stuck_tried);
+        }
+        let room = match stuck {
+            true => self.stuck < STUCK_MAX,
+            false => self.due.len() - self.stuck < DUE_MAX,
+        };
+        if room {
+            self.stuck += usize::from(stuck);
+            self.stuck_tried += usize::from(stuck && due.tries > 0);
             self.due.insert(id, due);
         }
+    }
+
+    /// Whether nothing is left to be done about stripes.
+    pub(crate) fn is_done(&self) -> bool {
+        self.due.values().all(Due::is_hopeless)
+    }
+
+    /// Notes that these are claimed and mended from now on: nobody else here begins with them.
+    pub(crate) fn begin(&mut self, stripes: &[RecordId]) {
+        self.at_work.extend(stripes);
+    }
+
+    /// Notes that they are not any more.
+    pub(crate) fn end(&mut self, stripes: &[RecordId]) {
+        stripes.iter().for_each(|id| drop(self.at_work.remove(id)));
+    }
+
+    /// Whether a stripe is being mended here.
+    pub(crate) fn is_at_work(&self, id: &RecordId) -> bool {
+        self.at_work.contains(id)
     }
 
     /// A fragment that is here is at another peer too.
@@ -240,19 +328,30 @@ impl Work {
 
     /// Leaves a stripe for good, as its author made it.
     pub(crate) fn give_up(&mut self, id: RecordId) {
-        self.due.remove(&id);
+        self.take(&id);
         if self.given_up.len() >= GIVEN_UP_MAX {
             self.given_up.clear();
         }
         self.given_up.insert(id);
     }
 
-    /// Puts a try off.
+    /// Puts a try off: each time by as much more, one that is stuck by twice as much.
     pub(crate) fn later(&mut self, id: &RecordId, now: Duration, by: Duration) {
-        if let Some(due) = self.due.get_mut(id) {
-            due.tries = due.tries.saturating_add(1);
-            due.not_before = now + by * due.tries.min(10);
-        }
+        let Some(mut due) = self.take(id) else { return };
+        due.tries = due.tries.saturating_add(1);
+        let by = match due.is_stuck() {
+            true => (by * (1 << (due.tries - 1).min(16))).min(STUCK_LATER_MAX),
+            false => by * due.tries.min(10),
+        };
+        due.not_before = now + by;
+        self.put(*id, due);
+    }
+
+    /// Notes that a try fetched or sent in vain.
+    pub(crate) fn failed(&mut self, id: &RecordId) {
+        let Some(mut due) = self.take(id) else { return };
+        due.failed = due.failed.saturating_add(1);
+        self.put(*id, due);
     }
 
     /// Copies that have been lacking for so long, the most urgent first, of one holder.
@@ -310,27 +409,110 @@ impl Work {
 mod tests {
     use super::*;
 
+    /// As the map of a stripe says it: with too few fragments nothing can be made.
+    fn lack(missing: usize, spare: i32) -> Lack {
+        Lack { missing, spare, mendable: spare >= 0 }
+    }
+
+    fn stripe(number: usize) -> RecordId {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        RecordId::new(id)
+    }
+
+    fn recounted(work: &Work) -> (usize, usize) {
+        let stuck = || work.due.values().filter(|due| due.is_stuck());
+        (stuck().count(), stuck().filter(|due| due.tries > 0).count())
+    }
+
+    #[test]
+    fn stripes_that_nobody_can_mend_take_no_room_from_others() {
+        let at = Duration::from_secs;
+        let mut work = Work::default();
+        // A client stores headers that few fragments, or none but one, are stored of.
+        for number in 0..DUE_MAX {
+            work.stripe(stripe(number), Some(lack(20, -19)), at(0));
+        }
+        assert_eq!(work.due.len(), STUCK_MAX);
+        for number in DUE_MAX..2 * DUE_MAX {
+            work.stripe(stripe(number), Some(lack(2, 3)), at(0));
+        }
+        assert_eq!(work.due.len(), STUCK_MAX + DUE_MAX, "others have all the room that there is");
+        let late = stripe(2 * DUE_MAX);
+        work.stripe(late, Some(lack(20, -19)), at(1));
+        assert!(!work.due.contains_key(&late), "all of them are to be tried");
+        for number in 0..SHED_MIN {
+            work.later(&stripe(number), at(1), at(10));
+        }
+        work.stripe(late, Some(lack(20, -19)), at(2));
+        assert!(work.due.contains_key(&late), "who was tried makes room");
+        assert_eq!((work.stuck, work.stuck_tried), recounted(&work));
+        assert_eq!(work.stuck, STUCK_MAX - SHED_MIN + 1);
+        // What comes back is to be mended like any other, and at once; the rest is tried seldom.
+        work.stripe(stripe(DUE_MAX), None, at(2));
+        work.stripe(late, Some(lack(2, 0)), at(3));
+        assert!(!work.due[&late].is_stuck());
+        let hopeless = stripe(STUCK_MAX - 1);
+        let waits = |work: &mut Work| {
+            work.later(&hopeless, at(0), at(10));
+            work.due[&hopeless].not_before.as_secs()
+        };
+        let waited: Vec<u64> = (0..11).map(|_| waits(&mut work)).collect();
+        assert_eq!(waited, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600]);
+        work.hurry(&[], at(5));
+        assert_eq!(work.due[&hopeless].not_before, at(3600), "not for who asks for everything");
+        work.hurry(&[Place::from(hopeless)], at(5));
+        assert_eq!(work.due[&hopeless].not_before, at(5), "it was named");
+        assert_eq!((work.stuck, work.stuck_tried), recounted(&work));
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_again_and_again_is_in_nobodys_way() {
+        let at = Duration::from_secs;
+        let (id, mut work) = (stripe(1), Work::default());
+        work.stripe(id, Some(lack(2, 0)), at(0));
+        for _ in 0..FAILED_MAX {
+            assert!(!work.due[&id].is_stuck());
+            work.failed(&id);
+        }
+        // Not either where somebody says now that it can be read and now that it cannot.
+        for seconds in 1..9 {
+            work.stripe(id, Some(lack(2, -((seconds % 2) as i32))), at(seconds));
+            assert!(work.due[&id].is_stuck());
+        }
+        assert!(!work.is_done(), "it lacks, and may be mended still");
+        work.stripe(id, Some(lack(2, -1)), at(20));
+        assert!(!work.is_done(), "nobody was asked");
+        work.later(&id, at(20), at(10));
+        assert!(work.is_done(), "nobody has it");
+        work.stripe(id, None, at(30));
+        assert_eq!((work.stuck, work.stuck_tried), (0, 0));
+        work.stripe(id, Some(lack(2, 0)), at(40));
+        assert!(!work.due[&id].is_stuck(), "it was whole meanwhile");
+    }
+
     #[test]
     fn a_stripe_that_is_being_stored_is_left_alone_and_not_for_ever() {
         let id = RecordId::new([7; 32]);
         let at = Duration::from_secs;
         let mut work = Work::default();
+        let lack = |missing, spare| Some(lack(missing, spare));
         // A fragment every twelve seconds: nobody can read it at first.
         for (fragments, seconds) in (1..8).zip((0..).step_by(12)) {
-            work.stripe(id, Some((8 - fragments, fragments as i32 - 4)), at(seconds));
+            work.stripe(id, lack(8 - fragments, fragments as i32 - 4), at(seconds));
             assert_eq!(work.due[&id].since, at(seconds), "{fragments} of 8");
         }
         // It is whole, and later it loses some: as far as there are enough to spare, it waits until no more are missed.
         work.stripe(id, None, at(140));
-        work.stripe(id, Some((1, 3)), at(1_000));
-        work.stripe(id, Some((2, 2)), at(1_010));
+        work.stripe(id, lack(1, 3), at(1_000));
+        work.stripe(id, lack(2, 2), at(1_010));
         assert_eq!(work.due[&id].since, at(1_010));
-        work.stripe(id, Some((3, 1)), at(1_014));
+        work.stripe(id, lack(3, 1), at(1_014));
         assert_eq!(work.due[&id].since, at(1_010), "it is in danger");
         // A peer tells now of more and now of fewer.
         for seconds in (1_020..2_000).step_by(10) {
             let missing = 3 + usize::from(seconds % 20 == 0);
-            work.stripe(id, Some((missing, 4 - missing as i32)), at(seconds));
+            work.stripe(id, lack(missing, 4 - missing as i32), at(seconds));
         }
         assert!(work.due[&id].since <= at(1_000) + GROWS_IN_DANGER_MAX);
         assert!(work.due[&id].since > at(1_010), "some of it was believed");
@@ -342,7 +524,7 @@ mod tests {
         let (id, other) = (RecordId::new([7; 32]), RecordId::new([8; 32]));
         let mut work = Work::default();
         for id in [id, other] {
-            work.stripe(id, Some((3, 1)), at(0));
+            work.stripe(id, Some(lack(3, 1)), at(0));
         }
         let mut fails = |places: &[Place], seconds: u64| {
             work.hurry(places, at(seconds));

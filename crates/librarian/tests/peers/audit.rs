@@ -32,6 +32,8 @@ pub(crate) enum Bent {
     Through(Arc<dyn Calls>, Endpoint, Duration),
     /// Everything this late.
     Loaded(Duration),
+    /// What it says to claims this late.
+    LateClaims(Duration),
     /// Whatever it is asked to prove, it has too much to do.
     Busy,
     /// It holds nothing, and says so.
@@ -53,6 +55,10 @@ impl Crooked {
     async fn kept(&self, caller: Caller, request: KeepRequest) -> Result<KeepAnswer, CallError> {
         let asks = match (&self.bent, &request) {
             (Bent::Loaded(late), _) => {
+                self.env.clock.sleep(*late).await;
+                return self.inner.keep(caller, request).await;
+            }
+            (Bent::LateClaims(late), KeepRequest::Claim(_)) => {
                 self.env.clock.sleep(*late).await;
                 return self.inner.keep(caller, request).await;
             }
@@ -105,7 +111,7 @@ impl Crooked {
                 }
                 self.inner.keep(caller, request).await
             }
-            Bent::Loaded(_) | Bent::With(_) => self.inner.keep(caller, request).await,
+            Bent::Loaded(_) | Bent::LateClaims(_) | Bent::With(_) => self.inner.keep(caller, request).await,
         }
     }
 }

@@ -14,7 +14,9 @@ use store::RecordStore;
 use walk::StripeRecords;
 
 use crate::audit::{Bent, bend};
-use crate::repair::{copies_of, fragments_of, kill, put_copies, put_stripes, quick, wanted};
+use crate::repair::{
+    copies_of, fragments_of, kill, put_copies, put_stripes, quick, town as quick_town, wanted,
+};
 use crate::town::{LIMIT, Town};
 
 const PEERS: usize = 9;
@@ -239,5 +241,47 @@ fn a_fragment_that_is_kept_for_one_stripe_is_not_dropped_for_another_that_names_
             env.clock.sleep(Duration::from_secs(1)).await;
             assert!(town.stores[holder].holds(&shared.id), "the other stripe had it dropped");
         }
+    });
+}
+
+/// A client stores headers with one fragment each, hundreds at each peer, and one peer is slow to say what it has of what is claimed.
+#[test]
+fn stripes_that_nobody_can_mend_keep_no_others_from_being_mended() {
+    const JUNK: usize = 800;
+    testkit::time::run(76, |env| async move {
+        let mut town = quick_town(&env, 3, 5).await;
+        let (slow, dead, alive) = (3, 4, [0, 1, 2, 3]);
+        let stripes = put_stripes(&town, 6, 2, 3).await;
+        // It mends nothing itself.
+        let idle = |options: &mut LibrarianOptions| {
+            quick(options);
+            options.keeping.as_mut().unwrap().settle = Duration::from_secs(1 << 20);
+        };
+        town.restart_with(slow, idle).await;
+        bend(&town, slow, Bent::LateClaims(Duration::from_secs(9)));
+        let calls = town.peer_calls(slow);
+        for number in 0..3 * JUNK {
+            let junk = testkit::network::stripe(1_000 + number, 2, 3, 50);
+            let batch = vec![junk.header, junk.fragments[0].clone()];
+            let outcomes = calls.store_batch(&town.at(number % 3), batch, LIMIT).await.unwrap();
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        }
+        town.until("it is known that nobody can read them", |town| {
+            (0..3).all(|number| town.peers[number].repair().unwrap().stripes_unreadable >= JUNK)
+        })
+        .await;
+        kill(&town, dead).await;
+        town.until("others are mended", |town| {
+            stripes.iter().all(|one| fragments_of(town, &alive, one).0 == 3)
+        })
+        .await;
+        // Nor from saying that no more can be done.
+        let settled = |town: &Town| (0..3).all(|number| town.peers[number].repair().unwrap().settled);
+        for _ in 0..6 {
+            if !settled(&town) {
+                env.clock.sleep(Duration::from_secs(300)).await;
+            }
+        }
+        assert!(settled(&town));
     });
 }

@@ -204,7 +204,8 @@ struct OwnRepair {
     left_to_hand_over: u64,
     /// Other peers with which it has not compared since the last of them came or went.
     unknown: u64,
-    /// Whether nothing lacks here: it was compared with all others, and all was found.
+    /// Whether nothing is left to be done here: it was compared with all others, and all that any of them has was found. Stripes
+    /// that nobody can read now are none of it, once their holders were asked.
     settled: bool,
     /// What each other peer proved of what it should hold.
     audits: Vec<OwnAudit>,
@@ -283,7 +284,7 @@ impl fmt::Display for OwnRepair {
             return f.write_str("repair: off");
         }
         let absent = self.absent.len();
-        if self.settled && absent == 0 {
+        if self.settled && absent == 0 && self.stripes_due == 0 {
             f.write_str("repair: nothing lacks here, compared with all others")?;
         } else {
             let Self { copies_lacking, stripes_due, fragments_missing, mending, .. } = self;
