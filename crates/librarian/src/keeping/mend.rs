@@ -111,7 +111,10 @@ pub(super) async fn mend_all(core: Arc<Core>, keeping: Arc<Keeping>) {
                 () = keeping.wake.notified() => {}
                 () = core.env.clock.beat(EVERY) => {}
             }
-            while mend_some(&core, &keeping, Lane::Main).await {}
+            while mend_some(&core, &keeping, Lane::Main).await {
+                look_again(&core, &keeping).await;
+            }
+            look_again(&core, &keeping).await;
         }
     };
     let stuck = async {
@@ -125,6 +128,15 @@ pub(super) async fn mend_all(core: Arc<Core>, keeping: Arc<Keeping>) {
         biased;
         () = core.stop.cancelled() => {}
         ((), ()) = both => {}
+    }
+}
+
+/// Looks for stripes that found no room among those that are to be mended, once there is some.
+async fn look_again(core: &Core, keeping: &Keeping) {
+    let again = locked(&keeping.work).looks_again(core.env.clock.elapsed());
+    if again {
+        keeping.look_at_all(core).await;
+        locked(&keeping.work).looked();
     }
 }
 

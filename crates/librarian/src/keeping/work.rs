@@ -28,6 +28,8 @@ const REFUSED_MAX: usize = 1 << 16;
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
 /// The longest that a stripe which could not be mended is put off.
 const STUCK_LATER_MAX: Duration = Duration::from_secs(3600);
+/// How often all stripes are looked at for those that found no room, at most.
+const LOOK_AGAIN_EVERY: Duration = Duration::from_secs(60);
 /// Tries of a stripe that others' claims may end, until it is mended all the same.
 const BLOCKED_MAX: u32 = 3;
 
@@ -112,6 +114,11 @@ pub(crate) struct Work {
     /// How many of these are stuck, and of those how many were tried.
     stuck: usize,
     stuck_tried: usize,
+    /// Whether stripes that could be mended found no room, and whether they are looked for now.
+    left_out: bool,
+    looking: bool,
+    /// When they were looked for last.
+    looked_at: Option<Duration>,
     /// Stripes that are claimed or mended here now.
     at_work: BTreeSet<RecordId>,
     /// Fragments that are here and at another peer too.
@@ -284,8 +291,14 @@ impl Work {
     fn put(&mut self, id: RecordId, due: Due) {
         let stuck = due.is_stuck();
         if stuck && self.stuck >= STUCK_MAX && self.stuck_tried >= SHED_MIN {
-            // They come again with what is learnt of them.
-            self.due.retain(|_, due| !due.is_stuck() || due.tries == 0);
+            // They come again with what is learnt of them, or with the next look at all.
+            let mut left_out = false;
+            self.due.retain(|_, due| {
+                let goes = due.is_stuck() && due.tries > 0;
+                left_out |= goes && due.lack.mendable;
+                !goes
+            });
+            self.left_out |= left_out;
             self.stuck -= std::mem::take(&mut self.stuck_tried);
         }
         let room = match stuck {
@@ -296,12 +309,31 @@ impl Work {
             self.stuck += usize::from(stuck);
             self.stuck_tried += usize::from(stuck && due.tries > 0);
             self.due.insert(id, due);
+        } else {
+            // Of what nobody can mend more is not remembered than that: where that changes, the change says so.
+            self.left_out |= due.lack.mendable;
         }
+    }
+
+    /// Whether all stripes are to be looked at again for those that found no room; if so, until [`Work::looked`].
+    pub(crate) fn looks_again(&mut self, now: Duration) -> bool {
+        let few = self.due.len() - self.stuck < DUE_MAX / 2;
+        let again = self.looked_at.is_none_or(|last| now >= last + LOOK_AGAIN_EVERY);
+        if !(self.left_out && few && again) {
+            return false;
+        }
+        (self.left_out, self.looking, self.looked_at) = (false, true, Some(now));
+        true
+    }
+
+    /// All stripes were looked at.
+    pub(crate) fn looked(&mut self) {
+        self.looking = false;
     }
 
     /// Whether nothing is left to be done about stripes.
     pub(crate) fn is_done(&self) -> bool {
-        self.due.values().all(Due::is_hopeless)
+        !self.left_out && !self.looking && self.due.values().all(Due::is_hopeless)
     }
 
     /// Notes that these are claimed and mended from now on: nobody else here begins with them.
@@ -464,6 +496,41 @@ mod tests {
         work.hurry(&[Place::from(hopeless)], at(5));
         assert_eq!(work.due[&hopeless].not_before, at(5), "it was named");
         assert_eq!((work.stuck, work.stuck_tried), recounted(&work));
+    }
+
+    #[test]
+    fn stripes_that_find_no_room_are_looked_for_again_and_not_forgotten() {
+        let at = Duration::from_secs;
+        let mut work = Work::default();
+        let all = DUE_MAX + 10;
+        let look = |work: &mut Work, mended: usize, now: Duration| {
+            (mended..all).for_each(|number| work.stripe(stripe(number), Some(lack(2, 3)), now));
+        };
+        let mend = |work: &mut Work, upto: usize| {
+            (0..upto).for_each(|number| work.stripe(stripe(number), None, at(1)));
+        };
+        look(&mut work, 0, at(0));
+        assert_eq!(work.due.len(), DUE_MAX);
+        assert!(!work.looks_again(at(1)), "they would find no room");
+        mend(&mut work, DUE_MAX / 2 + 1);
+        assert!(work.looks_again(at(2)));
+        assert!(!work.looks_again(at(2)), "it is being looked");
+        // All that is known is mended before they were found.
+        mend(&mut work, DUE_MAX);
+        assert!(!work.is_done());
+        look(&mut work, DUE_MAX, at(3));
+        work.looked();
+        assert_eq!(work.due.len(), 10);
+        mend(&mut work, all);
+        assert!(work.is_done() && !work.looks_again(at(100)), "all of them are mended");
+        // Not again and again where there are ever more.
+        (0..2).for_each(|_| look(&mut work, 0, at(200)));
+        mend(&mut work, all);
+        assert!(!work.is_done() && work.looks_again(at(200)));
+        look(&mut work, 0, at(201));
+        work.looked();
+        mend(&mut work, all);
+        assert!(!work.looks_again(at(259)) && work.looks_again(at(260)));
     }
 
     #[test]
