@@ -26,12 +26,14 @@ mod budget;
 mod claims;
 mod compare;
 mod epoch;
+mod hand_out;
 mod inventory;
 mod leave;
 mod make;
 mod map;
 mod mend;
 mod observed;
+mod paces;
 mod present;
 mod prove;
 mod pull;
@@ -62,6 +64,7 @@ use epoch::{Absent, Epoch};
 use inventory::{Held, Inventory};
 use map::StripeMap;
 use observed::{Change, is_counted};
+use paces::Paces;
 pub(crate) use observed::{Fresh, Observed};
 use present::{Present, Spans};
 pub(crate) use pull::again;
@@ -125,6 +128,7 @@ pub(crate) struct Keeping {
     agreed: Mutex<Agreed>,
     budget: Budget,
     audits: Mutex<Audits>,
+    paces: Mutex<Paces>,
     /// With whom all was compared last, until that peer is challenged.
     compared_last: Mutex<Option<PeerId>>,
     /// The fragment of a stripe that this peer is about to drop: it says of it no more that it has it, so that of two that drop at once
@@ -275,6 +279,7 @@ impl Keeping {
             agreed: Mutex::default(),
             budget: Budget::new(options.bytes_s),
             audits: Mutex::default(),
+            paces: Mutex::default(),
             compared_last: Mutex::default(),
             dropping: Mutex::default(),
             proving: Semaphore::new(prove::PROVEN_AT_ONCE),
@@ -372,7 +377,9 @@ impl Keeping {
         if let Some(epoch) = self.epoch() {
             let should_be_here =
                 |place: &Place| epoch.first(place, COPIES_MAX as usize).contains(&core.own);
-            locked(&self.work).only_those(should_be_here);
+            let mut work = locked(&self.work);
+            work.only_those(should_be_here);
+            work.anew(core.env.clock.elapsed());
         }
         self.look_at_all(core).await;
         Ok(Some(true))

@@ -25,6 +25,7 @@ use placement::{Mend, StripeNow};
 
 use super::ask::{LARGE_LIMIT, SMALL_LIMIT, ask, strange};
 use super::epoch::Epoch;
+use super::hand_out::hand_out;
 use super::inventory::Inventory;
 use super::leave::Given;
 use super::make::{self, checked};
@@ -32,7 +33,6 @@ use super::surplus::has;
 use super::work::{Due, Lack};
 use super::{Keeping, locked};
 use crate::core::Core;
-use crate::leases::{Covered, nobody_pays};
 use crate::shelf::one_line;
 
 /// How often it is looked for something to mend.
@@ -49,7 +49,7 @@ const STUCK_AT_ONCE: usize = 1;
 /// Stuck ones claimed at a time that cost more than the claim.
 const STUCK_READABLE_MAX: usize = 2;
 /// Peers asked at once.
-const ASKED_AT_ONCE: usize = 16;
+pub(super) const ASKED_AT_ONCE: usize = 16;
 /// How long a try that failed is put off; as often again with each further one.
 const LATER: Duration = Duration::from_secs(10);
 
@@ -141,8 +141,8 @@ async fn look_again(core: &Core, keeping: &Keeping) {
 }
 
 /// A stripe that is to be mended, and what is known of it.
-struct Job {
-    id: RecordId,
+pub(super) struct Job {
+    pub(super) id: RecordId,
     k: usize,
     n: usize,
     /// Who may hold a fragment, in rank.
@@ -160,21 +160,29 @@ struct Job {
 
 impl Job {
     fn plan(&self) -> Mend {
-        let plan = self.planned(&self.whole);
+        self.plan_without(&[], &BTreeSet::new())
+    }
+
+    /// The plan now that these have another holder, with nothing for those who take nothing.
+    fn plan_without(&self, moved: &[(u8, PeerId)], takes_nothing: &BTreeSet<PeerId>) -> Mend {
+        let mut whole = [&self.whole[..], moved].concat();
+        whole.sort_unstable();
+        let plan = self.planned(&whole, takes_nothing);
         if plan.spare >= 0 || self.besides.is_empty() {
             return plan;
         }
         // It cannot be read without what they have besides.
-        let mut whole = [&self.whole[..], &self.besides].concat();
+        whole.extend(&self.besides);
         whole.sort_unstable();
-        self.planned(&whole)
+        self.planned(&whole, takes_nothing)
     }
 
-    fn planned(&self, whole: &[(u8, PeerId)]) -> Mend {
+    fn planned(&self, whole: &[(u8, PeerId)], takes_nothing: &BTreeSet<PeerId>) -> Mend {
         let leaving = &self.epoch.leaving;
         // A silent peer keeps what it is believed to have, and gets nothing.
         let holds = |peer: &PeerId| whole.iter().any(|(_, holder)| holder == peer);
-        let answers = |peer: &&PeerId| !self.silent.contains(*peer) || holds(peer);
+        let gets = |peer: &PeerId| !self.silent.contains(peer) && !takes_nothing.contains(peer);
+        let answers = |peer: &&PeerId| gets(peer) || holds(peer);
         let possible: Vec<PeerId> = self.possible.iter().filter(answers).copied().collect();
         let (k, n) = (self.k, self.n);
         planned(&StripeNow { k, n, whole, possible: &possible, leaving })
@@ -188,6 +196,44 @@ impl Job {
         said.retain(|(index, peer)| !self.silent.contains(peer) && !is_moved(*index));
         said.extend(moved);
         said
+    }
+
+    /// What of that plan is this peer's to do: it makes nothing where it may hold nothing, and moves its own alone.
+    fn part(
+        &self,
+        own: &PeerId,
+        moved: &[(u8, PeerId)],
+        takes_nothing: &BTreeSet<PeerId>,
+    ) -> Mend {
+        let mut plan = self.plan_without(moved, takes_nothing);
+        if !self.possible.contains(own) {
+            plan.make.clear();
+        }
+        plan.moves.retain(|moved| moved.from == *own);
+        plan
+    }
+
+    /// The same among those who take fragments readily, or who take any where those are too few; of neither one that refused just now.
+    pub(super) fn part_now(
+        &self,
+        core: &Core,
+        keeping: &Keeping,
+        moved: &[(u8, PeerId)],
+        refused: &BTreeSet<PeerId>,
+    ) -> Mend {
+        let (mut without, slow) = {
+            let (paces, now) = (locked(&keeping.paces), core.env.clock.elapsed());
+            (paces.closed(now), paces.slow_to_take(now))
+        };
+        without.extend(refused);
+        let all = self.part(&core.own, moved, &without);
+        if slow.is_empty() {
+            return all;
+        }
+        without.extend(slow);
+        let quick = self.part(&core.own, moved, &without);
+        let as_many = quick.make.len() == all.make.len() && quick.moves.len() == all.moves.len();
+        if as_many { quick } else { all }
     }
 
     /// Whether so many fragments are left that it can be read.
@@ -494,17 +540,20 @@ fn believe(core: &Core, keeping: &Keeping, job: &Job) {
 }
 
 /// What has another holder now.
-type Moved = Vec<(u8, PeerId)>;
+pub(super) type Moved = Vec<(u8, PeerId)>;
 
 /// Why a stripe is not mended now.
 #[derive(Debug, thiserror::Error)]
-enum Unmended {
+pub(super) enum Unmended {
     /// Fewer than k fragments could be had.
     #[error("only {have} of the {k} fragments could be fetched")]
     TooFew { have: usize, k: usize },
     /// The header is not here any more, or damaged.
     #[error("its header cannot be read here")]
     NoHeader,
+    /// Those who could take what it lacks do not.
+    #[error("no peer that could hold a fragment of it takes one now")]
+    NoTaker,
     /// What its author hashed is not what the code makes.
     #[error(transparent)]
     Author(#[from] make::Unmade),
@@ -512,11 +561,8 @@ enum Unmended {
 
 /// Mends one stripe as its holders said it is; what has another holder now.
 async fn mend(core: &Core, keeping: &Keeping, job: &Job) -> Result<Moved, Unmended> {
-    let mut plan = job.plan();
-    if !job.possible.contains(&core.own) {
-        plan.make.clear();
-    }
-    let moves: Vec<_> = plan.moves.iter().filter(|moved| moved.from == core.own).collect();
+    let nobody = BTreeSet::new();
+    let plan = job.part_now(core, keeping, &[], &nobody);
     // What a peer that leaves has and another too need not move.
     let twice: Vec<u8> = plan
         .surplus
@@ -524,57 +570,56 @@ async fn mend(core: &Core, keeping: &Keeping, job: &Job) -> Result<Moved, Unmend
         .filter(|(_, peer)| keeping.is_leaving() && *peer == core.own)
         .map(|(index, _)| *index)
         .collect();
-    if plan.make.is_empty() && moves.is_empty() && twice.is_empty() {
+    if plan.make.is_empty() && plan.moves.is_empty() && twice.is_empty() {
         if plan.spare < 0 {
             return Err(Unmended::TooFew {
                 have: job.k.saturating_add_signed(plan.spare as isize),
                 k: job.k,
             });
         }
-        return Ok(Vec::new());
+        let wanted = job.part(&core.own, &[], &nobody);
+        let is_whole = wanted.make.is_empty() && wanted.moves.is_empty();
+        return if is_whole { Ok(Vec::new()) } else { Err(Unmended::NoTaker) };
     }
     let Ok(Some(header)) = core.shelf.get(&job.id).await else { return Err(Unmended::NoHeader) };
     let Ok(document::Document::Stripe(stripe)) = document::Document::decode(&header.bytes) else {
         return Err(Unmended::NoHeader);
     };
     let elsewhere = proven_elsewhere(core, job, &stripe, &twice).await;
-    let mut out: Vec<(u8, PeerId, Record)> = Vec::new();
-    for moved in moves {
+    let mut here: BTreeMap<u8, Record> = BTreeMap::new();
+    for moved in &plan.moves {
         if let Some(record) = own(core, job, &stripe, moved.index).await {
-            out.push((moved.index, moved.to, record));
+            here.insert(moved.index, record);
         }
     }
-    let moved_own = out.len();
+    let mut made = BTreeMap::new();
     if !plan.make.is_empty() {
-        let given = gather(core, keeping, job, &stripe).await?;
-        let wanted: Vec<u8> = plan.make.iter().map(|(index, _)| *index).collect();
-        let (suite, id) = (core.genesis.suite, job.id);
-        let make = move || make::make(suite, &stripe, &id, &given, &wanted);
-        let made = core.env.cpu(make).await?;
-        let to = |index: u8| plan.make.iter().find(|(made, _)| *made == index).map(|(_, to)| *to);
-        out.extend(
-            made.into_iter().filter_map(|(index, record)| Some((index, to(index)?, record))),
-        );
-    }
-    let sent = out.into_iter().enumerate().map(|(number, (index, to, record))| {
-        let header = header.clone();
-        async move {
-            let sent = send(core, keeping, &to, header, record).await;
-            let counts = &core.metrics.keeping;
-            match sent {
-                Ok(()) if number < moved_own => drop(counts.moved.inc()),
-                Ok(()) => drop(counts.made.inc()),
-                Err(error) => {
-                    tracing::debug!(stripe = %job.id, peer = %to, %error, "a fragment was not taken");
-                    return None;
-                }
-            }
-            Some((index, to))
+        match make_again(core, keeping, job, &stripe, &plan).await {
+            Ok(all) => made = all,
+            // What is here moves all the same.
+            Err(error) if here.is_empty() && elsewhere.is_empty() => return Err(error),
+            Err(error) => tracing::debug!(stripe = %job.id, %error, "fragments could not be made"),
         }
-    });
-    let sent: Vec<Option<(u8, PeerId)>> =
-        futures::stream::iter(sent).buffer_unordered(ASKED_AT_ONCE).collect().await;
-    Ok(sent.into_iter().flatten().chain(elsewhere).collect())
+    }
+    match hand_out(core, keeping, job, plan, header, (here, made)).await {
+        Err(_) if !elsewhere.is_empty() => Ok(elsewhere),
+        moved => moved.map(|moved| moved.into_iter().chain(elsewhere).collect()),
+    }
+}
+
+/// The fragments of a plan that nobody has.
+async fn make_again(
+    core: &Core,
+    keeping: &Keeping,
+    job: &Job,
+    stripe: &Stripe,
+    plan: &Mend,
+) -> Result<BTreeMap<u8, Record>, Unmended> {
+    let given = gather(core, keeping, job, stripe).await?;
+    let wanted: Vec<u8> = plan.make.iter().map(|(index, _)| *index).collect();
+    let (suite, id, stripe) = (core.genesis.suite, job.id, stripe.clone());
+    let make = move || make::make(suite, &stripe, &id, &given, &wanted);
+    Ok(core.env.cpu(make).await?.into_iter().collect())
 }
 
 /// Of these fragments, which are here, those of which another holder proved that it has them, with that holder.
@@ -681,53 +726,6 @@ async fn fetch(
         .cpu(check)
         .await
         .map_err(|error| CallError::Corrupt { address: to.address, reason: one_line(&error) })
-}
-
-/// Hands a fragment out, its header first.
-async fn send(
-    core: &Core,
-    keeping: &Keeping,
-    peer: &PeerId,
-    header: Record,
-    fragment: Record,
-) -> Result<(), CallError> {
-    let place = header.place;
-    let records = vec![header, fragment];
-    let bytes = records.iter().map(|record| record.bytes.len() as u64).sum();
-    if *peer == core.own {
-        let outcomes = core.shelf.put(records, Covered::default()).await;
-        return outcomes.into_iter().try_for_each(|outcome| outcome.map(drop));
-    }
-    keeping.budget.pay(&core.env, bytes);
-    core.metrics.keeping.sent_bytes.inc_by(bytes);
-    let to = core.directory.endpoint(peer).ok_or_else(|| CallError::Unreachable {
-        address: peer.to_string(),
-        reason: "it announced no address".to_owned(),
-    })?;
-    // Who pays for the stripe pays for what is made again of it.
-    let leases = core.leases.of(&place).await.map_err(|error| crate::shelf::refusal(&error))?;
-    // They may have ended since its header was read: who gets it without would keep it as what nobody need pay for.
-    if leases.is_empty() && !core.leases.stays(&place) {
-        return Err(nobody_pays(&place));
-    }
-    let call = async {
-        match leases.is_empty() {
-            true => core.calls.store_batch(&to, records, LARGE_LIMIT).await,
-            false => core.calls.store_leased(&to, records, leases, LARGE_LIMIT).await,
-        }
-    };
-    let outcomes = match core.env.within(LARGE_LIMIT, call).await {
-        Ok(outcomes) => outcomes,
-        Err(_) => Err(CallError::TimedOut { address: to.address, limit: LARGE_LIMIT }),
-    };
-    if let Err(error) = &outcomes {
-        core.directory.failed(peer, error);
-    }
-    let outcomes = outcomes?;
-    if outcomes.len() != 2 {
-        return Err(strange(peer));
-    }
-    outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
 }
 
 /// Notes why a claimed stripe is not mended.

@@ -379,6 +379,18 @@ impl Work {
         self.put(*id, due);
     }
 
+    /// Others are there, or take something again: what nobody could mend is tried like any other once more.
+    pub(crate) fn anew(&mut self, now: Duration) {
+        let stuck = self.due.iter().filter(|(_, due)| due.is_stuck());
+        let stuck: Vec<RecordId> = stuck.map(|(id, _)| *id).collect();
+        for id in stuck {
+            let Some(mut due) = self.take(&id) else { continue };
+            due.not_before = due.not_before.min(now);
+            due.failed = due.failed.min(FAILED_MAX - 1);
+            self.put(id, due);
+        }
+    }
+
     /// Notes that a try fetched or sent in vain.
     pub(crate) fn failed(&mut self, id: &RecordId) {
         let Some(mut due) = self.take(id) else { return };
@@ -548,11 +560,18 @@ mod tests {
             assert!(work.due[&id].is_stuck());
         }
         assert!(!work.is_done(), "it lacks, and may be mended still");
+        work.later(&id, at(10), at(10));
+        work.anew(at(11));
+        assert!(!work.due[&id].is_stuck() && work.due[&id].not_before == at(11));
+        work.failed(&id);
+        assert!(work.due[&id].is_stuck(), "once, and no more often");
         work.stripe(id, Some(lack(2, -1)), at(20));
+        let other = stripe(2);
+        work.stripe(other, Some(lack(2, -1)), at(20));
         assert!(!work.is_done(), "nobody was asked");
-        work.later(&id, at(20), at(10));
+        work.later(&other, at(20), at(10));
         assert!(work.is_done(), "nobody has it");
-        work.stripe(id, None, at(30));
+        [id, other].into_iter().for_each(|id| work.stripe(id, None, at(30)));
         assert_eq!((work.stuck, work.stuck_tried), (0, 0));
         work.stripe(id, Some(lack(2, 0)), at(40));
         assert!(!work.due[&id].is_stuck(), "it was whole meanwhile");

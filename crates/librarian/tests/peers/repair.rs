@@ -10,6 +10,7 @@ use env::calls::keep::{ITEMS_MAX, KeepAnswer, KeepRequest};
 use env::calls::{CallError, FindRequest, FindResponse};
 use librarian::{KeepingOptions, LibrarianOptions};
 use placement::redundancy;
+use testkit::network::Fault;
 use version::policy::Policy;
 use walk::StripeRecords;
 
@@ -189,6 +190,69 @@ fn fragments_of_dead_peers_are_made_by_one_holder_and_each_peer_has_one() {
         let moved = sum(&town, &alive, |status| status.fetched_bytes + status.sent_bytes);
         let headers = stripes[0].header.bytes.len() as u64 * lost as u64;
         assert!(moved <= (degraded * 2 + lost as u64) * fragment + headers, "{moved} bytes");
+    });
+}
+
+/// It is the next in rank for some of what a dead peer had, and answers everything else as it should.
+#[test]
+fn a_peer_that_refuses_fragments_keeps_no_stripe_from_being_mended() {
+    testkit::time::run(65, |env| async move {
+        let town = town(&env, 3, 9).await;
+        let stripes = put_stripes(&town, 60, 2, 5).await;
+        env.clock.sleep(Duration::from_secs(30)).await;
+        let (refuses, dead) = (4, 7);
+        let [next, gone] = [refuses, dead].map(|number| town.community.peer(number));
+        let view = town.peers[0].directory().view();
+        let is_next = |one: &&Striped| {
+            let ranked = view.holders(&Place::from(one.header.id), 6);
+            ranked[5] == next && ranked[..5].contains(&gone)
+        };
+        assert!(stripes.iter().filter(is_next).count() > 0);
+        let denied = CallError::Denied { reason: "it wants none".to_owned() };
+        town.network.set(&next, Fault::Writes(denied));
+        kill(&town, dead).await;
+        let alive: Vec<usize> = (0..9).filter(|number| *number != dead).collect();
+        town.until("all is mended", |town| {
+            stripes.iter().all(|one| fragments_of(town, &alive, one).0 == 5)
+        })
+        .await;
+    });
+}
+
+/// The only peer that could take what a dead one had is read-only.
+#[test]
+fn what_nobody_takes_is_not_made_for_it_all_the_time_and_goes_out_once_it_is_taken() {
+    testkit::time::run(66, |env| async move {
+        let town = town(&env, 3, 6).await;
+        let stripes = put_stripes(&town, 40, 3, 5).await;
+        env.clock.sleep(Duration::from_secs(30)).await;
+        let (closed, dead) = (4, 1);
+        let reason = "it is set to read-only".to_owned();
+        town.network
+            .set(&town.community.peer(closed), Fault::Writes(CallError::ReadOnly { reason }));
+        kill(&town, dead).await;
+        let alive: Vec<usize> = (0..6).filter(|number| *number != dead).collect();
+        env.clock.sleep(Duration::from_secs(1_800)).await;
+        let lack = |town: &Town| {
+            stripes.iter().filter(|one| fragments_of(town, &alive, one).0 < 5).count()
+        };
+        let lacking = lack(&town);
+        assert!((1..20).contains(&lacking), "{lacking}: those for which it is the only one");
+        let before = sum(&town, &alive, |status| status.fetched_bytes);
+        env.clock.sleep(Duration::from_secs(1_800)).await;
+        let fetched = sum(&town, &alive, |status| status.fetched_bytes) - before;
+        // A try takes two fragments; each of four holders makes one or two of each stripe in that time.
+        let tries = fetched / (2 * 3_000);
+        assert!(tries < 4 * 4 * lacking as u64, "{tries} tries of {lacking} stripes");
+        assert!(!alive.iter().any(|number| town.peers[*number].repair().unwrap().settled));
+        town.network.heal();
+        for _ in 0..120 {
+            if lack(&town) == 0 {
+                return;
+            }
+            env.clock.sleep(Duration::from_secs(60)).await;
+        }
+        panic!("{} stripes lack a fragment that is taken by now", lack(&town));
     });
 }
 
