@@ -26,6 +26,7 @@ mod budget;
 mod claims;
 mod compare;
 mod epoch;
+mod gather;
 mod hand_out;
 mod inventory;
 mod leave;

@@ -106,6 +106,13 @@ impl DirectNetwork {
         }
     }
 
+    /// Waits where a peer with this fault sends records late.
+    async fn late(&self, fault: &Fault) {
+        if let Fault::LateRecords(late) = fault {
+            self.env.clock.sleep(*late).await;
+        }
+    }
+
     fn lie_at(&self, address: &str) -> Option<LeaseLie> {
         self.hosts().get(address).and_then(|host| host.lie.clone())
     }

@@ -19,21 +19,21 @@ use document::{Record, Stripe};
 use env::calls::keep::{
     CLAIMS_MAX, ClaimAnswer, KeepAnswer, KeepRequest, MOVED_MAX, SettledStripe,
 };
-use env::calls::{CallError, FindRequest, FindResponse};
+use env::calls::CallError;
 use futures::StreamExt;
 use placement::{Mend, StripeNow};
 
-use super::ask::{LARGE_LIMIT, SMALL_LIMIT, ask, strange};
+use super::ask::{SMALL_LIMIT, ask, strange};
 use super::epoch::Epoch;
+use super::gather::gather;
 use super::hand_out::hand_out;
 use super::inventory::Inventory;
 use super::leave::Given;
-use super::make::{self, checked};
+use super::make;
 use super::surplus::has;
 use super::work::{Due, Lack};
 use super::{Keeping, locked};
 use crate::core::Core;
-use crate::shelf::one_line;
 
 /// How often it is looked for something to mend.
 const EVERY: Duration = Duration::from_secs(1);
@@ -44,6 +44,8 @@ const CLAIMED_S: u64 = 10;
 const _: () = assert!(CLAIMED_MAX <= CLAIMS_MAX, "one call claims them");
 /// Stripes mended at once: each has its fragments in memory, some 16 MiB and as much again.
 const MENDED_AT_ONCE: usize = 2;
+/// How long the holders of a stripe that was mended wait until they are told, for others that were claimed with it.
+const SETTLED_AFTER: Duration = Duration::from_secs(5);
 /// Of those that are stuck: as many more.
 const STUCK_AT_ONCE: usize = 1;
 /// Stuck ones claimed at a time that cost more than the claim.
@@ -143,17 +145,19 @@ async fn look_again(core: &Core, keeping: &Keeping) {
 /// A stripe that is to be mended, and what is known of it.
 pub(super) struct Job {
     pub(super) id: RecordId,
-    k: usize,
+    pub(super) k: usize,
     n: usize,
     /// Who may hold a fragment, in rank.
     possible: Vec<PeerId>,
     /// Who holds which fragment.
-    whole: Vec<(u8, PeerId)>,
-    mine: Vec<u8>,
+    pub(super) whole: Vec<(u8, PeerId)>,
+    pub(super) mine: Vec<u8>,
     epoch: Arc<Epoch>,
     /// What holders say they have besides one fragment each. Nobody else is made to do without it on their word: no sum counts it and no
     /// audit asks for it. What is fetched proves itself.
-    besides: Vec<(u8, PeerId)>,
+    pub(super) besides: Vec<(u8, PeerId)>,
+    /// Whether it was tried before.
+    pub(super) again: bool,
     /// Who did not answer the claim: nothing is made for them.
     silent: BTreeSet<PeerId>,
 }
@@ -238,8 +242,13 @@ impl Job {
 
     /// Whether so many fragments are left that it can be read.
     fn is_readable(&self) -> bool {
-        let indices = self.whole.iter().map(|(index, _)| *index);
-        indices.collect::<BTreeSet<u8>>().len() >= self.k
+        self.is_readable_without(&BTreeSet::new())
+    }
+
+    /// The same, where these give nothing.
+    fn is_readable_without(&self, gives_nothing: &BTreeSet<PeerId>) -> bool {
+        let whole = self.whole.iter().filter(|(_, peer)| !gives_nothing.contains(peer));
+        whole.map(|(index, _)| *index).collect::<BTreeSet<u8>>().len() >= self.k
     }
 
     /// Everybody else who may have something of it.
@@ -275,8 +284,22 @@ async fn mend_some(core: &Core, keeping: &Keeping, lane: Lane) -> bool {
         (job, moved)
     });
     let at_once = if lane == Lane::Main { MENDED_AT_ONCE } else { STUCK_AT_ONCE };
-    let mended: Vec<_> = futures::stream::iter(mended).buffer_unordered(at_once).collect().await;
-    settle(core, keeping, mended).await;
+    let mut mended = futures::stream::iter(mended).buffer_unordered(at_once);
+    let (mut ended, mut since) = (Vec::new(), core.env.clock.elapsed());
+    loop {
+        // One that takes long keeps the others' holders waiting no longer than this.
+        let next = core.env.within(SETTLED_AFTER, mended.next()).await;
+        let is_last = matches!(next, Ok(None));
+        ended.extend(next.ok().flatten());
+        let now = core.env.clock.elapsed();
+        if is_last || now >= since + SETTLED_AFTER {
+            settle(core, keeping, std::mem::take(&mut ended)).await;
+            since = now;
+        }
+        if is_last {
+            break;
+        }
+    }
     locked(&keeping.work).end(&begun);
     true
 }
@@ -285,50 +308,85 @@ async fn mend_some(core: &Core, keeping: &Keeping, lane: Lane) -> bool {
 fn due_now(core: &Core, keeping: &Keeping, lane: Lane) -> Vec<Job> {
     let now = core.env.clock.elapsed();
     let settle = keeping.options.settle;
-    let mut ready: Vec<(i64, Duration, RecordId, Duration)> = {
-        let work = locked(&keeping.work);
-        let ready = work.due.iter().filter(|(_, due)| due.is_stuck() == (lane == Lane::Stuck));
-        let ready = ready.filter(|(id, due)| now >= due.not_before && !work.is_at_work(id));
-        let begins =
-            |due: &Due| if due.hurried { due.since } else { due.since.saturating_add(settle) };
-        let ready = ready.filter(|(_, due)| now >= begins(due));
-        // What nobody pays for any more is about to be dropped.
-        let ready = ready.filter(|(id, _)| !core.leases.is_over(&Place::from(**id)));
-        let order = |due: &Due| match lane {
-            Lane::Main => (i64::from(due.lack.spare), Duration::ZERO),
-            Lane::Stuck => (i64::from(due.tries), due.not_before),
-        };
-        let sorted = |(id, due): (&RecordId, &Due)| {
-            let (first, second) = order(due);
-            (first, second, *id, begins(due))
-        };
-        ready.map(sorted).collect()
-    };
-    ready.sort_unstable();
-    let (mut jobs, mut readable) = (Vec::new(), 0);
-    let inventory = locked(&keeping.inventory);
-    let Some(inventory) = inventory.as_ref() else { return jobs };
-    for (.., id, begins) in ready {
-        if jobs.len() == CLAIMED_MAX {
-            break;
-        }
-        let Some(job) = job_of(inventory, &id) else { continue };
-        let holds = |peer: &&PeerId| job.whole.iter().any(|(_, holder)| holder == *peer);
-        let turn = job.possible.iter().filter(holds).position(|peer| *peer == core.own);
-        // One that is not possible, or leaves, has its own fragment to move, and need not wait.
-        let turn = u32::try_from(turn.unwrap_or(0)).unwrap_or(u32::MAX);
-        if now < begins.saturating_add(settle.saturating_mul(turn)) {
-            continue;
-        }
-        if lane == Lane::Stuck && job.is_readable() {
-            readable += 1;
-            if readable > STUCK_READABLE_MAX {
+    let ready = ready(core, keeping, lane, now);
+    let give_nothing = locked(&keeping.paces).give_nothing(now);
+    let (mut jobs, mut readable, mut doubtful) = (Vec::new(), 0, Vec::new());
+    {
+        let inventory = locked(&keeping.inventory);
+        let Some(inventory) = inventory.as_ref() else { return jobs };
+        for Ready { id, begins, again, lacks, .. } in ready {
+            if jobs.len() == CLAIMED_MAX {
+                break;
+            }
+            let Some(mut job) = job_of(inventory, &id) else { continue };
+            let holds = |peer: &&PeerId| job.whole.iter().any(|(_, holder)| holder == *peer);
+            let turn = job.possible.iter().filter(holds).position(|peer| *peer == core.own);
+            // One that is not possible, or leaves, has its own fragment to move, and need not wait.
+            let turn = u32::try_from(turn.unwrap_or(0)).unwrap_or(u32::MAX);
+            if now < begins.saturating_add(settle.saturating_mul(turn)) {
                 continue;
             }
+            if lane == Lane::Stuck && job.is_readable() {
+                readable += 1;
+                if readable > STUCK_READABLE_MAX {
+                    continue;
+                }
+            }
+            // Who leaves has its own to move, whoever gives theirs.
+            let counts = lane == Lane::Main && lacks && !keeping.is_leaving();
+            if counts && job.is_readable() && !job.is_readable_without(&give_nothing) {
+                doubtful.push(id);
+                continue;
+            }
+            job.again = again;
+            jobs.push(job);
         }
-        jobs.push(job);
+    }
+    if !doubtful.is_empty() {
+        let mut work = locked(&keeping.work);
+        doubtful.iter().for_each(|id| work.doubt(id));
     }
     jobs
+}
+
+/// A stripe whose turn it may be, by its order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ready {
+    order: (i64, Duration),
+    id: RecordId,
+    /// When the first of its holders begins.
+    begins: Duration,
+    /// Whether it was tried before.
+    again: bool,
+    /// Whether fragments of it are to be made.
+    lacks: bool,
+}
+
+/// The stripes of a lane that may be tried now, in order.
+fn ready(core: &Core, keeping: &Keeping, lane: Lane, now: Duration) -> Vec<Ready> {
+    let settle = keeping.options.settle;
+    let work = locked(&keeping.work);
+    let ready = work.due.iter().filter(|(_, due)| due.is_stuck() == (lane == Lane::Stuck));
+    let ready = ready.filter(|(id, due)| now >= due.not_before && !work.is_at_work(id));
+    let begins =
+        |due: &Due| if due.hurried { due.since } else { due.since.saturating_add(settle) };
+    let ready = ready.filter(|(_, due)| now >= begins(due));
+    // What nobody pays for any more is about to be dropped.
+    let ready = ready.filter(|(id, _)| !core.leases.is_over(&Place::from(**id)));
+    let order = |due: &Due| match lane {
+        Lane::Main => (i64::from(due.lack.spare), Duration::ZERO),
+        Lane::Stuck => (i64::from(due.tries), due.not_before),
+    };
+    let ready = ready.map(|(id, due)| Ready {
+        order: order(due),
+        id: *id,
+        begins: begins(due),
+        again: due.tries > 0,
+        lacks: due.lack.missing > 0,
+    });
+    let mut ready: Vec<Ready> = ready.collect();
+    ready.sort_unstable();
+    ready
 }
 
 /// Of these, the first that can be mended in [`CLAIMED_S`], one at least: what is claimed and waits is surveyed too early, and
@@ -463,7 +521,7 @@ fn job_of(inventory: &Inventory, id: &RecordId) -> Option<Job> {
     let possible = epoch.possible(&Place::from(*id), map.n());
     let (k, n, mine) = (map.k(), map.n(), map.mine.clone());
     let (epoch, besides, silent) = (Arc::clone(epoch), Vec::new(), BTreeSet::new());
-    Some(Job { id: *id, k, n, possible, whole, mine, epoch, besides, silent })
+    Some(Job { id: *id, k, n, possible, whole, mine, epoch, besides, again: false, silent })
 }
 
 /// What one peer says of who claimed a stripe.
@@ -645,87 +703,10 @@ async fn proven_elsewhere(core: &Core, job: &Job, stripe: &Stripe, indices: &[u8
 }
 
 /// A fragment that is here, as one of this stripe: it may be kept here for another one that names it too.
-async fn own(core: &Core, job: &Job, stripe: &Stripe, index: u8) -> Option<Record> {
+pub(super) async fn own(core: &Core, job: &Job, stripe: &Stripe, index: u8) -> Option<Record> {
     let id = stripe.fragments().get(usize::from(index))?;
     let record = core.shelf.get(id).await.ok().flatten()?;
     Some(Record { place: Place::from(job.id), ..record })
-}
-
-/// Any k fragments of a stripe: those here, and the others from their holders.
-async fn gather(
-    core: &Core,
-    keeping: &Keeping,
-    job: &Job,
-    stripe: &Stripe,
-) -> Result<Vec<(u8, Record)>, Unmended> {
-    let mut given: Vec<(u8, Record)> = Vec::with_capacity(job.k);
-    for index in job.mine.iter().take(job.k) {
-        if let Some(record) = own(core, job, stripe, *index).await {
-            given.push((*index, record));
-        }
-    }
-    let mut others: Vec<(u8, PeerId)> = [&job.whole[..], &job.besides].concat();
-    others.retain(|(index, peer)| *peer != core.own && !job.mine.contains(index));
-    // The well ones first.
-    others.sort_by_key(|(_, peer)| core.directory.health(peer));
-    let mut others = others.into_iter();
-    while given.len() < job.k {
-        let some: Vec<(u8, PeerId)> = others.by_ref().take(job.k - given.len()).collect();
-        if some.is_empty() {
-            return Err(Unmended::TooFew { have: given.len(), k: job.k });
-        }
-        let fetched = some.into_iter().map(|(index, peer)| async move {
-            let found = fetch(core, keeping, &peer, job, stripe, index).await;
-            if let Err(error) = &found {
-                tracing::debug!(stripe = %job.id, %peer, %error, "a fragment was not had");
-            }
-            found.ok().map(|record| (index, record))
-        });
-        let mut fetched = futures::stream::iter(fetched).buffer_unordered(ASKED_AT_ONCE);
-        while let Some(found) = fetched.next().await {
-            let new = found.filter(|(index, _)| !given.iter().any(|(known, _)| known == index));
-            given.extend(new);
-        }
-    }
-    Ok(given)
-}
-
-/// A fragment from its holder, proven.
-async fn fetch(
-    core: &Core,
-    keeping: &Keeping,
-    peer: &PeerId,
-    job: &Job,
-    stripe: &Stripe,
-    index: u8,
-) -> Result<Record, CallError> {
-    let unreachable = || CallError::Unreachable {
-        address: peer.to_string(),
-        reason: "it announced no address".to_owned(),
-    };
-    let to = core.directory.endpoint(peer).ok_or_else(unreachable)?;
-    let id = *stripe.fragments().get(usize::from(index)).ok_or(CallError::NotFound)?;
-    let request = FindRequest { id, place: Place::from(job.id) };
-    let call = core.calls.find(&to, request, LARGE_LIMIT);
-    let answer = core.env.within(LARGE_LIMIT, call).await;
-    let answer = answer
-        .unwrap_or(Err(CallError::TimedOut { address: to.address.clone(), limit: LARGE_LIMIT }));
-    if let Err(error) = &answer {
-        core.directory.failed(peer, error);
-    }
-    let FindResponse::Found(record) = answer? else { return Err(CallError::NotFound) };
-    let bytes = record.bytes.len() as u64;
-    keeping.budget.pay(&core.env, bytes);
-    core.metrics.keeping.fetched_bytes.inc_by(bytes);
-    if record.id != id {
-        return Err(strange(peer));
-    }
-    let (suite, stripe, stripe_id) = (core.genesis.suite, stripe.clone(), job.id);
-    let check = move || checked(suite, &stripe, &stripe_id, index, record);
-    core.env
-        .cpu(check)
-        .await
-        .map_err(|error| CallError::Corrupt { address: to.address, reason: one_line(&error) })
 }
 
 /// Notes why a claimed stripe is not mended.

@@ -1,4 +1,4 @@
-//! How readily each peer takes fragments: whom mending hands what it made.
+//! How readily each peer gives and takes fragments: whom mending asks for them, and hands what it made.
 //!
 //! It is this peer's own experience and nobody's word, and it orders alone: who was late or refused comes behind others, and is asked
 //! where nobody else is left. Only who said that it takes nothing, of anybody, is not asked at all for a while: each fragment that is
@@ -23,6 +23,9 @@ const LATE_PART: u32 = 1000;
 const SLOW_PART: u32 = 500;
 /// What a call that failed counts as, and any one at most.
 const PART_MAX: u32 = 4000;
+/// Fragments that came late or not, less those that came, from which on a peer gives none, and at most.
+const FAILS_MIN: u32 = 3;
+const FAILS_MAX: u32 = 8;
 
 /// How long a call that moves so many bytes takes before it is late.
 pub(super) fn late(bytes: usize) -> Duration {
@@ -35,6 +38,8 @@ pub(super) fn late(bytes: usize) -> Duration {
 struct Pace {
     /// Thousandths of what is late that it took, the last ones most.
     part: u32,
+    /// How often it was late or failed, less how often it did well.
+    fails: u32,
     /// When it did so last; `None` before it did.
     at: Option<Duration>,
 }
@@ -45,8 +50,14 @@ impl Pace {
     }
 
     fn add(&mut self, part: u32, now: Duration) {
-        let part = part.min(PART_MAX);
-        self.part = if self.is_known(now) { (self.part * 3 + part) / 4 } else { part };
+        if !self.is_known(now) {
+            *self = Self { part: part.min(PART_MAX), ..Self::default() };
+        }
+        self.part = (self.part * 3 + part.min(PART_MAX)) / 4;
+        self.fails = match part >= LATE_PART {
+            true => (self.fails + 1).min(FAILS_MAX),
+            false => self.fails.saturating_sub(1),
+        };
         self.at = Some(now);
     }
 
@@ -64,12 +75,36 @@ fn part(bytes: usize, took: Duration) -> u32 {
 /// How the peers do.
 #[derive(Default)]
 pub(crate) struct Paces {
+    giving: BTreeMap<PeerId, Pace>,
     taking: BTreeMap<PeerId, Pace>,
     /// Who said that it takes nothing, and until when it is not asked.
     closed: BTreeMap<PeerId, Duration>,
 }
 
 impl Paces {
+    /// A peer gave a fragment of so many bytes, or was waited for, for so long.
+    pub(crate) fn gave(&mut self, peer: PeerId, bytes: usize, took: Duration, now: Duration) {
+        self.giving.entry(peer).or_default().add(part(bytes, took), now);
+    }
+
+    /// A peer gave none of those that it said it has.
+    pub(crate) fn gave_none(&mut self, peer: PeerId, now: Duration) {
+        self.giving.entry(peer).or_default().add(PART_MAX, now);
+    }
+
+    /// Who is asked for fragments behind others, and how far behind.
+    pub(crate) fn slow_to_give(&self, now: Duration) -> BTreeMap<PeerId, u32> {
+        let slow = self.giving.iter().filter(|(_, pace)| pace.is_slow(now));
+        slow.map(|(peer, pace)| (*peer, pace.part)).collect()
+    }
+
+    /// Who is not counted on to give any.
+    pub(crate) fn give_nothing(&self, now: Duration) -> BTreeSet<PeerId> {
+        let none =
+            |(_, pace): &(&PeerId, &Pace)| pace.is_known(now) && pace.fails >= FAILS_MIN;
+        self.giving.iter().filter(none).map(|(peer, _)| *peer).collect()
+    }
+
     /// A peer took so many bytes, in so long; whether it had said before that it takes nothing.
     pub(crate) fn took(
         &mut self,
@@ -134,6 +169,27 @@ mod tests {
             paces.took(slow, 100, at(0), at(10 + second));
         }
         assert!(!paces.slow_to_take(at(30)).contains(&slow));
+    }
+
+    #[test]
+    fn who_gives_late_is_asked_behind_others_and_who_does_so_again_and_again_is_not_counted_on() {
+        let at = Duration::from_secs;
+        let (late, liar, well) = (peer(1), peer(2), peer(3));
+        let mut paces = Paces::default();
+        for second in 0..3 {
+            assert_eq!(paces.give_nothing(at(second)), BTreeSet::new());
+            paces.gave(late, 100, at(1), at(second));
+            paces.gave_none(liar, at(second));
+            paces.gave(well, 100, Duration::from_millis(20), at(second));
+        }
+        assert_eq!(paces.give_nothing(at(3)), BTreeSet::from([liar]));
+        let slow = paces.slow_to_give(at(3));
+        assert_eq!(slow, BTreeMap::from([(late, SLOW_PART), (liar, PART_MAX)]));
+        // One that came does not make up for those that did not.
+        paces.gave(liar, 100, at(0), at(4));
+        paces.gave_none(liar, at(5));
+        assert_eq!(paces.give_nothing(at(6)), BTreeSet::from([liar]));
+        assert_eq!(paces.give_nothing(at(5) + KNOWN_FOR), BTreeSet::new());
     }
 
     #[test]

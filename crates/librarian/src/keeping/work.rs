@@ -391,6 +391,13 @@ impl Work {
         }
     }
 
+    /// Of those that give theirs there are too few for it: it is tried beside the others.
+    pub(crate) fn doubt(&mut self, id: &RecordId) {
+        let Some(mut due) = self.take(id) else { return };
+        due.failed = due.failed.max(FAILED_MAX);
+        self.put(*id, due);
+    }
+
     /// Notes that a try fetched or sent in vain.
     pub(crate) fn failed(&mut self, id: &RecordId) {
         let Some(mut due) = self.take(id) else { return };

@@ -130,6 +130,7 @@ impl Calls for DirectCalls {
         let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.find += 1;
         let work = |service: Arc<dyn Service>, fault: Fault| async move {
+            line.late(&fault).await;
             let answer = service.find(caller, request).await?;
             line.take(&[&answer]).await;
             Ok(fault.find(&request, answer))
@@ -146,6 +147,7 @@ impl Calls for DirectCalls {
         let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.find_batch += 1;
         let work = |service: Arc<dyn Service>, fault: Fault| async move {
+            line.late(&fault).await;
             let answers = service.find_batch(caller, requests.clone()).await?;
             line.take(&answers.iter().flatten().collect::<Vec<_>>()).await;
             let answers = answers.into_iter().zip(&requests);

@@ -18,6 +18,8 @@ pub enum Fault {
     Hang,
     /// It answers, so much later.
     Delay(Duration),
+    /// It sends each record so much later, and answers all else at once.
+    LateRecords(Duration),
     /// It answers every call with this error.
     Error(CallError),
     /// It answers every write with this error; reads are honest.
