@@ -22,9 +22,9 @@ const LATE_TIMES: u32 = 2;
 
 /// Any k fragments of a stripe: those here, and the others from their holders.
 ///
-/// As many are asked as are needed, those that gave theirs readily first. Where none comes for as long as one takes at most that is not
-/// late ([`late`]), one more is asked beside them, so that a holder which keeps others waiting costs that long once, and comes behind the
-/// others from then on.
+/// As many are asked as are needed, those that gave theirs readily first. Where none comes for as long as all that are asked for take at
+/// most ([`late`]), one more is asked beside them, so that a holder which keeps others waiting costs that long once, and comes behind the
+/// others from then on. They may share a slow line, so the first of them has the time of all.
 pub(super) async fn gather(
     core: &Core,
     keeping: &Keeping,
@@ -38,25 +38,38 @@ pub(super) async fn gather(
         }
     }
     let bytes = stripe.fragment_bytes();
-    let (patience, mut others) = (late(bytes), holders(core, keeping, job).into_iter());
+    let mut others = holders(core, keeping, job).into_iter();
     let mut asked = FuturesUnordered::new();
-    let mut waiting: BTreeMap<(u8, PeerId), Duration> = BTreeMap::new();
+    // Those that are not known to be late, with when they were asked.
+    let mut in_time: BTreeMap<(u8, PeerId), Duration> = BTreeMap::new();
     let (mut besides, mut since) = (0, core.env.clock.elapsed());
     while given.len() < job.k {
         let most = (job.k - given.len()).min(ASKED_AT_ONCE) + besides;
         while asked.len() < most {
             let Some((index, peer)) = others.next() else { break };
-            waiting.insert((index, peer), core.env.clock.elapsed());
+            in_time.insert((index, peer), core.env.clock.elapsed());
             asked.push(given_by(core, keeping, job, stripe, (index, peer)));
         }
         if asked.is_empty() {
             break;
         }
+        let patience = late(bytes.saturating_mul(asked.len()));
         let next = core.env.within(patience, asked.next()).await;
         let now = core.env.clock.elapsed();
+        if next.is_err() {
+            let mut paces = locked(&keeping.paces);
+            in_time.retain(|(_, peer), asked_at| {
+                let waited = now.saturating_sub(*asked_at);
+                let is_late = waited >= patience;
+                if is_late {
+                    paces.kept_waiting(*peer, bytes, waited, now);
+                }
+                !is_late
+            });
+        }
         match next {
             Ok(Some((index, peer, found))) => {
-                waiting.remove(&(index, peer));
+                in_time.remove(&(index, peer));
                 since = now;
                 let is_new = |_: &Record| !given.iter().any(|(known, _)| *known == index);
                 let found = found.filter(is_new);
@@ -66,16 +79,6 @@ pub(super) async fn gather(
             Err(_) if others.len() > 0 => (besides, since) = (besides + 1, now),
             Err(_) if !job.again && now >= since + patience * LATE_TIMES => break,
             Err(_) => {}
-        }
-    }
-    {
-        // Who is not waited for any longer was late, where that was so.
-        let (mut paces, now) = (locked(&keeping.paces), core.env.clock.elapsed());
-        for ((_, peer), asked_at) in waiting {
-            let waited = now.saturating_sub(asked_at);
-            if waited >= patience {
-                paces.gave(peer, bytes, waited, now);
-            }
         }
     }
     match given.len() < job.k {

@@ -23,7 +23,7 @@ const LATE_PART: u32 = 1000;
 const SLOW_PART: u32 = 500;
 /// What a call that failed counts as, and any one at most.
 const PART_MAX: u32 = 4000;
-/// Fragments that came late or not, less those that came, from which on a peer gives none, and at most.
+/// Fragments that did not come, or were waited for in vain, less those that came, from which on a peer gives none, and at most.
 const FAILS_MIN: u32 = 3;
 const FAILS_MAX: u32 = 8;
 
@@ -38,7 +38,7 @@ pub(super) fn late(bytes: usize) -> Duration {
 struct Pace {
     /// Thousandths of what is late that it took, the last ones most.
     part: u32,
-    /// How often it was late or failed, less how often it did well.
+    /// How often it failed or was waited for in vain, less how often it was in time.
     fails: u32,
     /// When it did so last; `None` before it did.
     at: Option<Duration>,
@@ -49,14 +49,16 @@ impl Pace {
         self.at.is_some_and(|at| now < at + KNOWN_FOR)
     }
 
-    fn add(&mut self, part: u32, now: Duration) {
+    fn add(&mut self, part: u32, failed: bool, now: Duration) {
         if !self.is_known(now) {
             *self = Self { part: part.min(PART_MAX), ..Self::default() };
         }
         self.part = (self.part * 3 + part.min(PART_MAX)) / 4;
-        self.fails = match part >= LATE_PART {
-            true => (self.fails + 1).min(FAILS_MAX),
-            false => self.fails.saturating_sub(1),
+        // One that came late may have shared a slow line with others.
+        self.fails = match (failed, part < LATE_PART) {
+            (true, _) => (self.fails + 1).min(FAILS_MAX),
+            (false, true) => self.fails.saturating_sub(1),
+            (false, false) => self.fails,
         };
         self.at = Some(now);
     }
@@ -82,14 +84,25 @@ pub(crate) struct Paces {
 }
 
 impl Paces {
-    /// A peer gave a fragment of so many bytes, or was waited for, for so long.
+    /// A peer gave a fragment of so many bytes, in so long.
     pub(crate) fn gave(&mut self, peer: PeerId, bytes: usize, took: Duration, now: Duration) {
-        self.giving.entry(peer).or_default().add(part(bytes, took), now);
+        self.giving.entry(peer).or_default().add(part(bytes, took), false, now);
+    }
+
+    /// Another was asked beside a peer that had not given one of so many bytes in so long.
+    pub(crate) fn kept_waiting(
+        &mut self,
+        peer: PeerId,
+        bytes: usize,
+        waited: Duration,
+        now: Duration,
+    ) {
+        self.giving.entry(peer).or_default().add(part(bytes, waited), true, now);
     }
 
     /// A peer gave none of those that it said it has.
     pub(crate) fn gave_none(&mut self, peer: PeerId, now: Duration) {
-        self.giving.entry(peer).or_default().add(PART_MAX, now);
+        self.giving.entry(peer).or_default().add(PART_MAX, true, now);
     }
 
     /// Who is asked for fragments behind others, and how far behind.
@@ -113,7 +126,7 @@ impl Paces {
         took: Duration,
         now: Duration,
     ) -> bool {
-        self.taking.entry(peer).or_default().add(part(bytes, took), now);
+        self.taking.entry(peer).or_default().add(part(bytes, took), false, now);
         self.closed.remove(&peer).is_some()
     }
 
@@ -123,7 +136,7 @@ impl Paces {
         if matches!(error, CallError::Full | CallError::ReadOnly { .. }) {
             self.closed.insert(peer, now + CLOSED_FOR);
         } else {
-            self.taking.entry(peer).or_default().add(PART_MAX, now);
+            self.taking.entry(peer).or_default().add(PART_MAX, true, now);
         }
     }
 
@@ -174,21 +187,30 @@ mod tests {
     #[test]
     fn who_gives_late_is_asked_behind_others_and_who_does_so_again_and_again_is_not_counted_on() {
         let at = Duration::from_secs;
-        let (late, liar, well) = (peer(1), peer(2), peer(3));
+        let (late, liar, well, waited_for) = (peer(1), peer(2), peer(3), peer(4));
         let mut paces = Paces::default();
         for second in 0..3 {
-            assert_eq!(paces.give_nothing(at(second)), BTreeSet::new());
+            assert!(paces.give_nothing(at(second)).is_empty());
             paces.gave(late, 100, at(1), at(second));
             paces.gave_none(liar, at(second));
             paces.gave(well, 100, Duration::from_millis(20), at(second));
+            paces.kept_waiting(waited_for, 100, at(2), at(second));
+            // It comes all the same, at last.
+            paces.gave(waited_for, 100, at(59), at(second));
         }
-        assert_eq!(paces.give_nothing(at(3)), BTreeSet::from([liar]));
+        assert_eq!(paces.give_nothing(at(3)), BTreeSet::from([liar, waited_for]));
         let slow = paces.slow_to_give(at(3));
-        assert_eq!(slow, BTreeMap::from([(late, SLOW_PART), (liar, PART_MAX)]));
+        assert_eq!(slow.keys().copied().collect::<BTreeSet<_>>(), {
+            BTreeSet::from([late, liar, waited_for])
+        });
+        assert_eq!((slow[&late], slow[&liar]), (SLOW_PART, PART_MAX));
         // One that came does not make up for those that did not.
         paces.gave(liar, 100, at(0), at(4));
         paces.gave_none(liar, at(5));
-        assert_eq!(paces.give_nothing(at(6)), BTreeSet::from([liar]));
+        assert!(paces.give_nothing(at(6)).contains(&liar));
+        // Nor does a slow line make one give nothing.
+        (0..9).for_each(|second| paces.gave(well, 100, at(30), at(second)));
+        assert!(!paces.give_nothing(at(10)).contains(&well));
         assert_eq!(paces.give_nothing(at(5) + KNOWN_FOR), BTreeSet::new());
     }
 
