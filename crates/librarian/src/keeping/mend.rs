@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use crypto::{OrgId, PeerId, Place, RecordId};
 use document::{Record, Stripe};
+use env::calls::CallError;
 use env::calls::keep::{
     CLAIMS_MAX, ClaimAnswer, KeepAnswer, KeepRequest, MOVED_MAX, SettledStripe,
 };
-use env::calls::CallError;
 use futures::StreamExt;
 use placement::{Mend, StripeNow};
 
@@ -203,12 +203,7 @@ impl Job {
     }
 
     /// What of that plan is this peer's to do: it makes nothing where it may hold nothing, and moves its own alone.
-    fn part(
-        &self,
-        own: &PeerId,
-        moved: &[(u8, PeerId)],
-        takes_nothing: &BTreeSet<PeerId>,
-    ) -> Mend {
+    fn part(&self, own: &PeerId, moved: &[(u8, PeerId)], takes_nothing: &BTreeSet<PeerId>) -> Mend {
         let mut plan = self.plan_without(moved, takes_nothing);
         if !self.possible.contains(own) {
             plan.make.clear();
@@ -368,8 +363,7 @@ fn ready(core: &Core, keeping: &Keeping, lane: Lane, now: Duration) -> Vec<Ready
     let work = locked(&keeping.work);
     let ready = work.due.iter().filter(|(_, due)| due.is_stuck() == (lane == Lane::Stuck));
     let ready = ready.filter(|(id, due)| now >= due.not_before && !work.is_at_work(id));
-    let begins =
-        |due: &Due| if due.hurried { due.since } else { due.since.saturating_add(settle) };
+    let begins = |due: &Due| if due.hurried { due.since } else { due.since.saturating_add(settle) };
     let ready = ready.filter(|(_, due)| now >= begins(due));
     // What nobody pays for any more is about to be dropped.
     let ready = ready.filter(|(id, _)| !core.leases.is_over(&Place::from(**id)));

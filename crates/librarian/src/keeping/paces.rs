@@ -113,8 +113,7 @@ impl Paces {
 
     /// Who is not counted on to give any.
     pub(crate) fn give_nothing(&self, now: Duration) -> BTreeSet<PeerId> {
-        let none =
-            |(_, pace): &(&PeerId, &Pace)| pace.is_known(now) && pace.fails >= FAILS_MIN;
+        let none = |(_, pace): &(&PeerId, &Pace)| pace.is_known(now) && pace.fails >= FAILS_MIN;
         self.giving.iter().filter(none).map(|(peer, _)| *peer).collect()
     }
 

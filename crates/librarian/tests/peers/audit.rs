@@ -111,7 +111,9 @@ impl Crooked {
                 }
                 self.inner.keep(caller, request).await
             }
-            Bent::Loaded(_) | Bent::LateClaims(_) | Bent::With(_) => self.inner.keep(caller, request).await,
+            Bent::Loaded(_) | Bent::LateClaims(_) | Bent::With(_) => {
+                self.inner.keep(caller, request).await
+            }
         }
     }
 }

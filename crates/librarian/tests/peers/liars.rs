@@ -276,7 +276,8 @@ fn stripes_that_nobody_can_mend_keep_no_others_from_being_mended() {
         })
         .await;
         // Nor from saying that no more can be done.
-        let settled = |town: &Town| (0..3).all(|number| town.peers[number].repair().unwrap().settled);
+        let settled =
+            |town: &Town| (0..3).all(|number| town.peers[number].repair().unwrap().settled);
         for _ in 0..6 {
             if !settled(&town) {
                 env.clock.sleep(Duration::from_secs(300)).await;
