@@ -343,7 +343,7 @@ impl Work {
 
     /// Notes that they are not any more.
     pub(crate) fn end(&mut self, stripes: &[RecordId]) {
-        stripes.iter().for_each(|id| drop(self.at_work.remove(id)));
+        self.at_work.retain(|id| !stripes.contains(id));
     }
 
     /// Whether a stripe is being mended here.
