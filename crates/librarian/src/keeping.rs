@@ -146,6 +146,10 @@ pub(crate) struct Keeping {
     wake: Notify,
     /// Notified when somebody asks to look now.
     asked: Notify,
+    /// Notified when others are to be compared with.
+    compare: Notify,
+    /// Whether those are all of them.
+    compare_all: AtomicBool,
     /// Whether this peer hands over what it holds and leaves.
     leaving: AtomicBool,
     /// Notified when it begins.
@@ -256,9 +260,10 @@ pub(crate) fn start(core: &Arc<Core>) -> Vec<Task> {
     let spawn = |work: futures::future::BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let ((a, b), (c, d), (e, f)) = (with(), with(), with());
     let ((g, h), (i, j), (k, l)) = (with(), with(), with());
-    let (m, n) = with();
+    let ((m, n), (o, p)) = (with(), with());
     vec![
         spawn(take_all(m, n).boxed()),
+        spawn(compare::refresh_all(o, p).boxed()),
         spawn(compare::compare_all(a, b).boxed()),
         spawn(pull::pull_all(c, d).boxed()),
         spawn(mend::mend_all(e, f).boxed()),
@@ -289,6 +294,8 @@ impl Keeping {
             copies: Mutex::default(),
             wake: Notify::new(),
             asked: Notify::new(),
+            compare: Notify::new(),
+            compare_all: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             leaves: Notify::new(),
             left: AtomicBool::new(false),

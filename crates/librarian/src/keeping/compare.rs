@@ -1,7 +1,11 @@
 //! Comparing with one peer after the other: sums, and lists where they differ.
+//!
+//! How long a comparison takes is the other side's to say, so nothing waits for one: inventory and epoch are brought up to now beside them,
+//! each ends by itself after [`COMPARED_MAX`], and whoever takes long is compared with in its turn alone, behind the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
@@ -12,6 +16,7 @@ use env::calls::keep::{
     KeepRequest, Listed, RANGES_MAX, Range, SettledStripe,
 };
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use version::COPIES_MAX;
 use walk::Health;
 
@@ -21,16 +26,21 @@ use crate::core::Core;
 
 /// Calls of one comparison.
 const CALLS_MAX: usize = 512;
-/// Comparisons at once, where all peers are asked.
+/// How long one comparison may take; what is left of it is compared the next time.
+const COMPARED_MAX: Duration = Duration::from_secs(30);
+/// Whose comparison took so long comes behind the others: one call that nobody answers.
+const SLOW_FROM: Duration = SMALL_LIMIT;
+/// Comparisons at once.
 const PARALLEL: usize = 4;
+/// Of those, with peers whose last one took long.
+const SLOW_AT_ONCE: usize = PARALLEL / 2;
 /// How long it is waited where somebody asks to compare with all now.
 const ASKED_PAUSE: Duration = Duration::from_secs(2);
 /// Of those with which nothing was compared yet, how many are asked beside the one whose turn it is.
 const UNKNOWN_MAX: usize = 3;
 
-/// Compares until the peer stops.
-pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    let mut turn: Vec<PeerId> = Vec::new();
+/// Brings inventory and epoch up to now until the peer stops, whatever comparisons are under way; after each time others are compared with.
+pub(super) async fn refresh_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     loop {
         let mut asked = false;
         tokio::select! {
@@ -51,27 +61,92 @@ pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
             () = core.stop.cancelled() => return,
             refreshed = keeping.refresh(&core) => refreshed,
         };
-        let changed = match refreshed {
-            Ok(Some(changed)) => changed,
-            Ok(None) => continue,
+        match refreshed {
+            Ok(Some(changed)) => {
+                if changed || asked {
+                    keeping.compare_all.store(true, Ordering::SeqCst);
+                }
+                keeping.compare.notify_one();
+            }
+            Ok(None) => {}
             Err(error) => {
                 tracing::error!(%error, "the store cannot be read, and nothing is compared");
-                continue;
             }
-        };
-        let peers = if changed || asked {
-            heard(&core, &keeping)
-        } else {
-            some(&core, &keeping, &mut turn)
-        };
-        let (core, keeping) = (&core, &keeping);
-        let compared =
-            peers.into_iter().map(|peer| async move { compare(core, keeping, &peer).await });
-        let mut compared = futures::stream::iter(compared).buffer_unordered(PARALLEL);
+        }
+    }
+}
+
+/// Compares until the peer stops.
+pub(super) async fn compare_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    let (core, keeping) = (&*core, &*keeping);
+    let (mut turn, mut turns) = (Vec::new(), Turns::default());
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        while let Some(peer) = turns.begin() {
+            under_way.push(compare(core, keeping, peer));
+        }
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
-            () = async { while compared.next().await.is_some() {} } => {}
+            Some((peer, took)) = under_way.next() => turns.ended(&peer, took),
+            () = keeping.compare.notified() => {
+                if keeping.compare_all.swap(false, Ordering::SeqCst) {
+                    turns.all_wait(heard(core, keeping));
+                } else {
+                    let some = some(core, keeping, &mut turn, &turns);
+                    some.into_iter().for_each(|peer| turns.waits(peer));
+                }
+            }
+        }
+    }
+}
+
+/// With whom is to be compared and with whom it is under way.
+#[derive(Default)]
+struct Turns {
+    /// Each once.
+    waiting: VecDeque<PeerId>,
+    under_way: BTreeSet<PeerId>,
+    /// Those whose last comparison took long.
+    slow: BTreeSet<PeerId>,
+}
+
+impl Turns {
+    /// Compares with a peer after those that wait.
+    fn waits(&mut self, peer: PeerId) {
+        if !self.waiting.contains(&peer) {
+            self.waiting.push_back(peer);
+        }
+    }
+
+    /// Compares with these and no others.
+    fn all_wait(&mut self, peers: Vec<PeerId>) {
+        let here: BTreeSet<&PeerId> = peers.iter().collect();
+        self.slow.retain(|peer| here.contains(peer));
+        self.waiting = peers.into();
+    }
+
+    /// The next to compare with now, if one may begin: whoever took long comes behind the others, and never has all places.
+    fn begin(&mut self) -> Option<PeerId> {
+        if self.under_way.len() >= PARALLEL {
+            return None;
+        }
+        let is_free = |peer: &PeerId| !self.under_way.contains(peer);
+        let quick = |peer: &PeerId| is_free(peer) && !self.slow.contains(peer);
+        let room = self.under_way.intersection(&self.slow).count() < SLOW_AT_ONCE;
+        let at = self.waiting.iter().position(quick);
+        let at = at.or_else(|| self.waiting.iter().position(is_free).filter(|_| room))?;
+        let peer = self.waiting.remove(at)?;
+        self.under_way.insert(peer);
+        Some(peer)
+    }
+
+    fn ended(&mut self, peer: &PeerId, took: Duration) {
+        self.under_way.remove(peer);
+        if took < SLOW_FROM {
+            self.slow.remove(peer);
+        } else {
+            self.slow.insert(*peer);
         }
     }
 }
@@ -94,11 +169,11 @@ pub(super) fn others(core: &Core, keeping: &Keeping) -> Vec<PeerId> {
 }
 
 /// The peer whose turn it is, and some with which nothing was compared since peers came or went: they saw other peers than
-/// this one when they were asked, or did not answer.
-fn some(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>) -> Vec<PeerId> {
+/// this one when they were asked, or did not answer. Whoever took long has its turn alone.
+fn some(core: &Core, keeping: &Keeping, turn: &mut Vec<PeerId>, turns: &Turns) -> Vec<PeerId> {
     let mut peers = next(core, turn, || heard(core, keeping));
     let mut unknown = keeping.unknown(core);
-    unknown.retain(|peer| !peers.contains(peer));
+    unknown.retain(|peer| !peers.contains(peer) && !turns.slow.contains(peer));
     for _ in 0..UNKNOWN_MAX {
         let Some(peer) = core.pick(&unknown) else { break };
         unknown.retain(|other| *other != peer);
@@ -123,11 +198,17 @@ pub(super) fn next(
     turn.pop().into_iter().collect()
 }
 
-/// Compares with one peer.
-async fn compare(core: &Core, keeping: &Keeping, peer: &PeerId) {
-    if let Err(error) = compared(core, keeping, peer).await {
-        tracing::debug!(%peer, %error, "a comparison ended early");
+/// Compares with one peer; which one, and how long it took.
+async fn compare(core: &Core, keeping: &Keeping, peer: PeerId) -> (PeerId, Duration) {
+    let since = core.env.clock.elapsed();
+    match core.env.within(COMPARED_MAX, compared(core, keeping, &peer)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "a comparison ended early"),
+        Err(_) => {
+            tracing::debug!(%peer, limit = ?COMPARED_MAX, "a comparison takes too long: the rest is compared the next time");
+        }
     }
+    (peer, core.env.clock.elapsed().saturating_sub(since))
 }
 
 async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), CallError> {
@@ -173,8 +254,10 @@ async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), C
     }
     core.metrics.keeping.compared.inc();
     *locked(&keeping.compared_last) = Some(*peer);
-    // The view may have changed meanwhile; then what was compared counts for the one before.
-    locked(&keeping.agreed).add(epoch.hash, *peer);
+    // The view may have changed meanwhile; then what was compared counts for the one before, and says nothing now.
+    if keeping.epoch().is_some_and(|now| now.hash == epoch.hash) {
+        locked(&keeping.agreed).add(epoch.hash, *peer);
+    }
     Ok(())
 }
 
@@ -319,5 +402,52 @@ async fn tell_twice(
         for some in stripes.chunks(CLAIMS_MAX) {
             let _ = ask(core, &drops, KeepRequest::Settled(some.to_vec()), SMALL_LIMIT).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(n: u8) -> PeerId {
+        PeerId::new(crypto::SecretKey::from_bytes(&[n; 32]).expect("a scalar").public())
+    }
+
+    fn begun(turns: &mut Turns) -> Vec<PeerId> {
+        std::iter::from_fn(|| turns.begin()).collect()
+    }
+
+    #[test]
+    fn who_takes_long_to_compare_comes_behind_others_and_leaves_them_room() {
+        let mut turns = Turns::default();
+        turns.all_wait((1..=9).map(peer).collect());
+        turns.waits(peer(9));
+        let first: Vec<PeerId> = (1..=4).map(peer).collect();
+        assert_eq!(begun(&mut turns), first);
+        turns.waits(peer(4));
+        // Three of them take all the time that there is.
+        turns.ended(&peer(4), SLOW_FROM / 2);
+        for slow in 1..=3 {
+            turns.ended(&peer(slow), COMPARED_MAX);
+            turns.waits(peer(slow));
+        }
+        let next: Vec<PeerId> = (5..=8).map(peer).collect();
+        assert_eq!(begun(&mut turns), next);
+        next.iter().for_each(|peer| turns.ended(peer, SLOW_FROM / 2));
+        // The quick ones that wait, then two of the slow ones, and no more of them while there are others to come.
+        assert_eq!(begun(&mut turns), [9, 4, 1, 2].map(peer));
+        turns.ended(&peer(9), SLOW_FROM / 2);
+        turns.ended(&peer(4), SLOW_FROM / 2);
+        assert!(begun(&mut turns).is_empty());
+        turns.waits(peer(5));
+        assert_eq!(begun(&mut turns), [5].map(peer));
+        // Nobody is compared with twice at once, and whoever is quick again is one of the others.
+        turns.waits(peer(1));
+        turns.ended(&peer(2), SLOW_FROM / 2);
+        assert_eq!(begun(&mut turns), [3].map(peer));
+        turns.waits(peer(2));
+        assert_eq!(begun(&mut turns), [2].map(peer));
+        turns.ended(&peer(3), COMPARED_MAX);
+        assert!(begun(&mut turns).is_empty(), "it is under way still");
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crypto::{RecordId, Suite};
 use document::Record;
 use env::Env;
-use env::calls::keep::{KeepAnswer, KeepRequest};
+use env::calls::keep::{KeepAnswer, KeepRequest, Listed};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::*;
 use librarian::{AuditStatus, KeepingOptions, LibrarianOptions};
@@ -36,6 +36,8 @@ pub(crate) enum Bent {
     LateClaims(Duration),
     /// Whatever it is asked to prove, it has too much to do.
     Busy,
+    /// Everything differs, and there is always more, told this late.
+    Lagging(Duration),
     /// It holds nothing, and says so.
     Nothing,
     /// It agrees to everything but right after a question for proofs, of which it has none.
@@ -61,6 +63,18 @@ impl Crooked {
             (Bent::LateClaims(late), KeepRequest::Claim(_)) => {
                 self.env.clock.sleep(*late).await;
                 return self.inner.keep(caller, request).await;
+            }
+            (Bent::Lagging(late), KeepRequest::Lists(lists)) => {
+                self.env.clock.sleep(*late).await;
+                let more = |range| Listed { range, copies: vec![], fragments: vec![], more: true };
+                return Ok(KeepAnswer::Lists(lists.iter().map(|one| more(one.range)).collect()));
+            }
+            (Bent::Lagging(late), KeepRequest::Compare(compare)) => {
+                self.env.clock.sleep(*late).await;
+                let (view, words) = (compare.view, compare.words.clone());
+                let differ = (0..=255).collect();
+                let answer = env::calls::keep::CompareAnswer { differ, view, words };
+                return Ok(KeepAnswer::Compare(answer));
             }
             (Bent::Nothing, KeepRequest::Compare(compare)) => {
                 let (view, words) = (compare.view, compare.words.clone());
@@ -111,7 +125,7 @@ impl Crooked {
                 }
                 self.inner.keep(caller, request).await
             }
-            Bent::Loaded(_) | Bent::LateClaims(_) | Bent::With(_) => {
+            Bent::Loaded(_) | Bent::LateClaims(_) | Bent::Lagging(_) | Bent::With(_) => {
                 self.inner.keep(caller, request).await
             }
         }

@@ -211,6 +211,32 @@ fn who_says_that_it_has_a_lost_fragment_besides_its_own_keeps_nobody_from_making
     });
 }
 
+/// A peer whose answers are late and say each time that all differs and that there is more holds up what is compared with it alone.
+#[test]
+fn who_lets_a_comparison_go_on_for_ever_keeps_nobody_from_seeing_who_is_gone() {
+    testkit::time::run(77, |env| async move {
+        let town = town(&env).await;
+        // Of two organisations.
+        let (liar, dead) = (5, 7);
+        bend(&town, liar, Bent::Lagging(Duration::from_secs(9)));
+        // Everybody has begun to compare with it by then.
+        env.clock.sleep(Duration::from_secs(60)).await;
+        kill(&town, dead).await;
+        let gone = [town.community.peer(dead).to_string()];
+        let honest = |number: &usize| *number != liar && *number != dead;
+        let honest: Vec<usize> = (0..PEERS).filter(honest).collect();
+        let absent = |town: &Town, by: usize| town.peers[by].repair().unwrap().absent;
+        town.until("all do without it", |town| honest.iter().all(|by| absent(town, *by) == gone))
+            .await;
+        // They compare with each other all the while.
+        let unknown = |town: &Town, by: usize| town.peers[by].repair().unwrap().unknown;
+        town.until("all but the liar are known", |town| {
+            honest.iter().all(|by| unknown(town, *by) <= 1)
+        })
+        .await;
+    });
+}
+
 /// A page may be named by the headers of two stripes, and is kept once: for the one it came with first.
 #[test]
 fn a_fragment_that_is_kept_for_one_stripe_is_not_dropped_for_another_that_names_it() {
