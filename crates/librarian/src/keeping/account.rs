@@ -6,7 +6,8 @@
 //!   agreed: the parts of all places in which both counted the same --> what it can be asked for
 //! ```
 //! A peer is asked for what it said that it holds: copies are under way for a while after a put, and a peer that has a new duty fetches
-//! first. Only where it agrees to nothing for hours is it asked for what it should have by then.
+//! first. Only where it agrees to nothing for hours in which it could be reached, whatever it says instead, is it asked for what it should
+//! have by then.
 //!
 //! Pure: whoever asks brings the time and the answers.
 
@@ -37,7 +38,7 @@ const DEADLINE_TIMES: u32 = 4;
 const READ_BYTES_MS: u64 = 64 << 10;
 /// Challenges without a verdict, one after the other, from which on they count as failed.
 const VOIDS_MAX: u32 = 8;
-/// How long a part may differ at every comparison before what is in it is asked for all the same.
+/// How long a part may not agree, while the peer can be reached, before what is in it is asked for all the same.
 const DIFFERS_MAX: Duration = Duration::from_secs(6 * 3600);
 
 /// How long reading so many bytes may take.
@@ -51,8 +52,15 @@ struct Agreed {
     view: [u8; 16],
     /// What both counted in each part, as of the last comparison in which it was the same.
     sums: Box<[Option<Sum>; SUMS]>,
-    /// When that was.
+    /// When that was, or when it was first to be asked for something; later by as long as it was away since.
     at: Box<[Duration; SUMS]>,
+}
+
+impl Agreed {
+    /// It agreed to nothing yet.
+    fn to_nothing(view: [u8; 16], now: Duration) -> Self {
+        Self { view, sums: Box::new([None; SUMS]), at: Box::new([now; SUMS]) }
+    }
 }
 
 /// One peer's record.
@@ -73,6 +81,8 @@ pub(crate) struct Account {
     /// Of its last answers, without the time to read.
     times: VecDeque<Duration>,
     agreed: Option<Agreed>,
+    /// Since when it is away.
+    away_since: Option<Duration>,
     /// When it was believed last that it had lost what it had.
     excused: Option<Duration>,
     /// Since the start.
@@ -161,15 +171,37 @@ impl Account {
         again
     }
 
-    /// It was away: what it holds when it is back it has to say again.
-    pub(super) fn lost_sight(&mut self) {
-        self.agreed = None;
+    /// It is away: what it holds when it is back it has to say again, and until then it is not counted how long it agrees to nothing.
+    pub(super) fn lost_sight(&mut self, now: Duration) {
+        self.agrees_no_more();
+        self.away_since.get_or_insert(now);
+    }
+
+    /// It answered, or refused.
+    pub(super) fn seen(&mut self, now: Duration) {
+        if let (Some(since), Some(agreed)) = (self.away_since.take(), &mut self.agreed) {
+            let away = now.saturating_sub(since);
+            agreed.at.iter_mut().for_each(|at| *at = at.saturating_add(away).min(now));
+        }
+    }
+
+    /// What it said that it holds counts no more. When it last agreed stays: who says nothing again and again had else only to wait.
+    pub(super) fn agrees_no_more(&mut self) {
+        if let Some(agreed) = &mut self.agreed {
+            agreed.sums.fill(None);
+        }
+    }
+
+    /// It is to be asked for something. From the first time on it is counted how long it agrees to nothing, whether it sees other peers whenever
+    /// it is compared with, or does not answer that at all.
+    pub(super) fn is_due(&mut self, view: [u8; 16], now: Duration) {
+        self.agreed.get_or_insert_with(|| Agreed::to_nothing(view, now));
     }
 
     /// Notes what a comparison of all places said: what this side counted, and which parts differ, ascending.
     pub(super) fn compared(&mut self, view: [u8; 16], mine: &[Sum], differ: &[u8], now: Duration) {
-        let new = || Agreed { view, sums: Box::new([None; SUMS]), at: Box::new([now; SUMS]) };
-        let agreed = self.agreed.get_or_insert_with(new);
+        self.seen(now);
+        let agreed = self.agreed.get_or_insert_with(|| Agreed::to_nothing(view, now));
         if agreed.view != view {
             // When it last agreed stays: else whoever agrees to nothing had only to wait for others to come and go.
             agreed.view = view;
@@ -187,12 +219,15 @@ impl Account {
 
     /// The parts of all places in which it can be asked for what both should hold, as this side counts now.
     pub(super) fn parts(&self, view: [u8; 16], mine: &[Sum], now: Duration) -> Vec<u8> {
-        let Some(agreed) = &self.agreed else { return Vec::new() };
+        let Some(agreed) = self.agreed.as_ref().filter(|_| self.away_since.is_none()) else {
+            return Vec::new();
+        };
         let all = (0..=u8::MAX).zip(mine).zip(agreed.sums.iter().zip(agreed.at.iter()));
         let asked = all.filter(|((_, mine), (sum, at))| {
             let sum = sum.filter(|_| agreed.view == view);
             let agrees = sum.is_some_and(|sum| sum == **mine);
-            let differs_long = sum.is_none() && now.saturating_sub(**at) >= DIFFERS_MAX;
+            // Also where it agreed once, and was not compared with since something was stored.
+            let differs_long = now.saturating_sub(**at) >= DIFFERS_MAX;
             // Where nothing is common the sum is nothing.
             **mine != 0 && (agrees || differs_long)
         });
@@ -316,7 +351,7 @@ mod tests {
         assert!(asked.contains(&2) && asked.contains(&255) && !asked.contains(&1));
         // Who was away is asked for nothing until it says again what it holds.
         account.compared(VIEW, &mine, &[], later);
-        account.lost_sight();
+        account.lost_sight(later);
         assert!(account.parts(VIEW, &mine, later + DIFFERS_MAX).is_empty());
         // Another view begins anew.
         account.compared([2; 16], &mine, &[2], later);
@@ -338,7 +373,32 @@ mod tests {
         account.compared([9; 16], &mine, &all, NOW + DIFFERS_MAX);
         assert!(account.parts([9; 16], &mine, NOW + DIFFERS_MAX * 2 - TICK).is_empty());
         // Who was away for long is given time.
-        account.lost_sight();
-        assert!(account.parts(VIEW, &mine, NOW + DIFFERS_MAX * 3).is_empty());
+        account.lost_sight(NOW + DIFFERS_MAX * 2 - TICK);
+        assert!(account.parts([9; 16], &mine, NOW + DIFFERS_MAX * 3).is_empty());
+        account.seen(NOW + DIFFERS_MAX * 3);
+        assert!(account.parts([9; 16], &mine, NOW + DIFFERS_MAX * 3).is_empty());
+        assert_eq!(account.parts([9; 16], &mine, NOW + DIFFERS_MAX * 3 + TICK).len(), SUMS);
+    }
+
+    #[test]
+    fn who_shows_nothing_to_compare_is_asked_in_the_end() {
+        let (mut account, mine) = (Account::default(), [7; SUMS]);
+        account.is_due(VIEW, NOW);
+        account.is_due(VIEW, NOW + DIFFERS_MAX / 2);
+        let asked = |account: &Account, at| account.parts([9; 16], &mine, at).len();
+        assert_eq!(asked(&account, NOW + DIFFERS_MAX - TICK), 0);
+        assert_eq!(asked(&account, NOW + DIFFERS_MAX), SUMS, "whatever view it is");
+        // Being away for a moment now and then ends nothing, and so does saying nothing.
+        account.lost_sight(NOW + TICK);
+        account.seen(NOW + TICK * 60);
+        account.agrees_no_more();
+        let away = TICK * 59;
+        assert_eq!(asked(&account, NOW + DIFFERS_MAX + away - TICK), 0);
+        assert_eq!(asked(&account, NOW + DIFFERS_MAX + away), SUMS);
+        // One that agreed once, while there was nothing to hold, and to nothing since.
+        let mut account = Account::default();
+        account.compared(VIEW, &[0; SUMS], &[], NOW);
+        assert_eq!(account.parts(VIEW, &mine, NOW + DIFFERS_MAX - TICK).len(), 0);
+        assert_eq!(account.parts(VIEW, &mine, NOW + DIFFERS_MAX).len(), SUMS);
     }
 }

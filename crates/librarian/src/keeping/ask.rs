@@ -32,18 +32,25 @@ pub(super) async fn ask(
         Ok(answer) => answer,
         Err(_) => Err(CallError::TimedOut { address: to.address, limit }),
     };
-    match &answer {
-        Ok(_) if limit == SMALL_LIMIT => {
-            core.directory.good(peer, core.env.clock.elapsed().saturating_sub(since));
+    let now = core.env.clock.elapsed();
+    let away = match &answer {
+        Ok(_) => {
+            if limit == SMALL_LIMIT {
+                core.directory.good(peer, now.saturating_sub(since));
+            }
+            false
         }
-        Ok(_) => {}
         Err(error) => {
             core.directory.failed(peer, error);
             // One call that fails says nothing yet: anybody can refuse one.
-            let away = core.directory.health(peer) == Health::Away;
-            if let (true, Some(keeping)) = (away, &core.keeping) {
-                locked(&keeping.audits).of(*peer).lost_sight();
-            }
+            core.directory.health(peer) == Health::Away
+        }
+    };
+    if let Some(keeping) = &core.keeping {
+        let mut audits = locked(&keeping.audits);
+        match away {
+            true => audits.of(*peer).lost_sight(now),
+            false => audits.of(*peer).seen(now),
         }
     }
     answer

@@ -154,7 +154,7 @@ async fn audit(core: &Core, keeping: &Keeping, peer: &PeerId) {
         && locked(&keeping.audits).of(*peer).excuse(now)
     {
         if !matches!(compare::sums(core, keeping, peer, Range::ALL).await, Ok(Some(_))) {
-            locked(&keeping.audits).of(*peer).lost_sight();
+            locked(&keeping.audits).of(*peer).agrees_no_more();
         }
         verdict = Verdict::Again;
     }
@@ -206,7 +206,12 @@ fn chosen(core: &Core, keeping: &Keeping, peer: &PeerId) -> Vec<Common> {
         (inventory.epoch().hash, inventory.sums(peer, Range::ALL))
     };
     let now = core.env.clock.elapsed();
-    let parts = locked(&keeping.audits).of(*peer).parts(view, &mine, now);
+    let parts = {
+        let mut audits = locked(&keeping.audits);
+        let account = audits.of(*peer);
+        account.is_due(view, now);
+        account.parts(view, &mine, now)
+    };
     let mut items = Vec::new();
     for _ in 0..TRIES {
         let (Some(part), true) = (core.pick(&parts), items.len() < ITEMS) else { break };

@@ -36,6 +36,10 @@ pub(crate) enum Bent {
     LateClaims(Duration),
     /// Whatever it is asked to prove, it has too much to do.
     Busy,
+    /// It holds nothing, and sees other peers whenever it is compared with.
+    Elsewhere,
+    /// It holds nothing, and has too much to do whenever it is compared with.
+    Mute,
     /// Everything differs, and there is always more, told this late.
     Lagging(Duration),
     /// It holds nothing, and says so.
@@ -76,6 +80,14 @@ impl Crooked {
                 let answer = env::calls::keep::CompareAnswer { differ, view, words };
                 return Ok(KeepAnswer::Compare(answer));
             }
+            (Bent::Elsewhere, KeepRequest::Compare(compare)) => {
+                let (view, words) = (self.env.random(), compare.words.clone());
+                let answer = env::calls::keep::CompareAnswer { differ: vec![], view, words };
+                return Ok(KeepAnswer::Compare(answer));
+            }
+            (Bent::Mute, KeepRequest::Compare(_)) => {
+                return Err(CallError::Busy { retry_after: Duration::from_secs(1) });
+            }
             (Bent::Nothing, KeepRequest::Compare(compare)) => {
                 let (view, words) = (compare.view, compare.words.clone());
                 let differ = (0..=255).collect();
@@ -114,7 +126,9 @@ impl Crooked {
                 calls.keep(to, request, LIMIT).await
             }
             Bent::Busy => Err(CallError::Busy { retry_after: Duration::from_secs(1) }),
-            Bent::Nothing => Ok(KeepAnswer::Prove(vec![None; asks.len()])),
+            Bent::Nothing | Bent::Elsewhere | Bent::Mute => {
+                Ok(KeepAnswer::Prove(vec![None; asks.len()]))
+            }
             Bent::Denying(asked) => {
                 asked.store(true, Ordering::SeqCst);
                 Ok(KeepAnswer::Prove(vec![None; asks.len()]))
@@ -407,28 +421,45 @@ fn excuses_count_in_the_end() {
     });
 }
 
+/// Items that a peer failed after five hours of holding nothing, and after two more.
+async fn failed_in_hours(env: Env, bent: Bent) -> (u64, u64) {
+    let minute = Duration::from_secs(60);
+    let seldom = KeepingOptions { compare: minute, audit: minute, ..often() };
+    let mut town = Town::empty(&env, 3, 3);
+    for number in 0..3 {
+        // The last compares with nobody: what it says is what it is asked.
+        let with = |all: &mut LibrarianOptions| all.keeping = (number != 2).then_some(seldom);
+        town.start_next(with).await;
+    }
+    bend(&town, 2, bent);
+    town.until("all know all", |town| {
+        town.peers.iter().all(|peer| peer.directory().view().len() == 3)
+    })
+    .await;
+    put_copies(&town, 20).await;
+    let failed = |town: &Town| said(town, 0, 2).map_or(0, |status| status.failed);
+    env.clock.sleep(minute * 60 * 5).await;
+    let before = failed(&town);
+    env.clock.sleep(minute * 60 * 2).await;
+    (before, failed(&town))
+}
+
 #[test]
 fn who_lacks_everything_may_fetch_it_for_hours_and_not_for_ever() {
     testkit::time::run(58, |env| async move {
-        let minute = Duration::from_secs(60);
-        let seldom = KeepingOptions { compare: minute, audit: minute, ..often() };
-        let mut town = Town::empty(&env, 3, 3);
-        for number in 0..3 {
-            // The last compares with nobody: what it says is what it is asked.
-            let with = |all: &mut LibrarianOptions| all.keeping = (number != 2).then_some(seldom);
-            town.start_next(with).await;
-        }
-        bend(&town, 2, Bent::Nothing);
-        town.until("all know all", |town| {
-            town.peers.iter().all(|peer| peer.directory().view().len() == 3)
-        })
-        .await;
-        put_copies(&town, 20).await;
-        env.clock.sleep(minute * 60 * 5).await;
-        assert_eq!(said(&town, 0, 2).map_or(0, |status| status.failed), 0);
-        env.clock.sleep(minute * 60 * 2).await;
-        assert!(said(&town, 0, 2).unwrap().failed > 0);
+        let (before, behind) = failed_in_hours(env, Bent::Nothing).await;
+        assert!(before == 0 && behind > 0, "{before}, then {behind}");
     });
+}
+
+#[test]
+fn who_holds_nothing_and_never_lets_itself_be_compared_with_is_found() {
+    for bent in [Bent::Elsewhere, Bent::Mute] {
+        testkit::time::run(62, move |env| async move {
+            let (before, behind) = failed_in_hours(env, bent).await;
+            assert!(before == 0 && behind > 0, "{before}, then {behind}");
+        });
+    }
 }
 
 #[test]
