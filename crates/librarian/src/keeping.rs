@@ -397,8 +397,8 @@ impl Keeping {
     fn who(&self, core: &Core, view: &placement::View) -> (Absent, bool) {
         let (peers, now) = (core.directory.peers(), core.env.clock.elapsed());
         let leaving = peers.iter().filter(|status| status.state == PeerState::Leaving);
-        let leaving: BTreeSet<PeerId> = leaving.map(|status| status.peer).collect();
         let mut present = locked(&self.present);
+        let leaving = present.leaving(leaving.map(|status| status.peer), now);
         let changed = present.look(&peers, &core.own, now, self.options.absent_after);
         let spans = Spans {
             fresh: self.words_for(view.len()),

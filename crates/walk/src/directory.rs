@@ -1,7 +1,8 @@
 //! The peers of the network as one program knows them: who they are, where they answer, how well they are.
 //!
 //! It takes signed announcements from anywhere and believes only what their signatures prove; of two by one peer the
-//! higher sequence counts. Health is this program's own experience and is never taken from others. Up to
+//! higher sequence counts, and of two with one sequence that with the greater bytes: whichever came first, all keep the same, or a peer
+//! that tells some the one and some the other would have them see different peers for good. Health is this program's own experience and is never taken from others. Up to
 //! [`PEERS_KNOWN_MAX`] peers are kept, so that placement is a local computation; a larger network would need the
 //! iterative lookup of the design, and the directory would then be its cache.
 //!
@@ -52,7 +53,7 @@ const SIGNERS_SPARE: usize = 64;
 pub enum Learnt {
     /// A peer that was not known.
     New,
-    /// Something newer about a known peer.
+    /// Something newer about a known peer, or what counts of two things that it announced at once.
     Newer,
     /// Nothing: the same, or something newer, was known.
     Known,
@@ -155,7 +156,7 @@ impl Directory {
             return Ok(Learnt::Known);
         }
         let now = self.env.clock.unix_s();
-        let (verified, learnt) = loop {
+        let (verified, learnt, twice) = loop {
             let roster = self.roster();
             let verified = Announcement::verify(announcement, &roster, now);
             if let Err(CertificateError::Organisation(_)) = &verified {
@@ -166,11 +167,16 @@ impl Directory {
             // It must count by the roster that counts when it is taken.
             if Arc::ptr_eq(&inner.roster, &roster) {
                 inner.make_room(&verified, self.own, now, self.env.clock.elapsed());
+                let twice = inner.has_sequence_of(&verified);
                 let learnt = inner.take(&verified, announcement)?;
-                break (verified, learnt);
+                break (verified, learnt, twice);
             }
         };
         let peer = verified.certificate.peer;
+        if twice && learnt == Learnt::Newer {
+            let sequence = verified.sequence;
+            tracing::warn!(%peer, sequence, "a peer announced two things at once: the one is believed that all believe");
+        }
         if matches!(learnt, Learnt::New | Learnt::Newer) {
             let bytes = announcement.clone();
             // Nobody listening is no error.
@@ -384,7 +390,7 @@ impl Inner {
             return Err(CertificateError::Revoked(organisation));
         }
         if let Some(known) = self.peers.get_mut(&id) {
-            if known.announcement.sequence >= announcement.sequence {
+            if (known.announcement.sequence, &known.bytes) >= (announcement.sequence, bytes) {
                 return Ok(Learnt::Known);
             }
             self.signers.remove(&known.bytes);
@@ -400,6 +406,12 @@ impl Inner {
         self.signs(id, bytes);
         self.view = None;
         Ok(Learnt::New)
+    }
+
+    /// Whether the peer announced something under this sequence.
+    fn has_sequence_of(&self, announcement: &Announcement) -> bool {
+        let known = self.peers.get(&announcement.certificate.peer);
+        known.is_some_and(|known| known.announcement.sequence == announcement.sequence)
     }
 
     /// Remembers whose these bytes are; forgets those of peers that are gone where they are more than the others.

@@ -13,9 +13,15 @@ use walk::{Health, PeerStatus};
 
 use super::epoch::Absent;
 
+/// For how long who said that it leaves is taken to, whatever it says next: one that says now this and now that would else have everybody
+/// count all that is here anew each time, and compare nothing meanwhile.
+const LEAVES_FOR: Duration = Duration::from_secs(120);
+
 /// What was heard of others, and since when others were not.
 #[derive(Default)]
 pub(crate) struct Present {
+    /// When a peer said last that it leaves.
+    leaves: BTreeMap<PeerId, Duration>,
     /// Since when a peer is unwell.
     unwell: BTreeMap<PeerId, Duration>,
     /// Peers that fail what they are asked to prove.
@@ -52,6 +58,17 @@ impl Present {
         } else {
             self.faulty.remove(&peer)
         };
+    }
+
+    /// Who leaves: those that say so now, and those that did a moment ago.
+    pub(crate) fn leaving(
+        &mut self,
+        said: impl Iterator<Item = PeerId>,
+        now: Duration,
+    ) -> BTreeSet<PeerId> {
+        self.leaves.extend(said.map(|peer| (peer, now)));
+        self.leaves.retain(|_, said| now.saturating_sub(*said) < LEAVES_FOR);
+        self.leaves.keys().copied().collect()
     }
 
     /// Looks at all peers anew; whether the own words changed.

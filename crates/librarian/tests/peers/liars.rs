@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crypto::{PeerId, Place, RecordId};
+use crypto::{PeerId, PeerState, Place, RecordId};
 use document::{Kind, Record, Striped};
 use env::Env;
 use env::calls::keep::{
@@ -234,6 +234,29 @@ fn who_lets_a_comparison_go_on_for_ever_keeps_nobody_from_seeing_who_is_gone() {
             honest.iter().all(|by| unknown(town, *by) <= 1)
         })
         .await;
+    });
+}
+
+/// A peer tells half of the others that it leaves and the rest that it stays, under one number.
+#[test]
+fn who_announces_two_things_at_once_is_seen_alike_by_all() {
+    testkit::time::run(78, |env| async move {
+        let mut town = Town::empty(&env, 3, 6);
+        for _ in 0..5 {
+            town.start_next(quick).await;
+        }
+        let liar = town.community.peer(5);
+        for (number, peer) in town.peers.iter().enumerate() {
+            let state = if number % 2 == 0 { PeerState::Leaving } else { PeerState::Serving };
+            peer.directory().learn(&town.community.announce(5, state, 9)).unwrap();
+        }
+        let believed = |town: &Town, by: usize| town.peers[by].directory().announced(&[liar]);
+        town.until("all believe the same", |town| {
+            (1..5).all(|by| believed(town, by) == believed(town, 0))
+        })
+        .await;
+        let unknown = |town: &Town, by: usize| town.peers[by].repair().unwrap().unknown;
+        town.until("all compare", |town| (0..5).all(|by| unknown(town, by) == 0)).await;
     });
 }
 

@@ -1,7 +1,7 @@
 //! Keys whose organisation took its word back: none of its peers among them is known any more.
 //!
 //! Lists come by any way (news, files), since they prove themselves; of two by one organisation the
-//! higher sequence counts. A revoked peer is as if it had never announced itself: it has no rank, no
+//! higher sequence counts, and as with announcements of two with one sequence that with the greater bytes. A revoked peer is as if it had never announced itself: it has no rank, no
 //! address and no standing, and its announcements are refused until a newer list leaves it out.
 
 use std::sync::{Arc, MutexGuard};
@@ -66,8 +66,9 @@ impl Directory {
         verified: Revocation,
         revocation: &Bytes,
     ) -> Revoked {
+        let new = (verified.sequence, revocation);
         let known = inner.revoked.get(&verified.organisation);
-        if known.is_some_and(|(known, _)| known.sequence >= verified.sequence) {
+        if known.is_some_and(|(known, bytes)| (known.sequence, bytes) >= new) {
             return Revoked::default();
         }
         let keys = verified.keys.clone();
@@ -119,6 +120,29 @@ mod tests {
     use testkit::network::community;
 
     use super::*;
+
+    #[test]
+    fn of_two_lists_with_one_sequence_all_keep_the_same() {
+        testkit::time::run(1, |env| async move {
+            let community = community(3, 6);
+            let organisation = community.organisation(0).key;
+            let list = |numbers: &[usize]| {
+                let mut keys: Vec<PublicKey> =
+                    numbers.iter().map(|number| *community.peer(*number).key()).collect();
+                keys.sort_unstable();
+                let list = Revocation { organisation, sequence: 1, keys };
+                list.sign(&community.organisations[0], &community.genesis.network())
+            };
+            let lists = [list(&[0]), list(&[0, 3])];
+            let kept = [[0, 1], [1, 0]].map(|order| {
+                let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+                directory.learn_from(&community.known());
+                order.into_iter().for_each(|at| drop(directory.revoke(&lists[at]).unwrap()));
+                directory.revocations()
+            });
+            assert_eq!(kept[0], kept[1]);
+        });
+    }
 
     #[test]
     fn a_list_counts_by_the_roster_that_counts_when_it_is_taken() {

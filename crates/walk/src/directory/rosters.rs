@@ -251,7 +251,8 @@ impl Inner {
                 continue;
             };
             let newer = self.revoked.get(&listed.organisation);
-            if newer.is_none_or(|(known, _)| known.sequence < list.0.sequence) {
+            let order = |(list, bytes): &(Revocation, Bytes)| (list.sequence, bytes.clone());
+            if newer.is_none_or(|known| order(known) < order(&list)) {
                 self.revoked.insert(listed.organisation, list);
             }
         }

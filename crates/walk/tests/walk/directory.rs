@@ -56,6 +56,31 @@ fn the_higher_sequence_counts_and_forgeries_do_not() {
 }
 
 #[test]
+fn of_two_things_that_a_peer_announced_at_once_all_believe_the_same() {
+    run(1, |env| async move {
+        let community = community(2, 4);
+        let said = [PeerState::Serving, PeerState::Leaving, PeerState::Left]
+            .map(|state| community.announce(0, state, 7));
+        let all = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].map(|order| {
+            let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+            let mut changes = directory.changes();
+            let learnt = order.map(|at| directory.learn(&said[at]).unwrap());
+            assert_eq!(learnt[0], Learnt::New);
+            // What is believed in the end is told to whoever listens, and what was before it is not believed again.
+            let told = std::iter::from_fn(|| changes.try_recv().ok()).last().unwrap();
+            assert!(said.iter().all(|one| directory.learn(one).unwrap() == Learnt::Known));
+            let believed = directory.announced(&[community.peer(0)]);
+            assert_eq!(believed, [told.bytes]);
+            // Whatever it was, what comes later counts.
+            directory.learn(&community.announce(0, PeerState::Serving, 8)).unwrap();
+            assert_eq!(directory.peers()[0].state, PeerState::Serving);
+            believed
+        });
+        assert!(all.iter().all(|believed| *believed == all[0]));
+    });
+}
+
+#[test]
 fn who_left_has_no_rank_and_does_not_come_back_by_an_old_word() {
     run(1, |env| async move {
         let community = community(2, 4);

@@ -136,3 +136,20 @@ fn who_leaves_and_is_gone_moves_nothing_any_more() {
     let who = present.absent(&view, &peers[0], leaving.clone(), now, SPANS);
     assert_eq!(who.leaving, leaving, "it is back");
 }
+
+#[test]
+fn who_says_now_that_it_leaves_and_now_that_it_does_not_is_taken_to_leave() {
+    let (_, peers) = world(3, 6);
+    let (mut present, flips) = (Present::default(), peers[3]);
+    let at = Duration::from_secs;
+    let mut seen = |says: bool, seconds: u64| {
+        let said = says.then_some(flips).into_iter();
+        present.leaving(said, at(seconds)).contains(&flips)
+    };
+    assert!(!seen(false, 0));
+    let flipping: Vec<bool> = (1..100).map(|round| seen(round % 3 == 1, round * 10)).collect();
+    assert!(flipping.iter().all(|leaves| *leaves), "it never counts as something else");
+    // Who stays after all is believed in the end.
+    assert!(seen(true, 1_000) && seen(false, 1_000 + LEAVES_FOR.as_secs() - 1));
+    assert!(!seen(false, 1_000 + LEAVES_FOR.as_secs()));
+}
