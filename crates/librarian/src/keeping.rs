@@ -260,13 +260,14 @@ pub(crate) fn start(core: &Arc<Core>) -> Vec<Task> {
     let spawn = |work: futures::future::BoxFuture<'static, ()>| core.env.tasks.spawn(work);
     let ((a, b), (c, d), (e, f)) = (with(), with(), with());
     let ((g, h), (i, j), (k, l)) = (with(), with(), with());
-    let ((m, n), (o, p)) = (with(), with());
+    let ((m, n), (o, p), (q, r)) = (with(), with(), with());
     vec![
         spawn(take_all(m, n).boxed()),
         spawn(compare::refresh_all(o, p).boxed()),
         spawn(compare::compare_all(a, b).boxed()),
         spawn(pull::pull_all(c, d).boxed()),
         spawn(mend::mend_all(e, f).boxed()),
+        spawn(surplus::offer_all(q, r).boxed()),
         spawn(surplus::drop_all(g, h).boxed()),
         spawn(leave::leave_all(i, j).boxed()),
         spawn(audit::audit_all(k, l).boxed()),

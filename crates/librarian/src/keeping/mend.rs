@@ -475,6 +475,11 @@ pub(super) struct Surveyed {
 }
 
 impl Surveyed {
+    /// Who did not answer.
+    pub(super) fn silent(&self) -> &BTreeSet<PeerId> {
+        &self.job.silent
+    }
+
     /// Whether a fragment that is here may go: every fragment is at a peer of its own without it, and this one is the plan's
     /// surplus, whoever is lying about one of them.
     pub(super) fn may_go(&self, index: u8, other: &PeerId, own: &PeerId) -> bool {

@@ -4,8 +4,11 @@
 //! nothing is dropped in a hurry: not before the same peers were there for a while, and not before every one of those whose
 //! duty it is answered with the MAC of the bytes under a fresh key, and keeps it for all who pay for it here. Versions and what belongs to them stay; so do pages that live at their ids
 //! where files are kept in stripes, since lists of pages have as many copies as entries and nobody can tell them apart.
+//!
+//! Whoever is asked for a proof may let one wait. So a round is bounded in number and time, who let it wait is asked nothing more in it, and
+//! what others lack is offered beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,21 +29,34 @@ use crate::leases::{Charge, Payers};
 
 /// Records looked at in one round.
 const ROUND_MAX: usize = 256;
+/// Fragments that are at two peers looked at in one round.
+const TWICE_MAX: usize = 4096;
+/// How long one round looks at them; the rest is looked at in the next.
+const TWICE_FOR: Duration = Duration::from_secs(60);
+/// Who took so long to prove one record is not asked for another in the same round.
+const PROVEN_WITHIN: Duration = Duration::from_secs(2);
 /// Of the 256 parts of all places, those whose strays are offered in one round; where they have more than one call asks about, fewer.
 const OFFERED_PARTS: u8 = 4;
 const _: () = assert!(OFFERED_PARTS as usize <= RANGES_MAX, "one call offers them");
 
-/// Looks for what is too much until the peer stops.
-pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    let (mut looked, mut offered) = (Walk::default(), Walk::default());
-    let mut steady = None::<(Arc<Epoch>, Duration)>;
+/// Offers others what is theirs to hold until the peer stops.
+pub(super) async fn offer_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    let mut offered = Walk::default();
     while core.pause(core.jittered(keeping.options.compare)).await {
-        let Some(epoch) = keeping.epoch() else { continue };
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
             () = offer(&core, &keeping, &mut offered) => {}
         }
+    }
+}
+
+/// Looks for what is too much until the peer stops.
+pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    let (mut looked, mut twice) = (Walk::default(), None);
+    let mut steady = None::<(Arc<Epoch>, Duration)>;
+    while core.pause(core.jittered(keeping.options.compare)).await {
+        let Some(epoch) = keeping.epoch() else { continue };
         let now = core.env.clock.elapsed();
         let since = match &steady {
             Some((known, since)) if Arc::ptr_eq(known, &epoch) => *since,
@@ -54,7 +70,7 @@ pub(super) async fn drop_all(core: Arc<Core>, keeping: Arc<Keeping>) {
         }
         let round = async {
             copies(&core, &keeping, &epoch, &mut looked).await;
-            fragments(&core, &keeping, &epoch).await;
+            fragments(&core, &keeping, &epoch, &mut twice).await;
         };
         tokio::select! {
             biased;
@@ -114,21 +130,27 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
         let inventory = locked(&keeping.inventory);
         inventory.as_ref().map_or_else(Vec::new, |all| all.strays(walk, 1, ROUND_MAX))
     };
-    let mut gone = Vec::new();
+    let (mut gone, mut slow) = (Vec::new(), BTreeSet::new());
     for Held { placed, copies } in strays.into_iter().filter(|held| may_go(&held.placed)) {
         // What is paid for may be more than was counted a moment ago: they were asked for, stored and acknowledged.
         let wanted = epoch.wanted(placed.kind, core.leases.copies(&placed.place).max(copies));
         let duty = epoch.first(&placed.place, wanted);
-        if duty.contains(&core.own) {
+        if duty.contains(&core.own) || duty.iter().any(|peer| slow.contains(peer)) {
             continue;
         }
         let Ok(Some(record)) = core.shelf.get(&placed.id).await else { continue };
         let payers = core.leases.payers(&placed.place);
         let mut proven = duty.len() >= wanted.min(epoch.view.len() - epoch.absent.len());
         for peer in &duty {
-            proven = proven
-                && has(core, peer, &record).await
+            if !proven {
+                break;
+            }
+            let since = core.env.clock.elapsed();
+            proven = has(core, peer, &record).await
                 && keeps_all(core, peer, &placed.place, &payers).await;
+            if core.env.clock.elapsed().saturating_sub(since) > PROVEN_WITHIN {
+                slow.insert(*peer);
+            }
         }
         if proven {
             gone.push((placed, payers));
@@ -143,29 +165,53 @@ async fn copies(core: &Core, keeping: &Keeping, epoch: &Epoch, walk: &mut Walk) 
     .await;
 }
 
-/// Drops fragments that another holder, which ranks higher, has too.
+/// Drops fragments that another holder, which ranks higher, has too: some at a time, from the one behind the last on.
 ///
 /// What others say of who has what is believed only while this peer has the stripe to itself, and only as far as a lie costs
 /// no more than this one fragment: the stripe is claimed, so that no two holders drop at once, and then all must be asked.
-async fn fragments(core: &Core, keeping: &Keeping, epoch: &Epoch) {
-    let twice: BTreeMap<RecordId, (u8, PeerId)> = std::mem::take(&mut locked(&keeping.work).twice);
-    for (id, (index, other)) in twice {
+async fn fragments(core: &Core, keeping: &Keeping, epoch: &Epoch, last: &mut Option<RecordId>) {
+    let since = core.env.clock.elapsed();
+    let mut silent: BTreeSet<PeerId> = BTreeSet::new();
+    for _ in 0..TWICE_MAX {
+        if core.env.clock.elapsed().saturating_sub(since) >= TWICE_FOR {
+            return;
+        }
+        let Some((id, index, other)) = locked(&keeping.work).next_twice(*last) else {
+            *last = None;
+            return;
+        };
+        *last = Some(id);
+        // Nothing goes where one of those who may hold some of it does not answer.
+        if may_hold(keeping, epoch, &id).iter().any(|peer| silent.contains(peer)) {
+            continue;
+        }
+        locked(&keeping.work).twice.remove(&id);
         if other == core.own || !epoch.is_present(&other) {
             continue;
         }
         // Before anybody is asked: who asks meanwhile is told that it is not here.
         *locked(&keeping.dropping) = Some((id, index));
         let surveyed = mend::survey(core, keeping, &id).await;
-        if let Some(surveyed) = &surveyed
-            && surveyed.may_go(index, &other, &core.own)
-        {
-            drop_fragment(core, keeping, &id, index, &other).await;
+        if let Some(surveyed) = &surveyed {
+            silent.extend(surveyed.silent());
+            if surveyed.may_go(index, &other, &core.own) {
+                drop_fragment(core, keeping, &id, index, &other).await;
+            }
         }
         *locked(&keeping.dropping) = None;
         if let Some(surveyed) = surveyed {
             mend::unclaim(core, keeping, surveyed).await;
         }
     }
+}
+
+/// Who may hold something of a stripe.
+fn may_hold(keeping: &Keeping, epoch: &Epoch, id: &RecordId) -> Vec<PeerId> {
+    let n = {
+        let inventory = locked(&keeping.inventory);
+        inventory.as_ref().and_then(|all| Some(all.stripes.get(id)?.n()))
+    };
+    n.map_or_else(Vec::new, |n| epoch.possible(&Place::from(*id), n))
 }
 
 /// Drops a fragment once the other proved that it has it.

@@ -3,6 +3,7 @@
 //! It is a list in memory and no promise: after a crash the same comparisons make the same list.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use crypto::{PeerId, Place, RecordId};
@@ -356,6 +357,13 @@ impl Work {
         if self.twice.len() < DUE_MAX {
             self.twice.insert(stripe, (index, other));
         }
+    }
+
+    /// The next stripe behind this one of which a fragment is here and at another peer too, which one, and at whom.
+    pub(crate) fn next_twice(&self, behind: Option<RecordId>) -> Option<(RecordId, u8, PeerId)> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let (stripe, (index, other)) = self.twice.range((from, Bound::Unbounded)).next()?;
+        Some((*stripe, *index, *other))
     }
 
     /// Leaves a stripe for good, as its author made it.

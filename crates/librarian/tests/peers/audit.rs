@@ -40,6 +40,8 @@ pub(crate) enum Bent {
     Elsewhere,
     /// It holds nothing, and has too much to do whenever it is compared with.
     Mute,
+    /// No claim, and nothing that ends one, in time.
+    Stalling,
     /// Everything differs, and there is always more, told this late.
     Lagging(Duration),
     /// It holds nothing, and says so.
@@ -66,6 +68,10 @@ impl Crooked {
             }
             (Bent::LateClaims(late), KeepRequest::Claim(_)) => {
                 self.env.clock.sleep(*late).await;
+                return self.inner.keep(caller, request).await;
+            }
+            (Bent::Stalling, KeepRequest::Claim(_) | KeepRequest::Settled(_)) => {
+                self.env.clock.sleep(LIMIT * 2).await;
                 return self.inner.keep(caller, request).await;
             }
             (Bent::Lagging(late), KeepRequest::Lists(lists)) => {
@@ -139,7 +145,11 @@ impl Crooked {
                 }
                 self.inner.keep(caller, request).await
             }
-            Bent::Loaded(_) | Bent::LateClaims(_) | Bent::Lagging(_) | Bent::With(_) => {
+            Bent::Loaded(_)
+            | Bent::LateClaims(_)
+            | Bent::Lagging(_)
+            | Bent::Stalling
+            | Bent::With(_) => {
                 self.inner.keep(caller, request).await
             }
         }

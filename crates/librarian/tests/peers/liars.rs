@@ -260,6 +260,48 @@ fn who_announces_two_things_at_once_is_seen_alike_by_all() {
     });
 }
 
+/// A peer that answers no claim keeps others from dropping what is twice, and from nothing else.
+#[test]
+fn who_answers_no_claim_keeps_nobody_from_offering_what_others_lack() {
+    testkit::time::run(79, |env| async move {
+        let town = town(&env).await;
+        let stripes = put_stripes(&town, 60, 2, N).await;
+        let (liar, victim) = (5, 2);
+        env.clock.sleep(Duration::from_secs(60)).await;
+        bend(&town, liar, Bent::Stalling);
+        // Each fragment is at another peer too, it says.
+        let other = town.community.peer(7);
+        let moved: Vec<(u8, PeerId)> = (0..N as u8).map(|index| (index, other)).collect();
+        let told = |one: &Striped| SettledStripe { stripe: one.header.id, moved: moved.clone() };
+        let settled = KeepRequest::Settled(stripes.iter().map(told).collect());
+        let calls = town.peer_calls(liar);
+        calls.keep(&town.at(victim), settled, LIMIT).await.unwrap();
+        env.clock.sleep(Duration::from_secs(10)).await;
+        let view = town.peers[0].directory().view();
+        let duty = |record: &Record| {
+            let holders = view.holders(&Place::from(record.id), wanted(&town, record.kind));
+            let all = 0..PEERS;
+            all.filter(|number| holders.contains(&town.community.peer(*number))).collect()
+        };
+        let mut pages = (500..).map(|number| crate::town::page(number, 500));
+        let stray = pages.find(|page| {
+            let duty: Vec<usize> = duty(page);
+            !duty.contains(&victim) && !duty.contains(&liar)
+        });
+        let stray = stray.unwrap();
+        let duty: Vec<usize> = duty(&stray);
+        town.peer_calls(7).store(&town.at(victim), stray.clone(), LIMIT).await.unwrap();
+        let whole = || copies_of(&town, &duty, &stray.id) == duty.len();
+        for _ in 0..300 {
+            if whole() {
+                return;
+            }
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        panic!("nobody was offered what only the victim has");
+    });
+}
+
 /// A page may be named by the headers of two stripes, and is kept once: for the one it came with first.
 #[test]
 fn a_fragment_that_is_kept_for_one_stripe_is_not_dropped_for_another_that_names_it() {
