@@ -50,7 +50,7 @@ use crypto::{PeerId, PeerState, Place, RecordId};
 use document::{Kind, Stripe};
 use env::Task;
 use env::calls::keep::Words;
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use store::{Placed, StoreError};
 use tokio::sync::{Notify, Semaphore};
 use version::COPIES_MAX;
@@ -75,6 +75,10 @@ use work::Work;
 const LOOK_STEP: usize = 4096;
 /// Changes counted at a time, under the inventory's lock.
 const TAKE_STEP: usize = 1024;
+/// The same while the store is read.
+const READ_STEP: usize = 4096;
+/// Headers read at once.
+const HEADERS_AT_ONCE: usize = 8;
 /// How often changes are counted.
 const TAKE_EVERY: Duration = Duration::from_secs(1);
 /// How often a record is looked for that somebody stored and did not wait for.
@@ -431,22 +435,33 @@ impl Keeping {
         loop {
             let (listed, next) = listing::part(&*core.store, &from).await?;
             let changes: Vec<Change> = listed.into_iter().map(Change::Stored).collect();
-            let found = self.found(core, changes).await;
-            inventory = core
-                .env
-                .cpu(move || {
-                    for found in found {
-                        // All of them are looked at when all is read.
-                        let _ = apply(&mut inventory, found);
-                    }
-                    inventory
-                })
-                .await;
+            inventory = self.counted(core, inventory, changes).await;
+            // What was listed before it changed is counted by now, so this is the later word of each.
+            for some in self.fresh.take_many().chunks(READ_STEP) {
+                inventory = self.counted(core, inventory, some.to_vec()).await;
+            }
             match next {
                 Some(after) => from = after,
                 None => return Ok(inventory),
             }
         }
+    }
+
+    /// Counts what is there, or changed, in an inventory that nobody sees yet: all of it is looked at when all is read.
+    async fn counted(
+        &self,
+        core: &Core,
+        mut inventory: Inventory,
+        changes: Vec<Change>,
+    ) -> Inventory {
+        let found = self.found(core, changes).await;
+        let count = move || {
+            for found in found {
+                let _ = apply(&mut inventory, found);
+            }
+            inventory
+        };
+        core.env.cpu(count).await
     }
 
     /// Takes what changed in the store.
@@ -706,8 +721,11 @@ async fn headers(core: &Core, changes: &[Change]) -> Vec<(RecordId, Arc<Stripe>)
         }
     }
     let mut headers = Vec::with_capacity(stripes.len());
-    for id in stripes {
-        if let Ok(Some(stripe)) = core.shelf.stripe(&id).await {
+    let read = stripes.into_iter().map(|id| async move { (id, core.shelf.stripe(&id).await) });
+    // In their order.
+    let mut read = futures::stream::iter(read).buffered(HEADERS_AT_ONCE);
+    while let Some((id, stripe)) = read.next().await {
+        if let Ok(Some(stripe)) = stripe {
             headers.push((id, Arc::new(stripe)));
         }
     }

@@ -13,6 +13,8 @@ use store::{Durability, Kept, Part, Placed, RecordStore, Stats, StoreError, Upke
 
 /// Changes kept for the inventory; above, it reads the store again.
 const FRESH_MAX: usize = 1 << 18;
+/// So many of them are taken while the store is being read: what is perhaps there is so not looked for again and again within a moment.
+const MANY: usize = FRESH_MAX / 4;
 
 /// Something that changed in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,16 @@ impl Fresh {
             return None;
         }
         Some(std::mem::take(&mut told.changes))
+    }
+
+    /// What changed while the store is being read, once it is [`MANY`]: nobody else takes it then, and however long the reading takes, no more
+    /// than is kept comes together.
+    pub(crate) fn take_many(&self) -> Vec<Change> {
+        let mut told = self.lock();
+        match told.changes.len() < MANY {
+            true => Vec::new(),
+            false => std::mem::take(&mut told.changes),
+        }
     }
 
     /// Something was stored that was not told: whoever listens by now reads the store again.
@@ -363,6 +375,22 @@ mod tests {
         fresh.listen();
         fresh.miss();
         assert_eq!(fresh.take(), None);
+    }
+
+    #[test]
+    fn what_is_taken_meanwhile_is_not_too_much_to_keep() {
+        let fresh = Fresh::default();
+        fresh.listen();
+        let id = RecordId::new([0; 32]);
+        let mut taken = 0;
+        for _ in 0..9 {
+            fresh.tell(std::iter::repeat_n(Change::Dropped(id), MANY - 1));
+            assert!(taken > 0 || fresh.take_many().is_empty(), "few are left for later");
+            fresh.tell(std::iter::once(Change::Dropped(id)));
+            taken += fresh.take_many().len();
+        }
+        assert_eq!(taken, 9 * MANY);
+        assert_eq!(fresh.take(), Some(Vec::new()));
     }
 
     #[tokio::test]

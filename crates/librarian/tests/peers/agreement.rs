@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,8 +10,8 @@ use crypto::{Place, RecordId, Suite};
 use document::{Kind, Record};
 use store::{MemoryStore, RecordStore};
 
-use crate::repair::quick;
-use crate::town::Town;
+use crate::repair::{put_stripes, quick, town};
+use crate::town::{LIMIT, Shop, Town, page};
 
 /// Messages that two peers may need for a million records.
 const MESSAGES_MAX: u64 = 100;
@@ -85,5 +86,60 @@ fn a_million_records_are_agreed_about_by_less_than_a_hundred_messages_and_what_l
             }
             env.clock.sleep(Duration::from_secs(1)).await;
         }
+    });
+}
+
+/// While a peer reads its store more changes than it keeps.
+#[test]
+fn a_store_is_read_once_however_much_is_written_meanwhile() {
+    const HELD: usize = 20_000;
+    const BATCH: u32 = 1_000;
+    const BATCHES: u32 = 280;
+    testkit::time::run(82, |env| async move {
+        let mut town = Town::empty(&env, 2, 2);
+        let shop = Arc::new(Shop::new(filled((0..HELD).map(record)).await));
+        shop.slow_reads(&env, Duration::from_millis(2));
+        let same = Arc::new(Shop::new(filled((0..HELD).map(record)).await));
+        for (number, store) in [shop.clone(), same].into_iter().enumerate() {
+            let peer = town.start(number, store, quick).await;
+            town.peers.push(peer);
+        }
+        let views = |town: &Town| town.peers.iter().all(|peer| peer.directory().view().len() == 2);
+        town.until("both know both", views).await;
+        let pages: Vec<Record> = (0..BATCH).map(|number| page(number, 16)).collect();
+        let calls = town.peer_calls(1);
+        for _ in 0..BATCHES {
+            let stored = calls.store_batch(&town.at(0), pages.clone(), LIMIT).await.unwrap();
+            assert!(stored.iter().all(Result::is_ok));
+            env.clock.sleep(Duration::from_millis(130)).await;
+        }
+        env.clock.sleep(Duration::from_secs(60)).await;
+        assert_eq!(town.peers[0].repair().unwrap().unknown, 0);
+        let reads = shop.reads.load(Ordering::SeqCst);
+        assert!(reads < HELD * 3 / 2, "{reads} reads of {HELD} records");
+    });
+}
+
+/// A peer that starts again reads the header of each stripe of which it has something.
+#[test]
+fn headers_of_stripes_are_read_some_at_a_time() {
+    testkit::time::run(83, |env| async move {
+        let mut town = town(&env, 3, 6).await;
+        put_stripes(&town, 120, 2, 4).await;
+        let records = town.take_down(2).await;
+        let held = records.len();
+        let headers = records.iter().filter(|record| record.kind == Kind::Stripe).count();
+        assert!(headers > 40, "{headers} headers");
+        town.bring_back_with(2, records, quick).await;
+        let takes = Duration::from_millis(200);
+        town.stores[2].slow_reads(&env, takes);
+        let since = env.clock.elapsed();
+        town.until("it knows what it has", |town| town.peers[2].repair().unwrap().unknown == 0)
+            .await;
+        let took = env.clock.elapsed() - since;
+        // Each is listed by itself here, and a real store lists without a read.
+        let listed = takes * u32::try_from(held).unwrap();
+        let read = takes * u32::try_from(headers).unwrap() / 2;
+        assert!(took < listed + read, "{took:?}, {listed:?} of it for the list");
     });
 }

@@ -278,18 +278,18 @@ fn who_answers_no_claim_keeps_nobody_from_offering_what_others_lack() {
         calls.keep(&town.at(victim), settled, LIMIT).await.unwrap();
         env.clock.sleep(Duration::from_secs(10)).await;
         let view = town.peers[0].directory().view();
-        let duty = |record: &Record| {
+        let duty = |record: &Record| -> Vec<usize> {
             let holders = view.holders(&Place::from(record.id), wanted(&town, record.kind));
             let all = 0..PEERS;
             all.filter(|number| holders.contains(&town.community.peer(*number))).collect()
         };
         let mut pages = (500..).map(|number| crate::town::page(number, 500));
-        let stray = pages.find(|page| {
-            let duty: Vec<usize> = duty(page);
+        let is_stray = |page: &Record| {
+            let duty = duty(page);
             !duty.contains(&victim) && !duty.contains(&liar)
-        });
-        let stray = stray.unwrap();
-        let duty: Vec<usize> = duty(&stray);
+        };
+        let stray = pages.find(is_stray).unwrap();
+        let duty = duty(&stray);
         town.peer_calls(7).store(&town.at(victim), stray.clone(), LIMIT).await.unwrap();
         let whole = || copies_of(&town, &duty, &stray.id) == duty.len();
         for _ in 0..300 {

@@ -280,18 +280,25 @@ pub(crate) struct Shop {
     pub(crate) removed: Mutex<Vec<RecordId>>,
     /// How long a write of something new takes.
     slow: Mutex<Option<(Env, Duration)>>,
+    /// How long a read takes.
+    slow_reads: Mutex<Option<(Env, Duration)>>,
 }
 
 impl Shop {
     pub(crate) fn new(inner: Arc<dyn RecordStore>) -> Self {
         let (full, rotten, stuck, reads) = Default::default();
-        let (unreadable, damaged, removed, slow) = Default::default();
-        Self { inner, full, rotten, stuck, reads, unreadable, damaged, removed, slow }
+        let (unreadable, damaged, removed, slow, slow_reads) = Default::default();
+        Self { inner, full, rotten, stuck, reads, unreadable, damaged, removed, slow, slow_reads }
     }
 
     /// From now on each write of something new takes so long.
     pub(crate) fn slow(&self, env: &Env, takes: Duration) {
         *self.slow.lock().unwrap() = Some((env.clone(), takes));
+    }
+
+    /// From now on each read takes so long.
+    pub(crate) fn slow_reads(&self, env: &Env, takes: Duration) {
+        *self.slow_reads.lock().unwrap() = Some((env.clone(), takes));
     }
 
     pub(crate) fn holds(&self, id: &RecordId) -> bool {
@@ -321,6 +328,10 @@ impl RecordStore for Shop {
 
     async fn get(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        let slow = self.slow_reads.lock().unwrap().clone();
+        if let Some((env, takes)) = slow {
+            env.clock.sleep(takes).await;
+        }
         if self.unreadable.lock().unwrap().contains(id) {
             let (action, file) = ("read", "segment-7".to_owned());
             let source = std::io::Error::other("a bad sector");
