@@ -121,7 +121,7 @@ impl Turns {
 
     /// Compares with these and no others.
     fn all_wait(&mut self, peers: Vec<PeerId>) {
-        let here: BTreeSet<&PeerId> = peers.iter().collect();
+        let here: BTreeSet<PeerId> = peers.iter().copied().collect();
         self.slow.retain(|peer| here.contains(peer));
         self.waiting = peers.into();
     }
