@@ -251,8 +251,8 @@ impl Inner {
                 continue;
             };
             let newer = self.revoked.get(&listed.organisation);
-            let order = |(list, bytes): &(Revocation, Bytes)| (list.sequence, bytes.clone());
-            if newer.is_none_or(|known| order(known) < order(&list)) {
+            let order = (list.0.sequence, &list.1);
+            if newer.is_none_or(|(known, bytes)| (known.sequence, bytes) < order) {
                 self.revoked.insert(listed.organisation, list);
             }
         }
