@@ -96,7 +96,8 @@ pub struct LogOptions {
     /// it.
     pub segment_bytes_max: u64,
     /// Writes are refused as [`StoreError::Full`] while they would leave less than this, in bytes,
-    /// so that whatever else the peer keeps on the same disk can still be written.
+    /// so that whatever else the peer keeps on the same disk can still be written. What is of leases alone may use a
+    /// quarter of it, as the words that end leases do, by which a full disk is freed.
     pub reserve_free_bytes: u64,
     /// The network's suite: a store of another is refused.
     pub suite: Suite,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{Place, RecordId};
-use document::Record;
+use document::{Kind, Record};
 use env::Env;
 use env::disk::Disk;
 use store::{Durability, Kept, LogOptions, LogStore, RecordStore, StoreError};
@@ -253,6 +253,36 @@ fn a_full_disk_refuses_writes_whole_and_takes_them_when_there_is_room() {
             let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
             assert_eq!(store.stats().records, 6);
         }
+    });
+}
+
+/// A lease that is renewed, and a word that ends one: without them a full peer would drop what is paid for, and keep what was
+/// forgotten.
+#[test]
+fn what_is_of_leases_alone_finds_room_in_a_part_of_the_reserve() {
+    run(1, |env| async move {
+        let (disk, reserve) = (FaultyDisk::new(1), 8000);
+        disk.set_capacity(2000 + reserve);
+        let options = LogOptions { reserve_free_bytes: reserve, ..options(Durability::Group) };
+        let store = LogStore::open(Arc::new(disk.clone()), env.clone(), options).unwrap();
+        let of = |kind, number| Record { kind, ..record(number, 500) };
+        let (mut pages, mut leases) = (0, 0);
+        while store.put(vec![of(Kind::Page, pages)]).await.is_ok() {
+            pages += 1;
+        }
+        let with_another = vec![of(Kind::Page, 50), of(Kind::Lease, 51)];
+        let full = store.put(with_another).await;
+        assert!(matches!(full, Err(StoreError::Full)), "a lease brings no other record in: {full:?}");
+        let full = loop {
+            match store.put(vec![of(Kind::Lease, 100 + leases)]).await {
+                Ok(_) => leases += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, StoreError::Full), "{full:?}");
+        assert!(pages >= 2 && (2..=4).contains(&leases), "{pages} pages, {leases} leases");
+        assert!(disk.free_bytes().unwrap() > reserve / 2, "compaction has room");
+        store.remove(vec![of(Kind::Page, 0).id]).await.unwrap();
     });
 }
 

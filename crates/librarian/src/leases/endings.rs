@@ -103,6 +103,11 @@ impl Leases {
         Ok(outcomes)
     }
 
+    /// Whether this word is kept: its lease is taken no more, and what it left without one is dropped by a sweep at the latest.
+    pub(super) fn keeps_word(&self, word: &Bytes) -> bool {
+        Forget::claimed(word).is_ok_and(|claimed| self.table().is_buried(&claimed.lease))
+    }
+
     /// Keeps words durably, and takes their leases no more from then on.
     async fn bury(
         &self,

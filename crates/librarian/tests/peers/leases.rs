@@ -1,6 +1,7 @@
 //! Leases: taken with records or refused by name, charged to who pays, ended by their time or a word, and not brought back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -394,6 +395,38 @@ fn who_ran_and_heard_nobody_still_hears_what_was_ended_meanwhile() {
         town.bring_back_with(2, had, with(known, heard)).await;
         assert!(town.stores[2].holds(&record.id), "it was away");
         town.until("the word reaches it", |town| !town.stores[2].holds(&record.id)).await;
+    });
+}
+
+/// A full disk keeps it from writing the word down: it is not counted as heard, and asked for again until it is kept.
+#[test]
+fn a_word_that_a_full_disk_did_not_take_is_asked_for_again() {
+    testkit::time::run(76, |env| async move {
+        let mut town = town_with(&env, 3, |_| {}).await;
+        let client = Client::new(&town, 1).await;
+        let (record, other) = (page(1, 500), page(2, 500));
+        let shown = client.lease(&town, &[&record], 300 * SPAN_S);
+        let kept = client.lease(&town, &[&other], 300 * SPAN_S);
+        for peer in 0..3 {
+            client.store(&town, peer, &record, vec![shown.clone()]).await.unwrap();
+            client.store(&town, peer, &other, vec![kept.clone()]).await.unwrap();
+        }
+        let had = town.take_down(2).await;
+        for peer in 0..2 {
+            let word = client.forget(&town, &shown);
+            client.ask(&town, peer, LeaseRequest::Forget(vec![word])).await;
+        }
+        town.bring_back(2, had).await;
+        town.stores[2].full.store(true, Ordering::SeqCst);
+        let before = town.peers[2].words_heard_ms();
+        env.clock.sleep(Duration::from_secs(3 * 3600)).await;
+        assert!(town.stores[2].holds(&record.id), "the word could not be kept");
+        assert_eq!(town.peers[2].words_heard_ms(), before, "it was not heard");
+        town.stores[2].full.store(false, Ordering::SeqCst);
+        town.until("the word is kept", |town| !town.stores[2].holds(&record.id)).await;
+        assert!(town.stores[2].holds(&other.id));
+        let heard = |town: &Town| town.peers[2].words_heard_ms() > before;
+        town.until("all others were heard", heard).await;
     });
 }
 

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crypto::RecordId;
-use document::Record;
+use document::{Kind, Record};
 use env::disk::{BULK_BYTES_MIN, WRITE_ALIGNMENT};
 use tokio::sync::oneshot;
 
@@ -47,6 +47,8 @@ use crate::{Durability, StoreError, io_error, is_full};
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// Requests in one batch.
 const BATCH_REQUESTS_MAX: usize = 1024;
+/// The part of the reserve that records of leases may use: compaction, which goes down to half of it, has as much again.
+const RESERVE_OF_LEASES_PART: u64 = 4;
 
 /// A record as it is written.
 pub(crate) struct Checked {
@@ -369,16 +371,20 @@ impl Writer {
     }
 
     /// Decides what is written. What would leave too little room is answered at once; removals are
-    /// tiny and always fit.
+    /// tiny and always fit. So are most records of leases, of which the words that end some free a full disk: alone they may
+    /// use a part of the reserve.
     fn plan(&self, batch: Vec<Request>) -> Plan {
-        let free = self.shared.free_bytes();
-        let room = free.saturating_sub(self.shared.reserve_free_bytes);
+        let (free, reserve) = (self.shared.free_bytes(), self.shared.reserve_free_bytes);
+        let room = free.saturating_sub(reserve);
+        let room_of_leases = free.saturating_sub(reserve - reserve / RESERVE_OF_LEASES_PART);
         let mut plan = Plan { alone: batch.len() == 1, ..Plan::default() };
         let index = self.shared.index();
         for request in batch {
             match request {
                 Request::Put { records, answer, .. } => {
                     let find = |id: &RecordId| index.get(id);
+                    let of_leases = records.iter().all(|one| one.record.kind == Kind::Lease);
+                    let room = if of_leases { room_of_leases } else { room };
                     if let Err(NoRoom(answer)) = plan.put(records, room, find, answer) {
                         answer.failed(StoreError::Full);
                     }

@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
-use document::Kind;
 
 use super::*;
 
