@@ -1,7 +1,7 @@
 //! How fast a peer mends: bytes a second, sent and fetched together.
 //!
-//! What was moved is paid behind it, since nobody knows before how long an answer is; so one answer may be owed, and whoever is
-//! next waits until it is paid.
+//! What was moved is paid behind it, since nobody knows before how long an answer is; so one answer of each peer that is asked at
+//! once may be owed, and whoever is next waits until they are paid.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -29,9 +29,21 @@ const STORED_AT_ONCE: usize = 32;
 /// For how long a holder that did not answer comes behind all others: each such answer is waited for in vain, and records that
 /// it invented would otherwise be fetched before others' real ones.
 const RESTS_FOR: Duration = Duration::from_secs(600);
+/// Holders that are asked at once.
+const HOLDERS_AT_ONCE: usize = 4;
+/// How long a holder may take for who pays and for the copies, and how many bytes of them it must send a second above that: one
+/// that is slower comes behind all others for as long as one that does not answer. A line of a megabit a second is faster.
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+const SLOW_BYTES_S: u64 = 64 << 10;
 
-/// Fetches until the peer stops.
+/// Fetches until the peer stops: from several holders at once, so that a slow one does not hold up the others.
 pub(super) async fn pull_all(core: Arc<Core>, keeping: Arc<Keeping>) {
+    let one = || pull_in_turn(&core, &keeping);
+    futures::future::join_all((0..HOLDERS_AT_ONCE).map(|_| one())).await;
+}
+
+/// Fetches from one holder after the other.
+async fn pull_in_turn(core: &Core, keeping: &Keeping) {
     while core.beat(EVERY).await {
         let work = async {
             while !core.shelf.is_left_alone() && core.shelf.refuses_writes().is_none() {
@@ -43,7 +55,8 @@ pub(super) async fn pull_all(core: Arc<Core>, keeping: Arc<Keeping>) {
                     return;
                 };
                 keeping.budget.wait(&core.env).await;
-                pull(&core, &keeping, &holder, ids).await;
+                pull(core, keeping, &holder, ids.clone()).await;
+                locked(&keeping.work).pulled(&holder, &ids);
             }
         };
         tokio::select! {
@@ -72,7 +85,9 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         ids.iter().for_each(|(id, place)| work.not_at(id, place, holder));
         work.rest(*holder, until);
     };
+    let begun = core.env.clock.elapsed();
     let Some(mut paid) = payments(core, holder, &ids).await else { return rests(&ids) };
+    let mut took = core.env.clock.elapsed().saturating_sub(begun);
     let (ids, refused) = paid_for(core, ids, &paid).await;
     {
         let mut work = locked(&keeping.work);
@@ -88,7 +103,9 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         return;
     }
     let asked = ids.iter().map(|(id, place)| FetchAt { id: *id, place: *place }).collect();
+    let begun = core.env.clock.elapsed();
     let answer = ask(core, holder, KeepRequest::Fetch(asked), LARGE_LIMIT).await;
+    took += core.env.clock.elapsed().saturating_sub(begun);
     let answers = match answer {
         Ok(KeepAnswer::Fetch(answers)) if answers.len() == ids.len() => answers,
         other => {
@@ -98,12 +115,17 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         }
     };
     let counts = &core.metrics.keeping;
-    // Who has so much that nothing of it fits into an answer has nothing.
-    let nothing = !answers.iter().any(|answer| matches!(answer, FetchAnswer::Found { .. }));
+    if is_slow(took, &answers) {
+        tracing::debug!(peer = %holder, ?took, "copies come slowly: others are asked first");
+        locked(&keeping.work).rest(*holder, core.env.clock.elapsed() + RESTS_FOR);
+    }
+    // What is the first to be there fits into an answer: whoever puts it off has nothing.
+    let mut nothing = true;
     let mut fetched = Vec::new();
     for ((id, place), answer) in ids.iter().zip(answers) {
         match answer {
             FetchAnswer::Found { record, companions } => {
+                nothing = false;
                 let bytes = record.bytes.len() as u64;
                 keeping.budget.pay(&core.env, bytes);
                 counts.fetched_bytes.inc_by(bytes);
@@ -131,6 +153,18 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
     for one in of_objects {
         store(core, keeping, holder, one).await;
     }
+}
+
+/// Whether so long is too long for what came.
+fn is_slow(took: Duration, answers: &[FetchAnswer]) -> bool {
+    let bytes = |answer: &FetchAnswer| match answer {
+        FetchAnswer::Found { record, companions } => {
+            companions.iter().chain([record]).map(|one| one.bytes.len() as u64).sum()
+        }
+        FetchAnswer::Later | FetchAnswer::Absent => 0,
+    };
+    let bytes: u64 = answers.iter().map(bytes).sum();
+    took > SLOW_AFTER + Duration::from_secs_f64(bytes as f64 / SLOW_BYTES_S as f64)
 }
 
 /// A record that a holder gave, what it needs beside it, and who pays for it.

@@ -2,6 +2,7 @@
 //!
 //! It is a list in memory and no promise: after a crash the same comparisons make the same list.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
@@ -51,6 +52,8 @@ struct Lacking {
     told_by: PeerId,
     /// Whether somebody asked for it now.
     hurried: bool,
+    /// Whether it is being fetched.
+    asked: bool,
 }
 
 /// What a stripe lacks, as far as is known here.
@@ -127,6 +130,11 @@ pub(crate) struct Work {
     given_up: BTreeSet<RecordId>,
     /// Peers from which nothing is fetched before this time, as long as others have something.
     resting: BTreeMap<PeerId, Duration>,
+    /// Peers from which something is being fetched.
+    pulling: BTreeSet<PeerId>,
+    /// How often something was to be fetched, and by that number when it was so from each peer last.
+    pulls: u64,
+    turns: BTreeMap<PeerId, u64>,
     /// When everything was hurried last.
     hurried_all: Option<Duration>,
     /// Stripes being mended.
@@ -161,6 +169,7 @@ impl Work {
                 holders: vec![holder],
                 told_by: holder,
                 hurried: false,
+                asked: false,
             };
             self.lacking.insert((id, place), lacking);
         }
@@ -413,34 +422,57 @@ impl Work {
         self.put(*id, due);
     }
 
-    /// Copies that have been lacking for so long, the most urgent first, of one holder.
+    /// Copies that have been lacking for so long and are not being fetched, the most urgent first, of one holder from which nothing is
+    /// being fetched: now of who has the most urgent, now of who waited longest, since a liar's are all urgent. Until
+    /// [`Work::pulled`] no other holder is asked for them.
     pub(crate) fn pulls(
-        &self,
+        &mut self,
         now: Duration,
         settle: Duration,
         most: usize,
     ) -> Option<(PeerId, Vec<(RecordId, Place)>)> {
-        let is_ready =
-            |lacking: &&Lacking| lacking.hurried || now.saturating_sub(lacking.since) >= settle;
-        let rests = |peer: &&PeerId| self.rests(peer, now);
-        let ready = self.lacking.values().filter(is_ready);
-        let best = |lacking: &Lacking| {
-            let holder = lacking.holders.iter().find(|peer| !rests(peer));
-            let rested = holder.is_some();
-            let holder = *holder.or_else(|| lacking.holders.first())?;
-            Some((rested, lacking.missing, holder))
+        let is_ready = |lacking: &Lacking| {
+            let settled = lacking.hurried || now.saturating_sub(lacking.since) >= settle;
+            settled && !lacking.asked
         };
-        let (_, _, holder) =
-            ready.filter_map(best).max_by_key(|(rested, missing, _)| (*rested, *missing))?;
+        let best = |lacking: &Lacking| {
+            let free = || lacking.holders.iter().filter(|peer| !self.pulling.contains(*peer));
+            let holder = free().find(|peer| !self.rests(peer, now));
+            let rested = holder.is_some();
+            Some((rested, lacking.missing, *holder.or_else(|| free().next())?))
+        };
+        let in_turn = self.pulls % 2 == 1;
+        let key = |(rested, missing, holder): &(bool, usize, PeerId)| {
+            let last = self.turns.get(holder).copied().unwrap_or(0);
+            (*rested, if in_turn { 0 } else { *missing }, Reverse(last))
+        };
+        let ready = self.lacking.values().filter(|lacking| is_ready(lacking));
+        let (_, _, holder) = ready.filter_map(best).max_by_key(key)?;
         let mut all: Vec<(usize, RecordId, Place)> = self
             .lacking
             .iter()
             .filter(|(_, lacking)| is_ready(lacking) && lacking.holders.contains(&holder))
             .map(|((id, place), lacking)| (lacking.missing, *id, *place))
             .collect();
-        all.sort_by_key(|(missing, ..)| std::cmp::Reverse(*missing));
+        all.sort_by_key(|(missing, ..)| Reverse(*missing));
         all.truncate(most);
-        Some((holder, all.into_iter().map(|(_, id, place)| (id, place)).collect()))
+        let all: Vec<(RecordId, Place)> =
+            all.into_iter().map(|(_, id, place)| (id, place)).collect();
+        for at in &all {
+            self.lacking.get_mut(at).into_iter().for_each(|lacking| lacking.asked = true);
+        }
+        self.pulls += 1;
+        self.pulling.insert(holder);
+        self.turns.insert(holder, self.pulls);
+        Some((holder, all))
+    }
+
+    /// Nothing is being fetched from a holder any more: what did not come of this may be fetched from others.
+    pub(crate) fn pulled(&mut self, holder: &PeerId, asked: &[(RecordId, Place)]) {
+        self.pulling.remove(holder);
+        for at in asked {
+            self.lacking.get_mut(at).into_iter().for_each(|lacking| lacking.asked = false);
+        }
     }
 
     /// A holder let its caller wait, or broke off: whoever else has something goes first for a while.
@@ -617,6 +649,61 @@ mod tests {
         }
         assert!(work.due[&id].since <= at(1_000) + GROWS_IN_DANGER_MAX);
         assert!(work.due[&id].since > at(1_010), "some of it was believed");
+    }
+
+    fn peer(n: u8) -> PeerId {
+        PeerId::new(crypto::SecretKey::from_bytes(&[n; 32]).expect("a scalar").public())
+    }
+
+    fn copy(number: u16) -> (RecordId, Place) {
+        let mut id = [0; 32];
+        id[..2].copy_from_slice(&number.to_be_bytes());
+        (RecordId::new(id), Place::new(id))
+    }
+
+    #[test]
+    fn who_lists_the_most_urgent_copies_keeps_nobody_from_being_asked_for_others() {
+        let (now, most) = (Duration::from_secs(60), 10);
+        let (liar, one, other) = (peer(1), peer(2), peer(3));
+        let mut work = Work::default();
+        for number in 0..1000 {
+            let (id, place) = copy(number);
+            work.lacks(id, place, 9, liar, Duration::ZERO);
+        }
+        for number in 1000..1040 {
+            let (id, place) = copy(number);
+            work.lacks(id, place, 1, one, Duration::ZERO);
+            work.lacks(id, place, 1, other, Duration::ZERO);
+        }
+        let pull = |work: &mut Work| work.pulls(now, Duration::from_secs(15), most).unwrap();
+        let (first, urgent) = pull(&mut work);
+        assert_eq!(first, liar);
+        // While it is asked others are, each for copies of its own.
+        let ((second, some), (third, more)) = (pull(&mut work), pull(&mut work));
+        assert_eq!(BTreeSet::from([second, third]), BTreeSet::from([one, other]));
+        assert!(some.iter().chain(&more).all(|at| !urgent.contains(at)));
+        assert!(some.iter().all(|at| !more.contains(at)));
+        assert_eq!(work.pulls(now, Duration::from_secs(15), most), None, "all are being asked");
+        for (holder, asked) in [(second, some), (third, more), (liar, urgent.clone())] {
+            asked.iter().filter(|_| holder != liar).for_each(|(id, place)| work.found(id, place));
+            work.pulled(&holder, &asked);
+        }
+        // Those that were not had from it are to be had again; the others have their turns all the same.
+        let mut asked = Vec::new();
+        for _ in 0..5 {
+            let (holder, some) = pull(&mut work);
+            asked.push(holder);
+            some.iter().filter(|_| holder != liar).for_each(|(id, place)| work.found(id, place));
+            work.pulled(&holder, &some);
+        }
+        assert_eq!(asked, [liar, liar, one, liar, one]);
+        assert_eq!(work.lacking(), 1000);
+        // Who was slow comes behind those that have something, and is asked when nobody else has.
+        let (id, place) = copy(2000);
+        work.lacks(id, place, 0, one, Duration::ZERO);
+        work.rest(liar, now * 2);
+        assert_eq!(pull(&mut work).0, one);
+        assert_eq!(pull(&mut work).0, liar);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crypto::{RecordId, Suite};
 use document::Record;
 use env::Env;
-use env::calls::keep::{KeepAnswer, KeepRequest, Listed};
+use env::calls::keep::{FetchAnswer, KeepAnswer, KeepRequest, Listed};
 use env::calls::objects::{ObjectsAnswer, ObjectsRequest, WatchEvents, WatchRequest};
 use env::calls::*;
 use librarian::{AuditStatus, KeepingOptions, LibrarianOptions};
@@ -44,6 +44,8 @@ pub(crate) enum Bent {
     Stalling,
     /// Everything differs, and there is always more, told this late.
     Lagging(Duration),
+    /// Of the copies that it is asked for it gives one at a time, this late; the others later.
+    Sparing(Duration),
     /// It holds nothing, and says so.
     Nothing,
     /// It agrees to everything but right after a question for proofs, of which it has none.
@@ -107,6 +109,16 @@ impl Crooked {
                 let answer = env::calls::keep::CompareAnswer { differ, view, words };
                 return Ok(KeepAnswer::Compare(answer));
             }
+            (Bent::Sparing(late), KeepRequest::Fetch(_)) => {
+                self.env.clock.sleep(*late).await;
+                let answer = self.inner.keep(caller, request).await?;
+                let KeepAnswer::Fetch(mut answers) = answer else { return Ok(answer) };
+                let found = |answer: &FetchAnswer| matches!(answer, FetchAnswer::Found { .. });
+                let first = answers.iter().position(found);
+                let others = answers.iter_mut().enumerate().filter(|(at, _)| Some(*at) != first);
+                others.for_each(|(_, answer)| *answer = FetchAnswer::Later);
+                return Ok(KeepAnswer::Fetch(answers));
+            }
             (Bent::With(answers), _) => {
                 return match answers(&request) {
                     Some(answer) => Ok(answer),
@@ -149,6 +161,7 @@ impl Crooked {
             | Bent::LateClaims(_)
             | Bent::Lagging(_)
             | Bent::Stalling
+            | Bent::Sparing(_)
             | Bent::With(_) => {
                 self.inner.keep(caller, request).await
             }

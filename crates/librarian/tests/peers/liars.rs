@@ -377,3 +377,46 @@ fn stripes_that_nobody_can_mend_keep_no_others_from_being_mended() {
         assert!(settled(&town));
     });
 }
+
+/// A peer that lists what does not exist beside what does, and gives one copy at a time as late as it may, holds up its own alone.
+#[test]
+fn who_gives_copies_late_and_one_at_a_time_keeps_nobody_from_others() {
+    testkit::time::run(76, |env| async move {
+        let mut town = town(&env).await;
+        let records = put_copies(&town, 80).await;
+        let (liar, victim) = (4, 2);
+        env.clock.sleep(Duration::from_secs(30)).await;
+        let lost: Vec<&Record> = records
+            .iter()
+            .filter(|record| record.kind == Kind::Envelope)
+            .filter(|record| town.stores[victim].holds(&record.id))
+            .collect();
+        assert!(lost.len() > 8, "{}", lost.len());
+        for record in &lost {
+            town.lose(victim, &record.id).await;
+        }
+        bend(&town, liar, Bent::Sparing(Duration::from_secs(59)));
+        town.restart_with(victim, quick).await;
+        let calls = town.peer_calls(liar);
+        let list = |id: RecordId, place: Place| {
+            let range = Range { prefix: u32::from(place.as_bytes()[0]), bits: 8 };
+            Listed { range, copies: vec![(id, place)], fragments: vec![], more: true }
+        };
+        for salt in 0..350_u16 {
+            let made_up = (192..=255_u8).map(|number| {
+                let mut id = [0xff; 32];
+                id[0] = number;
+                id[1..3].copy_from_slice(&salt.to_be_bytes());
+                list(RecordId::new(id), Place::new(id))
+            });
+            let real = lost.iter().map(|record| list(record.id, record.place));
+            for lists in [real.collect(), made_up.collect()] {
+                let _ = calls.keep(&town.at(victim), KeepRequest::Lists(lists), LIMIT).await;
+            }
+            let pause = if salt < 200 { 50 } else { 1000 };
+            env.clock.sleep(Duration::from_millis(pause)).await;
+        }
+        let left = lost.iter().filter(|record| !town.stores[victim].holds(&record.id)).count();
+        assert_eq!(left, 0, "of {}", lost.len());
+    });
+}
