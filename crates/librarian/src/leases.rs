@@ -12,6 +12,7 @@
 //! Limits: see [`table`]; [`CHECKED_MAX`] leases whose signatures are remembered. A damaged record of a lease counts as
 //! none: what it paid for stays then.
 
+mod calendar;
 mod checking;
 mod dropping;
 mod endings;
@@ -32,6 +33,7 @@ use env::Env;
 use store::{RecordStore, StoreError};
 use walk::Directory;
 
+use calendar::Calendar;
 use checking::Seen;
 pub(crate) use checking::{By, Covered, nobody_pays};
 pub(crate) use dropping::{Swept, sweep_whole};
@@ -105,6 +107,7 @@ pub(crate) struct Leases {
     erasing: Mutex<Option<Duration>>,
     /// Until when words that ended leases were heard of all organisations, Unix milliseconds.
     heard_ms: AtomicU64,
+    calendar: Mutex<Calendar>,
 }
 
 impl Leases {
@@ -145,6 +148,7 @@ impl Leases {
                 undone: Mutex::default(),
                 erasing: Mutex::new(dead.then_some(begun)),
                 heard_ms: AtomicU64::new(0),
+                calendar: Mutex::default(),
             }))
         };
         blocking.blocking(open).await

@@ -187,6 +187,7 @@ async fn check(core: &Core, to: Endpoint) {
         Ok(answer) => {
             // A peer that came back or changed says so here, if its news did not arrive.
             let _ = core.directory.learn(&answer.announcement);
+            core.directory.told_calendar(&peer, answer.unix_ms);
             core.directory.good(&peer, core.env.clock.elapsed().saturating_sub(since));
         }
         Err(error) => core.directory.failed(&peer, &error),

@@ -13,6 +13,7 @@
 //! certificates are valid now, that have not left and that their organisation did not revoke. Everything is behind one lock, held for microseconds and never
 //! over an await; iteration is in the order of keys, so that a seeded run repeats.
 
+mod calendars;
 mod peer;
 mod revoked;
 mod room;
@@ -113,6 +114,8 @@ struct Inner {
     revoked: BTreeMap<OrgId, (Revocation, Bytes)>,
     /// Those of organisations that left, who left last at the end: where one comes back, so does what it disowned.
     parted: VecDeque<(Revocation, Bytes)>,
+    /// By organisation, what its last peer to say so had for a calendar when this clock began, Unix milliseconds.
+    calendars: BTreeMap<OrgId, u64>,
     usual: Usual,
     usual_until: Duration,
 }
@@ -374,6 +377,7 @@ impl Inner {
             view: None,
             revoked: BTreeMap::new(),
             parted: VecDeque::new(),
+            calendars: BTreeMap::new(),
             usual: Usual::default(),
             usual_until: Duration::ZERO,
         }

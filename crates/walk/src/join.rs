@@ -276,8 +276,9 @@ impl Core {
             self.learn_rosters(&answer.rosters).await;
         }
         let answer = answer.and_then(|answer| self.learn_answer(to, answer));
-        if let Ok((_, peer)) = &answer {
+        if let Ok((answer, peer)) = &answer {
             self.note(peer, Size::Small, since, &Ok(()));
+            self.directory.told_calendar(peer, answer.unix_ms);
         } else if let (Some(peer), Err(error)) = (&to.peer, &answer) {
             self.note::<()>(peer, Size::Small, since, &Err(error.clone()));
         }

@@ -1,7 +1,7 @@
 //! The background work of leases: what ended is dropped, its bytes leave the files, and words of others are heard.
 //!
 //! ```text
-//! sweep    every ten minutes: leases that ended, words whose time is over
+//! sweep    every ten minutes: leases that ended, words whose time is over; not by a calendar that is doubted
 //! erase    beside it: once something was dropped, and half of its time is over, every segment with dead bytes is compacted
 //! hear     all peers after the start, then one a minute: which leases were ended since it was asked last
 //! ```
@@ -20,6 +20,7 @@ use env::calls::leases::{FORGETS_MAX, Forgotten, LeaseAnswer, LeaseRequest};
 use store::{Compaction, CompactionOptions, StoreError};
 use walk::Health;
 
+use super::calendar::Doubt;
 use super::{Swept, owned, sweep_whole};
 use crate::core::Core;
 use crate::shelf;
@@ -34,6 +35,8 @@ const BEFORE_START_MS: u64 = 3_600_000;
 const AWAY_MAX_S: u64 = 80 * 24 * 3600;
 /// How often organisations that are not heard are told of, in seconds.
 const SILENT_EVERY_S: u64 = 24 * 3600;
+/// How often it is told that the calendar is doubted.
+const DOUBTED_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// Answers of one peer in one round, at most.
 const ROUND_MAX: u32 = 64;
 /// Pace of erasing, in bytes of segments that are written again in a second.
@@ -41,10 +44,16 @@ const ERASE_BYTES_S: u64 = 16 << 20;
 
 /// Drops what ended, until the peer stops.
 pub(crate) async fn sweep_all(core: Arc<Core>) {
+    let mut doubted = None;
     while core.pause(core.jittered(core.leases.settings.sweep)).await {
         // Who leaves takes nothing any more; what is over would keep it for ever, since nobody takes that over.
         let leaving = core.keeping.as_ref().is_some_and(|keeping| keeping.is_leaving());
         if core.shelf.is_left_alone() && !leaving {
+            continue;
+        }
+        let doubt = core.leases.doubt(!core.bootstrap.is_empty());
+        tell_doubt(&core, doubt, &mut doubted);
+        if doubt.is_some() {
             continue;
         }
         let swept = tokio::select! {
@@ -59,6 +68,34 @@ pub(crate) async fn sweep_all(core: Arc<Core>) {
             Some(StoreError::Closed) => return,
             Some(error) => tracing::warn!(%error, "ended leases could not all be dropped"),
         }
+    }
+}
+
+/// Tells why leases do not end, at first and once a day.
+fn tell_doubt(core: &Core, doubt: Option<Doubt>, doubted: &mut Option<Duration>) {
+    let now = core.env.clock.elapsed();
+    match doubt {
+        None => {
+            if doubted.take().is_some() {
+                tracing::info!("the calendar is not doubted any more: leases end by it");
+            }
+            return;
+        }
+        // It is so at every start.
+        Some(Doubt::Unheard) => return,
+        Some(_) if doubted.is_some_and(|at| now < at + DOUBTED_EVERY) => return,
+        Some(_) => *doubted = Some(now),
+    }
+    match doubt {
+        Some(Doubt::Ahead { organisations, of }) => tracing::error!(
+            organisations,
+            of,
+            "the calendar is ahead of what most other organisations say: no lease ends by it; set the clock, say by NTP"
+        ),
+        _ => tracing::error!(
+            "the calendar was set ahead and nobody says that it is right: no lease ends by it for a day; \
+             set the clock, say by NTP"
+        ),
     }
 }
 

@@ -17,6 +17,7 @@ use testkit::network::{DirectNetwork, key};
 
 use crate::town::{LIMIT, Shop, Town, envelope, introduce, page};
 
+mod calendar;
 mod copies;
 mod hostile;
 mod silence;
