@@ -415,11 +415,15 @@ impl Service for Endpoints {
     }
 }
 
+/// Places to be looked at that count as one request: of each a few maps in memory are asked.
+const LOOKED_AS_ONE: usize = 8;
+
 /// How many requests one about what is kept counts as: those that read records, each record.
 fn requests_of(request: &KeepRequest) -> usize {
     match request {
         KeepRequest::Fetch(records) => records.len(),
         KeepRequest::Prove(asks) => asks.len(),
+        KeepRequest::Look(places) => places.len().div_ceil(LOOKED_AS_ONE).max(1),
         _ => 1,
     }
 }

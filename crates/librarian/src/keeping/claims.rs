@@ -39,20 +39,32 @@ impl Claim {
     }
 }
 
+/// How often it is looked which claims ended, where there is no room for more.
+const SWEPT_EVERY: Duration = Duration::from_secs(1);
+
 /// The claims that a peer heard of: those of one stripe that are counted, of which one stands at most.
 #[derive(Default)]
-pub(crate) struct Claims(BTreeMap<RecordId, Vec<Claim>>);
+pub(crate) struct Claims {
+    all: BTreeMap<RecordId, Vec<Claim>>,
+    /// When those that ended were looked for last.
+    swept: Option<Duration>,
+}
 
 impl Claims {
     /// Claims a stripe for a peer; the other peer whose claim stands in the way, if one does.
     pub(crate) fn claim(&mut self, stripe: RecordId, by: PeerId, now: Duration) -> Option<PeerId> {
-        if self.0.len() >= CLAIMS_KEPT_MAX && !self.0.contains_key(&stripe) {
-            self.0.retain(|_, all| all.iter().any(|claim| now < claim.until));
-            if self.0.len() >= CLAIMS_KEPT_MAX {
+        if self.all.len() >= CLAIMS_KEPT_MAX && !self.all.contains_key(&stripe) {
+            // Whoever claims all the time has them gone through no more often.
+            if self.swept.is_some_and(|swept| now < swept + SWEPT_EVERY) {
+                return None;
+            }
+            self.swept = Some(now);
+            self.all.retain(|_, all| all.iter().any(|claim| now < claim.until));
+            if self.all.len() >= CLAIMS_KEPT_MAX {
                 return None;
             }
         }
-        let all = self.0.entry(stripe).or_default();
+        let all = self.all.entry(stripe).or_default();
         all.retain(|claim| now < claim.until || claim.is_recent(now));
         if let Some(other) = all.iter().find(|claim| claim.by != by && claim.stands(now)) {
             return Some(other.by);
@@ -71,7 +83,7 @@ impl Claims {
 
     /// Ends a peer's claim.
     pub(crate) fn end(&mut self, stripe: &RecordId, by: &PeerId) {
-        let all = self.0.get_mut(stripe).into_iter().flatten();
+        let all = self.all.get_mut(stripe).into_iter().flatten();
         all.filter(|claim| claim.by == *by).for_each(|claim| claim.until = Duration::ZERO);
     }
 }
@@ -128,6 +140,27 @@ mod tests {
             refused += u32::from(honest.is_some());
         }
         assert!(refused < 3_600 / 4, "{refused} of 3600 tries");
-        assert!(claims.0.values().all(|all| all.len() <= CLAIMANTS_MAX));
+        assert!(claims.all.values().all(|all| all.len() <= CLAIMANTS_MAX));
+    }
+    #[test]
+    fn claims_without_room_are_gone_through_once_a_second() {
+        let stripe = |number: u32| {
+            let mut id = [0; 32];
+            id[..4].copy_from_slice(&number.to_be_bytes());
+            RecordId::new(id)
+        };
+        let full = CLAIMS_KEPT_MAX as u32;
+        let mut claims = Claims::default();
+        for number in 0..full {
+            claims.claim(stripe(number), peer(1), Duration::ZERO);
+        }
+        let mut all = |number, ms| {
+            let now = Duration::from_millis(ms);
+            assert_eq!(claims.claim(stripe(full + number), peer(2), now), None);
+            claims.all.len()
+        };
+        assert_eq!(all(0, 59_999), CLAIMS_KEPT_MAX, "all of them stand");
+        assert_eq!(all(1, 60_500), CLAIMS_KEPT_MAX, "it was looked just now");
+        assert_eq!(all(2, 60_999), 1);
     }
 }

@@ -109,6 +109,8 @@ const HURRY_EVERY: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct Work {
     lacking: BTreeMap<(RecordId, Place), Lacking>,
+    /// The same by their places.
+    places: BTreeSet<(Place, RecordId)>,
     /// How many of these each peer told of first.
     told_by: BTreeMap<PeerId, usize>,
     /// Copies that are not fetched again before, each from the one that sent what was not to be kept: whoever lies about a record, its
@@ -172,6 +174,7 @@ impl Work {
                 asked: false,
             };
             self.lacking.insert((id, place), lacking);
+            self.places.insert((place, id));
         }
     }
 
@@ -183,35 +186,47 @@ impl Work {
     /// Whether something is to be done about what lives at a place.
     pub(crate) fn concerns(&self, place: &Place) -> bool {
         let id = RecordId::new(*place.as_bytes());
-        self.due.contains_key(&id) || self.lacking.keys().any(|(_, of)| of == place)
+        self.due.contains_key(&id) || self.lacking_at(place).next().is_some()
+    }
+
+    /// What lacks at a place.
+    fn lacking_at(&self, place: &Place) -> impl Iterator<Item = RecordId> {
+        let [first, last] = [u8::MIN, u8::MAX].map(|byte| (*place, RecordId::new([byte; 32])));
+        self.places.range(first..=last).map(|(_, id)| *id)
     }
 
     /// Does what lacks at these places now, or everywhere where none are named, without waiting for more to be missed.
     pub(crate) fn hurry(&mut self, places: &[Place], now: Duration) {
-        if places.is_empty() {
-            // Any client may ask: what cannot be mended is not to be tried all the time for it.
-            let again = self.hurried_all.is_none_or(|last| now >= last + HURRY_ALL_EVERY);
-            if !again {
-                return;
-            }
-            self.hurried_all = Some(now);
-        }
-        let named: BTreeSet<&Place> = places.iter().collect();
-        let is_named = |place: &Place| named.is_empty() || named.contains(place);
-        let due = self.due.iter_mut().filter(|(id, _)| is_named(&Place::from(**id)));
-        // Those of which nobody can say more than before are tried when they are named.
-        for (_, due) in due.filter(|(_, due)| !places.is_empty() || !due.is_stuck()) {
+        let hurry = |due: &mut Due| {
             due.hurried = true;
             if due.hurried_at.is_none_or(|last| now >= last + HURRY_EVERY) {
                 (due.hurried_at, due.not_before) = (Some(now), now);
             }
+        };
+        if places.is_empty() {
+            // Any client may ask: what cannot be mended is not to be tried all the time for it.
+            let again = self.hurried_all.is_none_or(|last| now >= last + HURRY_ALL_EVERY);
+            if again {
+                self.hurried_all = Some(now);
+                // Those of which nobody can say more than before are tried when they are named.
+                self.due.values_mut().filter(|due| !due.is_stuck()).for_each(hurry);
+                self.lacking.values_mut().for_each(|lacking| lacking.hurried = true);
+            }
+            return;
         }
-        let lacking = self.lacking.iter_mut().filter(|((_, place), _)| is_named(place));
-        lacking.for_each(|(_, lacking)| lacking.hurried = true);
+        for place in places.iter().collect::<BTreeSet<_>>() {
+            self.due.get_mut(&RecordId::new(*place.as_bytes())).into_iter().for_each(&hurry);
+            let ids: Vec<RecordId> = self.lacking_at(place).collect();
+            for id in ids {
+                let lacking = self.lacking.get_mut(&(id, *place));
+                lacking.into_iter().for_each(|lacking| lacking.hurried = true);
+            }
+        }
     }
 
     /// A copy lacks no more.
     pub(crate) fn found(&mut self, id: &RecordId, place: &Place) {
+        self.places.remove(&(*place, *id));
         if let Some(lacking) = self.lacking.remove(&(*id, *place))
             && let Some(told) = self.told_by.get_mut(&lacking.told_by)
         {
@@ -659,6 +674,26 @@ mod tests {
         let mut id = [0; 32];
         id[..2].copy_from_slice(&number.to_be_bytes());
         (RecordId::new(id), Place::new(id))
+    }
+
+    #[test]
+    fn what_lacks_is_found_by_its_place() {
+        let now = Duration::ZERO;
+        let mut work = Work::default();
+        let places = [7, 8].map(|byte| Place::new([byte; 32]));
+        let ids = [0, 9, u8::MAX].map(|byte| RecordId::new([byte; 32]));
+        for (id, place) in [(ids[0], places[0]), (ids[2], places[0]), (ids[1], places[1])] {
+            work.lacks(id, place, 0, peer(1), now);
+        }
+        work.hurry(&places[..1], now);
+        let hurried: Vec<bool> = work.lacking.values().map(|lacking| lacking.hurried).collect();
+        assert_eq!(hurried, [true, false, true]);
+        work.found(&ids[0], &places[0]);
+        assert!(work.concerns(&places[0]));
+        work.not_at(&ids[2], &places[0], &peer(1));
+        assert!(!work.concerns(&places[0]) && work.concerns(&places[1]));
+        work.only_those(|_| false);
+        assert!(!work.concerns(&places[1]) && work.places.is_empty());
     }
 
     #[test]
