@@ -1,10 +1,14 @@
 //! The second listener over real sockets: what a signed request may do, and each way it is refused.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use bytes::{BufMut, Bytes, BytesMut};
 use crypto::jwt::{self, claims};
 use crypto::{Place, RecordId, Suite};
 use env::calls::*;
+use env::{Clock, SystemClock};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use prost::Message;
 use tonic::Code;
 use tonic::body::Body;
@@ -36,13 +40,23 @@ impl Signed {
         ids_max: usize,
         limits: ServerLimits,
     ) -> Self {
+        Self::with(transport, suite, ids_max, limits, Env::real())
+    }
+
+    fn with(
+        transport: SignedTransport,
+        suite: Suite,
+        ids_max: usize,
+        limits: ServerLimits,
+        env: Env,
+    ) -> Self {
         let peer = PeerId::new(secret(1).public());
         let mut options = SignedOptions::new(network(1), peer, suite, transport);
         options.remembered_ids_max = ids_max;
         let server = SignedServer::bind("127.0.0.1:0", options, limits).unwrap();
         let (service, stop) = (Arc::new(Memory::default()), CancellationToken::new());
         let address = server.address();
-        tokio::spawn(server.serve(service.clone(), Env::real(), stop.clone()));
+        tokio::spawn(server.serve(service.clone(), env, stop.clone()));
         Self { address, service, _stop: stop.drop_guard() }
     }
 
@@ -328,6 +342,47 @@ async fn a_token_from_a_clock_that_is_ahead_is_taken_at_its_time_and_by_no_later
     let (code, reason) = ahead.send(&again.channel().await).await;
     assert_eq!(code, Code::PermissionDenied);
     assert!(reason.contains("before this peer began"), "{reason}");
+}
+
+/// A clock whose calendar is so many seconds off.
+struct Off(SystemClock, Arc<AtomicI64>);
+
+impl Clock for Off {
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms().saturating_add_signed(self.1.load(Ordering::SeqCst) * 1000)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+}
+
+/// It began an hour ahead of the time, and was set right since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_whose_calendar_was_ahead_at_its_start_takes_requests_once_that_is_right() {
+    let off_s = Arc::new(AtomicI64::new(3600));
+    let clock = Arc::new(Off(SystemClock::new(), off_s.clone()));
+    let (transport, limits) = (SignedTransport::Plain, ServerLimits::default());
+    let env = Env { clock, ..Env::real() };
+    let peer = Signed::with(transport, Suite::Holdfast1, 8, limits, env);
+    let channel = peer.channel().await;
+    let (code, _) = Raw::find(1, |_| {}).send(&channel).await;
+    assert_eq!(code, Code::PermissionDenied, "by its calendar the token has ended");
+    // Set right a moment ago: what whoever listened before took is not taken again.
+    off_s.store(0, Ordering::SeqCst);
+    let (code, reason) = Raw::find(2, |_| {}).send(&channel).await;
+    assert!(code == Code::PermissionDenied && reason.contains("began"), "{code} {reason}");
+    // Set right longer ago than a token lives.
+    let ago = i64::try_from(claims::TOKEN_SECONDS_MAX).unwrap() + 40;
+    off_s.store(-ago, Ordering::SeqCst);
+    assert_eq!(Raw::find(3, |_| {}).send(&channel).await.0, Code::PermissionDenied);
+    off_s.store(0, Ordering::SeqCst);
+    let (code, reason) = Raw::find(4, |_| {}).send(&channel).await;
+    assert_eq!(code, Code::Ok, "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,6 +12,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -105,8 +106,8 @@ pub(crate) struct Checker {
     options: SignedOptions,
     service: Arc<dyn Service>,
     env: Env,
-    /// When the listener began, Unix seconds.
-    began: u64,
+    /// When the listener began, Unix seconds; where the calendar was set back since, [`claims::TOKEN_SECONDS_MAX`] behind that moment.
+    began: AtomicU64,
     remembered: Remembered,
     introduced: Introduced,
 }
@@ -116,13 +117,21 @@ impl Checker {
         let remembered = Remembered::new(options.remembered_ids_max);
         // In the clear a caller may have signed before its connection is taken; there, whoever listens is on this machine.
         let seen = u64::from(matches!(options.transport, SignedTransport::Tls(_)));
-        let began = env.clock.unix_s() + seen;
+        let began = AtomicU64::new(env.clock.unix_s() + seen);
         Self { options, service, env, began, remembered, introduced: Introduced::default() }
     }
 
     /// Done when it may be asked: within a second, whose tokens the listener before may have taken.
     pub(crate) async fn begun(&self) {
-        self.until(self.began).await;
+        self.until(self.began.load(Ordering::SeqCst)).await;
+    }
+
+    /// When it began as the calendar has it now, Unix seconds. One that was ahead at the start would refuse every token until that
+    /// time, were it set right: it begins anew when all tokens have ended that whoever listened before may have taken.
+    fn began(&self, now: u64) -> u64 {
+        let latest = now.saturating_add(claims::TOKEN_SECONDS_MAX);
+        let began = self.began.load(Ordering::SeqCst);
+        if began <= latest { began } else { self.began.fetch_min(latest, Ordering::SeqCst).min(latest) }
     }
 
     /// Done when that second has begun, Unix seconds.
@@ -200,16 +209,18 @@ impl Checker {
             let hash = jwt::verify_bare(&shown.token, &shown.key);
             return hash.map(Claimed::Bare).map_err(|error| refused(&error));
         }
+        let now = self.env.clock.unix_s();
+        let began = self.began(now);
         let expected = claims::Expected {
             method,
             audience: &self.options.peer,
             network: &self.options.network,
             id: &shown.id,
-            now: self.env.clock.unix_s(),
+            now,
         };
         let claims = claims::verify_claims(&shown.token, &shown.key, &expected)
             .map_err(|error| refused(&error))?;
-        if claims.issued < self.began {
+        if claims.issued < began {
             return Err(denied(
                 "the token was issued before this peer began: sign the request anew",
             ));
