@@ -210,7 +210,7 @@ impl Shelf {
         covered: Covered,
     ) -> Vec<Result<StoreOutcome, CallError>> {
         let (count, shelf) = (records.len(), Arc::clone(self));
-        let work = async move { shelf.put_here(records, covered).await };
+        let work = async move { shelf.put_here(records, covered).await.outcomes };
         owned(&self.env, work).await.unwrap_or_else(|| vec![Err(closed()); count])
     }
 
@@ -221,9 +221,10 @@ impl Shelf {
         &self,
         records: Vec<Record>,
         covered: Covered,
-    ) -> Vec<Result<StoreOutcome, CallError>> {
+    ) -> Put {
         if let Err(error) = self.check_writes() {
-            return vec![Err(error); records.len()];
+            let outcomes = vec![Err(error); records.len()];
+            return Put { new: vec![false; outcomes.len()], outcomes };
         }
         let mut proven = self.prove(records).await;
         fragments::refuse_stray(self, &mut proven).await;
@@ -234,7 +235,7 @@ impl Shelf {
         &self,
         proven: Vec<Result<Proven, CallError>>,
         covered: Covered,
-    ) -> Vec<Result<StoreOutcome, CallError>> {
+    ) -> Put {
         let mut outcomes = Vec::with_capacity(proven.len());
         let (mut records, mut publications) = (Vec::new(), Vec::new());
         for result in proven {
@@ -249,23 +250,31 @@ impl Shelf {
                 Err(error) => outcomes.push(Err(error)),
             }
         }
+        let mut new = vec![false; outcomes.len()];
         if records.is_empty() {
-            return outcomes;
+            return Put { outcomes, new };
         }
-        let stored = match self.write(records, &covered).await {
-            Ok(stored) => self.publications.log(publications).await.map(|()| stored),
-            Err(error) => Err(error),
+        // Of an envelope that nobody would be told of nothing is kept.
+        let logs = publications.is_empty() || !self.publications.journal().is_poisoned();
+        let stored = match logs {
+            true => self.write(records, &covered).await,
+            false => Err(refusal(&StoreError::Poisoned)),
         };
-        let good = outcomes.iter_mut().filter(|outcome| outcome.is_ok());
-        match stored {
+        let mut good = || outcomes.iter_mut().zip(&mut new).filter(|(outcome, _)| outcome.is_ok());
+        let failed = match stored {
             Ok(stored) => {
-                for (outcome, new) in good.zip(stored) {
-                    *outcome = Ok(if new { StoreOutcome::Stored } else { StoreOutcome::Present });
+                for ((outcome, is_new), stored) in good().zip(stored) {
+                    *outcome = Ok(if stored { StoreOutcome::Stored } else { StoreOutcome::Present });
+                    *is_new = stored;
                 }
+                self.publications.log(publications).await.err()
             }
-            Err(error) => good.for_each(|outcome| *outcome = Err(error.clone())),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            good().for_each(|(outcome, _)| *outcome = Err(error.clone()));
         }
-        outcomes
+        Put { outcomes, new }
     }
 
     /// Writes records with what they are paid by, all or none.
@@ -362,6 +371,14 @@ pub(crate) fn refusal(error: &StoreError) -> CallError {
 
 pub(crate) fn closed() -> CallError {
     CallError::Busy { retry_after: RETRY_AFTER_CLOSED }
+}
+
+/// What became of records that were put.
+pub(crate) struct Put {
+    /// One of each, in order.
+    pub(crate) outcomes: Vec<Result<StoreOutcome, CallError>>,
+    /// Whether each takes room now that it did not take before: also one whose publication could not be logged.
+    pub(crate) new: Vec<bool>,
 }
 
 /// A record that proved itself.

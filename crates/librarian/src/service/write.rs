@@ -14,7 +14,7 @@ use super::{Endpoints, invalid};
 use crate::fragments;
 use crate::leases::Covered;
 use crate::metrics::{Bound, Method};
-use crate::shelf::{self, LARGE_BYTES};
+use crate::shelf::{self, LARGE_BYTES, Put};
 use crate::standing::Standing;
 
 impl Endpoints {
@@ -27,8 +27,8 @@ impl Endpoints {
         let covered = self.covered(caller, std::slice::from_ref(&record), Vec::new()).await?;
         let charged = self.charge(caller, Method::Store, bytes)?;
         let since = self.0.env.clock.elapsed();
-        let mut outcomes = self.0.shelf.put_here(vec![record], covered).await;
-        self.give_back(caller, charged, &outcomes, &[bytes]);
+        let Put { mut outcomes, new } = self.0.shelf.put_here(vec![record], covered).await;
+        self.give_back(caller, charged, &new, &[bytes]);
         let outcome = outcomes
             .pop()
             .ok_or_else(|| CallError::Internal { reason: "a write had no outcome".to_owned() })??;
@@ -57,8 +57,9 @@ impl Endpoints {
         }
         let charged = self.charge(caller, Method::StoreBatch, bytes)?;
         let client = (charged > 0).then(|| ClientKey::new(caller.key));
-        let outcomes = self.0.shelf.put_here(records, covered.charged_to(client)).await;
-        self.give_back(caller, charged, &outcomes, &sizes);
+        let covered = covered.charged_to(client);
+        let Put { outcomes, new } = self.0.shelf.put_here(records, covered).await;
+        self.give_back(caller, charged, &new, &sizes);
         let taken = outcomes.iter().zip(&sizes).filter(|(outcome, _)| outcome.is_ok());
         self.0.metrics.received(Method::StoreBatch, taken.map(|(_, size)| size).sum());
         Ok(outcomes)
@@ -116,16 +117,10 @@ impl Endpoints {
         Ok(quota)
     }
 
-    /// Gives back what was charged for records that were refused or here already.
-    fn give_back(
-        &self,
-        caller: Caller,
-        quota: u64,
-        outcomes: &[Result<StoreOutcome, CallError>],
-        sizes: &[usize],
-    ) {
-        let new = |outcome: &_| matches!(outcome, Ok(StoreOutcome::Stored));
-        let back = outcomes.iter().zip(sizes).filter(|(outcome, _)| !new(*outcome));
+    /// Gives back what was charged for records that were refused or here already. What is new here stays charged, whatever its
+    /// caller was answered: at the end of its lease it is given back.
+    fn give_back(&self, caller: Caller, quota: u64, new: &[bool], sizes: &[usize]) {
+        let back = new.iter().zip(sizes).filter(|(new, _)| !**new);
         let bytes = back.map(|(_, size)| *size as u64).sum();
         self.0.quotas.give_back(&caller.key, quota, bytes);
     }

@@ -97,6 +97,20 @@ impl Town {
         journal: JournalOptions,
         change: impl FnOnce(&mut LibrarianOptions),
     ) -> Arc<Librarian> {
+        let disk = DirDisk::open(self.folder.path().join(format!("peer-{number}"))).unwrap();
+        let journal = JournalOptions { durability: Durability::Memory, ..journal };
+        let journal = Journal::open(Arc::new(disk), self.env.clone(), "news", journal).unwrap();
+        self.start_over(number, store, journal, change).await
+    }
+
+    /// Starts a peer over this store and this log.
+    pub(crate) async fn start_over(
+        &self,
+        number: usize,
+        store: Arc<dyn RecordStore>,
+        journal: Arc<Journal>,
+        change: impl FnOnce(&mut LibrarianOptions),
+    ) -> Arc<Librarian> {
         let member = &self.community.members[number];
         let mut options = LibrarianOptions::new(
             member.key.clone(),
@@ -107,9 +121,6 @@ impl Town {
             options.bootstrap = vec![self.community.members[0].address.clone()];
         }
         change(&mut options);
-        let disk = DirDisk::open(self.folder.path().join(format!("peer-{number}"))).unwrap();
-        let journal = JournalOptions { durability: Durability::Memory, ..journal };
-        let journal = Journal::open(Arc::new(disk), self.env.clone(), "news", journal).unwrap();
         let overlay = self.mesh.join(member.peer);
         let calls = self.network.calls(member.key.public());
         let env = self.env.clone();

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use crypto::{LeaseId, OrgId, Pass};
+use store::{Journal, MemoryStore};
 use testkit::network::LeaseLie;
 
 use super::*;
@@ -80,6 +81,40 @@ fn a_quota_is_given_back_for_what_was_charged_and_no_byte_more() {
         env.clock.sleep(Duration::from_secs(SPAN_S + 1800)).await;
         assert!(!town.stores[0].holds(&kept.id));
         assert_eq!(used(&town), 0);
+    });
+}
+
+/// Its bytes are here and charged, though its caller was told that it failed: they are given back once, when its lease ends.
+#[test]
+fn a_quota_is_given_back_once_for_an_envelope_whose_publication_could_not_be_logged() {
+    testkit::time::run(31, |env| async move {
+        let mut town = Town::empty(&env, 2, 1);
+        let disk = FaultyDisk::new(1);
+        let log = Journal::open(Arc::new(disk.clone()), env.clone(), "news", Default::default());
+        let shop = Arc::new(Shop::new(Arc::new(MemoryStore::new())));
+        town.peers.push(town.start_over(0, shop.clone(), log.unwrap(), |_| {}).await);
+        town.stores.push(shop);
+        let client = Client::with(&town, "charged", 1, 10_000).await;
+        let used = |town: &Town| {
+            let (all, _) = town.peers[0].stored_bytes();
+            let own = all.iter().find(|(of, _)| *of == ClientKey::new(client.secret.public()));
+            own.map_or(0, |(_, bytes)| *bytes)
+        };
+        let (kept, failed, refused) = (page(1, 2000), envelope(1, 0).0, envelope(2, 0).0);
+        let [of_kept, of_failed, of_refused] =
+            [&kept, &failed, &refused].map(|record| client.lease(&town, &[record], SPAN_S));
+        client.store(&town, 0, &kept, vec![of_kept]).await.unwrap();
+        let kept_bytes = kept.bytes.len() as u64;
+        disk.fail_syncs(1);
+        client.store(&town, 0, &failed, vec![of_failed.clone()]).await.unwrap_err();
+        assert!(town.stores[0].holds(&failed.id));
+        assert_eq!(used(&town), kept_bytes + failed.bytes.len() as u64);
+        client.store(&town, 0, &refused, vec![of_refused]).await.unwrap_err();
+        assert!(!town.stores[0].holds(&refused.id), "nobody would be told of it");
+        assert_eq!(used(&town), kept_bytes + failed.bytes.len() as u64);
+        client.end(&town, 0, &of_failed).await.unwrap();
+        assert!(!town.stores[0].holds(&failed.id));
+        assert_eq!(used(&town), kept_bytes);
     });
 }
 
