@@ -260,19 +260,21 @@ impl Shelf {
             true => self.write(records, &covered).await,
             false => Err(refusal(&StoreError::Poisoned)),
         };
-        let mut good = || outcomes.iter_mut().zip(&mut new).filter(|(outcome, _)| outcome.is_ok());
         let failed = match stored {
             Ok(stored) => {
-                for ((outcome, is_new), stored) in good().zip(stored) {
+                let good =
+                    outcomes.iter_mut().zip(&mut new).filter(|(outcome, _)| outcome.is_ok());
+                for ((outcome, new), stored) in good.zip(stored) {
                     *outcome = Ok(if stored { StoreOutcome::Stored } else { StoreOutcome::Present });
-                    *is_new = stored;
+                    *new = stored;
                 }
                 self.publications.log(publications).await.err()
             }
             Err(error) => Some(error),
         };
         if let Some(error) = failed {
-            good().for_each(|(outcome, _)| *outcome = Err(error.clone()));
+            let good = outcomes.iter_mut().filter(|outcome| outcome.is_ok());
+            good.for_each(|outcome| *outcome = Err(error.clone()));
         }
         Put { outcomes, new }
     }
