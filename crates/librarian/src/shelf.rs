@@ -217,11 +217,7 @@ impl Shelf {
     /// Stores records as [`Shelf::put`], in a task that goes on to its end ([`owned`]) and keeps what counts their bytes. A dropped
     /// one would leave an envelope without its publication, a lease on the disk that is in no account, or a write under way
     /// that leases know nothing of.
-    pub(crate) async fn put_here(
-        &self,
-        records: Vec<Record>,
-        covered: Covered,
-    ) -> Put {
+    pub(crate) async fn put_here(&self, records: Vec<Record>, covered: Covered) -> Put {
         if let Err(error) = self.check_writes() {
             let outcomes = vec![Err(error); records.len()];
             return Put { new: vec![false; outcomes.len()], outcomes };
@@ -231,11 +227,7 @@ impl Shelf {
         self.put_proven(proven, covered).await
     }
 
-    async fn put_proven(
-        &self,
-        proven: Vec<Result<Proven, CallError>>,
-        covered: Covered,
-    ) -> Put {
+    async fn put_proven(&self, proven: Vec<Result<Proven, CallError>>, covered: Covered) -> Put {
         let mut outcomes = Vec::with_capacity(proven.len());
         let (mut records, mut publications) = (Vec::new(), Vec::new());
         for result in proven {
@@ -262,10 +254,10 @@ impl Shelf {
         };
         let failed = match stored {
             Ok(stored) => {
-                let good =
-                    outcomes.iter_mut().zip(&mut new).filter(|(outcome, _)| outcome.is_ok());
+                let good = outcomes.iter_mut().zip(&mut new).filter(|(outcome, _)| outcome.is_ok());
                 for ((outcome, new), stored) in good.zip(stored) {
-                    *outcome = Ok(if stored { StoreOutcome::Stored } else { StoreOutcome::Present });
+                    *outcome =
+                        Ok(if stored { StoreOutcome::Stored } else { StoreOutcome::Present });
                     *new = stored;
                 }
                 self.publications.log(publications).await.err()

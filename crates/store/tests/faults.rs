@@ -272,7 +272,10 @@ fn what_is_of_leases_alone_finds_room_in_a_part_of_the_reserve() {
         }
         let with_another = vec![of(Kind::Page, 50), of(Kind::Lease, 51)];
         let full = store.put(with_another).await;
-        assert!(matches!(full, Err(StoreError::Full)), "a lease brings no other record in: {full:?}");
+        assert!(
+            matches!(full, Err(StoreError::Full)),
+            "a lease brings no other record in: {full:?}"
+        );
         let full = loop {
             match store.put(vec![of(Kind::Lease, 100 + leases)]).await {
                 Ok(_) => leases += 1,

@@ -131,7 +131,11 @@ impl Checker {
     fn began(&self, now: u64) -> u64 {
         let latest = now.saturating_add(claims::TOKEN_SECONDS_MAX);
         let began = self.began.load(Ordering::SeqCst);
-        if began <= latest { began } else { self.began.fetch_min(latest, Ordering::SeqCst).min(latest) }
+        if began <= latest {
+            began
+        } else {
+            self.began.fetch_min(latest, Ordering::SeqCst).min(latest)
+        }
     }
 
     /// Done when that second has begun, Unix seconds.
