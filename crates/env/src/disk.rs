@@ -119,6 +119,11 @@ pub trait File: Send + Sync {
     /// Tells the system that nobody is expected to ask for these bytes soon again: what of them is on the disk leaves its
     /// cache, and what is not goes there. A hint.
     fn uncache(&self, _range: Range<u64>) {}
+    /// Whether the disk reads anything of the other files of the folder: all of a short file may lie in one bad place of a disk
+    /// that is well else.
+    fn others_answer(&self) -> bool {
+        false
+    }
     /// Cuts the file to `len` bytes.
     fn truncate(&self, len: u64) -> io::Result<()>;
     /// Makes everything written so far durable.

@@ -73,6 +73,8 @@ pub(crate) enum Head {
     Foreign,
     /// No good copy.
     Damaged,
+    /// The disk cannot read it.
+    Unread,
 }
 
 impl FileHeader {

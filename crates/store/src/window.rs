@@ -32,11 +32,11 @@ pub(crate) struct Window<'a> {
 }
 
 /// Whether a read failed because of a bad place in a file of `len` bytes, and not because the disk answers nothing: then any of a
-/// few bytes far from each other can be read.
+/// few bytes far from each other can be read, or something of another file. All of a short file may lie in one bad sector.
 pub(crate) fn is_bad_place(file: &dyn File, len: u64, error: &io::Error) -> bool {
     let answers = |at: u64| file.read_once_at(at, &mut [0]).is_ok();
     error.raw_os_error().is_some_and(|number| BAD_PLACE.contains(&number))
-        && [0, len / 2, len.saturating_sub(1)].into_iter().any(answers)
+        && ([0, len / 2, len.saturating_sub(1)].into_iter().any(answers) || file.others_answer())
 }
 
 impl<'a> Window<'a> {

@@ -622,6 +622,42 @@ fn a_bad_place_keeps_no_store_from_opening_and_costs_what_lies_in_it() {
     });
 }
 
+/// All that tells a bad place from a dead disk in the file itself lies in the same sector.
+#[test]
+fn a_bad_sector_that_takes_a_whole_file_keeps_no_store_from_opening_and_ends_no_upkeep() {
+    run(1, |env| async move {
+        let (disk, records, _) = small_file(&env).await;
+        for name in disk.list().unwrap() {
+            let there = disk.bytes(&name).unwrap();
+            let len = there.len() as u64;
+            assert!(len <= 4096, "{name} has {len} bytes");
+            let disk = disk.copy();
+            disk.fail_sectors_in(&name, 0..len);
+            let store = open(&disk, &env);
+            for record in &records {
+                let inside =
+                    there.windows(record.bytes.len()).any(|window| window == record.bytes);
+                match store.get(&record.id).await {
+                    Ok(Some(found)) => assert_eq!(&found, record),
+                    other => assert!(inside, "{name}: {other:?}"),
+                }
+            }
+            store.scrub(u64::MAX).await.unwrap();
+            store.erase(store::CompactionOptions::default()).await.unwrap();
+            store.put(records.clone()).await.unwrap();
+            for record in &records {
+                assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+            }
+            store.close().await.unwrap();
+            // A disk that reads nothing is no bad place.
+            disk.fail_reads(true);
+            let opened =
+                LogStore::open(Arc::new(disk.clone()), env.clone(), options(Durability::Group));
+            assert!(matches!(opened, Err(StoreError::Io { .. })));
+        }
+    });
+}
+
 #[test]
 fn nothing_is_cut_at_a_bad_place_in_the_end_of_the_last_segment() {
     run(1, |env| async move {

@@ -205,6 +205,49 @@ fn what_the_disk_cannot_read_costs_what_lies_in_it() {
     });
 }
 
+/// All that tells a bad place from a dead disk in the file itself is bad too.
+#[test]
+fn a_journal_file_that_cannot_be_read_at_all_keeps_none_from_opening_and_gives_no_offset_twice() {
+    run(1, |env| async move {
+        let whole = FaultyDisk::new(1);
+        let journal = open(&whole, &env);
+        for _ in 0..10 {
+            append(&journal, 6).await;
+        }
+        journal.close().await.unwrap();
+        let mut files = whole.list().unwrap();
+        files.sort_unstable();
+        assert!(files.len() > 2, "{files:?}");
+        let last = files.last().unwrap();
+        // The last one also with nothing but its head, as restoring a snapshot leaves one.
+        let cases = files.iter().map(|name| (name, false)).chain([(last, true)]);
+        for (name, cut) in cases {
+            let disk = whole.copy();
+            let file = disk.open(name, false).unwrap();
+            if cut {
+                file.truncate(64).unwrap();
+            }
+            disk.fail_sectors_in(name, 0..file.len().unwrap());
+            let journal = open(&disk, &env);
+            let first: u64 = name[5..25].parse().unwrap();
+            assert!(journal.end() > first, "{name}: {}", journal.end());
+            assert!(cut || name == last || journal.end() == 60);
+            let read = read_all(&journal).await;
+            assert!(!read.is_empty() && read.iter().all(|one| as_read(0..60).contains(one)));
+            let end = journal.end();
+            append(&journal, 3).await;
+            assert_eq!(read_all(&journal).await.len(), read.len() + 3);
+            journal.close().await.unwrap();
+            disk.fail_reads_in(name, 0..0);
+            assert_eq!(open(&disk, &env).end(), end + 3);
+            disk.fail_reads(true);
+            let disk: Arc<dyn Disk> = Arc::new(disk);
+            let refused = Journal::open(disk, env.clone(), "news", options(u64::MAX));
+            assert!(matches!(refused, Err(StoreError::Io { .. })));
+        }
+    });
+}
+
 #[test]
 fn a_full_disk_and_a_failed_sync_are_told_and_leave_what_was() {
     run(1, |env| async move {

@@ -17,6 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::disk::{BULK_BYTES_MIN, Disk, File, WRITE_ALIGNMENT};
 
+/// What a disk reads or refuses at once.
+const SECTOR_BYTES: u64 = 4096;
+
 /// A [`Disk`] with faults that are switched on by its methods. Clones share one disk.
 #[derive(Clone)]
 pub struct FaultyDisk(Arc<Mutex<State>>);
@@ -300,6 +303,15 @@ impl FaultyDisk {
         state.bad_places.insert(inode, range);
     }
 
+    /// As [`FaultyDisk::fail_reads_in`], of the whole sectors of 4 KiB that these bytes lie in.
+    ///
+    /// # Panics
+    /// Where there is no such file.
+    pub fn fail_sectors_in(&self, name: &str, range: Range<u64>) {
+        let whole = range.start / SECTOR_BYTES * SECTOR_BYTES;
+        self.fail_reads_in(name, whole..range.end.next_multiple_of(SECTOR_BYTES));
+    }
+
     /// So many of a hundred syncs answer without doing anything: a disk that lies.
     pub fn lose_syncs(&self, percent: u64) {
         self.lock().lose_syncs_percent = percent;
@@ -460,6 +472,17 @@ impl File for FaultyFile {
         let there = bytes.get(from..).and_then(|rest| rest.get(..into.len()));
         into.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
+    }
+
+    fn others_answer(&self) -> bool {
+        let state = self.disk.lock();
+        let answers = |inode: &usize| {
+            let bad = state.bad_places.get(inode);
+            *inode != self.inode
+                && !state.files[*inode].bytes.is_empty()
+                && !bad.is_some_and(|bad| bad.contains(&0))
+        };
+        state.powered && !state.fail_reads && state.names.values().any(answers)
     }
 
     fn write_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {

@@ -20,11 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use rustix::fs::{Advice, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::behind::{self, Tailed};
 use super::bulk::BULK_BYTES_MIN;
+use super::room::ALIGNMENT;
 use super::{Disk, File, Lock};
 
 /// The longest name of a file, in bytes.
@@ -32,6 +33,9 @@ pub const NAME_BYTES_MAX: usize = 128;
 
 /// The file whose lock stands for the directory. It is empty, and not listed.
 const LOCK_NAME: &str = "lock";
+
+/// Files that are tried where nothing of one can be read. A disk may take half a minute to say that it cannot.
+const OTHERS_MAX: usize = 4;
 
 /// A directory of files.
 pub struct DirDisk {
@@ -107,6 +111,37 @@ impl Shared {
             flags |= OFlags::CREATE;
         }
         Ok(rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)?)
+    }
+
+    /// Whether the disk reads the first byte of some file but this one, of [`OTHERS_MAX`] at most.
+    fn others_answer(&self, name: &str) -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut tried = 0;
+        for entry in rustix::fs::Dir::read_from(&self.dir)? {
+            let entry = entry?;
+            let Ok(other) = entry.file_name().to_str() else { continue };
+            if other == name || check_name(other).is_err() {
+                continue;
+            }
+            let Ok(file) = rustix::fs::openat(&self.dir, other, flags, Mode::empty()) else {
+                continue;
+            };
+            let found = rustix::fs::fstat(&file)?;
+            if !FileType::from_raw_mode(found.st_mode).is_file() || found.st_size == 0 {
+                continue;
+            }
+            // The system's cache says nothing of the disk.
+            let sector = NonZeroU64::new(ALIGNMENT as u64);
+            let _ = rustix::fs::fadvise(&file, 0, sector, Advice::DontNeed);
+            if rustix::io::pread(&file, &mut [0; 1], 0).is_ok_and(|read| read > 0) {
+                return Ok(true);
+            }
+            tried += 1;
+            if tried == OTHERS_MAX {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     /// What is behind of a file is written, and its name may become another's.
@@ -342,6 +377,10 @@ impl File for DirFile {
         }
     }
 
+    fn others_answer(&self) -> bool {
+        self.shared.others_answer(&self.tailed.name).unwrap_or(false)
+    }
+
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.settle()?;
         self.tailed.was_cut(len);
@@ -422,6 +461,21 @@ mod tests {
         disk.remove("b").expect("removing nothing is no error");
         assert!(disk.list().expect("listed").is_empty());
         assert!(disk.free_bytes().expect("free") > 0);
+    }
+
+    #[test]
+    fn other_files_answer_where_there_are_some_with_a_byte() {
+        let (_folder, disk) = disk();
+        let file = disk.open("a", true).expect("created");
+        file.write_at(0, &[IoSlice::new(b"x")]).expect("written");
+        let lock = disk.lock().expect("locked");
+        let empty = disk.open("b", true).expect("created");
+        fs::create_dir(disk.path().join("c")).expect("made");
+        assert!(!file.others_answer(), "neither a lock, nor a folder, nor what is empty");
+        assert!(empty.others_answer());
+        empty.write_at(0, &[IoSlice::new(b"y")]).expect("written");
+        assert!(file.others_answer());
+        drop(lock);
     }
 
     #[test]

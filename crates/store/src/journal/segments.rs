@@ -138,7 +138,8 @@ impl Opened {
                 // A crash during its creation.
                 return disk.remove(name).map_err(io_error("remove", name));
             }
-            Head::Damaged => {
+            // One that cannot be read and holds nothing stays: its name says which offsets were given.
+            Head::Damaged | Head::Unread => {
                 tracing::error!(file = name, "a journal's head is damaged: its entries are lost");
                 // The offsets go on behind what it may have held: every entry takes a header at
                 // least. Its own first offset stays: it names the file, and the next one is another.

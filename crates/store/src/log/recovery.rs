@@ -193,7 +193,7 @@ impl Opened {
                 Ok(Some(header.marker))
             }
             Head::Valid { .. } | Head::Foreign => Err(StoreError::Format { file }),
-            Head::Damaged => Ok(None),
+            Head::Damaged | Head::Unread => Ok(None),
         }
     }
 
@@ -257,10 +257,10 @@ impl Opened {
     }
 }
 
-/// What is at the head of a segment or a journal's file; one that lies in a bad place of the disk is damaged.
+/// What is at the head of a segment or a journal's file, which may lie in a bad place of the disk.
 pub(crate) fn read_head(file: &dyn File, len: u64, family: Family) -> io::Result<Head> {
     match FileHeader::read(file, len, family) {
-        Err(error) if is_bad_place(file, len, &error) => Ok(Head::Damaged),
+        Err(error) if is_bad_place(file, len, &error) => Ok(Head::Unread),
         read => read,
     }
 }

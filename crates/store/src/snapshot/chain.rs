@@ -280,7 +280,7 @@ impl Chain<'_> {
                 return Ok(None);
             }
             // Kept as it is, like the store does.
-            Head::Damaged => {}
+            Head::Damaged | Head::Unread => {}
             Head::Valid { header, .. } => {
                 let marker = &header.marker;
                 end = match self.kind {
