@@ -12,7 +12,8 @@
 //! 32  all of it again
 //! ```
 //!
-//! It is there twice, because without the marker no frame of the file can be found by searching. It
+//! It is there twice, because without the marker no frame of the file can be found by searching. Both lie in one sector of the
+//! disk: the marker of a segment is in its index file too (`log::index_file`). The head
 //! is synced before the first frame is written, so after a power cut a file without a valid copy
 //! holds nothing that was acknowledged.
 
@@ -103,7 +104,7 @@ impl FileHeader {
         Ok(Self::decode(&bytes, family))
     }
 
-    fn decode(bytes: &[u8; FILE_HEADER_BYTES as usize], family: Family) -> Head {
+    pub(crate) fn decode(bytes: &[u8; FILE_HEADER_BYTES as usize], family: Family) -> Head {
         let (first, second) = bytes.split_at(COPY_BYTES);
         let whole = first == second;
         let valid = |copy: &&[u8]| crc32c(&copy[..28]) == be32(&copy[28..]);

@@ -56,6 +56,7 @@ use self::asked::Asked;
 use self::frame::{Content, HEADER_BYTES_MAX, Header};
 use self::index::{Index, Location};
 use self::recent::{KEPT_FOR, Recent};
+pub(crate) use self::index_file::marker_of;
 pub use self::recovery::Recovery;
 pub(crate) use self::recovery::{read_head, take_lock};
 use self::sealed::Sealed;

@@ -380,7 +380,7 @@ fn indexes(disk: &FaultyDisk) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Rows are written while their segment is: what comes of it is what reading the segment gives, also where a start lies
-/// between, which leaves the rows of before without a head.
+/// between, which leaves the rows of before behind the head that they were begun with.
 #[test]
 fn an_index_written_on_the_way_is_the_one_that_reading_the_segment_gives() {
     run(1, |env| async move {
@@ -396,7 +396,9 @@ fn an_index_written_on_the_way_is_the_one_that_reading_the_segment_gives() {
         };
         let store = open(&disk);
         let mut count = 0;
-        let is_unfinished = |(_, bytes): &(String, Vec<u8>)| bytes[..8] == [0; 8];
+        // Begun as that of a segment of nothing but its head.
+        let begun = |bytes: &[u8]| bytes[24..32] == 64_u64.to_be_bytes();
+        let is_unfinished = |(_, bytes): &(String, Vec<u8>)| begun(bytes) && bytes.len() > 48;
         while count < 4500 || !indexes(&disk).last().is_some_and(is_unfinished) {
             write(&store, count..count + 50).await;
             count += 50;
@@ -409,7 +411,7 @@ fn an_index_written_on_the_way_is_the_one_that_reading_the_segment_gives() {
         write(&store, count..count + 4500).await;
         store.close().await.unwrap();
         drop(store);
-        let whole = |(_, bytes): &(String, Vec<u8>)| bytes[..8] == *b"HOLDFIDX";
+        let whole = |(_, bytes): &(String, Vec<u8>)| !begun(bytes);
         let written: Vec<_> = indexes(&disk).into_iter().filter(whole).collect();
         assert!(written.len() >= 3, "{} sealed", written.len());
         for (name, _) in &written {
@@ -619,6 +621,65 @@ fn a_bad_place_keeps_no_store_from_opening_and_costs_what_lies_in_it() {
                 assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
             }
         }
+    });
+}
+
+/// Both copies of a segment's head lie in one sector, and without the marker that they tell nothing of it is found.
+#[test]
+fn a_bad_first_sector_of_a_segment_costs_what_lies_in_it_and_not_the_segment() {
+    run(1, |env| async move {
+        let large = LogOptions { segment_bytes_max: 64 << 10, ..options(Durability::Group) };
+        let open =
+            |disk: &FaultyDisk| LogStore::open(Arc::new(disk.clone()), env.clone(), large).unwrap();
+        let name = "00000001.log";
+        let records = some(0..40, 900);
+        // Written to by one start, and by two.
+        for starts in [1, 2] {
+            let disk = FaultyDisk::new(1);
+            for some in records.chunks(records.len() / starts) {
+                let store = open(&disk);
+                store.put(some.to_vec()).await.unwrap();
+                store.close().await.unwrap();
+            }
+            let inside = |record: &Record| place(&disk, record).1.start - 88 < 4096;
+            let (lost, left): (Vec<_>, Vec<_>) = records.iter().cloned().partition(inside);
+            assert!((2..=6).contains(&lost.len()), "{}", lost.len());
+            for rot in [false, true] {
+                let disk = disk.copy();
+                match rot {
+                    true => (0..64).for_each(|at| disk.flip(name, at, 1)),
+                    false => disk.fail_sectors_in(name, 0..1),
+                }
+                let store = open(&disk);
+                assert_eq!(store.recovery().unreadable_segments, 0);
+                for record in if rot { &records } else { &left } {
+                    assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+                }
+                store.put(records.clone()).await.unwrap();
+                store.put(some(50..51, 900)).await.unwrap();
+                store.close().await.unwrap();
+                // Nothing was written to it, nor cut.
+                disk.fail_reads_in(name, 0..0);
+                let store = open(&disk);
+                for record in records.iter().chain(&some(50..51, 900)) {
+                    assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_segment_of_which_nothing_can_be_read_counts_where_dropped_bytes_are_to_go() {
+    run(1, |env| async move {
+        let (disk, ..) = small_file(&env).await;
+        disk.remove("00000001.idx").unwrap();
+        (0..64).for_each(|at| disk.flip("00000001.log", at, 1));
+        let store = open(&disk, &env);
+        assert_eq!(store.recovery().unreadable_segments, 1);
+        let options = store::CompactionOptions::default();
+        assert_eq!(store.erase(options).await.unwrap().blocked, 1);
+        assert_eq!(store.compact(options).await.unwrap().blocked, 1);
     });
 }
 

@@ -105,6 +105,8 @@ impl LogStore {
         let (mut blocked, mut too_large) = (Vec::new(), Vec::new());
         let (mut some_read, mut unread) = (false, None);
         let damaged = self.shared.index().damaged_bytes();
+        // None of them is a candidate: nobody knows what is in it.
+        done.blocked += self.shared.index().unreadable();
         loop {
             self.check_open()?;
             let passed = [&blocked[..], &too_large].concat();

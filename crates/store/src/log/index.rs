@@ -62,7 +62,7 @@ impl Location {
 pub(crate) struct Extent {
     /// Bytes of it that are part of the store.
     pub len: u64,
-    /// `None` where its head is damaged: then its frames cannot be searched for.
+    /// `None` where neither its head nor its index file tells it: then its frames cannot be searched for.
     pub marker: Option<Marker>,
     /// Bytes of the frames of live records in it.
     pub live: u64,
@@ -334,6 +334,11 @@ impl Index {
     /// All segments, by number.
     pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = (u32, &Extent)> {
         self.segments.iter().map(|(number, extent)| (*number, extent))
+    }
+
+    /// Segments whose frames cannot be searched for.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.segments.values().filter(|extent| extent.marker.is_none()).count() as u64
     }
 
     /// Forgets a segment without live records.

@@ -20,6 +20,10 @@
 //! It holds nothing that the segment does not: where it is missing, torn, damaged or of another
 //! length it is written again from the segment. So it needs no fsync, and no failure to write it is
 //! one of the store.
+//!
+//! It is begun with its segment, as the index of the [`FILE_HEADER_BYTES`] that are in that then, which fits no longer once a
+//! frame follows. So the marker is in two places of the disk: both copies in the segment's head lie in one sector, and without
+//! it nothing of the segment is found again.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -31,6 +35,7 @@ use env::disk::{Disk, File};
 use super::frame::{Content, Header, Marker, be32, be64};
 use super::segment::{Segment, index_name};
 use crate::checksum::{Running, crc32c};
+use crate::header::FILE_HEADER_BYTES;
 use crate::scan::{Seen, scan};
 
 const MAGIC: &[u8; 8] = b"HOLDFIDX";
@@ -96,13 +101,94 @@ impl Row {
     }
 }
 
+/// What the head of an index file says.
+struct Head {
+    marker: Marker,
+    log_len: u64,
+    rows: u32,
+    gaps: u32,
+    rows_crc: u32,
+}
+
+impl Head {
+    fn encode(&self, segment: u32, suite: u8) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEADER_BYTES);
+        head.extend_from_slice(MAGIC);
+        head.extend_from_slice(&VERSION.to_be_bytes());
+        head.extend_from_slice(&[suite, 0]);
+        head.extend_from_slice(&segment.to_be_bytes());
+        head.extend_from_slice(&self.marker);
+        head.extend_from_slice(&self.log_len.to_be_bytes());
+        head.extend_from_slice(&self.rows.to_be_bytes());
+        head.extend_from_slice(&self.gaps.to_be_bytes());
+        head.extend_from_slice(&self.rows_crc.to_be_bytes());
+        let crc = crc32c(&head);
+        head.extend_from_slice(&crc.to_be_bytes());
+        head
+    }
+
+    /// That of the index file of a segment; `None` where there is none that is whole.
+    fn read(file: &dyn File, segment: u32, suite: u8) -> Option<Self> {
+        let mut head = [0; HEADER_BYTES];
+        file.read_at(0, &mut head).ok()?;
+        let fits = crc32c(&head[..44]) == be32(&head[44..])
+            && head[..8] == *MAGIC
+            && head[8..10] == VERSION.to_be_bytes()
+            && head[10..12] == [suite, 0]
+            && be32(&head[12..16]) == segment;
+        let mut marker = [0; 8];
+        marker.copy_from_slice(&head[16..24]);
+        fits.then(|| Self {
+            marker,
+            log_len: be64(&head[24..32]),
+            rows: be32(&head[32..36]),
+            gaps: be32(&head[36..40]),
+            rows_crc: be32(&head[40..44]),
+        })
+    }
+}
+
+/// The marker of a segment, as its index file tells it, which may be begun and not written yet.
+pub(crate) fn marker_of(disk: &dyn Disk, segment: u32, suite: u8) -> Option<Marker> {
+    let file = disk.open(&index_name(segment), false).ok()?;
+    Head::read(&*file, segment, suite).map(|head| head.marker)
+}
+
+/// Begins the index file of a segment of which no frame is listed yet; its length, or 0 where it could not be written, which is
+/// no reason not to go on.
+pub(crate) fn begin(disk: &dyn Disk, segment: u32, marker: Marker, suite: u8) -> u64 {
+    let (rows, gaps, rows_crc) = (0, 0, Running::default().so_far());
+    let head = Head { marker, log_len: FILE_HEADER_BYTES, rows, gaps, rows_crc };
+    let head = head.encode(segment, suite);
+    let begun = disk.open(&index_name(segment), true).and_then(|file| {
+        file.truncate(0)?;
+        file.write_at(0, &[IoSlice::new(&head)])
+    });
+    if let Err(error) = begun {
+        tracing::debug!(segment, %error, "cannot begin a segment's index");
+        let _ = disk.remove(&index_name(segment));
+        return 0;
+    }
+    head.len() as u64
+}
+
+/// Cuts the rows off an index file that is not written to its end: their room is of more use to others.
+pub(crate) fn cut(disk: &dyn Disk, segment: u32) {
+    let file = disk.open(&index_name(segment), false);
+    let _ = file.and_then(|file| file.truncate(HEADER_BYTES as u64));
+}
+
+/// Bytes of the index file of a segment, whatever is in it.
+pub(crate) fn bytes_of(disk: &dyn Disk, segment: u32) -> u64 {
+    disk.open(&index_name(segment), false).and_then(|file| file.len()).unwrap_or(0)
+}
+
 /// A valid index file.
 pub(crate) struct IndexFile {
     file: Arc<dyn File>,
     rows: u32,
     pub marker: Marker,
     pub gaps: u32,
-    pub file_bytes: u64,
 }
 
 impl IndexFile {
@@ -110,26 +196,16 @@ impl IndexFile {
     /// fits.
     pub(crate) fn open(disk: &dyn Disk, segment: u32, suite: u8, log_len: u64) -> Option<Self> {
         let file = disk.open(&index_name(segment), false).ok()?;
-        let file_bytes = file.len().ok()?;
-        let mut head = [0; HEADER_BYTES];
-        file.read_at(0, &mut head).ok()?;
-        let rows = be32(&head[32..36]);
-        let fits = crc32c(&head[..44]) == be32(&head[44..])
-            && head[..8] == *MAGIC
-            && head[8..10] == VERSION.to_be_bytes()
-            && head[10..12] == [suite, 0]
-            && be32(&head[12..16]) == segment
-            && be64(&head[24..32]) == log_len
-            && file_bytes == HEADER_BYTES as u64 + u64::from(rows) * ROW_BYTES as u64;
-        if !fits {
+        let head = Head::read(&*file, segment, suite)?;
+        let Head { marker, rows, gaps, .. } = head;
+        let bytes = HEADER_BYTES as u64 + u64::from(rows) * ROW_BYTES as u64;
+        if head.log_len != log_len || file.len().ok()? != bytes {
             return None;
         }
-        let mut marker = [0; 8];
-        marker.copy_from_slice(&head[16..24]);
-        let index = Self { file, rows, marker, gaps: be32(&head[36..40]), file_bytes };
+        let index = Self { file, rows, marker, gaps };
         let mut crc = Running::default();
         index.chunks(0..rows, |bytes| crc.add(bytes)).ok()?;
-        (crc.so_far() == be32(&head[40..44])).then_some(index)
+        (crc.so_far() == head.rows_crc).then_some(index)
     }
 
     /// Hands over every row, in the order of the frames.
@@ -165,7 +241,7 @@ impl IndexFile {
     }
 }
 
-/// Rows on their way to a segment's index file, in chunks. The file is none before the head is written.
+/// Rows on their way to a segment's index file, in chunks. The file fits no segment before the whole head is written.
 #[derive(Clone)]
 pub(crate) struct Rows {
     segment: u32,
@@ -224,7 +300,8 @@ impl Rows {
             Some(file) => file.clone(),
             None => {
                 let file = disk.open(&index_name(self.segment), true)?;
-                file.truncate(0)?;
+                // The head that it was begun with stays till the whole one takes its place.
+                file.truncate(HEADER_BYTES as u64)?;
                 file
             }
         };
@@ -245,24 +322,15 @@ impl Rows {
         gaps: u32,
     ) -> io::Result<u64> {
         let file = self.flush(disk)?;
-        let mut head = Vec::with_capacity(HEADER_BYTES);
-        head.extend_from_slice(MAGIC);
-        head.extend_from_slice(&VERSION.to_be_bytes());
-        head.extend_from_slice(&[suite, 0]);
-        head.extend_from_slice(&segment.number.to_be_bytes());
-        head.extend_from_slice(&segment.marker);
-        head.extend_from_slice(&segment.len.to_be_bytes());
-        head.extend_from_slice(&self.rows.to_be_bytes());
-        head.extend_from_slice(&gaps.to_be_bytes());
-        head.extend_from_slice(&self.crc.so_far().to_be_bytes());
-        let crc = crc32c(&head);
-        head.extend_from_slice(&crc.to_be_bytes());
+        let (marker, log_len, rows_crc) = (segment.marker, segment.len, self.crc.so_far());
+        let head = Head { marker, log_len, rows: self.rows, gaps, rows_crc };
+        let head = head.encode(segment.number, suite);
         file.write_at(0, &[IoSlice::new(&head)])?;
         Ok(self.offset)
     }
 }
 
-/// Writes the index of a sealed segment, and returns its length: from the rows that were kept while it was written,
+/// Writes the index of a sealed segment, and returns the file's length: from the rows that were kept while it was written,
 /// or, where it was begun before this start, from its frames' headers.
 pub(crate) fn write(disk: &dyn Disk, segment: &Segment, suite: u8) -> io::Result<u64> {
     let written = match &segment.rows {
@@ -272,7 +340,7 @@ pub(crate) fn write(disk: &dyn Disk, segment: &Segment, suite: u8) -> io::Result
         }
     };
     if written.is_err() {
-        let _ = disk.remove(&index_name(segment.number));
+        cut(disk, segment.number);
     }
     written
 }

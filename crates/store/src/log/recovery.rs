@@ -37,7 +37,7 @@ pub struct Recovery {
     pub gaps: u64,
     /// Frames whose header is good and whose payload is not.
     pub damaged_frames: u64,
-    /// Segments whose head is damaged in both copies and that have no index: they are kept and not
+    /// Segments whose head is damaged in both copies and whose index file does not tell their marker: they are kept and not
     /// read.
     pub unreadable_segments: u64,
     /// Index files that were missing or did not fit, and were written anew.
@@ -99,34 +99,32 @@ impl Opened {
         let file = disk.open(&name, false).map_err(io_error("open", &name))?;
         let len = file.len().map_err(io_error("measure", &name))?;
         self.file_bytes += len;
+        let suite = family.suite_number();
         let head = read_head(&*file, len, family).map_err(io_error("read", &name))?;
-        let marker = self.marker(number, head)?;
+        // Both copies of it lie in one sector; the index file has it too, though it may not be written.
+        let marker =
+            self.marker(number, head)?.or_else(|| index_file::marker_of(disk, number, suite));
         self.index.extend(number, len, marker);
-        let index = IndexFile::open(disk, number, family.suite_number(), len)
-            .filter(|index| marker.is_none_or(|marker| marker == index.marker));
-        let index = match (index, marker) {
-            (Some(index), _) => index,
-            (None, Some(marker)) => {
-                let mut segment = Segment { number, file, len, marker, rows: None, suspect: false };
-                // It may have been sealed and not yet synced: what a power cut took of it is not
-                // served, nor cut, as others may have it.
-                self.read_frames(&mut segment, false)?;
-                segment.file.sync().map_err(io_error("sync", &name))?;
-                if !segment.suspect {
-                    self.recovery.rebuilt_indexes += 1;
-                    let index = rebuild(disk, &segment, family.suite_number());
-                    self.file_bytes += index.map_or(0, |index| index.file_bytes);
-                }
-                return Ok(());
-            }
-            (None, None) => {
-                self.unreadable(&name);
-                return Ok(());
-            }
+        let Some(marker) = marker else {
+            self.unreadable(&name);
+            return Ok(());
         };
-        self.index.extend(number, len, Some(index.marker));
+        let index = IndexFile::open(disk, number, suite, len);
+        let Some(index) = index.filter(|index| index.marker == marker) else {
+            let (rows, suspect, index_bytes) = (None, false, 0);
+            let mut segment = Segment { number, file, len, marker, rows, index_bytes, suspect };
+            // It may have been sealed and not yet synced: what a power cut took of it is not
+            // served, nor cut, as others may have it.
+            self.read_frames(&mut segment, false)?;
+            segment.file.sync().map_err(io_error("sync", &name))?;
+            if !segment.suspect && rebuild(disk, &segment, suite) {
+                self.recovery.rebuilt_indexes += 1;
+            }
+            self.file_bytes += index_file::bytes_of(disk, number);
+            return Ok(());
+        };
+        self.file_bytes += index_file::bytes_of(disk, number);
         self.recovery.gaps += u64::from(index.gaps);
-        self.file_bytes += index.file_bytes;
         if index.gaps > 0 {
             tracing::warn!(file = name, gaps = index.gaps, "parts of a segment are damaged");
         }
@@ -154,7 +152,8 @@ impl Opened {
         let Some(marker) = self.marker(number, head)? else {
             if len <= FILE_HEADER_BYTES {
                 // A crash during its creation: no frame was ever written to it. Its number is used
-                // again.
+                // again, and the index file goes first: alone it would tell of a segment that is gone.
+                remove_index(disk, number)?;
                 disk.remove(&name).map_err(io_error("remove", &name))?;
                 self.next = number;
                 return Ok(());
@@ -163,7 +162,8 @@ impl Opened {
             self.sealed(disk, family, number)?;
             return Ok(());
         };
-        let mut segment = Segment { number, file, len, marker, rows: None, suspect: false };
+        let (rows, suspect, index_bytes) = (None, false, 0);
+        let mut segment = Segment { number, file, len, marker, rows, index_bytes, suspect };
         let (end, writable) = self.read_frames(&mut segment, true)?;
         if end < len {
             self.recovery.cut_bytes += len - end;
@@ -173,9 +173,9 @@ impl Opened {
         }
         segment.file.sync().map_err(io_error("sync", &name))?;
         // It grows again: rows of before are of no use, and a whole index must not fit by its length alone some day.
-        if disk.open(&index_name(number), false).is_ok() {
-            disk.remove(&index_name(number)).map_err(io_error("remove", &index_name(number)))?;
-        }
+        remove_index(disk, number)?;
+        segment.index_bytes = index_file::begin(disk, number, marker, family.suite_number());
+        self.file_bytes += segment.index_bytes;
         self.file_bytes += end;
         self.index.extend(number, end, Some(marker));
         self.active = Some(segment).filter(|_| writable);
@@ -265,13 +265,21 @@ pub(crate) fn read_head(file: &dyn File, len: u64, family: Family) -> io::Result
     }
 }
 
-/// Writes a missing index file; `None` where that fails (a full disk), which is no reason not to
+/// Removes the index file of a segment, if there is one.
+fn remove_index(disk: &dyn Disk, number: u32) -> Result<(), StoreError> {
+    let name = index_name(number);
+    match disk.open(&name, false) {
+        Ok(_) => disk.remove(&name).map_err(io_error("remove", &name)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Writes a missing index file; `false` where that fails (a full disk), which is no reason not to
 /// open.
-fn rebuild(disk: &dyn Disk, segment: &Segment, suite: u8) -> Option<IndexFile> {
+fn rebuild(disk: &dyn Disk, segment: &Segment, suite: u8) -> bool {
     let written = index_file::write(disk, segment, suite);
     if let Err(error) = &written {
         tracing::warn!(segment = segment.number, %error, "cannot write a segment's index");
     }
-    written.ok()?;
-    IndexFile::open(disk, segment.number, suite, segment.len)
+    written.is_ok()
 }

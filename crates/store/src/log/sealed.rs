@@ -69,7 +69,10 @@ impl Shared {
             return;
         }
         match index_file::write(&*self.disk, segment, self.suite_number()) {
-            Ok(len) => drop(self.file_bytes.fetch_add(len, Ordering::SeqCst)),
+            Ok(len) => {
+                let more = len.saturating_sub(segment.index_bytes);
+                self.file_bytes.fetch_add(more, Ordering::SeqCst);
+            }
             Err(error) => tracing::warn!(%error, "cannot write a segment's index"),
         }
     }

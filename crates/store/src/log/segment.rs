@@ -25,6 +25,8 @@ pub(crate) struct Segment {
     pub marker: Marker,
     /// What its index file will hold; `None` where it is to be read from the segment.
     pub rows: Option<Rows>,
+    /// Bytes of its index file that are counted among those of the store's files.
+    pub index_bytes: u64,
     /// Opening found payloads in it damaged, or could not read all of it. Index files do not say so, so it gets none: each
     /// opening looks again.
     pub suspect: bool,

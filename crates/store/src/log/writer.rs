@@ -35,8 +35,8 @@ use tokio::sync::oneshot;
 use super::Shared;
 use super::frame::{Content, HEADER_BYTES, Header, ZEROS, filler_before};
 use super::index::Location;
-use super::index_file::Rows;
-use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, index_name, log_name};
+use super::index_file::{self, Rows};
+use super::segment::{CreateError, SEGMENTS_MAX, Segment, create, log_name};
 use super::trail::Trail;
 use crate::checksum::crc32c;
 use crate::header::{FILE_HEADER_BYTES, FileHeader};
@@ -450,11 +450,15 @@ impl Writer {
         };
         self.next += 1;
         self.durable_len = FILE_HEADER_BYTES;
-        self.shared.file_bytes.fetch_add(FILE_HEADER_BYTES, Ordering::SeqCst);
+        // Behind the segment itself: an index file alone would tell of one that is gone.
+        let (disk, suite) = (&*self.shared.disk, self.shared.suite_number());
+        let index_bytes = index_file::begin(disk, number, header.marker, suite);
+        let bytes = FILE_HEADER_BYTES + index_bytes;
+        self.shared.file_bytes.fetch_add(bytes, Ordering::SeqCst);
         self.shared.files.add(number, file.clone());
         self.shared.index_mut().extend(number, FILE_HEADER_BYTES, Some(header.marker));
         let (len, marker, rows) = (FILE_HEADER_BYTES, header.marker, Some(Rows::new(number)));
-        Ok(Segment { number, file, len, marker, rows, suspect: false })
+        Ok(Segment { number, file, len, marker, rows, index_bytes, suspect: false })
     }
 
     /// Writes the frames behind the active segment and returns where they begin. Where no fsync follows they need only be
@@ -531,9 +535,9 @@ impl Writer {
         let disk = &*self.shared.disk;
         let headers = plan.frames.iter().map(|frame| &frame.header);
         if rows.extend(disk, start, headers).is_err() {
-            // The segment is read for them when it is full. Till then their room is of more use to others.
+            // The segment is read for them when it is full.
             active.rows = None;
-            let _ = disk.remove(&index_name(active.number));
+            index_file::cut(disk, active.number);
         }
     }
 

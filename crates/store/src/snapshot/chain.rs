@@ -25,7 +25,7 @@ use super::{Moment, Progress};
 use crate::header::{FILE_HEADER_BYTES, Family, FileHeader, Head};
 use crate::journal::{self, EntryHeader};
 use crate::log::frame::Header;
-use crate::log::log_number;
+use crate::log::{log_number, marker_of, read_head};
 use crate::scan::scan;
 use crate::window::{SECTOR_BYTES, is_bad_place};
 use crate::{StoreError, io_error};
@@ -189,9 +189,12 @@ impl Chain<'_> {
             file.read_at(0, &mut head)?;
             io::Result::Ok(whole.then_some(head))
         };
-        // What cannot be read of the earlier one is no reason not to copy.
+        // What cannot be read of the earlier one is no reason not to copy, nor is what nobody can read without its index file.
+        let family = self.kind.family();
         let same = match (base.open(name, false).and_then(|old| head(&*old)), head(&*file)) {
-            (Ok(Some(old)), Ok(Some(new))) => old == new,
+            (Ok(Some(old)), Ok(Some(new))) => {
+                old == new && matches!(FileHeader::decode(&new, family), Head::Valid { .. })
+            }
             _ => false,
         };
         if same && link(base, self.target, name) {
@@ -208,8 +211,9 @@ impl Chain<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<Copied, StoreError> {
         let len = file.len().map_err(io_error("measure", name))?;
+        let head = self.head_by_index(name, file, len)?;
         self.target.remove(name).map_err(io_error("remove", name))?;
-        if linkable && link(self.source, self.target, name) {
+        if linkable && head.is_none() && link(self.source, self.target, name) {
             let (checksum, unread) = hash(name, file, len, progress)?;
             if unread > 0 {
                 // Of a link, too, the disk could not read it.
@@ -226,10 +230,32 @@ impl Chain<'_> {
         while sink.at < len {
             let part = part_of(&mut buffer, len - sink.at);
             progress.unread += read(file, len, sink.at, part).map_err(io_error("read", name))?;
+            put_head(head, sink.at, part);
             sink.push(name, part)?;
             progress.wait_for(part.len() as u64)?;
         }
         Ok(Copied { line: sink.finish(name)?, linked: false })
+    }
+
+    /// The head of a segment of which neither copy is good, as its index file tells it: index files are not in a snapshot, and
+    /// without it nobody could read the copy.
+    fn head_by_index(
+        &self,
+        name: &str,
+        file: &dyn File,
+        len: u64,
+    ) -> Result<Option<FileHead>, StoreError> {
+        let family = self.kind.family();
+        let (Kind::Log(_), Some(number), true) = (self.kind, log_number(name), has_frames(len))
+        else {
+            return Ok(None);
+        };
+        let head = read_head(file, len, family).map_err(io_error("read", name))?;
+        if !matches!(head, Head::Damaged | Head::Unread) {
+            return Ok(None);
+        }
+        let marker = marker_of(self.source, number, family.suite_number());
+        Ok(marker.map(|marker| FileHeader { number: number.into(), marker }.encode(family)))
     }
 
     /// Copies the intact part of the last file. The outer `None`: it is gone; the inner one: a crash
@@ -243,6 +269,7 @@ impl Chain<'_> {
             progress.moment(Moment::File);
             let Some(source) = self.open(name)? else { return Ok(None) };
             let len = source.len().map_err(io_error("measure", name))?;
+            let head = self.head_by_index(name, &*source, len)?;
             let mut sink = Sink::create(self.target, name)?;
             let mut buffer = vec![0; BUFFER_BYTES];
             let (mut cut, mut unread) = (false, 0);
@@ -251,6 +278,7 @@ impl Chain<'_> {
                 match read(&*source, len, sink.at, part) {
                     Ok(zeros) => {
                         unread += zeros;
+                        put_head(head, sink.at, part);
                         sink.push(name, part)?;
                     }
                     // A write failed and was cut back meanwhile.
@@ -305,6 +333,18 @@ enum Reuse {
     Linked(Copied),
     /// The source's file is to be copied.
     Not(Arc<dyn File>),
+}
+
+/// The bytes of a file's head.
+type FileHead = [u8; FILE_HEADER_BYTES as usize];
+
+/// Puts a head over the beginning of a file, where `part` is that.
+fn put_head(head: Option<FileHead>, at: u64, part: &mut [u8]) {
+    if let (Some(head), 0) = (head, at)
+        && let Some(there) = part.get_mut(..head.len())
+    {
+        there.copy_from_slice(&head);
+    }
 }
 
 fn has_frames(len: u64) -> bool {

@@ -515,6 +515,43 @@ fn what_the_disk_cannot_read_is_zeros_and_all_else_is_copied() {
     }
 }
 
+/// Index files are not copied, so a copy without a head could be read by nobody.
+#[test]
+fn a_head_that_the_disk_cannot_read_is_that_of_the_index_file_in_the_copy() {
+    run(1, |env| async move {
+        for log in ["00000001.log", "00000002.log"] {
+            let options = LogOptions {
+                segment_bytes_max: 16 << 10,
+                reserve_free_bytes: 0,
+                ..LogOptions::default()
+            };
+            let source = FaultyDisk::new(1);
+            let store = LogStore::open(Arc::new(source.clone()), env.clone(), options).unwrap();
+            for number in 0..36 {
+                store.put(vec![record(number, 700)]).await.unwrap();
+            }
+            let logs = source.list().unwrap().into_iter().filter(|name| name.ends_with(".log"));
+            assert_eq!(logs.count(), 2, "one full, and one that is written to");
+            source.fail_sectors_in(log, 0..1);
+            let target = FaultyDisk::new(2);
+            let mut progress = Progress::none();
+            chain(&source, &target).copy(&mut progress).unwrap();
+            assert_eq!(progress.unread, 4096);
+            let copy = open_log(Arc::new(target), &env);
+            assert_eq!(copy.recovery().unreadable_segments, 0);
+            let mut lost = 0;
+            for number in 0..36 {
+                let wanted = record(number, 700);
+                match copy.get(&wanted.id).await {
+                    Ok(Some(found)) => assert_eq!(found, wanted),
+                    _ => lost += 1,
+                }
+            }
+            assert!((1..=6).contains(&lost), "{lost} of {log}");
+        }
+    });
+}
+
 #[test]
 fn what_is_no_file_as_a_peer_has_is_told_and_a_link_to_a_file_is_followed() {
     run(1, |env| async move {
