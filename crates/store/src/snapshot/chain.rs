@@ -227,14 +227,43 @@ impl Chain<'_> {
         }
         let mut sink = Sink::create(self.target, name)?;
         let mut buffer = vec![0; BUFFER_BYTES];
+        let mut unread = 0;
         while sink.at < len {
             let part = part_of(&mut buffer, len - sink.at);
-            progress.unread += read(file, len, sink.at, part).map_err(io_error("read", name))?;
+            unread += read(file, len, sink.at, part).map_err(io_error("read", name))?;
             put_head(head, sink.at, part);
             sink.push(name, part)?;
             progress.wait_for(part.len() as u64)?;
         }
-        Ok(Copied { line: sink.finish(name)?, linked: false })
+        progress.unread += unread;
+        let whole = sink.finish(name)?;
+        let line = if unread > 0 { self.tell_apart(name, whole)? } else { whole };
+        Ok(Copied { line, linked: false })
+    }
+
+    /// Inverts the second copy in the head of a file with zeros for what the disk could not read: a later snapshot, of a disk that may
+    /// read it again, takes it for another one than the peer's ([`Self::reuse`]) and copies that. Readers take the first copy.
+    fn tell_apart(&self, name: &str, line: FileLine) -> Result<FileLine, StoreError> {
+        let failed = io_error("write", name);
+        let len = line.bytes;
+        if len < FILE_HEADER_BYTES {
+            return Ok(line);
+        }
+        let file = self.target.open(name, false).map_err(&failed)?;
+        let mut head: FileHead = [0; FILE_HEADER_BYTES as usize];
+        file.read_at(0, &mut head).map_err(&failed)?;
+        let family = self.kind.family();
+        let good = FileHeader::decode(&head, family);
+        let (first, second) = head.split_at_mut(FILE_HEADER_BYTES as usize / 2);
+        second.iter_mut().for_each(|byte| *byte = !*byte);
+        // The only good copy may have been the second one.
+        if let Head::Valid { header, .. } = good {
+            first.copy_from_slice(&header.encode(family)[..first.len()]);
+        }
+        let written = file.write_at(0, &[IoSlice::new(&head)]).and_then(|()| file.sync());
+        written.map_err(&failed)?;
+        let (checksum, _) = hash(name, &*file, len, &mut Progress::none())?;
+        Ok(FileLine { checksum, bytes: len })
     }
 
     /// The head of a segment of which neither copy is good, as its index file tells it: index files are not in a snapshot, and

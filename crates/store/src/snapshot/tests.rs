@@ -87,6 +87,10 @@ impl Peer {
 }
 
 fn chain<'a>(source: &'a FaultyDisk, target: &'a FaultyDisk) -> Chain<'a> {
+    chain_into(source, target)
+}
+
+fn chain_into<'a>(source: &'a FaultyDisk, target: &'a dyn Disk) -> Chain<'a> {
     Chain { kind: Kind::Log(SUITE), folder: "store", source, target, base: None }
 }
 
@@ -548,6 +552,64 @@ fn a_head_that_the_disk_cannot_read_is_that_of_the_index_file_in_the_copy() {
                 }
             }
             assert!((1..=6).contains(&lost), "{lost} of {log}");
+        }
+    });
+}
+
+#[test]
+fn zeros_for_what_the_disk_could_not_read_are_in_no_later_snapshot_of_a_disk_that_reads_it() {
+    run(1, |env| async move {
+        // In the head, of which the one or the other copy is damaged before that; and far from it.
+        for (at, rot) in [(0, None), (5000, None), (5000, Some(3)), (5000, Some(40))] {
+            let options = LogOptions {
+                segment_bytes_max: 16 << 10,
+                reserve_free_bytes: 0,
+                ..LogOptions::default()
+            };
+            let source = FaultyDisk::new(1);
+            let store = LogStore::open(Arc::new(source.clone()), env.clone(), options).unwrap();
+            for number in 0..70 {
+                store.put(vec![record(number, 700)]).await.unwrap();
+            }
+            let log = "00000002.log";
+            rot.into_iter().for_each(|at| source.flip(log, at, 1));
+            let folder = tempfile::tempdir().unwrap();
+            let disk = |name: &str| DirDisk::open(folder.path().join(name)).unwrap();
+            let take = |to: &str, base: Option<(&DirDisk, &Manifest)>| {
+                let target = disk(to);
+                let base = base.map(|(disk, manifest)| (disk as &dyn Disk, manifest));
+                let chain = Chain { base, ..chain_into(&source, &target) };
+                let mut progress = Progress::none();
+                let copied = chain.copy(&mut progress).unwrap();
+                let linked = copied.values().filter(|copied| copied.linked).count();
+                let files = copied.into_iter();
+                let files = files.map(|(name, copied)| (format!("store/{name}"), copied.line));
+                let manifest = Manifest {
+                    network: NetworkId::new([1; 32]),
+                    peer: peer_id(),
+                    suite: SUITE,
+                    unix_ms: 7,
+                    files: files.collect(),
+                };
+                for (path, line) in &manifest.files {
+                    let bytes = fs::read(target.path().join(&path["store/".len()..])).unwrap();
+                    assert_eq!(*blake3::hash(&bytes).as_bytes(), line.checksum, "{path}");
+                }
+                (target, manifest, progress.unread, linked)
+            };
+            source.fail_sectors_in(log, at..at + 1);
+            let (one, of_one, unread, _) = take("one", None);
+            assert_eq!(unread, 4096);
+            let (two, of_two, unread, linked) = take("two", Some((&one, &of_one)));
+            assert_eq!((unread, linked), (4096, 2), "two others did not change");
+            // Some of its records are there, whichever copy of the head was good.
+            let copy = open_log(Arc::new(disk("two")), &env);
+            assert_eq!(copy.recovery().unreadable_segments, 0);
+            copy.close().await.unwrap();
+            source.fail_reads_in(log, 0..0);
+            let (three, _, unread, linked) = take("three", Some((&two, &of_two)));
+            assert_eq!((unread, linked), (0, 2));
+            assert!(fs::read(three.path().join(log)).unwrap() == source.bytes(log).unwrap());
         }
     });
 }
