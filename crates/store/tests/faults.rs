@@ -9,7 +9,9 @@ use crypto::{Place, RecordId};
 use document::{Kind, Record};
 use env::Env;
 use env::disk::Disk;
-use store::{Durability, Kept, LogOptions, LogStore, RecordStore, StoreError};
+use store::{
+    CompactionOptions, Durability, Kept, LogOptions, LogStore, RecordStore, StoreError, Upkeep,
+};
 use testkit::disk::FaultyDisk;
 use testkit::store::record;
 use testkit::time::run;
@@ -677,7 +679,7 @@ fn a_segment_of_which_nothing_can_be_read_counts_where_dropped_bytes_are_to_go()
         (0..64).for_each(|at| disk.flip("00000001.log", at, 1));
         let store = open(&disk, &env);
         assert_eq!(store.recovery().unreadable_segments, 1);
-        let options = store::CompactionOptions::default();
+        let options = CompactionOptions::default();
         assert_eq!(store.erase(options).await.unwrap().blocked, 1);
         assert_eq!(store.compact(options).await.unwrap().blocked, 1);
     });
@@ -704,7 +706,7 @@ fn a_bad_sector_that_takes_a_whole_file_keeps_no_store_from_opening_and_ends_no_
                 }
             }
             store.scrub(u64::MAX).await.unwrap();
-            store.erase(store::CompactionOptions::default()).await.unwrap();
+            store.erase(CompactionOptions::default()).await.unwrap();
             store.put(records.clone()).await.unwrap();
             for record in &records {
                 assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
@@ -715,6 +717,114 @@ fn a_bad_sector_that_takes_a_whole_file_keeps_no_store_from_opening_and_ends_no_
             let opened =
                 LogStore::open(Arc::new(disk.clone()), env.clone(), options(Durability::Group));
             assert!(matches!(opened, Err(StoreError::Io { .. })));
+        }
+    });
+}
+
+/// The records of a store that are known to be damaged.
+fn damaged(store: &LogStore) -> Vec<RecordId> {
+    store.damaged_ids(&RecordId::new([0; 32]), usize::MAX)
+}
+
+fn ids<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<RecordId> {
+    let mut ids: Vec<RecordId> = records.map(|record| record.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn what_an_index_lists_behind_the_end_of_its_segment_is_known_to_be_lost() {
+    run(1, |env| async move {
+        let (whole, records, gone) = small_file(&env).await;
+        let inside = |name: &str| {
+            let inside = records.iter().filter(|record| place(&whole, record).0 == name);
+            inside.cloned().collect::<Vec<_>>()
+        };
+        let first = inside("00000001.log");
+        let (_, second) = place(&whole, &first[1]);
+        // In a payload, and between two frames; of a full segment, and of one whose successor is not there either.
+        for (cut, is_last) in [(second.end - 1, false), (second.end, false), (second.end, true)] {
+            let disk = whole.copy();
+            if is_last {
+                for name in disk.list().unwrap().iter().filter(|name| !name.starts_with("00000001"))
+                {
+                    disk.remove(name).unwrap();
+                }
+            }
+            let file = disk.open("00000001.log", false).unwrap();
+            file.truncate(cut).unwrap();
+            let index = disk.bytes("00000001.idx");
+            let lost = ids(first.iter().skip(if cut < second.end { 1 } else { 2 }));
+            for round in 0..2 {
+                let store = open(&disk, &env);
+                assert!(store.recovery().gaps > 0 && store.lost_records(), "{:?}", store.recovery());
+                assert_eq!(disk.bytes("00000001.idx"), index, "it is kept");
+                assert_eq!(file.len().unwrap(), cut, "nothing is cut, or written behind it");
+                assert_eq!(damaged(&store), if round == 0 { lost.clone() } else { vec![] });
+                let pass = store.scrub(u64::MAX).await.unwrap();
+                assert_eq!(pass.damaged, if round == 0 { lost.len() as u64 } else { 0 });
+                store.put(records.clone()).await.unwrap();
+                assert!(damaged(&store).is_empty());
+                for record in &records {
+                    assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+                }
+                assert!(!store.contains(&gone.id));
+                store.close().await.unwrap();
+            }
+            let store = open(&disk, &env);
+            store.remove(ids(first.iter())).await.unwrap();
+            assert_eq!(store.erase(CompactionOptions::default()).await.unwrap().blocked, 0);
+            assert_eq!(disk.bytes("00000001.log"), None);
+            assert_eq!(store.stats().file_bytes, disk.used_bytes());
+            store.close().await.unwrap();
+            assert_eq!(open(&disk, &env).recovery().gaps, 0);
+        }
+    });
+}
+
+#[test]
+fn what_an_index_lists_of_a_segment_that_is_gone_is_known_to_be_lost_and_what_it_removed_stays_so() {
+    run(1, |env| async move {
+        let whole = FaultyDisk::new(1);
+        let store = open(&whole, &env);
+        let mut records = some(0..12, 900);
+        for (at, record) in records.iter().enumerate() {
+            store.put(vec![record.clone()]).await.unwrap();
+            if at == 4 {
+                store.remove(vec![records[0].id]).await.unwrap();
+            }
+        }
+        store.close().await.unwrap();
+        assert_eq!(place(&whole, &records[4]).0, "00000002.log");
+        let gone = records.remove(0);
+        let logs = whole.list().unwrap().into_iter().filter(|name| name.ends_with(".log"));
+        let logs: Vec<String> = logs.collect();
+        assert_eq!(logs.len(), 3);
+        for (at, name) in logs.iter().enumerate() {
+            let disk = whole.copy();
+            disk.remove(name).unwrap();
+            let store = open(&disk, &env);
+            assert_eq!(store.recovery().gaps, 1, "{name}");
+            assert!(store.lost_records() && !store.contains(&gone.id));
+            let inside = records.iter().filter(|record| place(&whole, record).0 == *name);
+            // Of the last one nothing is listed yet.
+            let lost = if at < 2 { ids(inside) } else { vec![] };
+            assert_eq!(damaged(&store), lost, "{name}");
+            store.scrub(u64::MAX).await.unwrap();
+            store.compact(CompactionOptions::default()).await.unwrap();
+            store.put(records.clone()).await.unwrap();
+            assert!(damaged(&store).is_empty() && !store.contains(&gone.id));
+            // Now that all of it is elsewhere its index file goes too.
+            let done = store.erase(CompactionOptions::default()).await.unwrap();
+            assert_eq!(done.blocked, 0, "{name}");
+            assert_eq!(store.stats().file_bytes, disk.used_bytes());
+            store.close().await.unwrap();
+            let store = open(&disk, &env);
+            assert_eq!(store.recovery().gaps, 0, "{name}");
+            for record in &records {
+                assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+            }
+            assert!(!store.contains(&gone.id), "{name}");
         }
     });
 }

@@ -410,6 +410,8 @@ fn read_step(
     let oldest = shared.index().segments().next().is_none_or(|(oldest, _)| oldest == number);
     let file = match shared.files.get(number) {
         Err(_) if !is_there(&shared.index(), number) => return Ok(end),
+        // The file of it alone is gone, and what was in it known to be damaged.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(failed(true)(error)),
         file => file.map_err(failed(false))?,
     };
     let mut found = Vec::new();
@@ -532,8 +534,10 @@ impl Writer {
         }
         let (log, idx) = (log_name(number), index_name(number));
         let disk = &*self.shared.disk;
-        let idx_bytes = disk.open(&idx, false).and_then(|file| file.len()).unwrap_or(0);
-        // The index first: alone it would be left for ever.
+        // As it is: an end that the disk lost is part of the extent.
+        let bytes_of = |name| disk.open(name, false).and_then(|file| file.len()).unwrap_or(0);
+        let bytes = bytes_of(&log) + bytes_of(&idx);
+        // The index first: alone it would tell of a segment that is gone.
         disk.remove(&idx).map_err(io_error("remove", &idx))?;
         disk.remove(&log).map_err(io_error("remove", &log))?;
         let synced: io::Result<()> = disk.sync_names();
@@ -543,7 +547,6 @@ impl Writer {
         }
         self.shared.index_mut().drop_segment(number);
         self.shared.files.forget(number);
-        let bytes = extent.len + idx_bytes;
         self.shared.file_bytes.fetch_sub(bytes, Ordering::SeqCst);
         Ok(Some(bytes))
     }

@@ -19,7 +19,8 @@
 //!
 //! It holds nothing that the segment does not: where it is missing, torn, damaged or of another
 //! length it is written again from the segment. So it needs no fsync, and no failure to write it is
-//! one of the store.
+//! one of the store. But one that lists more than its segment has, or whose segment is gone, tells what the disk lost: it is
+//! removed before its segment is, and where that grows again.
 //!
 //! It is begun with its segment, as the index of the [`FILE_HEADER_BYTES`] that are in that then, which fits no longer once a
 //! frame follows. So the marker is in two places of the disk: both copies in the segment's head lie in one sector, and without
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use crypto::RecordId;
 use env::disk::{Disk, File};
 
-use super::frame::{Content, Header, Marker, be32, be64};
+use super::frame::{self, Content, HEADER_BYTES_MAX, Header, Marker, be32, be64};
 use super::segment::{Segment, index_name};
 use crate::checksum::{Running, crc32c};
 use crate::header::FILE_HEADER_BYTES;
@@ -72,6 +73,12 @@ impl Row {
         let filler = matches!(header.content, Content::Filler { .. });
         let (id, placed) = (header.id, header.placed());
         Self { id, offset, length: header.payload_bytes(), removal, filler, placed, form, kind }
+    }
+
+    /// Where its frame ends.
+    pub(crate) fn end(&self) -> u64 {
+        let header = if self.placed { HEADER_BYTES_MAX } else { frame::HEADER_BYTES };
+        u64::from(self.offset) + header as u64 + u64::from(self.length)
     }
 
     fn encode(&self, into: &mut Vec<u8>) {
@@ -188,6 +195,8 @@ pub(crate) struct IndexFile {
     file: Arc<dyn File>,
     rows: u32,
     pub marker: Marker,
+    /// Bytes that the segment has, or had.
+    pub log_len: u64,
     pub gaps: u32,
 }
 
@@ -195,17 +204,21 @@ impl IndexFile {
     /// Opens and checks the index of a segment of `log_len` bytes. `None` where there is none that
     /// fits.
     pub(crate) fn open(disk: &dyn Disk, segment: u32, suite: u8, log_len: u64) -> Option<Self> {
+        Self::find(disk, segment, suite).filter(|index| index.log_len == log_len)
+    }
+
+    /// Opens and checks the index of a segment of whatever length.
+    pub(crate) fn find(disk: &dyn Disk, segment: u32, suite: u8) -> Option<Self> {
         let file = disk.open(&index_name(segment), false).ok()?;
-        let head = Head::read(&*file, segment, suite)?;
-        let Head { marker, rows, gaps, .. } = head;
+        let Head { marker, log_len, rows, gaps, rows_crc } = Head::read(&*file, segment, suite)?;
         let bytes = HEADER_BYTES as u64 + u64::from(rows) * ROW_BYTES as u64;
-        if head.log_len != log_len || file.len().ok()? != bytes {
+        if file.len().ok()? != bytes {
             return None;
         }
-        let index = Self { file, rows, marker, gaps };
+        let index = Self { file, rows, marker, log_len, gaps };
         let mut crc = Running::default();
         index.chunks(0..rows, |bytes| crc.add(bytes)).ok()?;
-        (crc.so_far() == head.rows_crc).then_some(index)
+        (crc.so_far() == rows_crc).then_some(index)
     }
 
     /// Hands over every row, in the order of the frames.

@@ -4,13 +4,15 @@
 //! fit. Of a segment without one, and of the last, every payload is read and checked, since a crash may have left any part
 //! of its last writes. Only in the last something is cut: what lies behind its last intact frame was
 //! never acknowledged (or has rotted, which looks the same). Everything else that is damaged stays
-//! where it is, is reported and not served. So does what the disk cannot read: one bad place costs what lies in it, and nothing is
+//! where it is, is reported and not served. What an index file lists of a segment that became shorter, or is gone, is damaged too: it is
+known, and can be put again. So does what the disk cannot read: one bad place costs what lies in it, and nothing is
 //! cut, or written, behind one that may hold the end of the last segment.
 //!
 //! At the end the last segment and the names are synced: a process that was killed leaves frames
 //! that the system has and the disk may not, and the store answers "present" for what is in its
 //! index.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -19,8 +21,8 @@ use env::disk::{Disk, File, Lock};
 
 use super::frame::{HEADER_BYTES, Header, Marker};
 use super::index::{Index, Location};
-use super::index_file::{self, IndexFile};
-use super::segment::{Segment, index_name, log_name, log_number};
+use super::index_file::{self, IndexFile, Row};
+use super::segment::{Segment, index_name, index_number, log_name, log_number};
 use crate::header::{FILE_HEADER_BYTES, Family, FileHeader, Head};
 use crate::scan::{Seen, Walked, Way, scan_some};
 use crate::window::is_bad_place;
@@ -33,7 +35,7 @@ pub struct Recovery {
     /// Bytes cut from the end of the last segment.
     pub cut_bytes: u64,
     /// Ranges of segments that belong to no frame: each was at least one frame, whose record is not
-    /// known.
+    /// known. So does one whose end, or all of which, is gone, though its index file lists what was there.
     pub gaps: u64,
     /// Frames whose header is good and whose payload is not.
     pub damaged_frames: u64,
@@ -59,14 +61,12 @@ pub(crate) struct Opened {
 /// Opens what is on the disk.
 pub(crate) fn open(disk: &Arc<dyn Disk>, family: Family) -> Result<Opened, StoreError> {
     let lock = take_lock(&**disk)?;
-    let mut numbers: Vec<u32> = disk
-        .list()
-        .map_err(io_error("list", "the store"))?
-        .iter()
-        .filter_map(|name| log_number(name))
-        .collect();
-    numbers.sort_unstable();
-    let next = numbers.last().map_or(1, |last| last + 1);
+    let names = disk.list().map_err(io_error("list", "the store"))?;
+    let logs: BTreeSet<u32> = names.iter().filter_map(|name| log_number(name)).collect();
+    let mut numbers: BTreeSet<u32> = names.iter().filter_map(|name| index_number(name)).collect();
+    numbers.extend(&logs);
+    let last = numbers.last().copied();
+    let next = last.map_or(1, |last| last + 1);
     let mut opened = Opened {
         lock,
         index: Index::default(),
@@ -75,12 +75,14 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, family: Family) -> Result<Opened, Store
         file_bytes: 0,
         recovery: Recovery::default(),
     };
-    let last = numbers.pop();
     for number in numbers {
-        opened.sealed(&**disk, family, number)?;
-    }
-    if let Some(number) = last {
-        opened.last(&**disk, family, number)?;
+        if !logs.contains(&number) {
+            opened.gone(&**disk, family, number)?;
+        } else if Some(number) == last {
+            opened.last(&**disk, family, number)?;
+        } else {
+            opened.sealed(&**disk, family, number)?;
+        }
     }
     disk.sync_names().map_err(io_error("sync", "the store"))?;
     Ok(opened)
@@ -109,39 +111,68 @@ impl Opened {
             self.unreadable(&name);
             return Ok(());
         };
-        let index = IndexFile::open(disk, number, suite, len);
-        let Some(index) = index.filter(|index| index.marker == marker) else {
-            let (rows, suspect, index_bytes) = (None, false, 0);
-            let mut segment = Segment { number, file, len, marker, rows, index_bytes, suspect };
-            // It may have been sealed and not yet synced: what a power cut took of it is not
-            // served, nor cut, as others may have it.
-            self.read_frames(&mut segment, false)?;
-            segment.file.sync().map_err(io_error("sync", &name))?;
-            if !segment.suspect && rebuild(disk, &segment, suite) {
-                self.recovery.rebuilt_indexes += 1;
+        let index = IndexFile::find(disk, number, suite).filter(|index| index.marker == marker);
+        match index {
+            Some(index) if index.log_len == len => self.listed(number, &index)?,
+            index => {
+                let (rows, suspect, index_bytes) = (None, false, 0);
+                let mut segment = Segment { number, file, len, marker, rows, index_bytes, suspect };
+                // It may have been sealed and not yet synced: what a power cut took of it is not
+                // served, nor cut, as others may have it.
+                self.read_frames(&mut segment, false)?;
+                segment.file.sync().map_err(io_error("sync", &name))?;
+                match index.filter(|index| index.log_len > len) {
+                    // It is kept: nothing else tells what is lost.
+                    Some(index) => self.lost(number, len, &index)?,
+                    None if !segment.suspect && rebuild(disk, &segment, suite) => {
+                        self.recovery.rebuilt_indexes += 1;
+                    }
+                    None => {}
+                }
             }
-            self.file_bytes += index_file::bytes_of(disk, number);
-            return Ok(());
-        };
+        }
         self.file_bytes += index_file::bytes_of(disk, number);
+        Ok(())
+    }
+
+    /// Takes in the rows of a segment that is as long as its index file says.
+    fn listed(&mut self, number: u32, index: &IndexFile) -> Result<(), StoreError> {
         self.recovery.gaps += u64::from(index.gaps);
         if index.gaps > 0 {
-            tracing::warn!(file = name, gaps = index.gaps, "parts of a segment are damaged");
+            let file = log_name(number);
+            tracing::warn!(file, gaps = index.gaps, "parts of a segment are damaged");
         }
         let records = &mut self.index;
-        let apply = |row: index_file::Row| {
-            if row.removal {
-                records.remove(number, &row.id);
-            } else if row.filler {
-                records.fill(number, HEADER_BYTES as u64 + u64::from(row.length));
-            } else if let Some(kind) = Kind::from_number(row.kind.into()) {
-                let index_file::Row { id, offset, length, placed, form, .. } = row;
-                let (segment, damaged) = (number, false);
-                let location = Location { segment, offset, length, placed, damaged, form, kind };
-                records.insert(id, location);
+        let rows = index.all_rows(|row| take_in(records, number, &row, false));
+        rows.map_err(io_error("read", &index_name(number)))
+    }
+
+    /// Takes in what a segment's index file lists behind the `len` bytes that are left of it.
+    fn lost(&mut self, number: u32, len: u64, index: &IndexFile) -> Result<(), StoreError> {
+        let bytes = index.log_len - len;
+        tracing::error!(file = log_name(number), bytes, "the end of a segment is gone");
+        self.recovery.gaps += 1;
+        self.index.extend(number, index.log_len, Some(index.marker));
+        let records = &mut self.index;
+        let rows = index.all_rows(|row| {
+            if row.end() > len {
+                take_in(records, number, &row, true);
             }
+        });
+        rows.map_err(io_error("read", &index_name(number)))
+    }
+
+    /// Takes in what an index file tells of a segment that is not there. A segment that is removed loses its index file first.
+    fn gone(&mut self, disk: &dyn Disk, family: Family, number: u32) -> Result<(), StoreError> {
+        let index = IndexFile::find(disk, number, family.suite_number());
+        let Some(index) = index.filter(|index| index.rows() > 0) else {
+            tracing::error!(file = log_name(number), "a segment is gone, and what was in it");
+            self.recovery.gaps += 1;
+            return remove_index(disk, number);
         };
-        index.all_rows(apply).map_err(io_error("read", &name))
+        self.recovery.gaps += u64::from(index.gaps);
+        self.file_bytes += index_file::bytes_of(disk, number);
+        self.lost(number, 0, &index)
     }
 
     fn last(&mut self, disk: &dyn Disk, family: Family, number: u32) -> Result<(), StoreError> {
@@ -158,10 +189,13 @@ impl Opened {
                 self.next = number;
                 return Ok(());
             }
-            // Its index file may be there, if it was sealed and its successor not yet created.
-            self.sealed(disk, family, number)?;
-            return Ok(());
+            return self.sealed(disk, family, number);
         };
+        let index = IndexFile::find(disk, number, family.suite_number());
+        if index.is_some_and(|index| index.marker == marker && index.log_len > len) {
+            // It was full, so nothing of it is an unfinished write.
+            return self.sealed(disk, family, number);
+        }
         let (rows, suspect, index_bytes) = (None, false, 0);
         let mut segment = Segment { number, file, len, marker, rows, index_bytes, suspect };
         let (end, writable) = self.read_frames(&mut segment, true)?;
@@ -262,6 +296,24 @@ pub(crate) fn read_head(file: &dyn File, len: u64, family: Family) -> io::Result
     match FileHeader::read(file, len, family) {
         Err(error) if is_bad_place(file, len, &error) => Ok(Head::Unread),
         read => read,
+    }
+}
+
+/// Takes in a row of a segment's index file; `lost` where its frame is not there any more.
+fn take_in(records: &mut Index, segment: u32, row: &Row, lost: bool) {
+    let &Row { id, offset, length, placed, form, .. } = row;
+    if row.removal {
+        records.remove(segment, &id);
+    } else if row.filler {
+        if !lost {
+            records.fill(segment, HEADER_BYTES as u64 + u64::from(length));
+        }
+    } else if let Some(kind) = Kind::from_number(row.kind.into())
+        // An intact frame of the record, written earlier, is the better one to serve.
+        && !(lost && records.is_good(&id))
+    {
+        let damaged = lost;
+        records.insert(id, Location { segment, offset, length, placed, damaged, form, kind });
     }
 }
 

@@ -179,7 +179,17 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Checks frames from an offset on, and says where to go on.
     fn step(&self, from: u64, bytes_max: u64, done: &mut ScrubStep) -> io::Result<u64> {
-        let file = self.shared.files.get(self.number)?;
+        let file = match self.shared.files.get(self.number) {
+            // Opening found it gone; or compaction is removing it, and nothing in it is alive.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let live = self.shared.index().segment_from(self.number);
+                if live.is_some_and(|(found, extent)| found == self.number && extent.live > 0) {
+                    self.mark(&[(FILE_HEADER_BYTES, self.extent.len)], done);
+                }
+                return Ok(self.extent.len);
+            }
+            file => file?,
+        };
         // What the disk lost of the end is damaged, not unreadable.
         let len = self.extent.len.min(file.len()?);
         let mut damaged = Vec::new();

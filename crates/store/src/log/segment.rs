@@ -44,7 +44,16 @@ pub(crate) fn index_name(number: u32) -> String {
 
 /// The number of a segment file's name.
 pub(crate) fn log_number(name: &str) -> Option<u32> {
-    let digits = name.strip_suffix(".log")?;
+    number_before(name, ".log")
+}
+
+/// The number of an index file's name.
+pub(crate) fn index_number(name: &str) -> Option<u32> {
+    number_before(name, ".idx")
+}
+
+fn number_before(name: &str, ending: &str) -> Option<u32> {
+    let digits = name.strip_suffix(ending)?;
     let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits { digits.parse().ok() } else { None }
 }
@@ -144,6 +153,7 @@ mod tests {
         assert_eq!(log_number(&log_name(42)), Some(42));
         for name in ["42.log", "00000042.idx", "0000004x.log", "000000042.log", "+0000042.log"] {
             assert_eq!(log_number(name), None, "{name}");
+            assert_eq!(index_number(name).is_some(), name == index_name(42), "{name}");
         }
     }
 }
