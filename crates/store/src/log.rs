@@ -58,7 +58,7 @@ use self::index::{Index, Location};
 use self::recent::{KEPT_FOR, Recent};
 pub(crate) use self::index_file::marker_of;
 pub use self::recovery::Recovery;
-pub(crate) use self::recovery::{read_head, take_lock};
+pub(crate) use self::recovery::{read_head, settle, take_lock};
 use self::sealed::Sealed;
 use self::segment::OpenFiles;
 pub(crate) use self::segment::{CreateError, create, log_name, log_number};

@@ -199,6 +199,10 @@ impl Run {
             self.check_all().await?;
         } else if matches!(step, Step::Reopen) || self.store.stats().poisoned {
             self.disk.fail_syncs(0);
+            if self.store.stats().poisoned {
+                // What an fsync failed for is not on the disk.
+                self.after_crash();
+            }
             self.reopen(self.disk.clone());
             self.check_all().await?;
         }

@@ -208,6 +208,40 @@ fn a_failed_sync_ends_writing_and_not_reading() {
     });
 }
 
+/// The system takes for written what it could not write, and shows it as long as it is in its cache.
+#[test]
+fn what_a_failed_sync_kept_from_the_disk_is_not_present_at_the_next_start() {
+    run(1, |env| async move {
+        // Of a segment with room, and of one that is full.
+        for count in [2, 20] {
+            let disk = FaultyDisk::new(1);
+            let everysec = options(Durability::EverySecond);
+            let store = LogStore::open(Arc::new(disk.clone()), env.clone(), everysec).unwrap();
+            let records = some(0..count, 900);
+            store.put_kept(kept(&records[0]), None).await.unwrap();
+            env.clock.sleep(Duration::from_secs(2)).await;
+            disk.fail_syncs(u32::MAX);
+            let mut answered = 1;
+            for record in &records[1..] {
+                answered += usize::from(store.put_kept(kept(record), None).await.is_ok());
+            }
+            assert!(answered >= 2, "{answered} were answered");
+            env.clock.sleep(Duration::from_secs(2)).await;
+            assert!(matches!(store.close().await, Err(StoreError::Poisoned)));
+            disk.fail_syncs(0);
+            let store = open(&disk, &env);
+            assert!(matches!(store.get(&records[0].id).await, Ok(Some(_))), "it was synced");
+            assert!(!matches!(store.get(&records[1].id).await, Ok(Some(_))), "it is not there");
+            let new = store.put(records.clone()).await.unwrap();
+            assert_eq!(new.iter().filter(|new| !**new).count(), 1);
+            let store = open(&disk.crash(), &env);
+            for record in &records {
+                assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+            }
+        }
+    });
+}
+
 #[test]
 fn what_was_not_acknowledged_goes_after_a_failed_sync_also_behind_what_was() {
     run(1, |env| async move {
@@ -216,16 +250,20 @@ fn what_was_not_acknowledged_goes_after_a_failed_sync_also_behind_what_was() {
         let soon = Some(Durability::EverySecond);
         let before = store.put_kept(kept(&record(0, 100)), soon).await.unwrap();
         assert_eq!(before, [true], "answered, and not synced yet");
+        let answered = disk.bytes("00000001.log");
         disk.fail_syncs(1);
         let failed = store.put(some(1..2, 100)).await;
         assert!(matches!(failed, Err(StoreError::Poisoned)), "{failed:?}");
-        // The one that was answered is still owed.
+        // The one that was answered is still owed, and it alone is shown still.
         assert!(matches!(store.close().await, Err(StoreError::Poisoned)));
+        assert_eq!(disk.bytes("00000001.log"), answered);
         let store = open(&disk, &env);
-        assert!(store.contains(&record(0, 100).id));
-        assert_eq!(store.put(some(1..2, 100)).await.unwrap(), [true], "it has to be written again");
+        let new = store.put(some(0..2, 100)).await.unwrap();
+        assert_eq!(new, [true, true], "neither came to the disk: they have to be written again");
         let store = open(&disk.crash(), &env);
-        assert!(store.contains(&record(1, 100).id), "acknowledged, so it is there");
+        for wanted in some(0..2, 100) {
+            assert!(store.contains(&wanted.id), "acknowledged, so it is there");
+        }
     });
 }
 

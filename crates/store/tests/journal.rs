@@ -269,6 +269,27 @@ fn a_full_disk_and_a_failed_sync_are_told_and_leave_what_was() {
 }
 
 #[test]
+fn entries_that_a_failed_sync_kept_from_the_disk_are_not_there_at_the_next_start() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let everysec = JournalOptions { durability: Durability::EverySecond, ..options(u64::MAX) };
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let journal = Journal::open(shared, env.clone(), "news", everysec).unwrap();
+        append(&journal, 3).await;
+        env.clock.sleep(Duration::from_secs(2)).await;
+        append(&journal, 2).await;
+        disk.fail_syncs(1);
+        env.clock.sleep(Duration::from_secs(2)).await;
+        assert!(journal.is_poisoned());
+        journal.close().await.unwrap_err();
+        let journal = open(&disk, &env);
+        assert_eq!(read_all(&journal).await, as_read(0..3));
+        append(&journal, 2).await;
+        assert_eq!(read_all(&open(&disk.crash(), &env)).await, as_read(0..5));
+    });
+}
+
+#[test]
 fn no_flipped_byte_gives_a_wrong_entry_or_hides_another() {
     run(1, |env| async move {
         let disk = FaultyDisk::new(1);

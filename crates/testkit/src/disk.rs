@@ -5,8 +5,8 @@
 //! subset, each write cut anywhere: a disk orders nothing between two syncs. Of names (creations,
 //! renames, removals) not yet synced it leaves any prefix, as a journalling file system does. A
 //! failed sync drops what was pending from what can ever become durable, though readers still see
-//! it, as Linux does. A large write may be one that goes past the system's cache ([`FaultyDisk::write_directly`]): what of it lies
-//! before the first multiple of 4 KiB in the file does not, and may be lost alone.
+//! it until it is uncached, as Linux does. A large write may be one that goes past the system's cache ([`FaultyDisk::write_directly`]): what
+//! of it lies before the first multiple of 4 KiB in the file does not, and may be lost alone.
 //!
 //! Everything is decided by the seed: the same calls give the same disk.
 
@@ -537,6 +537,21 @@ impl File for FaultyFile {
     /// Memory lies as it likes, and a simulation does not depend on it: whatever a part leaves, it is the same.
     fn memory_alignment(&self) -> Option<usize> {
         self.disk.lock().writes_directly.then_some(1)
+    }
+
+    /// What waits to be written stays; of what counts as written only what is on the disk is there still.
+    fn uncache(&self, range: Range<u64>) {
+        let mut state = self.disk.lock();
+        let file = &mut state.files[self.inode];
+        if !file.pending.is_empty() {
+            return;
+        }
+        let end = file.bytes.len().min(range.end as usize);
+        let start = end.min(range.start as usize);
+        // The length is in the file's own entry, which stays in memory: behind what the disk has there are zeros.
+        for (at, byte) in (start..end).zip(&mut file.bytes[start..end]) {
+            *byte = file.durable.get(at).copied().unwrap_or(0);
+        }
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {

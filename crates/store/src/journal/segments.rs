@@ -9,7 +9,7 @@ use env::disk::{Disk, File, Lock};
 use super::entry::{ENTRY_HEADER_BYTES, EntryHeader};
 use crate::header::{FILE_HEADER_BYTES, Family, Head};
 use crate::log::frame::Marker;
-use crate::log::read_head;
+use crate::log::{read_head, settle};
 use crate::scan::{FrameHeader, Seen, Walked, Way, scan_some};
 use crate::{StoreError, io_error};
 
@@ -150,6 +150,9 @@ impl Opened {
             }
         };
         let mut segment = Segment::new(first, marker);
+        if last {
+            settle(&*file, len).map_err(io_error("sync", name))?;
+        }
         // What the disk cannot read costs what lies in it.
         let way = Way { payloads: last, passing: true, enough: u64::MAX };
         let Walked { intact_end: end, unread_end, .. } =
@@ -171,8 +174,8 @@ impl Opened {
             if end < len {
                 tracing::warn!(file = name, bytes = len - end, "cut an unfinished write");
                 file.truncate(end).map_err(io_error("cut", name))?;
+                file.sync().map_err(io_error("sync", name))?;
             }
-            file.sync().map_err(io_error("sync", name))?;
             self.active = Some(file);
         }
         self.segments.push_back(segment);

@@ -8,9 +8,8 @@
 known, and can be put again. So does what the disk cannot read: one bad place costs what lies in it, and nothing is
 //! cut, or written, behind one that may hold the end of the last segment.
 //!
-//! At the end the last segment and the names are synced: a process that was killed leaves frames
-//! that the system has and the disk may not, and the store answers "present" for what is in its
-//! index.
+//! What is walked is synced before, and leaves the system's cache: the store answers "present" for what is in its index, and
+//! what the system shows of a file may not be on the disk ([`settle`]). At the end the names are synced.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -119,8 +118,8 @@ impl Opened {
                 let mut segment = Segment { number, file, len, marker, rows, index_bytes, suspect };
                 // It may have been sealed and not yet synced: what a power cut took of it is not
                 // served, nor cut, as others may have it.
+                settle(&*segment.file, len).map_err(io_error("sync", &name))?;
                 self.read_frames(&mut segment, false)?;
-                segment.file.sync().map_err(io_error("sync", &name))?;
                 match index.filter(|index| index.log_len > len) {
                     // It is kept: nothing else tells what is lost.
                     Some(index) => self.lost(number, len, &index)?,
@@ -198,14 +197,15 @@ impl Opened {
         }
         let (rows, suspect, index_bytes) = (None, false, 0);
         let mut segment = Segment { number, file, len, marker, rows, index_bytes, suspect };
+        settle(&*segment.file, len).map_err(io_error("sync", &name))?;
         let (end, writable) = self.read_frames(&mut segment, true)?;
         if end < len {
             self.recovery.cut_bytes += len - end;
             tracing::warn!(file = name, at = end, bytes = len - end, "cut an unfinished write");
             segment.file.truncate(end).map_err(io_error("cut", &name))?;
+            segment.file.sync().map_err(io_error("sync", &name))?;
             segment.len = end;
         }
-        segment.file.sync().map_err(io_error("sync", &name))?;
         // It grows again: rows of before are of no use, and a whole index must not fit by its length alone some day.
         remove_index(disk, number)?;
         segment.index_bytes = index_file::begin(disk, number, marker, family.suite_number());
@@ -289,6 +289,14 @@ impl Opened {
         self.recovery.unreadable_segments += 1;
         tracing::error!(file = name, "a segment's head is damaged: its records are not served");
     }
+}
+
+/// Sees to it that what is read of a file is what the disk has of it. A process that was killed leaves bytes that the system has and
+/// the disk may not; and one whose fsync failed leaves some that the system shows, takes for written, and never writes.
+pub(crate) fn settle(file: &dyn File, len: u64) -> io::Result<()> {
+    file.sync()?;
+    file.uncache(0..len);
+    Ok(())
 }
 
 /// What is at the head of a segment or a journal's file, which may lie in a bad place of the disk.
