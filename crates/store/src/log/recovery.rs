@@ -5,7 +5,7 @@
 //! of its last writes. Only in the last something is cut: what lies behind its last intact frame was
 //! never acknowledged (or has rotted, which looks the same). Everything else that is damaged stays
 //! where it is, is reported and not served. What an index file lists of a segment that became shorter, or is gone, is damaged too: it is
-known, and can be put again. So does what the disk cannot read: one bad place costs what lies in it, and nothing is
+//! known, and can be put again. So does what the disk cannot read: one bad place costs what lies in it, and nothing is
 //! cut, or written, behind one that may hold the end of the last segment.
 //!
 //! What is walked is synced before, and leaves the system's cache: the store answers "present" for what is in its index, and
