@@ -103,8 +103,8 @@ impl Opened {
         let suite = family.suite_number();
         let head = read_head(&*file, len, family).map_err(io_error("read", &name))?;
         // Both copies of it lie in one sector; the index file has it too, though it may not be written.
-        let marker =
-            self.marker(number, head)?.or_else(|| index_file::marker_of(disk, number, suite));
+        let told = self.marker(number, head)?;
+        let marker = told.or_else(|| index_file::marker_of(disk, number, suite));
         self.index.extend(number, len, marker);
         let Some(marker) = marker else {
             self.unreadable(&name);
@@ -123,10 +123,9 @@ impl Opened {
                 match index.filter(|index| index.log_len > len) {
                     // It is kept: nothing else tells what is lost.
                     Some(index) => self.lost(number, len, &index)?,
-                    None if !segment.suspect && rebuild(disk, &segment, suite) => {
-                        self.recovery.rebuilt_indexes += 1;
-                    }
-                    None => {}
+                    // A power cut while the only head that tells the marker is written over might leave none.
+                    None if told.is_none() || segment.suspect => {}
+                    None => self.recovery.rebuilt_indexes += rebuild(disk, &segment, suite),
                 }
             }
         }
@@ -334,12 +333,12 @@ fn remove_index(disk: &dyn Disk, number: u32) -> Result<(), StoreError> {
     }
 }
 
-/// Writes a missing index file; `false` where that fails (a full disk), which is no reason not to
+/// Writes a missing index file. How many were written: none where that fails (a full disk), which is no reason not to
 /// open.
-fn rebuild(disk: &dyn Disk, segment: &Segment, suite: u8) -> bool {
+fn rebuild(disk: &dyn Disk, segment: &Segment, suite: u8) -> u64 {
     let written = index_file::write(disk, segment, suite);
     if let Err(error) = &written {
         tracing::warn!(segment = segment.number, %error, "cannot write a segment's index");
     }
-    written.is_ok()
+    u64::from(written.is_ok())
 }
