@@ -736,8 +736,7 @@ fn a_bad_sector_that_takes_a_whole_file_keeps_no_store_from_opening_and_ends_no_
             disk.fail_sectors_in(&name, 0..len);
             let store = open(&disk, &env);
             for record in &records {
-                let inside =
-                    there.windows(record.bytes.len()).any(|window| window == record.bytes);
+                let inside = there.windows(record.bytes.len()).any(|window| window == record.bytes);
                 match store.get(&record.id).await {
                     Ok(Some(found)) => assert_eq!(&found, record),
                     other => assert!(inside, "{name}: {other:?}"),
@@ -795,7 +794,11 @@ fn what_an_index_lists_behind_the_end_of_its_segment_is_known_to_be_lost() {
             let lost = ids(first.iter().skip(if cut < second.end { 1 } else { 2 }));
             for round in 0..2 {
                 let store = open(&disk, &env);
-                assert!(store.recovery().gaps > 0 && store.lost_records(), "{:?}", store.recovery());
+                assert!(
+                    store.recovery().gaps > 0 && store.lost_records(),
+                    "{:?}",
+                    store.recovery()
+                );
                 assert_eq!(disk.bytes("00000001.idx"), index, "it is kept");
                 assert_eq!(file.len().unwrap(), cut, "nothing is cut, or written behind it");
                 assert_eq!(damaged(&store), if round == 0 { lost.clone() } else { vec![] });
@@ -820,7 +823,8 @@ fn what_an_index_lists_behind_the_end_of_its_segment_is_known_to_be_lost() {
 }
 
 #[test]
-fn what_an_index_lists_of_a_segment_that_is_gone_is_known_to_be_lost_and_what_it_removed_stays_so() {
+fn what_an_index_lists_of_a_segment_that_is_gone_is_known_to_be_lost_and_what_it_removed_stays_so()
+{
     run(1, |env| async move {
         let whole = FaultyDisk::new(1);
         let store = open(&whole, &env);
