@@ -78,7 +78,10 @@ where
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(default))
         .with_writer(writer)
-        .with_ansi(false);
+        .with_ansi(false)
+        // A line that cannot be written is lost. Saying so on stderr panics where that is what cannot be written, and would end
+        // whatever task logged.
+        .log_internal_errors(false);
     // Failing means that a subscriber is there already.
     let _ = if json { builder.json().try_init() } else { builder.try_init() };
     let _ = io::stderr().flush();

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use harness::{Home, Network, Outcome, PATIENCE, Running, assert_only, hold, run, until_handled};
 
@@ -164,6 +165,34 @@ fn a_taken_port_is_busy_whichever_it_is() {
     assert!(refused.stderr.contains(&taken), "{}", refused.stderr);
     // And nothing of it is left behind: the peer runs.
     network.start_all();
+}
+
+/// What reads a peer's log may end before it, and a disk with its output may be full: neither is the peer's concern.
+#[test]
+fn a_peer_whose_log_cannot_be_written_serves_on() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let dir = network.peers[0].dir.clone();
+    let serving = || {
+        let status = run(hold(["peer", "status", "--json", "--dir"]).arg(&dir));
+        status.code == Some(0) && status.json()["state"] == "serving"
+    };
+    let (reader, log) = rustix::pipe::pipe().unwrap();
+    drop(reader);
+    let mut command = hold(["peer", "run", "--dir"]);
+    // Every part of it logs.
+    command.arg(&dir).env("HOLD_LOG", "debug").stderr(log);
+    let mut peer = Running::start(&mut command);
+    let started = Instant::now();
+    while !serving() {
+        assert!(!peer.ended() && started.elapsed() < PATIENCE, "it never serves");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // Its tasks have looked at their files, and logged, by then.
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(serving());
+    peer.signal("TERM");
+    peer.finish(PATIENCE).expect(0);
 }
 
 /// A signal ends a program that waits for its standard input.
