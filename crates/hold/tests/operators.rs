@@ -167,32 +167,48 @@ fn a_taken_port_is_busy_whichever_it_is() {
     network.start_all();
 }
 
-/// What reads a peer's log may end before it, and a disk with its output may be full: neither is the peer's concern.
-#[test]
-fn a_peer_whose_log_cannot_be_written_serves_on() {
-    let mut network = Network::new(1, &[]);
-    network.add_peers(1);
-    let dir = network.peers[0].dir.clone();
-    let serving = || {
-        let status = run(hold(["peer", "status", "--json", "--dir"]).arg(&dir));
-        status.code == Some(0) && status.json()["state"] == "serving"
-    };
-    let (reader, log) = rustix::pipe::pipe().unwrap();
-    drop(reader);
-    let mut command = hold(["peer", "run", "--dir"]);
-    // Every part of it logs.
-    command.arg(&dir).env("HOLD_LOG", "debug").stderr(log);
-    let mut peer = Running::start(&mut command);
+/// Waits until a peer says of itself that it serves.
+#[track_caller]
+fn until_serving(peer: &mut Running, dir: &Path) {
     let started = Instant::now();
-    while !serving() {
+    loop {
+        let status = run(hold(["peer", "status", "--json", "--dir"]).arg(dir));
+        if status.code == Some(0) && status.json()["state"] == "serving" {
+            return;
+        }
         assert!(!peer.ended() && started.elapsed() < PATIENCE, "it never serves");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// What reads a peer's log may end before it, and the disk with its output be full: neither is the peer's concern.
+#[test]
+fn a_peer_whose_log_and_ready_line_cannot_be_written_serves_on() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let dir = network.peers[0].dir.clone();
+    let start = || {
+        let mut command = hold(["peer", "run", "--dir"]);
+        // Every part of it logs.
+        command.arg(&dir).env("HOLD_LOG", "debug");
+        command
+    };
+    let (reader, log) = rustix::pipe::pipe().unwrap();
+    drop(reader);
+    let mut peer = Running::start(start().stderr(log));
+    until_serving(&mut peer, &dir);
     // Its tasks have looked at their files, and logged, by then.
     std::thread::sleep(Duration::from_secs(3));
-    assert!(serving());
+    until_serving(&mut peer, &dir);
     peer.signal("TERM");
     peer.finish(PATIENCE).expect(0);
+
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut peer = Running::start(start().stdout(full));
+    until_serving(&mut peer, &dir);
+    peer.signal("TERM");
+    let ended = peer.finish(PATIENCE).expect_error(1);
+    assert!(ended.stderr.contains("cannot write the output"), "{}", ended.stderr);
 }
 
 /// A signal ends a program that waits for its standard input.

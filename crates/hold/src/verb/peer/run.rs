@@ -11,6 +11,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::logging;
+use crate::out::one_line;
 use crate::peerdir::{self, PeerDir};
 use crate::running::Running;
 
@@ -64,20 +65,23 @@ impl Run {
             () = session.stop.cancelled() => return Ok(Exit::Done),
         };
         let mut running = started?;
-        session.out.result(&Ready {
+        // It serves whoever reads of it or not; that the line could not be written is told at the end too.
+        let told = session.out.result(&Ready {
             ready: true,
             address: running.address.clone(),
             peer: running.librarian.peer().to_string(),
             metrics: running.metrics.to_string(),
             signed: running.signed.map(|address| address.to_string()),
-        })?;
+        });
+        if let Err(error) = &told {
+            tracing::warn!(error = %one_line(error), "it serves, and its ready line could not be written");
+        }
         let ended = tokio::select! {
             ended = running.ended() => ended,
             () = session.stop.cancelled() => Ok(()),
         };
-        ended?;
         session.out.note("stopping");
-        running.stop().await?;
-        Ok(Exit::Done)
+        let stopped = running.stop().await;
+        ended.and(stopped).and(told).map(|()| Exit::Done)
     }
 }
