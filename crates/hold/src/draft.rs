@@ -4,7 +4,7 @@
 //! error, Ctrl-C, a dropped future, removes the temporary file.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -48,11 +48,7 @@ impl Draft {
             let file = OpenOptions::new().write(true).open(path).map_err(failed())?;
             return Ok(Self { file, draft: None, path: path.to_owned(), replace, unsynced: false });
         }
-        let to = match path.is_symlink() {
-            // One that leads nowhere is replaced itself.
-            true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
-            false => path.to_owned(),
-        };
+        let to = files::behind_links(path);
         // Nobody reads of it on the way who may not read the file that is there.
         let mode = if to.exists() { 0o600 } else { NEW_MODE };
         Self::beside(to, mode, replace).map_err(failed())
@@ -168,6 +164,17 @@ impl Draft {
     }
 }
 
+/// Writes these bytes to a path that a user named: over a file that is there, all or nothing, or into the device or the pipe that
+/// is there, which waits for its reader here.
+///
+/// # Errors
+/// [`HoldError::Io`].
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), HoldError> {
+    let draft = Draft::new(path, true)?;
+    draft.file()?.write_all(bytes).map_err(HoldError::io("write", path))?;
+    draft.keep()
+}
+
 /// Whether the path is that of something that bytes go through: a device, a pipe, a socket.
 pub(crate) fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
@@ -195,8 +202,6 @@ impl Drop for Draft {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use std::io::Write;
-
     use super::*;
 
     #[test]
@@ -256,6 +261,8 @@ mod tests {
         draft.keep().unwrap();
         assert_eq!(reader.join().unwrap(), b"through");
         assert!(is_special(&pipe));
+        write("/dev/null".as_ref(), b"nowhere").unwrap();
+        assert!(is_special("/dev/null".as_ref()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

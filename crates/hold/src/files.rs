@@ -85,14 +85,30 @@ pub(crate) fn name_new(draft: &Path, path: &Path) -> Result<(), HoldError> {
     })
 }
 
-/// Writes a file over what is there, all or nothing.
+/// Writes a file over the one that is there, all or nothing; through a link, over the one that it leads to. What a user names goes
+/// through a [`Draft`](crate::draft::Draft), which writes to devices and pipes as well.
+///
+/// # Errors
+/// [`HoldError::NotA`] where something else is there, which stays; [`HoldError::Io`].
 pub(crate) fn replace(path: &Path, bytes: &[u8], access: Access) -> Result<(), HoldError> {
+    let path = &behind_links(path);
+    if path.symlink_metadata().is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
+        return Err(HoldError::NotA { what: "a regular file", path: path.clone() });
+    }
     let draft = write_draft(path, bytes, access)?;
     fs::rename(&draft, path).map_err(|source| {
         let _ = fs::remove_file(&draft);
         HoldError::io("write", path)(source)
     })?;
     sync_folder(path)
+}
+
+/// Where the file is that a path leads to. A link that leads nowhere is replaced itself.
+pub(crate) fn behind_links(path: &Path) -> PathBuf {
+    match path.is_symlink() {
+        true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        false => path.to_owned(),
+    }
 }
 
 fn write_draft(path: &Path, bytes: &[u8], access: Access) -> Result<PathBuf, HoldError> {
@@ -270,6 +286,32 @@ mod tests {
         let taken = |_: &Path| Err::<(), _>(io::Error::from(io::ErrorKind::AlreadyExists));
         let error = make_beside(&path, taken).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "it ends");
+    }
+
+    #[test]
+    fn what_is_replaced_is_a_file_also_behind_a_link_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, pipe, below] =
+            ["file", "link", "pipe", "below"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        // It leads nowhere yet, and takes the place of itself.
+        replace(&link, b"1", Access::Public).unwrap();
+        assert!(!link.is_symlink() && !file.exists());
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        fs::write(&file, b"2").unwrap();
+        replace(&link, b"3", Access::Public).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"3");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        fs::create_dir(&below).unwrap();
+        for other in [&pipe, &below] {
+            let refused = replace(other, b"4", Access::Public);
+            assert!(matches!(refused, Err(HoldError::NotA { .. })), "{refused:?}");
+            assert!(!other.is_file());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "no draft is left");
     }
 
     #[test]

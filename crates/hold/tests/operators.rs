@@ -62,6 +62,17 @@ fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
     // An older list than the one that is kept takes nothing back.
     let third = revoke(0, KEYS[0], &["--undo", "--from", &from], &list("third")).expect(0);
     assert_eq!(revoked(&third), KEYS[1..]);
+    // A pipe that it is sent through stays one.
+    let pipe = list("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let through = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    revoke(0, KEYS[0], &["--undo"], &pipe).expect(0);
+    assert!(!fs::metadata(&pipe).unwrap().is_file());
+    assert_eq!(through.join().unwrap(), fs::read(&kept[0]).unwrap());
+    fs::write(list("third"), fs::read(&kept[0]).unwrap()).unwrap();
 
     // A peer takes the newest, and says so of an older one.
     let set = |list: &Path| {

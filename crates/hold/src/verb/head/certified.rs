@@ -1,7 +1,7 @@
 //! `hold head ... --committee`: heads that a committee certifies.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ use serde::Serialize;
 
 use super::Of;
 use crate::cli::Session;
+use crate::client::blocking;
+use crate::draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::files::{self, Access};
 use crate::verb::{committee as committee_verb, object};
 
 /// How long a watch waits where no member answers.
@@ -42,16 +43,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    fn keep(&self, proof: &Bytes) -> Result<(), HoldError> {
-        match &self.proof {
-            Some(path) => keep(path, proof),
-            None => Ok(()),
-        }
+    async fn keep(&self, proof: &Bytes) -> Result<(), HoldError> {
+        let Some(path) = self.proof.clone() else { return Ok(()) };
+        let proof = proof.clone();
+        // It is synced, and a named pipe waits for its reader.
+        blocking(move || draft::write(&path, &proof)).await
     }
-}
-
-fn keep(path: &Path, proof: &Bytes) -> Result<(), HoldError> {
-    files::replace(path, proof, Access::Public)
 }
 
 /// What `--expected` takes.
@@ -188,7 +185,7 @@ pub(super) async fn read(
     let Some(read) = read else {
         return Err(HoldError::NoHead(of.branch));
     };
-    kept.keep(&read.proof)?;
+    kept.keep(&read.proof).await?;
     if read.head.head.is_none() {
         return Err(HoldError::NoHead(of.branch));
     }
@@ -217,7 +214,7 @@ pub(super) async fn update(
     let (objects, heads) = committee_verb::heads(session, group).await?;
     let object = updated(&of, &objects, &to).await?;
     let decided = heads.set(&object, &of.branch, expected, &to).await?;
-    told(session, &decided, Some(to), &kept)
+    told(session, &decided, Some(to), &kept).await
 }
 
 /// Tells the committee of an object's policy.
@@ -230,17 +227,17 @@ pub(super) async fn policy(
     let (objects, heads) = committee_verb::heads(session, group).await?;
     let object = of.which.open(&objects).await?;
     let decided = heads.make_known(&object).await?;
-    told(session, &decided, None, &kept)
+    told(session, &decided, None, &kept).await
 }
 
 /// Prints what was decided; a refusal is proven too.
-fn told(
+async fn told(
     session: &Session,
     decided: &Decided,
     version: Option<VersionId>,
     kept: &Kept,
 ) -> Result<Exit, HoldError> {
-    kept.keep(&decided.proof)?;
+    kept.keep(&decided.proof).await?;
     let since = decided.accepted().map_err(CertifiedError::from)?;
     session.out.result(&DecidedText {
         version: version.map(|version| version.to_string()),
@@ -267,7 +264,7 @@ pub(super) async fn watch(
     loop {
         match watch.next().await {
             Ok(read) => {
-                kept.keep(&read.proof)?;
+                kept.keep(&read.proof).await?;
                 if !session.out.follow(&CertifiedText::from(&read))? {
                     return Ok(Exit::Done);
                 }

@@ -15,7 +15,7 @@ use crate::files::{self, Access};
 use crate::network_file::{NetworkFile, check_listed};
 use crate::organisation::OwnOrganisation;
 use crate::out::PathText;
-use crate::peerdir;
+use crate::{draft, peerdir};
 
 /// `hold org revoke`.
 #[derive(Debug, Args)]
@@ -117,7 +117,7 @@ impl Revoke {
         let bytes = list.sign(&org.key, &network);
         let list = Revocation::verify(&bytes, roster, now)?;
         files::replace(&kept, &bytes, Access::Public)?;
-        files::replace(&self.output, &bytes, Access::Public)?;
+        draft::write(&self.output, &bytes)?;
         session.out.note(format_args!(
             "hint: hold peer set --dir D --revocations {} at one of the organisation's peers; it \
              tells the others",
