@@ -348,3 +348,41 @@ fn every_verb_of_rosters_refuses_what_does_not_count_and_says_what_to_do() {
     let shown = run(hold(["network", "show", "--json"]).arg(&file)).expect(0).json();
     assert_eq!((&shown["roster"], shown["former"].as_array().unwrap().len()), (&2.into(), 1));
 }
+
+#[test]
+fn an_organisation_signs_one_roster_of_a_number_also_where_two_are_signed_at_once() {
+    let mut world = World { network: Network::new(3, &[]) };
+    let outsider = world.organise("outsider");
+    let proposals = [
+        world.propose("remove-org", "leave", &["--org", "org2"]),
+        world.propose("add-org", "join", &["--org", outsider.to_str().unwrap()]),
+    ];
+    let unsigned = proposals.each_ref().map(|path| fs::read(path).unwrap());
+    let org = world.network.orgs[0].clone();
+    let start = |file: &Path| {
+        let mut command = hold(["org", "sign-roster", "--dir"]);
+        command.arg(&org).arg("--network").arg(&world.network.file);
+        Running::start(command.arg("--roster").arg(file))
+    };
+    for _ in 0..8 {
+        let signing = proposals.each_ref().map(|path| start(path));
+        let mut codes = signing.map(|one| one.finish(PATIENCE).code);
+        codes.sort();
+        assert_eq!(codes, [Some(0), Some(14)], "one of them alone");
+        for (path, bytes) in proposals.iter().zip(&unsigned) {
+            fs::write(path, bytes).unwrap();
+        }
+        let remembered = fs::read_dir(&org).unwrap().map(|item| item.unwrap().path());
+        let is_list = |path: &PathBuf| path.to_str().unwrap().contains("signed-rosters-");
+        remembered.filter(is_list).for_each(|path| fs::remove_file(path).unwrap());
+    }
+    // While another signs it waits.
+    let other = fs::OpenOptions::new().write(true).open(org.join("signed.lock")).unwrap();
+    other.lock().unwrap();
+    let mut waiting = start(&proposals[0]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!waiting.ended());
+    assert_eq!(fs::read(&proposals[0]).unwrap(), unsigned[0]);
+    drop(other);
+    waiting.finish(PATIENCE).expect(0);
+}

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! ORG/signed-rosters-<network>    a line each: number, space, hash in hex
+//! ORG/signed.lock                 held by who reads that and signs
 //! ```
 
 use std::collections::BTreeMap;
@@ -83,6 +84,8 @@ impl SignRoster {
         let previous = network.roster();
         let mut proposal = proposal::read(&self.roster, previous)?;
         let (number, hash) = (proposal.roster.number(), RecordId::new(*proposal.roster.hash()));
+        // Of two that sign at once the second sees what the first remembered.
+        let _alone = files::lock(&self.dir.join("signed.lock"))?;
         let mut signed = Signed::read(&self.dir, &previous.network())?;
         let other = signed.by_number.get(&number).filter(|other| **other != hash);
         if let (Some(other), false) = (other, self.instead) {
