@@ -1,5 +1,7 @@
 //! How a put or a get tells how far it is.
 
+use futures::future::{self, BoxFuture};
+
 /// Told of bytes as they pass each stage. Calls come from several threads, are short, and must not block.
 pub trait Progress: Send + Sync {
     /// Bytes of plaintext read from the source (put) or written to the sink (get).
@@ -21,6 +23,11 @@ pub trait Progress: Send + Sync {
     /// All that was told of this content so far counts for nothing: the file had changed since its put was interrupted, and
     /// is read anew from its start.
     fn restarted(&self) {}
+    /// All of a put is acknowledged: it is found by its address, whatever becomes of copies that are late. These are waited for
+    /// until what this answers ends, or their time is over.
+    fn acknowledged(&self) -> BoxFuture<'static, ()> {
+        Box::pin(future::pending())
+    }
     /// All is acknowledged, and the copies beyond what that takes are waited for.
     fn waiting(&self) {}
     /// The size of the content became known (get, or a put with a size hint), in bytes.

@@ -110,8 +110,8 @@ struct Passing {
 impl Author {
     /// Stores what `source` gives until its end, for this user and the readers named.
     ///
-    /// It answers when every record is acknowledged and, within [`PutOptions::full_wait`], all copies are stored; see
-    /// [`PutReport::full`]. Nothing is kept on this machine but the issued counters.
+    /// It answers when every record is acknowledged and, within [`PutOptions::full_wait`] and until what
+    /// [`Progress::acknowledged`] answers has ended, all copies are stored; see [`PutReport::full`]. Nothing is kept on this machine but the issued counters.
     ///
     /// Cancel safe in that dropping it stops everything; pages already stored stay, unknown to anybody.
     ///
@@ -230,8 +230,10 @@ impl Author {
             spread.all(outgoing).await?;
         }
 
-        let tally = spread.settle(options.full_wait.unwrap_or(FULL_WAIT)).await?;
+        // Before the wait, which may be ended: what is stored is paid for, and found.
+        let enough = progress.acknowledged();
         let noted = self.is_noted(&addresses, until).await;
+        let tally = spread.settle_until(options.full_wait.unwrap_or(FULL_WAIT), enough).await?;
         let shared = options.readers.iter().copied().zip(addresses[1..].iter());
         let elapsed = self.env().clock.elapsed().saturating_sub(since);
         Ok(PutReport {

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crypto::lease::{Leaf, Shown};
 use document::{Record, Striped};
 use env::Env;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use placement::Redundancy;
@@ -291,7 +292,16 @@ impl<'a> Spread<'a> {
 
     /// Waits until every record has all copies that it will get, at most so long; on a slow line so long, and more, for each
     /// step. Tells how far all came.
-    pub(crate) async fn settle(mut self, limit: Duration) -> Result<Tally, AuthorError> {
+    pub(crate) async fn settle(self, limit: Duration) -> Result<Tally, AuthorError> {
+        self.settle_until(limit, Box::pin(futures::future::pending())).await
+    }
+
+    /// As [`Spread::settle`], and no longer than until `enough` ends.
+    pub(crate) async fn settle_until(
+        mut self,
+        limit: Duration,
+        mut enough: BoxFuture<'static, ()>,
+    ) -> Result<Tally, AuthorError> {
         let env = self.author.env().clone();
         let mut until = env.clock.elapsed() + limit;
         if self.is_busy() {
@@ -303,9 +313,12 @@ impl<'a> Spread<'a> {
             if !patience.is_zero() {
                 until = now + limit + patience;
             }
-            match env.within(until.saturating_sub(now), self.step()).await {
-                Ok(step) => step?,
-                Err(_) => break,
+            futures::select_biased! {
+                step = env.within(until.saturating_sub(now), self.step()).fuse() => match step {
+                    Ok(step) => step?,
+                    Err(_) => break,
+                },
+                () = (&mut enough).fuse() => break,
             }
         }
         let late = self.partial.into_values();

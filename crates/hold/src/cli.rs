@@ -1,6 +1,7 @@
 //! The command line: the flags every verb takes, the verbs, and what a verb gets to work with.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
@@ -174,21 +175,40 @@ pub(crate) struct Session {
     pub(crate) log_json: bool,
     /// Cancelled by Ctrl-C and SIGTERM.
     pub(crate) stop: CancellationToken,
+    /// Whether the work looks at `stop` itself.
+    hears: AtomicBool,
 }
 
 impl Session {
+    /// What a verb works with.
+    pub(crate) const fn new(
+        out: Out,
+        config: Config,
+        log_json: bool,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { out, config, log_json, stop, hears: AtomicBool::new(false) }
+    }
+
     /// Runs `work` until it is done or a signal comes; then it is dropped, and its guards remove
-    /// what is half done.
+    /// what is half done; but where it [hears](Session::hears) of the signal itself.
     pub(crate) async fn stoppable(
         &self,
         work: impl Future<Output = Result<Exit, HoldError>>,
     ) -> Result<Exit, HoldError> {
         logging::to_stderr(logging::VERB_LEVEL, self.log_json);
+        let mut work = Box::pin(work);
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => Err(HoldError::Interrupted),
-            done = Box::pin(work) => done,
+            () = self.stop.cancelled() => {}
+            done = &mut work => return done,
         }
+        if self.hears.load(Ordering::Relaxed) { work.await } else { Err(HoldError::Interrupted) }
+    }
+
+    /// From now on the work looks at `stop` itself, and ends soon behind it: it has something to tell then.
+    pub(crate) fn hears(&self) {
+        self.hears.store(true, Ordering::Relaxed);
     }
 }
 

@@ -17,6 +17,7 @@ mod exit;
 mod files;
 mod hosting;
 mod interrupt;
+mod late;
 mod leaving;
 mod leftovers;
 mod limits;
@@ -129,7 +130,7 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
                 "this is a control build that seals nothing: what it puts, every peer can read",
             );
         }
-        let session = Session { out, config, log_json: cli.global.log_json, stop };
+        let session = Session::new(out, config, cli.global.log_json, stop);
         let ended = Box::pin(cli.verb.run(&session)).await;
         ended.map_err(|error| (session.out, error))
     });

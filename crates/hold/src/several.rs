@@ -1,10 +1,11 @@
 //! Several files at once, told in their order: one that fails is warned of and keeps no other from being done.
 //!
 //! Where [`FAILED_IN_A_ROW_MAX`] fail one behind the other it is not the files that are wrong: then none is begun any more, and those
-//! under way are brought to their ends and told, so that what was told is done and what is done was told.
+//! under way are brought to their ends and told, so that what was told is done and what is done was told. So too where one ends since
+//! the run is to stop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::StreamExt;
 
@@ -31,6 +32,7 @@ pub(crate) struct Doing {
 ///
 /// # Errors
 /// Why the first failed, where nothing was done: what is wrong with the only one is what is wrong with the run. What `told` says.
+/// [`HoldError::Interrupted`] where one ended so, when those are told that are done.
 pub(crate) async fn files<I, T, F>(
     out: &Out,
     doing: Doing,
@@ -41,17 +43,19 @@ pub(crate) async fn files<I, T, F>(
 where
     F: Future<Output = Result<T, HoldError>>,
 {
-    let (all, in_a_row) = (items.len(), AtomicUsize::new(0));
+    let (all, in_a_row, stopped) = (items.len(), AtomicUsize::new(0), AtomicBool::new(false));
     let bar = Bar::sum(out, doing.verb);
-    let begun =
-        items.into_iter().take_while(|_| in_a_row.load(Ordering::Relaxed) < FAILED_IN_A_ROW_MAX);
+    let begun = items.into_iter().take_while(|_| {
+        in_a_row.load(Ordering::Relaxed) < FAILED_IN_A_ROW_MAX && !stopped.load(Ordering::Relaxed)
+    });
     let under_way = futures::stream::iter(begun).map(|(name, item)| {
         let one = one(name.clone(), item, Arc::clone(&bar));
-        let in_a_row = &in_a_row;
+        let (in_a_row, stopped) = (&in_a_row, &stopped);
         async move {
             let done = one.await;
             match &done {
                 Ok(_) => in_a_row.store(0, Ordering::Relaxed),
+                Err(HoldError::Interrupted) => stopped.store(true, Ordering::Relaxed),
                 Err(_) => drop(in_a_row.fetch_add(1, Ordering::Relaxed)),
             }
             (done, name)
@@ -62,6 +66,7 @@ where
     while let Some((done, name)) = under_way.next().await {
         match done {
             Ok(done) => exits.push(bar.aside(|| told(done, name))?),
+            Err(HoldError::Interrupted) => {}
             Err(error) => {
                 exits.push(error.exit());
                 bar.aside(|| out.warn(format_args!("{name}: {}", one_line(&error))));
@@ -71,6 +76,9 @@ where
     }
     drop(under_way);
     drop(bar);
+    if stopped.load(Ordering::Relaxed) {
+        return Err(HoldError::Interrupted);
+    }
     let (tried, is_done) = (exits.len(), |exit: &&Exit| matches!(exit, Exit::Done | Exit::Partly));
     let done = exits.iter().filter(is_done).count();
     match first {
@@ -95,6 +103,14 @@ mod tests {
     async fn run(
         fails: impl Fn(usize) -> bool,
     ) -> (Result<Vec<Exit>, HoldError>, Vec<usize>, usize) {
+        run_until(fails, usize::MAX).await
+    }
+
+    /// As [`run`]; from this file on the run is to stop, and those that are not stored end.
+    async fn run_until(
+        fails: impl Fn(usize) -> bool,
+        stop: usize,
+    ) -> (Result<Vec<Exit>, HoldError>, Vec<usize>, usize) {
         let out = Out::new(false, true);
         let (begun, mut seen) = (AtomicUsize::new(0), Vec::new());
         let items = (0..500).map(|number| (number.to_string(), number)).collect();
@@ -103,7 +119,13 @@ mod tests {
             assert_eq!(name, number.to_string());
             begun.fetch_add(1, Ordering::Relaxed);
             let fails = fails(number);
-            async move { if fails { Err(HoldError::NoVia) } else { Ok(number) } }
+            async move {
+                match fails {
+                    _ if number >= stop && number % 2 == 1 => Err(HoldError::Interrupted),
+                    true => Err(HoldError::NoVia),
+                    false => Ok(number),
+                }
+            }
         };
         let told = |number: usize, _| {
             seen.push(number);
@@ -133,5 +155,15 @@ mod tests {
         assert!((100 + FAILED_IN_A_ROW_MAX..=most).contains(&begun), "{begun}");
         let (none, told, _) = run(|_| true).await;
         assert!(matches!(none, Err(HoldError::NoVia)) && told.is_empty());
+    }
+
+    #[tokio::test]
+    async fn where_the_run_is_to_stop_no_more_are_begun_and_what_is_done_is_told() {
+        let (ended, told, begun) = run_until(|_| false, 100).await;
+        assert!(matches!(ended, Err(HoldError::Interrupted)));
+        assert!(begun <= 101 + AT_ONCE, "{begun}");
+        let done: Vec<usize> =
+            (0..begun).filter(|number| *number < 100 || number % 2 == 0).collect();
+        assert_eq!(told, done);
     }
 }

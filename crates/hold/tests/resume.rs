@@ -1,4 +1,5 @@
-//! `hold put` killed with SIGKILL at random points of a large file: each next run goes on where the one before was.
+//! `hold put` killed with SIGKILL at random points of a large file: each next run goes on where the one before was. And stopped
+//! when all is stored but late copies: it tells its address.
 //!
 //! What is sent is counted at the peers: bytes of records they received, against bytes of records they hold. The
 //! difference is what was sent again. In full (`HOLD_SHOWS_FULL=1`): 1 GiB and 20 kills.
@@ -10,7 +11,9 @@ mod harness;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crypto::keyring::paid::PAID_ROW_BYTES;
 use harness::{Home, Network, Noise, PATIENCE, Running, assert_same, full, random_file, run};
+use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const COPIES: u64 = 3;
@@ -145,4 +148,76 @@ fn a_file_changed_after_the_kill_and_a_put_told_not_to_resume_start_anew() {
     let back = story.network.folder.path().join("back.bin");
     story.home.get(&story.via, other["address"].as_str().unwrap(), &back).expect(0);
     assert_same(&story.file, &back);
+}
+
+/// What is stored is told though a holder hangs: nobody would know by which address it is found.
+#[test]
+fn a_put_that_is_stored_tells_its_address_when_a_signal_comes() {
+    let network = Network::running(3, &[]);
+    network.acquainted();
+    let home = network.home("author", 0);
+    let via = [&network.peers[0], &network.peers[1]].map(|peer| peer.address.clone()).join(",");
+    let folder = network.folder.path();
+    let (file, tree) = (folder.join("file"), folder.join("tree"));
+    random_file(&file, 300_000, 1);
+    std::fs::create_dir(&tree).unwrap();
+    for number in 0..4 {
+        random_file(&tree.join(format!("{number}")), 100_000, number);
+    }
+    let noted = || std::fs::metadata(home.dir.join("paid")).map_or(0, |about| about.len());
+    run(&mut home.hold(["object", "create", "letter", "--via", &network.via()])).expect(0);
+    let hangs = network.peers[2].pid();
+    harness::signal(hangs, "STOP");
+    let stopped = |command: &mut std::process::Command, rows: u64| {
+        let before = noted();
+        let mut putting = Running::start(command);
+        let started = Instant::now();
+        while noted() < before + rows * PAID_ROW_BYTES as u64 {
+            assert!(!putting.ended() && started.elapsed() < PATIENCE, "it is never noted as paid");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        // As long as a signal may take to come between the note and the wait.
+        std::thread::sleep(Duration::from_millis(200));
+        putting.signal("INT");
+        putting.finish(Duration::from_secs(20))
+    };
+    let put = |args: &[&str]| home.hold([&["put", "--json", "--via", &via], args].concat());
+    let one = stopped(put(&[]).arg(&file), 1).expect(3);
+    assert!(one.stderr.contains("repair owes"), "{}", one.stderr);
+    let one = one.json();
+    assert_eq!((&one["full"], &one["noted"], &one["acked"]), (&false.into(), &true.into(), &2.into()));
+    // Of a folder those are told that are stored, and the run is not done.
+    let all = stopped(put(&[]).arg(&tree), 4);
+    let told = all.text().lines().count();
+    assert!(matches!((all.code, told), (Some(3 | 130), 4)), "{all:?}");
+    is_told_of_a_version(&home, &via);
+    harness::signal(hangs, "CONT");
+
+    let back = folder.join("back");
+    home.get(&via, one["address"].as_str().unwrap(), &back).expect(0);
+    assert_same(&file, &back);
+    let renewed = run(&mut home.hold(["renew", "--all", "--json", "--via", &via])).text();
+    let addresses = all.text();
+    let lines = addresses.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    for stored in lines.chain([one]) {
+        assert!(renewed.contains(stored["address"].as_str().unwrap()), "{stored} is not noted");
+    }
+}
+
+/// Of a version too: nothing outside tells when it waits for late copies alone.
+fn is_told_of_a_version(home: &Home, via: &str) {
+    for after_s in [1, 2, 4, 8] {
+        let mut put = home.hold(["object", "put", "letter", "--json", "--via", via]);
+        let mut putting = Running::start(put.args(["--value", "one"]));
+        harness::until_handled(putting.pid());
+        std::thread::sleep(Duration::from_secs(after_s));
+        assert!(!putting.ended(), "it waited for nobody");
+        putting.signal("TERM");
+        let ended = putting.finish(Duration::from_secs(20));
+        if ended.code != Some(130) {
+            assert!(ended.expect(3).json()["version"].is_string());
+            return;
+        }
+    }
+    panic!("a version was never stored");
 }

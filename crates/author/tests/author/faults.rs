@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use author::{AuthorError, NoProgress, PutOptions};
+use author::{AuthorError, NoProgress, Progress, PutOptions};
 use crypto::{Class, Classified, Suite};
+use env::Env;
 use env::calls::CallError;
+use futures::future::BoxFuture;
 use testkit::network::Fault;
 use testkit::time;
 
@@ -170,6 +172,38 @@ fn a_put_waits_as_long_as_it_is_told_to_for_a_copy_that_is_late() {
             let report = author.put(&b"a letter"[..], options, Arc::new(NoProgress)).await.unwrap();
             let acked = if full { 3 } else { 2 };
             assert_eq!((report.full, report.acked, report.wanted), (full, acked, 3));
+        });
+    }
+}
+
+/// Waits for late copies until so much time has passed since all was acknowledged.
+struct WaitsFor(Env, Duration);
+
+impl Progress for WaitsFor {
+    fn acknowledged(&self) -> BoxFuture<'static, ()> {
+        let Self(env, wait) = self;
+        let (env, wait) = (env.clone(), *wait);
+        Box::pin(async move { env.clock.sleep(wait).await })
+    }
+}
+
+#[test]
+fn the_wait_for_a_copy_that_is_late_ends_when_it_is_enough() {
+    for (wait_s, full) in [(1, false), (10, true)] {
+        time::run(9, |env| async move {
+            let net = Net::new(&env, 3, 5, Suite::Holdfast1);
+            let author = net.user("ada");
+            put(&author, b"they know each other").await.unwrap();
+            net.network.set(&net.peers[2].id, Fault::Delay(Duration::from_secs(4)));
+            let full_wait = Some(Duration::from_secs(20));
+            let options = PutOptions { full_wait, ..PutOptions::default() };
+            let progress = Arc::new(WaitsFor(env, Duration::from_secs(wait_s)));
+            let report = author.put(&b"a letter"[..], options, progress).await.unwrap();
+            assert_eq!((report.full, report.wanted), (full, 3));
+            net.network.heal();
+            let (bytes, got) = try_get(&author, report.address).await;
+            got.unwrap();
+            assert_eq!(bytes, b"a letter");
         });
     }
 }

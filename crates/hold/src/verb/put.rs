@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use author::{Author, PutOptions, PutReport, Resumed, SchemaArtifact};
+use author::{Author, AuthorError, Progress, PutOptions, PutReport, Resumed, SchemaArtifact};
 use clap::Args;
 use crypto::ReaderKey;
 use placement::Profile;
@@ -22,7 +22,7 @@ use crate::out::Plain;
 use crate::progress::Bar;
 use crate::several::{self, Doing};
 use crate::span::{self, Span};
-use crate::{address, connect, pipes};
+use crate::{address, connect, late, pipes};
 
 /// How long a run waits for copies that are late when all is acknowledged: as long as the walk itself tries.
 const LATE_COPIES_LIMIT: Duration = walk::WALK_LIMIT;
@@ -170,8 +170,8 @@ impl PutResult {
 }
 
 impl Put {
-    /// Runs it: 0 when every copy is stored, 3 when only those that must be were, some files of a folder were not, or what is stored
-    /// is not what the file is.
+    /// Runs it: 0 when every copy is stored, 3 when only those that must be were (a signal ends the wait for the others), some files of
+    /// a folder were not, or what is stored is not what the file is.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let readers = address::readers(&self.to)?;
         if self.source.as_os_str() == "-" {
@@ -180,9 +180,9 @@ impl Put {
             }
             let author = connect::author(session).await?;
             let options = self.options(&author, readers, self.name.clone(), None);
-            let bar = Bar::new(&session.out, "put");
-            let report = author.put(pipes::stdin()?, options, bar).await?;
-            return told(session, &report, None);
+            let stdin = pipes::stdin()?;
+            let put = |progress| author.put(stdin, options, progress);
+            return one(session, put).await;
         }
         // Looked at before the passphrase is asked for.
         let about = std::fs::metadata(&self.source).map_err(HoldError::io("read", &self.source))?;
@@ -214,9 +214,8 @@ impl Put {
         // What a pipe will give is not known.
         let size = Some(about.len()).filter(|_| about.is_file());
         let options = self.options(&author, readers, self.name.clone().or(base), size);
-        let bar = Bar::new(&session.out, "put");
-        let report = author.put_file(&self.source, options, !self.no_resume, bar).await?;
-        told(session, &report, None)
+        let put = |progress| author.put_file(&self.source, options, !self.no_resume, progress);
+        one(session, put).await
     }
 
     fn options(
@@ -253,8 +252,8 @@ impl Put {
         let found = below::items(&folder)?;
         found.left_out.tell(session);
         let mut packed = packed::Packed::new(&folder, found.items);
-        let bar = Bar::new(&session.out, "put");
-        let report = match author.put(&mut packed, options, bar).await {
+        let put = |progress| author.put(&mut packed, options, progress);
+        let report = match stored(session, Bar::new(&session.out, "put"), put).await? {
             Ok(report) => PutReport { changed: packed.changed().is_some(), ..report },
             Err(error) => return Err(packed.failure().unwrap_or_else(|| error.into())),
         };
@@ -281,7 +280,11 @@ impl Put {
         let one = |name, path: PathBuf, bar: Arc<Bar>| {
             let size = std::fs::metadata(&path).map(|about| about.len()).ok();
             let options = self.options(author, readers.clone(), Some(name), size);
-            async move { Ok(author.put_found_file(&path, options, !self.no_resume, bar).await?) }
+            async move {
+                let resume = !self.no_resume;
+                let put = |progress| author.put_found_file(&path, options, resume, progress);
+                Ok(stored(session, bar, put).await??)
+            }
         };
         let told = |report: PutReport, name| told(session, &report, Some(name));
         let doing = Doing { verb: "put", done: "stored" };
@@ -291,6 +294,28 @@ impl Put {
         }
         Ok(Exit::of_all(&exits))
     }
+}
+
+/// Runs a put; one that a signal comes to when all of it is acknowledged waits no longer for its late copies.
+///
+/// # Errors
+/// [`HoldError::Interrupted`] where a signal came before.
+async fn stored<F: Future>(
+    session: &Session,
+    bar: Arc<Bar>,
+    put: impl FnOnce(Arc<dyn Progress>) -> F,
+) -> Result<F::Output, HoldError> {
+    session.hears();
+    late::until_stopped(&session.stop, bar, put).await.ok_or(HoldError::Interrupted)
+}
+
+/// Puts one content, and prints what became of it.
+async fn one<F: Future<Output = Result<PutReport, AuthorError>>>(
+    session: &Session,
+    put: impl FnOnce(Arc<dyn Progress>) -> F,
+) -> Result<Exit, HoldError> {
+    let report = stored(session, Bar::new(&session.out, "put"), put).await??;
+    told(session, &report, None)
 }
 
 /// Prints what became of a put. The result is the last word: on a terminal that is what one copies.

@@ -213,14 +213,21 @@ async fn keep_receipts(session: &Session, object: &Object, written: &Written) {
     }
 }
 
-/// Keeps the receipts, and prints a new version when the copies that are on their way are there too or cannot be had.
+/// Keeps the receipts, and prints a new version when the copies that are on their way are there too or cannot be had, or a signal
+/// comes: it is stored, and only its name is to be told.
 pub(super) async fn told(
     session: &Session,
     object: &Object,
     mut written: Written,
 ) -> Result<Exit, HoldError> {
+    session.hears();
     keep_receipts(session, object, &written).await;
-    let acked = written.rest.wait(walk::WALK_LIMIT).await.acked;
+    tokio::select! {
+        biased;
+        () = session.stop.cancelled() => {}
+        _ = written.rest.wait(walk::WALK_LIMIT) => {}
+    }
+    let acked = written.rest.reached().acked;
     tell(session, &written, acked)?;
     let wanted = written.wanted;
     if acked < wanted {
