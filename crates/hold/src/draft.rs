@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -34,16 +35,16 @@ impl Draft {
     ///
     /// # Errors
     /// [`HoldError::Exists`] where one is there and may not be; [`HoldError::Io`] where the folder
-    /// cannot be written.
+    /// cannot be written, or nothing can have that name.
     pub(crate) fn new(path: &Path, replace: bool) -> Result<Self, HoldError> {
-        if path.is_dir() {
-            let source = io::Error::from(io::ErrorKind::IsADirectory);
-            return Err(HoldError::io("write", path)(source));
+        let failed = || HoldError::io("write", path);
+        // A temporary file would get its name all the same, and lose it at the end.
+        if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
+            return Err(failed()(io::ErrorKind::IsADirectory.into()));
         }
-        if !replace && path.symlink_metadata().is_ok() {
+        if files::is_there(path).map_err(failed())? && !replace {
             return Err(HoldError::Exists(path.to_owned()));
         }
-        let failed = || HoldError::io("write", path);
         if is_special(path) {
             let file = OpenOptions::new().write(true).open(path).map_err(failed())?;
             return Ok(Self { file, draft: None, path: path.to_owned(), replace, unsynced: false });
@@ -98,10 +99,14 @@ impl Draft {
     /// Whether [`Draft::keep_as`] would find this name free now.
     ///
     /// # Errors
-    /// [`HoldError::Exists`].
+    /// [`HoldError::Exists`]; [`HoldError::Io`] where nothing can have that name.
     pub(crate) fn would_keep_as(&self, name: &str) -> Result<(), HoldError> {
         let path = self.path.with_file_name(name);
-        if path.symlink_metadata().is_ok() { Err(HoldError::Exists(path)) } else { Ok(()) }
+        match files::is_there(&path) {
+            Ok(true) => Err(HoldError::Exists(path)),
+            Ok(false) => Ok(()),
+            Err(source) => Err(HoldError::io("write", path)(source)),
+        }
     }
 
     /// Keeps it under this name in its folder, never over a file that is there.
@@ -243,6 +248,23 @@ mod tests {
         Draft::new(&long, true).unwrap().keep().unwrap();
         Draft::new(&long, true).unwrap().keep().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no draft is left");
+    }
+
+    #[test]
+    fn a_name_that_no_file_can_have_is_told_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong = ["new/".to_owned(), "n".repeat(256), "file/below".to_owned()];
+        fs::write(folder.path().join("file"), b"").unwrap();
+        for name in wrong {
+            for replace in [false, true] {
+                let refused = Draft::new(&folder.path().join(&name), replace);
+                assert!(matches!(refused, Err(HoldError::Io { .. })), "{name}");
+            }
+        }
+        let draft = Draft::unnamed(folder.path()).unwrap();
+        assert!(matches!(draft.would_keep_as(&"n".repeat(256)), Err(HoldError::Io { .. })));
+        drop(draft);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -103,6 +103,18 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], access: Access) -> Result<(), H
     sync_folder(path)
 }
 
+/// Whether anything is there, a link that leads nowhere too.
+///
+/// # Errors
+/// Where nothing can be there: a name that is too long, a folder above that is none.
+pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Where the file is that a path leads to. A link that leads nowhere is replaced itself.
 pub(crate) fn behind_links(path: &Path) -> PathBuf {
     match path.is_symlink() {

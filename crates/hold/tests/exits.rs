@@ -165,6 +165,12 @@ fn bad_addresses(home: &Home, other: &Home, via: &str, address: &str, back: &Pat
     fs::remove_file(back).unwrap();
     let missing = back.with_file_name("no-folder").join("x");
     home.get(via, address, &missing).expect_error(10);
+    // No file can have such a name: told before anything is fetched, and before it is asked who asks.
+    for name in ["new/", &"n".repeat(256)] {
+        let mut get = home.hold(["get", address, "--via", via, "-o"]);
+        get.arg(back.parent().unwrap().join(name));
+        run(get.env("HOLD_PASSPHRASE", "wrong")).expect_error(2);
+    }
     assert_only(back.parent().unwrap(), &[]);
 }
 

@@ -80,6 +80,8 @@ impl Folder {
                 format!("{path:?} cannot be replaced by what is unpacked: name another folder");
             return Err(HoldError::argument(FLAG, text));
         }
+        // A temporary folder would get its name all the same, and lose it at the end.
+        files::is_there(path).map_err(HoldError::io("make", path))?;
         let is_empty = |mut items: std::fs::ReadDir| items.next().is_none();
         if path.is_symlink() || path.exists() && !std::fs::read_dir(path).is_ok_and(is_empty) {
             return Err(HoldError::Exists(path.to_owned()));
@@ -418,6 +420,14 @@ mod tests {
             let refused = Folder::new(Path::new(name));
             assert!(matches!(refused, Err(HoldError::Argument { .. })), "{name}");
         }
+        let above = tempfile::tempdir().unwrap();
+        let refused = Folder::new(&above.path().join("n".repeat(256)));
+        assert!(matches!(refused, Err(HoldError::Io { .. })));
+        // A folder's name may end so.
+        let folder = Folder::new(&above.path().join("new/")).unwrap();
+        folder.keep(Folders::new(), false).unwrap();
+        assert!(above.path().join("new").is_dir());
+        assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 1, "no draft is left");
     }
 
     #[test]
