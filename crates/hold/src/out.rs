@@ -207,8 +207,8 @@ fn write_line(to: &mut impl Write, line: &str) -> io::Result<()> {
     to.flush()
 }
 
-/// An error and its causes on one line, for one of several things that failed.
-pub(crate) fn one_line(error: &HoldError) -> String {
+/// An error and its causes on one line: for one of several things that failed, and for a log.
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let (message, causes) = chain(error);
     [&[message][..], &causes].concat().join(": ")
 }
@@ -239,5 +239,6 @@ mod tests {
         let (message, causes) = chain(&error);
         assert_eq!(message, "cannot read a/b");
         assert_eq!(causes, ["no such file"]);
+        assert_eq!(one_line(&error), "cannot read a/b: no such file");
     }
 }

@@ -19,6 +19,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::{IpAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -120,6 +121,7 @@ impl PeerDir {
         let text = serde_json::to_string_pretty(&request).map_err(HoldError::Json)?;
         let to = path.join("peer.request");
         files::replace(&to, text.as_bytes(), Access::Public)?;
+        give(path, &to)?;
         Ok(to)
     }
 
@@ -269,7 +271,7 @@ pub(crate) fn read_config(dir: &Path) -> Result<PeerConfig, HoldError> {
     config::settings::read(&path, &text, PeerConfig::KEYS)
 }
 
-/// Changes settings in a peer's directory: what a person wrote around them stays.
+/// Changes settings in a peer's directory: what a person wrote around them stays, and the peer is to read it, whoever changes them.
 ///
 /// # Errors
 /// Where they are missing, or cannot be written.
@@ -278,7 +280,22 @@ pub(crate) fn change_config(dir: &Path, values: &toml::Table) -> Result<(), Hold
     let text = files::read_needed(&path, "a peer's settings", INIT)?;
     let wrong = |error: toml_edit::TomlError| HoldError::argument("peer.toml", error.to_string());
     let text = config::settings::changed(&String::from_utf8_lossy(&text), values).map_err(wrong)?;
-    files::replace(&path, text.as_bytes(), Access::Public)
+    files::replace(&path, text.as_bytes(), Access::Public)?;
+    give(dir, &path)
+}
+
+/// Gives what was made in a peer's directory to the user that has the peer's key, who alone can run it: root may set what another
+/// user's peer is to read.
+///
+/// # Errors
+/// Where the system does not let this user.
+pub(crate) fn give(dir: &Path, made: &Path) -> Result<(), HoldError> {
+    let Ok(key) = std::fs::metadata(dir.join("peer.key")) else { return Ok(()) };
+    let failed = || HoldError::io("give to the peer's user", made);
+    if std::fs::metadata(made).map_err(failed())?.uid() == key.uid() {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(made, Some(key.uid()), Some(key.gid())).map_err(failed())
 }
 
 /// The file that says that a peer handed over everything and left, in its directory.

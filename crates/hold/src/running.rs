@@ -241,7 +241,7 @@ fn options(dir: &PeerDir) -> Result<LibrarianOptions, HoldError> {
     options.objects = dir.config.objects();
     options.leases = dir.config.leases.settings()?;
     options.rosters = dir.network.rosters();
-    options.revocations = watch::revocations(&dir.path);
+    options.revocations = watch::revocations(&dir.path)?;
     Ok(options)
 }
 

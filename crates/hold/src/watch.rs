@@ -6,6 +6,7 @@
 //! places: `D/revoked/<organisation>`, the newest list of each, and `D/network.rosters`.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,6 +20,7 @@ use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
 use crate::network_file::{self, NetworkFile, rosters_path};
+use crate::out::one_line;
 use crate::peerdir::{self, PeerConfig};
 
 /// The folder of revocations in a peer's directory.
@@ -27,11 +29,25 @@ const FOLDER: &str = "revoked";
 const LISTS_MAX: usize = crypto::genesis::ORGANISATIONS_MAX;
 
 /// The lists that a peer's directory holds; the librarian checks each.
-pub(crate) fn revocations(dir: &Path) -> Vec<Bytes> {
-    let Ok(folder) = std::fs::read_dir(dir.join(FOLDER)) else { return Vec::new() };
-    let paths = folder.filter_map(|entry| Some(entry.ok()?.path())).take(LISTS_MAX);
-    let lists = paths.filter_map(|path| files::read_small(&path).ok());
-    lists.map(|bytes| Bytes::copy_from_slice(&bytes)).collect()
+///
+/// # Errors
+/// Where one that is there cannot be read: what it revokes would count again without a word.
+pub(crate) fn revocations(dir: &Path) -> Result<Vec<Bytes>, HoldError> {
+    let folder = dir.join(FOLDER);
+    let items = match std::fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        items => items.map_err(HoldError::io("read", &folder))?,
+    };
+    let mut lists = Vec::new();
+    for item in items.take(LISTS_MAX) {
+        let path = item.map_err(HoldError::io("read", &folder))?.path();
+        match files::read_small(&path) {
+            // A temporary file, which has its final name by now.
+            Err(HoldError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            list => lists.push(Bytes::copy_from_slice(&list?)),
+        }
+    }
+    Ok(lists)
 }
 
 /// Keeps a list in a peer's directory, unless a newer one of its organisation is there; the number of the one that is kept.
@@ -59,11 +75,30 @@ pub(crate) fn keep_revocation(
     Ok(list.sequence)
 }
 
-/// When each watched file was written last.
+/// As [`keep_revocation`], by an operator who may be another user than the peer runs as: the peer is to read it.
+///
+/// # Errors
+/// As [`keep_revocation`], and where it cannot be given to that user.
+pub(crate) fn set_revocation(
+    dir: &Path,
+    roster: &Roster,
+    list: &Revocation,
+    bytes: &Bytes,
+) -> Result<u64, HoldError> {
+    let kept = keep_revocation(dir, roster, bytes)?;
+    let folder = dir.join(FOLDER);
+    peerdir::give(dir, &folder)?;
+    peerdir::give(dir, &folder.join(list.organisation.to_string()))?;
+    Ok(kept)
+}
+
+/// When each watched file was written last, and the folder of lists, which may be closed to this process.
 fn written(dir: &Path) -> BTreeMap<PathBuf, SystemTime> {
-    let lists = std::fs::read_dir(dir.join(FOLDER)).into_iter().flatten();
+    let folder = dir.join(FOLDER);
+    let lists = std::fs::read_dir(&folder).into_iter().flatten();
     let lists = lists.filter_map(|entry| Some(entry.ok()?.path())).take(LISTS_MAX);
-    let paths = lists.chain([dir.join("peer.toml"), rosters_path(&dir.join("network"))]);
+    let others = [folder, dir.join("peer.toml"), rosters_path(&dir.join("network"))];
+    let paths = lists.chain(others);
     let at = |path: PathBuf| {
         let at = std::fs::metadata(&path).and_then(|file| file.modified()).ok()?;
         Some((path, at))
@@ -131,7 +166,11 @@ async fn take(librarian: &Librarian, dir: &Path) -> Option<bool> {
         Ok(network) => take_rosters(librarian, &network),
         Err(error) => tracing::warn!(%error, "the rosters in the peer's directory do not count"),
     }
-    for list in revocations(dir) {
+    let lists = revocations(dir).unwrap_or_else(|error| {
+        tracing::error!(error = %one_line(&error), "the lists of revoked keys cannot be read, and newer ones do not count");
+        Vec::new()
+    });
+    for list in lists {
         if let Err(error) = librarian.revoke(&list).await {
             tracing::warn!(%error, "a revocation in the peer's directory does not count");
         }
@@ -190,17 +229,43 @@ mod tests {
         assert_eq!(keep(&list(0, 7, &[])).unwrap(), 7);
         assert_eq!(keep(&newer).unwrap(), ahead);
         assert_eq!(keep(&list(0, 8, &[])).unwrap(), ahead);
-        assert_eq!(revocations(dir.path()), std::slice::from_ref(&newer));
+        assert_eq!(revocations(dir.path()).unwrap(), std::slice::from_ref(&newer));
         // Another organisation's is its own, and what is no list of the network does not count.
         let other = list(1, 8, &[1]);
         assert_eq!(keep(&other).unwrap(), 8);
         let mut forged = list(0, ahead + 1, &[]).to_vec();
         *forged.last_mut().unwrap() ^= 1;
         assert!(keep(&forged.into()).is_err());
-        let mut kept = revocations(dir.path());
+        let mut kept = revocations(dir.path()).unwrap();
         kept.sort();
         let mut expected = [newer, other];
         expected.sort();
         assert_eq!(kept, expected);
+        // One that cannot be read is not passed over.
+        std::fs::create_dir(dir.path().join(FOLDER).join("closed")).unwrap();
+        let closed = revocations(dir.path()).unwrap_err();
+        assert!(closed.to_string().contains("closed"), "{closed}");
+    }
+
+    #[test]
+    fn a_list_is_for_the_user_that_the_peer_runs_as_whoever_sets_it() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let dir = tempfile::tempdir().unwrap();
+        let (key, somebody) = (dir.path().join("peer.key"), 54_321);
+        std::fs::write(&key, b"").unwrap();
+        if chown(&key, Some(somebody), Some(somebody)).is_err() {
+            println!("SKIPPED: only root gives a file away");
+            return;
+        }
+        let community = community(1, 1);
+        let of = community.organisation(0).key;
+        let list = Revocation { organisation: of, sequence: 1, keys: Vec::new() };
+        let bytes = list.sign(&community.organisations[0], &community.genesis.network());
+        let roster = Roster::first(&community.genesis);
+        set_revocation(dir.path(), &roster, &list, &bytes).unwrap();
+        let folder = dir.path().join(FOLDER);
+        for path in [&folder, &folder.join(of.to_string())] {
+            assert_eq!(std::fs::metadata(path).unwrap().uid(), somebody, "{}", path.display());
+        }
     }
 }

@@ -11,9 +11,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use harness::{Network, Noise, assert_only, assert_same, hold, random_file, run};
+use harness::{
+    Network, Noise, PATIENCE, assert_only, assert_same, hold, random_file, run,
+};
 
 /// Larger than any small file may be.
 const LARGE: usize = 3 << 20;
@@ -121,7 +123,20 @@ fn a_peers_directory_with_a_wrong_file_does_not_start() {
     fs::copy(other, &own).unwrap();
     run(&mut start()).expect_error(2);
     fs::write(&own, good).unwrap();
+    // A list of revoked keys that cannot be read: what it revokes would count again.
+    let closed = dir.join("revoked").join("closed");
+    fs::create_dir_all(&closed).unwrap();
+    let refused = run(&mut start()).expect_error(2);
+    assert!(refused.stderr.contains("revoked/closed"), "{}", refused.stderr);
+    fs::remove_dir(&closed).unwrap();
     network.start_all();
+    // While it runs, its log says so.
+    fs::create_dir(&closed).unwrap();
+    let started = Instant::now();
+    while !network.peers[0].log().contains("revoked/closed") {
+        assert!(started.elapsed() < PATIENCE, "{}", network.peers[0].log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Set {
             let bytes = files::read_needed(path, "a list of revoked keys", hint)?;
             let bytes = Bytes::copy_from_slice(&bytes);
             let given = Revocation::verify(&bytes, network.roster(), peerdir::now_s())?;
-            let kept = watch::keep_revocation(&self.dir, network.roster(), &bytes)?;
+            let kept = watch::set_revocation(&self.dir, network.roster(), &given, &bytes)?;
             if kept != given.sequence {
                 let reason = format!(
                     "the peer has a newer list of this organisation, number {kept}: this one, number {}, counts for nothing",
