@@ -21,6 +21,7 @@ use crate::cli::Session;
 use crate::config::Config;
 use crate::error::HoldError;
 use crate::network_file::{self, NetworkFile};
+use crate::out::one_line;
 use crate::{client as client_home, files};
 
 /// The librarians this run asks.
@@ -154,7 +155,7 @@ pub(crate) async fn author_at(config: &Config, home: Home) -> Result<User, HoldE
     let joining = joined?;
     let kept = network_file::keep(network.path(), &directory.rosters());
     if let Err(error) = kept {
-        tracing::warn!(%error, "the newest roster could not be kept; it is learnt again");
+        tracing::warn!(error = %one_line(&error), "the newest roster could not be kept; it is learnt again");
     }
     let left = CancellationToken::new();
     let client = home.keyring().client_key();
@@ -245,9 +246,9 @@ impl Shown {
                         walker.set_credential(credential);
                     }
                     Err(error) if newer => {
-                        tracing::warn!(%error, "a newer roster could not be kept")
+                        tracing::warn!(error = %one_line(&error), "a newer roster could not be kept")
                     }
-                    Err(error) => tracing::warn!(%error, "the pass could not be looked at"),
+                    Err(error) => tracing::warn!(error = %one_line(&error), "the pass could not be looked at"),
                 }
             }
         }

@@ -42,6 +42,7 @@ use self::cards::Cards;
 pub(crate) use self::folder::MemberDir;
 use crate::client::blocking;
 use crate::error::HoldError;
+use crate::out::one_line;
 use crate::peerdir;
 
 /// What the member's own files begin with.
@@ -143,9 +144,9 @@ async fn unless_stopped<T>(stop: &CancellationToken, look: impl Future<Output = 
 
 impl Hosting {
     fn complain(&mut self, error: &HoldError) {
-        let text = error.to_string();
+        let text = one_line(error);
         if text != self.complaint {
-            tracing::error!(%error, "the member of a committee does not run");
+            tracing::error!(error = %text, "the member of a committee does not run");
             self.complaint = text;
         }
     }
@@ -311,10 +312,10 @@ impl Hosting {
         match stopped {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => {
-                tracing::warn!(%error, "the member of the committee did not end well")
+                tracing::warn!(error = %one_line(&error), "the member of the committee did not end well")
             }
             Ok(Err(error)) => {
-                tracing::error!(%error, "the member of the committee ended by a defect")
+                tracing::error!(error = %one_line(&error), "the member of the committee ended by a defect")
             }
             Err(_) => tracing::warn!("the member of the committee did not end in time"),
         }

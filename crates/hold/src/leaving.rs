@@ -16,6 +16,7 @@ use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::HoldError;
+use crate::out::one_line;
 use crate::peerdir::{self, PeerConfig};
 use crate::redis_door::DoorWrites;
 
@@ -117,7 +118,7 @@ impl Leaving {
         librarian.leave();
         if librarian.has_left() && !self.left.is_cancelled() {
             if let Err(error) = peerdir::note_left(dir, true) {
-                tracing::error!(%error, "that this peer has left could not be noted");
+                tracing::error!(error = %one_line(&error), "that this peer has left could not be noted");
             }
             self.left.cancel();
         }

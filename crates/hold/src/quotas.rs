@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::out::one_line;
 
 /// The file's name in the peer's directory.
 pub(crate) const FILE: &str = "quotas";
@@ -59,7 +60,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
         }
         match write(&librarian, &path) {
             Ok(changes) => written = changes,
-            Err(error) => tracing::warn!(%error, "the clients' quotas could not be written"),
+            Err(error) => tracing::warn!(error = %one_line(&error), "the clients' quotas could not be written"),
         }
     }
 }

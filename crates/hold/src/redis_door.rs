@@ -19,6 +19,7 @@ use version::policy::{Copies, For};
 
 use crate::client::blocking;
 use crate::error::HoldError;
+use crate::out::one_line;
 use crate::running::Running;
 
 /// The version of the family's policy: it says nothing yet that could change.
@@ -58,7 +59,7 @@ impl Late {
     /// Attests all there are. It reads every version here.
     async fn attest(&self) {
         if let Err(error) = self.attest_all().await {
-            tracing::error!(%error, "versions of the Redis door are not attested, and stay here when the peer leaves");
+            tracing::error!(error = %one_line(&error), "versions of the Redis door are not attested, and stay here when the peer leaves");
         }
     }
 
@@ -111,7 +112,7 @@ impl DoorWrites {
             Ok(())
         };
         if let Err(error) = blocking(ended).await {
-            tracing::error!(%error, "the door's writes could not be ended");
+            tracing::error!(error = %one_line(&error), "the door's writes could not be ended");
         }
         // What nobody attests no other peer takes, and this one would never have left.
         self.late.attest().await;

@@ -32,6 +32,7 @@ use crate::connect;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
+use crate::out::one_line;
 use crate::peerdir::{self, LAYOUT, PeerDir};
 use crate::{hosting, page, quotas, watch, words};
 
@@ -110,7 +111,7 @@ impl Running {
         let told = page::Told { address: metrics, peer: librarian.peer().to_string() };
         // On a full disk a peer serves all the same.
         if let Err(error) = told.write(&dir.path) {
-            tracing::warn!(%error, "where the page of metrics is could not be written");
+            tracing::warn!(error = %one_line(&error), "where the page of metrics is could not be written");
         }
         let page = tokio::spawn(page.serve(librarian.clone(), stop.clone().cancelled_owned()));
         let path = dir.path.join(PEERS_FILE);
@@ -295,7 +296,7 @@ async fn write_peers(librarian: Arc<Librarian>, path: PathBuf, stop: Cancellatio
     let mut changes = librarian.directory().changes();
     loop {
         if let Err(error) = keep_peers(&librarian, &path) {
-            tracing::warn!(%error, "the known peers could not be written");
+            tracing::warn!(error = %one_line(&error), "the known peers could not be written");
         }
         tokio::select! {
             // Lagging behind is a change too.

@@ -131,14 +131,14 @@ pub(crate) async fn watch_all(
             // Before the lists, which are checked against it.
             match network_file::keep(&dir.join("network"), &librarian.rosters()) {
                 Ok(_) => roster = Some(*newest.hash()),
-                Err(error) => tracing::warn!(%error, "a newer roster could not be kept"),
+                Err(error) => tracing::warn!(error = %one_line(&error), "a newer roster could not be kept"),
             }
         }
         let heard = librarian.revocations();
         if heard != kept {
             for list in &heard {
                 if let Err(error) = keep_revocation(&dir, &newest, list) {
-                    tracing::warn!(%error, "a revocation could not be kept");
+                    tracing::warn!(error = %one_line(&error), "a revocation could not be kept");
                 }
             }
             kept = heard;
@@ -158,13 +158,13 @@ async fn take(librarian: &Librarian, dir: &Path) -> Option<bool> {
             Some(is_to_leave(librarian, &config))
         }
         Err(error) => {
-            tracing::warn!(%error, "the settings are not valid and change nothing");
+            tracing::warn!(error = %one_line(&error), "the settings are not valid and change nothing");
             None
         }
     };
     match NetworkFile::read(&dir.join("network")) {
         Ok(network) => take_rosters(librarian, &network),
-        Err(error) => tracing::warn!(%error, "the rosters in the peer's directory do not count"),
+        Err(error) => tracing::warn!(error = %one_line(&error), "the rosters in the peer's directory do not count"),
     }
     let lists = revocations(dir).unwrap_or_else(|error| {
         tracing::error!(error = %one_line(&error), "the lists of revoked keys cannot be read, and newer ones do not count");
@@ -172,7 +172,7 @@ async fn take(librarian: &Librarian, dir: &Path) -> Option<bool> {
     });
     for list in lists {
         if let Err(error) = librarian.revoke(&list).await {
-            tracing::warn!(%error, "a revocation in the peer's directory does not count");
+            tracing::warn!(error = %one_line(&error), "a revocation in the peer's directory does not count");
         }
     }
     leaves
@@ -199,7 +199,7 @@ fn is_to_leave(librarian: &Librarian, config: &PeerConfig) -> bool {
 fn take_rosters(librarian: &Librarian, network: &NetworkFile) {
     for roster in network.rosters() {
         if let Err(error) = librarian.learn_roster(&roster) {
-            tracing::warn!(%error, "a roster in the peer's directory does not count");
+            tracing::warn!(error = %one_line(&error), "a roster in the peer's directory does not count");
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::out::one_line;
 
 /// The file's name in the peer's directory.
 pub(crate) const FILE: &str = "words";
@@ -42,7 +43,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
             match write(&librarian, &path) {
                 Ok(heard) => written = Some(heard),
                 Err(error) => {
-                    tracing::warn!(%error, "how far words were heard could not be written")
+                    tracing::warn!(error = %one_line(&error), "how far words were heard could not be written")
                 }
             }
         }

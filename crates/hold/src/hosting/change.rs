@@ -27,6 +27,7 @@ use super::cards::Whose;
 use super::{Hosting, MemberDir, TELL_LIMIT, now_ms};
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::out::one_line;
 
 const WANTED: &str = "wanted";
 const CHANGE: &str = "change";
@@ -297,7 +298,7 @@ impl Hosting {
             Ok(Some(wanted)) => self.take(dir, charter, wanted).await?,
             Err(error) => {
                 let _ = std::fs::remove_file(dir.file(WANTED));
-                tracing::warn!(%error, "what is wanted of the members cannot be read");
+                tracing::warn!(error = %one_line(&error), "what is wanted of the members cannot be read");
             }
         }
         let Some(changing) = self.changing().await else { return Ok(()) };

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::one_line;
 use crate::progress::Counting;
 use crate::{address, connect};
 
@@ -133,14 +134,8 @@ impl CheckResult {
     }
 
     fn unreadable(address: &RecordId, error: &AuthorError) -> Self {
-        let mut text = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(source) = cause {
-            text = format!("{text}: {source}");
-            cause = source.source();
-        }
-        let address = address::text(address);
-        Self { address, state: "unreadable", error: Some(text), found: None }
+        let (address, error) = (address::text(address), Some(one_line(error)));
+        Self { address, state: "unreadable", error, found: None }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::organisation::OwnOrganisation;
+use crate::out::one_line;
 use crate::verb::peer::status::Status;
 use crate::{client, connect, environment, network_file, peerdir};
 
@@ -82,7 +83,7 @@ impl Check {
     }
 
     fn failed(check: &'static str, error: &HoldError) -> Self {
-        let failed = Self::new(check, Verdict::Fail, error.to_string());
+        let failed = Self::new(check, Verdict::Fail, one_line(error));
         Self { hint: error.hint(), ..failed }
     }
 }
@@ -223,9 +224,7 @@ async fn librarians(session: &Session, walker: &Walker) -> Vec<Check> {
             }
             Err(source) => {
                 let error = HoldError::Call { address: address.clone(), source };
-                let text = std::error::Error::source(&error).map(ToString::to_string);
-                let text = format!("{error}: {}", text.unwrap_or_default());
-                checks.push(Check::new("librarian", Verdict::Fail, text).hint(
+                checks.push(Check::new("librarian", Verdict::Fail, one_line(&error)).hint(
                     "is `hold peer run` going there, of this network, and does a firewall let it through?",
                 ));
             }
@@ -273,4 +272,16 @@ fn clock(status: &Status) -> Check {
         return Check::new("clock", Verdict::Warn, text).hint("set the clock, say by NTP");
     }
     Check::new("clock", Verdict::Ok, format!("within {CLOCK_WARN_S} s of {via}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_is_told_with_its_cause() {
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let error = HoldError::io("read", "pass")(denied);
+        assert_eq!(Check::failed("pass", &error).text, "cannot read pass: permission denied");
+    }
 }

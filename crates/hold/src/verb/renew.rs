@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::one_line;
 use crate::span::{self, Span};
 use crate::{address, connect};
 
@@ -77,7 +78,7 @@ impl RenewResult {
                 untaken: 0,
                 taken: 0,
                 unreached: Vec::new(),
-                error: Some(error.to_string()),
+                error: Some(one_line(&error)),
                 whole: false,
             },
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use author::{AuthorError, Shared};
+use author::Shared;
 use clap::Args;
 use crypto::ReaderKey;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::one_line;
 use crate::progress::Counting;
 use crate::span::{self, Span};
 use crate::{address, connect};
@@ -79,7 +80,7 @@ impl Share {
             let (address, error) = match outcome {
                 Ok(id) => (Some(address::text(&id)), None),
                 Err(error) => {
-                    let text = reason(&error);
+                    let text = one_line(&error);
                     // The only reader's failure is the run's, and told as such.
                     first.get_or_insert(error);
                     (None, Some(text))
@@ -140,14 +141,6 @@ impl Share {
             return Err(HoldError::argument("--to-file", format!("over {READERS_MAX} readers")));
         }
         Ok(readers)
-    }
-}
-
-/// Why an envelope was not stored, with what lies below.
-fn reason(error: &AuthorError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
 

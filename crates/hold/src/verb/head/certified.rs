@@ -21,6 +21,7 @@ use crate::client::blocking;
 use crate::draft;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::one_line;
 use crate::verb::{committee as committee_verb, object};
 
 /// How long a watch waits where no member answers.
@@ -270,7 +271,7 @@ pub(super) async fn watch(
                 }
             }
             Err(error) if matches!(error.class(), Class::Unavailable | Class::Busy) => {
-                session.out.warn(format_args!("{error}: asked again"));
+                session.out.warn(format_args!("{}: asked again", one_line(&error)));
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => return Err(error.into()),

@@ -21,7 +21,7 @@ use crate::connect;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::network_file::{self, NetworkFile};
-use crate::out::PathText;
+use crate::out::{PathText, one_line};
 use crate::proposal;
 
 /// How long one librarian may take to answer.
@@ -88,10 +88,7 @@ impl fmt::Display for Applied {
 
 impl Told {
     fn new(to: String, outcome: Result<(), HoldError>) -> Self {
-        let why = outcome.err().map(|error| {
-            let cause = std::error::Error::source(&error);
-            cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-        });
+        let why = outcome.err().map(|error| one_line(&error));
         Self { to, taken: why.is_none(), why }
     }
 }

@@ -16,6 +16,7 @@ use crate::client::blocking;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files::{self, Access};
+use crate::out::one_line;
 
 /// How often what was told is kept, while more comes: each time is two syncs of the disk.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
@@ -174,7 +175,7 @@ impl Drop for Kept {
         if let Some(point) = self.point.take()
             && let Err(error) = files::replace(&self.path, &point.encode(), Access::Secret)
         {
-            tracing::warn!(%error, "where the watch ended could not be kept");
+            tracing::warn!(error = %one_line(&error), "where the watch ended could not be kept");
         }
     }
 }

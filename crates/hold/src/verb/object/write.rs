@@ -17,6 +17,7 @@ use crate::cli::Session;
 use crate::client::blocking;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::one_line;
 
 /// What a new version holds.
 #[derive(Debug, Args)]
@@ -209,6 +210,7 @@ async fn keep_receipts(session: &Session, object: &Object, written: &Written) {
     let kept = blocking(move || Ok(kept.keep(home.dir(), &h)?)).await;
     // The version is stored, whatever becomes of them: the holders can be asked again.
     if let Err(error) = kept {
+        let error = one_line(&error);
         session.out.warn(format_args!("the receipts could not be kept for a committee: {error}"));
     }
 }
