@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::blocking;
 use crate::error::HoldError;
 use crate::out::one_line;
 use crate::peerdir::{self, PeerConfig};
@@ -117,7 +118,9 @@ impl Leaving {
         }
         librarian.leave();
         if librarian.has_left() && !self.left.is_cancelled() {
-            if let Err(error) = peerdir::note_left(dir, true) {
+            let dir = dir.to_owned();
+            // It waits for the disk.
+            if let Err(error) = blocking(move || peerdir::note_left(&dir, true)).await {
                 tracing::error!(error = %one_line(&error), "that this peer has left could not be noted");
             }
             self.left.cancel();

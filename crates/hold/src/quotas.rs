@@ -10,6 +10,7 @@ use crypto::ClientKey;
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::blocking;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::out::one_line;
@@ -34,17 +35,22 @@ pub(crate) fn read(path: &Path) -> Vec<(ClientKey, u64)> {
 ///
 /// # Errors
 /// Where the file cannot be written.
-pub(crate) fn write(librarian: &Librarian, path: &Path) -> Result<u64, HoldError> {
+pub(crate) async fn write(librarian: &Librarian, path: &Arc<Path>) -> Result<u64, HoldError> {
     use std::fmt::Write;
     let (mut counts, changes) = librarian.stored_bytes();
-    counts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let mut text = String::new();
-    for (client, bytes) in counts.into_iter().take(LINES_MAX) {
-        // Writing into a String does not fail.
-        let _ = writeln!(text, "{client} {bytes}");
-    }
-    files::replace(path, text.as_bytes(), Access::Public)?;
-    Ok(changes)
+    let path = Arc::clone(path);
+    // It is sorted, and waits for the disk.
+    blocking(move || {
+        counts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let mut text = String::new();
+        for (client, bytes) in counts.into_iter().take(LINES_MAX) {
+            // Writing into a String does not fail.
+            let _ = writeln!(text, "{client} {bytes}");
+        }
+        files::replace(&path, text.as_bytes(), Access::Public)?;
+        Ok(changes)
+    })
+    .await
 }
 
 /// Writes the counts whenever they changed, until `stop`.
@@ -58,7 +64,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
         if librarian.stored_bytes().1 == written {
             continue;
         }
-        match write(&librarian, &path) {
+        match write(&librarian, &path).await {
             Ok(changes) => written = changes,
             Err(error) => tracing::warn!(error = %one_line(&error), "the clients' quotas could not be written"),
         }

@@ -190,9 +190,10 @@ impl Running {
         let _ = self.watching.await;
         let _ = self.hosting.await;
         page::Told::remove(&self.dir);
-        let kept = keep_peers(&self.librarian, &self.path)
-            .and(quotas::write(&self.librarian, &self.quotas).map(drop))
-            .and(words::write(&self.librarian, &self.words).map(drop));
+        let peers = keep_peers(&self.librarian, &self.path).await;
+        let counts = quotas::write(&self.librarian, &self.quotas).await;
+        let heard = words::write(&self.librarian, &self.words).await;
+        let kept = peers.and(counts.map(drop)).and(heard.map(drop));
         self.client.close();
         let _ = self.serving.await;
         if let Some(signing) = self.signing {
@@ -295,7 +296,7 @@ async fn start_overlay(
 async fn write_peers(librarian: Arc<Librarian>, path: PathBuf, stop: CancellationToken) {
     let mut changes = librarian.directory().changes();
     loop {
-        if let Err(error) = keep_peers(&librarian, &path) {
+        if let Err(error) = keep_peers(&librarian, &path).await {
             tracing::warn!(error = %one_line(&error), "the known peers could not be written");
         }
         tokio::select! {
@@ -316,8 +317,8 @@ async fn write_peers(librarian: Arc<Librarian>, path: PathBuf, stop: Cancellatio
 }
 
 /// The file: each announcement after its length as four bytes, big-endian.
-fn keep_peers(librarian: &Librarian, path: &Path) -> Result<(), HoldError> {
-    let mut bytes = Vec::new();
+async fn keep_peers(librarian: &Librarian, path: &Path) -> Result<(), HoldError> {
+    let (mut bytes, path) = (Vec::new(), path.to_owned());
     for announcement in librarian.known_peers() {
         let length = u32::try_from(announcement.len()).unwrap_or(u32::MAX);
         if bytes.len() + announcement.len() + 4 > PEERS_BYTES_MAX {
@@ -326,7 +327,8 @@ fn keep_peers(librarian: &Librarian, path: &Path) -> Result<(), HoldError> {
         bytes.extend(length.to_be_bytes());
         bytes.extend(&announcement);
     }
-    files::replace(path, &bytes, Access::Public)
+    // It waits for the disk.
+    client::blocking(move || files::replace(&path, &bytes, Access::Public)).await
 }
 
 /// What is readable of the file; the librarian checks each.

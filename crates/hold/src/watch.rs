@@ -16,6 +16,7 @@ use crypto::{Revocation, Roster};
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::blocking;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
@@ -129,15 +130,17 @@ pub(crate) async fn watch_all(
         let newest = librarian.directory().roster();
         if roster.as_ref() != Some(newest.hash()) {
             // Before the lists, which are checked against it.
-            match network_file::keep(&dir.join("network"), &librarian.rosters()) {
+            match keep_rosters(&dir, librarian.rosters()).await {
                 Ok(_) => roster = Some(*newest.hash()),
                 Err(error) => tracing::warn!(error = %one_line(&error), "a newer roster could not be kept"),
             }
         }
         let heard = librarian.revocations();
         if heard != kept {
-            for list in &heard {
-                if let Err(error) = keep_revocation(&dir, &newest, list) {
+            for list in heard.clone() {
+                let (dir, newest) = (dir.clone(), Arc::clone(&newest));
+                let keep = move || keep_revocation(&dir, &newest, &list);
+                if let Err(error) = blocking(keep).await {
                     tracing::warn!(error = %one_line(&error), "a revocation could not be kept");
                 }
             }
@@ -148,6 +151,12 @@ pub(crate) async fn watch_all(
             () = stop.cancelled() => return,
         }
     }
+}
+
+/// Keeps rosters beside the network's file, on the disk when this returns.
+async fn keep_rosters(dir: &Path, rosters: Vec<Bytes>) -> Result<bool, HoldError> {
+    let network = dir.join("network");
+    blocking(move || network_file::keep(&network, &rosters)).await
 }
 
 /// Takes what the files say; whether the peer is to leave, where its settings can be read.

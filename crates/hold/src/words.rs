@@ -9,6 +9,7 @@ use std::sync::Arc;
 use librarian::Librarian;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::blocking;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::out::one_line;
@@ -28,10 +29,14 @@ pub(crate) fn read(path: &Path) -> Option<u64> {
 ///
 /// # Errors
 /// Where the file cannot be written.
-pub(crate) fn write(librarian: &Librarian, path: &Path) -> Result<u64, HoldError> {
-    let heard = librarian.words_heard_ms();
-    files::replace(path, format!("{heard}\n").as_bytes(), Access::Public)?;
-    Ok(heard)
+pub(crate) async fn write(librarian: &Librarian, path: &Arc<Path>) -> Result<u64, HoldError> {
+    let (heard, path) = (librarian.words_heard_ms(), Arc::clone(path));
+    // It waits for the disk.
+    blocking(move || {
+        files::replace(&path, format!("{heard}\n").as_bytes(), Access::Public)?;
+        Ok(heard)
+    })
+    .await
 }
 
 /// Writes it at once and whenever it changed, until `stop`.
@@ -40,7 +45,7 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
     loop {
         let heard = librarian.words_heard_ms();
         if written.is_none_or(|before| heard.saturating_sub(before) >= CHANGED_MS) {
-            match write(&librarian, &path) {
+            match write(&librarian, &path).await {
                 Ok(heard) => written = Some(heard),
                 Err(error) => {
                     tracing::warn!(error = %one_line(&error), "how far words were heard could not be written")
