@@ -85,6 +85,8 @@ fn a_user_makes_versions_reads_their_history_and_merges_branches() {
         (Some(true), 64)
     );
     owner.object(&["get", "notes"]).expect_error(10);
+    owner.object(&["log", "notes"]).expect_error(10);
+    owner.object(&["log", "notes", "-m", "100001"]).expect_error(2);
     let first = owner.put(&["notes", "--value", "bread"]);
     let second = owner.put(&["notes", "--value", "bread, milk"]);
     assert_eq!(owner.get(&["notes"]), "bread, milk");
@@ -216,6 +218,10 @@ fn a_branch_made_on_both_sides_of_a_partition_is_found_and_merged() {
         let via = side.map(|at| network.peers[at].address.clone()).join(",");
         let writer = User { home: &home, via };
         made.push(writer.put(&["both", "--value", value, "--base", &root]));
+        // What is on the other side is not in it, and that is told.
+        let part = writer.object(&["log", "both"]).expect(3);
+        assert!(part.stderr.contains("there may be more"), "{}", part.stderr);
+        assert!(part.text().lines().count() >= 2, "{}", part.text());
         cut.iter().for_each(|pid| signal(*pid, "CONT"));
     }
     let tips = owner.versions(&["tips", "both", "--wide"]);

@@ -36,7 +36,7 @@ pub(crate) struct Log {
     #[arg(id = "of", value_name = "VERSION", value_parser = super::version)]
     of: Vec<VersionId>,
     /// How many at most
-    #[arg(long, short = 'm', value_name = "M", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'm', value_name = "M", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=LOG_MAX as i64))]
     most: u32,
     /// Tell their values too
     #[arg(long, action = ArgAction::SetTrue)]
@@ -109,9 +109,8 @@ fn tell(
     object: &Object,
     past: &[Past],
     values: bool,
-) -> Result<Exit, HoldError> {
-    past.iter().try_for_each(|one| session.out.result(&text(object, one, values)?))?;
-    Ok(Exit::Done)
+) -> Result<(), HoldError> {
+    past.iter().try_for_each(|one| session.out.result(&text(object, one, values)?))
 }
 
 impl Prev {
@@ -124,21 +123,38 @@ impl Prev {
             None => super::tips::counting(session, &object).await?,
         };
         let past = object.previous(&version, self.most as usize).await?;
-        tell(session, &object, &past, self.values)
+        tell(session, &object, &past, self.values)?;
+        Ok(Exit::Done)
     }
 }
 
 impl Log {
-    /// Runs it.
+    /// Runs it: 3 where it begins at the tips and too few holders answered to be sure of these.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let objects = super::objects(session).await?;
         let object = self.which.open(&objects).await?;
-        let from = match &self.of[..] {
-            [] => object.tips().await?.tips.iter().map(|tip| tip.id).collect(),
-            named => named.to_vec(),
+        let (from, exit) = match &self.of[..] {
+            [] => tips(session, &object).await?,
+            named => (named.to_vec(), Exit::Done),
         };
-        let most = (self.most as usize).min(LOG_MAX);
-        let past = object.log(&from, most).await?;
-        tell(session, &object, &past, self.values)
+        let past = object.log(&from, self.most as usize).await?;
+        tell(session, &object, &past, self.values)?;
+        Ok(exit)
     }
+}
+
+/// All tips that count, and whether they are all.
+async fn tips(session: &Session, object: &Object) -> Result<(Vec<VersionId>, Exit), HoldError> {
+    let tips = object.tips().await?;
+    let exit = super::tips::notes(session, &tips);
+    if tips.tips.is_empty() {
+        return Err(super::tips::none(&tips));
+    }
+    if !tips.unlisted.is_empty() {
+        session.out.warn(format_args!(
+            "{} newest versions are by writers that the policy does not list any more, and are left out (hold object tips)",
+            tips.unlisted.len()
+        ));
+    }
+    Ok((tips.tips.iter().map(|tip| tip.id).collect(), exit))
 }

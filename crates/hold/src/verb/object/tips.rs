@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use author::objects::{Object, Tip, VersionId};
+use author::objects::{Object, Tip, Tips, VersionId};
 use clap::{ArgAction, Args};
 use serde::Serialize;
 
@@ -70,17 +70,30 @@ impl TipsVerb {
         if tips.tips.len() > 1 {
             session.out.note("branches: hold object merge makes one of two");
         }
-        if !tips.refused.is_empty() {
-            session.out.warn(format_args!(
-                "{} peers answered with what does not prove itself; nothing of it counts",
-                tips.refused.len()
-            ));
-        }
-        if !tips.is_enough || tips.more {
-            session.out.warn("there may be more: not all holders answered, or not with all");
-            return Ok(Exit::Partly);
-        }
-        Ok(Exit::Done)
+        Ok(notes(session, &tips))
+    }
+}
+
+/// Tells who answered wrongly: 3 where too few holders answered to be sure that these are all.
+pub(super) fn notes(session: &Session, tips: &Tips) -> Exit {
+    if !tips.refused.is_empty() {
+        session.out.warn(format_args!(
+            "{} peers answered with what does not prove itself; nothing of it counts",
+            tips.refused.len()
+        ));
+    }
+    if !tips.is_enough || tips.more {
+        session.out.warn("there may be more: not all holders answered, or not with all");
+        return Exit::Partly;
+    }
+    Exit::Done
+}
+
+/// Why there is no tip that counts.
+pub(super) const fn none(tips: &Tips) -> HoldError {
+    match tips.unlisted.len() {
+        0 => HoldError::NoVersion,
+        unlisted => HoldError::Unlisted(unlisted),
     }
 }
 
@@ -96,9 +109,5 @@ pub(super) async fn counting(session: &Session, object: &Object) -> Result<Versi
             tips.tips.len()
         ));
     }
-    match (tips.tips.first(), tips.unlisted.len()) {
-        (Some(tip), _) => Ok(tip.id),
-        (None, 0) => Err(HoldError::NoVersion),
-        (None, unlisted) => Err(HoldError::Unlisted(unlisted)),
-    }
+    tips.tips.first().map(|tip| tip.id).ok_or_else(|| none(&tips))
 }
