@@ -33,6 +33,8 @@ pub struct Shared {
     pub outcome: Result<RecordId, AuthorError>,
     /// How far its copies have come; none where there is nothing.
     pub copies: Option<Rest>,
+    /// Whether the home notes until when it is paid for; not where there is nothing.
+    pub noted: bool,
 }
 
 /// What became of sharing with many.
@@ -100,10 +102,8 @@ impl Author {
             let until = lease.as_ref().and_then(|lease| crypto::lease::until(&lease.lease));
             let stored = self.stored(records, lease).await;
             let addresses: Vec<RecordId> = stored.iter().flatten().map(|(id, _)| *id).collect();
-            report.unnoted += match self.is_noted(&addresses, until).await {
-                true => 0,
-                false => addresses.len(),
-            };
+            let noted = self.is_noted(&addresses, until).await;
+            report.unnoted += if noted { 0 } else { addresses.len() };
             for (reader, stored) in part.iter().zip(stored) {
                 report.shared += usize::from(stored.is_ok());
                 report.failed += usize::from(stored.is_err());
@@ -111,7 +111,8 @@ impl Author {
                     Ok((id, copies)) => (Ok(id), Some(copies)),
                     Err(error) => (Err(error), None),
                 };
-                each(Shared { reader: *reader, outcome, copies });
+                let noted = noted && copies.is_some();
+                each(Shared { reader: *reader, outcome, copies, noted });
             }
             if report.shared == before {
                 break;

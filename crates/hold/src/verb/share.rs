@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use author::Shared;
+use author::{ShareReport, Shared};
 use clap::Args;
 use crypto::ReaderKey;
 use serde::Serialize;
@@ -47,6 +47,8 @@ struct ShareResult {
     reader: String,
     /// Why nothing was stored.
     error: Option<String>,
+    /// Whether the home notes until when it is paid for, so that `hold renew --all` knows of it.
+    noted: bool,
     /// Whether the text names the reader: where there are several.
     #[serde(skip)]
     named: bool,
@@ -75,7 +77,7 @@ impl Share {
         let bar = Counting::new(&session.out, "share", "");
         let (mut printed, mut first, mut copies) = (Ok(()), None, Vec::new());
         let report = author.share_all(content, &readers, seconds, |shared| {
-            let Shared { reader, outcome, copies: rest } = shared;
+            let Shared { reader, outcome, copies: rest, noted } = shared;
             copies.extend(rest);
             let (address, error) = match outcome {
                 Ok(id) => (Some(address::text(&id)), None),
@@ -88,7 +90,7 @@ impl Share {
             };
             bar.one();
             let named = readers.len() > 1;
-            let line = ShareResult { address, reader: reader.to_string(), error, named };
+            let line = ShareResult { address, reader: reader.to_string(), error, noted, named };
             if printed.is_ok() && (named || line.error.is_none()) {
                 printed = bar.aside(|| session.out.result(&line));
             }
@@ -98,32 +100,18 @@ impl Share {
         for reader in &readers[readers.len() - report.untried..] {
             let error = Some("not tried: nothing was stored for those before".to_owned());
             let reader = reader.to_string();
-            let line = ShareResult { address: None, reader, error, named: true };
+            let line = ShareResult { address: None, reader, error, noted: false, named: true };
             session.out.result(&line)?;
         }
         author.walker().drain(author::SHARE_WAIT).await;
         drop(bar);
         let few = copies.iter().filter(|copies| !copies.reached().is_full()).count();
-        if let Some(error) = first {
-            if report.shared == 0 {
-                return Err(error.into());
-            }
-            session.out.warn(format_args!(
-                "{} of {} readers were not shared with",
-                readers.len() - report.shared,
-                readers.len()
-            ));
-            return Ok(Exit::Partly);
+        if let (0, Some(error)) = (report.shared, first) {
+            return Err(error.into());
         }
-        if few > 0 {
-            session.out.warn(format_args!("{few} envelopes have fewer copies than wanted"));
-            return Ok(Exit::Partly);
-        }
-        if report.unnoted > 0 {
-            session.out.warn(super::put::UNNOTED);
-            return Ok(Exit::Partly);
-        }
-        Ok(Exit::Done)
+        let lacks = lacks(readers.len(), &report, few);
+        lacks.iter().for_each(|lack| session.out.warn(lack));
+        Ok(if lacks.is_empty() { Exit::Done } else { Exit::Partly })
     }
 
     /// Who is named, each once, in the order they were named first.
@@ -142,6 +130,17 @@ impl Share {
         }
         Ok(readers)
     }
+}
+
+/// What was not done of all that was asked for, a line each.
+fn lacks(readers: usize, report: &ShareReport, few: usize) -> Vec<String> {
+    let left_out = readers - report.shared;
+    let lacks = [
+        (left_out > 0).then(|| format!("{left_out} of {readers} readers were not shared with")),
+        (few > 0).then(|| format!("{few} envelopes have fewer copies than wanted")),
+        (report.unnoted > 0).then(|| super::put::UNNOTED.to_owned()),
+    ];
+    lacks.into_iter().flatten().collect()
 }
 
 /// The keys in a file, one a line.
@@ -183,6 +182,16 @@ mod tests {
 
     const KEY: &str = "0358fed4dc5198ebcb38f1d9ac97e2e47f1d15ae5bf4a41be513b0de8f85e4a017";
     const OTHER: &str = "027f3bfccd51d34a5547d17faf283e95f9504bf22a1b21a2b94bc197bfff8a2457";
+
+    #[test]
+    fn whatever_lacks_is_told_beside_what_else_does() {
+        let report = ShareReport { shared: 7, failed: 2, untried: 1, unnoted: 7 };
+        let told = lacks(10, &report, 3);
+        assert_eq!(told.len(), 3);
+        assert!(told[0].starts_with("3 of 10") && told[1].starts_with("3 envelopes"), "{told:?}");
+        assert_eq!(told[2], super::super::put::UNNOTED);
+        assert!(lacks(7, &ShareReport { unnoted: 0, ..report }, 0).is_empty());
+    }
 
     #[test]
     fn a_file_of_keys_has_remarks_and_blank_lines_and_names_its_bad_line() {
