@@ -271,6 +271,12 @@ pub(crate) enum HoldError {
     /// Another process works on the same directory.
     #[error("{} is in use by another process", .0.display())]
     Locked(PathBuf),
+    /// A home that notes nothing as paid for. Not success: whoever renews what it has by `--all` alone would lose it, and never hear why.
+    #[error("nothing is noted here as paid for, so nothing was renewed")]
+    NothingNoted,
+    /// Logs that have nothing of a keyring.
+    #[error("nothing of this keyring was found in the librarians' logs")]
+    NothingFound,
     /// No librarian to ask is known.
     #[error("no librarian is known")]
     NoVia,
@@ -348,6 +354,7 @@ impl HoldError {
             }
             Self::Branches(_) | Self::Unlisted(_) | Self::Moved(_) => Exit::Conflict,
             Self::NoVersion | Self::NoHead(_) | Self::Deleted(_) => Exit::NotFound,
+            Self::NothingNoted | Self::NothingFound => Exit::NotFound,
             Self::Door(source) => source.class().into(),
             Self::Overlay(source) => source.class().into(),
             Self::Demo { .. } => Exit::Failed,
@@ -386,6 +393,13 @@ impl HoldError {
             Self::Moved(_) => "hold head read, and decide anew",
             Self::NoVersion => "hold object put makes the first",
             Self::Deleted(_) => "hold object log shows what was there before",
+            Self::NothingNoted => {
+                "what was put with another home, or by these words on another machine, is noted by hold keys recover, or \
+                 renewed by its address: hold renew ADDRESS"
+            }
+            Self::NothingFound => {
+                "are these the words, and is this the network? What is older than the logs is found by its address alone"
+            }
             Self::Call { .. } | Self::Walk(_) => "hold doctor --via HOST:PORT",
             Self::Page { .. } => "was it killed? hold peer run --dir D",
             Self::UsedPair(_) => "another --author-key: libri-1 would repeat key and nonce",

@@ -76,8 +76,11 @@ fn a_content_is_paid_for_renewed_and_forgotten_also_by_a_peer_that_was_killed() 
     assert!(fs::read(&back).unwrap() == fs::read(&file).unwrap());
     run(&mut home.hold(["forget", other, "--via", &via])).expect(0);
     until("nothing is left", || records(&network) == vec![0; PEERS]);
-    let none = run(&mut home.hold(["renew", "--all", "--via", &via])).expect(10);
+    let none = run(&mut home.hold(["renew", "--all", "--via", &via])).expect_error(10);
     assert!(none.stdout.is_empty() && none.stderr.contains("hold renew ADDRESS"), "{none:?}");
+    let none = run(&mut home.hold(["renew", "--all", "--json", "--via", &via])).expect(10).stderr;
+    let none: serde_json::Value = serde_json::from_str(none.trim()).unwrap();
+    assert_eq!((&none["exit"], &none["class"]), (&10.into(), &"not-found".into()));
 }
 
 const SETTINGS: &str = "\n[repair]\ncompare_s = 1\nsettle_s = 1\n\

@@ -65,7 +65,7 @@ fn everything_comes_back_by_the_words_alone() {
     let empty = Home { dir: network.folder.path().join("empty") };
     let nothing =
         with_words(&mut recover(&network, &empty, &via), others["words"].as_str().unwrap())
-            .expect(10);
+            .expect_error(10);
     assert!(nothing.stderr.contains("nothing of this keyring was found"), "{}", nothing.stderr);
     assert_eq!(lines(&nothing).last().unwrap()["own"], 0);
 

@@ -234,6 +234,9 @@ impl Check {
 
 /// The contents that this keyring put; how that ended: who watches what it has by this alone would take for whole what was not
 /// looked at.
+///
+/// # Errors
+/// [`HoldError::NothingFound`]; what the librarians say.
 async fn own(session: &Session, author: &Arc<Author>) -> Result<(Vec<RecordId>, Exit), HoldError> {
     let told = author.home().next_counter()?;
     let mut found = Vec::new();
@@ -249,16 +252,11 @@ async fn own(session: &Session, author: &Arc<Author>) -> Result<(Vec<RecordId>, 
              these; check them by their addresses",
         );
     }
+    if found.is_empty() {
+        return Err(HoldError::NothingFound);
+    }
     found.sort_unstable();
-    let exit = match (found.is_empty(), complete) {
-        (true, _) => {
-            session.out.warn("no content of this keyring was found in the librarians' logs");
-            Exit::NotFound
-        }
-        (false, true) => Exit::Done,
-        (false, false) => Exit::Partly,
-    };
-    Ok((found, exit))
+    Ok((found, if complete { Exit::Done } else { Exit::Partly }))
 }
 
 #[cfg(test)]

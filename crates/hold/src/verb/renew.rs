@@ -17,10 +17,6 @@ use crate::{address, connect};
 /// Peers that are named where they did not answer, at most.
 const NAMED_MAX: usize = 16;
 
-/// What `--all` says where the home has no notes: it is new, or nothing was put with it.
-const NOTHING_NOTED: &str = "nothing is noted here as paid for, so nothing was renewed: what was put with another home, or by these words on another \
-     machine, is noted by `hold keys recover`, or renewed by its address: hold renew ADDRESS";
-
 /// `hold renew`.
 #[derive(Debug, Args)]
 pub(crate) struct Renew {
@@ -119,9 +115,7 @@ impl Renew {
         }
         let paid = author.paid().await?;
         if paid.is_empty() {
-            // Not 0: whoever renews what it has by this alone would lose it, and never hear why.
-            session.out.warn(NOTHING_NOTED);
-            return Ok(Exit::NotFound);
+            return Err(HoldError::NothingNoted);
         }
         let mut exits = Vec::new();
         for address in paid.into_keys() {

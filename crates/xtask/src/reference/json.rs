@@ -102,11 +102,11 @@ fn words(kind: &str, types: &Types) -> String {
     if let Some((_, value)) = inner("BTreeMap").and_then(|inner| inner.split_once(',')) {
         return format!("object of {}", words(value, types));
     }
-    if let Some(list) = kind.strip_prefix("&[") {
+    let lent = kind.trim_start_matches('&').trim_start_matches("'static").trim_start_matches("'a");
+    if let Some(list) = lent.strip_prefix('[') {
         return format!("list of {}", words(list.trim_end_matches(']'), types));
     }
-    let plain = kind.trim_start_matches('&').trim_start_matches("'static").trim_start_matches("'a");
-    match plain {
+    match lent {
         "bool" => "boolean".to_owned(),
         "String" | "str" | "PathBuf" | "Path" => "string".to_owned(),
         "f32" | "f64" => "number".to_owned(),
@@ -114,7 +114,7 @@ fn words(kind: &str, types: &Types) -> String {
         // Of a shape that is each one's own.
         "Value" => "object".to_owned(),
         // An enumeration of names.
-        _ if named_exactly(plain, types).is_none() => "string".to_owned(),
+        _ if named_exactly(lent, types).is_none() => "string".to_owned(),
         _ => "object".to_owned(),
     }
 }
@@ -292,6 +292,8 @@ mod tests {
             /// Its kind.
             #[serde(rename = \"type\", skip_serializing_if = \"Option::is_none\")]
             kind: Option<&'a str>,
+            /// Why.
+            causes: &'a [String],
             #[serde(flatten)]
             more: More,
         }
@@ -312,6 +314,7 @@ mod tests {
             "| `all` | list of object | Each. |",
             "| `all[].name` | string | A name. |",
             "| `type` | string or null | Its kind. *Where there is one.* |",
+            "| `causes` | list of string | Why. |",
             "| `name` | string | A name. |",
         ] {
             assert!(page.contains(row), "{row}\n{page}");

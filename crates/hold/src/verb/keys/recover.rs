@@ -168,10 +168,7 @@ async fn list(session: &Session, author: &Arc<Author>, told: u64) -> Result<Exit
         ));
     }
     if own + shared == 0 {
-        session.out.warn(
-            "nothing of this keyring was found: are these the words, and is this the network?",
-        );
-        return Ok(Exit::NotFound);
+        return Err(HoldError::NothingFound);
     }
     Ok(if complete && unopened + unasked == 0 { Exit::Done } else { Exit::Partly })
 }
