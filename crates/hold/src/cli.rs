@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, Settings};
 use crate::environment;
 use crate::error::HoldError;
 use crate::exit::Exit;
@@ -170,7 +170,7 @@ pub(crate) struct Session {
     /// Where results go.
     pub(crate) out: Out,
     /// The settings.
-    pub(crate) config: Config,
+    pub(crate) settings: Settings,
     /// Whether logs are JSON lines.
     pub(crate) log_json: bool,
     /// Cancelled by Ctrl-C and SIGTERM.
@@ -183,11 +183,19 @@ impl Session {
     /// What a verb works with.
     pub(crate) const fn new(
         out: Out,
-        config: Config,
+        settings: Settings,
         log_json: bool,
         stop: CancellationToken,
     ) -> Self {
-        Self { out, config, log_json, stop, hears: AtomicBool::new(false) }
+        Self { out, settings, log_json, stop, hears: AtomicBool::new(false) }
+    }
+
+    /// The settings, of this user's home too.
+    ///
+    /// # Errors
+    /// Where there is no home at all, or its configuration file cannot be read or is not valid.
+    pub(crate) fn config(&self) -> Result<&Config, HoldError> {
+        self.settings.get()
     }
 
     /// Runs `work` until it is done or a signal comes; then it is dropped, and its guards remove
@@ -214,8 +222,11 @@ impl Session {
 
 impl Global {
     /// The settings these flags lead to.
-    pub(crate) fn config(&mut self) -> Result<Config, HoldError> {
-        Config::load(Flags {
+    ///
+    /// # Errors
+    /// As [`Settings::new`].
+    pub(crate) fn settings(&mut self) -> Result<Settings, HoldError> {
+        Settings::new(Flags {
             home: self.home.take(),
             via: std::mem::take(&mut self.via),
             thin: self.thin,

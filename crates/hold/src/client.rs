@@ -32,7 +32,7 @@ const RENEW_BELOW_S: u64 = 3600;
 /// # Errors
 /// Where there is no keyring, or the passphrase does not open it.
 pub(crate) async fn open_home(session: &Session) -> Result<Home, HoldError> {
-    let dir = session.config.home.clone();
+    let dir = session.config()?.home.clone();
     if !Home::exists(&dir) {
         return Err(author::AuthorError::NoKeyring(dir).into());
     }

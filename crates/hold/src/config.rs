@@ -8,6 +8,7 @@ pub(crate) mod peer;
 pub(crate) mod settings;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::environment;
 use crate::error::HoldError;
@@ -75,6 +76,55 @@ pub(crate) struct Flags {
     pub(crate) thin: bool,
     /// `--passphrase-file`.
     pub(crate) passphrase_file: Option<PathBuf>,
+}
+
+/// The settings, read when one is asked for first: verbs that take none work whatever the home is.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    flags: Flags,
+    config: OnceLock<Config>,
+}
+
+impl Settings {
+    /// Those of these flags.
+    ///
+    /// # Errors
+    /// [`HoldError::Argument`] where a flag cannot be what it is.
+    pub(crate) fn new(flags: Flags) -> Result<Self, HoldError> {
+        check_via(&flags.via)?;
+        Ok(Self { flags, config: OnceLock::new() })
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(crate) fn get(&self) -> Result<&Config, HoldError> {
+        if let Some(config) = self.config.get() {
+            return Ok(config);
+        }
+        let config = Config::load(self.flags.clone())?;
+        Ok(self.config.get_or_init(|| config))
+    }
+
+    /// The librarians to ask. Where flags name them no home is needed.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(crate) fn via(&self) -> Result<&[String], HoldError> {
+        if self.flags.via.is_empty() { Ok(&self.get()?.via) } else { Ok(&self.flags.via) }
+    }
+
+    /// The genesis file. Where the environment names it no home is needed.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(crate) fn network(&self) -> Result<PathBuf, HoldError> {
+        match environment::value("HOLD_NETWORK") {
+            Some(network) => Ok(network.into()),
+            None => Ok(self.get()?.network.clone()),
+        }
+    }
 }
 
 impl Config {

@@ -29,10 +29,10 @@ use crate::{client as client_home, files};
 /// # Errors
 /// [`HoldError::NoVia`] where none is named.
 pub(crate) fn via(session: &Session) -> Result<&[String], HoldError> {
-    if session.config.via.is_empty() {
-        return Err(HoldError::NoVia);
+    match session.settings.via()? {
+        [] => Err(HoldError::NoVia),
+        via => Ok(via),
     }
-    Ok(&session.config.via)
 }
 
 /// The network of this run, and who takes part as it was known last.
@@ -40,7 +40,7 @@ pub(crate) fn via(session: &Session) -> Result<&[String], HoldError> {
 /// # Errors
 /// Where its file is missing or not one, or the rosters beside it are damaged.
 pub(crate) fn network(session: &Session) -> Result<NetworkFile, HoldError> {
-    NetworkFile::read(&session.config.network)
+    NetworkFile::read(&session.settings.network()?)
 }
 
 /// Connections of one key to the network's peers.
@@ -126,7 +126,7 @@ pub(crate) async fn author(session: &Session) -> Result<User, HoldError> {
     network(session)?;
     via(session)?;
     let home = client_home::open_home(session).await?;
-    author_at(&session.config, home).await
+    author_at(session.config()?, home).await
 }
 
 /// As [`author`], for a home that is open.

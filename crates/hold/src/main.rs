@@ -103,8 +103,8 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
     if let Err(error) = logging::check() {
         return Err((out, error));
     }
-    let config = match cli.global.config() {
-        Ok(config) => config,
+    let settings = match cli.global.settings() {
+        Ok(settings) => settings,
         Err(error) => return Err((out, error)),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -130,7 +130,7 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
                 "this is a control build that seals nothing: what it puts, every peer can read",
             );
         }
-        let session = Session::new(out, config, cli.global.log_json, stop);
+        let session = Session::new(out, settings, cli.global.log_json, stop);
         let ended = Box::pin(cli.verb.run(&session)).await;
         ended.map_err(|error| (session.out, error))
     });

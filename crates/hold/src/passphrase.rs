@@ -31,7 +31,7 @@ pub(crate) async fn ask(
     session: &Session,
     purpose: Purpose,
 ) -> Result<Zeroizing<String>, HoldError> {
-    let given = match &session.config.passphrase_file {
+    let given = match &session.config()?.passphrase_file {
         Some(path) => {
             let bytes = files::read_small(path)?;
             let text = std::str::from_utf8(&bytes).map_err(|_| HoldError::NotA {

@@ -9,8 +9,9 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use harness::{Network, PATIENCE, Running, assert_same, random_file, run};
+use harness::{Network, PATIENCE, Running, assert_same, hold, random_file, run};
 
 #[test]
 fn a_damaged_keyring_is_told_with_its_path_and_comes_back_by_its_words() {
@@ -99,4 +100,42 @@ fn a_home_that_cannot_be_written_reads_what_is_its_own() {
     let told = home.get(&via, &address, &back).expect(0);
     assert!(told.stderr.is_empty(), "{}", told.stderr);
     home.put(&via, &file);
+}
+
+/// A service's user may have no home, or one that is somebody else's: what a peer and its operators do needs none.
+#[test]
+fn verbs_that_use_no_home_work_whatever_it_is() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let (folder, dir) = (network.folder.path().to_owned(), network.peers[0].dir.clone());
+    let broken = folder.join("broken");
+    fs::create_dir(&broken).unwrap();
+    fs::write(broken.join("holdfast.toml"), "vai = []").unwrap();
+    for (number, home) in [None, Some(&broken)].into_iter().enumerate() {
+        let hold = |args: &[&str]| {
+            let mut command = hold(args);
+            match home {
+                None => command.env_remove("HOME"),
+                Some(home) => command.env("HOLD_HOME", home),
+            };
+            command
+        };
+        run(hold(&["org", "init", "--dir"]).arg(folder.join(format!("other{number}")))).expect(0);
+        run(hold(&["network", "show"]).arg(&network.file)).expect(0);
+        run(hold(&["peer", "set", "read-only", "off", "--dir"]).arg(&dir)).expect(0);
+        let mut peer = Running::start(hold(&["peer", "run", "--dir"]).arg(&dir));
+        let started = Instant::now();
+        let asked = || run(hold(&["peer", "status", "--json", "--dir"]).arg(&dir));
+        while asked().code != Some(0) {
+            assert!(!peer.ended() && started.elapsed() < PATIENCE, "it never serves");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        // Whom it asks and in which network is said here.
+        let mut status = hold(&["peer", "status", "--via", &network.peers[0].address]);
+        run(status.env("HOLD_NETWORK", &network.file)).expect(0);
+        peer.signal("TERM");
+        peer.finish(PATIENCE).expect(0);
+        // What uses one says what is wrong with it.
+        run(&mut hold(&["keys", "list"])).expect_error(2);
+    }
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use walk::{Directory, Walker};
 
 use crate::cli::Session;
+use crate::config::Config;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::organisation::OwnOrganisation;
@@ -90,8 +91,9 @@ impl Check {
 
 /// Runs every check; 1 where one failed.
 pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
-    let mut checks = vec![home(&session.config.home)];
-    let client = keyring(session, &mut checks).await;
+    let config = session.config()?;
+    let mut checks = vec![home(&config.home)];
+    let client = keyring(session, config, &mut checks).await;
     match connect::network(session) {
         Ok(network) => {
             let genesis = network.genesis();
@@ -99,11 +101,11 @@ pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
             checks.push(Check::new("network", Verdict::Ok, text));
             // First, since they tell who takes part now.
             let walker = connect::stranger(&network)?;
-            let librarians = librarians(session, &walker).await;
+            let librarians = librarians(config, &walker).await;
             let roster = walker.directory().roster();
-            checks.push(takes_part(session, walker.directory()));
+            checks.push(takes_part(config, walker.directory()));
             if let Some(client) = client {
-                checks.push(pass(session, &roster, client));
+                checks.push(pass(config, &roster, client));
             }
             checks.extend(librarians);
         }
@@ -138,10 +140,14 @@ fn home(home: &Path) -> Check {
 }
 
 /// Opens the keyring where a passphrase is at hand; it is never asked for here.
-async fn keyring(session: &Session, checks: &mut Vec<Check>) -> Option<ClientKey> {
-    let given = session.config.passphrase_file.is_some();
+async fn keyring(
+    session: &Session,
+    config: &Config,
+    checks: &mut Vec<Check>,
+) -> Option<ClientKey> {
+    let given = config.passphrase_file.is_some();
     let given = given || environment::value("HOLD_PASSPHRASE").is_some();
-    if Home::exists(&session.config.home) && !given {
+    if Home::exists(&config.home) && !given {
         checks.push(
             Check::new("keyring", Verdict::Warn, "there, and not opened: no passphrase was given")
                 .hint("set HOLD_PASSPHRASE to have it opened"),
@@ -160,10 +166,10 @@ async fn keyring(session: &Session, checks: &mut Vec<Check>) -> Option<ClientKey
     }
 }
 
-fn pass(session: &Session, roster: &Roster, key: ClientKey) -> Check {
+fn pass(config: &Config, roster: &Roster, key: ClientKey) -> Check {
     let now = peerdir::now_s();
-    let renewed = client::credential(&session.config, roster, key);
-    let path = session.config.home.join(client::PASS_FILE);
+    let renewed = client::credential(config, roster, key);
+    let path = config.home.join(client::PASS_FILE);
     let held = renewed.and_then(|_| client::held_pass(&path, roster, key, now));
     match held {
         Ok(Some((_, pass))) => {
@@ -181,7 +187,7 @@ fn pass(session: &Session, roster: &Roster, key: ClientKey) -> Check {
 }
 
 /// The newest roster that the network file and the librarians tell, and this user's organisation in it.
-fn takes_part(session: &Session, directory: &Directory) -> Check {
+fn takes_part(config: &Config, directory: &Directory) -> Check {
     let roster = directory.roster();
     if let (Some(conflict), _) = directory.roster_conflict() {
         let both = conflict.signed_both.iter().map(|org| network_file::name_of(&roster, org));
@@ -195,7 +201,7 @@ fn takes_part(session: &Session, directory: &Directory) -> Check {
             .hint("docs/operating/who-takes-part.md says which of them counts, and what to do");
     }
     let text = format!("{}, {} organisations", roster.number(), roster.organisations().len());
-    let own = session.config.org.as_deref().and_then(|dir| OwnOrganisation::open(dir).ok());
+    let own = config.org.as_deref().and_then(|dir| OwnOrganisation::open(dir).ok());
     match own.filter(|own| roster.organisation(&own.public.key).is_none()) {
         None => Check::new("roster", Verdict::Ok, text),
         Some(own) => {
@@ -207,13 +213,13 @@ fn takes_part(session: &Session, directory: &Directory) -> Check {
     }
 }
 
-async fn librarians(session: &Session, walker: &Walker) -> Vec<Check> {
+async fn librarians(config: &Config, walker: &Walker) -> Vec<Check> {
     let mut checks = Vec::new();
-    if session.config.via.is_empty() {
+    if config.via.is_empty() {
         checks.push(Check::failed("librarians", &HoldError::NoVia));
     }
     let ours = walker.directory().roster();
-    for address in &session.config.via {
+    for address in &config.via {
         match walker.introduce(&Endpoint::at(address)).await {
             Ok(answer) => {
                 let status = Status::new(address, &walker.directory().roster(), &answer);

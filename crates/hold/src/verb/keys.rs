@@ -181,7 +181,7 @@ impl Keys {
 
 async fn init(session: &Session, place: NetworkPlace) -> Result<Exit, HoldError> {
     refuse_second(session)?;
-    place.check(&session.config.home)?;
+    place.check(&session.config()?.home)?;
     let passphrase = passphrase::ask(session, Purpose::Choose).await?;
     create(session, &place, &passphrase).await.map(|()| Exit::Done)
 }
@@ -192,7 +192,7 @@ async fn create(
     place: &NetworkPlace,
     passphrase: &Zeroizing<String>,
 ) -> Result<(), HoldError> {
-    let (dir, passphrase) = (session.config.home.clone(), passphrase.clone());
+    let (dir, passphrase) = (session.config()?.home.clone(), passphrase.clone());
     let home =
         client::blocking(move || Ok(Home::create(&dir, passphrase.as_bytes(), &SystemEntropy)?));
     let home = home.await?;
@@ -201,7 +201,7 @@ async fn create(
 }
 
 fn refuse_second(session: &Session) -> Result<(), HoldError> {
-    let dir = &session.config.home;
+    let dir = &session.config()?.home;
     if Home::exists(dir) {
         return Err(author::AuthorError::KeyringExists(dir.clone()).into());
     }
@@ -304,13 +304,13 @@ async fn import(
     next: Option<u64>,
 ) -> Result<(Home, Option<u64>), HoldError> {
     refuse_second(session)?;
-    place.check(&session.config.home)?;
+    place.check(&session.config()?.home)?;
     let text = client::blocking(read_words).await?;
     let (words, told) = words_and_next(&text)?;
     // Looked at before a passphrase is chosen for them.
     crypto::Keyring::from_words(&words).map_err(author::AuthorError::Keyring)?;
     let passphrase = passphrase::ask(session, Purpose::Choose).await?;
-    let (dir, next) = (session.config.home.clone(), next.or(told));
+    let (dir, next) = (session.config()?.home.clone(), next.or(told));
     let home = client::blocking(move || {
         Ok(Home::import(&dir, &words, next, passphrase.as_bytes(), &SystemEntropy)?)
     });
@@ -382,14 +382,15 @@ impl NetworkPlace {
         let Some(network) = self.newest(home.dir())? else { return Ok(()) };
         network.copy_to(&home.dir().join("network"))?;
         let mut file: FileConfig = config::read_file(home.dir())?;
-        if !session.config.via.is_empty() {
-            file.via.clone_from(&session.config.via);
+        let via = session.settings.via()?;
+        if !via.is_empty() {
+            via.clone_into(&mut file.via);
         }
         if let Some(org) = &self.org {
             file.org = usable(session, org, network.roster());
         }
         config::write_file(home.dir(), &file)?;
-        let mut config = session.config.clone();
+        let mut config = session.config()?.clone();
         config.org = file.org;
         client::credential(&config, network.roster(), home.keyring().client_key()).map(drop)
     }

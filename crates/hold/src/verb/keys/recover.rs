@@ -116,8 +116,9 @@ impl Recover {
         if self.place.network.is_none() {
             connect::network(session)?;
         }
-        let (home, told) = if Home::exists(&session.config.home) {
-            self.place.check(&session.config.home)?;
+        let config = session.config()?;
+        let (home, told) = if Home::exists(&config.home) {
+            self.place.check(&config.home)?;
             let home = client::open_home(session).await?;
             self.place.keep(session, &home)?;
             // What was told when the keyring was made, and all that was issued since.
@@ -128,7 +129,7 @@ impl Recover {
             session.out.note(format_args!("keyring in {}", home.dir().display()));
             (home, told)
         };
-        let mut config = session.config.clone();
+        let mut config = config.clone();
         if self.place.network.is_some() {
             config.network = home.dir().join("network");
             config.org = config::read_file(home.dir())?.org;

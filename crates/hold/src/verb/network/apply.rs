@@ -97,7 +97,7 @@ impl Apply {
     /// Done where all that were to be told have it, partly where some do not.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let mut network = NetworkFile::read(&self.network)?;
-        let via = &session.config.via;
+        let via = via(session)?;
         let walker = connect::stranger(&network)?;
         for address in via {
             // Who does not answer is told below.
@@ -133,6 +133,21 @@ impl Apply {
             told,
         })?;
         Ok(if all { Exit::Done } else { Exit::Partly })
+    }
+}
+
+/// The librarians to hand it to: none where this user has no home that could name them.
+///
+/// # Errors
+/// Where the home's settings are not valid.
+fn via(session: &Session) -> Result<&[String], HoldError> {
+    match session.settings.via() {
+        Err(error) if !matches!(error, HoldError::Setting { .. }) => {
+            let why = one_line(&error);
+            session.out.warn(format_args!("the home names no librarians: {why}"));
+            Ok(&[])
+        }
+        via => via,
     }
 }
 
