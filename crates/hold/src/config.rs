@@ -141,14 +141,14 @@ impl Config {
         let via = if flags.via.is_empty() { file.via } else { flags.via };
         check_via(&via)?;
         let env_path = |name| environment::value(name).map(PathBuf::from);
-        let network = env_path("HOLD_NETWORK").or(file.network);
+        let network = env_path("HOLD_NETWORK").or_else(|| in_home(&home, file.network));
         Ok(Self {
             network: network.unwrap_or_else(|| home.join("network")),
-            org: env_path("HOLD_ORG").or(file.org),
+            org: env_path("HOLD_ORG").or_else(|| in_home(&home, file.org)),
             passphrase_file: flags.passphrase_file.or_else(|| {
                 // A passphrase in the environment is nearer than one in a file.
                 let near = environment::value("HOLD_PASSPHRASE").is_some();
-                file.passphrase_file.filter(|_| !near)
+                in_home(&home, file.passphrase_file).filter(|_| !near)
             }),
             lease_s: file.lease_days.map_or(author::LEASE_SECONDS, |days| days * 24 * 3600),
             thin: flags.thin || file.thin,
@@ -156,6 +156,11 @@ impl Config {
             via,
         })
     }
+}
+
+/// A path of the home's configuration file: one that is not absolute begins at the home, wherever the program runs.
+pub(crate) fn in_home(home: &Path, path: Option<PathBuf>) -> Option<PathBuf> {
+    path.map(|path| home.join(path))
 }
 
 /// `~/.holdfast`.
@@ -229,6 +234,15 @@ pub(crate) fn split_address(address: &str) -> Option<(&str, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_of_the_file_begins_at_the_home() {
+        let home = Path::new("/home/ada/.holdfast");
+        let path = |text: &str| in_home(home, Some(text.into()));
+        assert_eq!(path("pass/phrase"), Some("/home/ada/.holdfast/pass/phrase".into()));
+        assert_eq!(path("/srv/clinic"), Some("/srv/clinic".into()));
+        assert_eq!(in_home(home, None), None);
+    }
 
     #[test]
     fn an_address_is_host_and_port() {

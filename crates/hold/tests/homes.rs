@@ -139,3 +139,17 @@ fn verbs_that_use_no_home_work_whatever_it_is() {
         run(&mut hold(&["keys", "list"])).expect_error(2);
     }
 }
+
+#[test]
+fn a_path_in_the_settings_is_the_same_wherever_the_program_runs() {
+    let network = Network::new(1, &[]);
+    let home = network.home("home", 0);
+    fs::write(home.dir.join("secret"), harness::PASSPHRASE).unwrap();
+    let settings = home.dir.join("holdfast.toml");
+    let text = fs::read_to_string(&settings).unwrap();
+    fs::write(&settings, format!("passphrase_file = \"secret\"\n{text}")).unwrap();
+    for folder in [network.folder.path(), &home.dir, Path::new("/")] {
+        let mut list = home.hold(["keys", "list"]);
+        run(list.env_remove("HOLD_PASSPHRASE").current_dir(folder)).expect(0);
+    }
+}

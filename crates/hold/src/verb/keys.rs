@@ -391,7 +391,7 @@ impl NetworkPlace {
         }
         config::write_file(home.dir(), &file)?;
         let mut config = session.config()?.clone();
-        config.org = file.org;
+        config.org = config::in_home(home.dir(), file.org);
         client::credential(&config, network.roster(), home.keyring().client_key()).map(drop)
     }
 }

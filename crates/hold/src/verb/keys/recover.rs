@@ -132,7 +132,7 @@ impl Recover {
         let mut config = config.clone();
         if self.place.network.is_some() {
             config.network = home.dir().join("network");
-            config.org = config::read_file(home.dir())?.org;
+            config.org = config::in_home(home.dir(), config::read_file(home.dir())?.org);
         }
         let author = connect::author_at(&config, home).await?;
         list(session, &author, told.unwrap_or(0)).await

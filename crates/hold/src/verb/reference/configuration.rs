@@ -18,7 +18,8 @@ pub(super) fn page() -> String {
         "{MADE}\n# Configuration\n\nBoth files are TOML. A key that is not listed \
         here is an error that names the nearest one.\n\n\
         ## `holdfast.toml`\n\nIn a user's home (`~/.holdfast`, `HOLD_HOME`, `--home`). Flags come \
-        before the environment, the environment before the file. `hold keys init` writes it.\n"
+        before the environment, the environment before the file. A path that is not absolute \
+        begins at the home. `hold keys init` writes it.\n"
     );
     keys(&mut page, FileConfig::KEYS);
     page.push_str(
