@@ -14,6 +14,7 @@ use author::Home;
 use crypto::Suite;
 use env::{Env, SystemEntropy};
 use futures::future::{join_all, try_join_all};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config, FileConfig};
 use crate::error::HoldError;
@@ -87,8 +88,12 @@ impl Embedded {
     ///
     /// # Errors
     /// Where a file cannot be made or a peer does not start; [`HoldError::Argument`] where a network of another number of peers
-    /// is there.
-    pub(crate) async fn start(dir: &Path, peers: Option<usize>) -> Result<Self, HoldError> {
+    /// is there; [`HoldError::Interrupted`] where `stop` comes before. What had started is stopped then.
+    pub(crate) async fn start(
+        dir: &Path,
+        peers: Option<usize>,
+        stop: &CancellationToken,
+    ) -> Result<Self, HoldError> {
         files::make_private_folder(dir)?;
         let dir = std::path::absolute(dir).map_err(HoldError::io("find", dir))?;
         if !dir.join("NET").exists() {
@@ -106,7 +111,16 @@ impl Embedded {
             return Err(HoldError::argument("--peers", reason));
         }
         let mut this = Self { peers: there, env: Env::real(), network, dir };
-        match this.start_all().await {
+        // Not dropped on the way: who opens a store at that moment would go on with it.
+        let mut started = this.start_those_down().await;
+        if started.is_ok() {
+            started = tokio::select! {
+                biased;
+                () = stop.cancelled() => Err(HoldError::Interrupted),
+                () = this.acquainted() => Ok(()),
+            };
+        }
+        match started {
             Ok(()) => Ok(this),
             Err(error) => {
                 this.stop_all().await?;
@@ -120,6 +134,12 @@ impl Embedded {
     /// # Errors
     /// Where one does not start.
     pub(crate) async fn start_all(&mut self) -> Result<(), HoldError> {
+        self.start_those_down().await?;
+        self.acquainted().await;
+        Ok(())
+    }
+
+    async fn start_those_down(&mut self) -> Result<(), HoldError> {
         let env = &self.env;
         let waiting = self.peers.iter_mut().filter(|slot| slot.running.is_none());
         let starting = waiting.map(|slot| async {
@@ -132,7 +152,11 @@ impl Embedded {
             Ok::<(), HoldError>(())
         });
         // Boxed: the futures of many peers at once are large.
-        try_join_all(starting.map(Box::pin)).await?;
+        try_join_all(starting.map(Box::pin)).await.map(drop)
+    }
+
+    /// Waits until all that run know each other, or one that does not has had its time.
+    async fn acquainted(&self) {
         let all = self.running().count();
         let acquainted = async {
             while !self.running().all(|peer| peer.librarian.directory().view().len() == all) {
@@ -142,7 +166,6 @@ impl Embedded {
         if tokio::time::timeout(ACQUAINTED_WITHIN, acquainted).await.is_err() {
             tracing::warn!("some peers do not know all others yet");
         }
-        Ok(())
     }
 
     /// What the peers run on.

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use zeroize::Zeroizing;
 
 use crate::cli::Session;
+use crate::client::blocking;
 use crate::environment;
 use crate::error::HoldError;
 use crate::files;
@@ -33,7 +34,14 @@ pub(crate) async fn ask(
 ) -> Result<Zeroizing<String>, HoldError> {
     let given = match &session.config()?.passphrase_file {
         Some(path) => {
-            let bytes = files::read_small(path)?;
+            let from = path.clone();
+            // A named pipe waits for its writer, and Ctrl-C ends the wait.
+            let read = blocking(move || files::read_small(&from));
+            let bytes = tokio::select! {
+                biased;
+                () = session.stop.cancelled() => return Err(HoldError::Interrupted),
+                read = read => read?,
+            };
             let text = std::str::from_utf8(&bytes).map_err(|_| HoldError::NotA {
                 what: "a passphrase in UTF-8",
                 path: path.clone(),

@@ -240,6 +240,40 @@ fn a_signal_is_heard_while_the_words_are_awaited() {
     }
 }
 
+/// So too where a named pipe has no other end yet, and while a peer or a network starts.
+#[test]
+fn a_signal_is_heard_while_a_pipe_is_opened_and_while_something_starts() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let home = network.home("home", 0);
+    let folder = network.folder.path();
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let stopped = |command: &mut Command, code: i32| {
+        let waiting = Running::start(command);
+        until_handled(waiting.pid());
+        waiting.signal("TERM");
+        waiting.finish(PATIENCE).expect(code);
+    };
+    let address = format!("hold:{}", "ab".repeat(32));
+    let through = ["--via", "127.0.0.1:1"];
+    stopped(home.hold(["keys", "list", "--passphrase-file"]).arg(&pipe), 130);
+    stopped(home.hold(["share", &address, "--to-file"]).arg(&pipe).args(through), 130);
+    let mut open = home.hold(["document", "open", &"ab".repeat(32), "--dir", ".", "--reader-key"]);
+    stopped(open.arg(home.dir.join("keyring")).arg("-o").arg(&pipe), 130);
+
+    let mut door = home.hold(["serve", "redis", "--listen", "127.0.0.1:0", "--peer"]);
+    stopped(door.arg(&network.peers[0].dir), 0);
+    let temporary = folder.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    for (verb, code) in [("up", 0), ("demo", 130)] {
+        stopped(hold([verb]).env("TMPDIR", &temporary), code);
+        assert_only(&temporary, &[]);
+    }
+    // And the peer's directory is free.
+    network.start_all();
+}
+
 #[test]
 fn what_would_be_ignored_is_refused() {
     let mut network = Network::running(3, &[]);

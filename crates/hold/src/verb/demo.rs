@@ -90,7 +90,8 @@ impl Demo {
         let log = folder.path().join("log");
         logging::to_file(LOG, &log)?;
         let mut teller = Teller { session, step: 0, since: Instant::now() };
-        let mut network = Embedded::start(&folder.path().join("network"), Some(PEERS)).await?;
+        let path = folder.path().join("network");
+        let mut network = Embedded::start(&path, Some(PEERS), &session.stop).await?;
         let given = self.file.as_deref();
         let story = Box::pin(story::tell(&mut teller, &mut network, folder.path(), given));
         let told = tokio::select! {

@@ -278,7 +278,14 @@ impl Open {
         if to_stdout {
             session.out.divert();
         }
-        let draft = if to_stdout { None } else { Some(Draft::new(&self.output, true)?) };
+        let draft = match to_stdout {
+            true => None,
+            false => {
+                let output = self.output.clone();
+                // A named pipe waits for its reader.
+                Some(client::blocking(move || Draft::new(&output, true)).await?)
+            }
+        };
         let file = draft.as_ref().map(Draft::file).transpose()?;
         let opened = client::blocking(move || match file {
             Some(file) => self.open(&mut io::BufWriter::new(file)),

@@ -10,12 +10,13 @@ use crypto::ReaderKey;
 use serde::Serialize;
 
 use crate::cli::Session;
+use crate::client::blocking;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::out::one_line;
 use crate::progress::Counting;
 use crate::span::{self, Span};
-use crate::{address, connect};
+use crate::{address, connect, files};
 
 /// Readers that one run shares with, at most.
 const READERS_MAX: usize = 100_000;
@@ -71,7 +72,7 @@ impl Share {
     /// Runs it: one line a reader; 3 where some have an address and others not, or copies lack.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let content = address::parse(&self.address)?;
-        let readers = self.readers()?;
+        let readers = self.readers().await?;
         let seconds = self.span.map(|Span(seconds)| seconds);
         let author = connect::author(session).await?;
         let bar = Counting::new(&session.out, "share", "");
@@ -115,10 +116,11 @@ impl Share {
     }
 
     /// Who is named, each once, in the order they were named first.
-    fn readers(&self) -> Result<Vec<ReaderKey>, HoldError> {
+    async fn readers(&self) -> Result<Vec<ReaderKey>, HoldError> {
         let mut readers = address::readers(&self.to)?;
-        if let Some(file) = &self.to_file {
-            readers.extend(readers_in(file)?);
+        if let Some(file) = self.to_file.clone() {
+            // A named pipe waits for its writer.
+            readers.extend(blocking(move || readers_in(&file)).await?);
         }
         let mut seen = BTreeSet::new();
         readers.retain(|reader| seen.insert(*reader));
@@ -145,15 +147,11 @@ fn lacks(readers: usize, report: &ShareReport, few: usize) -> Vec<String> {
 
 /// The keys in a file, one a line.
 fn readers_in(path: &Path) -> Result<Vec<ReaderKey>, HoldError> {
-    let about = std::fs::metadata(path).map_err(HoldError::io("read", path))?;
-    if about.len() > FILE_BYTES_MAX {
-        let what = "a file of readers' keys: it is over 32 MiB";
-        return Err(HoldError::NotA { what, path: path.to_owned() });
-    }
-    let text = std::fs::read(path).map_err(HoldError::io("read", path))?;
-    let text = String::from_utf8(text)
+    let what = "a file of readers' keys of at most 32 MiB";
+    let bytes = files::read_bounded(path, FILE_BYTES_MAX, what)?;
+    let text = std::str::from_utf8(&bytes)
         .map_err(|_| HoldError::NotA { what: "a file of readers' keys", path: path.to_owned() })?;
-    keys(&text).map_err(|(line, found)| {
+    keys(text).map_err(|(line, found)| {
         let reason = format!(
             "line {line} of {}: {found:?} is not a reader's key (66 hex digits)",
             path.display()

@@ -80,7 +80,13 @@ impl Up {
         };
         let kept = self.dir.as_deref().or(temporary.as_ref().map(TemporaryFolder::path));
         let dir = kept.unwrap_or(std::path::Path::new("."));
-        let mut network = Embedded::start(dir, self.peers.map(usize::from)).await?;
+        let started = Embedded::start(dir, self.peers.map(usize::from), &session.stop).await;
+        let mut network = match started {
+            Ok(network) => network,
+            // It is told to stop, as later: no failure.
+            Err(HoldError::Interrupted) => return Ok(Exit::Done),
+            Err(error) => return Err(error),
+        };
         let served = serve(session, &network, self.redis).await;
         let stopped = network.stop_all().await;
         drop(temporary);

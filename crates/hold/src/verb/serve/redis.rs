@@ -130,17 +130,26 @@ impl Redis {
         let genesis = dir.network.genesis();
         let (network, suite) = (genesis.network(), genesis.suite);
         let env = Env::real();
-        let mut running = Running::start(dir, &env).await?;
+        let started = tokio::select! {
+            started = Running::start(dir, &env) => started,
+            () = session.stop.cancelled() => return Ok(Exit::Done),
+        };
+        let mut running = started?;
 
         let owned = Owned { network, suite, key: owner.clone() };
         let durability = self.durability.into();
-        let opening = RedisDoor::open(&running, &env, owned, durability, options);
-        let door = match opening.await {
-            Ok(door) => door,
-            Err(error) => {
+        let opened = tokio::select! {
+            opened = RedisDoor::open(&running, &env, owned, durability, options) => Some(opened),
+            () = session.stop.cancelled() => None,
+        };
+        let door = match opened {
+            Some(Ok(door)) => door,
+            Some(Err(error)) => {
                 running.stop().await?;
                 return Err(error);
             }
+            // It has many keys to load, and is told to stop.
+            None => return running.stop().await.map(|()| Exit::Done),
         };
         let told = session.out.result(&Ready {
             ready: true,
