@@ -1,14 +1,12 @@
 //! The keyring's passphrase: from a file, the environment, or a prompt without echo.
 
-use std::io::IsTerminal;
-
 use zeroize::Zeroizing;
 
 use crate::cli::Session;
 use crate::client::blocking;
 use crate::environment;
 use crate::error::HoldError;
-use crate::files;
+use crate::{files, platform};
 
 /// The longest passphrase, in bytes.
 const PASSPHRASE_BYTES_MAX: usize = 4096;
@@ -75,7 +73,7 @@ pub(crate) async fn ask(
 
 /// Asks at the terminal, on a thread of its own so that Ctrl-C ends the wait.
 async fn prompt(session: &Session, purpose: Purpose) -> Result<Zeroizing<String>, HoldError> {
-    if !std::io::stdin().is_terminal() {
+    if !platform::can_ask() {
         return Err(HoldError::Passphrase(NO_TERMINAL));
     }
     let asked = tokio::task::spawn_blocking(move || {

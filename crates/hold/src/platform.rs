@@ -1,10 +1,12 @@
 //! What the standard library has no call for: the allocator's habits, processor time and the
-//! terminal's echo.
+//! terminal with its echo.
 #![allow(
     unsafe_code,
-    reason = "mallctl, getrusage, tcgetattr and tcsetattr have no safe form among our crates"
+    reason = "mallctl, getrusage, tcgetpgrp, tcgetattr and tcsetattr have no safe form among our crates"
 )]
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 #[global_allocator]
@@ -82,24 +84,42 @@ fn processor_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
+/// The terminal that this process was begun at, whatever its standard input is now.
+fn terminal() -> Option<File> {
+    File::options().read(true).write(true).open("/dev/tty").ok()
+}
+
+/// Whether the terminal is this process's now, and not that of another which its shell has in front: it would be stopped where it
+/// asked, or set anything.
+fn is_in_front(terminal: &File) -> bool {
+    // SAFETY: neither is given a pointer.
+    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
+}
+
+/// Whether there is somebody to ask: prompts go to the terminal, also where content comes by standard input.
+pub(crate) fn can_ask() -> bool {
+    terminal().is_some_and(|terminal| is_in_front(&terminal))
+}
+
 /// How the terminal was set; putting it back ends a prompt that was interrupted while echo was off.
-pub(crate) struct Terminal(Option<libc::termios>);
+pub(crate) struct Terminal(Option<(File, libc::termios)>);
 
 impl Terminal {
-    /// Remembers the settings of standard input's terminal, if it is one.
+    /// Remembers the settings of the terminal, if there is one.
     pub(crate) fn remember() -> Self {
+        let Some(terminal) = terminal() else { return Self(None) };
         let mut settings = std::mem::MaybeUninit::<libc::termios>::uninit();
         // SAFETY: tcgetattr fills the structure it is given, or returns an error and it stays unread.
-        let known = unsafe { libc::tcgetattr(libc::STDIN_FILENO, settings.as_mut_ptr()) } == 0;
+        let known = unsafe { libc::tcgetattr(terminal.as_raw_fd(), settings.as_mut_ptr()) } == 0;
         // SAFETY: it was filled, as `known` says.
-        Self(known.then(|| unsafe { settings.assume_init() }))
+        Self(known.then(|| (terminal, unsafe { settings.assume_init() })))
     }
 
-    /// Puts them back.
+    /// Puts them back, where the terminal is this process's to set.
     pub(crate) fn restore(&self) {
-        if let Some(settings) = &self.0 {
+        if let Some((terminal, settings)) = self.0.as_ref().filter(|(at, _)| is_in_front(at)) {
             // SAFETY: tcsetattr reads the structure, which lives as long as `self`.
-            unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, settings) };
+            unsafe { libc::tcsetattr(terminal.as_raw_fd(), libc::TCSANOW, settings) };
         }
     }
 }

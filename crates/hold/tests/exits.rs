@@ -87,6 +87,25 @@ fn a_variable_set_to_nothing_is_not_set_and_a_switch_takes_yes_and_no() {
     }
 }
 
+/// The same command, begun by another program with these arguments before it.
+fn begun_by(program: &str, args: &[&str], command: &Command) -> Command {
+    let mut begun = Command::new(program);
+    begun.args(args).arg(command.get_program()).args(command.get_args());
+    begun.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => begun.env(name, value),
+            None => begun.env_remove(name),
+        };
+    }
+    begun
+}
+
+/// The same command without the terminal that these tests may run at: it would be asked there.
+fn without_terminal(command: &Command) -> Command {
+    begun_by("setsid", &["--wait"], command)
+}
+
 #[test]
 fn keys_and_organisations_are_guarded() {
     let network = Network::new(1, &[]);
@@ -96,9 +115,9 @@ fn keys_and_organisations_are_guarded() {
     let mut wrong = home.hold(["keys", "list"]);
     run(wrong.env("HOLD_PASSPHRASE", "another")).expect_error(12);
     let mut none = home.hold(["keys", "list"]);
-    run(none.env_remove("HOLD_PASSPHRASE")).expect_error(2);
+    run(&mut without_terminal(none.env_remove("HOLD_PASSPHRASE"))).expect_error(2);
     let mut nothing = home.hold(["keys", "list"]);
-    run(nothing.env("HOLD_PASSPHRASE", "")).expect_error(2);
+    run(&mut without_terminal(nothing.env("HOLD_PASSPHRASE", ""))).expect_error(2);
     let empty = Home { dir: network.folder.path().join("nobody") };
     run(&mut empty.hold(["keys", "list"])).expect_error(10);
     run(hold(["org", "init", "--dir"]).arg(&network.orgs[0])).expect_error(14);
@@ -338,16 +357,8 @@ fn interrupted(home: &Home, via: &str, address: &str, folder: &Path) {
 /// A run that was begun to outlive its terminal, as `nohup` does it: with the signal of that end ignored.
 fn outlives_its_terminal(home: &Home, via: &str) {
     let put = home.hold(["put", "-", "--json", "--via", via]);
-    let mut nohup = Command::new("sh");
-    nohup.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(put.get_program());
-    nohup.args(put.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for (name, value) in put.get_envs() {
-        match value {
-            Some(value) => nohup.env(name, value),
-            None => nohup.env_remove(name),
-        };
-    }
-    let mut running = Running::start(&mut nohup);
+    let mut nohup = begun_by("sh", &["-c", "trap '' HUP; exec \"$0\" \"$@\""], &put);
+    let mut running = Running::start(nohup.stdin(Stdio::piped()));
     let mut stdin = running.stdin();
     until_handled(running.pid());
     running.signal("HUP");

@@ -77,6 +77,10 @@ fn prompts_pictures_and_bars_look_right_on_a_terminal() {
     assert!(stopped.text().contains("interrupted:"), "{}", stopped.text());
     let wrong = on_terminal(&new, "keys list", None, &[(ASKS, "abd\n")]).expect(12);
     assert!(wrong.text().contains("does not open the keyring"), "{}", wrong.text());
+    // Standard input may be the content's, as behind a `|`.
+    on_terminal(&new, "keys list </dev/null", None, &[(ASKS, "abc\n")]).expect(0);
+    let stopped = on_terminal(&new, "keys list </dev/null", None, &[(ASKS, "\u{3}")]).expect(130);
+    assert!(stopped.text().contains("interrupted:"), "{}", stopped.text());
     let refused = on_terminal(&new, "keys export", None, &[("[y/N]", "n\n")]).expect(2);
     assert!(refused.text().contains("[y/N]"), "{}", refused.text());
     let picture = on_terminal(&new, "keys show --qr", Some("abc"), &[]).expect(0).text();
