@@ -47,6 +47,12 @@ fn what_killed_and_leaving_peers_held_is_at_others_afterwards() {
         lines.lines().all(|line| line.contains("\"state\":\"full\"")) && lines.lines().count() == 2
     };
     until("all was put", check);
+    // One that is not there keeps none of the others from being asked for.
+    let none = format!("hold:{}", "ab".repeat(32));
+    let asked = run(home.hold(["repair", "--json", "--via", &via, &none]).args(&puts)).expect(3);
+    let asked = asked.text();
+    assert_eq!(asked.lines().count(), 3, "{asked}");
+    assert_eq!(asked.matches("\"error\":null").count(), 2, "{asked}");
 
     // Two peers of one organisation, without a word.
     for number in [1, 4] {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use author::Asked;
+use author::{Asked, AuthorError};
 use clap::Args;
 use crypto::Classified;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::out::one_line;
 use crate::{address, connect};
 
 /// Peers that are named where they did not answer, at most.
@@ -54,6 +55,27 @@ impl RepairResult {
             error: asked.refused.as_ref().map(ToString::to_string),
         }
     }
+
+    /// Of a content that could not be asked for.
+    fn failed(address: String, error: &HoldError) -> Self {
+        let this = Self::new(Some(address), &Asked::default());
+        Self { error: Some(one_line(error)), ..this }
+    }
+}
+
+/// Whether it would be said of any content.
+const fn is_of_the_run(error: &HoldError) -> bool {
+    matches!(error, HoldError::Author(AuthorError::ThinSurvey))
+}
+
+/// How asking ended.
+fn exit_of(asked: &Asked) -> Exit {
+    match &asked.refused {
+        _ if asked.is_whole() => Exit::Done,
+        _ if !asked.looking.is_empty() => Exit::Partly,
+        Some(error) => Exit::from(error.class()),
+        None => Exit::Unavailable,
+    }
 }
 
 impl fmt::Display for RepairResult {
@@ -80,22 +102,27 @@ impl RepairVerb {
         let addresses = self.addresses.iter().map(|address| address::parse(address));
         let addresses = addresses.collect::<Result<Vec<_>, HoldError>>()?;
         let author = connect::author(session).await?;
-        let mut exits = Vec::new();
-        let mut tell = |address: Option<String>, asked: &Asked| {
-            exits.push(match &asked.refused {
-                _ if asked.is_whole() => Exit::Done,
-                _ if !asked.looking.is_empty() => Exit::Partly,
-                Some(error) => Exit::from(error.class()),
-                None => Exit::Unavailable,
-            });
-            session.out.result(&RepairResult::new(address, asked))
-        };
+        let (mut exits, is_alone) = (Vec::new(), addresses.len() == 1);
         if self.all {
-            tell(None, &author.ask_repair_of_all().await?)?;
+            let asked = author.ask_repair_of_all().await?;
+            exits.push(exit_of(&asked));
+            session.out.result(&RepairResult::new(None, &asked))?;
         }
         for address in addresses {
-            let asked = author.ask_repair(address).await?;
-            tell(Some(address::text(&address)), &asked)?;
+            let text = address::text(&address);
+            let result = match author.ask_repair(address).await.map_err(HoldError::from) {
+                Ok(asked) => {
+                    exits.push(exit_of(&asked));
+                    RepairResult::new(Some(text), &asked)
+                }
+                // The only one's failure is the run's, and told as such; so is what is wrong with the question.
+                Err(error) if is_alone || is_of_the_run(&error) => return Err(error),
+                Err(error) => {
+                    exits.push(error.exit());
+                    RepairResult::failed(text, &error)
+                }
+            };
+            session.out.result(&result)?;
         }
         session.out.note("`hold check` tells when nothing lacks any more");
         Ok(Exit::of_all(&exits))
