@@ -51,6 +51,12 @@ fn a_feed_goes_on_where_it_ended_and_a_content_names_its_schema() {
     listed(&reader, &via, &cursor, &out);
     same(&lines(&out), &shared);
 
+    // `-` is standard output here too, and no file's name.
+    let mut told = reader.hold(["inbox", "--json", "--via", &via, "-o", "-"]);
+    let told = run(told.current_dir(network.folder.path())).expect(0).text();
+    assert_eq!(told.lines().count(), shared.len(), "{told}");
+    assert!(!network.folder.path().join("-").exists());
+
     through_a_pipe(&reader, &via, network.folder.path(), &shared);
     // What is no cursor file is refused and left as it is.
     fs::write(&cursor, "a letter").unwrap();

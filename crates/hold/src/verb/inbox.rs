@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::{address, client, connect};
+use crate::{address, client, connect, pipes};
 use feed::{Lines, Position};
 
 /// `hold inbox`.
@@ -73,7 +73,7 @@ impl Feed {
         // A named pipe waits for its reader.
         client::blocking(move || {
             let position = cursor.as_deref().map(Position::open).transpose()?;
-            let lines = match output {
+            let lines = match output.filter(|path| !pipes::is_stdout(path)) {
                 Some(path) => Some(Lines::open(&path)?),
                 None if position.is_some() => Some(Lines::stdout()?),
                 None => None,
