@@ -45,6 +45,7 @@ mod verb;
 mod watch;
 mod words;
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -80,11 +81,18 @@ fn main() -> ExitCode {
 
 /// What the parser has to say: help and version are results, the rest are errors.
 fn usage(error: &clap::Error) -> Exit {
+    let json = std::env::args_os().any(|argument| argument == "--json");
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let _ = error.print();
-        return Exit::Done;
+        return match error.print().and_then(|()| std::io::stdout().flush()) {
+            Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+                let error = HoldError::Output(source);
+                Out::new(json, false).error(&error);
+                error.exit()
+            }
+            _ => Exit::Done,
+        };
     }
-    if std::env::args_os().any(|argument| argument == "--json") {
+    if json {
         // Up to how it is used: which argument is told in lines of their own.
         let text = error.render().to_string();
         let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());

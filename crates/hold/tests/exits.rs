@@ -132,6 +132,12 @@ fn keys_and_organisations_are_guarded() {
     // The counter went over with the words: nothing of a gap is skipped.
     let again = run(&mut empty.hold(["keys", "export", "--yes", "--json"])).expect(0).json();
     assert_eq!(again["next"], 0);
+    // What cannot be written is a failure, help too.
+    for args in [&["--help"][..], &["put", "--help"], &["--version"], &["keys", "list"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let refused = run(home.hold(args).stdout(full)).expect_error(1);
+        assert!(refused.stderr.contains("cannot write the output"), "{}", refused.stderr);
+    }
     // A reader that went away is no failure of what it read.
     let mut cut = Command::new("sh");
     cut.args(["-c", "\"$0\" keys list | head -n 1"]).arg(env!("CARGO_BIN_EXE_hold"));

@@ -394,6 +394,10 @@ fn told(session: &Session, report: &Report, out: Option<PathBuf>) -> Result<Exit
         }
     }
     let line = report.line()?;
-    writeln!(std::io::stdout().lock(), "{line}").map_err(HoldError::Output)?;
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        // Whoever reads has what it wanted.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        written => written.map_err(HoldError::Output)?,
+    }
     Ok(if report.is_met() { Exit::Done } else { Exit::Partly })
 }
