@@ -1,6 +1,7 @@
 //! A member's folder in a peer's directory: its files, and what each holds ([`super`] lists them).
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -196,12 +197,19 @@ impl MemberDir {
     /// Takes the number of a founding, which must be higher than those before.
     ///
     /// # Errors
-    /// Where it is not, or cannot be noted.
+    /// Where it is not, or the one before cannot be read, or this one noted.
     pub(crate) fn take_number(&self, number: u64) -> Result<(), HoldError> {
         let path = self.path.join("number");
-        let known = files::read_small(&path).ok();
-        let known = known.and_then(|text| std::str::from_utf8(&text).ok()?.trim().parse().ok());
-        if known.is_some_and(|known: u64| number <= known) {
+        let known: Option<u64> = match files::read_small(&path) {
+            Err(HoldError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            text => {
+                let text = text?;
+                let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+                let not = || HoldError::NotA { what: "the number of a founding", path: path.clone() };
+                Some(number.ok_or_else(not)?)
+            }
+        };
+        if known.is_some_and(|known| number <= known) {
             let next = known.unwrap_or_default().saturating_add(1);
             let what = format!(
                 "founding {number} was tried here before, and no number comes twice: say --number \
@@ -307,5 +315,14 @@ mod tests {
             assert!(matches!(dir.take_number(number), Err(HoldError::Argument { .. })));
         }
         dir.take_number(4).unwrap();
+        // One that cannot be read may be this one.
+        let path = folder.path().join("committee/number");
+        for noise in ["", "four", "-1\n"] {
+            std::fs::write(&path, noise).unwrap();
+            assert!(matches!(dir.take_number(9), Err(HoldError::NotA { .. })), "{noise:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(dir.take_number(9), Err(HoldError::Io { .. })));
     }
 }
