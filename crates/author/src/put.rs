@@ -111,7 +111,8 @@ impl Author {
     /// Stores what `source` gives until its end, for this user and the readers named.
     ///
     /// It answers when every record is acknowledged and, within [`PutOptions::full_wait`] and until what
-    /// [`Progress::acknowledged`] answers has ended, all copies are stored; see [`PutReport::full`]. Nothing is kept on this machine but the issued counters.
+    /// [`Progress::acknowledged`] answers has ended, all copies are stored; see [`PutReport::full`]. Nothing is kept on this
+    /// machine but the issued counters, and until when it is paid.
     ///
     /// Cancel safe in that dropping it stops everything; pages already stored stay, unknown to anybody.
     ///
