@@ -248,7 +248,9 @@ impl Shown {
                     Err(error) if newer => {
                         tracing::warn!(error = %one_line(&error), "a newer roster could not be kept")
                     }
-                    Err(error) => tracing::warn!(error = %one_line(&error), "the pass could not be looked at"),
+                    Err(error) => {
+                        tracing::warn!(error = %one_line(&error), "the pass could not be looked at")
+                    }
                 }
             }
         }

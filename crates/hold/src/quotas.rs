@@ -66,7 +66,9 @@ pub(crate) async fn write_all(librarian: Arc<Librarian>, path: Arc<Path>, stop: 
         }
         match write(&librarian, &path).await {
             Ok(changes) => written = changes,
-            Err(error) => tracing::warn!(error = %one_line(&error), "the clients' quotas could not be written"),
+            Err(error) => {
+                tracing::warn!(error = %one_line(&error), "the clients' quotas could not be written")
+            }
         }
     }
 }

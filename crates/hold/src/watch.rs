@@ -132,7 +132,9 @@ pub(crate) async fn watch_all(
             // Before the lists, which are checked against it.
             match keep_rosters(&dir, librarian.rosters()).await {
                 Ok(_) => roster = Some(*newest.hash()),
-                Err(error) => tracing::warn!(error = %one_line(&error), "a newer roster could not be kept"),
+                Err(error) => {
+                    tracing::warn!(error = %one_line(&error), "a newer roster could not be kept")
+                }
             }
         }
         let heard = librarian.revocations();
@@ -173,7 +175,9 @@ async fn take(librarian: &Librarian, dir: &Path) -> Option<bool> {
     };
     match NetworkFile::read(&dir.join("network")) {
         Ok(network) => take_rosters(librarian, &network),
-        Err(error) => tracing::warn!(error = %one_line(&error), "the rosters in the peer's directory do not count"),
+        Err(error) => {
+            tracing::warn!(error = %one_line(&error), "the rosters in the peer's directory do not count")
+        }
     }
     let lists = revocations(dir).unwrap_or_else(|error| {
         tracing::error!(error = %one_line(&error), "the lists of revoked keys cannot be read, and newer ones do not count");

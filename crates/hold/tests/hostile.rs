@@ -13,9 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use harness::{
-    Network, Noise, PATIENCE, assert_only, assert_same, hold, random_file, run,
-};
+use harness::{Network, Noise, PATIENCE, assert_only, assert_same, hold, random_file, run};
 
 /// Larger than any small file may be.
 const LARGE: usize = 3 << 20;

@@ -185,7 +185,10 @@ fn a_put_that_is_stored_tells_its_address_when_a_signal_comes() {
     let one = stopped(put(&[]).arg(&file), 1).expect(3);
     assert!(one.stderr.contains("repair owes"), "{}", one.stderr);
     let one = one.json();
-    assert_eq!((&one["full"], &one["noted"], &one["acked"]), (&false.into(), &true.into(), &2.into()));
+    assert_eq!(
+        (&one["full"], &one["noted"], &one["acked"]),
+        (&false.into(), &true.into(), &2.into())
+    );
     // Of a folder those are told that are stored, and the run is not done.
     let all = stopped(put(&[]).arg(&tree), 4);
     let told = all.text().lines().count();

@@ -204,8 +204,10 @@ impl MemberDir {
             Err(HoldError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
             text => {
                 let text = text?;
-                let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
-                let not = || HoldError::NotA { what: "the number of a founding", path: path.clone() };
+                let number =
+                    std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+                let not =
+                    || HoldError::NotA { what: "the number of a founding", path: path.clone() };
                 Some(number.ok_or_else(not)?)
             }
         };

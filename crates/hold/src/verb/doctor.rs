@@ -140,11 +140,7 @@ fn home(home: &Path) -> Check {
 }
 
 /// Opens the keyring where a passphrase is at hand; it is never asked for here.
-async fn keyring(
-    session: &Session,
-    config: &Config,
-    checks: &mut Vec<Check>,
-) -> Option<ClientKey> {
+async fn keyring(session: &Session, config: &Config, checks: &mut Vec<Check>) -> Option<ClientKey> {
     let given = config.passphrase_file.is_some();
     let given = given || environment::value("HOLD_PASSPHRASE").is_some();
     if Home::exists(&config.home) && !given {

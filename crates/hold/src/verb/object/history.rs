@@ -104,12 +104,7 @@ pub(super) fn text(object: &Object, past: &Past, values: bool) -> Result<PastTex
     })
 }
 
-fn tell(
-    session: &Session,
-    object: &Object,
-    past: &[Past],
-    values: bool,
-) -> Result<(), HoldError> {
+fn tell(session: &Session, object: &Object, past: &[Past], values: bool) -> Result<(), HoldError> {
     past.iter().try_for_each(|one| session.out.result(&text(object, one, values)?))
 }
 
