@@ -710,7 +710,8 @@ mod tests {
             work.lacks(id, place, 1, one, Duration::ZERO);
             work.lacks(id, place, 1, other, Duration::ZERO);
         }
-        let pull = |work: &mut Work| work.pulls(now, Duration::from_secs(15), most).unwrap();
+        let pull =
+            |work: &mut Work| work.pulls(now, Duration::from_secs(15), most).expect("copies lack");
         let (first, urgent) = pull(&mut work);
         assert_eq!(first, liar);
         // While it is asked others are, each for copies of its own.

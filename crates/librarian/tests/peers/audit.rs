@@ -162,9 +162,7 @@ impl Crooked {
             | Bent::Lagging(_)
             | Bent::Stalling
             | Bent::Sparing(_)
-            | Bent::With(_) => {
-                self.inner.keep(caller, request).await
-            }
+            | Bent::With(_) => self.inner.keep(caller, request).await,
         }
     }
 }
