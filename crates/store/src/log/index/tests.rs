@@ -73,10 +73,10 @@ proptest! {
         records.nodes[choice(&alike(6, 0), 0)] = split(1);
         let mut model = BTreeMap::new();
         for (at, (bytes, number, remove)) in picks.into_iter().enumerate() {
-            let id = alike(bytes, number);
+            let (id, there) = (alike(bytes, number), location(at as u32));
             let before = match remove {
                 true => (records.remove(&id), model.remove(&id)),
-                false => (records.insert(id, location(at as u32)), model.insert(id, location(at as u32))),
+                false => (records.insert(id, there), model.insert(id, there)),
             };
             prop_assert_eq!(before.0, before.1);
         }
