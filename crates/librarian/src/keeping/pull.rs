@@ -13,6 +13,7 @@ use env::calls::keep::{FETCH_MAX, FetchAnswer, FetchAt, KeepAnswer, KeepRequest}
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PLACES_MAX, PlaceLeases};
 use env::calls::objects::{PutObjects, PutOutcome};
 use futures::StreamExt;
+use tokio::sync::Mutex;
 use walk::Health;
 
 use super::ask::{LARGE_LIMIT, ask, strange};
@@ -36,18 +37,23 @@ const HOLDERS_AT_ONCE: usize = 4;
 const SLOW_AFTER: Duration = Duration::from_secs(10);
 const SLOW_BYTES_S: u64 = 64 << 10;
 
-/// Fetches until the peer stops: from several holders at once, so that a slow one does not hold up the others.
+/// Fetches until the peer stops: from several holders at once, so that a slow one does not hold up the others. Where callers want all
+/// that this peer can do, from no more than one in the time that it waits for them.
 pub(super) async fn pull_all(core: Arc<Core>, keeping: Arc<Keeping>) {
-    let one = || pull_in_turn(&core, &keeping);
+    let turn = Mutex::new(());
+    let one = || pull_in_turn(&core, &keeping, &turn);
     futures::future::join_all((0..HOLDERS_AT_ONCE).map(|_| one())).await;
 }
 
 /// Fetches from one holder after the other.
-async fn pull_in_turn(core: &Core, keeping: &Keeping) {
+async fn pull_in_turn(core: &Core, keeping: &Keeping, turn: &Mutex<()>) {
     while core.beat(EVERY).await {
         let work = async {
             while !core.shelf.is_left_alone() && core.shelf.refuses_writes().is_none() {
-                let calm = core.strain.calm(&core.env).await;
+                let calm = {
+                    let _turn = turn.lock().await;
+                    core.strain.calm(&core.env).await
+                };
                 let most = if calm { FETCH_MAX } else { STRAINED_FETCH_MAX };
                 let now = core.env.clock.elapsed();
                 let settle = keeping.options.settle;

@@ -334,7 +334,9 @@ fn what_an_audit_finds_lost_is_fetched_again_and_makes_nobody_faulty() {
         town.until("what was lost is there again", whole).await;
         assert!(!is_faulty(&town, 0, 2) && !is_faulty(&town, 1, 2));
         assert!(counted(&town, 2, "holdfast_audit_lost_total") >= 6);
-        assert!(counted(&town, 0, "holdfast_audit_failed_total") > 0);
+        // Of the two, whoever asked first.
+        let failed = |by: usize| counted(&town, by, "holdfast_audit_failed_total");
+        assert!(failed(0) + failed(1) > 0);
     });
 }
 
