@@ -320,6 +320,7 @@ async fn calls_of_strangers_take_no_room_from_those_who_are_vouched_for() {
         async move { strangers.find(&to, of(memory::HANGS), LIMIT).await }
     });
     while peer.service.asked.lock().unwrap().len() == before {
+        assert!(!hangs.is_finished(), "it was not taken");
         tokio::task::yield_now().await;
     }
     let second = strangers.find(&to, other, LIMIT).await;
