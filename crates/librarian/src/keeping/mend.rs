@@ -82,10 +82,10 @@ fn planned(now: &StripeNow<'_>) -> Mend {
     #[cfg(feature = "planted-bugs")]
     if counts_twice() {
         let mut plan = placement::plan(now);
-        // Whoever has two has one too many, which would be seen at the next look.
-        plan.make.retain(|(index, _)| !now.whole.iter().any(|(there, _)| there == index));
-        let first = plan.make.first().map(|(_, to)| *to);
-        plan.make.iter_mut().zip(first.into_iter().cycle()).for_each(|((_, to), one)| *to = one);
+        // What one peer refuses goes to another, so that two fragments at one holder would not last.
+        if 2 * now.whole.len() >= now.n {
+            plan.make.clear();
+        }
         plan.moves.clear();
         return plan;
     }
