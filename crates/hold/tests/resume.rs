@@ -165,6 +165,7 @@ fn a_put_that_is_stored_tells_its_address_when_a_signal_comes() {
         random_file(&tree.join(format!("{number}")), 100_000, number);
     }
     let noted = || std::fs::metadata(home.dir.join("paid")).map_or(0, |about| about.len());
+    run(&mut home.hold(["object", "create", "letter", "--via", &network.via()])).expect(0);
     let hangs = network.peers[2].pid();
     harness::signal(hangs, "STOP");
     let stopped = |command: &mut std::process::Command, rows: u64| {
@@ -192,6 +193,7 @@ fn a_put_that_is_stored_tells_its_address_when_a_signal_comes() {
     let all = stopped(put(&[]).arg(&tree), 4);
     let told = all.text().lines().count();
     assert!(matches!((all.code, told), (Some(3 | 130), 4)), "{all:?}");
+    is_told_of_a_version(&home, &via);
     harness::signal(hangs, "CONT");
 
     let back = folder.join("back");
@@ -203,4 +205,20 @@ fn a_put_that_is_stored_tells_its_address_when_a_signal_comes() {
     for stored in lines.chain([one]) {
         assert!(renewed.contains(stored["address"].as_str().unwrap()), "{stored} is not noted");
     }
+}
+
+/// Of a version too: its receipts are kept when it is stored, before late copies are waited for.
+fn is_told_of_a_version(home: &Home, via: &str) {
+    let mut put = home.hold(["object", "put", "letter", "--receipt", "--json", "--via", via]);
+    let mut putting = Running::start(put.args(["--value", "one"]));
+    let started = Instant::now();
+    let kept = || std::fs::read_dir(home.dir.join("receipts")).map_or(0, Iterator::count);
+    while kept() == 0 {
+        assert!(!putting.ended() && started.elapsed() < PATIENCE, "it is never stored");
+        std::thread::sleep(LOOK_EVERY);
+    }
+    putting.signal("TERM");
+    let ended = putting.finish(Duration::from_secs(20)).expect(3);
+    assert!(ended.json()["version"].is_string());
+    assert!(ended.stderr.contains("stored at 2 of 3 peers"), "{}", ended.stderr);
 }
