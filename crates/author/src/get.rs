@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::{RecordId, Suite};
-use document::{CHUNK_BYTES_MAX, Chunk, DocumentError};
+use document::{CHUNK_BYTES_MAX, Chunk, DocumentError, EntryOpener};
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
 
@@ -190,15 +190,20 @@ impl Author {
             None if !whole && range.is_empty() => 0..0,
             _ => 0..content.opener.page_count().unwrap_or(u64::MAX),
         };
+        let opener = match whole {
+            true => content.opener.clone(),
+            false => content.opener.without_tags(),
+        };
         match content.stripe_pages() {
-            Some(k) => self.fetch_stripes(content, k, wanted, fetched).await,
-            None => self.fetch_pages(content, wanted, fetched).await,
+            Some(k) => self.fetch_stripes(content, (k, opener), wanted, fetched).await,
+            None => self.fetch_pages(content, opener, wanted, fetched).await,
         }
     }
 
     async fn fetch_pages(
         &self,
         content: &Content,
+        opener: EntryOpener,
         wanted: Range<u64>,
         mut fetched: mpsc::Sender<Ahead>,
     ) -> Result<bool, AuthorError> {
@@ -208,7 +213,7 @@ impl Author {
             left -= 1;
             let Some((index, At::Page(at))) = pages.next(self).await? else { break };
             let lease = Arc::new(self.window().lease(PAGE_COST.min(self.window().bytes())).await);
-            let opening = open_page(self.env(), self.walker(), &content.opener, index, at);
+            let opening = open_page(self.env(), self.walker(), &opener, index, at);
             if fetched.send(Ahead { fetching: Fetching::Page(opening), lease }).await.is_err() {
                 // Nobody needs more: the end of the range was reached, or an error is on its way.
                 break;
@@ -233,7 +238,7 @@ impl Author {
             degraded |= with;
             progress.sealed(bytes);
             let mut page = Some(page);
-            let Chunk { bytes, mac } = chunk;
+            let Chunk { bytes, tag } = chunk;
             for part in self.parts(&bytes) {
                 // With the first part.
                 let page = page.take();
@@ -241,7 +246,7 @@ impl Author {
                     let mut out = Vec::new();
                     let pushed = page.map_or(Ok(()), |page| assembler.push_page(&page));
                     let pushed = pushed.and_then(|()| {
-                        assembler.push_chunk(&part, mac.as_ref(), &mut |bytes| {
+                        assembler.push_chunk(&part, tag.as_ref(), &mut |bytes| {
                             out.push(bytes);
                             Ok(())
                         })

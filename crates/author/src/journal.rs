@@ -26,7 +26,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crypto::keyring::journal::{JOURNAL_SALT_BYTES, chunk_tag};
+use crypto::keyring::journal::JOURNAL_SALT_BYTES;
 use crypto::{Keyring, RecordId};
 use document::{PageTicket, SealedPage};
 use env::disk::Disk;
@@ -98,7 +98,7 @@ impl Journal {
         let known = self.known.pages.get(index as usize).copied();
         // A content that went on after its end was told is another one.
         let beyond = self.known.end.is_some_and(|end| index >= end);
-        Check { chunk_key: self.header.chunk_key, known, beyond }
+        Check { known, beyond }
     }
 
     /// Makes the rows of pages that are about to be sent durable.
@@ -197,7 +197,6 @@ impl Noted {
 /// What the page at an index must be.
 #[derive(Clone)]
 pub(crate) struct Check {
-    chunk_key: [u8; 32],
     known: Option<KnownPage>,
     beyond: bool,
 }
@@ -209,12 +208,11 @@ impl Check {
     /// [`AuthorError::Changed`] where either is another one; [`AuthorError::Unsealable`].
     pub(crate) fn seal(
         self,
-        ticket: PageTicket,
+        mut ticket: PageTicket,
         chunk: Chunk,
     ) -> Result<(SealedPage, Noted), AuthorError> {
         let index = ticket.index();
-        let tag = chunk_tag(&self.chunk_key, index, chunk.bytes())
-            .map_err(|error| AuthorError::Unsealable(error.into()))?;
+        let tag = ticket.tag(chunk.bytes()).map_err(AuthorError::Unsealable)?;
         if self.beyond || self.known.is_some_and(|known| known.tag != tag) {
             return Err(AuthorError::Changed);
         }

@@ -284,7 +284,7 @@ impl Author {
             (None, None) => (SealedContent::Pages(ids), None),
         };
         let macs = match macs.form() {
-            WholeMacs::Parts => macs,
+            WholeMacs::Tags => macs,
             WholeMacs::Bytes => macs.with_plaintext_of(plaintext),
         };
         Ok(Sealed { macs, content, unnoted })
@@ -305,7 +305,7 @@ impl Author {
             let (page, noted) = job.await.ok_or(AuthorError::Stopped)??;
             let (page, summed) = match macs.form() {
                 // Some bytes of it.
-                WholeMacs::Parts => {
+                WholeMacs::Tags => {
                     macs.add(&page);
                     (page, macs)
                 }

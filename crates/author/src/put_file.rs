@@ -179,7 +179,6 @@ impl Author {
         let Place { held, source, options } = place?;
         let header = Header {
             eek: start.eek.to_bytes(),
-            chunk_key: self.env().random(),
             counter: start.counter(),
             created: start.created,
             source,

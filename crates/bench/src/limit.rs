@@ -140,7 +140,7 @@ impl Measured {
             stage("read the file", Party::Author, s.files.read, 1.0),
             stage("try to compress", Party::Author, s.compress_random, 1.0),
             stage("seal", Party::Author, s.seal, 1.0),
-            stage("MACs of chunk and page", Party::Author, s.mac, 2.0),
+            stage("tag of the chunk", Party::Author, s.tag, 1.0),
             stage("hash the ids", Party::Author, s.hash, hashed),
             stage("TLS and TCP, sending", Party::Author, s.tls_send, n),
             stage("TLS and TCP, receiving", Party::Peers, s.tls_receive, n),
@@ -175,7 +175,7 @@ impl Measured {
             stage("TLS and TCP, sending", Party::Peers, s.tls_send, 1.0),
             stage("TLS and TCP, receiving", Party::Author, s.tls_receive, 1.0),
             stage("hash the ids", Party::Author, s.hash, 1.0),
-            stage("MACs of chunk and page", Party::Author, s.mac, 2.0),
+            stage("tag of the chunk", Party::Author, s.tag, 1.0),
             stage("open", Party::Author, s.open, 1.0),
             file,
         ];
@@ -255,7 +255,7 @@ mod tests {
             compress_text: 1000.0,
             seal: 4.0,
             open: 8.0,
-            mac: 16.0,
+            tag: 16.0,
             hash: 32.0,
             tls_send: 64.0,
             tls_receive: 128.0,
@@ -276,7 +276,7 @@ mod tests {
     fn the_sum_has_every_stage_as_often_as_it_is_met() {
         let three = measured(Profile::Copies(3), None);
         let put = three.put();
-        let author = 1.0 + 2.0 + 4.0 + 2.0 * 16.0 + 32.0 + 3.0 * 64.0;
+        let author = 1.0 + 2.0 + 4.0 + 16.0 + 32.0 + 3.0 * 64.0;
         let peers = 3.0 * (128.0 + 32.0 + 256.0);
         assert_eq!((put.of(Party::Author), put.of(Party::Peers)), (author, peers));
         assert_eq!(put.cpu_seconds_a_byte, author + peers);
@@ -285,18 +285,18 @@ mod tests {
         let get = three.get();
         assert_eq!(get.disk_seconds_a_byte, 75_000.0, "it reads, and writing can wait");
         assert_eq!(get.of(Party::Peers), 1.0 + 64.0);
-        assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 32.0 + 8.0 + 512.0);
+        assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 16.0 + 8.0 + 512.0);
         let mut fast = three;
         fast.stages.files.leave = 1e6;
         let get = fast.get();
         assert_eq!(get.disk_seconds_a_byte, 150_000.0, "it reads and writes");
-        assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 32.0 + 8.0 + 256.0);
+        assert_eq!(get.of(Party::Author), 128.0 + 32.0 + 16.0 + 8.0 + 256.0);
     }
 
     #[test]
     fn a_stripe_is_coded_once_and_moved_as_often_as_it_has_fragments_a_page() {
         let put = measured(Profile::Stripe { k: 4, n: 8 }, Some(512.0)).put();
-        let author = 1.0 + 2.0 + 4.0 + 2.0 * 16.0 + 512.0 + 2.0 * 32.0 + 2.0 * 64.0;
+        let author = 1.0 + 2.0 + 4.0 + 16.0 + 512.0 + 2.0 * 32.0 + 2.0 * 64.0;
         let peers = 2.0 * (128.0 + 32.0 + 256.0);
         assert_eq!((put.of(Party::Author), put.of(Party::Peers)), (author, peers));
         assert_eq!((put.disk_seconds_a_byte, put.profile.as_str()), (200_000.0, "4/8"));

@@ -9,13 +9,22 @@
 //!
 //! In `holdfast-1` the MAC key is derived from all 108 bytes, so that every MAC commits to every key
 //! in it (AES-GCM alone does not commit to its key: one ciphertext can open under two). In `libri-1`
-//! it is the third part, as in the original. The keys of the MACs over a whole made of parts ([`WholeKeys`]) are derived alike.
+//! it is the third part, as in the original. The keys of the MACs that are of tags ([`WholeKeys`]) are derived alike.
+//!
+//! ```text
+//! page's MAC    = MAC(page key, the 16 bytes of the page ciphertext's tag)
+//! chunk's tag   = AES-256-GCM(chunk key, nonce BE96(index), aad the chunk, text "")      (GMAC, SP 800-38D)
+//! whole's MACs  = MAC(pages key, the pages' MACs in order), MAC(chunks key, the chunks' tags in order)
+//! ```
+//! A tag says that the bytes are those sealed, to whoever cannot make one; which bytes were sealed is what a record's id says, to
+//! everybody; and the MAC of the tag commits to the key.
 
 use std::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::seal::{Cipher, NONCE_BYTES, SealError, TAG_BYTES};
+use crate::suite::same_mac;
 use crate::{Mac, Suite};
 
 /// An EEK's length, in bytes.
@@ -23,18 +32,63 @@ pub const EEK_BYTES: usize = 108;
 /// The derivation context of `holdfast-1`'s MAC key.
 const MAC_CONTEXT: &str = "holdfast-1 mac";
 /// Those of the keys of [`WholeKeys`].
-const CHUNK_CONTEXT: &str = "holdfast-1 mac of a chunk";
+const PAGE_CONTEXT: &str = "holdfast-1 mac of a page's tag";
+const CHUNK_CONTEXT: &str = "holdfast-1 tag of a chunk";
 const CHUNKS_CONTEXT: &str = "holdfast-1 mac of all chunks";
 const PAGES_CONTEXT: &str = "holdfast-1 mac of all pages";
 
-/// The keys of the MACs over a whole content that are made of the MACs of its parts (`holdfast-1`). Wiped when dropped.
+/// What a chunk of content is known again by: its GMAC ([`WholeKeys::chunk_tag`]). Not secret, and not to be shown either.
+pub type ChunkTag = [u8; TAG_BYTES];
+
+/// The keys of the MACs that are made of tags (`holdfast-1`; a journal has chunks' tags in both suites). Wiped when dropped.
 pub struct WholeKeys {
-    /// Of the MAC of one chunk.
+    /// Of the MAC of one page's tag.
+    pub page: Zeroizing<[u8; 32]>,
+    /// Of the tag of one chunk.
     pub chunk: Zeroizing<[u8; 32]>,
-    /// Of the MAC of all chunks' MACs.
+    /// Of the MAC of all chunks' tags.
     pub chunks: Zeroizing<[u8; 32]>,
     /// Of the MAC of all pages' MACs.
     pub pages: Zeroizing<[u8; 32]>,
+}
+
+impl WholeKeys {
+    /// The MAC of a page by its ciphertext, of which its tag alone is read.
+    ///
+    /// # Errors
+    /// [`SealError::Length`] for what is shorter than a tag.
+    pub fn page_mac(&self, ciphertext: &[u8]) -> Result<Mac, SealError> {
+        let tag = ciphertext.last_chunk::<TAG_BYTES>().ok_or(SealError::Length)?;
+        Ok(Suite::Holdfast1.mac(&self.page, tag))
+    }
+
+    /// Whether this is the MAC of the page with this ciphertext, compared in constant time.
+    ///
+    /// # Errors
+    /// [`SealError::Length`] for what is shorter than a tag.
+    pub fn is_page_mac(&self, ciphertext: &[u8], mac: &Mac) -> Result<bool, SealError> {
+        Ok(same_mac(&self.page_mac(ciphertext)?, mac))
+    }
+
+    /// The tag of the chunk at an index: another one has the same once in 2^111, whoever chose it without the key.
+    ///
+    /// A nonce may come twice, where a chunk was changed between two runs of a put. Two tags under it would let who sees both make
+    /// others; they lie in sealed frames of a journal, which the keyring's owner alone opens, or go into a MAC. The key must seal
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`SealError::TooLong`]: no chunk is.
+    pub fn chunk_tag(&self, index: u32, chunk: &[u8]) -> Result<ChunkTag, SealError> {
+        let mut nonce = [0; NONCE_BYTES];
+        nonce[NONCE_BYTES - 4..].copy_from_slice(&index.to_be_bytes());
+        Cipher::new(&self.chunk).tag(nonce, chunk)
+    }
+}
+
+impl fmt::Debug for WholeKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WholeKeys(..)")
+    }
 }
 
 /// An entry encryption key. Wiped when dropped, never printed.
@@ -72,7 +126,7 @@ impl Eek {
         bytes
     }
 
-    /// The key of every MAC of this entry.
+    /// The key of the MACs of ciphertexts: of the metadata, and of pages where their MACs are not of tags.
     pub fn mac_key(&self, suite: Suite) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(match suite {
             Suite::Holdfast1 => blake3::derive_key(MAC_CONTEXT, &self.to_bytes()[..]),
@@ -80,11 +134,12 @@ impl Eek {
         })
     }
 
-    /// The keys of the MACs over the whole, where these are made of the MACs of its parts.
+    /// The keys of the MACs that are made of tags.
     pub fn whole_keys(&self) -> WholeKeys {
         let bytes = self.to_bytes();
         let key = |context| Zeroizing::new(blake3::derive_key(context, &bytes[..]));
         WholeKeys {
+            page: key(PAGE_CONTEXT),
             chunk: key(CHUNK_CONTEXT),
             chunks: key(CHUNKS_CONTEXT),
             pages: key(PAGES_CONTEXT),
@@ -251,6 +306,48 @@ mod tests {
             assert_eq!(eek().open_page(suite, 3, &sealed), Ok(b"chunk".to_vec()));
             assert_eq!(eek().open_page(suite, 4, &sealed), Err(SealError::Tag));
         }
+    }
+
+    #[test]
+    fn a_tag_is_of_the_chunk_its_index_and_the_key() {
+        let chunk = vec![7; 100_000];
+        let tag = |key: &Eek, index, chunk: &[u8]| {
+            key.whole_keys().chunk_tag(index, chunk).expect("short")
+        };
+        let first = tag(&eek(), 2, &chunk);
+        assert_eq!(tag(&eek(), 2, &chunk), first);
+        let mut changed = chunk.clone();
+        changed[99_999] ^= 1;
+        let other = Eek::from_bytes(&[9; EEK_BYTES]);
+        for differs in [
+            tag(&other, 2, &chunk),
+            tag(&eek(), 3, &chunk),
+            tag(&eek(), 2, &changed),
+            tag(&eek(), 2, &chunk[..99_999]),
+            tag(&eek(), 2, b""),
+        ] {
+            assert_ne!(differs, first);
+        }
+    }
+
+    /// The tag of a page's ciphertext says what its bytes are, and the MAC of it under which keys.
+    #[test]
+    fn the_mac_of_a_page_is_of_its_tag_and_commits_to_the_whole_key() {
+        let sealed = eek().seal_page(Suite::Holdfast1, 3, vec![7; 5_000]).expect("short");
+        let mac = eek().whole_keys().page_mac(&sealed);
+        assert!(mac.is_ok());
+        assert_eq!(eek().whole_keys().page_mac(&sealed[5_000..]), mac);
+        for at in 0..EEK_BYTES {
+            let mut bytes = *eek().to_bytes();
+            bytes[at] ^= 1;
+            assert_ne!(Eek::from_bytes(&bytes).whole_keys().page_mac(&sealed), mac, "byte {at}");
+        }
+        for at in 5_000..5_016 {
+            let mut other = sealed.clone();
+            other[at] ^= 1;
+            assert_ne!(eek().whole_keys().page_mac(&other), mac);
+        }
+        assert_eq!(eek().whole_keys().page_mac(&sealed[..15]), Err(SealError::Length));
     }
 
     #[test]

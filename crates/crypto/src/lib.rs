@@ -26,7 +26,7 @@ mod suite;
 pub use certificate::{Announcement, CertificateError, Pass, PeerCertificate, PeerState, Tier};
 pub use class::{Class, Classified};
 pub use content::{ContentKey, OwnerKeys, VALUE_SEAL_BYTES};
-pub use eek::{EEK_BYTES, Eek, WholeKeys};
+pub use eek::{ChunkTag, EEK_BYTES, Eek, WholeKeys};
 pub use genesis::{Genesis, GenesisError, GenesisProfile, Organisation};
 pub use ids::{
     AuthorKey, ClientKey, LeaseId, NetworkId, OrgId, ParseIdError, PeerId, Place, ReaderKey,

@@ -2,7 +2,7 @@
 //!
 //! Callers own the nonces: every key here is fresh random bytes (an EEK), derived for one pair (a
 //! KEK) or from a fresh salt (a keyring), and each seals a nonce once
-//! (the key of [`chunk_tag`](crate::keyring::journal::chunk_tag) seals nothing and says why). [`Eek`](crate::Eek) and
+//! (the key of [`WholeKeys::chunk_tag`](crate::WholeKeys::chunk_tag) seals nothing and says why). [`Eek`](crate::Eek) and
 //! [`Kek`](crate::Kek) are the types that keep that rule; this module is the arithmetic.
 //!
 //! aws-lc-rs is used because it is 17 times faster than the portable Rust cipher (19 against
@@ -113,6 +113,15 @@ impl Cipher {
         Ok(out)
     }
 
+    /// The tag of bytes that are not sealed (GMAC).
+    pub(crate) fn tag(
+        &self,
+        nonce: [u8; NONCE_BYTES],
+        bytes: &[u8],
+    ) -> Result<[u8; TAG_BYTES], SealError> {
+        self.seal_real(nonce, bytes, &mut [])
+    }
+
     /// Seals a vector and appends the tag to it.
     pub(crate) fn seal_vec(
         &self,
@@ -153,6 +162,10 @@ mod tests {
             "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"
         );
         assert_eq!(cipher.open_vec([0; 12], b"", &sealed), Ok(vec![0; 16]));
+        // Test case 13: no text, nothing beside it.
+        let nothing = cipher.tag([0; 12], b"").expect("short");
+        assert_eq!(hex::encode(nothing), "530f8afbc74536b9a963b4f1c4cb738b");
+        assert_eq!(cipher.tag([1; 12], b"aad"), cipher.seal([1; 12], b"aad", &mut []));
     }
 
     #[test]

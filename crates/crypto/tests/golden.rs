@@ -191,8 +191,11 @@ fn keys_and_seals_of_holdfast_1() {
     let (sealed, mac) = kek.seal_eek(suite, &eek);
     golden("sealed-eek", &[&sealed[..], &mac].concat());
     golden("mac-key", &eek.mac_key(suite)[..]);
-    let crypto::WholeKeys { chunk, chunks, pages } = eek.whole_keys();
-    golden("whole-keys", &[*chunk, *chunks, *pages].concat());
+    let whole = eek.whole_keys();
+    let crypto::WholeKeys { page, chunk, chunks, pages } = &whole;
+    golden("whole-keys", &[**page, **chunk, **chunks, **pages].concat());
+    golden("chunk-tag", &whole.chunk_tag(0x0102_0304, b"a chunk").unwrap());
+    golden("page-mac", &whole.page_mac(&[7; 16]).unwrap());
     let nonces = [0, 1, 258, 1 << 31].map(|index| eek.page_nonce(suite, index));
     golden("page-nonces", &nonces.concat());
     golden("sealed-page", &eek.seal_page(suite, 258, b"\0a chunk".to_vec()).unwrap());

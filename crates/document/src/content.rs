@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::{Mac, Suite};
+use crypto::{ChunkTag, Suite};
 
 use crate::libri::{LibriCompressor, LibriDecompressor};
 use crate::macs::ContentMacs;
@@ -116,7 +116,7 @@ impl ContentAssembler {
         out: &mut dyn FnMut(Bytes) -> Result<(), DocumentError>,
     ) -> Result<(), DocumentError> {
         self.push_page(page)?;
-        self.push_chunk(&chunk.bytes, chunk.mac.as_ref(), out)
+        self.push_chunk(&chunk.bytes, chunk.tag.as_ref(), out)
     }
 
     /// The first half of [`ContentAssembler::push`]: takes the next page. Its chunk follows.
@@ -135,24 +135,24 @@ impl ContentAssembler {
         Ok(())
     }
 
-    /// The second half: takes the chunk that the page opened to, whole with its MAC where it has one; else it may be in parts, in
+    /// The second half: takes the chunk that the page opened to, whole with its tag where it has one; else it may be in parts, in
     /// order. Whoever must not hold all that a chunk decompresses to (in `libri-1` some thousand times its size) feeds small parts.
     ///
     /// # Errors
     /// [`DocumentError`], and the errors of `out`.
     ///
     /// # Panics
-    /// Where a chunk has a MAC and should have none, or the other way round: that is the caller's defect.
+    /// Where a chunk has a tag and should have none, or the other way round: that is the caller's defect.
     pub fn push_chunk(
         &mut self,
         part: &Bytes,
-        mac: Option<&Mac>,
+        tag: Option<&ChunkTag>,
         out: &mut dyn FnMut(Bytes) -> Result<(), DocumentError>,
     ) -> Result<(), DocumentError> {
         let macs = &mut self.macs;
         let Some(libri) = &mut self.libri else {
-            match mac {
-                Some(mac) => macs.add_chunk(mac, part.len() as u64),
+            match tag {
+                Some(tag) => macs.add_chunk(tag, part.len() as u64),
                 None => macs.add_plaintext(part),
             }
             return if part.is_empty() { Ok(()) } else { out(part.clone()) };

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  WholeMacs::Bytes   MAC(plaintext 0 | plaintext 1 | ..)            MAC(ciphertext 0 | ciphertext 1 | ..)
-//!  WholeMacs::Parts   MAC(MAC(chunk 0) | MAC(chunk 1) | ..)          MAC(page 0's MAC | page 1's MAC | ..)
+//!  WholeMacs::Tags    MAC(tag of chunk 0 | tag of chunk 1 | ..)      MAC(page 0's MAC | page 1's MAC | ..)
 //! ```
-//! Of bytes they are the only sequential work of a content, two more passes over it. Of parts the bytes are read once each, where
-//! the part is sealed or opened anyway, and what is fed here is 32 bytes a part: whoever changes, leaves out, adds or moves a part
-//! changes what is fed, as the lengths follow from the size and the layout.
+//! Of bytes they are the only sequential work of a content, two more passes over it. Of tags the chunk's bytes are gone through once,
+//! where it is sealed or opened anyway, and the page's not at all: its cipher made its tag. What is fed here is some bytes a part:
+//! whoever changes, leaves out, adds or moves a part changes what is fed, as the lengths follow from the size and the layout.
 
-use crypto::{Mac, MacState, Suite};
+use crypto::{ChunkTag, Mac, MacState, Suite};
 
 use crate::metadata::WholeMacs;
 use crate::page::Page;
@@ -27,13 +27,14 @@ pub struct ContentMacs {
 
 impl ContentMacs {
     /// Nothing fed yet.
-    pub(crate) fn new(keys: &PageKeys, form: WholeMacs) -> Self {
+    pub(crate) fn new(keys: &PageKeys) -> Self {
+        let form = keys.form;
         let (plaintext, ciphertext) = match form {
             WholeMacs::Bytes => {
                 let state = keys.suite.mac_state(&keys.mac_key);
                 (state.clone(), state)
             }
-            WholeMacs::Parts => {
+            WholeMacs::Tags => {
                 let (chunks, pages) = (&keys.whole.chunks, &keys.whole.pages);
                 (keys.suite.mac_state(chunks), keys.suite.mac_state(pages))
             }
@@ -46,29 +47,29 @@ impl ContentMacs {
         self.form
     }
 
-    /// Takes the next sealed page: its ciphertext, and the chunk that was sealed, where the MACs are of parts. List pages are
+    /// Takes the next sealed page: its ciphertext, and the chunk that was sealed, where the MACs are of tags. List pages are
     /// not fed.
     pub fn add(&mut self, sealed: &SealedPage) {
         self.add_page(&sealed.page);
-        if let Some(mac) = &sealed.chunk_mac {
-            self.add_chunk(mac, sealed.chunk_bytes as u64);
+        if self.form == WholeMacs::Tags {
+            self.add_chunk(&sealed.chunk_tag, sealed.chunk_bytes as u64);
         }
     }
 
     /// Takes the next bytes of the content, where the MACs are of bytes.
     ///
     /// # Panics
-    /// Where they are of parts: that is the caller's defect.
+    /// Where they are of tags: that is the caller's defect.
     pub fn add_plaintext(&mut self, bytes: &[u8]) {
         assert_eq!(self.form, WholeMacs::Bytes, "the MACs are of bytes");
         self.plaintext.update(bytes);
         self.plaintext_bytes += bytes.len() as u64;
     }
 
-    /// Takes the next chunk of so many bytes by its MAC, where the MACs are of parts.
-    pub(crate) fn add_chunk(&mut self, mac: &Mac, bytes: u64) {
-        assert_eq!(self.form, WholeMacs::Parts, "the MACs are of parts");
-        self.plaintext.update(mac);
+    /// Takes the next chunk of so many bytes by its tag, where the MACs are of tags.
+    pub(crate) fn add_chunk(&mut self, tag: &ChunkTag, bytes: u64) {
+        assert_eq!(self.form, WholeMacs::Tags, "the MACs are of tags");
+        self.plaintext.update(tag);
         self.plaintext_bytes += bytes;
     }
 
@@ -76,7 +77,7 @@ impl ContentMacs {
     pub(crate) fn add_page(&mut self, page: &Page) {
         match self.form {
             WholeMacs::Bytes => self.ciphertext.update(&page.ciphertext),
-            WholeMacs::Parts => self.ciphertext.update(&page.mac),
+            WholeMacs::Tags => self.ciphertext.update(&page.mac),
         }
         self.ciphertext_bytes += page.ciphertext.len() as u64;
         self.pages += 1;
@@ -119,7 +120,7 @@ impl WholeMacs {
     /// What entries of a suite are sealed with.
     pub(crate) const fn of(suite: Suite) -> Self {
         match suite {
-            Suite::Holdfast1 => Self::Parts,
+            Suite::Holdfast1 => Self::Tags,
             Suite::Libri1 => Self::Bytes,
         }
     }

@@ -55,15 +55,16 @@ impl CompressionCodec {
 pub enum WholeMacs {
     /// Its bytes and those of all page ciphertexts, joined (`libri-1`, and `holdfast-1` before 29 November 2026).
     Bytes,
-    /// The MACs of its chunks and those of its pages, in order (`holdfast-1`).
-    Parts,
+    /// The tags of its chunks and the MACs of its pages, in order, these being of the pages' tags (`holdfast-1`).
+    Tags,
 }
 
 impl WholeMacs {
     const fn number(self) -> u32 {
         match self {
             Self::Bytes => 0,
-            Self::Parts => 1,
+            // 1 was of MACs of all of each part's bytes, for one day and in no release.
+            Self::Tags => 2,
         }
     }
 }
@@ -148,7 +149,7 @@ impl EntryMetadata {
             uncompressed_mac: mac(&wire.uncompressed_mac, "plaintext MAC")?,
             whole_macs: match wire.whole_macs {
                 0 => WholeMacs::Bytes,
-                1 => WholeMacs::Parts,
+                2 => WholeMacs::Tags,
                 _ => return Err(MetadataError::Field("what the MACs over the whole cover")),
             },
         })

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::seal::TAG_BYTES;
-use crypto::{Eek, Mac, RecordId, SealError, Suite};
+use crypto::{ChunkTag, Eek, RecordId, SealError, Suite};
 
 use crate::chunk;
 use crate::content::ContentAssembler;
@@ -29,8 +29,8 @@ use crate::{DocumentError, fields};
 pub struct Chunk {
     /// Its bytes.
     pub bytes: Bytes,
-    /// Its MAC, where those over the whole are made of such.
-    pub mac: Option<Mac>,
+    /// Its tag, where the MACs over the whole are made of such.
+    pub tag: Option<ChunkTag>,
 }
 
 /// Opens one entry's pages. Cheap to clone; usable from any thread.
@@ -41,6 +41,8 @@ pub struct EntryOpener {
     layout: Layout,
     stripe_pages: Option<u32>,
     thresholds: Thresholds,
+    /// Whether chunks are opened with their tags.
+    tags: bool,
 }
 
 impl EntryOpener {
@@ -78,11 +80,12 @@ impl EntryOpener {
             return Err(DocumentError::Empty);
         }
         let opener = Self {
-            keys: Arc::new(PageKeys::new(suite, eek)),
+            keys: Arc::new(PageKeys::new(suite, eek, metadata.whole_macs)),
             metadata: Arc::new(metadata),
             layout: entry.content.stripe_pages().map_or(Layout::copies(), Layout::new),
             stripe_pages: entry.content.stripe_pages(),
             thresholds,
+            tags: true,
         };
         opener.check_count(entry)?;
         Ok(opener)
@@ -115,6 +118,12 @@ impl EntryOpener {
     /// The content's metadata.
     pub fn metadata(&self) -> &EntryMetadata {
         &self.metadata
+    }
+
+    /// As it is, for whoever reads parts alone and puts nothing whole together: chunks have no tags, which takes a pass over each.
+    #[must_use]
+    pub fn without_tags(&self) -> Self {
+        Self { tags: false, ..self.clone() }
     }
 
     /// How the content is cut; `None` in `libri-1`, where no part can be read alone.
@@ -212,7 +221,7 @@ impl EntryOpener {
         }
     }
 
-    /// As [`EntryOpener::open_page_into`], with the chunk's MAC where those over the whole are made of such: for a
+    /// As [`EntryOpener::open_page_into`], with the chunk's tag where the MACs over the whole are made of such: for a
     /// [`ContentAssembler`].
     ///
     /// # Errors
@@ -224,11 +233,11 @@ impl EntryOpener {
         room: impl FnOnce(usize) -> R,
     ) -> Result<Chunk, DocumentError> {
         let bytes = self.open_page_into(index, page, room)?;
-        let mac = match self.metadata.whole_macs {
-            WholeMacs::Bytes => None,
-            WholeMacs::Parts => Some(self.keys.chunk_mac(&bytes)),
+        let tag = match self.keys.form {
+            WholeMacs::Tags if self.tags => Some(self.keys.whole.chunk_tag(index, &bytes)?),
+            WholeMacs::Tags | WholeMacs::Bytes => None,
         };
-        Ok(Chunk { bytes, mac })
+        Ok(Chunk { bytes, tag })
     }
 
     fn open(&self, index: u32, page: &Page) -> Result<Vec<u8>, DocumentError> {
@@ -238,14 +247,13 @@ impl EntryOpener {
 
     /// Whether a page is this one of this content, by its MAC.
     fn check(&self, index: u32, page: &Page) -> Result<(), DocumentError> {
-        let PageKeys { suite, mac_key, .. } = &*self.keys;
         if page.index != index {
             return Err(DocumentError::PageIndex { wanted: index, found: page.index });
         }
-        if !suite.verify_mac(mac_key, &page.ciphertext, &page.mac) {
-            return Err(DocumentError::Seal(SealError::Mac));
+        if self.keys.is_mac(&page.ciphertext, &page.mac)? {
+            return Ok(());
         }
-        Ok(())
+        Err(DocumentError::Seal(SealError::Mac))
     }
 
     /// Puts the content together from its pages, fed in order.
@@ -258,7 +266,7 @@ impl EntryOpener {
     }
 
     pub(crate) fn macs(&self) -> ContentMacs {
-        ContentMacs::new(&self.keys, self.metadata.whole_macs)
+        ContentMacs::new(&self.keys)
     }
 }
 

@@ -13,14 +13,16 @@
 //!    asserted in [`EntrySealer::finish`].
 //!
 //! What it costs to seal an incompressible 2 MiB chunk in `holdfast-1`: zstd's attempt, one copy of the
-//! chunk into the record's own buffer, a MAC over the chunk, the cipher in place, a MAC over the ciphertext and the id over the
-//! record, these two in one pass of the memory. The buffer starts with room for the longest head, so nothing is
+//! chunk into the record's own buffer, the chunk's tag (a GMAC), the cipher in place, and the id over the
+//! record. The buffer starts with room for the longest head, so nothing is
 //! moved afterwards. A chunk that was read into memory with that room is sealed where it lies ([`PageTicket::seal_in_place`]), without the copy.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crypto::{AuthorKey, Eek, HASHED_BYTES, Mac, RecordId, Suite, WholeKeys};
+use crypto::{
+    AuthorKey, ChunkTag, Eek, HASHED_BYTES, HashState, Mac, RecordId, SealError, Suite, WholeKeys,
+};
 use zeroize::Zeroizing;
 
 use crate::entry::{
@@ -48,20 +50,27 @@ const MEDIA_TYPE_UNKNOWN: &str = "application/octet-stream";
 pub(crate) struct PageKeys {
     pub(crate) suite: Suite,
     pub(crate) eek: Eek,
+    /// What the MACs of pages and over the whole are of.
+    pub(crate) form: WholeMacs,
+    /// Of the MACs of ciphertexts.
     pub(crate) mac_key: Zeroizing<[u8; 32]>,
+    /// Of those of tags.
     pub(crate) whole: WholeKeys,
 }
 
 impl PageKeys {
-    pub(crate) fn new(suite: Suite, eek: Eek) -> Self {
+    pub(crate) fn new(suite: Suite, eek: Eek, form: WholeMacs) -> Self {
         let mac_key = eek.mac_key(suite);
         let whole = eek.whole_keys();
-        Self { suite, eek, mac_key, whole }
+        Self { suite, eek, form, mac_key, whole }
     }
 
-    /// The MAC of a chunk, where those over the whole are made of such.
-    pub(crate) fn chunk_mac(&self, chunk: &[u8]) -> Mac {
-        self.suite.mac(&self.whole.chunk, chunk)
+    /// Whether this is the MAC of a page by its ciphertext, compared in constant time.
+    pub(crate) fn is_mac(&self, ciphertext: &[u8], mac: &Mac) -> Result<bool, SealError> {
+        match self.form {
+            WholeMacs::Bytes => Ok(self.suite.verify_mac(&self.mac_key, ciphertext, mac)),
+            WholeMacs::Tags => self.whole.is_page_mac(ciphertext, mac),
+        }
     }
 }
 
@@ -91,12 +100,14 @@ pub struct PageTicket {
     keys: Arc<PageKeys>,
     author: AuthorKey,
     index: u32,
+    /// The tag of the chunk it is for, where that is known.
+    tag: Option<ChunkTag>,
 }
 
-/// A chunk's length in bytes, and its MAC where those over the whole are made of such.
+/// A chunk's length in bytes, and its tag.
 struct Of {
     bytes: usize,
-    mac: Option<Mac>,
+    tag: ChunkTag,
 }
 
 /// A sealed chunk.
@@ -108,8 +119,8 @@ pub struct SealedPage {
     pub record: Record,
     /// The chunk's length, in bytes, before it was sealed.
     pub chunk_bytes: usize,
-    /// The chunk's MAC, where those over the whole are made of such (`holdfast-1`).
-    pub chunk_mac: Option<Mac>,
+    /// The chunk's tag.
+    pub chunk_tag: ChunkTag,
 }
 
 /// A content's sealed pages, for the entry.
@@ -145,7 +156,7 @@ impl EntrySealer {
     /// A sealer for one content. `eek` is fresh random bytes and is used for nothing else; `author` is the
     /// key that seals the envelopes.
     pub fn new(suite: Suite, eek: Eek, author: AuthorKey) -> Self {
-        let keys = Arc::new(PageKeys::new(suite, eek));
+        let keys = Arc::new(PageKeys::new(suite, eek, WholeMacs::of(suite)));
         Self { keys, author, next: 0, thresholds: Thresholds::default() }
     }
 
@@ -161,12 +172,12 @@ impl EntrySealer {
         self.next += 1;
         #[cfg(feature = "planted-bugs")]
         let index = if crate::planted::is_on() { 0 } else { index };
-        Ok(PageTicket { keys: Arc::clone(&self.keys), author: self.author, index })
+        Ok(PageTicket { keys: Arc::clone(&self.keys), author: self.author, index, tag: None })
     }
 
     /// The MACs of this content, nothing fed yet.
     pub fn macs(&self) -> ContentMacs {
-        ContentMacs::new(&self.keys, WholeMacs::of(self.keys.suite))
+        ContentMacs::new(&self.keys)
     }
 
     /// Makes the entry. `created_time` is Unix seconds.
@@ -285,8 +296,10 @@ impl EntrySealer {
         }
         let sealed = lists.zip(LIST_INDEX_BASE..).map(|(ids, index)| {
             let keys: Vec<u8> = ids.iter().flat_map(|id| *id.as_bytes()).collect();
-            let ticket = PageTicket { keys: Arc::clone(&self.keys), author: self.author, index };
-            let of = Of { bytes: keys.len(), mac: None };
+            let ticket =
+                PageTicket { keys: Arc::clone(&self.keys), author: self.author, index, tag: None };
+            // A list's tag goes nowhere.
+            let of = Of { bytes: keys.len(), tag: ChunkTag::default() };
             ticket.seal_with(of, |out| Ok([out, keys].concat())).map(|list| list.record)
         });
         sealed.collect()
@@ -299,6 +312,17 @@ impl PageTicket {
         self.index
     }
 
+    /// The tag of the chunk that this ticket is to seal, by which a chunk is known before it is sealed. Sealing another one then is the
+    /// caller's defect, and makes an entry that nobody can read whole.
+    ///
+    /// # Errors
+    /// [`DocumentError::Seal`]: no chunk is too long.
+    pub fn tag(&mut self, chunk: &[u8]) -> Result<ChunkTag, DocumentError> {
+        let tag = self.keys.whole.chunk_tag(self.index, chunk)?;
+        self.tag = Some(tag);
+        Ok(tag)
+    }
+
     /// Seals a chunk: compresses it (`holdfast-1`), encrypts it, and makes the record. CPU work of about a
     /// millisecond for 2 MiB.
     ///
@@ -309,7 +333,7 @@ impl PageTicket {
             return Err(DocumentError::Chunk { wanted: CHUNK_BYTES_MAX });
         }
         let suite = self.keys.suite;
-        let of = self.of(chunk);
+        let of = self.of(chunk)?;
         self.seal_with(of, |mut out| match suite {
             Suite::Holdfast1 => chunk::encode(chunk, out),
             Suite::Libri1 => {
@@ -334,7 +358,7 @@ impl PageTicket {
             return self.seal(chunk);
         }
         let room = CHUNK_PREFIX_BYTES + bytes + CHUNK_SUFFIX_BYTES;
-        let of = self.of(chunk);
+        let of = self.of(chunk)?;
         match chunk::compressed(chunk, HEAD_BYTES_MAX, room)? {
             Some(buffer) => self.seal_buffer(buffer, of),
             None => {
@@ -345,12 +369,11 @@ impl PageTicket {
     }
 
     /// What is known of a chunk before it is sealed where it lies.
-    fn of(&self, chunk: &[u8]) -> Of {
-        let mac = match WholeMacs::of(self.keys.suite) {
-            WholeMacs::Bytes => None,
-            WholeMacs::Parts => Some(self.keys.chunk_mac(chunk)),
-        };
-        Of { bytes: chunk.len(), mac }
+    fn of(&self, chunk: &[u8]) -> Result<Of, DocumentError> {
+        let made = || self.keys.whole.chunk_tag(self.index, chunk);
+        let tag = self.tag.map_or_else(made, Ok)?;
+        debug_assert_eq!(made(), Ok(tag), "the chunk that the ticket was shown is sealed");
+        Ok(Of { bytes: chunk.len(), tag })
     }
 
     /// Seals what `write` appends to the buffer it is given.
@@ -366,23 +389,22 @@ impl PageTicket {
 
     /// Seals what lies in `buffer` behind the room for the head.
     fn seal_buffer(self, mut buffer: Vec<u8>, of: Of) -> Result<SealedPage, DocumentError> {
-        let PageKeys { suite, eek, mac_key, .. } = &*self.keys;
+        let PageKeys { suite, eek, form, mac_key, whole } = &*self.keys;
         let tag = eek.seal_page_in_place(*suite, self.index, &mut buffer[HEAD_BYTES_MAX..])?;
         buffer.extend_from_slice(&tag);
         let end = buffer.len();
         let head = page::head(&self.author, self.index, end - HEAD_BYTES_MAX);
         let start = HEAD_BYTES_MAX - head.len();
         buffer[start..HEAD_BYTES_MAX].copy_from_slice(&head);
-        let (mut mac, mut id) = (suite.mac_state(mac_key), suite.hash_state());
-        let mut ciphertext = buffer[HEAD_BYTES_MAX..].chunks(HASHED_BYTES);
-        // The ciphertext has no more parts than head and ciphertext have.
-        for part in buffer[start..].chunks(HASHED_BYTES) {
-            id.update(part);
-            if let Some(part) = ciphertext.next() {
-                mac.update(part);
+        let ciphertext = &buffer[HEAD_BYTES_MAX..];
+        let (mac, mut id) = match form {
+            WholeMacs::Tags => {
+                let mut id = suite.hash_state();
+                id.update(&buffer[start..]);
+                (whole.page_mac(ciphertext)?, id)
             }
-        }
-        let mac = mac.finish();
+            WholeMacs::Bytes => mac_and_id(*suite, mac_key, ciphertext, &buffer[start..]),
+        };
         let tail = page::tail(&mac);
         id.update(&tail);
         let id = RecordId::new(id.finish());
@@ -391,8 +413,22 @@ impl PageTicket {
         let ciphertext = buffer.slice(HEAD_BYTES_MAX..end);
         let page = Page { author: self.author, index: self.index, ciphertext, mac };
         let record = Record::of_hashed(id, Kind::Page, buffer.slice(start..));
-        Ok(SealedPage { page, record, chunk_bytes: of.bytes, chunk_mac: of.mac })
+        Ok(SealedPage { page, record, chunk_bytes: of.bytes, chunk_tag: of.tag })
     }
+}
+
+/// The MAC of a ciphertext, and the hash of the record up to its end, in one pass of the memory.
+fn mac_and_id(suite: Suite, key: &[u8; 32], ciphertext: &[u8], record: &[u8]) -> (Mac, HashState) {
+    let (mut mac, mut id) = (suite.mac_state(key), suite.hash_state());
+    let mut ciphertext = ciphertext.chunks(HASHED_BYTES);
+    // The ciphertext has no more parts than head and ciphertext have.
+    for part in record.chunks(HASHED_BYTES) {
+        id.update(part);
+        if let Some(part) = ciphertext.next() {
+            mac.update(part);
+        }
+    }
+    (mac.finish(), id)
 }
 
 impl std::fmt::Debug for EntrySealer {

@@ -55,7 +55,7 @@ impl Author {
     pub(super) async fn fetch_stripes(
         &self,
         content: &Content,
-        k: u32,
+        (k, opener): (u32, EntryOpener),
         wanted: Range<u64>,
         mut fetched: mpsc::Sender<Ahead>,
     ) -> Result<bool, AuthorError> {
@@ -76,8 +76,7 @@ impl Author {
             let wanted = within(wanted.start)..within(wanted.end);
             let cost = cost(&header, content, wanted.clone());
             let lease = Arc::new(self.window().lease(cost).await);
-            let opener = content.opener.clone();
-            let job = open_pages(self.env(), self.walker(), opener, header, wanted);
+            let job = open_pages(self.env(), self.walker(), opener.clone(), header, wanted);
             if fetched.send(Ahead { fetching: Fetching::Stripe(job), lease }).await.is_err() {
                 // Nobody needs more: the end of the range was reached, or an error is on its way.
                 break;

@@ -14,7 +14,7 @@ use env::disk::{Disk, File};
 
 use super::row::{HEADER_BYTES, Header, ROW_BYTES, Row};
 
-const MAGIC: &[u8; 8] = b"HFPUTJ02";
+const MAGIC: &[u8; 8] = b"HFPUTJ03";
 const HEADER_FRAME: usize = HEADER_BYTES + TAG_BYTES;
 const ROW_FRAME: usize = ROW_BYTES + TAG_BYTES;
 /// The head of the file, before the first row.

@@ -1,15 +1,14 @@
 //! What a journal's rows say together: which pages were sealed, of what, and how far each came.
 
-use crypto::RecordId;
-use crypto::keyring::journal::CHUNK_TAG_BYTES;
+use crypto::{ChunkTag, RecordId};
 
 use super::row::Row;
 
 /// A page that was sealed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownPage {
-    /// Of the chunk ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
-    pub(crate) tag: [u8; CHUNK_TAG_BYTES],
+    /// Of the chunk.
+    pub(crate) tag: ChunkTag,
     pub(crate) id: RecordId,
     /// Copies acknowledged and wanted, where it has all it will get.
     pub(crate) reached: Option<(u32, u32)>,

@@ -3,8 +3,7 @@
 //! Fixed lengths, so that no length field can be damaged: a journal that ends early lost what was never synced, and
 //! anything else that does not open is damage.
 
-use crypto::keyring::journal::CHUNK_TAG_BYTES;
-use crypto::{EEK_BYTES, RecordId};
+use crypto::{ChunkTag, EEK_BYTES, RecordId};
 use zeroize::Zeroizing;
 
 /// A header before it is sealed, in bytes.
@@ -32,8 +31,6 @@ pub(crate) struct Source {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) eek: Zeroizing<[u8; EEK_BYTES]>,
-    /// The key of the chunks' tags.
-    pub(crate) chunk_key: [u8; 32],
     /// The counter of the author key and of the self-addressed reader key; readers' envelopes have the next ones.
     pub(crate) counter: u64,
     /// Unix seconds.
@@ -49,8 +46,8 @@ pub(crate) enum Row {
     /// A page was sealed and may have been sent.
     Page {
         index: u32,
-        /// Of the chunk ([`chunk_tag`](crypto::keyring::journal::chunk_tag)).
-        tag: [u8; CHUNK_TAG_BYTES],
+        /// Of the chunk ([`chunk_tag`](crypto::WholeKeys::chunk_tag)).
+        tag: ChunkTag,
         id: RecordId,
     },
     /// A page has all the copies it will get.
@@ -63,7 +60,6 @@ impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&self.eek[..]);
-        out.extend_from_slice(&self.chunk_key);
         out.extend_from_slice(&self.counter.to_be_bytes());
         out.extend_from_slice(&self.created.to_be_bytes());
         out.extend_from_slice(&self.source.path);
@@ -82,7 +78,6 @@ impl Header {
         let mut fields = Fields(bytes);
         let header = Self {
             eek: Zeroizing::new(fields.take()?),
-            chunk_key: fields.take()?,
             counter: u64::from_be_bytes(fields.take()?),
             created: u32::from_be_bytes(fields.take()?),
             source: Source {

@@ -26,7 +26,6 @@ fn header() -> Header {
     };
     Header {
         eek: Zeroizing::new(eek),
-        chunk_key: [3; 32],
         counter: 7,
         created: 1_700_000_000,
         source,

@@ -125,7 +125,7 @@ impl Author {
             ciphertext_mac: [u8::MAX; 32],
             uncompressed_size: INLINE_BYTES_MAX,
             uncompressed_mac: [u8::MAX; 32],
-            whole_macs: WholeMacs::Parts,
+            whole_macs: WholeMacs::Tags,
         };
         let encoded = metadata.encode().map_err(|source| AuthorError::Unsealable(source.into()))?;
         let fits = encoded.len() <= METADATA_INLINE_BYTES_MAX;

@@ -71,7 +71,7 @@ impl Huge {
 
     fn page(&self, index: u32, plain: &[u8]) -> Record {
         let ciphertext = self.eek.seal_page(SUITE, index, plain.to_vec()).unwrap();
-        let mac = SUITE.mac(&self.eek.mac_key(SUITE), &ciphertext);
+        let mac = self.eek.whole_keys().page_mac(&ciphertext).unwrap();
         let author = self.author.public().into();
         Record::of(
             SUITE,
@@ -87,7 +87,7 @@ impl Huge {
             ciphertext_mac: [1; 32],
             uncompressed_size: self.size,
             uncompressed_mac: [1; 32],
-            whole_macs: WholeMacs::Parts,
+            whole_macs: WholeMacs::Tags,
         };
         let sealed = self.eek.seal_metadata(SUITE, metadata.encode().unwrap()).unwrap();
         Record::of(

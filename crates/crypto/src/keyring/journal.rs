@@ -3,11 +3,10 @@
 //! ```text
 //! journal's key = HKDF-SHA-256-Expand(prk, lp("journal") || salt 32, 32)
 //! source key    = HKDF-SHA-256-Expand(prk, lp("journal-source") || BE64(0) || BE32(0), 32)
-//! chunk's tag   = AES-256-GCM(chunk key, nonce BE96(index), aad the chunk, text "")      (GMAC, SP 800-38D)
 //! ```
 //! Frame n of a journal is sealed with n as the nonce. So a key must belong to one file that is
 //! written once, from its start to its end: whoever begins a journal, be it to go on with another
-//! one, hands in a fresh random salt.
+//! one, hands in a fresh random salt. A chunk's tag in it is the entry's ([`WholeKeys::chunk_tag`](crate::WholeKeys::chunk_tag)).
 
 use aws_lc_rs::hkdf;
 use zeroize::Zeroizing;
@@ -20,26 +19,6 @@ use crate::seal::{Cipher, NONCE_BYTES};
 pub const JOURNAL_SALT_BYTES: usize = 32;
 const PURPOSE: &str = "journal";
 const SOURCE_PURPOSE: &str = "journal-source";
-
-/// A chunk's tag, in bytes.
-pub const CHUNK_TAG_BYTES: usize = 16;
-
-/// What a chunk at this index is known again by: with a random key, another chunk has the same tag once in 2^111, whoever
-/// chose it.
-///
-/// A nonce may come twice, where a chunk was changed. Two tags under it would let who sees both make others; they
-/// lie in sealed frames, which the keyring's owner alone opens. The key must seal nothing.
-///
-/// # Errors
-/// [`SealError::TooLong`]: no chunk is.
-pub fn chunk_tag(
-    key: &[u8; 32],
-    index: u32,
-    chunk: &[u8],
-) -> Result<[u8; CHUNK_TAG_BYTES], SealError> {
-    let sealed = Cipher::new(key).seal_vec(nonce(index.into()), chunk, Vec::new())?;
-    sealed.try_into().map_err(|_| SealError::TooLong)
-}
 
 /// Seals and opens the frames of one journal.
 pub struct JournalCipher(Cipher);
@@ -105,28 +84,6 @@ fn nonce(number: u64) -> [u8; NONCE_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hex(tag: [u8; CHUNK_TAG_BYTES]) -> String {
-        tag.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    #[test]
-    fn a_tag_is_of_the_chunk_its_index_and_the_key() {
-        let chunk = vec![7; 100_000];
-        let tag =
-            |key: u8, index, chunk: &[u8]| chunk_tag(&[key; 32], index, chunk).expect("short");
-        let first = tag(1, 2, &chunk);
-        assert_eq!(tag(1, 2, &chunk), first);
-        let mut changed = chunk.clone();
-        changed[99_999] ^= 1;
-        let others =
-            [tag(2, 2, &chunk), tag(1, 3, &chunk), tag(1, 2, &changed), tag(1, 2, &chunk[1..])];
-        assert!(others.iter().all(|other| *other != first));
-        // GCM's test case 13: no text, nothing beside it.
-        let nothing = chunk_tag(&[0; 32], 0, b"").expect("short");
-        assert_eq!(hex(nothing), "530f8afbc74536b9a963b4f1c4cb738b");
-        assert_eq!(hex(tag(1, 0x0102_0304, b"a chunk")), "e55b52078792f7514374c1d5e4c3f02a");
-    }
 
     #[test]
     fn a_frame_opens_at_its_number_in_its_journal_alone() {

@@ -27,7 +27,7 @@ fn metadata() -> EntryMetadata {
         ciphertext_mac: [7; 32],
         uncompressed_size: 20,
         uncompressed_mac: [9; 32],
-        whole_macs: WholeMacs::Parts,
+        whole_macs: WholeMacs::Tags,
     }
 }
 
@@ -84,9 +84,10 @@ fn every_field_or_property_given_twice_is_refused() {
 fn values_that_cannot_be_are_refused() {
     let good = wire::Metadata::decode(&metadata().encode().expect("small")[..]).expect("our own");
     type Change = fn(&mut wire::Metadata);
-    let changes: [Change; 6] = [
+    let changes: [Change; 7] = [
         |wire| wire.codec = 3,
-        |wire| wire.whole_macs = 2,
+        |wire| wire.whole_macs = 1,
+        |wire| wire.whole_macs = 3,
         |wire| wire.ciphertext_mac = Bytes::new(),
         |wire| wire.ciphertext_mac = vec![0; 32].into(),
         |wire| wire.uncompressed_mac = vec![1; 33].into(),

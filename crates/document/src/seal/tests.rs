@@ -95,7 +95,7 @@ fn too_few_or_too_many_lists_or_ids_are_refused() {
         let eek = eek();
         let suite = Suite::Holdfast1;
         let ciphertext = eek.seal_page(suite, index, keys.to_vec()).expect("short");
-        let mac = suite.mac(&eek.mac_key(suite), &ciphertext);
+        let mac = eek.whole_keys().page_mac(&ciphertext).expect("it has a tag");
         Page { author: author(), index, ciphertext: ciphertext.into(), mac }
     };
     // The second list of five pages holds one id.
@@ -118,7 +118,7 @@ fn a_wrong_mac_over_the_whole_is_refused() {
         let mut wrong = sealed.clone();
         match part {
             "ciphertext" => wrong.page.mac[0] ^= 1,
-            _ => wrong.chunk_mac.as_mut().expect("of parts")[0] ^= 1,
+            _ => wrong.chunk_tag[0] ^= 1,
         }
         macs.add(&wrong);
         let content = SealedContent::Pages(vec![sealed.record.id]);
@@ -275,7 +275,7 @@ fn an_entry_of_more_pages_than_indexes_is_refused_before_any_is_fetched() {
             ciphertext_mac: [1; 32],
             uncompressed_size: stripes * Layout::new(k).segment_bytes(),
             uncompressed_mac: [1; 32],
-            whole_macs: WholeMacs::Parts,
+            whole_macs: WholeMacs::Tags,
         };
         let sealed = eek().seal_metadata(suite, metadata.encode().expect("short"));
         let (metadata_ciphertext, metadata_ciphertext_mac) = sealed.expect("short");

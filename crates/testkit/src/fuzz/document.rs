@@ -96,7 +96,7 @@ fn metadata(uncompressed_size: u64) -> Vec<u8> {
         ciphertext_mac: [7; 32],
         uncompressed_size,
         uncompressed_mac: [9; 32],
-        whole_macs: WholeMacs::Parts,
+        whole_macs: WholeMacs::Tags,
     };
     metadata.encode().expect("small")
 }
@@ -185,7 +185,7 @@ fn run_bloom(data: &[u8]) {
 fn opener_and_page(size: u64, index: u32, plaintext: &[u8]) -> (EntryOpener, Page) {
     let (suite, eek, author) = (Suite::Holdfast1, eek(), AuthorKey::new(secret(1).public()));
     let ciphertext = eek.seal_page(suite, index, plaintext.to_vec()).expect("short");
-    let mac = suite.mac(&eek.mac_key(suite), &ciphertext);
+    let mac = eek.whole_keys().page_mac(&ciphertext).expect("it has a tag");
     let page = Page { author, index, ciphertext: ciphertext.into(), mac };
     let (metadata, metadata_ciphertext_mac) =
         eek.seal_metadata(suite, metadata(size)).expect("short");
