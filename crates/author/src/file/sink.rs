@@ -2,13 +2,15 @@
 //!
 //! A file that is to be on the disk is written past the system's cache where it can do that
 //! ([`env::disk::Bulk`]): the last fsync finds little to do, and a write through the cache costs several
-//! times the processor. Such a write is waited for, so some run at a time ([`WRITES_MAX`]): the disk
-//! has the next one when it is done with the last.
+//! times the processor. Such a write is waited for, by one thread, which then writes all that came meanwhile at once: a
+//! file that grows takes one direct write at a time (ext4 holds its lock until the disk is done), and with four under way
+//! 1.75 of them waited for that lock, each for as long as a busy processor takes to wake it.
 //!
-//! A file that is left to the system begins in its cache ([`CACHED_FIRST`], and no more than stays there
-//! without being written): a short one waits for no disk. It goes on there as long as that costs little
-//! ([`Cost::is_little`], looked at each [`CACHED_STEP`]). From the first that cost much on it is written past it:
-//! the memory for it costs more than the disk then.
+//! A file that is left to the system begins in its cache ([`CACHED_FIRST`], and no more in all than stays there without being
+//! written): a short one waits for no disk. It goes on there as long as that costs little ([`Cost::is_little`], looked at for each
+//! write). After one that cost much it is written past it, for the memory costs more than the disk then; and after a while the
+//! cache is tried again, since what memory is at hand changes within a file: of a GiB written into the cache of a virtual machine
+//! that gives free memory back to its host 64 MiB cost 1,000 ns a KiB, 450 MiB behind them 240, the rest 2,300.
 //!
 //! Bytes are taken as they are; memory is so many spans of a content. A write that fails is told at
 //! one of the next writes or the flush, and at every one after it.
@@ -17,23 +19,26 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use env::Env;
 use env::disk::{Bulk, unwritten_room};
+use futures::channel::oneshot;
 
-use crate::job::Job;
 use crate::sink::Sink;
 
-/// Writes that run at a time at most. With one a get was idle for a quarter of its time.
-const WRITES_MAX: usize = 4;
+/// Parts that are being written or wait for it, at most: 16 MiB of chunks.
+const PARTS_MAX: usize = 8;
 
 /// Bytes of a file that are left in the system's cache whatever that costs.
-const CACHED_FIRST: u64 = 32 << 20;
-/// Bytes that are left there further, where those before cost little.
-const CACHED_STEP: u64 = 32 << 20;
+const CACHED_FIRST: u64 = 8 << 20;
+/// Bytes that go past the cache after a write there cost much, before it is tried again; twice as many after each that
+/// cost much again, up to [`PAST_MAX`], so that a try of 2 MiB that costs 5 ms is met six times in a GiB.
+const PAST_FIRST: u64 = 32 << 20;
+/// The most of them.
+const PAST_MAX: u64 = 256 << 20;
 /// What a KiB in the cache may cost of a processor, ns. Where the system has memory at hand it is 200 to 250; where a virtual machine's
 /// host has to find it, 1,300 to 1,900, and with all of a GiB in the cache a get of it took 1.9 times as long. A direct write is 100, and
 /// the disk's time (ADR 5).
@@ -58,12 +63,6 @@ impl Cost {
         Ok(Self { bytes, processor, took: began.elapsed() })
     }
 
-    fn add(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.processor += other.processor;
-        self.took += other.took;
-    }
-
     fn is_little(&self) -> bool {
         let within = |time: Duration, ns_a_kib: u128| {
             time.as_nanos() * 1024 <= u128::from(self.bytes) * ns_a_kib
@@ -82,39 +81,167 @@ fn processor_time() -> Duration {
 #[derive(Debug)]
 struct Cached {
     /// Bytes that may still be.
-    left: u64,
-    /// Bytes that may be besides, as long as it costs little.
     room: u64,
-    /// What those did cost that came since this was looked at.
-    cost: Cost,
+    /// Bytes that are whatever it costs.
+    first: u64,
+    /// Bytes that go past it before it is tried again.
+    past: u64,
+    /// How many these are after the next one that costs much.
+    past_next: u64,
 }
 
 impl Cached {
     fn new(room: u64) -> Self {
-        let left = room.min(CACHED_FIRST);
-        Self { left, room: room - left, cost: Cost::default() }
+        Self { room, first: CACHED_FIRST, past: 0, past_next: PAST_FIRST }
     }
 
-    /// All that may be is there, and what it cost is known: whether more may be.
-    fn look(&mut self) {
-        if !self.cost.is_little() {
-            self.room = 0;
+    /// Whether so many bytes that come next go there.
+    fn takes(&mut self, bytes: u64) -> bool {
+        if self.past > 0 {
+            self.past = self.past.saturating_sub(bytes);
+            return false;
         }
-        let more = self.room.min(CACHED_STEP);
-        (self.left, self.room) = (self.left + more, self.room - more);
-        self.cost = Cost::default();
+        let Some(room) = self.room.checked_sub(bytes) else {
+            // What comes behind stays behind it.
+            self.room = 0;
+            return false;
+        };
+        self.room = room;
+        true
+    }
+
+    /// What a write there cost is known.
+    fn cost(&mut self, cost: Cost) {
+        if self.first > 0 {
+            self.first = self.first.saturating_sub(cost.bytes);
+        } else if cost.is_little() {
+            self.past_next = PAST_FIRST;
+        } else {
+            self.past = self.past_next;
+            self.past_next = (2 * self.past_next).min(PAST_MAX);
+        }
+    }
+}
+
+/// What comes of a part that is written: what it cost, where it went into the cache.
+type Written = io::Result<Option<Cost>>;
+
+/// Part of a file, to be written.
+struct Part {
+    at: u64,
+    bytes: Bytes,
+    /// Into the system's cache.
+    caching: bool,
+    done: oneshot::Sender<Written>,
+}
+
+/// A file, and what is to be written to it.
+struct Target {
+    file: File,
+    bulk: Bulk,
+    waiting: Mutex<Waiting>,
+}
+
+/// In order, the oldest first.
+#[derive(Default)]
+struct Waiting {
+    parts: VecDeque<Part>,
+    /// Whether a thread writes them.
+    writing: bool,
+}
+
+impl Target {
+    /// Takes a part; whether somebody has to write it ([`Writer`]).
+    fn push(&self, part: Part) -> bool {
+        let mut waiting = self.waiting();
+        waiting.parts.push_back(part);
+        !std::mem::replace(&mut waiting.writing, true)
+    }
+
+    /// What is written at once next: one part for the cache, or all parts for the disk up to one for the cache. After none
+    /// nobody writes any more.
+    fn next(&self) -> Vec<Part> {
+        let mut waiting = self.waiting();
+        let to_disk = waiting.parts.iter().take_while(|part| !part.caching).count();
+        let count = waiting.parts.len().min(to_disk.max(1));
+        waiting.writing = count > 0;
+        waiting.parts.drain(..count).collect()
+    }
+
+    fn write(&self, parts: Vec<Part>) {
+        let written = match &parts[..] {
+            [Part { caching: true, bytes, at, .. }] => {
+                Cost::of(bytes.len() as u64, || self.file.write_all_at(bytes, *at)).map(Some)
+            }
+            parts => {
+                // One lies behind the other.
+                let at = parts.first().map_or(0, |part| part.at);
+                let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();
+                self.bulk.write_at(&self.file, at, &slices).map(|()| None)
+            }
+        };
+        let mut written = Some(written);
+        for Part { done, bytes, .. } in parts {
+            drop(bytes);
+            let result = match &mut written {
+                Some(Err(error)) => {
+                    // The first is told what the system said.
+                    let kind = error.kind();
+                    written.replace(Err(kind.into())).unwrap_or(Ok(None))
+                }
+                Some(Ok(cost)) => Ok(*cost),
+                None => Ok(None),
+            };
+            // Nobody waits where the get was dropped.
+            let _ = done.send(result);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who writes what waits, until nothing does. Dropped before, it lets go of all parts: nobody would write them.
+struct Writer(Option<Arc<Target>>);
+
+impl Writer {
+    fn run(mut self) {
+        let Some(file) = &self.0 else { return };
+        loop {
+            let parts = file.next();
+            if parts.is_empty() {
+                break;
+            }
+            file.write(parts);
+        }
+        self.0 = None;
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            let mut waiting = file.waiting();
+            waiting.writing = false;
+            let parts = std::mem::take(&mut waiting.parts);
+            drop(waiting);
+            drop(parts);
+        }
     }
 }
 
 /// A file that a get writes to, from its beginning. What was not flushed may not be in the file.
 pub struct FileSink {
     env: Env,
-    to: Arc<(File, Bulk)>,
+    to: Arc<Target>,
     /// Where the next bytes go.
     at: u64,
     cached: Cached,
+    /// Whether the last write goes there.
+    caching: bool,
     /// The oldest first.
-    writing: VecDeque<Job<io::Result<Cost>>>,
+    writing: VecDeque<oneshot::Receiver<Written>>,
     failed: Option<io::ErrorKind>,
 }
 
@@ -131,20 +258,21 @@ impl FileSink {
 
     /// With so many bytes in the system's cache at most.
     fn with(env: &Env, file: File, room: u64) -> Self {
-        let (to, cached) = (Arc::new((file, Bulk::default())), Cached::new(room));
-        Self { env: env.clone(), to, at: 0, cached, writing: VecDeque::new(), failed: None }
+        let to = Arc::new(Target { file, bulk: Bulk::default(), waiting: Mutex::default() });
+        let (env, cached, writing) = (env.clone(), Cached::new(room), VecDeque::new());
+        Self { env, to, at: 0, cached, caching: false, writing, failed: None }
     }
 
-    /// Waits until no more than so many writes run. After one that failed it waits for all.
-    async fn written(&mut self, running: usize) -> io::Result<()> {
+    /// Waits until no more than so many parts are to be written. After one that failed it waits for all.
+    async fn written(&mut self, left: usize) -> io::Result<()> {
         let mut error = None;
-        while self.writing.len() > if self.failed.is_some() { 0 } else { running } {
-            let Some(job) = self.writing.front_mut() else { break };
+        while self.writing.len() > if self.failed.is_some() { 0 } else { left } {
+            let Some(part) = self.writing.front_mut() else { break };
             // A pool that is gone writes nothing any more.
-            let done = job.await.unwrap_or_else(|| Err(io::ErrorKind::Interrupted.into()));
+            let done = part.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
             self.writing.pop_front();
             match done {
-                Ok(cost) => self.cached.cost.add(cost),
+                Ok(cost) => cost.into_iter().for_each(|cost| self.cached.cost(cost)),
                 Err(failed) => {
                     self.failed.get_or_insert(failed.kind());
                     error.get_or_insert(failed);
@@ -161,25 +289,22 @@ impl FileSink {
 
 impl Sink for FileSink {
     async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
-        let (to, at, len) = (self.to.clone(), self.at, bytes.len() as u64);
-        if self.cached.left < len && self.cached.room > 0 {
+        let len = bytes.len() as u64;
+        if self.caching {
+            // What it cost says where this goes.
             self.written(0).await?;
-            self.cached.look();
         }
-        let left = self.cached.left.checked_sub(len);
-        if left.is_none() {
-            // What comes behind it stays behind it.
-            self.cached.room = 0;
-        }
+        let caching = self.cached.takes(len);
         // The system takes one at a time of a file into its cache.
-        self.written(if left.is_some() { 0 } else { WRITES_MAX - 1 }).await?;
-        self.cached.left = left.unwrap_or(0);
+        self.written(if caching { 0 } else { PARTS_MAX - 1 }).await?;
+        self.caching = caching;
+        let (done, written) = oneshot::channel();
+        self.writing.push_back(written);
+        if self.to.push(Part { at: self.at, bytes, caching, done }) {
+            let writer = Writer(Some(Arc::clone(&self.to)));
+            self.env.tasks.blocking(Box::new(move || writer.run()));
+        }
         self.at += len;
-        let write = move || match left {
-            Some(_) => Cost::of(len, || to.0.write_all_at(&bytes, at)),
-            None => to.1.write_at(&to.0, at, &[IoSlice::new(&bytes)]).map(|()| Cost::default()),
-        };
-        self.writing.push_back(Job::blocking(&self.env, write));
         Ok(())
     }
 
@@ -233,49 +358,77 @@ mod tests {
         assert!(back == model);
     }
 
+    const MIB: u64 = 1 << 20;
+
+    /// The cost of a MiB in the cache, a KiB, in ns of a processor and of time.
+    fn cost(processor: u64, took: u64) -> Cost {
+        let time = |ns: u64| Duration::from_nanos(1024 * ns);
+        Cost { bytes: MIB, processor: time(processor), took: time(took) }
+    }
+
+    /// Which MiB of so many go into the cache, where the n-th to go there costs as told.
+    fn cached(room: u64, bytes: u64, costs: impl Fn(u64) -> Cost) -> Vec<u64> {
+        let (mut cached, mut into) = (Cached::new(room), Vec::new());
+        for at in 0..bytes / MIB {
+            if cached.takes(MIB) {
+                cached.cost(costs(at));
+                into.push(at);
+            }
+        }
+        into
+    }
+
     #[test]
     fn a_file_stays_in_the_cache_as_long_as_that_costs_little() {
-        let cost = |bytes: u64, processor_ns: u64, took_ns: u64| Cost {
-            bytes,
-            processor: Duration::from_nanos(bytes / 1024 * processor_ns),
-            took: Duration::from_nanos(bytes / 1024 * took_ns),
-        };
-        let room = CACHED_FIRST + 3 * CACHED_STEP + 5;
-        let written = |costs: &[(u64, u64)]| {
-            let (mut cached, mut written) = (Cached::new(room), 0);
-            for (processor, took) in costs {
-                written += cached.left;
-                cached.cost.add(cost(cached.left, *processor, *took));
-                cached.left = 0;
-                cached.look();
-            }
-            written + cached.left
-        };
-        assert_eq!(written(&[]), CACHED_FIRST);
-        assert_eq!(written(&[(220, 300); 3]), CACHED_FIRST + 3 * CACHED_STEP);
-        assert_eq!(written(&[(220, 300); 9]), room, "no more than stays there unwritten");
-        for much in [(1_300, 1_300), (220, 9_000)] {
-            assert_eq!(written(&[much, (220, 300)]), CACHED_FIRST, "{much:?}");
-            assert_eq!(written(&[(220, 300), much, (220, 300)]), CACHED_FIRST + CACHED_STEP);
+        let first = CACHED_FIRST / MIB;
+        let all = |from, to| (from..to).collect::<Vec<u64>>();
+        assert_eq!(cached(100 * MIB, 90 * MIB, |_| cost(220, 300)), all(0, 90));
+        assert_eq!(cached(100 * MIB + 5, 200 * MIB, |_| cost(220, 300)), all(0, 100), "its room");
+        assert_eq!(cached(7 * MIB, 90 * MIB, |_| cost(9_000, 9_000)), all(0, 7));
+        // A short one is there whatever it costs, and one more tells that it costs much.
+        let much = [cost(1_300, 1_300), cost(220, 9_000)];
+        for much in much {
+            assert_eq!(cached(u64::MAX, 32 * MIB, |_| much), all(0, first + 1));
         }
-        let little = Cached::new(7);
-        assert_eq!((little.left, little.room), (7, 0));
+    }
+
+    #[test]
+    fn the_cache_is_tried_again_and_ever_more_seldom() {
+        let much = cached(u64::MAX, 1 << 30, |_| cost(2_300, 2_300));
+        let first = CACHED_FIRST / MIB;
+        let mut expected: Vec<u64> = (0..=first).collect();
+        let mut at = first;
+        for past in [32, 64, 128, 256, 256, 256] {
+            at += past + 1;
+            expected.push(at);
+        }
+        assert_eq!(much, expected);
+        // Where memory came to be at hand it is stayed with, and what costs much then is the first such again.
+        let then = cached(u64::MAX, 1 << 30, |at| match at {
+            100..500 => cost(240, 240),
+            _ => cost(2_300, 2_300),
+        });
+        let in_a_row = (106..=500).collect::<Vec<u64>>();
+        assert_eq!(then[10..in_a_row.len() + 10], in_a_row);
+        assert_eq!(then[in_a_row.len() + 10], 500 + PAST_FIRST / MIB + 1);
     }
 
     #[tokio::test]
     async fn what_a_write_into_the_cache_costs_is_known() {
-        let file = tempfile::tempfile().unwrap();
-        let mut sink = FileSink::with(&Env::real(), file, u64::MAX);
-        sink.write(vec![1; 4 << 20].into()).await.unwrap();
-        sink.flush().await.unwrap();
-        let cost = sink.cached.cost;
+        let cost = Cost::of(4 << 20, || {
+            std::hint::black_box(vec![1_u8; 4 << 20]);
+            Ok(())
+        });
+        let cost = cost.unwrap();
         assert_eq!(cost.bytes, 4 << 20);
         assert!(cost.processor > Duration::ZERO && cost.took > Duration::ZERO, "{cost:?}");
-        // What is written past the cache costs nothing there.
-        sink.cached = Cached::new(0);
-        sink.write(vec![1; 4 << 20].into()).await.unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let mut sink = FileSink::with(&Env::real(), file, u64::MAX);
+        for _ in 0..4 {
+            sink.write(vec![1; 4 << 20].into()).await.unwrap();
+        }
         sink.flush().await.unwrap();
-        assert_eq!(sink.cached.cost.bytes, 0);
+        assert_eq!(sink.cached.first, 0, "each was told");
     }
 
     #[tokio::test]
@@ -283,7 +436,7 @@ mod tests {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut sink = FileSink::new(&Env::real(), full);
         let large = Bytes::from(vec![1; 3_000_000]);
-        for _ in 0..WRITES_MAX {
+        for _ in 0..PARTS_MAX {
             sink.write(large.clone()).await.unwrap();
         }
         let error = sink.write(large.clone()).await.unwrap_err();
