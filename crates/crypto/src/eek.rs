@@ -265,6 +265,8 @@ impl fmt::Debug for Eek {
 
 #[cfg(test)]
 mod tests {
+    use aws_lc_rs::cipher::{AES_256, EncryptingKey, UnboundCipherKey};
+
     use super::*;
 
     fn eek() -> Eek {
@@ -348,6 +350,71 @@ mod tests {
             assert_ne!(eek().whole_keys().page_mac(&other), mac);
         }
         assert_eq!(eek().whole_keys().page_mac(&sealed[..15]), Err(SealError::Length));
+    }
+
+    /// One ciphertext that opens under two keys, whose holder gives each reader another content: what AES-GCM allows to whoever has
+    /// both. The MAC of the one tag, which the record has and its id says, is that of one key alone.
+    #[test]
+    fn a_page_that_opens_under_two_keys_has_the_mac_of_one() {
+        let suite = Suite::Holdfast1;
+        let (one, other) = (eek(), Eek::from_bytes(&[9; EEK_BYTES]));
+        // GHASH of two blocks and their length, under each key, less the block that the tag is masked with.
+        let block = |key: &Eek, text: [u8; 16]| {
+            let key = UnboundCipherKey::new(&AES_256, &key.aes).expect("32 bytes");
+            let mut block = text;
+            EncryptingKey::ecb(key).expect("AES").encrypt(&mut block).expect("a block");
+            u128::from_be_bytes(block)
+        };
+        let parts = |key: &Eek| {
+            let mut first = [0; 16];
+            first[..NONCE_BYTES].copy_from_slice(&key.page_nonce(suite, 0));
+            first[15] = 1;
+            (block(key, [0; 16]), block(key, first))
+        };
+        let ((h, mask), (other_h, other_mask)) = (parts(&one), parts(&other));
+        let (square, other_square) = (times(h, h), times(other_h, other_h));
+        let chosen = u128::from_be_bytes(*b"what one chooses");
+        let length = 2 * 128_u128;
+        let rest = times(chosen, times(square, h) ^ times(other_square, other_h))
+            ^ times(length, h ^ other_h)
+            ^ mask
+            ^ other_mask;
+        let solved = times(rest, inverse(square ^ other_square));
+        let tag = times(times(times(chosen, h) ^ solved, h) ^ length, h) ^ mask;
+        let sealed = [chosen, solved, tag].map(u128::to_be_bytes).concat();
+        let texts = [&one, &other].map(|key| key.open_page(suite, 0, &sealed).expect("it opens"));
+        assert_ne!(texts[0], texts[1]);
+        let mac = one.whole_keys().page_mac(&sealed).expect("a tag");
+        assert_eq!(one.whole_keys().is_page_mac(&sealed, &mac), Ok(true));
+        assert_eq!(other.whole_keys().is_page_mac(&sealed, &mac), Ok(false));
+    }
+
+    /// The product in GCM's field (NIST SP 800-38D, 6.3).
+    fn times(x: u128, y: u128) -> u128 {
+        let (mut product, mut shifted) = (0, y);
+        for bit in (0..128).rev() {
+            if x >> bit & 1 == 1 {
+                product ^= shifted;
+            }
+            let carry = shifted & 1;
+            shifted >>= 1;
+            if carry == 1 {
+                shifted ^= 0xe1 << 120;
+            }
+        }
+        product
+    }
+
+    /// x to the power of 2^128 - 2.
+    fn inverse(x: u128) -> u128 {
+        let mut power = x;
+        // 1 is the first bit.
+        let mut product = 1 << 127;
+        for _ in 1..128 {
+            power = times(power, power);
+            product = times(product, power);
+        }
+        product
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //! 1.75 of them waited for that lock, each for as long as a busy processor takes to wake it.
 //!
 //! A file that is left to the system begins in its cache ([`CACHED_FIRST`], and no more in all than stays there without being
-//! written): a short one waits for no disk. It goes on there as long as that costs little ([`Cost::is_little`], looked at for each
-//! write). After one that cost much it is written past it, for the memory costs more than the disk then; and after a while the
-//! cache is tried again, since what memory is at hand changes within a file: of a GiB written into the cache of a virtual machine
-//! that gives free memory back to its host 64 MiB cost 1,000 ns a KiB, 450 MiB behind them 240, the rest 2,300.
+//! written): a short one waits for no disk. It goes on there as long as that costs little ([`Usual::is_little`], after each
+//! write). When it costs much it is written past it, for the memory costs more than the disk then; and after a while the
+//! cache is tried again, since what memory is at hand changes within a file: on a virtual machine that gives free memory back to its
+//! host a write of 2 MiB costs 200 ns a KiB, or 2,400 where that memory was given back, and one follows the other.
 //!
 //! Bytes are taken as they are; memory is so many spans of a content. A write that fails is told at
 //! one of the next writes or the flush, and at every one after it.
@@ -34,17 +34,20 @@ const PARTS_MAX: usize = 8;
 
 /// Bytes of a file that are left in the system's cache whatever that costs.
 const CACHED_FIRST: u64 = 8 << 20;
-/// Bytes that go past the cache after a write there cost much, before it is tried again; twice as many after each that
-/// cost much again, up to [`PAST_MAX`], so that a try of 2 MiB that costs 5 ms is met six times in a GiB.
-const PAST_FIRST: u64 = 32 << 20;
+/// Bytes that go past the cache after writes there cost much, before it is tried again; twice as many after each try that
+/// cost much again, up to [`PAST_MAX`], so that a try of 2 MiB that costs 5 ms is met seven times in a GiB.
+const PAST_FIRST: u64 = 16 << 20;
 /// The most of them.
 const PAST_MAX: u64 = 256 << 20;
-/// What a KiB in the cache may cost of a processor, ns. Where the system has memory at hand it is 200 to 250; where a virtual machine's
-/// host has to find it, 1,300 to 1,900, and with all of a GiB in the cache a get of it took 1.9 times as long. A direct write is 100, and
-/// the disk's time (ADR 5).
-const LITTLE_PROCESSOR_NS: u128 = 500;
+/// What a KiB in the cache may usually cost of a processor, ns. Where the system has memory at hand it is 200 to 250; where a virtual
+/// machine's host has to find it, 1,300 to 2,400, and with all of a GiB in the cache a get of it took 1.9 times as long. A direct write
+/// is 100 to 140, and 700 of a disk that is read from meanwhile, which is what a get waits for (ADR 5). So one part in four may be of the
+/// dear kind.
+const LITTLE_PROCESSOR_NS: u64 = 900;
 /// What it may take, ns: whoever writes more than the system takes is made to wait.
-const LITTLE_TIME_NS: u128 = 2_000;
+const LITTLE_TIME_NS: u64 = 2_000;
+/// The next write is one part of so many in what is usual.
+const USUAL_PART: u64 = 4;
 
 /// What writes into the cache cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,11 +66,32 @@ impl Cost {
         Ok(Self { bytes, processor, took: began.elapsed() })
     }
 
-    fn is_little(&self) -> bool {
-        let within = |time: Duration, ns_a_kib: u128| {
-            time.as_nanos() * 1024 <= u128::from(self.bytes) * ns_a_kib
+    /// Of a KiB, in ns: of a processor, and of time.
+    fn a_kib(&self) -> Usual {
+        let ns = |time: Duration| {
+            let ns = time.as_nanos() * 1024 / u128::from(self.bytes.max(1));
+            u64::try_from(ns).unwrap_or(u64::MAX).min(u64::MAX / USUAL_PART)
         };
-        within(self.processor, LITTLE_PROCESSOR_NS) && within(self.took, LITTLE_TIME_NS)
+        Usual { processor: ns(self.processor), took: ns(self.took) }
+    }
+}
+
+/// What writes into the cache usually cost lately, in ns a KiB.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    processor: u64,
+    took: u64,
+}
+
+impl Usual {
+    /// With the next one.
+    fn with(self, next: Self) -> Self {
+        let mean = |usual: u64, next: u64| ((USUAL_PART - 1) * usual + next) / USUAL_PART;
+        Self { processor: mean(self.processor, next.processor), took: mean(self.took, next.took) }
+    }
+
+    fn is_little(self) -> bool {
+        self.processor <= LITTLE_PROCESSOR_NS && self.took <= LITTLE_TIME_NS
     }
 }
 
@@ -86,13 +110,15 @@ struct Cached {
     first: u64,
     /// Bytes that go past it before it is tried again.
     past: u64,
-    /// How many these are after the next one that costs much.
+    /// How many these are after the next that cost much.
     past_next: u64,
+    /// What the writes cost since it was tried last.
+    usual: Option<Usual>,
 }
 
 impl Cached {
     fn new(room: u64) -> Self {
-        Self { room, first: CACHED_FIRST, past: 0, past_next: PAST_FIRST }
+        Self { room, first: CACHED_FIRST, past: 0, past_next: PAST_FIRST, usual: None }
     }
 
     /// Whether so many bytes that come next go there.
@@ -112,13 +138,19 @@ impl Cached {
 
     /// What a write there cost is known.
     fn cost(&mut self, cost: Cost) {
+        let next = cost.a_kib();
+        let usual = self.usual.map_or(next, |usual| usual.with(next));
+        self.usual = Some(usual);
+        self.first = self.first.saturating_sub(cost.bytes);
         if self.first > 0 {
-            self.first = self.first.saturating_sub(cost.bytes);
-        } else if cost.is_little() {
+            return;
+        }
+        if usual.is_little() {
             self.past_next = PAST_FIRST;
         } else {
             self.past = self.past_next;
             self.past_next = (2 * self.past_next).min(PAST_MAX);
+            self.usual = None;
         }
     }
 }
@@ -385,32 +417,42 @@ mod tests {
         assert_eq!(cached(100 * MIB, 90 * MIB, |_| cost(220, 300)), all(0, 90));
         assert_eq!(cached(100 * MIB + 5, 200 * MIB, |_| cost(220, 300)), all(0, 100), "its room");
         assert_eq!(cached(7 * MIB, 90 * MIB, |_| cost(9_000, 9_000)), all(0, 7));
-        // A short one is there whatever it costs, and one more tells that it costs much.
-        let much = [cost(1_300, 1_300), cost(220, 9_000)];
-        for much in much {
-            assert_eq!(cached(u64::MAX, 32 * MIB, |_| much), all(0, first + 1));
+        // A short one is there whatever it costs.
+        for much in [cost(2_300, 2_300), cost(220, 9_000)] {
+            assert_eq!(cached(u64::MAX, 20 * MIB, |_| much), all(0, first));
         }
+        // One part that is dear is met anywhere, two in a row are too much.
+        let now_and_then = |at: u64| cost(if at % 6 == 3 { 2_400 } else { 200 }, 2_000);
+        assert_eq!(cached(u64::MAX, 200 * MIB, now_and_then), all(0, 200));
+        let two = cached(u64::MAX, 60 * MIB, |at| match at {
+            30 | 31 => cost(2_400, 2_400),
+            _ => cost(200, 200),
+        });
+        assert_eq!(two, [all(0, 32), all(32 + PAST_FIRST / MIB, 60)].concat());
     }
 
     #[test]
     fn the_cache_is_tried_again_and_ever_more_seldom() {
         let much = cached(u64::MAX, 1 << 30, |_| cost(2_300, 2_300));
         let first = CACHED_FIRST / MIB;
-        let mut expected: Vec<u64> = (0..=first).collect();
-        let mut at = first;
-        for past in [32, 64, 128, 256, 256, 256] {
+        let mut expected: Vec<u64> = (0..first).collect();
+        let mut at = first - 1;
+        for past in [16, 32, 64, 128, 256, 256, 256] {
             at += past + 1;
             expected.push(at);
         }
+        expected.retain(|at| *at < 1024);
         assert_eq!(much, expected);
         // Where memory came to be at hand it is stayed with, and what costs much then is the first such again.
         let then = cached(u64::MAX, 1 << 30, |at| match at {
             100..500 => cost(240, 240),
             _ => cost(2_300, 2_300),
         });
-        let in_a_row = (106..=500).collect::<Vec<u64>>();
-        assert_eq!(then[10..in_a_row.len() + 10], in_a_row);
-        assert_eq!(then[in_a_row.len() + 10], 500 + PAST_FIRST / MIB + 1);
+        let began = then.iter().position(|at| (100..500).contains(at)).unwrap();
+        let from = then[began];
+        let in_a_row = (from..=501).collect::<Vec<u64>>();
+        assert_eq!(then[began..began + in_a_row.len()], in_a_row);
+        assert_eq!(then[began + in_a_row.len()], 501 + PAST_FIRST / MIB + 1);
     }
 
     #[tokio::test]
