@@ -106,6 +106,40 @@ fn too_few_or_too_many_lists_or_ids_are_refused() {
     }
 }
 
+/// A page whose id was not proven: its MAC says whether its tag is of this entry's keys, its tag whether its bytes are.
+#[test]
+fn a_page_with_another_mac_or_other_bytes_is_refused() {
+    let suite = Suite::Holdfast1;
+    let mut sealer = EntrySealer::new(suite, eek(), author());
+    let mut macs = sealer.macs();
+    let sealed = sealer.ticket().expect("few").seal(b"a chunk").expect("short");
+    macs.add(&sealed);
+    let content = SealedContent::Pages(vec![sealed.record.id]);
+    let finished = sealer.finish(macs, content, ContentInfo::default(), 1).expect("a content");
+    let Ok(Document::Entry(entry)) = crate::prove(suite, &finished.entry) else {
+        panic!("an entry")
+    };
+    let opener = EntryOpener::new(suite, &entry, eek()).expect("our own");
+    assert_eq!(opener.open_page(0, &sealed.page).expect("our own"), b"a chunk"[..]);
+    let refused = |page: &Page| match opener.open_page(0, page) {
+        Err(DocumentError::Seal(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    for bit in 0..256 {
+        let mut other = sealed.page.clone();
+        other.mac[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(refused(&other), SealError::Mac);
+    }
+    let bytes = sealed.page.ciphertext.len();
+    for at in 0..bytes {
+        let mut flipped = sealed.page.ciphertext.to_vec();
+        flipped[at] ^= 1;
+        let other = Page { ciphertext: flipped.into(), ..sealed.page.clone() };
+        let (tag, found) = (at >= bytes - 16, refused(&other));
+        assert_eq!(found, if tag { SealError::Mac } else { SealError::Tag });
+    }
+}
+
 /// An author's mistake: each page and each id is right, and the MACs over the whole are not. (`tests/libri.rs` has
 /// the other suite's.)
 #[test]
