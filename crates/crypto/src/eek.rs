@@ -193,7 +193,8 @@ impl Eek {
         Cipher::new(&self.aes).seal_vec(self.page_nonce(suite, index), b"", plaintext)
     }
 
-    /// Opens the page at `index`. The MAC is the caller's to check first ([`Eek::verify_mac`]).
+    /// Opens the page at `index`. The MAC is the caller's to check first ([`Eek::verify_mac`],
+    /// [`WholeKeys::is_page_mac`]).
     ///
     /// # Errors
     /// [`SealError`].

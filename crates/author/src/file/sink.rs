@@ -201,7 +201,7 @@ impl Target {
     }
 
     fn write(&self, parts: Vec<Part>) {
-        let written = match &parts[..] {
+        let mut written = match &parts[..] {
             [Part { caching: true, bytes, at, .. }] => {
                 Cost::of(bytes.len() as u64, || self.file.write_all_at(bytes, *at)).map(Some)
             }
@@ -212,20 +212,15 @@ impl Target {
                 self.bulk.write_at(&self.file, at, &slices).map(|()| None)
             }
         };
-        let mut written = Some(written);
         for Part { done, bytes, .. } in parts {
             drop(bytes);
-            let result = match &mut written {
-                Some(Err(error)) => {
-                    // The first is told what the system said.
-                    let kind = error.kind();
-                    written.replace(Err(kind.into())).unwrap_or(Ok(None))
-                }
-                Some(Ok(cost)) => Ok(*cost),
-                None => Ok(None),
+            // The first is told what the system said, the others of which kind that was.
+            let next = match &written {
+                Ok(cost) => Ok(*cost),
+                Err(error) => Err(error.kind().into()),
             };
             // Nobody waits where the get was dropped.
-            let _ = done.send(result);
+            let _ = done.send(std::mem::replace(&mut written, next));
         }
     }
 
