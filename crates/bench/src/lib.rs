@@ -43,6 +43,7 @@ mod stop;
 mod transfer;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use community::PEERS_MAX;
 pub use durability::{Assumed, Durability};
@@ -79,7 +80,22 @@ pub struct Bench {
     pub tell: Box<dyn Fn(&str) + Send + Sync>,
 }
 
+/// How long the machine rests before a transfer that is compared with another program's. A virtual machine gives freed memory back to its
+/// host after 2 to 3 s of rest, and a new page costs ten times as much then (ADR 5): who comes right behind a transfer
+/// would find the memory that one freed, and who has to wait before would not.
+const REST: Duration = Duration::from_secs(5);
+
 impl Bench {
+    /// Before each timed transfer of programs that are compared: all that is unwritten is written, and the machine rests. So each
+    /// begins with the same disk and the same memory, whatever went before.
+    ///
+    /// # Errors
+    /// [`BenchError::Interrupted`].
+    pub fn rest(&self) -> Result<(), BenchError> {
+        rustix::fs::sync();
+        if self.quick { self.stop.check() } else { self.stop.sleep(REST) }
+    }
+
     pub(crate) fn tell(&self, text: impl AsRef<str>) {
         (self.tell)(text.as_ref());
     }

@@ -144,11 +144,13 @@ impl Transfer {
             rustix::fs::sync();
             settle(bench, &community)?;
             let before = community.stored()?;
+            rivals.rest(bench)?;
             let (mut put, at) = put(bench, &community, &home, &file, &put_bound, keyring)?;
             address = at;
             settle(bench, &community)?;
             put.stored_bytes = Some(community.stored()?.saturating_sub(before));
             let out = community.path().join("out");
+            rivals.rest(bench)?;
             let get = get(bench, &community, &home, &address, &out, &get_bound, keyring)?;
             content::same(&file, &out, &bench.stop)?;
             std::fs::remove_file(&out).map_err(BenchError::io("remove", &out))?;

@@ -56,7 +56,7 @@ pub(crate) trait Serving {
     fn stores(&self) -> Vec<PathBuf>;
 }
 
-/// Puts a file and gets it in each of these ways, byte for byte. Before it a file of next to nothing goes the same ways: that
+/// Puts a file and gets it in each of these ways, byte for byte, each after a rest. Before them a file of next to nothing goes the same ways: that
 /// is what it takes the clients to start.
 ///
 /// # Errors
@@ -82,10 +82,12 @@ pub(crate) fn transfer(
     let starts: Vec<Duration> =
         (0..ways.len()).map(|way| get(way, &tiny)).collect::<Result<_, _>>()?;
     let before = process::bytes_below(&serving.stores())?;
+    bench.rest()?;
     let (took, name) = serving.put(file)?;
     let stored_bytes = process::bytes_below(&serving.stores())?.saturating_sub(before);
     let mut done = vec![Theirs { work: Work::Put, way: "", took, start, stored_bytes }];
     for (number, (way, start)) in ways.iter().zip(starts).enumerate() {
+        bench.rest()?;
         let took = get(number, &name)?;
         bench::same(file, &out, &bench.stop)?;
         done.push(Theirs { work: Work::Get, way, took, start, stored_bytes });

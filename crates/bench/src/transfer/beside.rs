@@ -12,8 +12,8 @@
 //!   once whatever is kept, so there the lower of both ratios counts: the plain one, and the one a
 //!   stored byte.
 //!
-//! Only one program runs at a time, ours excepted, whose peers are at rest meanwhile. Before each all
-//! that others left unwritten is written. A program that fails, be it in its last turn, leaves bars that were not measured; what it did
+//! Only one program runs at a time, ours excepted, whose peers are at rest meanwhile. Before each transfer all
+//! that is unwritten is written, and the machine rests ([`Bench::rest`]). A program that fails, be it in its last turn, leaves bars that were not measured; what it did
 //! before stands in the rows and ratios.
 
 use std::path::Path;
@@ -161,6 +161,11 @@ impl<'a> Rivals<'a> {
             long: false,
         });
         Self { bytes, what, asked: asked.collect() }
+    }
+
+    /// Before each of our transfers, as before each of theirs.
+    pub(super) fn rest(&self, bench: &Bench) -> Result<(), BenchError> {
+        if self.asked.is_empty() { Ok(()) } else { bench.rest() }
     }
 
     /// One turn of each.
