@@ -5,6 +5,7 @@
 //! could not be sent for lack of links; while news waits for its signer, five times a second.
 
 use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use super::behaviour::{Behaviour, BehaviourEvent, Names};
 use super::directory::{Directory, FULL_MESH_MAX, LINKS_WANTED};
 use super::intake::{Arrival, Intake, Trust, Verdict};
 use super::links::Links;
+use super::sources::source;
 use super::{Shared, identity};
 use crate::told::Told;
 use crate::{News, OverlayError};
@@ -114,7 +116,9 @@ impl Engine {
     fn event(&mut self, event: SwarmEvent<super::behaviour::BehaviourEvent>) {
         match event {
             SwarmEvent::Behaviour(event) => self.protocol_event(event),
-            SwarmEvent::ConnectionEstablished { peer_id, .. } => self.opened(peer_id),
+            SwarmEvent::ConnectionEstablished { peer_id, endpoint, .. } => {
+                self.opened(peer_id, source(endpoint.get_remote_address()));
+            }
             SwarmEvent::ConnectionClosed { peer_id, num_established: 0, cause, .. } => {
                 self.closed(peer_id, cause.as_ref());
             }
@@ -133,15 +137,16 @@ impl Engine {
         }
     }
 
-    fn opened(&mut self, peer: PeerId) {
+    fn opened(&mut self, peer: PeerId, source: Option<IpAddr>) {
         self.dialling.remove(&peer);
         self.directory.linked(&peer);
-        let known = self.shared.id_of(&peer);
-        let wanted = known.is_some_and(|known| !self.shared.is_forgotten(&known));
-        let organisation = self.shared.organisation_at(&peer);
         let now = self.now();
+        let known = self.shared.id_of(&peer);
+        let wanted = known.is_some_and(|known| !self.shared.is_forgotten(&known))
+            && !self.intake.is_flooding(&peer, now);
+        let organisation = self.shared.organisation_at(&peer);
         let close = match wanted {
-            true => self.links.opened(peer, organisation, now),
+            true => self.links.opened(peer, source, organisation, now),
             false => Some(peer),
         };
         if let Some(close) = close {
@@ -153,7 +158,7 @@ impl Engine {
     fn closed(&mut self, peer: PeerId, cause: Option<&ConnectionError>) {
         tracing::debug!(%peer, ?cause, "overlay link closed");
         self.links.closed(&peer);
-        self.intake.link_closed(&peer);
+        self.intake.link_closed(&peer, self.now());
         self.back_off(&peer);
         self.shared.set_links(self.links.len());
     }
@@ -298,8 +303,9 @@ impl Engine {
         let by_member = self.is_member(&link);
         if !linked || !self.intake.affordable(link, by_member, bytes.len(), now) {
             self.report(&id, &link, MessageAcceptance::Ignore);
-            if !by_member {
-                // Of what it sends, gossipsub notes at least that it came: a member's link is worth that, a stranger's is not.
+            // Of what it sends, gossipsub notes at least that it came: a member's link is worth that for a while, a stranger's is not.
+            if !by_member || self.intake.is_flooding(&link, now) {
+                tracing::debug!(peer = %link, "an overlay link brings more than it may: it is closed");
                 let _ = self.swarm.disconnect_peer_id(link);
             }
             return;
@@ -308,7 +314,7 @@ impl Engine {
             return self.report(&id, &link, MessageAcceptance::Reject);
         };
         if self.is_worth_checking(&told, &link, by_member, now) {
-            self.check(id, link, by_member, told);
+            self.check(id, link, by_member, told, bytes.len());
         } else {
             self.report(&id, &link, MessageAcceptance::Ignore);
         }
@@ -329,14 +335,26 @@ impl Engine {
     }
 
     /// Checks the message's signature and takes what it tells.
-    fn check(&mut self, id: gossipsub::MessageId, link: PeerId, by_member: bool, mut told: Told) {
+    fn check(
+        &mut self,
+        id: gossipsub::MessageId,
+        link: PeerId,
+        by_member: bool,
+        mut told: Told,
+        bytes: usize,
+    ) {
         if !told.verify(&self.shared.network) {
             return self.report(&id, &link, MessageAcceptance::Reject);
         }
-        let trust = Trust { signer: self.shared.is_member(&told.from), link: by_member };
+        let now = self.now();
+        let organisation = self.shared.organisation_of(&told.from);
+        if organisation.is_some_and(|one| !self.intake.may_tell(one, bytes, now)) {
+            return self.report(&id, &link, MessageAcceptance::Ignore);
+        }
+        let trust = Trust { signer: organisation.is_some(), link: by_member };
         let news = std::mem::take(&mut told.news);
         let arrival = Arrival { id, link, from: told.from, news };
-        let (verdict, heard) = self.intake.arrived(arrival, trust, self.now());
+        let (verdict, heard) = self.intake.arrived(arrival, trust, now);
         heard.iter().for_each(|heard| self.shared.inboxes.put(heard));
         if let Some(verdict) = verdict {
             self.apply(verdict);

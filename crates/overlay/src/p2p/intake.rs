@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! not the wire form                          refused: counts against the link it came by
-//! over the link's budget                     dropped
+//! over the link's budget                     dropped; a link that goes on is closed ([`FLOODS_FOR`])
 //! heard or published in the last 2 minutes   dropped
 //! its signer is forgotten                    dropped
+//! over its signer's organisation's budget    dropped
 //! its signer is a member                     heard; passed on where a member's link brought it
 //! its signer is no member (yet):
 //!   no room for it                           dropped, before its signature is checked
@@ -27,10 +28,15 @@
 //! The mesh names a message by all of its bytes, signer and signature among them, not by its news alone: else a stranger
 //! could sign a member's envelope anew, or badly in the member's name, and, arriving first, keep the genuine one
 //! from being heard. A message of several news counts while any of it is new.
+//!
+//! Why organisations have budgets beside links: what is passed on comes by honest links, so a member that gives each neighbour
+//! other noise would use up theirs with everybody else. And why a member's link is closed too where it goes on over its budget: of each message,
+//! dropped or not, gossipsub keeps for two minutes that it came.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use crypto::OrgId;
 use libp2p::PeerId;
 use libp2p::gossipsub::{MessageAcceptance, MessageId};
 
@@ -47,8 +53,20 @@ pub const WAITING_OF_LINK_MAX: usize = 16;
 pub const LINK_BYTES_A_SECOND: usize = 1 << 20;
 /// Bytes of news a link may bring at once.
 pub const LINK_BYTES_BURST: usize = 4 << 20;
+/// Bytes of news that the members of one organisation may tell a second, on average: two cannot use up a link.
+pub(super) const ORGANISATION_BYTES_A_SECOND: usize = LINK_BYTES_A_SECOND / 2;
+/// Bytes of news that they may tell at once.
+pub(super) const ORGANISATION_BYTES_BURST: usize = LINK_BYTES_BURST / 2;
 /// What a message counts as at least where a stranger's link brings it: small ones cost as much to look at.
 pub(super) const STRANGERS_MESSAGE_BYTES_MIN: usize = 4 << 10;
+/// The same of a member's link. Peers tell many news in one message, and give theirs to others to tell.
+pub(super) const MESSAGE_BYTES_MIN: usize = 1 << 10;
+/// How long a link that brought [`LINK_BYTES_BURST`] more than it may is not taken again.
+pub const FLOODS_FOR: Duration = Duration::from_secs(60);
+/// Organisations whose budgets are remembered: more than a roster has.
+const ORGANISATIONS_MAX: usize = 4_096;
+/// Budgets of links that are gone, at most; each is kept until it is full again.
+const BUDGETS_KEPT: usize = 1_024;
 
 /// Who is a member of the network, of those that a message is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +103,8 @@ pub(super) struct Intake {
     early: Seen,
     waiting: VecDeque<Waiting>,
     budgets: HashMap<PeerId, Budget>,
+    /// By who tells, as it signed.
+    organisations: HashMap<OrgId, Budget>,
 }
 
 /// What a message told whose signer is not known yet.
@@ -95,11 +115,43 @@ struct Waiting {
     heard: Vec<News>,
 }
 
+/// Bytes that may come, at a rate and with a burst.
 #[derive(Clone, Copy)]
 struct Budget {
     left: usize,
+    /// What came although nothing was left; it runs out at the same rate.
+    over: usize,
     at: Duration,
 }
+
+impl Budget {
+    const fn full(burst: usize, now: Duration) -> Self {
+        Self { left: burst, over: 0, at: now }
+    }
+
+    /// Takes so many bytes, all or none.
+    fn take(&mut self, bytes: usize, (rate, burst): (usize, usize), now: Duration) -> bool {
+        let passed_ms = now.saturating_sub(self.at).as_millis();
+        let gained = passed_ms.saturating_mul(rate as u128) / 1_000;
+        if gained > 0 {
+            let gained = usize::try_from(gained).unwrap_or(usize::MAX);
+            self.left = self.left.saturating_add(gained).min(burst);
+            self.over = self.over.saturating_sub(gained);
+            self.at = now;
+        }
+        let enough = self.left >= bytes;
+        match enough {
+            true => self.left -= bytes,
+            false => self.over = self.over.saturating_add(bytes),
+        }
+        enough
+    }
+}
+
+/// A link's rate and burst.
+const LINK: (usize, usize) = (LINK_BYTES_A_SECOND, LINK_BYTES_BURST);
+/// Those of an organisation.
+const ORGANISATION: (usize, usize) = (ORGANISATION_BYTES_A_SECOND, ORGANISATION_BYTES_BURST);
 
 impl Intake {
     /// Whether the link may still bring a message of so many bytes; they are taken from its budget.
@@ -110,24 +162,47 @@ impl Intake {
         bytes: usize,
         now: Duration,
     ) -> bool {
-        let bytes = if member { bytes } else { bytes.max(STRANGERS_MESSAGE_BYTES_MIN) };
-        let full = Budget { left: LINK_BYTES_BURST, at: now };
-        let budget = self.budgets.entry(link).or_insert(full);
-        let passed_ms = now.saturating_sub(budget.at).as_millis();
-        let gained = passed_ms.saturating_mul(LINK_BYTES_A_SECOND as u128) / 1_000;
-        if gained > 0 {
-            let gained = usize::try_from(gained).unwrap_or(usize::MAX);
-            budget.left = budget.left.saturating_add(gained).min(LINK_BYTES_BURST);
-            budget.at = now;
+        let least = if member { MESSAGE_BYTES_MIN } else { STRANGERS_MESSAGE_BYTES_MIN };
+        let budget = self.budgets.entry(link).or_insert(Budget::full(LINK_BYTES_BURST, now));
+        let may = budget.take(bytes.max(least), LINK, now);
+        if budget.over > LINK_BYTES_BURST {
+            // It runs out when the link may be taken again.
+            budget.over = LINK_BYTES_BURST + FLOODS_FOR.as_secs() as usize * LINK_BYTES_A_SECOND;
         }
-        let enough = budget.left >= bytes;
-        budget.left = budget.left.saturating_sub(if enough { bytes } else { 0 });
-        enough
+        may
     }
 
-    /// Forgets the budget of a link that is gone.
-    pub(super) fn link_closed(&mut self, link: &PeerId) {
-        self.budgets.remove(link);
+    /// Whether the link brought so much more than it may that it is not taken for a while.
+    pub(super) fn is_flooding(&mut self, link: &PeerId, now: Duration) -> bool {
+        let Some(budget) = self.budgets.get_mut(link) else { return false };
+        budget.take(0, LINK, now);
+        budget.over > LINK_BYTES_BURST
+    }
+
+    /// Whether a member of the organisation may still tell a message of so many bytes; they are taken from the budget of all its
+    /// members. Whoever names it has proven that it is of it.
+    pub(super) fn may_tell(&mut self, organisation: OrgId, bytes: usize, now: Duration) -> bool {
+        if self.organisations.len() >= ORGANISATIONS_MAX
+            && !self.organisations.contains_key(&organisation)
+        {
+            self.organisations.clear();
+        }
+        let full = Budget::full(ORGANISATION_BYTES_BURST, now);
+        let budget = self.organisations.entry(organisation).or_insert(full);
+        budget.take(bytes, ORGANISATION, now)
+    }
+
+    /// A link is gone. Its budget stays until it is full again, or a new link would begin with another burst.
+    pub(super) fn link_closed(&mut self, link: &PeerId, now: Duration) {
+        if self.budgets.len() > BUDGETS_KEPT {
+            self.budgets.retain(|_, budget| {
+                budget.take(0, LINK, now);
+                budget.left < LINK_BYTES_BURST || budget.over > 0
+            });
+            if self.budgets.len() > BUDGETS_KEPT {
+                self.budgets.remove(link);
+            }
+        }
     }
 
     /// Whether news waits for its signer to become a member.
@@ -413,8 +488,58 @@ mod tests {
         assert!(intake.affordable(a, true, LINK_BYTES_A_SECOND, second));
         let hour = NOW + Duration::from_secs(3_600);
         assert!(!intake.affordable(a, true, LINK_BYTES_BURST + 1, hour));
-        intake.link_closed(&a);
-        assert!(intake.affordable(a, true, LINK_BYTES_BURST, second));
+    }
+
+    #[test]
+    fn a_new_link_of_the_same_peer_has_what_is_left_of_the_budget() {
+        let mut intake = Intake::default();
+        let link = PeerId::random();
+        assert!(intake.affordable(link, true, LINK_BYTES_BURST, NOW));
+        intake.link_closed(&link, NOW);
+        assert!(!intake.affordable(link, true, 1, NOW));
+        // Of those that are gone only so many are kept, and those that are full again are the first to go.
+        for _ in 0..2 * BUDGETS_KEPT {
+            let other = PeerId::random();
+            assert!(intake.affordable(other, true, 1, NOW));
+            intake.link_closed(&other, NOW + Duration::from_secs(1));
+        }
+        assert!(intake.budgets.len() <= BUDGETS_KEPT + 1);
+        assert!(!intake.affordable(link, true, LINK_BYTES_BURST, NOW + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_link_that_goes_on_over_its_budget_floods_for_a_while() {
+        let mut intake = Intake::default();
+        let (link, steady) = (PeerId::random(), PeerId::random());
+        let messages = LINK_BYTES_BURST / MESSAGE_BYTES_MIN;
+        for _ in 0..2 * messages {
+            intake.affordable(link, true, 1, NOW);
+        }
+        assert!(!intake.is_flooding(&link, NOW), "a burst over it is met anywhere");
+        assert!(!intake.affordable(link, true, 1, NOW));
+        assert!(intake.is_flooding(&link, NOW));
+        intake.link_closed(&link, NOW);
+        assert!(intake.is_flooding(&link, NOW + FLOODS_FOR - Duration::from_secs(1)));
+        assert!(!intake.is_flooding(&link, NOW + FLOODS_FOR));
+        // Twice what it may: as much is dropped as it may bring, and runs out as fast.
+        for second in 0..100 {
+            for _ in 0..2 * LINK_BYTES_A_SECOND / MESSAGE_BYTES_MIN {
+                intake.affordable(steady, true, 1, NOW + Duration::from_secs(second));
+            }
+        }
+        assert!(!intake.is_flooding(&steady, NOW + Duration::from_secs(100)));
+    }
+
+    #[test]
+    fn an_organisation_leaves_room_for_others_on_every_link() {
+        let mut intake = Intake::default();
+        let [one, other] = [1, 2].map(|byte| OrgId::new(*peer(byte).key()));
+        assert!(intake.may_tell(one, ORGANISATION_BYTES_BURST, NOW));
+        assert!(!intake.may_tell(one, 1, NOW));
+        assert!(intake.may_tell(other, 1, NOW));
+        let second = NOW + Duration::from_secs(1);
+        assert!(intake.may_tell(one, ORGANISATION_BYTES_A_SECOND, second));
+        assert!(!intake.may_tell(one, 1, second));
     }
 
     #[test]
@@ -425,5 +550,8 @@ mod tests {
         let taken = (0..2 * most).filter(|_| intake.affordable(stranger, false, 100, NOW)).count();
         assert_eq!(taken, most);
         assert!((0..2 * most).all(|_| intake.affordable(member, true, 100, NOW)));
+        let members = LINK_BYTES_BURST / MESSAGE_BYTES_MIN - 2 * most;
+        let taken = (0..2 * members).filter(|_| intake.affordable(member, true, 1, NOW)).count();
+        assert_eq!(taken, members);
     }
 }

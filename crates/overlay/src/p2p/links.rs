@@ -14,6 +14,7 @@
 //! surplus, links in the mesh are spared.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crypto::OrgId;
@@ -33,8 +34,16 @@ pub const SETTLE_FOR: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Links {
     members: HashMap<PeerId, Linked>,
-    /// Until when each stranger's link is kept.
-    strangers: HashMap<PeerId, Duration>,
+    strangers: HashMap<PeerId, Stranger>,
+}
+
+/// A linked stranger.
+#[derive(Clone, Copy)]
+struct Stranger {
+    /// Until when its link is kept.
+    until: Duration,
+    /// Where it is, as far as it has an address.
+    source: Option<IpAddr>,
 }
 
 /// A linked member.
@@ -45,21 +54,23 @@ struct Linked {
 }
 
 impl Links {
-    /// A connection to the peer stands, of this organisation where it is a member. Whose connections must be closed: the peer's own, or those
+    /// A connection to the peer at this source stands, of this organisation where it is a member. Whose connections must be closed: the peer's own, or those
     /// of another that has to make room.
     #[must_use]
     pub(super) fn opened(
         &mut self,
         peer: PeerId,
+        source: Option<IpAddr>,
         organisation: Option<OrgId>,
         now: Duration,
     ) -> Option<PeerId> {
         let Some(organisation) = organisation else {
-            if self.strangers.len() >= STRANGERS_MAX && !self.strangers.contains_key(&peer) {
+            if !self.strangers.contains_key(&peer) && !self.has_room_for_stranger(source) {
                 return Some(peer);
             }
             self.members.remove(&peer);
-            self.strangers.entry(peer).or_insert(now + STRANGER_FOR);
+            let until = now + STRANGER_FOR;
+            self.strangers.entry(peer).or_insert(Stranger { until, source });
             return None;
         };
         let displaced = match self.members.len() < MEMBERS_MAX || self.members.contains_key(&peer) {
@@ -75,6 +86,15 @@ impl Links {
             self.members.remove(displaced);
         }
         displaced
+    }
+
+    /// Whether one more stranger at this source may be linked: a source has no more of them than it leaves free, or whoever has as many
+    /// keys as it likes would keep all newcomers out.
+    fn has_room_for_stranger(&self, source: Option<IpAddr>) -> bool {
+        let same = self.strangers.values();
+        let same = same.filter(|stranger| source.is_some() && stranger.source == source).count();
+        let free = STRANGERS_MAX.saturating_sub(self.strangers.len());
+        same < free
     }
 
     /// Whose link is given up for one more of this organisation, if any is.
@@ -134,10 +154,10 @@ impl Links {
                 // Still a stranger, or given up for one of those before.
                 (None, None) => {}
                 (None, Some(_)) if !self.strangers.contains_key(&peer) => {}
-                _ => close.extend(self.opened(peer, organisation, now)),
+                _ => close.extend(self.opened(peer, None, organisation, now)),
             }
         }
-        let late = self.strangers.iter().filter(|(_, until)| **until <= now);
+        let late = self.strangers.iter().filter(|(_, stranger)| stranger.until <= now);
         close.extend(late.map(|(peer, _)| *peer));
         close.extend(self.surplus(now, spare));
         close
@@ -184,7 +204,7 @@ mod tests {
     fn open(links: &mut Links, count: usize, of: Option<OrgId>, now: Duration) -> Vec<PeerId> {
         let opened: Vec<_> = (0..count).map(|_| PeerId::random()).collect();
         for peer in &opened {
-            assert_eq!(links.opened(*peer, of, now), None);
+            assert_eq!(links.opened(*peer, None, of, now), None);
         }
         opened
     }
@@ -193,8 +213,8 @@ mod tests {
     fn a_stranger_stays_until_it_is_a_member_or_its_time_is_up() {
         let mut links = Links::default();
         let (a, b) = (PeerId::random(), PeerId::random());
-        assert_eq!(links.opened(a, None, NOW), None);
-        assert_eq!(links.opened(b, None, NOW), None);
+        assert_eq!(links.opened(a, None, None, NOW), None);
+        assert_eq!(links.opened(b, None, None, NOW), None);
         assert_eq!(links.len(), 0);
         assert!(links.has(&a));
         let later = NOW + STRANGER_FOR - Duration::from_millis(1);
@@ -203,7 +223,7 @@ mod tests {
         assert_eq!(links.len(), 1);
         assert_eq!(links.review(NOW + STRANGER_FOR, member, |_| true), [b]);
         // A second connection of a stranger does not start its time anew.
-        assert_eq!(links.opened(b, None, later), None);
+        assert_eq!(links.opened(b, None, None, later), None);
         assert_eq!(links.review(NOW + STRANGER_FOR, member, |_| true), [b]);
     }
 
@@ -211,7 +231,7 @@ mod tests {
     fn who_is_no_member_any_more_becomes_a_stranger() {
         let mut links = Links::default();
         let peer = PeerId::random();
-        assert_eq!(links.opened(peer, organisation(1), NOW), None);
+        assert_eq!(links.opened(peer, None, organisation(1), NOW), None);
         assert!(links.review(NOW, |_| None, |_| true).is_empty());
         assert_eq!(links.len(), 0);
         assert_eq!(links.review(NOW + STRANGER_FOR, |_| None, |_| true), [peer]);
@@ -224,7 +244,7 @@ mod tests {
         let mut links = Links::default();
         open(&mut links, STRANGERS_MAX, None, NOW);
         let late = PeerId::random();
-        assert_eq!(links.opened(late, None, NOW), Some(late));
+        assert_eq!(links.opened(late, None, None, NOW), Some(late));
         let kept = open(&mut links, 1, organisation(1), NOW)[0];
         open(&mut links, LINKS_MAX + 4, organisation(1), NOW);
         let members = links.members.clone();
@@ -236,7 +256,24 @@ mod tests {
         assert_eq!(close.len(), 5);
         assert!(!close.contains(&kept));
         open(&mut links, MEMBERS_MAX - members.len(), organisation(1), NOW);
-        assert_eq!(links.opened(late, organisation(1), NOW), Some(late));
+        assert_eq!(links.opened(late, None, organisation(1), NOW), Some(late));
+    }
+
+    #[test]
+    fn one_source_leaves_places_for_other_strangers() {
+        let mut links = Links::default();
+        let at = |host: u8| Some(IpAddr::from([192, 0, 2, host]));
+        let mut open = |host: u8, peer: PeerId| links.opened(peer, at(host), None, NOW).is_none();
+        let first = PeerId::random();
+        assert!(open(1, first));
+        assert_eq!((0..100).filter(|_| open(1, PeerId::random())).count(), STRANGERS_MAX / 2 - 1);
+        assert!(open(1, first), "one that is linked is no further one");
+        assert_eq!((0..100).filter(|_| open(2, PeerId::random())).count(), STRANGERS_MAX / 4);
+        assert!(open(3, PeerId::random()));
+        // Members are counted by their organisations alone.
+        let member =
+            |links: &mut Links| links.opened(PeerId::random(), at(1), organisation(1), NOW);
+        assert!((0..MEMBERS_MAX).all(|_| member(&mut links).is_none()));
     }
 
     #[test]
@@ -259,14 +296,14 @@ mod tests {
         let (mut others, mut given_up) = (Vec::new(), Vec::new());
         for byte in 2..12 {
             let peer = PeerId::random();
-            let displaced = links.opened(peer, organisation(byte), NOW + SETTLE_FOR);
+            let displaced = links.opened(peer, None, organisation(byte), NOW + SETTLE_FOR);
             given_up.push(displaced.expect("no room but the first's"));
             others.push(peer);
             of.insert(peer, organisation(byte));
         }
         assert!(given_up.iter().all(|peer| many.contains(peer)) && !links.has(&given_up[0]));
         // It does not get them back in the same way.
-        assert_eq!(links.opened(given_up[0], organisation(1), NOW), Some(given_up[0]));
+        assert_eq!(links.opened(given_up[0], None, organisation(1), NOW), Some(given_up[0]));
         assert_eq!(links.len(), MEMBERS_MAX);
         // Nor is the surplus anybody else's, although theirs are the newest.
         let close = links.review(NOW + 2 * SETTLE_FOR, |peer| of[peer], |_| true);
@@ -281,9 +318,9 @@ mod tests {
         open(&mut links, MEMBERS_MAX / 2, organisation(2), NOW);
         for byte in [1, 2] {
             let late = PeerId::random();
-            assert_eq!(links.opened(late, organisation(byte), NOW), Some(late));
+            assert_eq!(links.opened(late, None, organisation(byte), NOW), Some(late));
         }
-        assert!(links.opened(PeerId::random(), organisation(3), NOW).is_some());
+        assert!(links.opened(PeerId::random(), None, organisation(3), NOW).is_some());
         assert_eq!(links.len(), MEMBERS_MAX);
     }
 

@@ -48,7 +48,7 @@ impl Sources {
 }
 
 /// Where an address is, as it is counted: an IPv6 /64 is one household.
-fn source(address: &Multiaddr) -> Option<IpAddr> {
+pub(super) fn source(address: &Multiaddr) -> Option<IpAddr> {
     address.iter().find_map(|part| match part {
         Protocol::Ip4(address) => Some(address.into()),
         Protocol::Ip6(address) => Some(match IpAddr::from(address).to_canonical() {
