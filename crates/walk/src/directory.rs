@@ -58,6 +58,8 @@ pub enum Learnt {
     Newer,
     /// Nothing: the same, or something newer, was known.
     Known,
+    /// Nothing yet: the peer announced so much lately that this is left until it is told again.
+    Often,
     /// Nothing: [`PEERS_KNOWN_MAX`] other peers are known, and no organisation has more of them than its own.
     Full,
 }
@@ -171,7 +173,8 @@ impl Directory {
             if Arc::ptr_eq(&inner.roster, &roster) {
                 inner.make_room(&verified, self.own, now, self.env.clock.elapsed());
                 let twice = inner.has_sequence_of(&verified);
-                let learnt = inner.take(&verified, announcement)?;
+                let own = self.own == Some(verified.certificate.peer);
+                let learnt = inner.take(&verified, announcement, own, self.env.clock.elapsed())?;
                 break (verified, learnt, twice);
             }
         };
@@ -199,7 +202,7 @@ impl Directory {
             match self.learn(&peer.announcement) {
                 Ok(Learnt::New) => all.new += 1,
                 Ok(Learnt::Newer) => all.newer += 1,
-                Ok(Learnt::Known | Learnt::Full) => {}
+                Ok(Learnt::Known | Learnt::Often | Learnt::Full) => {}
                 Err(_) => all.bad += 1,
             }
         }
@@ -387,6 +390,8 @@ impl Inner {
         &mut self,
         announcement: &Arc<Announcement>,
         bytes: &Bytes,
+        own: bool,
+        now: Duration,
     ) -> Result<Learnt, CertificateError> {
         let id = announcement.certificate.peer;
         let organisation = announcement.certificate.organisation;
@@ -396,6 +401,9 @@ impl Inner {
         if let Some(known) = self.peers.get_mut(&id) {
             if (known.announcement.sequence, &known.bytes) >= (announcement.sequence, bytes) {
                 return Ok(Learnt::Known);
+            }
+            if !own && !known.may_change(now) {
+                return Ok(Learnt::Often);
             }
             self.signers.remove(&known.bytes);
             known.renew(announcement.clone(), bytes.clone());

@@ -31,6 +31,35 @@ pub struct PeerStatus {
     pub capacity: u64,
 }
 
+/// Newer announcements that are taken of a peer at once.
+const CHANGES_AT_ONCE: u32 = 16;
+/// How long until one more is.
+const CHANGE_EVERY: Duration = Duration::from_secs(2);
+
+/// How many announcements of a peer were taken lately. Each is passed on by whoever takes it, changes what is placed where, and is a
+/// line in everybody's log; so a peer that changes all the time is followed at a walk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    count: u32,
+    /// When the last of those that count no more ran out.
+    since: Duration,
+}
+
+impl Changes {
+    fn take(&mut self, now: Duration) -> bool {
+        let passed = now.saturating_sub(self.since).as_secs() / CHANGE_EVERY.as_secs();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        self.count = self.count.saturating_sub(passed);
+        self.since = match self.count {
+            0 => now,
+            _ => self.since + CHANGE_EVERY * passed,
+        };
+        let may = self.count < CHANGES_AT_ONCE;
+        self.count += u32::from(may);
+        may
+    }
+}
+
 pub(super) struct Peer {
     pub(super) announcement: Arc<Announcement>,
     pub(super) bytes: Bytes,
@@ -39,6 +68,7 @@ pub(super) struct Peer {
     /// Which of its addresses is tried next.
     address: usize,
     lateness: Lateness,
+    changes: Changes,
     /// When a slow peer is asked in its turn again, to see whether it still is.
     pub(super) probe_at: Duration,
 }
@@ -72,8 +102,14 @@ impl Peer {
             latency: Latency::default(),
             address: 0,
             lateness: Lateness::default(),
+            changes: Changes::default(),
             probe_at: Duration::ZERO,
         }
+    }
+
+    /// Whether one more newer announcement is taken now; it counts.
+    pub(super) fn may_change(&mut self, now: Duration) -> bool {
+        self.changes.take(now)
     }
 
     /// Takes a newer announcement. A peer that came back or moved gets a fresh start: whoever announces is alive.

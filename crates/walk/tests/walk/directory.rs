@@ -56,6 +56,37 @@ fn the_higher_sequence_counts_and_forgeries_do_not() {
 }
 
 #[test]
+fn a_peer_that_changes_all_the_time_is_followed_at_a_walk() {
+    run(1, |env| async move {
+        let community = community(2, 4);
+        let directory = Directory::new(community.genesis.clone(), env.clone(), None);
+        let own = Directory::new(community.genesis.clone(), env.clone(), Some(community.peer(0)));
+        let taken = |directory: &Directory, from: u64| {
+            let announced = (from..from + 100).map(|sequence| {
+                let state = [PeerState::Serving, PeerState::Leaving][sequence as usize % 2];
+                directory.learn(&community.announce(0, state, sequence)).unwrap()
+            });
+            announced.filter(|learnt| *learnt == Learnt::Newer).count()
+        };
+        for directory in [&directory, &own] {
+            directory.learn(&community.members[0].announcement).unwrap();
+        }
+        assert_eq!(taken(&directory, 100), 16);
+        assert_eq!(taken(&own, 100), 100, "what it says itself it says as often as it likes");
+        env.clock.sleep(Duration::from_secs(4)).await;
+        assert_eq!(taken(&directory, 200), 2);
+        let last = community.announce(0, PeerState::Left, 1_000);
+        assert_eq!(directory.learn(&last).unwrap(), Learnt::Often);
+        // Told again it counts: nothing of it was kept.
+        env.clock.sleep(Duration::from_secs(2)).await;
+        assert_eq!(directory.learn(&last).unwrap(), Learnt::Newer);
+        assert!(!directory.is_member(&community.peer(0)));
+        env.clock.sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(taken(&directory, 2_000), 16);
+    });
+}
+
+#[test]
 fn of_two_things_that_a_peer_announced_at_once_all_believe_the_same() {
     run(1, |env| async move {
         let community = community(2, 4);
