@@ -26,11 +26,18 @@ const SOURCES_MAX: usize = 16_384;
 /// Announcements of peers that are not known yet, taken a second: joins of a whole network.
 const STRANGERS_PER_SECOND: u32 = 200;
 
+/// Peers that strangers together are told of a second: some 8 MB of announcements.
+const TOLD_TO_STRANGERS_PER_SECOND: u32 = 20_000;
+/// Of so many each is told where that is used up: enough to go on from.
+const TOLD_AT_LEAST: usize = 64;
+
 /// How much each source may still tell, in the mesh or by giving it to this peer: a bucket that fills by the second.
 #[derive(Default)]
 pub(crate) struct Rates {
     by_peer: HashMap<PeerId, Bucket>,
     strangers: Bucket,
+    /// Of how many peers strangers were told.
+    told: Bucket,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -57,6 +64,14 @@ impl Bucket {
 }
 
 impl Rates {
+    /// Of how many of the known peers a stranger is told that asks for so many.
+    fn told_to_stranger(&mut self, wanted: usize, known: usize, now: Duration) -> usize {
+        match self.told.take(wanted.min(known), now, TOLD_TO_STRANGERS_PER_SECOND) {
+            true => wanted,
+            false => wanted.min(TOLD_AT_LEAST),
+        }
+    }
+
     fn take(&mut self, from: Option<PeerId>, count: usize, now: Duration, per_second: u32) -> bool {
         let Some(from) = from else {
             return self.strangers.take(count, now, STRANGERS_PER_SECOND);
@@ -73,6 +88,14 @@ pub(crate) fn may_tell(core: &Core, from: Option<PeerId>, count: usize) -> bool 
     let now = core.env.clock.elapsed();
     let mut rates = core.news_rates.lock().unwrap_or_else(PoisonError::into_inner);
     rates.take(from, count, now, core.limits.news_per_second)
+}
+
+/// Of how many peers a stranger is told that asks for so many: some hundred bytes of a key that cost nothing ask for megabytes, so what
+/// strangers get together is bounded.
+pub(crate) fn told_to_stranger(core: &Core, wanted: usize) -> usize {
+    let (known, now) = (core.directory.view().len(), core.env.clock.elapsed());
+    let mut rates = core.news_rates.lock().unwrap_or_else(PoisonError::into_inner);
+    rates.told_to_stranger(wanted, known, now)
 }
 
 /// Takes news until the overlay closes or the peer stops.
@@ -239,5 +262,16 @@ mod tests {
         let mut many = |count, ms| rates.take(Some(peer(4)), count, Duration::from_millis(ms), 100);
         assert!(many(60, 5) && !many(41, 5) && many(40, 5), "all or none, each as one");
         assert!(!many(51, 505) && many(50, 505), "half a second later");
+    }
+
+    #[test]
+    fn strangers_are_told_of_all_peers_until_that_is_much_together() {
+        let mut rates = Rates::default();
+        let mut told =
+            |wanted, ms| rates.told_to_stranger(wanted, 1_000, Duration::from_millis(ms));
+        let all = (0..1_000).filter(|_| told(1_024, 5) == 1_024).count();
+        assert_eq!(all, 20);
+        assert_eq!((told(1_024, 5), told(10, 5)), (TOLD_AT_LEAST, 10));
+        assert_eq!(told(1_024, 105), 1_024, "a tenth of a second later");
     }
 }

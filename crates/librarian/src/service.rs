@@ -51,6 +51,7 @@ use crate::core::Core;
 use crate::leases::owned;
 use crate::limiter::Asked;
 use crate::metrics::{Bound, Method};
+use crate::news;
 use crate::right::Right;
 use crate::shelf::closed;
 use crate::spread;
@@ -465,7 +466,10 @@ impl Endpoints {
         }
         let known = request.known.map(|known| core.directory.lacking(&known));
         let (rosters, revocations) = known.unwrap_or_default();
-        let peers_max = (request.peers_max as usize).min(PEERS_MAX);
+        let mut peers_max = (request.peers_max as usize).min(PEERS_MAX);
+        if core.standing(&caller.key) == Standing::Stranger {
+            peers_max = news::told_to_stranger(core, peers_max);
+        }
         let stats = core.shelf.stats();
         Ok(IntroduceResponse {
             announcement: core.announcer.bytes(),

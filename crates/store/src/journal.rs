@@ -63,12 +63,16 @@ pub struct JournalOptions {
     pub retain_ms: u64,
     /// When a segment is full, in bytes.
     pub segment_bytes_max: u64,
+    /// Bytes of all segments: over it the oldest are dropped however old they are. What others have told here must not fill the
+    /// disk.
+    pub bytes_max: u64,
 }
 
 impl Default for JournalOptions {
     fn default() -> Self {
         let retain_ms = 30 * 24 * 3600 * 1000;
-        Self { durability: Durability::Group, retain_ms, segment_bytes_max: 8 << 20 }
+        let durability = Durability::Group;
+        Self { durability, retain_ms, segment_bytes_max: 8 << 20, bytes_max: u64::MAX }
     }
 }
 
@@ -112,7 +116,8 @@ impl Shared {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Drops the segments all of whose entries are older than the retention, but never the last.
+    /// Drops the segments all of whose entries are older than the retention, and the oldest where there is too much, but never the
+    /// last.
     ///
     /// By the newest entry's time at most: a calendar that is far ahead for a while must not cost what is there.
     fn drop_expired(&self) {
@@ -129,9 +134,11 @@ impl Shared {
         loop {
             let expired = {
                 let mut segments = self.segments_mut();
+                let bytes: u64 = segments.iter().map(|segment| segment.len).sum();
                 let old = segments.len() > 1
                     && segments.front().is_some_and(|segment| {
-                        segment.newest_ms.saturating_add(self.options.retain_ms) < now
+                        bytes > self.options.bytes_max
+                            || segment.newest_ms.saturating_add(self.options.retain_ms) < now
                     });
                 if old { segments.pop_front() } else { None }
             };
@@ -398,6 +405,7 @@ mod tests {
                     durability: Durability::Memory,
                     retain_ms: 1000,
                     segment_bytes_max: 1 << 10,
+                    ..JournalOptions::default()
                 };
                 let disk = Arc::new(FaultyDisk::new(seed));
                 let journal = Journal::open(disk, env.clone(), "news", options).unwrap();

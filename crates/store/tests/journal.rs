@@ -15,7 +15,7 @@ use testkit::network::noise;
 use testkit::time::run;
 
 fn options(retain_ms: u64) -> JournalOptions {
-    JournalOptions { durability: Durability::Group, retain_ms, segment_bytes_max: 4 << 10 }
+    JournalOptions { retain_ms, segment_bytes_max: 4 << 10, ..JournalOptions::default() }
 }
 
 fn open(disk: &FaultyDisk, env: &Env) -> Arc<Journal> {
@@ -202,6 +202,42 @@ fn what_the_disk_cannot_read_costs_what_lies_in_it() {
                 assert_eq!(journal.end(), end);
             }
         }
+    });
+}
+
+#[test]
+fn a_journal_that_is_too_long_loses_what_is_oldest() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let opened = |bytes_max: u64| {
+            let options = JournalOptions { bytes_max, ..options(u64::MAX) };
+            Journal::open(Arc::new(disk.clone()), env.clone(), "news", options).unwrap()
+        };
+        let bytes = || {
+            let lens = disk.list().unwrap().into_iter().filter(|name| name.ends_with(".jnl"));
+            lens.map(|name| disk.open(&name, false).unwrap().len().unwrap()).sum::<u64>()
+        };
+        let journal = opened(32 << 10);
+        let mut most = 0;
+        for _ in 0..100 {
+            let body = Bytes::from(vec![7; 1_000]);
+            journal.append(vec![(env.clock.unix_ms(), body)]).await.unwrap();
+            most = most.max(bytes());
+        }
+        // One segment more: it was begun before the oldest went.
+        assert!((24 << 10..=36 << 10).contains(&most), "{most}");
+        assert_eq!(journal.end(), 100);
+        let (start, read) = (journal.start(), journal.read(0, 1_000).await.unwrap());
+        assert!(start > 60, "{start}");
+        assert_eq!(
+            read.iter().map(|(at, ..)| *at).collect::<Vec<_>>(),
+            (start..100).collect::<Vec<_>>()
+        );
+        journal.close().await.unwrap();
+        // A smaller bound counts at the next start.
+        let journal = opened(1);
+        assert_eq!(disk.list().unwrap().iter().filter(|name| name.ends_with(".jnl")).count(), 1);
+        assert!(journal.start() > start && journal.end() == 100);
     });
 }
 

@@ -97,7 +97,7 @@ impl Librarian for Handlers {
         let mut response = closed(self.service.introduce(caller, request).await)?;
         if vouched {
             let now = self.env.clock.elapsed();
-            self.members.note(caller.key, now);
+            self.members.note(caller, now);
             if stranger && self.members.voucher(caller, now).is_some() {
                 let yes = MetadataValue::from_static("1");
                 response.metadata_mut().insert(RECONNECT_HEADER, yes);

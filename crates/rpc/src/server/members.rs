@@ -33,13 +33,16 @@ const KEYS_MAX: usize = 4096;
 
 /// The memory of one listener.
 pub(super) struct Members {
-    vouched: Mutex<HashMap<PublicKey, Duration>>,
+    vouched: Mutex<Vouched>,
     wide: Arc<Hall<OrgId>>,
     by_key: Arc<Mutex<Seats<PublicKey>>>,
     houses: Houses<PublicKey>,
     service: Arc<dyn Service>,
     limits: ServerLimits,
 }
+
+/// Keys that were vouched for: until when that counts, and by whom.
+type Vouched = HashMap<PublicKey, (Duration, OrgId)>;
 
 /// The seat of a connection with wide windows, until dropped.
 pub(super) struct Wide {
@@ -64,7 +67,7 @@ impl Members {
     pub(super) fn voucher(&self, caller: Caller, now: Duration) -> Option<OrgId> {
         let organisation = self.service.vouched_by(caller)?;
         let vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
-        vouched.get(&caller.key).is_some_and(|until| now < *until).then_some(organisation)
+        vouched.get(&caller.key).is_some_and(|(until, _)| now < *until).then_some(organisation)
     }
 
     /// What calls of this key hold together, as those of somebody who was vouched for.
@@ -72,16 +75,20 @@ impl Members {
         self.houses.of(key)
     }
 
-    /// The service took what vouches for this key.
-    pub(super) fn note(&self, key: PublicKey, now: Duration) {
+    /// The service took what vouches for this caller's key. Where too many are remembered the organisation that has most of them
+    /// loses the one that was noted first: one that vouches for keys without end makes its own connect twice.
+    pub(super) fn note(&self, caller: Caller, now: Duration) {
+        let Some(organisation) = self.service.vouched_by(caller) else { return };
         let mut vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
-        if vouched.len() >= KEYS_MAX && !vouched.contains_key(&key) {
-            vouched.retain(|_, until| now < *until);
-            if vouched.len() >= KEYS_MAX {
-                vouched.clear();
+        if vouched.len() >= KEYS_MAX && !vouched.contains_key(&caller.key) {
+            vouched.retain(|_, (until, _)| now < *until);
+            if vouched.len() >= KEYS_MAX
+                && let Some(key) = first_of_most(&vouched)
+            {
+                vouched.remove(&key);
             }
         }
-        vouched.insert(key, now.saturating_add(VOUCHED_FOR));
+        vouched.insert(caller.key, (now.saturating_add(VOUCHED_FOR), organisation));
     }
 
     /// A seat for a connection with wide windows that `ends` ends, where this organisation's key may have one more.
@@ -95,5 +102,36 @@ impl Members {
         let of_key = Seat::take(&self.by_key, key, usize::MAX, of_key)?;
         let of_organisation = self.wide.seat(organisation, ends)?;
         Some(Wide { _of_organisation: of_organisation, _of_key: of_key })
+    }
+}
+
+/// The key noted first of the organisation that has most.
+fn first_of_most(vouched: &Vouched) -> Option<PublicKey> {
+    let mut counts: HashMap<OrgId, usize> = HashMap::new();
+    vouched.values().for_each(|(_, of)| *counts.entry(*of).or_default() += 1);
+    let (most, _) = counts.into_iter().max_by_key(|(of, count)| (*count, *of))?;
+    let of_most = vouched.iter().filter(|(_, (_, of))| *of == most);
+    of_most.min_by_key(|(key, (until, _))| (*until, **key)).map(|(key, _)| *key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_vouches_for_keys_without_end_crowds_out_its_own() {
+        let key = |n: u32| {
+            let mut scalar = [1; 32];
+            scalar[..4].copy_from_slice(&n.to_be_bytes());
+            crypto::SecretKey::from_bytes(&scalar).expect("a scalar").public()
+        };
+        let (large, small) = (OrgId::new(key(1)), OrgId::new(key(2)));
+        let at = |second: u32| Duration::from_secs(second.into());
+        let mut vouched: Vouched = (10..20).map(|n| (key(n), (at(n), large))).collect();
+        vouched.insert(key(5), (at(5), small));
+        assert_eq!(first_of_most(&vouched), Some(key(10)));
+        vouched.retain(|_, (_, of)| *of == small);
+        assert_eq!(first_of_most(&vouched), Some(key(5)));
+        assert_eq!(first_of_most(&Vouched::new()), None);
     }
 }
