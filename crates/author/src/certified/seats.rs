@@ -9,7 +9,7 @@
 //! the members' own librarians told the same list: one of them is honest, and knows of a later one. Whoever else has not answered
 //! by then is not waited for. With fewer than that the best of what was told counts, after everyone was asked.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +17,12 @@ use bytes::Bytes;
 use committee::engine::MemberId;
 use committee::position::{are_members, faulty, quorum};
 use committee::{Card, CommitteeError};
+use crypto::OrgId;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeStatus};
 use env::calls::{CallError, Endpoint};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use walk::Health;
 
 use super::asking::{PAUSE, Retries};
 use super::{ANYTHING, CertifiedError, CertifiedHeads, Seat};
@@ -149,9 +151,8 @@ impl CertifiedHeads {
         for seat in self.shuffled(&remembered) {
             candidates.add(self.endpoint(&seat));
         }
-        let directory = self.inner.objects.walker().directory();
-        for status in directory.peers() {
-            directory.endpoint(&status.peer).into_iter().for_each(|peer| candidates.add(peer));
+        for to in self.strangers() {
+            candidates.add(to);
         }
         let mut heard = Heard::default();
         let mut asked = FuturesUnordered::new();
@@ -190,6 +191,32 @@ impl CertifiedHeads {
             return Err(heard.unfound(candidates.asked, floor));
         }
         Ok(self.found(best.members.clone(), seats, best.height).await)
+    }
+
+    /// All known peers: one of each organisation, then a second of each, and of each in a random order; those that are away last.
+    /// Only so many are asked, so an organisation with many peers must not stand before all others, nor a large network's
+    /// members be among those that are never asked.
+    fn strangers(&self) -> Vec<Endpoint> {
+        let directory = self.inner.objects.walker().directory();
+        let mut peers: Vec<_> = directory
+            .peers()
+            .into_iter()
+            .map(|status| (u64::from_be_bytes(self.env().random()), status))
+            .collect();
+        peers.sort_by_key(|(random, _)| *random);
+        let mut of: BTreeMap<OrgId, usize> = BTreeMap::new();
+        let mut order: Vec<_> = peers
+            .into_iter()
+            .filter_map(|(_, status)| {
+                let to = directory.endpoint(&status.peer)?;
+                let away = status.health == Health::Away;
+                let turn = of.entry(status.organisation).or_default();
+                *turn += usize::from(!away);
+                Some(((away, *turn), to))
+            })
+            .collect();
+        order.sort_by_key(|(rank, _)| *rank);
+        order.into_iter().map(|(_, to)| to).collect()
     }
 
     /// Keeps what was found.

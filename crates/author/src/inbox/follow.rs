@@ -153,6 +153,9 @@ pub(super) struct Follower {
     cursor: Cursor,
     shared: Arc<Shared>,
     tell: mpsc::Sender<(usize, Told)>,
+    /// Whether this librarian said since it was called that something is missing. Once is enough: one that says nothing else would
+    /// fill the reader's screen, and each time that the reader takes to hear it is time that it is waited for.
+    gap_told: bool,
 }
 
 /// Why following one librarian ended.
@@ -172,7 +175,7 @@ impl Follower {
         shared: Arc<Shared>,
         tell: mpsc::Sender<(usize, Told)>,
     ) -> Self {
-        Self { number, cursor, shared, tell }
+        Self { number, cursor, shared, tell, gap_told: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -226,6 +229,7 @@ impl Follower {
 
     /// Follows this librarian until that ends.
     async fn follow(&mut self, peer: PeerId, to: &Endpoint) -> Ended {
+        self.gap_told = false;
         let mut events = match self.subscribe(peer, to).await {
             Ok(events) => events,
             Err(error) => return Ended::Failed(error),
@@ -286,7 +290,8 @@ impl Follower {
                 })
             }
             SubscribeEvent::Gap { cursor } => {
-                Some(Told::Gap { peer, from: self.own(peer, cursor) })
+                let told = std::mem::replace(&mut self.gap_told, true);
+                (!told).then(|| Told::Gap { peer, from: self.own(peer, cursor) })
             }
             SubscribeEvent::CaughtUp { cursor } => {
                 self.cursor = self.own(peer, cursor);

@@ -75,17 +75,23 @@ impl Objects {
     /// Cancel safe in that dropping it stops it; some peers may know the object then.
     ///
     /// # Errors
-    /// [`ObjectsError::Exists`] where it has another policy, [`ObjectsError::Unavailable`] where too few holders could be asked,
+    /// [`ObjectsError::Exists`] where it has another policy, [`ObjectsError::ExistsOtherwise`], [`ObjectsError::Unavailable`] where too few holders could be asked,
     /// [`ObjectsError::NotStored`], [`ObjectsError::Version`] for a name or a policy that cannot be.
     pub async fn create(
         &self,
         name: &[u8],
         options: PolicyOptions,
     ) -> Result<Object, ObjectsError> {
-        let object = match options.open {
-            true => self.plain(self.public_key(), name)?,
-            false => self.sealed(name)?,
-        };
+        let (open, sealed) = (self.plain(self.public_key(), name)?, self.sealed(name)?);
+        let (object, other) = if options.open { (open, sealed) } else { (sealed, open) };
+        // Its owner names both the same: what is written to the one would be looked for in the other, or lie in the clear.
+        let tips = other.tips().await?;
+        if tips.exists {
+            return Err(ObjectsError::ExistsOtherwise { key: other.key, open: !options.open });
+        }
+        if let Some(unsure) = tips.unsure(other.key) {
+            return Err(unsure);
+        }
         let unsure = object.ask_policy().await?;
         let for_what = For::Object(object.record.name.clone());
         if let Some(known) = object.known_policy().filter(|known| known.for_what == for_what) {

@@ -88,6 +88,15 @@ pub enum ObjectsError {
     /// There is such an object, and its policy says something else. [`super::Object::set_policy`] changes it.
     #[error("object {0} exists, and its policy says something else: change that instead")]
     Exists(ObjectKey),
+    /// There is an open object of that name where a sealed one was to be made, or the other way round: one would hide the other from
+    /// its owner.
+    #[error("there is {} of this name already ({key}): one would hide the other", if *open { "an open object" } else { "a sealed object" })]
+    ExistsOtherwise {
+        /// The other one.
+        key: ObjectKey,
+        /// Whether that is the open one.
+        open: bool,
+    },
     /// Values would be put in the clear, and the owner did not say that they may be.
     #[error("object {0} is not open as far as peers know: its values have to be sealed")]
     NotOpen(ObjectKey),
@@ -151,7 +160,7 @@ impl Classified for ObjectsError {
             Self::Unavailable { .. } => Class::Unavailable,
             Self::Corrupt { .. } | Self::Sealed { .. } => Class::Corrupt,
             Self::Denied { .. } | Self::NotOwner(_) | Self::NotADevice(_) => Class::Denied,
-            Self::Exists(_) | Self::Conflict(_) => Class::Conflict,
+            Self::Exists(_) | Self::ExistsOtherwise { .. } | Self::Conflict(_) => Class::Conflict,
             Self::NotOpen(_) | Self::NotSealed(_) | Self::BatchFull { .. } => Class::Invalid,
             Self::Unsealable(_) | Self::Access | Self::WatchPoint => Class::Invalid,
             Self::Full(_) => Class::Busy,

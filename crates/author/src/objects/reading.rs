@@ -156,6 +156,26 @@ impl Object {
     /// # Errors
     /// As [`Object::get`], of any version of it.
     pub async fn log(&self, from: &[VersionId], most: usize) -> Result<Vec<Past>, ObjectsError> {
+        let mut log = Vec::new();
+        let each = |past| {
+            log.push(past);
+            Ok::<_, ObjectsError>(())
+        };
+        self.log_each(from, most, each).await?;
+        Ok(log)
+    }
+
+    /// The same, each as it is found: values of a long history are not in memory together, and what was found before one that cannot
+    /// be had was told.
+    ///
+    /// # Errors
+    /// As [`Object::log`], and what `each` fails with.
+    pub async fn log_each<E: From<ObjectsError>>(
+        &self,
+        from: &[VersionId],
+        most: usize,
+        mut each: impl FnMut(Past) -> Result<(), E>,
+    ) -> Result<(), E> {
         let most = most.min(LOG_MAX);
         let mut border: BTreeMap<(u64, RecordId), (Version, Hint)> = BTreeMap::new();
         let mut seen = BTreeSet::new();
@@ -165,19 +185,20 @@ impl Object {
                 border.insert((found.version.l, id.h), (found.version, found.hint));
             }
         }
-        let mut log = Vec::new();
-        while log.len() < most
+        let mut told = 0;
+        while told < most
             && let Some(((_, h), (version, hint))) = border.pop_last()
         {
-            if log.len() + 1 < most {
+            if told + 1 < most {
                 for base in version.bases.iter().filter(|base| seen.insert(*base)) {
                     let found = self.ahead(&base, &hint).await?;
                     border.insert((found.version.l, base), (found.version, found.hint));
                 }
             }
-            log.push(past(h, version, hint));
+            each(past(h, version, hint))?;
+            told += 1;
         }
-        Ok(log)
+        Ok(())
     }
 
     /// A version that a walk needs, and what comes before it with it, since the walk will need that next.

@@ -139,6 +139,27 @@ fn a_gap_is_told() {
 }
 
 #[test]
+fn a_librarian_that_tells_of_gaps_without_end_is_heard_once() {
+    time::run(5, |env| async move {
+        let net = Net::new(&env, 3, 3, Suite::Holdfast1);
+        let (ada, ben) = (net.user("ada"), net.user("ben"));
+        put_to(&ada, b"x", &[ben.reader_keys()[0]]).await.unwrap();
+        net.peers[1].damaged.store(true, Ordering::Release);
+        net.peers[1].endless.store(true, Ordering::Release);
+        let mut inbox = ben.inbox(false, &[]);
+        let (mut gaps, mut received, mut caught_up) = (0, 0, 0);
+        while let Some(event) = inbox.next().await {
+            match event.unwrap() {
+                InboxEvent::Gap { .. } => gaps += 1,
+                InboxEvent::Received(_) => received += 1,
+                InboxEvent::CaughtUp => caught_up += 1,
+            }
+        }
+        assert_eq!((gaps, received, caught_up), (1, 1, 1));
+    });
+}
+
+#[test]
 fn made_up_news_are_not_believed() {
     time::run(6, |env| async move {
         let net = Net::new(&env, 3, 3, Suite::Holdfast1);
