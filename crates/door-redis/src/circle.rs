@@ -14,7 +14,7 @@
 //! none is kept from its turn by a neighbour's pipeline. One that does not read its answers is not
 //! read from, and is cut off when it took nothing for long.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +56,10 @@ const TICK: Duration = Duration::from_millis(100);
 const AWAKE: Duration = Duration::from_micros(50);
 /// How often it looks in that time at most.
 const LOOKS_MAX: usize = 200;
+/// A watcher that is told so many bytes is sent them at once where the answers of all are many.
+const TOLD_BYTES: usize = 64 << 10;
+/// After a connection that could not be accepted no other is tried for so long, in ms.
+const ACCEPT_PAUSE_MS: u64 = 1_000;
 /// At its end the door waits so long for answers to be read.
 const DRAIN_MS: u64 = 5_000;
 
@@ -88,6 +92,8 @@ pub(crate) struct Circle {
     input_bytes: usize,
     output_bytes: usize,
     accepting: bool,
+    /// When the next may be accepted, after one that could not.
+    accepts_from: u64,
     swept: u64,
     /// Whether the last wait was short, so that the next may be.
     brisk: bool,
@@ -138,6 +144,7 @@ impl Circle {
             input_bytes: 0,
             output_bytes: 0,
             accepting: false,
+            accepts_from: 0,
             swept: 0,
             brisk: false,
             may_wait_awake: std::thread::available_parallelism().is_ok_and(|all| all.get() > 1),
@@ -174,7 +181,7 @@ impl Circle {
             // Writes that come while the thread sleeps share a commit.
             self.brisk &= !self.door.has_writes();
             self.door.commit();
-            self.tell();
+            self.tell(now);
             let unsent = self.send(now);
             self.tick(now);
             busy = self.accept(now) | more | unsent | !self.ready.is_empty();
@@ -373,17 +380,28 @@ impl Circle {
         }
     }
 
-    /// Tells watchers of what is in the log now.
-    fn tell(&mut self) {
+    /// Tells watchers of what is in the log now: a connection once of each, however many of its prefixes it begins with. One
+    /// command may be tens of thousands of events, so what is told is sent as soon as it is much, and who is cut off is told no
+    /// more.
+    fn tell(&mut self, now: u64) {
         let told = std::mem::take(&mut self.door.told);
-        let mut over = Vec::new();
+        if told.is_empty() {
+            return;
+        }
+        let watchers = std::mem::take(&mut self.door.watchers);
+        let mut over = BTreeSet::new();
+        let mut telling = BTreeSet::new();
         let limits = self.door.options.limits;
         for event in &told {
-            for watcher in &self.door.watchers {
+            telling.clear();
+            for watcher in &watchers {
                 if !event.key.starts_with(&watcher.prefix) {
                     continue;
                 }
                 let Some(index) = self.by_id.get(&watcher.client).copied() else { continue };
+                if over.contains(&index) || !telling.insert(index) {
+                    continue;
+                }
                 let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
                 let held = connection.output.held();
                 // What was answered in this turn comes first.
@@ -397,16 +415,27 @@ impl Circle {
                     Some(member) => out.bulk(member),
                     None => out.null(),
                 }
-                let waiting = out.waiting();
+                let many = self.output_bytes > limits.outputs_bytes / 2
+                    && out.waiting() > TOLD_BYTES
+                    || out.waiting() > limits.output_bytes;
+                let goes_on = !many || connection.send(&mut self.door, now);
+                let waiting = connection.output.waiting();
                 self.output_bytes = self.output_bytes - held + connection.output.held();
                 // Whose socket takes nothing has not read what it was sent before.
-                let crowded = self.output_bytes > limits.outputs_bytes && !connection.writable;
-                if waiting > limits.output_bytes || crowded {
-                    over.push(index);
+                let crowded = self.output_bytes > limits.outputs_bytes
+                    && waiting > TOLD_BYTES
+                    && !connection.writable;
+                if !goes_on || waiting > limits.output_bytes || crowded {
+                    over.insert(index);
                 }
-                self.sending.push(index);
+            }
+            self.sending.extend(&telling);
+            if self.sending.len() > 2 * self.connections.len() {
+                self.sending.sort_unstable();
+                self.sending.dedup();
             }
         }
+        self.door.watchers = watchers;
         for index in over {
             self.cut_off(index);
         }
@@ -465,7 +494,7 @@ impl Circle {
                 }
             }
         }
-        // Telling watchers may have listed one many times.
+        // Telling watchers may have listed one twice.
         sending.shrink_to(2 * self.connections.len());
         self.was_sending = sending;
         more
@@ -497,6 +526,9 @@ impl Circle {
 
     /// Takes new connections; whether more wait.
     fn accept(&mut self, now: u64) -> bool {
+        if now < self.accepts_from {
+            return false;
+        }
         for _ in 0..ACCEPTS_MAX {
             let listener = self.listener.as_ref().filter(|_| self.accepting);
             let Some(listener) = listener else { return false };
@@ -519,8 +551,9 @@ impl Circle {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // No descriptors left, mostly: it is tried again in the next turn.
-                    tracing::warn!(%error, "a connection cannot be accepted");
+                    // No descriptors left, mostly. The system tells once that somebody waits, so it is tried again by the clock.
+                    tracing::warn!(%error, "a connection cannot be accepted: again in a second");
+                    self.accepts_from = now + ACCEPT_PAUSE_MS;
                     return false;
                 }
             }

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 
 use mio::net::TcpStream;
 use rustix::buffer::spare_capacity;
@@ -21,6 +22,9 @@ use crate::session::Session;
 const TURN_BYTES: usize = 4 << 20;
 /// Requests of one connection in one turn.
 const TURN_REQUESTS: usize = 4_096;
+/// How long one connection's requests may take in one turn; a request that is begun is done. What a field of a long hash or KEYS
+/// costs depends on what there is, so their number says little.
+const TURN_TIME: Duration = Duration::from_millis(20);
 /// What is kept up to this length is copied to what is read next.
 const KEPT_BYTES: usize = 32 << 10;
 /// Answers of one turn for which there is room in the next too.
@@ -218,9 +222,14 @@ impl Connection {
         };
         let (mut at, mut requests) = (0, 0);
         let before = self.output.waiting();
+        let began = coarse_time();
         self.whole = false;
         while !self.session.closing {
-            if requests >= TURN_REQUESTS || self.output.waiting() > before + TURN_BYTES {
+            let is_over = || coarse_time().saturating_sub(began) >= TURN_TIME;
+            if requests >= TURN_REQUESTS
+                || self.output.waiting() > before + TURN_BYTES
+                || requests > 0 && is_over()
+            {
                 self.whole = at < data.len();
                 break;
             }
@@ -345,6 +354,12 @@ impl Connection {
             }
         }
     }
+}
+
+/// Time that is some milliseconds off and costs some nanoseconds to ask for.
+fn coarse_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// Reads once into the room that there is; bytes read, none where there are none now. The end of the stream is an error.

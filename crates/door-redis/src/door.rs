@@ -32,6 +32,12 @@ pub(crate) const NAME_BYTES_MAX: usize = 1_024;
 pub(crate) const KEY_BYTES_MAX: usize = NAME_BYTES_MAX - KEYS.len();
 /// Keys whose versions are read at a time while nobody asks for them.
 const WARM_STEP: u32 = 64;
+/// News that could not be read and are tried again, at most; what is beyond is found at the next start.
+const UNREAD_MAX: usize = 65_536;
+/// How long until they are.
+const RETRY_PAUSE_MS: u64 = 1_000;
+const VERSION_NOT_HERE: Fail =
+    Fail::Say("ERR the key's version is not here; the peer's log tells why");
 /// Keys that have ended and are deleted at a time.
 const SWEEP_STEP: usize = 1_000;
 /// Bytes of values beyond the cache that one turn may read before others are dropped.
@@ -88,6 +94,10 @@ pub(crate) struct Door {
     pub(crate) outputs_bytes: usize,
     pub(crate) members: Members,
     pub(crate) name: Vec<u8>,
+    /// What others wrote and could not be read yet.
+    unread: Vec<(Box<[u8]>, ObjectKey, Tip)>,
+    /// When that is tried again, Unix ms.
+    retry_from: u64,
     warm: u32,
     /// Bytes in the cache from which on values are dropped within a turn.
     evict_from: usize,
@@ -129,6 +139,8 @@ impl Door {
             outputs_bytes: 0,
             members: Members::default(),
             name: Vec::new(),
+            unread: Vec::new(),
+            retry_from: 0,
             warm: 0,
             evict_from,
         };
@@ -438,9 +450,7 @@ impl Door {
         let slot = self.slots.slot(index);
         let Some(tip) = slot.state.tip else { return Ok((Value::Gone, NEVER)) };
         self.counters.reads += 1;
-        let stored = self.keyspace.get(&slot.object, &tip.h)?.ok_or_else(|| {
-            Fail::Long("ERR the key's version is not here; the peer's log tells why".to_owned())
-        })?;
+        let stored = self.keyspace.get(&slot.object, &tip.h)?.ok_or(VERSION_NOT_HERE)?;
         Ok(value::decode(stored.kind, &stored.value))
     }
 
@@ -535,7 +545,10 @@ impl Door {
     /// Takes over the tips that others made: an object of ours may be written through other doors
     /// too. A turn begins with it, while nothing waits to be committed.
     pub(crate) fn take_over(&mut self) {
-        let mut changed: Vec<(Box<[u8]>, ObjectKey, Tip)> = Vec::new();
+        let mut changed = match self.may_retry() {
+            true => std::mem::take(&mut self.unread),
+            false => Vec::new(),
+        };
         let each = &mut |name: &[u8], object, tip| changed.push((name.into(), object, tip));
         if let Err(refusal) = self.keyspace.changed(each) {
             tracing::warn!(error = %refusal, "what others wrote cannot be learnt");
@@ -549,13 +562,35 @@ impl Door {
                 _ => Ok(()),
             };
             if let Err(fail) = done {
-                tracing::warn!(error = %fail.text(), "what others wrote cannot be read");
+                self.unreadable(name, object, tip, &fail);
             }
         }
         if let Err(fail) = self.complete_sets() {
+            self.retry_from = self.now + RETRY_PAUSE_MS;
             tracing::warn!(error = %fail.text(), "members that others wrote cannot be read");
         }
         self.batch.start = self.stamp;
+    }
+
+    /// Whether what could not be read is tried again.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.now >= self.retry_from
+    }
+
+    /// What another wrote cannot be read now: the key is asked of the engine again when somebody wants it, as a loaded one is, for its
+    /// old value would be a lie and a write on it be hidden by what is there. Members are tried again.
+    fn unreadable(&mut self, name: Box<[u8]>, object: ObjectKey, tip: Tip, fail: &Fail) {
+        tracing::warn!(error = %fail.text(), "what others wrote cannot be read: it is tried again");
+        let key = name.strip_prefix(KEYS);
+        let found = key.and_then(|key| self.slots.find(self.slots.hash(key), key));
+        if let Some(index) = found.filter(|index| self.set_of(*index).is_none()) {
+            let content = Content::Unknown;
+            let state = State { content, tip: Some(tip.id), expires: NEVER, stamp: self.stamp };
+            self.slots.replace(index, state);
+        } else if self.unread.len() < UNREAD_MAX {
+            self.retry_from = self.now + RETRY_PAUSE_MS;
+            self.unread.push((name, object, tip));
+        }
     }
 
     fn take_key(&mut self, key: &[u8], object: ObjectKey, tip: Tip) -> Result<(), Fail> {
@@ -582,7 +617,7 @@ impl Door {
             self.set_came(index, true);
             return Ok(());
         }
-        let Some(stored) = self.keyspace.get(&object, &tip.id.h)? else { return Ok(()) };
+        let stored = self.keyspace.get(&object, &tip.id.h)?.ok_or(VERSION_NOT_HERE)?;
         let (value, expires) = value::decode(stored.kind, &stored.value);
         let sorted = match (&value, self.set_of(index)) {
             (Value::Sorted(new), Some(old)) if old.generation == *new => None,

@@ -3,6 +3,9 @@
 //! At a mismatch only the last star is tried again, so the time is the product of both lengths at
 //! most: a pattern of many stars is no attack.
 
+/// The longest pattern. A field has up to 2 MiB, and the time is the product of both.
+pub(crate) const PATTERN_BYTES_MAX: usize = 1_024;
+
 /// Whether `text` matches `pattern`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);

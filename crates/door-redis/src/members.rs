@@ -209,10 +209,19 @@ impl Door {
 
     /// Looks among all objects for the members of sets that may lack some.
     pub(crate) fn complete_sets(&mut self) -> Result<(), Fail> {
-        if self.members.wanting.is_empty() {
+        if self.members.wanting.is_empty() || !self.may_retry() {
             return Ok(());
         }
         let wanting = std::mem::take(&mut self.members.wanting);
+        let done = self.complete(&wanting);
+        if done.is_err() {
+            // Tried again: a set that lacks members would show too few, and end with the last of them.
+            self.members.wanting.extend(wanting);
+        }
+        done
+    }
+
+    fn complete(&mut self, wanting: &HashSet<Box<[u8]>>) -> Result<(), Fail> {
         let mut found: Vec<(u32, Waiting)> = Vec::new();
         let slots = &self.slots;
         self.keyspace.load(&mut |name, object, tip| {

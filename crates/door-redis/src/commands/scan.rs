@@ -8,7 +8,7 @@ use crate::commands::strings::type_name;
 use crate::door::Door;
 use crate::fail::{Done, Fail, SYNTAX};
 use crate::fields;
-use crate::glob;
+use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::number;
 use crate::session::Call;
 
@@ -16,6 +16,8 @@ use crate::session::Call;
 const COUNT: usize = 10;
 /// Slots that one SCAN looks at, at most.
 const COUNT_MAX: usize = 100_000;
+
+const PATTERN_TOO_LONG: Fail = Fail::Say("ERR a pattern has at most 1024 bytes");
 
 /// What a scan was told.
 struct Choices<'a> {
@@ -33,6 +35,9 @@ impl<'a> Choices<'a> {
                 return Err(SYNTAX);
             }
             if call.is(at, "match") {
+                if call.arg(at + 1).len() > PATTERN_BYTES_MAX {
+                    return Err(PATTERN_TOO_LONG);
+                }
                 choices.pattern = Some(call.arg(at + 1)).filter(|pattern| *pattern != b"*");
             } else if call.is(at, "count") {
                 choices.count = call.count(at + 1)?;
@@ -105,6 +110,9 @@ fn is(door: &mut Door, index: u32, choices: &Choices<'_>) -> Result<bool, Fail> 
 pub(crate) fn keys(door: &mut Door, call: &mut Call<'_>) -> Done {
     door.lean_on_all();
     let pattern = call.arg(1);
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(PATTERN_TOO_LONG);
+    }
     let mut found = Vec::new();
     for index in 0..door.slots.end() {
         let fits = pattern == b"*" || glob::matches(pattern, &door.slots.slot(index).key);

@@ -169,10 +169,7 @@ pub(crate) fn prev(door: &mut Door, call: &mut Call<'_>) -> Done {
         door.keyspace.previous(&object, &id.h, m, &mut keep)?;
     }
     if bytes > bytes_max {
-        return Err(Fail::Long(format!(
-            "ERR the values are more than {} MiB: ask for fewer",
-            bytes_max >> 20
-        )));
+        return Err(too_long(bytes_max));
     }
     call.out.array(found.len());
     for stored in &found {
@@ -185,6 +182,11 @@ pub(crate) fn prev(door: &mut Door, call: &mut Call<'_>) -> Done {
         }
     }
     Ok(())
+}
+
+fn too_long(bytes_max: usize) -> Fail {
+    let mib = bytes_max >> 20;
+    Fail::Long(format!("ERR the values are more than {mib} MiB: ask for fewer"))
 }
 
 /// HOLD.MERGE.
@@ -219,18 +221,26 @@ pub(crate) fn log(door: &mut Door, call: &mut Call<'_>) -> Done {
         return Err(Fail::Say("ERR at most 4096 versions at once"));
     }
     let (_, object) = settled(door, call.arg(1))?;
-    let mut found = Vec::new();
+    let (mut found, mut bytes) = (Vec::new(), 0);
     let mut ahead: BinaryHeap<(u64, Reverse<RecordId>)> = BinaryHeap::new();
     let mut seen = HashSet::from([id.h]);
+    let mut read = |door: &mut Door, h: &RecordId| {
+        let stored = door.keyspace.get(&object, h)?.ok_or(NOT_HERE)?;
+        bytes += stored.value.len();
+        match bytes <= READ_BYTES_MAX {
+            true => Ok(stored),
+            false => Err(too_long(READ_BYTES_MAX)),
+        }
+    };
     stored(door, &object, &id)?;
     ahead.push((id.l, Reverse(id.h)));
     while found.len() < m
         && let Some((_, Reverse(h))) = ahead.pop()
     {
-        let mut stored = door.keyspace.get(&object, &h)?.ok_or(NOT_HERE)?;
+        let mut stored = read(door, &h)?;
         for base in stored.bases.iter() {
             if seen.insert(base) {
-                let l = door.keyspace.get(&object, &base)?.ok_or(NOT_HERE)?.id.l;
+                let l = read(door, &base)?.id.l;
                 ahead.push((l, Reverse(base)));
             }
         }
@@ -283,6 +293,12 @@ pub(crate) fn watch(door: &mut Door, call: &mut Call<'_>) -> Done {
         return Err(KEY_TOO_LONG);
     }
     let watcher = Watcher { client: call.session.id, prefix: call.args.bytes(1) };
+    let is_same =
+        |other: &Watcher| other.client == watcher.client && other.prefix == watcher.prefix;
+    if door.watchers.iter().any(is_same) {
+        call.out.ok();
+        return Ok(());
+    }
     door.watchers.push(watcher);
     call.session.watching += 1;
     call.out.ok();

@@ -179,6 +179,53 @@ fn a_large_answer_is_not_waited_with() {
     assert!(waited < 6, "{took:?}");
 }
 
+/// One command may be more events than all answers may have bytes: they are sent while they are told, and who does not read them is
+/// cut off then.
+#[test]
+fn what_one_command_tells_is_bounded_too() {
+    let limits = Limits { output_bytes: 4 << 20, outputs_bytes: 1 << 20, ..Limits::default() };
+    let opened = with(limits);
+    let mut deaf = opened.caller();
+    assert_eq!(deaf.say("HOLD.WATCH k"), "OK");
+    let mut reading = opened.caller();
+    assert_eq!(reading.say("HOLD.WATCH k"), "OK");
+    let keys: Vec<Vec<u8>> =
+        (0..8_000).map(|n| [format!("k{n:06}").as_bytes(), &[b'x'; 900]].concat()).collect();
+    let words: Vec<&[u8]> =
+        [&b"MSET"[..]].into_iter().chain(keys.iter().flat_map(|key| [&key[..], b"v"])).collect();
+    let mut socket = reading.socket.try_clone().unwrap();
+    let reader = std::thread::spawn(move || std::io::copy(&mut socket, &mut std::io::sink()));
+    let mut writer = opened.caller();
+    for _ in 0..20 {
+        assert_eq!(writer.call(&words).text(), "OK");
+        if opened.metric("cut_off") > 0 {
+            break;
+        }
+    }
+    assert!(opened.metric("cut_off") > 0, "who reads nothing holds no more than there may be");
+    assert_eq!(writer.say("PING"), "PONG");
+    drop(opened);
+    let read = reader.join().unwrap().unwrap();
+    assert!(read > 64 << 10, "{read} bytes");
+}
+
+#[test]
+fn patterns_are_bounded() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    caller.pipeline(&["SET k v", "HSET h f v"]);
+    let (long, longest) = ([b'*'; 1_025], [b'*'; 1_024]);
+    for (command, fits) in [
+        (&[&b"KEYS"[..]][..], "[k h]"),
+        (&[b"SCAN", b"0", b"MATCH"], "[0 [k h]]"),
+        (&[b"HSCAN", b"h", b"0", b"MATCH"], "[0 [f v]]"),
+    ] {
+        let refused = caller.call(&[command, &[&long]].concat()).text();
+        assert_eq!(refused, "ERR a pattern has at most 1024 bytes");
+        assert_eq!(caller.call(&[command, &[&longest]].concat()).text(), fits);
+    }
+}
+
 /// All answers together are bounded, those that nobody asked for among them.
 #[test]
 fn a_watcher_that_does_not_read_is_cut_off_where_there_is_too_much_of_all() {

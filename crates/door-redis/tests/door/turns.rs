@@ -321,6 +321,58 @@ fn what_others_write_is_seen() {
     );
 }
 
+/// What cannot be read is no reason to show, or to write on, what was there before it.
+#[test]
+fn what_others_write_and_cannot_be_read_hides_nothing() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    caller.pipeline(&["SET a 1", "SET b 1", "ZADD z 1 m"]);
+    {
+        let mut log = opened.memory.log();
+        log.unreadable = true;
+        log.write_beside(b"redis/ka", version::ValueKind::Bytes, b"theirs");
+        log.write_beside(b"redis/kb", version::ValueKind::Bytes, b"theirs");
+        log.write_beside(&member("z", 0, "n"), version::ValueKind::Bytes, &7_f64.to_be_bytes());
+    }
+    opened.handle.wake();
+    assert_eq!(caller.say("PING"), "PONG");
+    for line in ["GET a", "APPEND b x"] {
+        let refused = caller.say(line);
+        assert!(refused.starts_with("MISCONF"), "{line}: {refused}");
+    }
+    opened.memory.log().unreadable = false;
+    opened.calendar.pass(2_000);
+    opened.handle.wake();
+    crate::strings::script(
+        &opened,
+        &[
+            ("GET a", "theirs"),
+            ("APPEND b !", "7"),
+            ("GET b", "theirs!"),
+            ("ZRANGE z 0 -1 WITHSCORES", "[m 1 n 7]"),
+        ],
+    );
+    // What was written on it is what counts after a restart.
+    let opened = opened.again();
+    assert_eq!(opened.caller().say("GET b"), "theirs!");
+}
+
+/// Others have their turn while one asks what takes long.
+#[test]
+fn a_pipeline_of_dear_requests_is_served_in_parts() {
+    let opened = Opened::new();
+    let mut caller = opened.caller();
+    for part in 0..20 {
+        let fields: Vec<String> = (0..1_000).map(|n| format!("field-{part}-{n:060} v")).collect();
+        assert_eq!(caller.say(&format!("HSET h {}", fields.join(" "))), "1000");
+    }
+    let before = opened.metric("turns");
+    let answers = caller.pipeline(&["HGET h nosuch"; 1_000]);
+    assert!(answers.iter().all(|answer| answer == "nil"));
+    let turns = opened.metric("turns") - before;
+    assert!(turns >= 3, "{turns} turns");
+}
+
 /// The name of a member's object.
 fn member(key: &str, generation: u64, member: &str) -> Vec<u8> {
     let length = (key.len() as u32).to_be_bytes();

@@ -1,4 +1,4 @@
-use crate::client::{Answer, Caller, Opened};
+use crate::client::{Answer, Caller, Opened, request};
 
 fn tips(caller: &mut Caller, key: &str) -> Vec<String> {
     caller.ask(&format!("HOLD.TIPS {key}")).list().iter().map(Answer::text).collect()
@@ -114,6 +114,25 @@ fn versions_that_are_none_are_refused() {
     let text = caller.say(&format!("HOLD.MERGE a {a} {b} FUNC nosuch"));
     assert_eq!(text, "ERR no such function");
     assert!(caller.say(&format!("HOLD.PREV a {a} 4097")).starts_with("ERR at most 4096"));
+}
+
+#[test]
+fn a_connection_is_told_once_however_many_of_its_prefixes_fit() {
+    let opened = Opened::new();
+    let (mut watcher, mut writer) = (opened.caller(), opened.caller());
+    let prefixes =
+        ["", "k", "ke", "key"].map(|prefix| request(&[b"HOLD.WATCH", prefix.as_bytes()]));
+    // One connection may watch 64, and one that it watches already is none more.
+    for prefix in prefixes.iter().cycle().take(400) {
+        watcher.send(prefix);
+        assert_eq!(watcher.answer().text(), "OK");
+    }
+    writer.pipeline(&["MSET key:1 a key:2 b", "SET other c"]);
+    for key in ["key:1", "key:2", "other"] {
+        let told = watcher.answer().text();
+        assert!(told.starts_with(&format!("[hold.version {key} ")), "{told}");
+    }
+    assert_eq!(watcher.say("PING"), "[pong ]");
 }
 
 #[test]
