@@ -109,6 +109,15 @@ impl std::fmt::Debug for MemberSecret {
     }
 }
 
+/// Whether so many organisations fit a charter, where their number is one byte.
+pub(crate) fn fit(organisations: &[OrgId]) -> Result<(), CommitteeError> {
+    let (what, found, max) = ("organisations", organisations.len(), ORGANISATIONS_MAX);
+    match found > max {
+        true => Err(CommitteeError::TooLarge { what, found, max }),
+        false => Ok(()),
+    }
+}
+
 /// What every member of a committee keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charter {
@@ -131,6 +140,7 @@ impl Charter {
         number: u64,
         outcome: Outcome,
     ) -> Result<Self, CommitteeError> {
+        fit(&organisations)?;
         let group = GroupKey::of(outcome.public().public())?;
         let rules = Rules { network, suite, group: group.id(), organisations, wanted };
         Ok(Self { rules, group, number, outcome })

@@ -37,7 +37,7 @@ use commonware_utils::N3f1;
 use commonware_utils::ordered::Set;
 use crypto::{NetworkId, OrgId, Suite};
 
-use super::charter::{Charter, Outcome};
+use super::charter::{self, Charter, Outcome};
 use super::links::Links;
 use super::{Key, MEMBERS_MAX, Runtime, files, now_ms};
 use crate::CommitteeError;
@@ -98,6 +98,8 @@ pub async fn found<E: Runtime>(context: E, founding: Founding) -> Result<Charter
     if !files::load(&context, &founding.name, files::CHARTER).await?.is_empty() {
         return Err(CommitteeError::Files("there is a member here already"));
     }
+    // Before all do their part of what could then not be kept.
+    charter::fit(&founding.organisations)?;
     let namespace = [b" founding ", &founding.number.to_be_bytes()[..]].concat();
     let mut links = founding.links.open(&context, &founding.network, &namespace, 0)?;
     let (mut sender, mut receiver) = links.channel(0);

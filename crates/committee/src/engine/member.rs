@@ -309,16 +309,24 @@ impl<E: Runtime> Member<E> {
             self.fill_outlines().await?;
             self.ask_how_far();
             self.propose();
-            if now_ms(&self.context) >= self.told_ms + TICK_MS {
+            if self.tick_in_ms(now_ms(&self.context)) == 0 {
                 self.tick().await?;
             }
+        }
+    }
+
+    /// How long until what is late is looked at: at once where the calendar was set back, and not only when it has come to where it was.
+    const fn tick_in_ms(&self, now_ms: u64) -> u64 {
+        match now_ms < self.told_ms {
+            true => 0,
+            false => (self.told_ms + TICK_MS).saturating_sub(now_ms),
         }
     }
 
     /// Until when nothing happens by itself.
     fn wait_ms(&self) -> u64 {
         let now = now_ms(&self.context);
-        let tick = (self.told_ms + TICK_MS).saturating_sub(now);
+        let tick = self.tick_in_ms(now);
         let proposal = self.proposing.as_ref().and_then(|(context, _)| {
             let (parent, _) = self.chain.parent(&digest_of(&context.parent.1))?;
             let rests = self.rests_until(parent.time_ms, now).saturating_sub(now);

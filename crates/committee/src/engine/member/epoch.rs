@@ -313,8 +313,12 @@ impl<E: Runtime> Member<E> {
             peers.extend(self.peers.first.iter().filter_map(place));
         }
         let mut tracked = BTreeMap::new();
+        // This one counts too, listed or not: one too many and the connections end.
+        let is_listed = peers.iter().any(|(key, _)| *key == self.me);
+        let max = self.peers.max.saturating_sub(usize::from(!is_listed));
         for (key, address) in peers {
-            if tracked.len() < self.peers.max || tracked.contains_key(&key) {
+            let room = tracked.len() < max || key == self.me;
+            if room || tracked.contains_key(&key) {
                 tracked.entry(key).or_insert(address);
             }
         }

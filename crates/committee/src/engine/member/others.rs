@@ -27,6 +27,12 @@ const AGAIN_MAX: usize = 64;
 const PASS_ON_BYTES: usize = 2 << 20;
 /// What one member is given a second of what it asks for: answers, and bytes. Who asks for more is not answered.
 const GIVEN_MAX: usize = 256;
+/// How often one member's question is answered within [`QUESTION_MS`]: an answer that it does not read waits on its line for so long, and
+/// who asks for the same again and again would have this one keep a block for each time.
+const ANSWERED_MAX: u8 = 8;
+const QUESTION_MS: u64 = 60_000;
+/// Questions that are remembered.
+const QUESTIONS_MAX: usize = 16_384;
 const GIVEN_BYTES_MAX: usize = 128 << 20;
 
 /// What one member passes on in a second that is looked at: so many bytes, and so many signatures of them. A client that it lets wait
@@ -45,8 +51,9 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// Where the calendar was set back the next question is not further away than a pause.
     const fn may_again(&self, now_ms: u64) -> bool {
-        self.next_ms <= now_ms
+        self.next_ms <= now_ms || self.next_ms > now_ms + ASK_AGAIN_MAX_MS
     }
 
     fn ask(&mut self, of: Key, now_ms: u64) {
@@ -82,12 +89,37 @@ impl Asked {
 
 /// What each member was given of late.
 #[derive(Debug, Default)]
-pub(super) struct GivenOut(HashMap<Key, (u64, usize, usize)>);
+pub(super) struct GivenOut {
+    /// In this second: answers, and bytes.
+    of: HashMap<Key, (u64, usize, usize)>,
+    /// Since when each question, as it was asked, was answered so often.
+    questions: HashMap<(Key, Bytes), (u64, u8)>,
+}
 
 impl GivenOut {
-    /// Whether a member may be given one answer more this second.
-    fn may(&mut self, to: &Key, now_ms: u64) -> bool {
-        let one = self.0.entry(to.clone()).or_default();
+    /// Whether a member may be given one answer more this second, and this one again.
+    fn may(&mut self, to: &Key, question: &Bytes, now_ms: u64) -> bool {
+        self.may_more(to, now_ms) && self.may_again(to, question, now_ms)
+    }
+
+    fn may_again(&mut self, to: &Key, question: &Bytes, now_ms: u64) -> bool {
+        let is_old = |since: u64| !(since..since + QUESTION_MS).contains(&now_ms);
+        if self.questions.len() >= QUESTIONS_MAX {
+            self.questions.retain(|_, (since, _)| !is_old(*since));
+            if self.questions.len() >= QUESTIONS_MAX {
+                self.questions.retain(|(of, _), _| of != to);
+            }
+        }
+        let one = self.questions.entry((to.clone(), question.clone())).or_insert((now_ms, 0));
+        if is_old(one.0) {
+            *one = (now_ms, 0);
+        }
+        one.1 = one.1.saturating_add(1);
+        one.1 <= ANSWERED_MAX
+    }
+
+    fn may_more(&mut self, to: &Key, now_ms: u64) -> bool {
+        let one = self.of.entry(to.clone()).or_default();
         let second = now_ms / 1_000;
         if one.0 != second {
             *one = (second, 0, 0);
@@ -98,7 +130,7 @@ impl GivenOut {
 
     /// Counts what it was given.
     pub(super) fn gave(&mut self, to: &Key, bytes: usize) {
-        if let Some(one) = self.0.get_mut(to) {
+        if let Some(one) = self.of.get_mut(to) {
             one.2 += bytes;
         }
     }
@@ -250,6 +282,8 @@ impl<E: Runtime> Member<E> {
     pub(super) async fn hear(&mut self, from: Key, message: Bytes) -> Result<(), CommitteeError> {
         let now = now_ms(&self.context);
         self.heard.insert(from.clone(), now);
+        // Of a question all of its bytes, which are few.
+        let question = message.clone();
         let Ok(message) = Message::decode(&message) else {
             self.offended(&from, "sent what is no message");
             return Ok(());
@@ -258,16 +292,16 @@ impl<E: Runtime> Member<E> {
             Message::Block(bytes) => self.take_block(from, &bytes).await?,
             Message::Outline(outline) => self.take_outline(from, outline).await?,
             Message::Submissions(all) => self.take_submissions(&from, &all)?,
-            Message::WantBlock(digest) if self.given_out.may(&from, now) => {
+            Message::WantBlock(digest) if self.given_out.may(&from, &question, now) => {
                 if let Some(bytes) = self.bytes(&digest).await? {
                     self.given_out.gave(&from, bytes.len());
                     self.send(Recipients::One(from), &Message::Block(bytes));
                 }
             }
-            Message::WantSince(height) if self.given_out.may(&from, now) => {
+            Message::WantSince(height) if self.given_out.may(&from, &question, now) => {
                 self.tell_since(from, height).await?;
             }
-            Message::WantPart { digest, offset } if self.given_out.may(&from, now) => {
+            Message::WantPart { digest, offset } if self.given_out.may(&from, &question, now) => {
                 self.give_part(from, Some(digest), offset);
             }
             Message::WantBlock(_) | Message::WantSince(_) | Message::WantPart { .. } => {}
@@ -596,11 +630,32 @@ mod tests {
     fn who_asks_without_end_is_answered_so_often() {
         let secret = MemberSecret::new(&[1; 32]).expect("a key");
         let (from, mut given) = (secret.id().key().expect("a key"), GivenOut::default());
-        let answered = (0..10_000).filter(|_| given.may(&from, 5)).count();
+        let question = |number: u32| Bytes::copy_from_slice(&number.to_be_bytes());
+        let answered = (0..10_000).filter(|n| given.may(&from, &question(*n), 5)).count();
         assert_eq!(answered, GIVEN_MAX);
-        assert!(given.may(&from, 1_000), "the next second");
+        assert!(given.may(&from, &question(1), 1_000), "the next second");
         given.gave(&from, GIVEN_BYTES_MAX);
-        assert!(!given.may(&from, 1_001), "bytes count too");
+        assert!(!given.may(&from, &question(2), 1_001), "bytes count too");
+    }
+
+    #[test]
+    fn who_asks_the_same_again_and_again_is_answered_some_times() {
+        let key = |byte| MemberSecret::new(&[byte; 32]).expect("a key").id().key().expect("a key");
+        let mut given = GivenOut::default();
+        let block = Bytes::from_static(b"a block");
+        let mut answered = |from: u8, at_ms: std::ops::Range<u64>| {
+            at_ms.step_by(500).filter(|at| given.may(&key(from), &block, *at)).count()
+        };
+        assert_eq!(answered(1, 0..QUESTION_MS), usize::from(ANSWERED_MAX));
+        assert_eq!(answered(2, 0..QUESTION_MS), usize::from(ANSWERED_MAX), "others have theirs");
+        assert_eq!(answered(1, QUESTION_MS..QUESTION_MS + 1_000), 2, "it may have been lost");
+        // What is remembered is bounded, and one that asks for much forgets its own alone.
+        assert!(given.may_again(&key(2), &block, QUESTION_MS));
+        for number in 0..2 * QUESTIONS_MAX as u64 {
+            given.may_again(&key(1), &Bytes::copy_from_slice(&number.to_be_bytes()), QUESTION_MS);
+        }
+        assert!(given.questions.len() <= QUESTIONS_MAX);
+        assert!(given.questions.keys().any(|(of, _)| *of == key(2)));
     }
 
     #[test]
