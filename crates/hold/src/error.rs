@@ -519,6 +519,7 @@ fn objects_hint(error: &author::objects::ObjectsError) -> Option<&'static str> {
     use author::objects::ObjectsError as Error;
     Some(match error {
         Error::NoObject(_) => "hold object create NAME, or look at owner and name",
+        Error::ExistsOtherwise { .. } => "another name",
         Error::Exists(_) => "hold object policy OBJECT shows it, --set says it anew",
         Error::Denied { .. } => "its owner lists readers and writers: hold object policy",
         Error::Conflict(_) => "hold object merge with a value of yours",

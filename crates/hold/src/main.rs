@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod config;
 mod connect;
+mod descriptors;
 mod draft;
 mod embedded;
 mod environment;

@@ -18,6 +18,7 @@ use version::Policy;
 use version::policy::{Copies, For};
 
 use crate::client::blocking;
+use crate::descriptors;
 use crate::error::HoldError;
 use crate::out::one_line;
 use crate::running::Running;
@@ -130,8 +131,16 @@ impl RedisDoor {
         env: &Env,
         owned: Owned,
         durability: Durability,
-        options: Options,
+        mut options: Options,
     ) -> Result<Self, HoldError> {
+        let clients = descriptors::for_door(options.limits.clients, descriptors::raise());
+        if clients < options.limits.clients {
+            tracing::warn!(
+                clients,
+                "the system allows few open files: so many of the door's clients at once"
+            );
+            options.limits.clients = clients;
+        }
         let opening = peer.leaving.opening()?;
         let librarian = &peer.librarian;
         keep_policy(librarian, &owned).await?;

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client;
 use crate::config;
 use crate::connect;
+use crate::descriptors;
 use crate::error::HoldError;
 use crate::files::{self, Access};
 use crate::leaving::Leaving;
@@ -43,6 +44,10 @@ const PEERS_BYTES_MAX: usize = 512 << 10;
 /// How long the page of metrics may take to end.
 const PAGE_LIMIT: Duration = Duration::from_secs(2);
 const PEERS_FILE: &str = "peers";
+/// The log of news takes one part in so many of what the peer offers, at least [`NEWS_BYTES_MIN`]: any member may tell, and nobody
+/// pays for what it tells.
+const NEWS_PART: u64 = 8;
+const NEWS_BYTES_MIN: u64 = 64 << 20;
 
 /// A running librarian.
 pub(crate) struct Running {
@@ -81,6 +86,7 @@ impl Running {
     /// Where the directory is in use, a port is taken, or the store cannot be opened.
     pub(crate) async fn start(dir: PeerDir, env: &Env) -> Result<Self, HoldError> {
         let lock = dir.lock()?;
+        descriptors::raise();
         if dir.has_left() {
             let what = "this peer has left the network and holds nothing for it: to bring it back, set leaving = \
                         false in its peer.toml";
@@ -259,6 +265,7 @@ async fn open_storage(
     env: &Env,
 ) -> Result<(Arc<LogStore>, Arc<Journal>), HoldError> {
     let (path, env, suite) = (dir.path.clone(), env.clone(), dir.network.genesis().suite);
+    let bytes_max = (dir.config.capacity / NEWS_PART).max(NEWS_BYTES_MIN);
     client::blocking(move || {
         let open = |name: &str| {
             let path = path.join(name);
@@ -267,7 +274,8 @@ async fn open_storage(
         let options = LogOptions { suite, ..LogOptions::default() };
         let store = LogStore::open(open(LAYOUT.log)?, env.clone(), options)?;
         let prefix = LAYOUT.prefix;
-        let journal = Journal::open(open(LAYOUT.journal)?, env, prefix, JournalOptions::default())?;
+        let options = JournalOptions { bytes_max, ..JournalOptions::default() };
+        let journal = Journal::open(open(LAYOUT.journal)?, env, prefix, options)?;
         Ok((store, journal))
     })
     .await

@@ -75,6 +75,31 @@ fn user<'a>(network: &Network, home: &'a Home) -> User<'a> {
 }
 
 #[test]
+fn a_put_makes_the_object_at_first_use_and_none_hides_another() {
+    let network = Network::running(4, &[]);
+    let (home, other) = (network.home("owner", 0), network.home("other", 1));
+    let (owner, other) = (user(&network, &home), user(&network, &other));
+    let none = "0:0:0".to_owned();
+    owner.object(&["get", "plan"]).expect_error(10);
+    let first = owner.put(&["plan", "--value", "bread"]);
+    assert!(first.contains(':') && first != none);
+    assert_eq!(owner.get(&["plan"]), "bread");
+    assert_eq!(owner.put(&["plan", "--value", "milk", "--base", &first]).matches(':').count(), 2);
+    // Nothing is made under a base, nor for somebody else.
+    owner.object(&["put", "elsewhere", "--value", "x", "--base", &first]).expect_error(10);
+    let theirs = format!("{}:plan", owner.owner());
+    other.object(&["put", &theirs, "--value", "x"]).expect_error(13);
+    owner.object(&["put", "elsewhere", "--delete"]).expect_error(10);
+    // What is in the one would be looked for in the other.
+    owner.object(&["create", "plan", "--open", "--public"]).expect_error(14);
+    owner.object(&["create", "board", "--open", "--public"]).expect(0);
+    owner.object(&["create", "board"]).expect_error(14);
+    owner.object(&["create", "board", "--open", "--public"]).expect(0);
+    let lines = owner.object(&["put", "list", "--lines", "--file", "/dev/null"]);
+    assert!(matches!(lines.code, Some(0)), "{lines:?}");
+}
+
+#[test]
 fn a_user_makes_versions_reads_their_history_and_merges_branches() {
     let network = Network::running(4, &[]);
     let home = network.home("owner", 0);

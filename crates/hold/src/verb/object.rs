@@ -13,7 +13,9 @@ mod write;
 
 use std::path::PathBuf;
 
-use author::objects::{Access, Object, Objects, ObjectsOptions, VersionId};
+use author::objects::{
+    Access, Object, Objects, ObjectsError, ObjectsOptions, PolicyOptions, VersionId,
+};
 use clap::{Args, Subcommand};
 use crypto::{ClientKey, PublicKey};
 
@@ -28,7 +30,8 @@ use crate::files;
 pub(crate) enum ObjectVerb {
     /// Make an object, and say who may read and write it
     Create(create::Create),
-    /// Put a version on what the object is at, or on another version; prints the new one
+    /// Put a version on what the object is at, or on another version; prints the new one. A name that is new is made first,
+    /// sealed and for its owner alone
     Put(write::Put),
     /// Get the value of a version
     Get(read::Get),
@@ -110,6 +113,29 @@ impl Which {
         }
         let (owner, name) = named(objects, &self.object)?;
         Ok(objects.open(owner, name.as_bytes()).await?)
+    }
+}
+
+impl Which {
+    /// The same; one that this user has not is made, sealed and for its owner alone.
+    pub(crate) async fn open_or_create(
+        &self,
+        session: &Session,
+        objects: &Objects,
+    ) -> Result<Object, HoldError> {
+        match self.open(objects).await {
+            Err(HoldError::ObjectsOf(ObjectsError::NoObject(key))) => {
+                let (owner, name) = named(objects, &self.object)?;
+                if owner != objects.public_key() {
+                    return Err(ObjectsError::NoObject(key).into());
+                }
+                session
+                    .out
+                    .note(format_args!("{name} is new: a sealed object, for its owner alone"));
+                Ok(objects.create(name.as_bytes(), PolicyOptions::default()).await?)
+            }
+            other => other,
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! `hold committee join`: a peer follows a committee that others founded.
 //!
-//! It takes the charter from a librarian that hosts a member, and checks that it makes the key that was asked for. A follower has no
-//! share and does not vote; it becomes a member by a reshare.
+//! It takes the charter from librarians that host a member, and checks that it makes the key that was asked for. The key does not prove
+//! whose receipts count: by a charter with other organisations a member would come to other states than all others, and be lost to
+//! them. So all librarians that tell one must tell the same, two of them of different organisations or one that names none but
+//! the network's own. A follower has no share and does not vote; it becomes a member by a reshare.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +15,7 @@ use bytes::Bytes;
 use clap::Args;
 use committee::engine::Charter;
 use committee::{Card, CommitteeError, Member};
+use crypto::{Announcement, OrgId};
 use env::Env;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeRequest};
 use env::calls::{CallError, Endpoint};
@@ -45,25 +49,50 @@ pub(crate) struct Join {
 }
 
 impl Join {
-    /// Takes the charter from the first librarian of --via that has it.
+    /// Takes the charter that the librarians of --via have.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let peer = init::peer_at(&self.dir)?;
         let reached = super::reached_at(self.listen, self.advertise)?;
         super::has_none(&self.dir)?;
         let walker = connect::stranger(&peer.network)?;
-        let mut failed = None;
+        let (charter, cards) = self.charter_of_all(session, &walker).await?;
+        let dir = MemberDir::make(&self.dir, self.listen, reached)?;
+        let _lock = dir.hold().await?;
+        dir.keep_cards(&cards)?;
+        let (engine, copy) = (dir.engine(), charter.clone());
+        blocking(move || Ok(Member::join(engine, hosting::NAME, &copy)?)).await?;
+        dir.begin(&charter, &cards)?;
+        session.out.result(&init::Founded::new(&charter, &dir))?;
+        Ok(Exit::Done)
+    }
+
+    /// The charter that all librarians of --via tell which have one, with the cards that they show.
+    async fn charter_of_all(
+        &self,
+        session: &Session,
+        walker: &Walker,
+    ) -> Result<(Charter, Vec<Bytes>), HoldError> {
+        let (mut failed, mut told): (_, Option<(Charter, Vec<Bytes>)>) = (None, None);
+        let mut tellers = BTreeSet::new();
         for address in connect::via(session)? {
-            match self.charter(&walker, address).await {
-                Ok((charter, cards)) => {
-                    charter_holds(&charter, &self.of, &walker)?;
-                    let dir = MemberDir::make(&self.dir, self.listen, reached)?;
-                    let _lock = dir.hold().await?;
-                    dir.keep_cards(&cards)?;
-                    let (engine, copy) = (dir.engine(), charter.clone());
-                    blocking(move || Ok(Member::join(engine, hosting::NAME, &copy)?)).await?;
-                    dir.begin(&charter, &cards)?;
-                    session.out.result(&init::Founded::new(&charter, &dir))?;
-                    return Ok(Exit::Done);
+            match self.charter(walker, address).await {
+                Ok((charter, cards, of)) => {
+                    charter_holds(&charter, &self.of, walker)?;
+                    match &mut told {
+                        None => told = Some((charter, cards)),
+                        Some((first, _)) if *first != charter => {
+                            let what = format!(
+                                "{address} tells another charter of this committee than one before it: one of the two lies"
+                            );
+                            return Err(HoldError::argument("--via", what));
+                        }
+                        Some((_, all)) => {
+                            all.extend(cards);
+                            all.sort_unstable();
+                            all.dedup();
+                        }
+                    }
+                    tellers.extend(of);
                 }
                 Err(HoldError::Call { source: CallError::NotFound, address }) => {
                     let source = CallError::NotFound;
@@ -72,15 +101,26 @@ impl Join {
                 Err(error) => failed = Some(error),
             }
         }
-        Err(failed.unwrap_or(HoldError::NoVia))
+        let Some((charter, cards)) = told else { return Err(failed.unwrap_or(HoldError::NoVia)) };
+        let roster = walker.directory().roster();
+        let unlisted = |one: &&OrgId| roster.organisation(one).is_none();
+        let unlisted = charter.rules.organisations.iter().filter(unlisted).count();
+        if unlisted > 0 && tellers.len() < 2 {
+            let what = format!(
+                "the charter counts receipts of {unlisted} organisations that the network does not list: give librarians of two \
+                 organisations that host members"
+            );
+            return Err(HoldError::argument("--via", what));
+        }
+        Ok((charter, cards))
     }
 
-    /// The charter and the cards that a librarian tells.
+    /// The charter and the cards that a librarian tells, and whose librarian it is.
     async fn charter(
         &self,
         walker: &Walker,
         address: &str,
-    ) -> Result<(Charter, Vec<Bytes>), HoldError> {
+    ) -> Result<(Charter, Vec<Bytes>, Option<OrgId>), HoldError> {
         let to = Endpoint::at(address);
         let group = Some(*self.of.key.id().as_bytes());
         let env = Env::real();
@@ -100,7 +140,10 @@ impl Join {
         let network = walker.directory().genesis().network();
         let mut cards = status.cards;
         cards.retain(|card| Card::verify(card, &network).is_ok());
-        Ok((Charter::decode(&charter)?, cards))
+        let shown = walker.introduce(&to).await.ok();
+        let shown = shown.and_then(|answer| Announcement::claims(&answer.announcement));
+        let of = shown.and_then(|peer| walker.directory().organisation_of(&peer));
+        Ok((Charter::decode(&charter)?, cards, of))
     }
 }
 

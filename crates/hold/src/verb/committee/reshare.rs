@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use committee::engine::{MEMBERS_MAX, MEMBERS_MIN};
 use committee::{Card, GroupKey};
+use crypto::Announcement;
 use env::calls::Endpoint;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -22,7 +23,9 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::hosting::MemberDir;
 use crate::hosting::change::{self, Placed, Told, Wanted};
+use crate::network_file;
 use crate::page;
+use crate::peerdir;
 use crate::verb::committee::init;
 
 /// How often it is looked how far the change is.
@@ -240,13 +243,22 @@ async fn new_member(
     let to = Endpoint::at(address);
     let answer = walker.introduce(&to).await;
     let call = |source| HoldError::Call { address: address.to_owned(), source };
-    let bytes = answer.map_err(call)?.member;
+    let answer = answer.map_err(call)?;
+    let bytes = answer.member;
     let not = || {
         let what = format!("{address} follows no such committee: hold committee join there first");
         HoldError::argument("--add", what)
     };
     let bytes = bytes.ok_or_else(not)?;
     let card = Card::verify(&bytes, &walker.directory().genesis().network())?;
+    // All who agree to the change ask the same address: it must not show somebody else's member.
+    let roster = walker.directory().roster();
+    let announced = Announcement::verify(&answer.announcement, &roster, peerdir::now_s())?;
+    if card.peer != announced.certificate.peer {
+        let name = network_file::name_of(&roster, &announced.certificate.organisation);
+        let what = format!("the librarian of {name} at {address} shows another peer's member");
+        return Err(HoldError::argument("--add", what));
+    }
     let group: GroupKey = committee.parse().map_err(|_| not())?;
     match card.committee == Some(group.id()) {
         true => Ok((card, bytes)),

@@ -132,8 +132,8 @@ impl Log {
             [] => tips(session, &object).await?,
             named => (named.to_vec(), Exit::Done),
         };
-        let past = object.log(&from, self.most as usize).await?;
-        tell(session, &object, &past, self.values)?;
+        let each = |past: Past| session.out.result(&text(&object, &past, self.values)?);
+        object.log_each(&from, self.most as usize, each).await?;
         Ok(exit)
     }
 }

@@ -169,7 +169,11 @@ impl Put {
             false => Some(self.content.read().await?),
         };
         let objects = super::objects(session).await?;
-        let object = self.which.open(&objects).await?;
+        let of_what_is_there = self.base.is_some() || self.content.delete;
+        let object = match of_what_is_there {
+            true => self.which.open(&objects).await?,
+            false => self.which.open_or_create(session, &objects).await?,
+        };
         let base = match (self.base, self.root) {
             (Some(base), _) => Some(base),
             (None, true) => None,
