@@ -127,6 +127,7 @@ fn start(mut cli: Cli, out: Out) -> Result<Exit, (Out, HoldError)> {
         Ok(runtime) => runtime,
         Err(error) => return Err((out, HoldError::io("start", "the runtime")(error))),
     };
+    platform::huge_pages(matches!(cli.verb, cli::Verb::Get(_)));
     // Ends with the runtime.
     runtime.spawn(platform::give_back_at_rest());
     let done = runtime.block_on(async move {

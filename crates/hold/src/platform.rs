@@ -15,9 +15,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// The allocator's habits; it reads them before anything else runs. One arena: what one thread freed serves the next, and
 /// small buffers are kept by the threads themselves. What was freed stays for the next records of 2 MiB until [`give_back`]:
 /// each that is given back by itself costs 512 page faults. A time (`dirty_decay_ms` of 10,000, say) would not do: free
-/// memory that comes to lie together, 8 MiB of it, is then given back at once, which was a tenth of a put. In huge pages, where the
-/// system has some: a program that puts or gets a file begins with none of its memory, and 512 pages of 4 KiB cost more to
-/// get than one of 2 MiB (ADR 5). Idle peers are hardly larger for it.
+/// memory that comes to lie together, 8 MiB of it, is then given back at once, which was a tenth of a put. In huge pages where the
+/// process may have some ([`huge_pages`]).
 // SAFETY: the allocator looks for this name, and reads a pointer to text that ends with a zero.
 #[unsafe(export_name = "malloc_conf")]
 static HABITS: Habits = Habits(c"narenas:1,thp:always,dirty_decay_ms:-1,muzzy_decay_ms:0".as_ptr());
@@ -68,13 +67,14 @@ pub(crate) fn give_back() {
     }
 }
 
-/// From now on this process's memory comes in small pages. One that puts a file needs some 90 MiB, a part of each huge page of it at
-/// first; thirty-two at once had to be given so much more that together they were a tenth slower than one (ADR 5).
-pub(crate) fn small_pages() {
+/// Whether this process's memory comes in huge pages from now on; so far it does, unless whoever began it said otherwise. For one that
+/// gets a file: it begins with none of its memory, and is over in a second. Peers and puts would be given more memory than
+/// they use, and thirty-two puts at once were a tenth slower for it (ADR 5).
+pub(crate) fn huge_pages(on: bool) {
     // SAFETY: it takes numbers alone. Where the system knows no such thing nothing changes.
     unsafe {
-        let (yes, none): (libc::c_ulong, libc::c_ulong) = (1, 0);
-        libc::prctl(libc::PR_SET_THP_DISABLE, yes, none, none, none);
+        let (off, none): (libc::c_ulong, libc::c_ulong) = ((!on).into(), 0);
+        libc::prctl(libc::PR_SET_THP_DISABLE, off, none, none, none);
     }
 }
 
@@ -170,11 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn small_pages_are_what_the_system_has_then() {
-        super::small_pages();
-        let status = std::fs::read_to_string("/proc/self/status").expect("this process's status");
-        let line = status.lines().find(|line| line.starts_with("THP_enabled:"));
-        assert!(line.is_none_or(|line| line.ends_with('0')), "{line:?}");
+    fn huge_pages_are_had_or_not() {
+        for (on, end) in [(false, '0'), (true, '1')] {
+            super::huge_pages(on);
+            let status = std::fs::read_to_string("/proc/self/status").expect("its status");
+            let line = status.lines().find(|line| line.starts_with("THP_enabled:"));
+            assert!(line.is_none_or(|line| line.ends_with(end)), "{line:?}");
+        }
     }
 
     #[test]

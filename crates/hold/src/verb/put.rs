@@ -22,7 +22,7 @@ use crate::out::Plain;
 use crate::progress::Bar;
 use crate::several::{self, Doing};
 use crate::span::{self, Span};
-use crate::{address, connect, late, pipes, platform};
+use crate::{address, connect, late, pipes};
 
 /// How long a run waits for copies that are late when all is acknowledged: as long as the walk itself tries.
 const LATE_COPIES_LIMIT: Duration = walk::WALK_LIMIT;
@@ -173,7 +173,6 @@ impl Put {
     /// Runs it: 0 when every copy is stored, 3 when only those that must be were (a signal ends the wait for the others), some files of
     /// a folder were not, or what is stored is not what the file is.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        platform::small_pages();
         let readers = address::readers(&self.to)?;
         if self.source.as_os_str() == "-" {
             if self.pack {
