@@ -2,7 +2,7 @@
 //!
 //! A record is *acknowledged* when W copies are durable and *full* at N; a stripe at its success threshold of fragments, and at
 //! n. What must be stored before the next thing waits for the acknowledgements; the rest goes on beside it and gives back the
-//! record's bytes of the window when it is done, those of a stripe's durable fragments at the acknowledgement. So
+//! record's bytes of the window when it is done, a stripe those of each fragment as it is durable. So
 //! the window bounds what is late too.
 //!
 //! Where the put has a journal, a page is noted there as soon as it has all copies it will get, and the pages of a stripe
@@ -78,7 +78,13 @@ impl Load {
         }
     }
 
-    async fn store(self, walker: &Walker, leases: Vec<Shown>) -> Result<Acknowledged, WalkError> {
+    /// Of a stripe each fragment's part of the window is given back when it is durable.
+    async fn store(
+        self,
+        walker: &Walker,
+        leases: Vec<Shown>,
+        window: Option<Arc<Lease>>,
+    ) -> Result<Acknowledged, WalkError> {
         match self {
             Self::Record(record, redundancy) => {
                 let stored = walker.store_leased(record, leases, redundancy).await?;
@@ -87,8 +93,11 @@ impl Load {
             }
             Self::Stripe(Striped { header, fragments, .. }, threshold) => {
                 let records = StripeRecords { header, fragments, threshold };
+                let durable = Box::new(move |bytes| {
+                    window.iter().for_each(|lease| lease.give_back(bytes));
+                });
                 let walk::StoredStripe { acked, wanted, rest, .. } =
-                    walker.store_stripe_leased(records, leases).await?;
+                    walker.store_stripe_leased(records, leases, durable).await?;
                 Ok(Acknowledged { acked, wanted, rest })
             }
         }
@@ -218,7 +227,7 @@ impl<'a> Spread<'a> {
         let work = async move {
             progress.sent(count, weight.of(count));
             let stored = match paid {
-                Ok(paid) => load.store(&walker, paid).await,
+                Ok(paid) => load.store(&walker, paid, lease.clone()).await,
                 Err(error) => return Sent { number, weight, pages, stored: Err(error), lease },
             };
             let mut stored = stored.map_err(|source| AuthorError::Store { part, source });
@@ -331,12 +340,6 @@ impl<'a> Spread<'a> {
         if acked >= wanted {
             self.done = self.done.with(weight, acked, wanted);
             return Ok(());
-        }
-        if let Some(lease) = &lease
-            && weight.over > 1
-        {
-            // Of a stripe only the fragments on their way are still held.
-            lease.shrink(weight.of(wanted - acked) as usize);
         }
         self.partial.insert(number, (weight, acked, wanted));
         let progress = Arc::clone(&self.progress);

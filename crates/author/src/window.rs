@@ -83,8 +83,17 @@ impl Window {
 impl Lease {
     /// Gives back all but so many bytes. It never grows: whoever holds bytes and waits for more can lock everybody up.
     pub(crate) fn shrink(&self, bytes: usize) {
+        self.split(|held| held.saturating_sub(bytes));
+    }
+
+    /// Gives back so many bytes, or what it has.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.split(|held| held.min(bytes));
+    }
+
+    fn split(&self, surplus: impl FnOnce(usize) -> usize) {
         let mut permit = self.permit();
-        let surplus = permit.num_permits().saturating_sub(bytes);
+        let surplus = surplus(permit.num_permits());
         if let Some(given_back) = permit.split(surplus) {
             self.held.now.fetch_sub(surplus, Ordering::AcqRel);
             drop(given_back);
@@ -120,6 +129,10 @@ mod tests {
         first.shrink(3 << 20);
         let second = second.now_or_never().expect("5 MiB are free");
         assert_eq!(window.held(), 7 << 20);
+        second.give_back(1 << 20);
+        assert_eq!(window.held(), 6 << 20);
+        second.give_back(4 << 20);
+        assert_eq!(window.held(), 3 << 20, "no more than it had");
         drop((first, second));
         assert_eq!((window.held(), window.peak()), (0, 7 << 20));
     }

@@ -28,7 +28,7 @@ use crate::outcome::Outcome;
 #[cfg(feature = "planted-bugs")]
 use crate::planted;
 use crate::reader::{Reader, put_long};
-use crate::update::{Asked, At, Operation, Update};
+use crate::update::{Asked, At, Operation, RECEIPTS_MAX, Update};
 use crate::{CommitteeError, GroupId};
 
 /// The most entries of the state.
@@ -320,8 +320,10 @@ impl State {
             return Outcome::MovedOn { current };
         }
         let found = self.receipts(rules, moment, set, asked, checked);
-        if found < object.wanted {
-            return Outcome::NotStored { wanted: object.wanted, found };
+        // More than an update may carry nobody could bring, and the head would never move again.
+        let wanted = object.wanted.min(RECEIPTS_MAX as u8);
+        if found < wanted {
+            return Outcome::NotStored { wanted, found };
         }
         if current.is_none() {
             if object.branches >= BRANCHES_MAX || !self.charge(&object.owner) {

@@ -52,6 +52,8 @@ pub use holdings::{Held, Holding};
 pub use join::{INTRODUCED_MAX, INTRODUCED_OF_ONE_MIN, JOIN_GRACE, PARALLEL_MAX, ROUNDS_MAX};
 pub use refresh::REFRESH_EVERY;
 pub use storing::EXTRA_MAX;
-pub use stripe::{Fetched, FragmentAt, FragmentState, StoredStripe, StripeRecords, StripeShape};
+pub use stripe::{
+    Fetched, FragmentAt, FragmentState, OnDurable, StoredStripe, StripeRecords, StripeShape,
+};
 pub use through::{ASKED_LAST_BASE, ASKED_LAST_MAX, FULL_WAIT, LIBRARIAN_LIMIT, SHOW_LIMIT};
 pub use walker::{Found, Stored, WalkOptions, Walker};

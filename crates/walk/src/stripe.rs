@@ -42,6 +42,9 @@ pub struct StripeRecords {
     pub threshold: u32,
 }
 
+/// Told the bytes of each fragment that is durable, when nothing of them is held here any more.
+pub type OnDurable = Box<dyn FnMut(usize) + Send + Sync>;
+
 /// A stripe whose success threshold is durable.
 #[derive(Debug)]
 pub struct StoredStripe {
@@ -144,10 +147,11 @@ impl Walker {
     /// [`WalkError`] where fewer than `threshold` fragments became durable; [`WalkError::NoPeers`] where nobody is known;
     /// [`WalkError::StripeThrough`] where a librarian walks for this program.
     pub async fn store_stripe(&self, stripe: StripeRecords) -> Result<StoredStripe, WalkError> {
-        self.store_stripe_leased(stripe, Vec::new()).await
+        self.store_stripe_leased(stripe, Vec::new(), Box::new(|_| ())).await
     }
 
-    /// As [`Walker::store_stripe`], with the leases that it is paid by: each with the leaf of its place alone.
+    /// As [`Walker::store_stripe`], with the leases that it is paid by: each with the leaf of its place alone. Also behind
+    /// the answer `durable` is told what is held no more, so that its memory may serve what comes next.
     ///
     /// # Errors
     /// As [`Walker::store_stripe`].
@@ -155,6 +159,7 @@ impl Walker {
         &self,
         stripe: StripeRecords,
         leases: Vec<Shown>,
+        durable: OnDurable,
     ) -> Result<StoredStripe, WalkError> {
         if self.is_thin() {
             return Err(WalkError::StripeThrough);
@@ -163,7 +168,7 @@ impl Walker {
         if view.is_empty() {
             return Err(WalkError::NoPeers { tried: Vec::new() });
         }
-        let mut storing = StripeStoring::new(self.core.clone(), &view, stripe, leases);
+        let mut storing = StripeStoring::new(self.core.clone(), &view, stripe, leases, durable);
         storing.acknowledged().await?;
         let wanted = storing.wanted();
         let rest = self.background.finish(Unfinished::Stripe(storing)).await;

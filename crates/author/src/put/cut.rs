@@ -7,7 +7,6 @@
 //! Whether a page is the only one must be known before it is handed on, since a small one goes into the entry. In `holdfast-1`
 //! one byte more than the chunk is read; in `libri-1` one chunk is kept back, outside of the window (2 MiB a put).
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -143,23 +142,14 @@ impl Cutting<'_> {
             }
             let last = ahead.is_none();
             lease.shrink(shape.cost(length));
-            let chunks: Vec<Chunk> = if length < whole {
-                // Only now is it known how long each is.
-                let parts: Vec<&[u8]> =
-                    read.iter().map(|part| &part[CHUNK_PREFIX_BYTES..]).collect();
-                let segment = Bytes::from(parts.concat());
-                drop(read);
-                if first && last && shape.inline_bytes_max.is_some_and(|max| length <= max) {
-                    return self.start(Chunk::Part(segment), true, lease).await;
-                }
-                let ranges = (0..u64::from(shape.k)).map(|i| layout.chunk_range(i, length as u64));
-                let part = |range: Range<u64>| range.start as usize..range.end as usize;
-                ranges.map(|range| Chunk::Part(segment.slice(part(range)))).collect()
-            } else {
-                read.into_iter().map(Chunk::Alone).collect()
-            };
+            if first && last && shape.inline_bytes_max.is_some_and(|max| length <= max) {
+                // Less than a chunk: the first one read has all of it.
+                let all = read.into_iter().next().unwrap_or_default();
+                return self.start(Chunk::Alone(all), true, lease).await;
+            }
+            let chunks = if length < whole { recut(read, &layout, shape.k, length) } else { read };
             for chunk in chunks {
-                self.start(chunk, false, Arc::clone(&lease)).await?;
+                self.start(Chunk::Alone(chunk), false, Arc::clone(&lease)).await?;
             }
             if last {
                 return Ok(());
@@ -300,6 +290,30 @@ fn length(chunk: &[u8]) -> usize {
     chunk.len() - CHUNK_PREFIX_BYTES
 }
 
+/// The k chunks of a segment that is shorter than others, each in memory of its own as a full one's: how long they are is known
+/// only when the source has ended. What was read goes as it is used up, so the segment is never there twice.
+fn recut(read: Vec<Vec<u8>>, layout: &Layout, k: u32, length: usize) -> Vec<Vec<u8>> {
+    let mut read = read.into_iter();
+    let (mut part, mut at) = (Vec::new(), 0);
+    let chunk = |index| {
+        let range = layout.chunk_range(index, length as u64);
+        let mut left = (range.end - range.start) as usize;
+        let mut chunk = Vec::with_capacity(CHUNK_PREFIX_BYTES + left + CHUNK_SUFFIX_BYTES);
+        chunk.resize(CHUNK_PREFIX_BYTES, 0);
+        while left > 0 {
+            if at == part.len() {
+                let Some(next) = read.next() else { break };
+                (part, at) = (next, CHUNK_PREFIX_BYTES);
+            }
+            let now = left.min(part.len() - at);
+            chunk.extend_from_slice(&part[at..at + now]);
+            (at, left) = (at + now, left - now);
+        }
+        chunk
+    };
+    (0..u64::from(k)).map(chunk).collect()
+}
+
 /// A compressor that has more to take, or none at the end of the stream; and the chunks that are full.
 type Compressed = (Option<LibriCompressor>, Vec<Vec<u8>>);
 
@@ -315,4 +329,42 @@ fn compress(
     }
     chunks.extend(compressor.finish()?);
     Ok((None, chunks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_segment_is_cut_as_the_layout_says_from_however_it_was_read() {
+        for (k, length) in [
+            (1, 0),
+            (4, 0),
+            (4, 1),
+            (4, 3),
+            (3, 100_001),
+            (4, 3 << 20),
+            (4, (8 << 20) - 1),
+            (16, 77),
+        ] {
+            let layout = Layout::new(k);
+            let content: Vec<u8> =
+                (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let whole = layout.segment_bytes() as usize / k as usize;
+            let behind = |bytes: &[u8]| [&[0; CHUNK_PREFIX_BYTES], bytes].concat();
+            let mut read: Vec<Vec<u8>> = content.chunks(whole).map(behind).collect();
+            if content.len() % whole == 0 {
+                read.push(behind(&[]));
+            }
+            let chunks = recut(read, &layout, k, length);
+            assert_eq!(chunks.len(), k as usize);
+            for (chunk, index) in chunks.iter().zip(0..) {
+                let range = layout.chunk_range(index, length as u64);
+                let range = range.start as usize..range.end as usize;
+                assert!(chunk[CHUNK_PREFIX_BYTES..] == content[range], "{k} {length} {index}");
+                let room = CHUNK_PREFIX_BYTES + self::length(chunk) + CHUNK_SUFFIX_BYTES;
+                assert!(chunk.capacity() >= room, "it is sealed where it lies");
+            }
+        }
+    }
 }

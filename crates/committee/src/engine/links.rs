@@ -123,6 +123,9 @@ impl Links {
         let spread = context.child("dial").next_u64() % 200;
         config.dial_frequency = Duration::from_millis(200 + spread);
         config.allowed_handshake_rate_per_ip = Quota::per_second(NZU32!(64));
+        // One address holds 192 of them at most, all of an IPv4 /24 or an IPv6 /48 together 384.
+        config.handshake_timeout = Duration::from_secs(3);
+        config.max_concurrent_handshakes = NZU32!(4_096);
         config.block_duration = Duration::from_secs(60);
         let (network, mut oracle) = Network::new(context.child("links"), config);
         let _ = oracle.track(0, addresses(&self.members));

@@ -226,6 +226,20 @@ fn a_version_that_too_few_keep_is_refused() {
 }
 
 #[test]
+fn a_policy_of_more_copies_than_an_update_has_receipts_wants_as_many_as_it_may_have() {
+    let (mut bench, key) = Bench::known(1);
+    let (record, _) = object(1);
+    let wanted = RECEIPTS_MAX as u8;
+    let more = policy(1, &[], u32::from(wanted) + 4);
+    bench.at(2, 1, Operation::Object { record, policy: more });
+    assert_eq!(bench.founded.state.object(&key).expect("known").wanted, wanted + 4);
+    let of = |peers: u8| set(key, None, version(1), &(10..10 + peers).collect::<Vec<_>>());
+    let short = Outcome::NotStored { wanted, found: wanted - 1 };
+    assert_eq!(bench.at(3, 1, of(wanted - 1)), short);
+    assert_eq!(bench.at(3, 1, of(wanted)), Outcome::Accepted { height: 3 });
+}
+
+#[test]
 fn only_peers_of_the_organisations_count() {
     let (mut bench, key) = Bench::known(1);
     bench.founded.rules.organisations = vec![OrgId::new(secret(3).public())];

@@ -315,6 +315,11 @@ impl Calls for DirectCalls {
         let (caller, line) = (self.caller, self.network.clone());
         let count: fn(&mut Counts) = |counts| counts.put_get += 1;
         let work = |service: Arc<dyn Service>, fault: Fault| async move {
+            if let Fault::Refused(ids, error) = &fault
+                && ids.contains(&request.id)
+            {
+                return Err(error.clone());
+            }
             let record = service.get(caller, request).await?;
             let answer = FindResponse::Found(record);
             line.take(&[&answer]).await;

@@ -1,8 +1,10 @@
 //! What can be wrong with a peer, and how often it was called.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use crypto::RecordId;
 use document::Record;
 use env::calls::{CallError, FindRequest, FindResponse, VerifyResponse};
 
@@ -24,6 +26,8 @@ pub enum Fault {
     Error(CallError),
     /// It answers every write with this error; reads are honest.
     Writes(CallError),
+    /// What `Get` is asked for one of these ends with this error, as one whose holder refused it; all else is honest.
+    Refused(BTreeSet<RecordId>, CallError),
     /// It acknowledges writes and keeps nothing.
     Forget,
     /// It says that it does not have what it has.

@@ -12,7 +12,7 @@
 //! 2. At most n + [`SPARES`] peers have a fragment or are being sent one. A peer that refused or failed is none of them: the next
 //!    in rank has its place, as if it were away, so a few dead or full peers leave no stripe short.
 //! 3. Peers that are unwell are sent to only while the threshold cannot be reached without them.
-//! 4. The bytes of a fragment are dropped when it is durable: what waits behind an answered put is what is owed.
+//! 4. The bytes of a fragment are dropped when it is durable and no call carries them, and the writer is told: what waits behind an answered put is what is owed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use document::Record;
 use env::calls::CallError;
 use placement::{SPARES, View};
 
-use super::StripeRecords;
+use super::{OnDurable, StripeRecords};
 use crate::candidates::ASKED_MAX;
 use crate::core::{BUSY_WAIT_MAX, Core, WALK_LIMIT};
 use crate::directory::Standing;
@@ -43,6 +43,10 @@ pub(crate) struct StripeStoring {
     leases: Arc<Vec<Shown>>,
     /// Those that are not durable yet.
     fragments: Vec<Option<Record>>,
+    /// Bytes of each.
+    lengths: Vec<usize>,
+    /// Told when a fragment is durable and its bytes are held no more.
+    durable: OnDurable,
     threshold: u32,
     size: Size,
     /// The peer each fragment belongs to.
@@ -71,13 +75,14 @@ impl StripeStoring {
         view: &View,
         stripe: StripeRecords,
         leases: Vec<Shown>,
+        durable: OnDurable,
     ) -> Self {
         let StripeRecords { header, fragments, threshold } = stripe;
         let count = fragments.len();
+        let lengths: Vec<_> = fragments.iter().map(|fragment| fragment.bytes.len()).collect();
         let mut own = view.holders(&header.place, ASKED_MAX.max(count + SPARES));
         let further = own.split_off(count.min(own.len()));
-        let largest = fragments.iter().map(|fragment| fragment.bytes.len()).max();
-        let size = Size::of(largest.unwrap_or_default());
+        let size = Size::of(lengths.iter().copied().max().unwrap_or_default());
         Self {
             race: Race::new(core.clone(), size),
             until: core.env.clock.elapsed() + WALK_LIMIT,
@@ -85,6 +90,8 @@ impl StripeStoring {
             header,
             leases: Arc::new(leases),
             fragments: fragments.into_iter().map(Some).collect(),
+            lengths,
+            durable,
             threshold: threshold.min(u32::try_from(count).unwrap_or(u32::MAX)),
             size,
             own,
@@ -185,6 +192,10 @@ impl StripeStoring {
                 self.errors.push((peer, error));
                 self.owe(index);
             }
+        }
+        // Once a fragment: no call begins for one that is durable.
+        if self.fragments[index].is_none() && !self.carried.values().any(|of| *of == index) {
+            (self.durable)(self.lengths[index]);
         }
     }
 

@@ -25,31 +25,37 @@ impl Core {
         wanted: Range<usize>,
     ) -> Result<Fetched, WalkError> {
         let mut fetched = Fetched { fragments: Vec::new(), failed: Vec::new() };
-        self.gather(through, shape, wanted.clone().collect(), &mut fetched).await?;
+        let mut refused =
+            self.gather(through, shape, wanted.clone().collect(), &mut fetched).await?;
         let mut others = (0..shape.n()).filter(|index| !wanted.contains(index));
         while fetched.is_degraded() && fetched.fragments.len() < shape.k {
             let missing = shape.k - fetched.fragments.len();
             let next: Vec<usize> = others.by_ref().take(missing).collect();
             if next.is_empty() {
-                return Err(verdict(shape, &fetched));
+                return Err(verdict(shape, &fetched, refused));
             }
-            self.gather(through, shape, next, &mut fetched).await?;
+            let also = self.gather(through, shape, next, &mut fetched).await?;
+            refused = refused.or(also);
         }
         fetched.fragments.sort_unstable_by_key(|(index, _)| *index);
         Ok(fetched)
     }
 
-    /// Gets these fragments, or notes why one could not be had.
+    /// Gets these fragments, or notes why one could not be had; answers what was said of one that was refused.
+    ///
+    /// A refusal (*busy*, *denied*) may be that of the fragment's holder, which the librarian hands on, so it says nothing of the
+    /// others.
     ///
     /// # Errors
-    /// [`WalkError`] where no librarian is to be had, or all refuse: asking for other fragments is no use.
+    /// [`WalkError`] where no librarian is to be had: asking for other fragments is no use.
     async fn gather(
         &self,
         through: &Through,
         shape: &StripeShape,
         indices: Vec<usize>,
         fetched: &mut Fetched,
-    ) -> Result<(), WalkError> {
+    ) -> Result<Option<WalkError>, WalkError> {
+        let mut refused = None;
         let one = |index: usize| async move {
             (index, self.find_through(through, Wanted::fragment(shape, index)).await)
         };
@@ -66,15 +72,33 @@ impl Core {
                     let error = errors.into_iter().next().map(|(_, error)| error);
                     FragmentState::Unreachable(error.unwrap_or(CallError::NotFound))
                 }
-                Err(error) => return Err(error),
+                Err(error @ WalkError::NoPeers { .. }) => return Err(error),
+                Err(error) => {
+                    let state = FragmentState::Unreachable(said(&error));
+                    refused.get_or_insert(error);
+                    state
+                }
             };
             fetched.failed.push(FragmentAt { index, holder: None, state });
         }
-        Ok(())
+        Ok(refused)
     }
 }
 
-fn verdict(shape: &StripeShape, fetched: &Fetched) -> WalkError {
+/// A refusal as what a fragment's holder said.
+fn said(error: &WalkError) -> CallError {
+    match error {
+        WalkError::Busy { retry_after } => CallError::Busy { retry_after: *retry_after },
+        WalkError::Denied { reason } => CallError::Denied { reason: reason.clone() },
+        other => CallError::Invalid { reason: other.to_string() },
+    }
+}
+
+fn verdict(shape: &StripeShape, fetched: &Fetched, refused: Option<WalkError>) -> WalkError {
+    // With nothing to be had a refusal tells more than a count.
+    if let Some(refused) = refused.filter(|_| fetched.fragments.is_empty()) {
+        return refused;
+    }
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let missing = |at: &FragmentAt| at.state == FragmentState::Missing;
     if fetched.fragments.is_empty() && fetched.failed.iter().all(missing) {

@@ -520,6 +520,27 @@ fn a_thin_client_gets_pages_and_else_any_k_from_one_librarian() {
         assert_eq!(indices(&fetched), [1, 2]);
         assert!(is_right(&fetched, &striped) && !fetched.is_degraded());
         assert!(walker.survey_stripe(&shape(&striped), &[]).await.is_empty());
+        // What one fragment's holder refuses others have, where there are k; where there are none, it is told.
+        let ids = |range: std::ops::Range<usize>| {
+            range.map(|index| striped.fragments[index].id).collect::<BTreeSet<_>>()
+        };
+        let refusals = [
+            (CallError::Denied { reason: "planted".to_owned() }, Class::Denied),
+            (CallError::Busy { retry_after: Duration::from_secs(30) }, Class::Busy),
+            (CallError::Invalid { reason: "planted".to_owned() }, Class::Invalid),
+        ];
+        for (refusal, class) in refusals {
+            stage.network.set(&door.peer, Fault::Refused(ids(1..3), refusal.clone()));
+            let fetched = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap();
+            assert_eq!(indices(&fetched), [0, 3, 4, 5]);
+            assert!(is_right(&fetched, &striped));
+            let refused = |at: &walk::FragmentAt| matches!(at.state, FragmentState::Unreachable(_));
+            assert!(fetched.failed.len() == 2 && fetched.failed.iter().all(refused));
+            stage.network.set(&door.peer, Fault::Refused(ids(0..N), refusal));
+            let error = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap_err();
+            assert_eq!(error.class(), class, "{error}");
+            stage.network.heal();
+        }
         let lost: BTreeSet<usize> = [0, 2, 4].into();
         lost.iter().for_each(|index| _ = stage.peers[0].lose(&striped.fragments[*index].id));
         let fetched = walker.fetch_stripe(&shape(&striped), 0..K).await.unwrap();
