@@ -1,10 +1,12 @@
 //! Storing stripes: which fragment goes where, by when a writer is answered, and what happens where peers are unwell.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crypto::{Class, Classified, PeerState};
 use document::Striped;
+use env::Env;
 use env::calls::CallError;
 use placement::SPARES;
 use testkit::crowd::Crowd;
@@ -80,6 +82,45 @@ fn all_are_started_at_once_and_the_answer_comes_at_the_threshold() {
         assert!(answered.rest.wait(LONG).await.is_full());
         assert_eq!(env.clock.elapsed(), Duration::from_secs(3));
         assert_eq!(stage.holders(&striped.fragments[3]), [rank[3]]);
+    });
+}
+
+/// What was told to be held no more, and when.
+async fn told_durable(stage: &Stage, env: &Env, striped: &Striped) -> Vec<(Duration, usize)> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let durable = {
+        let (told, clock) = (told.clone(), env.clock.clone());
+        Box::new(move |bytes| told.lock().unwrap().push((clock.elapsed(), bytes)))
+    };
+    let stored = stage.walker.store_stripe_leased(records(striped), Vec::new(), durable).await;
+    assert!(stored.unwrap().rest.wait(LONG).await.is_full());
+    let told = told.lock().unwrap().clone();
+    told
+}
+
+#[test]
+fn a_writer_is_told_of_each_fragment_once_it_is_durable_and_no_call_carries_it() {
+    run(1, |env| async move {
+        let stage = Stage::new(&env, 3, 14);
+        let ms = Duration::from_millis;
+        let striped = four_of_eight(1);
+        let length = striped.fragments[0].bytes.len();
+        let rank = stage.rank(&striped.header.place);
+        rank[..N]
+            .iter()
+            .zip(1..)
+            .for_each(|(peer, at)| stage.set(*peer, Fault::Delay(ms(10 * at))));
+        let told = told_durable(&stage, &env, &striped).await;
+        let expected: Vec<_> = (1..=N as u64).map(|at| (ms(10 * at), length)).collect();
+        assert_eq!(told, expected, "each as it is durable");
+
+        // Of one that goes to a spare, since its holder is late, the holder's call has the bytes until all is done.
+        let striped = four_of_eight(2);
+        let rank = stage.rank(&striped.header.place);
+        stage.network.heal();
+        rank[..2].iter().for_each(|peer| stage.set(*peer, Fault::Hang));
+        let told = told_durable(&stage, &env, &striped).await;
+        assert_eq!(told.len(), N - 2, "{told:?}");
     });
 }
 
