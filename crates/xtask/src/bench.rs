@@ -14,8 +14,14 @@ const OUT: &str = "bench/out";
 
 /// Runs it; the experiment's exit code.
 pub(crate) fn run(args: Vec<OsString>) -> io::Result<u8> {
-    for step in steps(args) {
-        let status = cargo().args(step).current_dir(crate::root()).status()?;
+    let steps = steps(args);
+    let rivals = std::env::current_exe()?.with_file_name("../release/rivals");
+    for Step { what, args } in steps {
+        let mut command = match what {
+            What::Cargo => cargo(),
+            What::Rivals => Command::new(&rivals),
+        };
+        let status = command.args(args).current_dir(crate::root()).status()?;
         if !status.success() {
             return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
         }
@@ -38,27 +44,43 @@ fn of_package(name: &OsStr) -> bool {
     name.starts_with(b"CARGO_PKG_") || name.starts_with(b"CARGO_MANIFEST_")
 }
 
-/// What cargo is run with, one after the other: the program whose processes are measured comes first.
-fn steps(args: Vec<OsString>) -> Vec<Vec<OsString>> {
+/// A program that is run, with its arguments.
+struct Step {
+    what: What,
+    args: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Cargo,
+    /// What was built before it. Not by `cargo run`, which takes one package: for `rivals` alone all libraries would be compiled anew,
+    /// with fewer features than the measured program has.
+    Rivals,
+}
+
+/// What is run, one after the other: the program whose processes are measured is built first.
+fn steps(args: Vec<OsString>) -> Vec<Step> {
     let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
+    let cargo = |args: Vec<OsString>| Step { what: What::Cargo, args };
     let beside = args.first().is_none_or(|name| BESIDE.iter().any(|known| name == known));
-    let mut last = if beside {
-        words("run --quiet --release --package rivals --")
-    } else {
-        words(&format!("run --quiet --release --package hold -- bench --out {OUT}"))
-    };
+    if beside {
+        let build = words("build --release --package hold --package rivals");
+        return vec![cargo(build), Step { what: What::Rivals, args }];
+    }
+    let mut last = words(&format!("run --quiet --release --package hold -- bench --out {OUT}"));
     last.extend(args);
-    vec![words("build --release --package hold"), last]
+    vec![cargo(words("build --release --package hold")), cargo(last)]
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn last(args: &[&str]) -> String {
+    fn last(args: &[&str]) -> (What, String) {
         let steps = steps(args.iter().map(OsString::from).collect());
-        let last = steps.last().cloned().unwrap_or_default();
-        last.join(&OsString::from(" ")).to_string_lossy().into_owned()
+        let last = steps.into_iter().last().unwrap();
+        (last.what, last.args.join(&OsString::from(" ")).to_string_lossy().into_owned())
     }
 
     #[test]
@@ -76,9 +98,12 @@ mod tests {
 
     #[test]
     fn what_compares_is_run_by_rivals_and_all_else_by_the_program() {
-        assert!(last(&["transfer", "--quick"]).ends_with("--package rivals -- transfer --quick"));
-        assert!(last(&["heads"]).ends_with("--package rivals -- heads"));
-        assert!(last(&["libri"]).ends_with("--package hold -- bench --out bench/out libri"));
-        assert!(last(&[]).ends_with("--package rivals --"), "which says what there is");
+        let rivals = |args: &str| (What::Rivals, args.to_owned());
+        assert_eq!(last(&["transfer", "--quick"]), rivals("transfer --quick"));
+        assert_eq!(last(&["heads"]), rivals("heads"));
+        assert_eq!(last(&[]), rivals(""), "which says what there is");
+        let (what, libri) = last(&["libri"]);
+        assert_eq!(what, What::Cargo);
+        assert!(libri.ends_with("--package hold -- bench --out bench/out libri"), "{libri}");
     }
 }
