@@ -78,8 +78,8 @@ mod tests {
     use super::*;
 
     fn last(args: &[&str]) -> (What, String) {
-        let steps = steps(args.iter().map(OsString::from).collect());
-        let last = steps.into_iter().last().unwrap();
+        let mut steps = steps(args.iter().map(OsString::from).collect());
+        let last = steps.pop().unwrap();
         (last.what, last.args.join(&OsString::from(" ")).to_string_lossy().into_owned())
     }
 

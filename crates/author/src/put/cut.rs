@@ -353,7 +353,7 @@ mod tests {
             let whole = layout.segment_bytes() as usize / k as usize;
             let behind = |bytes: &[u8]| [&[0; CHUNK_PREFIX_BYTES], bytes].concat();
             let mut read: Vec<Vec<u8>> = content.chunks(whole).map(behind).collect();
-            if content.len() % whole == 0 {
+            if content.len().is_multiple_of(whole) {
                 read.push(behind(&[]));
             }
             let chunks = recut(read, &layout, k, length);

@@ -104,14 +104,14 @@ fn a_writer_is_told_of_each_fragment_once_it_is_durable_and_no_call_carries_it()
         let stage = Stage::new(&env, 3, 14);
         let ms = Duration::from_millis;
         let striped = four_of_eight(1);
-        let length = striped.fragments[0].bytes.len();
         let rank = stage.rank(&striped.header.place);
         rank[..N]
             .iter()
             .zip(1..)
             .for_each(|(peer, at)| stage.set(*peer, Fault::Delay(ms(10 * at))));
         let told = told_durable(&stage, &env, &striped).await;
-        let expected: Vec<_> = (1..=N as u64).map(|at| (ms(10 * at), length)).collect();
+        let lengths = striped.fragments.iter().map(|fragment| fragment.bytes.len());
+        let expected: Vec<_> = (1..).map(|at| ms(10 * at)).zip(lengths).collect();
         assert_eq!(told, expected, "each as it is durable");
 
         // Of one that goes to a spare, since its holder is late, the holder's call has the bytes until all is done.
