@@ -94,8 +94,7 @@ async fn told_durable(stage: &Stage, env: &Env, striped: &Striped) -> Vec<(Durat
     };
     let stored = stage.walker.store_stripe_leased(records(striped), Vec::new(), durable).await;
     assert!(stored.unwrap().rest.wait(LONG).await.is_full());
-    let told = told.lock().unwrap().clone();
-    told
+    told.lock().unwrap().clone()
 }
 
 #[test]
