@@ -23,7 +23,7 @@ use std::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::seal::{Cipher, NONCE_BYTES, SealError, TAG_BYTES};
+use crate::seal::{self, Cipher, NONCE_BYTES, SealError, TAG_BYTES};
 use crate::suite::same_mac;
 use crate::{Mac, Suite};
 
@@ -81,7 +81,7 @@ impl WholeKeys {
     pub fn chunk_tag(&self, index: u32, chunk: &[u8]) -> Result<ChunkTag, SealError> {
         let mut nonce = [0; NONCE_BYTES];
         nonce[NONCE_BYTES - 4..].copy_from_slice(&index.to_be_bytes());
-        Cipher::new(&self.chunk).tag(nonce, chunk)
+        seal::tag(&self.chunk, nonce, chunk)
     }
 }
 

@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::error::RivalError;
 use crate::kubo::Kubo;
-use crate::minio::Minio;
+use crate::minio::{Minio, Wire};
 use crate::restic::Restic;
 use crate::tahoe::Tahoe;
 
@@ -99,7 +99,7 @@ struct TransferArgs {
     #[arg(long, value_name = "N", default_value_t = 3)]
     tries: usize,
     /// Beside these alone
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["minio", "kubo", "tahoe", "restic"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["minio", "minio-tls", "kubo", "tahoe", "restic"])]
     beside: Vec<Rival>,
     /// Ours in chunks of so many bytes too, cut by hand and put through pipes
     #[arg(long, value_name = "BYTES", value_parser = bench::parse_size)]
@@ -122,6 +122,7 @@ struct TransferArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Rival {
     Minio,
+    MinioTls,
     Kubo,
     Tahoe,
     Restic,
@@ -130,7 +131,8 @@ enum Rival {
 impl Rival {
     fn installed(self, cache: &Path, bench: &Bench) -> Result<Box<dyn Beside>, RivalError> {
         Ok(match self {
-            Self::Minio => Box::new(Minio::new(cache, bench)?),
+            Self::Minio => Box::new(Minio::new(cache, bench, Wire::Plain)?),
+            Self::MinioTls => Box::new(Minio::new(cache, bench, Wire::Tls)?),
             Self::Kubo => Box::new(Kubo::new(cache, bench)?),
             Self::Tahoe => Box::new(Tahoe::new(cache, bench)?),
             Self::Restic => Box::new(Restic::new(cache, bench)?),

@@ -1,13 +1,14 @@
-//! MinIO: one process with four drives, over HTTP, by its own client.
+//! MinIO: one process with four drives, by its own client, over HTTP and over HTTPS.
 //!
 //! With four drives it codes 2 of 4: two times the bytes, as our 4/8. It keeps a checksum of every
-//! block, encrypts nothing, and here speaks no TLS. The drives are folders of one disk.
+//! block and encrypts nothing that it keeps. Over HTTPS, which is how it is set up between
+//! organisations, it does on the wire what ours always does. The drives are folders of one disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use bench::{Bench, Beside, BoxError, Ports, Theirs};
+use bench::{Bench, BenchError, Beside, BoxError, Ports, Theirs};
 
 use crate::error::RivalError;
 use crate::install::{MC, MINIO};
@@ -17,18 +18,50 @@ use crate::process::{self, Daemon, Ran};
 const DRIVES: usize = 4;
 const USER: &str = "measured";
 const PASSWORD: &str = "only-for-measuring";
+const HOST: &str = "127.0.0.1";
 const LIMIT: Duration = Duration::from_secs(1800);
+
+/// How its client and it speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// HTTP.
+    Plain,
+    /// HTTPS, with a certificate made for the turn.
+    Tls,
+}
 
 /// An installed MinIO.
 pub(crate) struct Minio {
     program: PathBuf,
     client: PathBuf,
+    wire: Wire,
 }
 
 impl Minio {
-    pub(crate) fn new(cache: &Path, bench: &Bench) -> Result<Self, RivalError> {
+    pub(crate) fn new(cache: &Path, bench: &Bench, wire: Wire) -> Result<Self, RivalError> {
         let (program, client) = (MINIO.installed(cache, bench)?, MC.installed(cache, bench)?);
-        Ok(Self { program, client })
+        Ok(Self { program, client, wire })
+    }
+
+    /// Certificate and key of the turn, where both programs look for them.
+    fn certify(&self, folder: &Path) -> Result<(), RivalError> {
+        let (own, trusted) = (certificates(folder), folder.join("client/certs/CAs"));
+        for made in [&own, &trusted] {
+            std::fs::create_dir_all(made).map_err(RivalError::io("make", made))?;
+        }
+        if self.wire == Wire::Plain {
+            return Ok(());
+        }
+        let made =
+            rcgen::generate_simple_self_signed([HOST.to_owned()]).map_err(BenchError::from)?;
+        for (path, text) in [
+            (own.join("public.crt"), made.cert.pem()),
+            (own.join("private.key"), made.key_pair.serialize_pem()),
+            (trusted.join("public.crt"), made.cert.pem()),
+        ] {
+            std::fs::write(&path, text).map_err(RivalError::io("write", &path))?;
+        }
+        Ok(())
     }
 
     fn serve(&self, folder: &Path, address: &str, console: &str) -> Command {
@@ -37,13 +70,15 @@ impl Minio {
         // Several drives of one disk are refused but in such runs.
         command.env("MINIO_CI_CD", "1").env("MINIO_BROWSER", "off").env("MINIO_UPDATE", "off");
         command.args(["server", "--quiet", "--address", address, "--console-address", console]);
-        command.args(drives(folder));
+        // Without a certificate there it speaks HTTP.
+        command.arg("--certs-dir").arg(certificates(folder)).args(drives(folder));
         command
     }
 
     fn client(&self, folder: &Path, address: &str, args: &[&str]) -> Command {
         let mut command = process::command(&self.client, folder);
-        command.env("MC_HOST_here", format!("http://{USER}:{PASSWORD}@{address}"));
+        let scheme = if self.wire == Wire::Tls { "https" } else { "http" };
+        command.env("MC_HOST_here", format!("{scheme}://{USER}:{PASSWORD}@{address}"));
         command.args(["--quiet", "--config-dir"]).arg(folder.join("client")).args(args);
         command
     }
@@ -80,13 +115,20 @@ impl Serving for Served<'_> {
     }
 }
 
+fn certificates(folder: &Path) -> PathBuf {
+    folder.join("certificates")
+}
+
 fn drives(folder: &Path) -> Vec<PathBuf> {
     (1..=DRIVES).map(|number| folder.join(format!("drive{number}"))).collect()
 }
 
 impl Beside for Minio {
     fn name(&self) -> &'static str {
-        "minio"
+        match self.wire {
+            Wire::Plain => "minio",
+            Wire::Tls => "minio-tls",
+        }
     }
 
     fn version(&self) -> &str {
@@ -94,7 +136,14 @@ impl Beside for Minio {
     }
 
     fn does(&self) -> &'static str {
-        "4 drives of one process coded 2 of 4, a checksum a block, HTTP without TLS, no encryption; its own client"
+        match self.wire {
+            Wire::Plain => {
+                "4 drives of one process coded 2 of 4, a checksum a block, HTTP without TLS, no encryption; its own client"
+            }
+            Wire::Tls => {
+                "4 drives of one process coded 2 of 4, a checksum a block, HTTPS, nothing encrypted at rest; its own client"
+            }
+        }
     }
 
     fn transfer(
@@ -104,7 +153,8 @@ impl Beside for Minio {
         folder: &Path,
     ) -> Result<Vec<Theirs>, BoxError> {
         let mut ports = Ports::new();
-        let mut address = || ports.free().map(|port| format!("127.0.0.1:{port}"));
+        let mut address = || ports.free().map(|port| format!("{HOST}:{port}"));
+        self.certify(folder)?;
         let (address, console) = (address()?, address()?);
         for drive in drives(folder) {
             std::fs::create_dir(&drive).map_err(RivalError::io("make", &drive))?;

@@ -30,7 +30,7 @@ mod verifier;
 
 pub use client::{Client, CredentialSource, SignedDial};
 pub use error::RpcError;
-pub use identity::Identity;
+pub use identity::{Identity, cipher_suites};
 pub use limits::{
     BATCH_MESSAGE_BYTES_MAX, ClientLimits, RECORD_BYTES_MAX, RECORD_MESSAGE_BYTES_MAX,
     SMALL_MESSAGE_BYTES_MAX, ServerLimits,

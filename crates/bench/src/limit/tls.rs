@@ -1,6 +1,6 @@
 //! TLS over loopback TCP, each end on a thread of its own: processor time a byte at either end.
 //!
-//! The suite is the one our connections use first (TLS 1.3, AES-128-GCM), with 256 KiB read
+//! The suites are those of our connections (TLS 1.3, first AES-128-GCM), with 256 KiB read
 //! and written at a time, and nothing paces them, as between our peers on one machine. Smaller
 //! strides cost more system calls and are not unavoidable.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::crypto::CryptoProvider;
-use rustls::crypto::aws_lc_rs::{self, cipher_suite};
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::version::TLS13;
 use rustls::{
@@ -66,7 +66,7 @@ fn configurations() -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), BenchError
     let certificate = made.cert.der().clone();
     let key = PrivateKeyDer::Pkcs8(made.key_pair.serialize_der().into());
     let provider = Arc::new(CryptoProvider {
-        cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
+        cipher_suites: rpc::cipher_suites(),
         ..aws_lc_rs::default_provider()
     });
     let server = ServerConfig::builder_with_provider(provider.clone())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -93,10 +93,8 @@ impl ClientCertVerifier for Anybody {
 
 /// Both sides' configuration, with the ciphers that our connections agree on.
 pub(crate) fn tls(protocol: &[u8]) -> (TlsAcceptor, TlsConnector) {
-    let provider = Arc::new(CryptoProvider {
-        cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
-        ..default_provider()
-    });
+    let provider =
+        Arc::new(CryptoProvider { cipher_suites: rpc::cipher_suites(), ..default_provider() });
     let anybody = Arc::new(Anybody(provider.signature_verification_algorithms));
     let made = rcgen::generate_simple_self_signed(["holdfast".to_owned()]).expect("a certificate");
     let chain = vec![made.cert.der().clone()];
