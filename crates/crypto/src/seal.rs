@@ -280,7 +280,7 @@ mod tests {
         for length in lengths {
             let key = std::array::from_fn(|at| (at * 7 + length) as u8);
             let [one, other] = LIBRARIES.map(|library| Cipher::of(library, &key));
-            let text: Vec<u8> = (0..length).map(|at| (at * at >> 3) as u8).collect();
+            let text: Vec<u8> = (0..length).map(|at| ((at * at) >> 3) as u8).collect();
             let nonce = std::array::from_fn(|at| (length >> at) as u8);
             let aad = &key[..length % 33];
             let sealed = one.seal_vec(nonce, aad, text.clone()).expect("short");
