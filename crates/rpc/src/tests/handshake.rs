@@ -91,12 +91,19 @@ fn dialling() -> ClientConfig {
     identity(2, 1).dialling(PeerVerifier::new(None)).unwrap()
 }
 
+/// Both versions of TLS and the library's suites: which of two libraries is meant has to be said.
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
 /// A configuration with this certificate in place of a good one.
 fn with_certificate(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> ClientConfig {
-    let mut config = ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
         .dangerous()
         .with_custom_certificate_verifier(PeerVerifier::new(None))
         .with_client_auth_cert(chain, key)
@@ -164,7 +171,9 @@ async fn callers_that_do_not_prove_a_key_are_refused_while_others_go_on() {
         nothing.alpn_protocols.clear();
         assert!(!is_taken(&peer, nothing).await, "no protocol");
 
-        let mut tls12 = ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS12])
+        let mut tls12 = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(PeerVerifier::new(None))
             .with_no_client_auth();
@@ -219,7 +228,9 @@ impl rustls::client::ResolvesClientCert for NoCertificate {
 async fn peers_that_do_not_prove_their_key_are_refused() {
     for (signer, own, what) in [(3, true, "wrong signer"), (1, false, "stolen proof")] {
         let (certificate, key) = lying(signer, own);
-        let mut config = ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .unwrap();
