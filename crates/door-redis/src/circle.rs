@@ -56,6 +56,10 @@ const TICK: Duration = Duration::from_millis(100);
 const AWAKE: Duration = Duration::from_micros(50);
 /// How often it looks in that time at most.
 const LOOKS_MAX: usize = 200;
+/// Bytes of answers that wait for who has not given the password: those are errors.
+const STRANGER_OUTPUT_BYTES: usize = 64 << 10;
+/// The part of `input_bytes` that those who have not given the password may hold together.
+const STRANGERS_PART: usize = 8;
 /// A watcher that is told so many bytes is sent them at once where the answers of all are many.
 const TOLD_BYTES: usize = 64 << 10;
 /// After a connection that could not be accepted no other is tried for so long, in ms.
@@ -76,6 +80,8 @@ pub(crate) struct Circle {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     by_id: HashMap<u64, usize>,
+    /// Those that have not given the password, by their numbers: the first has had the longest time to.
+    strangers: BTreeSet<u64>,
     /// Connections with something to do in this turn.
     ready: Vec<usize>,
     /// Connections with something to send.
@@ -91,6 +97,8 @@ pub(crate) struct Circle {
     /// Bytes that all connections hold: of requests, of answers.
     input_bytes: usize,
     output_bytes: usize,
+    /// Of the requests' bytes those that strangers hold.
+    strangers_bytes: usize,
     accepting: bool,
     /// When the next may be accepted, after one that could not.
     accepts_from: u64,
@@ -115,6 +123,14 @@ fn is_crowded(output_bytes: usize, limits: &Limits) -> bool {
     output_bytes > limits.outputs_bytes / 2
 }
 
+/// Bytes of answers that may wait for a connection before it is not read from.
+fn output_max(connection: &Connection, limits: &Limits) -> usize {
+    match connection.session.authenticated {
+        true => limits.output_bytes,
+        false => limits.output_bytes.min(STRANGER_OUTPUT_BYTES),
+    }
+}
+
 impl Circle {
     pub(crate) fn new(
         door: Door,
@@ -134,6 +150,7 @@ impl Circle {
             connections: Vec::new(),
             free: Vec::new(),
             by_id: HashMap::new(),
+            strangers: BTreeSet::new(),
             ready: Vec::new(),
             sending: Vec::new(),
             was_ready: Vec::new(),
@@ -143,6 +160,7 @@ impl Circle {
             next_id: 1,
             input_bytes: 0,
             output_bytes: 0,
+            strangers_bytes: 0,
             accepting: false,
             accepts_from: 0,
             swept: 0,
@@ -325,7 +343,8 @@ impl Circle {
             };
             let crowded = is_crowded(self.output_bytes, &limits);
             let waiting = connection.output.waiting();
-            connection.paused = waiting > limits.output_bytes || (crowded && waiting > 0);
+            connection.paused =
+                waiting > output_max(connection, &limits) || (crowded && waiting > 0);
             if connection.paused {
                 connection.listed = false;
                 continue;
@@ -356,15 +375,23 @@ impl Circle {
         connection.listed = false;
         let (input, output) = (connection.held(), connection.output.held());
         self.door.outputs_bytes = self.output_bytes - output;
+        let strangers = self.strangers_bytes - connection.held_as_stranger();
         let state = connection.serve(&mut self.door, &mut self.shared[at]);
-        let all = self.input_bytes - input + connection.held();
-        if all > self.door.options.limits.input_bytes && connection.held() > input {
+        let input_max = self.door.options.limits.input_bytes;
+        let is_over = self.input_bytes - input + connection.held() > input_max
+            || strangers + connection.held_as_stranger() > input_max / STRANGERS_PART;
+        if is_over && connection.held() > input {
             // At once, or others in this turn would be cut off for what it held.
             connection.fail(&mut self.door, ProtocolError::Crowded);
             connection.forget();
         }
         self.input_bytes = self.input_bytes - input + connection.held();
         self.output_bytes = self.output_bytes - output + connection.output.held();
+        self.strangers_bytes = strangers + connection.held_as_stranger();
+        match connection.session.authenticated {
+            true => self.strangers.remove(&connection.session.id),
+            false => self.strangers.insert(connection.session.id),
+        };
         match state {
             State::Ready => {
                 connection.listed = true;
@@ -486,7 +513,7 @@ impl Circle {
                 self.sending.push(index);
             }
             let crowded = left > 0 && is_crowded(self.output_bytes, &limits);
-            if connection.paused && left <= limits.output_bytes && !crowded {
+            if connection.paused && left <= output_max(connection, &limits) && !crowded {
                 connection.paused = false;
                 if !connection.listed {
                     connection.listed = true;
@@ -535,7 +562,7 @@ impl Circle {
             match listener.accept() {
                 Ok((socket, address)) => {
                     self.door.counters.accepted += 1;
-                    if self.by_id.len() >= self.door.options.limits.clients {
+                    if self.by_id.len() >= self.door.options.limits.clients && !self.make_room() {
                         self.door.counters.refused += 1;
                         let mut socket = socket;
                         let text = b"-ERR max number of clients reached\r\n";
@@ -561,6 +588,17 @@ impl Circle {
         true
     }
 
+    /// Closes the connection that has had the longest time to give the password and has not: whoever holds all places for
+    /// nothing would keep out those who know it. Whether there was one.
+    fn make_room(&mut self) -> bool {
+        let first = self.strangers.first().and_then(|id| self.by_id.get(id).copied());
+        if let Some(index) = first {
+            self.door.counters.cut_off += 1;
+            self.close(index);
+        }
+        first.is_some()
+    }
+
     fn take(
         &mut self,
         mut socket: mio::net::TcpStream,
@@ -579,6 +617,9 @@ impl Circle {
         let id = self.next_id;
         self.next_id += 1;
         let session = Session::new(id, self.door.password.is_none());
+        if !session.authenticated {
+            self.strangers.insert(id);
+        }
         let connection = Connection::new(socket, session, now);
         if index == self.connections.len() {
             self.connections.push(None);
@@ -609,7 +650,9 @@ impl Circle {
         let _ = self.poll.registry().deregister(&mut connection.socket);
         self.input_bytes = self.input_bytes.saturating_sub(connection.held());
         self.output_bytes = self.output_bytes.saturating_sub(connection.output.held());
+        self.strangers_bytes = self.strangers_bytes.saturating_sub(connection.held_as_stranger());
         let id = connection.session.id;
+        self.strangers.remove(&id);
         self.by_id.remove(&id);
         self.door.clients.remove(&id);
         if connection.session.watching > 0 {

@@ -115,6 +115,11 @@ impl Connection {
         self.input.capacity() + self.parser.held() + self.session.held()
     }
 
+    /// The same, where the password was not given.
+    pub(crate) fn held_as_stranger(&self) -> usize {
+        if self.session.authenticated { 0 } else { self.held() }
+    }
+
     /// Reads once, where what comes is executed from a shared buffer; how many bytes. Until [`Connection::serve`] is called
     /// with that buffer nobody else uses it.
     pub(crate) fn fill(&mut self, shared: &mut Vec<u8>) -> usize {

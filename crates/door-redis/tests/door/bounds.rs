@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use door_redis::{Limits, Options};
+use zeroize::Zeroizing;
 
 use crate::client::{Opened, options, request};
 
@@ -351,4 +352,68 @@ fn random_bytes_do_no_harm() {
         while !caller.is_closed() {}
     }
     assert_eq!(opened.caller().say("PING"), "PONG");
+}
+
+fn guarded(limits: Limits) -> Opened {
+    let password = Some(Zeroizing::new("open sesame".to_owned()));
+    Opened::with(Options { limits, password, ..options() })
+}
+
+/// Who says nothing holds no place that somebody with the password wants; who gave it keeps its place.
+#[test]
+fn strangers_make_room_for_newcomers_and_those_with_the_password_stay() {
+    let opened = guarded(Limits { clients: 2, ..Limits::default() });
+    let mut silent: Vec<_> = (0..2).map(|_| opened.caller()).collect();
+    let mut first = opened.caller();
+    assert_eq!(first.call(&[b"AUTH", b"open sesame"]).text(), "OK");
+    assert!(silent[0].is_closed());
+    let mut second = opened.caller();
+    assert_eq!(second.call(&[b"AUTH", b"open sesame"]).text(), "OK");
+    assert!(silent[1].is_closed());
+    assert_eq!(opened.caller().answer().text(), "ERR max number of clients reached");
+    assert_eq!((first.say("PING"), second.say("PING")), ("PONG".into(), "PONG".into()));
+    // Who gave it up is a stranger again.
+    assert_eq!(second.say("RESET"), "RESET");
+    let mut third = opened.caller();
+    assert_eq!(third.call(&[b"AUTH", b"open sesame"]).text(), "OK");
+    assert!(second.is_closed());
+    assert_eq!(first.say("PING"), "PONG");
+}
+
+#[test]
+fn what_strangers_hold_leaves_the_others_room() {
+    let opened = guarded(Limits { input_bytes: 4 << 20, ..Limits::default() });
+    // Nine arguments of ten, 144 KB, in buffers of twice that at most: of half a MiB two or three have room.
+    let argument = [&b"$16000\r\n"[..], &[b'a'; 16_000], b"\r\n"].concat();
+    let part = [&b"*10\r\n"[..], &argument.repeat(9)].concat();
+    let mut strangers: Vec<_> = (0..8).map(|_| opened.caller()).collect();
+    for stranger in &mut strangers {
+        let _ = stranger.socket.write_all(&part);
+    }
+    while opened.metric("cut_off") < 5 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut caller = opened.caller();
+    assert_eq!(caller.call(&[b"AUTH", b"open sesame"]).text(), "OK");
+    assert_eq!(caller.call(&[b"SET", b"k", &vec![1; 2_000_000]]).text(), "OK");
+    assert!((5..8).contains(&opened.metric("cut_off")));
+}
+
+/// Errors that a stranger does not read are not made by the million.
+#[test]
+fn a_stranger_that_does_not_read_is_not_read_from() {
+    let opened = guarded(Limits::default());
+    let mut deaf = opened.caller();
+    deaf.socket.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    // Sockets may take some MB of answers of 35 bytes.
+    let _ = deaf.socket.write_all(&b"a\n".repeat(1_000_000));
+    let mut caller = opened.caller();
+    assert_eq!(caller.call(&[b"AUTH", b"open sesame"]).text(), "OK");
+    let mut before = u64::MAX;
+    while before != opened.metric("errors") {
+        before = opened.metric("errors");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!((1..500_000).contains(&before), "{before}");
+    assert_eq!(caller.say("PING"), "PONG");
 }
