@@ -268,7 +268,7 @@ fn scans_of_predecessors_are_told_beside_gets_one_after_the_other() {
 fn versions_kept_small_are_told_beside_those_kept_whole() {
     let report = quick(&["kv", "delta"], "kv-delta");
     assert_eq!(report["runs"].as_array().unwrap().len(), 3 * 3, "workloads, ancestors");
-    let bytes = bar(&report, "2000 versions of 1000 B, the same tenth changed: bytes");
+    let bytes = bar(&report, "8000 versions of 1000 B, the same tenth changed: bytes");
     let bytes = bytes["value"].as_f64().unwrap();
     let ratio = |name: &str| report["ratios"][name].as_f64().unwrap();
     // Of few versions the files' own bytes are a part, so the promise is for many.

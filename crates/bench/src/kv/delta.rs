@@ -28,7 +28,7 @@ const VALUE_BYTES: std::ops::RangeInclusive<u64> = 10..=1 << 20;
 const VERSIONS_MAX: u64 = 100_000_000;
 const CHAIN_MAX: u64 = 1_000_000;
 const ROUNDS_MAX: usize = 20;
-const QUICK_VERSIONS: u64 = 2_000;
+const QUICK_VERSIONS: u64 = 8_000;
 
 /// `hold bench kv delta`.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ impl KvDelta {
         Ok(match bench.quick {
             true => {
                 let versions = self.versions.min(QUICK_VERSIONS);
-                Self { versions, chain: self.chain.min(versions / 20).max(1), rounds: 1, ..*self }
+                Self { versions, chain: self.chain.min(versions / 200).max(1), rounds: 1, ..*self }
             }
             false => *self,
         })
@@ -214,7 +214,7 @@ mod tests {
             tell: Box::new(|_| ()),
         };
         let checked = DELTA.checked(&bench).unwrap();
-        assert_eq!((checked.versions, checked.chain, checked.rounds), (2000, 100, 1));
+        assert_eq!((checked.versions, checked.chain, checked.rounds), (8000, 40, 1));
         for bad in [
             KvDelta { versions: 0, ..DELTA },
             KvDelta { chain: 0, ..DELTA },
