@@ -122,6 +122,28 @@ impl Limiter {
         Ok(())
     }
 
+    /// Whether a caller may show what vouches for it, which costs signatures to look at: not while the introductions that
+    /// proved nothing, each counted as a stranger's, were as many as a stranger may make. Counts nothing.
+    ///
+    /// # Errors
+    /// [`Over`], with what to answer.
+    pub(crate) fn may_prove(&self, key: &PublicKey, now: Duration) -> Result<(), Box<Over>> {
+        let (endpoint, rate) = endpoint(Method::Introduce, self.rates.of(Tier::Stranger));
+        let desk = self.desk(Tier::Stranger, endpoint);
+        let Some(known) = desk.callers.get(key) else { return Ok(()) };
+        let mut wait = Wait::default();
+        let bounds = [
+            (&known.second, rate.per_second, SECOND, Bound::Second),
+            (&known.day, rate.per_day, DAY, Bound::Day),
+        ];
+        for (bucket, rate, period, bound) in bounds {
+            if let Some(rate) = rate {
+                wait.at_least(bucket.wait(1, rate, period, now), bound);
+            }
+        }
+        wait.over()
+    }
+
     /// Counts record bytes that were answered.
     pub(crate) fn answered(&self, key: &PublicKey, asked: &Asked, bytes: u64, now: Duration) {
         let (endpoint, rate) = endpoint(asked.method, self.rates.of(asked.tier));

@@ -512,6 +512,11 @@ impl Endpoints {
         let vouched = match vouched_before(&credential, &caller.key, &core.directory) {
             Some(vouched) => Ok(vouched),
             None => {
+                let may = core.limiter.may_prove(&caller.key, core.env.clock.elapsed());
+                may.map_err(|over| {
+                    core.metrics.refused(Tier::Stranger, Method::Introduce, over.bound);
+                    over.error
+                })?;
                 vouch(credential, &caller.key, &core.directory.roster(), core.env.clock.unix_s())
             }
         };

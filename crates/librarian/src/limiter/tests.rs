@@ -51,6 +51,22 @@ fn a_rate_refills_exactly_and_a_refusal_takes_nothing() {
     assert!(ask(251).is_err());
 }
 
+/// Introductions that prove nothing are a stranger's, and their number bounds the next before a signature is looked at.
+#[test]
+fn who_proved_nothing_too_often_proves_nothing_for_a_while() {
+    let limiter = limiter(Tier::Stranger, Rate::a_second(2));
+    let nothing = asked(Tier::Stranger, Method::Introduce, 1, 0);
+    for _ in 0..2 {
+        limiter.may_prove(&key(1), ZERO).expect("not known yet, or not too often");
+        limiter.enter(&key(1), &nothing, ZERO).expect("a burst of one second");
+    }
+    let half = Duration::from_millis(500);
+    assert_eq!(refused(limiter.may_prove(&key(1), ZERO)), (half, Bound::Second));
+    limiter.may_prove(&key(2), ZERO).expect("another");
+    limiter.may_prove(&key(1), half).expect("the bucket has one again");
+    limiter.may_prove(&key(1), half).expect("looking takes none");
+}
+
 #[test]
 fn each_record_of_a_batch_counts_and_a_batch_over_is_refused_whole() {
     let limiter = limiter(Tier::Known, Rate::a_second(10));

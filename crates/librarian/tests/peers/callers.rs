@@ -108,6 +108,39 @@ fn credentials_that_do_not_count_are_denied_and_give_nothing() {
     });
 }
 
+/// What vouches for a caller costs signatures to look at, so who showed nothing that counts as often as a stranger may is told
+/// to wait before the next is looked at. Whoever comes with another key is not.
+#[test]
+fn credentials_that_do_not_count_are_looked_at_so_often_and_then_later() {
+    testkit::time::run(4, |env| async move {
+        let town = Town::new(&env, 2, 2).await;
+        let client = key("client", 99);
+        let calls = town.network.calls(client.public());
+        let another = ClientKey::new(key("client", 98).public());
+        let bad = Credential::Client(town.community.pass(another, 0, Tier::Own, &env));
+        let own = ClientKey::new(client.public());
+        let good = Credential::Client(town.community.pass(own, 0, Tier::Own, &env));
+        for _ in 0..10 {
+            let answer = introduce(&calls, &town.at(0), bad.clone()).await;
+            assert!(matches!(answer, Err(CallError::Denied { .. })), "{answer:?}");
+        }
+        for credential in [&bad, &good] {
+            let answer = introduce(&calls, &town.at(0), credential.clone()).await;
+            let wait = Duration::from_millis(100);
+            assert!(
+                matches!(answer, Err(CallError::Busy { retry_after }) if retry_after <= wait),
+                "{answer:?}"
+            );
+        }
+        let other = key("client", 98);
+        let answer = introduce(&town.network.calls(other.public()), &town.at(0), bad).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        env.clock.sleep(Duration::from_secs(1)).await;
+        let answer = introduce(&calls, &town.at(0), good).await;
+        assert!(answer.is_ok(), "{answer:?}");
+    });
+}
+
 #[test]
 fn a_pass_runs_out_while_its_holder_is_connected() {
     testkit::time::run(5, |env| async move {
