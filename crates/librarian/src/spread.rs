@@ -11,7 +11,7 @@
 //!
 //! 1. All holders of an envelope could tell of it, up to 14 of them. The first of its rank does, the others in their
 //!    turn, unless they heard it by then: the overlay leaves out what it knows.
-//! 2. A peer tells at most twice a second, all that is due together.
+//! 2. A peer tells at most twice a second, and where one tells for all five times in four seconds, all that is due together.
 //! 3. In a network of more than [`DIRECT_MAX`] peers they give what they have to one of them, the *teller*, whom
 //!    a hash of the time chooses for some minutes, so that all of the network's publications are some messages a second.
 //!    It is trusted with nothing: an envelope proves itself, and who gave one and does not hear it tells by itself.
@@ -43,8 +43,10 @@ const TRIES_MAX: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 /// From one message, or one giving, to the next.
 const EVERY: Duration = Duration::from_millis(500);
+/// From one message to the next of who tells for all: each wakes every peer as often as it has links in the mesh.
+const EVERY_FOR_ALL: Duration = Duration::from_millis(800);
 /// How much later each further holder tells: time for the one before it (and the teller), and for the message to arrive.
-const TURN: Duration = Duration::from_millis(1_250);
+const TURN: Duration = Duration::from_millis(1_500);
 /// Holders after this one tell when it does: by then something is wrong with those before.
 const TURNS_MAX: usize = 3;
 /// Up to so many peers, each tells by itself.
@@ -138,8 +140,7 @@ impl Spreading {
 pub(crate) async fn spread_all(core: Arc<Core>, mut queue: mpsc::Receiver<ToSpread>) {
     let mut spreading = Spreading::default();
     loop {
-        let now = core.env.clock.elapsed();
-        let until = spreading.first().map(|first| first.saturating_sub(now));
+        let until = spreading.first().map(|first| first.saturating_sub(core.env.clock.elapsed()));
         let due = async {
             match until {
                 Some(left) => core.env.clock.sleep(left).await,
@@ -153,6 +154,8 @@ pub(crate) async fn spread_all(core: Arc<Core>, mut queue: mpsc::Receiver<ToSpre
             // Where too much waits the queue fills, and what does not fit there is left to catching up.
             came = queue.recv(), if !spreading.is_full() => Some(came),
         };
+        // Not from before: it may have been long until something came.
+        let now = core.env.clock.elapsed();
         match came {
             Some(Some(ToSpread::Stored(envelope))) => {
                 let (turn, peers) = (turn(&core, &envelope), core.directory.view().len());
@@ -166,7 +169,9 @@ pub(crate) async fn spread_all(core: Arc<Core>, mut queue: mpsc::Receiver<ToSpre
             Some(None) => break,
             None => {
                 give(&core, &mut spreading).await;
-                tell(&core, &mut spreading.tell).await;
+                let many = core.directory.view().len() > DIRECT_MAX;
+                let every = if many { EVERY_FOR_ALL } else { EVERY };
+                tell(&core, &mut spreading.tell, every).await;
             }
         }
     }
@@ -224,10 +229,10 @@ async fn give(core: &Core, spreading: &mut Spreading) {
     envelopes.into_iter().for_each(|envelope| spreading.tell.add(due, envelope));
 }
 
-async fn tell(core: &Core, waiting: &mut Waiting) {
+async fn tell(core: &Core, waiting: &mut Waiting, every: Duration) {
     let envelopes = waiting.take(core.env.clock.elapsed());
     if !envelopes.is_empty() && publish_all(core, envelopes).await > 0 {
-        waiting.next = core.env.clock.elapsed() + EVERY;
+        waiting.next = core.env.clock.elapsed() + every;
     }
 }
 

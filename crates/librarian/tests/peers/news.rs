@@ -53,6 +53,30 @@ fn storing_an_envelope_again_is_no_news() {
     });
 }
 
+/// Whoever is not the first of an envelope's holders tells in its turn, also where nothing came for long before: the first mostly
+/// has told by then, and each message wakes every peer.
+#[test]
+fn a_further_holder_waits_for_its_turn_however_long_it_was_idle() {
+    testkit::time::run(10, |env| async move {
+        let town = Town::new(&env, 3, 9).await;
+        let client = town.client(0, Tier::Own).await;
+        let (mut soon, mut late) = (0, 0);
+        for n in 0..40 {
+            env.clock.sleep(Duration::from_secs(20)).await;
+            let before = town.log_of(1).await.len();
+            // None of its other holders has it.
+            client.store(&town.at(0), envelope(n, 0).0, LIMIT).await.unwrap();
+            env.clock.sleep(Duration::from_millis(700)).await;
+            let heard = town.log_of(1).await.len() > before;
+            (soon, late) = if heard { (soon + 1, late) } else { (soon, late + 1) };
+            env.clock.sleep(Duration::from_secs(5)).await;
+            assert_eq!(town.log_of(1).await.len(), before + 1, "envelope {n}");
+        }
+        // Two or three of nine peers hold each.
+        assert!(soon > 20 && late > 2, "{soon} {late}");
+    });
+}
+
 /// Peers that were given envelopes to tell of.
 fn tellers(town: &Town) -> Vec<usize> {
     let given = |at: &usize| {

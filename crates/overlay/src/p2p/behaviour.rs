@@ -37,6 +37,9 @@ const HISTORY_HEARTBEATS: usize = 7;
 /// Links that a message is passed on by at once; the others are told that it exists. Each more is one
 /// more copy of every message at every peer, and four already reach all.
 const MESH: usize = 4;
+/// Who gets a message of more bytes than this tells its links at once not to send it too. For what is short that costs more than the
+/// second copy: a frame of its own to each link, and a wake-up of each.
+const UNWANTED_BYTES_MIN: usize = 16 << 10;
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Connections, whether they count as links yet or not: all of `links`, two of each peer.
 const CONNECTIONS_MAX: u32 = 256;
@@ -175,6 +178,7 @@ fn mesh(names: &Names) -> Result<Mesh, OverlayError> {
         .mesh_outbound_min(2)
         .gossip_lazy(3)
         .flood_publish(false)
+        .idontwant_message_size_threshold(UNWANTED_BYTES_MIN)
         .connection_handler_queue_len(SEND_QUEUE_MAX)
         .max_publish_messages(MESSAGES_OF_FRAME_MAX)
         .build()
