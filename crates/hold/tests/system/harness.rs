@@ -195,7 +195,8 @@ pub fn run(command: &mut Command) -> Outcome {
     Running::start(command).finish(PATIENCE)
 }
 
-/// A number of kB from `/proc/PID/status` in bytes: `VmHWM` is the peak, `VmRSS` the present size.
+/// A number of kB from `/proc/PID/status` in bytes: `VmHWM` is the peak, `VmRSS` the present size, `RssAnon` what of it
+/// is no file's.
 pub fn memory(pid: i32, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find(|line| line.starts_with(field)).unwrap();
