@@ -3,7 +3,9 @@
 //! Protobuf lets one message be written in many ways (fields in any order, repeated, with defaults,
 //! with unknown fields, with padded varints). A record's id is the hash of its bytes, so only one
 //! way may count: fields ascending, nothing unknown, defaults not written. [`decode`] decodes,
-//! encodes again and compares.
+//! encodes again and compares, without a second copy of the bytes ([`compared`]).
+
+mod compared;
 
 use bytes::Bytes;
 use prost::Message;
@@ -26,7 +28,7 @@ pub enum CanonicalError {
 /// [`CanonicalError`].
 pub fn decode<M: Message + Default>(bytes: &Bytes) -> Result<M, CanonicalError> {
     let message = M::decode(bytes.clone()).map_err(CanonicalError::Malformed)?;
-    if message.encoded_len() != bytes.len() || message.encode_to_vec() != bytes[..] {
+    if !compared::encodes_to(&message, bytes) {
         return Err(CanonicalError::NotCanonical);
     }
     Ok(message)

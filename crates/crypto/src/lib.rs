@@ -3,7 +3,7 @@
 //! It is pure: bytes in, bytes out. It has no clock, no randomness of its own (callers hand in
 //! random bytes) and no I/O, so every function is tested by properties and golden bytes.
 //! It is not a general cryptography library: each primitive is fixed by the network's [`Suite`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod canonical;
 pub mod certificate;

@@ -8,8 +8,8 @@ use prost::Message;
 use crate::entry::Entry;
 use crate::entry::EntryContent;
 use crate::envelope::Envelope;
-use crate::page::{self, Page};
-use crate::parity::{self, Parity};
+use crate::page::Page;
+use crate::parity::Parity;
 use crate::record::DOCUMENT_BYTES_MAX;
 use crate::stripe::{self, STRIPE_BYTES_MAX, Stripe};
 use crate::{DocumentError, Kind, Record, wire};
@@ -40,11 +40,6 @@ impl Document {
             return Err(DocumentError::TooLarge { found: bytes.len(), max: DOCUMENT_BYTES_MAX });
         }
         let tag = check_fields(bytes)?;
-        match bytes.first() {
-            Some(&page::FIRST_BYTE) => return decode_page(bytes).map(Self::Page),
-            Some(&parity::FIRST_BYTE) => return decode_parity(bytes).map(Self::Parity),
-            _ => {}
-        }
         // Else two million lengths of a byte would be taken apart before they are counted.
         if tag == u64::from(stripe::FIRST_BYTE) && bytes.len() > STRIPE_BYTES_MAX {
             return Err(DocumentError::TooLarge { found: bytes.len(), max: STRIPE_BYTES_MAX });
@@ -83,34 +78,6 @@ impl Document {
             Self::Stripe(_) => Kind::Stripe,
         }
     }
-}
-
-fn decode_page(bytes: &Bytes) -> Result<Page, DocumentError> {
-    let Some(wire::Contents::Page(page)) = contents(bytes)? else {
-        return Err(DocumentError::Encoding(CanonicalError::NotCanonical));
-    };
-    let page = Page::from_wire(page)?;
-    if !page.is_canonical(bytes) {
-        return Err(DocumentError::Encoding(CanonicalError::NotCanonical));
-    }
-    Ok(page)
-}
-
-fn decode_parity(bytes: &Bytes) -> Result<Parity, DocumentError> {
-    let Some(wire::Contents::Parity(parity)) = contents(bytes)? else {
-        return Err(DocumentError::Encoding(CanonicalError::NotCanonical));
-    };
-    let parity = Parity::from_wire(parity)?;
-    if !parity.is_canonical(bytes) {
-        return Err(DocumentError::Encoding(CanonicalError::NotCanonical));
-    }
-    Ok(parity)
-}
-
-fn contents(bytes: &Bytes) -> Result<Option<wire::Contents>, DocumentError> {
-    let wire = wire::Document::decode(bytes.clone())
-        .map_err(|source| DocumentError::Encoding(CanonicalError::Malformed(source)))?;
-    Ok(wire.contents)
 }
 
 impl Record {
@@ -241,6 +208,7 @@ pub(crate) fn in_suite(suite: Suite, document: &Document) -> Result<(), Document
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{page, parity};
 
     #[test]
     fn what_hides_fields_is_refused_before_anything_is_taken_apart() {

@@ -27,6 +27,10 @@ pub(crate) const PASS_FILE: &str = "pass";
 /// A pass with less than this left is renewed, in seconds.
 const RENEW_BELOW_S: u64 = 3600;
 
+/// Of what opening a keyring took, so much is kept for what is put or got with it: its window ([`author::WINDOW_BYTES`]) and
+/// what is sent and received meanwhile. Who does neither gives it back at rest.
+const KEPT_BYTES: usize = 64 << 20;
+
 /// Opens this user's keyring, asking for the passphrase where it is not given.
 ///
 /// # Errors
@@ -38,9 +42,9 @@ pub(crate) async fn open_home(session: &Session) -> Result<Home, HoldError> {
     }
     let passphrase = passphrase::ask(session, Purpose::Open).await?;
     let open = move || {
-        let home = Home::open(&dir, passphrase.as_bytes())?;
-        // scrypt took 128 MiB, which nothing will take again.
-        platform::give_back();
+        let home = platform::in_huge_pages(|| Home::open(&dir, passphrase.as_bytes()))?;
+        // scrypt took 128 MiB.
+        platform::give_back_but(KEPT_BYTES);
         Ok(home)
     };
     let home = blocking(open).await?;

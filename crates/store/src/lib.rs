@@ -247,7 +247,7 @@ pub struct Stats {
     pub fragments: u64,
     /// Bytes of the files, dead ones too.
     pub file_bytes: u64,
-    /// Bytes that can still be written.
+    /// Bytes that can still be written, by what the disk said a tenth of a second ago at most.
     pub free_bytes: u64,
     /// Records found damaged since the store was opened, and not yet written again.
     pub damaged: u64,

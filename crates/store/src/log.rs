@@ -85,6 +85,8 @@ const MOVES_MAX: u32 = 8;
 
 /// How long `everysec` waits before it syncs.
 const SYNC_DELAY: Duration = Duration::from_secs(1);
+/// How long what the disk said is free counts for who only asks whether there is room.
+const FREE_KNOWN_FOR: Duration = Duration::from_millis(100);
 /// How often recent records are let go of at most.
 const EXPIRES_EVERY: Duration = Duration::from_secs(1);
 
@@ -146,6 +148,8 @@ pub(crate) struct Shared {
     reserve_free_bytes: u64,
     /// What was free when the disk last said so; [`u64::MAX`] where it never did.
     free_bytes: AtomicU64,
+    /// When that was, in milliseconds of the store's clock.
+    free_asked_ms: AtomicU64,
     family: Family,
     suite: Suite,
     codecs: Codecs,
@@ -213,10 +217,26 @@ impl Shared {
         match self.disk.free_bytes() {
             Ok(free) => {
                 self.free_bytes.store(free, Ordering::Relaxed);
+                self.free_asked_ms.store(self.now_ms(), Ordering::Relaxed);
                 free
             }
             Err(_) => self.free_bytes.load(Ordering::Relaxed),
         }
+    }
+
+    /// The same as it was within the last [`FREE_KNOWN_FOR`]: who hears of fifty documents a second asks as often whether
+    /// there is room. Writers ask the disk.
+    fn free_bytes_lately(&self) -> u64 {
+        let free = self.free_bytes.load(Ordering::Relaxed);
+        let since = self.now_ms().saturating_sub(self.free_asked_ms.load(Ordering::Relaxed));
+        if free == u64::MAX || u128::from(since) >= FREE_KNOWN_FOR.as_millis() {
+            return self.free_bytes();
+        }
+        free
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.env.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     // No code that can panic half-way through a change runs under the lock.
@@ -507,6 +527,7 @@ impl LogStore {
             segment_bytes_max: options.segment_bytes_max.clamp(min, max),
             reserve_free_bytes: options.reserve_free_bytes,
             free_bytes: AtomicU64::new(u64::MAX),
+            free_asked_ms: AtomicU64::new(0),
             family,
             suite: options.suite,
             codecs,
@@ -724,7 +745,7 @@ impl RecordStore for LogStore {
     }
 
     fn stats(&self) -> Stats {
-        let free = self.shared.free_bytes();
+        let free = self.shared.free_bytes_lately();
         let index = self.shared.index();
         Stats {
             records: index.records(),

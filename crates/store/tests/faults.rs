@@ -329,6 +329,27 @@ fn what_is_of_leases_alone_finds_room_in_a_part_of_the_reserve() {
     });
 }
 
+/// Who asks whether there is room may hear what the disk said a moment ago; who writes asks it anew.
+#[test]
+fn a_disk_is_asked_for_its_room_ten_times_a_second() {
+    run(1, |env| async move {
+        let disk = FaultyDisk::new(1);
+        let store = open(&disk, &env);
+        disk.set_capacity(200 << 10);
+        let free = store.stats().free_bytes;
+        disk.set_capacity(100 << 10);
+        env.clock.sleep(Duration::from_millis(99)).await;
+        assert_eq!(store.stats().free_bytes, free);
+        env.clock.sleep(Duration::from_millis(1)).await;
+        let less = store.stats().free_bytes;
+        assert!(less <= 100 << 10 && less < free, "{less} of {free}");
+        disk.set_capacity(0);
+        let full = store.put(some(0..1, 900)).await;
+        assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+        assert_eq!(store.stats().free_bytes, 0, "a write asked");
+    });
+}
+
 /// Who asks a librarian of its room would hear that it is full, and write elsewhere.
 #[test]
 fn a_disk_that_does_not_say_what_is_free_is_not_full() {

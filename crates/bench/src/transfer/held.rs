@@ -5,12 +5,13 @@
 //!                           idle                  | above idle, and the clock               |
 //! ```
 //! The peers have all cores. What was put is got and compared when the clock stands. *Idle* is the resident size of the process at rest with the keyring open;
-//! *above idle* the largest later one without it. The kernel forgets the peak that opening the keyring
-//! left (scrypt's 128 MiB) where `clear_refs` is told so.
+//! *above idle* the largest later one without it. A run keeps a part of what opening took (scrypt's 128 MiB) for what it is about
+//! to put, and gives it back when nothing comes: idle is what it has then ([`GIVEN_BACK`]). The kernel forgets the peak
+//! where `clear_refs` is told so.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -28,6 +29,8 @@ use crate::{Bench, size};
 const SECONDS_MAX: f64 = 1.0;
 const ABOVE_IDLE_MAX_MIB: f64 = 64.0;
 const MIB: f64 = (1 << 20) as f64;
+/// Behind this a run that waits for its input has given back what it kept.
+const GIVEN_BACK: Duration = Duration::from_secs(15);
 
 /// One put.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -84,6 +87,7 @@ fn put(
     let waiting = Waiting::start(held(&command, process::first_core().unwrap_or(0)))?;
     let pid = waiting.pid();
     opened(bench, &[pid])?;
+    bench.stop.sleep(GIVEN_BACK)?;
     let (idle, cpu) = (process::resident(pid), process::cpu(pid));
     process::forget_peak(pid).map_err(BenchError::io("set back the peak of", "the author"))?;
     let (mut peak, mut used, started) = (idle, cpu, Instant::now());
