@@ -38,7 +38,7 @@ const AT_REST: Duration = Duration::from_millis(50);
 /// So many looks in a row at which it is at rest make a rest: who serves a request now and then uses the same memory for each.
 /// Where the system gave back itself what it was given back (free page reporting of virtual machines), each page that is
 /// taken anew costs 35 us (measured; 1.5 ms for a record of 170 KiB).
-const REST_LOOKS: u32 = 10;
+const REST_LOOKS: u32 = 20;
 /// A process that does not rest gives memory back after so many looks at which it was busy all the same.
 const BUSY_LOOKS_MAX: u32 = 10;
 
@@ -276,9 +276,9 @@ mod tests {
         assert!(kept < 1000 && anew > 2000, "{kept} and {anew} pages");
     }
 
-    /// Memory is given back behind ten looks in a row at rest, or ten busy ones, and not by who has nothing to give.
+    /// Memory is given back behind twenty looks in a row at rest, or ten busy ones, and not by who has nothing to give.
     #[test]
-    fn rest_is_ten_looks_long() {
+    fn rest_is_twenty_looks_long() {
         let looks = |rest: &mut Rest, of: &[u64]| {
             of.iter().map(|ms| rest.look(Duration::from_millis(*ms))).collect::<Vec<_>>()
         };
@@ -286,7 +286,7 @@ mod tests {
         let mut rest = Rest::default();
         assert_eq!(looks(&mut rest, &[0; 30]), [false; 30], "nothing was used");
         assert_eq!(looks(&mut rest, &[50]), [false]);
-        assert_eq!(looks(&mut rest, &[49; 30]), nothing_but(9, 30), "once");
+        assert_eq!(looks(&mut rest, &[49; 30]), nothing_but(19, 30), "once");
         // Busy now and then: the rest begins anew each time, until ten looks were busy.
         let now_and_then = [[0; 4], [0, 0, 0, 90]].concat().repeat(10);
         assert_eq!(looks(&mut rest, &now_and_then), nothing_but(79, 80));
