@@ -42,7 +42,7 @@ pub(crate) async fn open_home(session: &Session) -> Result<Home, HoldError> {
     }
     let passphrase = passphrase::ask(session, Purpose::Open).await?;
     let open = move || {
-        let home = platform::in_huge_pages(|| Home::open(&dir, passphrase.as_bytes()))?;
+        let home = Home::open(&dir, passphrase.as_bytes())?;
         // scrypt took 128 MiB.
         platform::give_back_but(KEPT_BYTES);
         Ok(home)

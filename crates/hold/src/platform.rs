@@ -104,24 +104,6 @@ pub(crate) fn give_back_but(kept: usize) {
     drop(std::hint::black_box(held));
 }
 
-/// Works in huge pages, whatever the process has otherwise: for what uses all of a large buffer.
-pub(crate) fn in_huge_pages<T>(work: impl FnOnce() -> T) -> T {
-    let before = has_huge_pages();
-    huge_pages(true);
-    let done = work();
-    huge_pages(before);
-    done
-}
-
-/// Whether this process's memory comes in huge pages, where the system has some.
-fn has_huge_pages() -> bool {
-    // SAFETY: it takes numbers alone, and answers with one; below 0 where the system knows no such thing.
-    unsafe {
-        let none: libc::c_ulong = 0;
-        libc::prctl(libc::PR_GET_THP_DISABLE, none, none, none, none) <= 0
-    }
-}
-
 /// Whether this process's memory comes in huge pages from now on; so far it does, unless whoever began it said otherwise. For one that
 /// gets a file: it begins with none of its memory, and is over in a second. Peers and puts would be given more memory than
 /// they use, and thirty-two puts at once were a tenth slower for it (ADR 5).
@@ -239,9 +221,6 @@ mod tests {
             let status = std::fs::read_to_string("/proc/self/status").expect("its status");
             let line = status.lines().find(|line| line.starts_with("THP_enabled:"));
             assert!(line.is_none_or(|line| line.ends_with(end)), "{line:?}");
-            assert_eq!(has_huge_pages(), on);
-            assert!(in_huge_pages(has_huge_pages), "meanwhile it has");
-            assert_eq!(has_huge_pages(), on, "as before");
         }
     }
 
