@@ -34,13 +34,14 @@ test:
 	$(MAKE) unsealed
 
 # The control build: with sealing switched off the same search must find the planted markers.
-# It replaces the program in the target folder, so the one that was there is put back, whatever the test said. Of the
+# It replaces the program in the target folder, so the one that was there is put back, whatever ends the test. Of the
 # workspace, as the tests are, so that what others made is compiled once for both; ours is not optimised for the one run.
 PROGRAM = $(CARGO_TARGET_DIR)/debug/hold
 unsealed:
+	rm -f "$(PROGRAM).sealed"
 	if [ -e "$(PROGRAM)" ]; then cp -p "$(PROGRAM)" "$(PROGRAM).sealed"; fi
-	$(CARGO) test $(LOCKED) --config 'profile.dev.opt-level=0' --workspace --features hold/unsealed --test unsealed; \
-	result=$$?; rm -f "$(PROGRAM)"; if [ -e "$(PROGRAM).sealed" ]; then mv "$(PROGRAM).sealed" "$(PROGRAM)"; fi; exit $$result
+	trap 'exit 130' HUP INT TERM; trap 'trap "" HUP INT TERM; mv -f "$(PROGRAM).sealed" "$(PROGRAM)" 2>/dev/null || rm -f "$(PROGRAM)"' EXIT; \
+	$(CARGO) test $(LOCKED) --config 'profile.dev.opt-level=0' --workspace --features hold/unsealed --test unsealed
 
 lint:
 	$(CARGO) fmt --all --check
