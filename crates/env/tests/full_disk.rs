@@ -1,4 +1,4 @@
-//! A disk that another program fills. A program of its own: what is forked to mount one holds other tests' locks for a moment.
+//! A disk that another program fills, and one that became read-only. A program of its own: what is forked to mount one holds other tests' locks for a moment.
 #![allow(missing_docs, clippy::expect_used, reason = "tests")]
 
 use std::fs;
@@ -67,4 +67,35 @@ fn a_full_disk_refuses_what_it_could_not_keep_and_takes_more_when_it_has_room() 
     let mut back = vec![0; len];
     file.read_at(0, &mut back).expect("read");
     assert!(back == pattern(0, len));
+}
+
+/// As ext4 is behind an error of its disk: what is there is read, also what nobody had open.
+#[test]
+fn what_is_on_a_disk_that_became_read_only_is_read() {
+    let Some(small) = SmallDisk::mount() else {
+        println!("SKIPPED: a tmpfs cannot be mounted here");
+        return;
+    };
+    let place = small.0.path().join("store");
+    let disk = DirDisk::open(&place).expect("it opens");
+    disk.open("a", true)
+        .expect("made")
+        .write_at(0, &[IoSlice::new(&pattern(0, 1000))])
+        .expect("written");
+    drop(disk);
+    let mut remount = Command::new("mount");
+    remount.args(["-o", "remount,ro"]).arg(small.0.path());
+    if !remount.output().is_ok_and(|done| done.status.success()) {
+        println!("SKIPPED: a tmpfs cannot be made read-only here");
+        return;
+    }
+    let disk = DirDisk::open(&place).expect("it opens");
+    let file = disk.open("a", false).expect("to be read");
+    let mut bytes = vec![0; 1000];
+    file.read_at(0, &mut bytes).expect("read");
+    assert_eq!(bytes, pattern(0, 1000));
+    let refused =
+        file.write_at(1000, &[IoSlice::new(&pattern(1000, 10))]).and_then(|()| file.sync());
+    assert!(refused.is_err(), "nothing is taken that cannot be kept");
+    assert!(disk.open("b", true).is_err() && disk.lock().is_err());
 }

@@ -17,7 +17,7 @@
 //! is written to is never dropped, so that offsets go on after all else has expired.
 
 mod entry;
-mod mark;
+pub(crate) mod mark;
 mod segments;
 mod writer;
 

@@ -228,6 +228,8 @@ fn copy_all(
 ) -> Result<(Files, Vec<String>), StoreError> {
     let Layout { log, journal, prefix, .. } = options.layout;
     let mut files = Files::new();
+    // An older one is never wrong, and a newer one than the journal would be.
+    copy_mark(peer, into, options, &mut files)?;
     // In this order: see the ADR on snapshots.
     for (folder, kind) in [(log, Kind::Log(options.suite)), (journal, Kind::Journal(prefix))] {
         let source_path = peer.join(folder);
@@ -239,6 +241,10 @@ fn copy_all(
             // A peer that was killed left what it had not written yet: taking the lock writes it. One that runs has the lock.
             match source.lock() {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                // Nor can anything else be: what is in the files is all that there is to be saved.
+                Err(error) if is_unwritable(&error) => {
+                    tracing::warn!(folder, %error, "what was acknowledged last may be missing");
+                }
                 held => drop(held.map_err(io_error("lock", folder))?),
             }
         }
@@ -258,6 +264,35 @@ fn copy_all(
     }
     let left_out = copy_others(peer, into, options, &mut files)?;
     Ok((files, left_out))
+}
+
+fn is_unwritable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+}
+
+/// Copies the mark of the journal, up to which its owner has caught up: it lies beside the journal, and is replaced whole. Where the
+/// disk cannot read it, it is left out, as a journal does without it.
+fn copy_mark(
+    peer: &Path,
+    into: &Path,
+    options: &TakeOptions<'_>,
+    files: &mut Files,
+) -> Result<(), StoreError> {
+    let Layout { journal, prefix, .. } = options.layout;
+    let name = crate::journal::mark::name(prefix);
+    let bytes = match fs::read(peer.join(journal).join(&name)) {
+        Ok(bytes) if bytes.len() as u64 <= OTHER_BYTES_MAX => bytes,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(file = name, %error, "a journal's mark cannot be read: it is left out");
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    let target = place::open(&into.join(journal))?;
+    let mut sink = Sink::create(&target, &name)?;
+    sink.push(&name, &bytes)?;
+    files.insert(format!("{journal}/{name}"), sink.finish(&name)?);
+    Ok(())
 }
 
 /// Copies what is neither log nor journal. Those files are replaced whole and never written to, so

@@ -404,3 +404,44 @@ async fn holds_but(store: &LogStore, wanted: &[Record]) {
         assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
     }
 }
+
+/// A sector that an error of a cable hid from a start is whole: what lies there is no dead byte.
+#[test]
+fn what_a_disk_could_not_read_at_a_start_is_not_erased_before_one_that_reads_it() {
+    run(1, |env| async move {
+        let large = LogOptions {
+            segment_bytes_max: 64 << 10,
+            reserve_free_bytes: 0,
+            ..LogOptions::default()
+        };
+        let open =
+            |disk: &FaultyDisk| LogStore::open(Arc::new(disk.clone()), env.clone(), large).unwrap();
+        let disk = FaultyDisk::new(1);
+        let (records, more) = (some(0..50), some(60..150));
+        let store = open(&disk);
+        store.put(records.clone()).await.unwrap();
+        store.remove(records[..10].iter().map(|record| record.id).collect()).await.unwrap();
+        store.close().await.unwrap();
+        let name = "00000001.log";
+        let bytes = disk.bytes(name).unwrap();
+        let hidden = &records[20].bytes[..];
+        let at = bytes.windows(hidden.len()).position(|window| window == hidden).unwrap() as u64;
+        // Its header lies before it.
+        disk.fail_sectors_in(name, at - 88..at);
+        let store = open(&disk);
+        assert_eq!(store.get(&records[20].id).await.unwrap(), None);
+        store.put(more.clone()).await.unwrap();
+        disk.fail_reads_in(name, 0..0);
+        for _ in 0..2 {
+            assert!(store.erase(CompactionOptions::default()).await.unwrap().blocked > 0);
+        }
+        store.close().await.unwrap();
+        let store = open(&disk);
+        for record in records[10..].iter().chain(&more) {
+            assert_eq!(store.get(&record.id).await.unwrap().as_ref(), Some(record));
+        }
+        // Now that all of it is known.
+        assert_eq!(store.erase(CompactionOptions::default()).await.unwrap().blocked, 0);
+        assert!(!disk.list().unwrap().iter().any(|other| other == name));
+    });
+}

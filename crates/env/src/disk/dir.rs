@@ -105,12 +105,17 @@ impl Shared {
         Ok(tailed)
     }
 
+    /// What there is and cannot be written, as on a file system that an error made read-only, is opened to be read.
     fn open_at(&self, name: &str, create: bool) -> io::Result<OwnedFd> {
-        let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        if create {
-            flags |= OFlags::CREATE;
-        }
-        Ok(rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)?)
+        let (flags, mode) = (OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR);
+        let written = if create { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDWR };
+        let opened = rustix::fs::openat(&self.dir, name, flags | written, mode);
+        Ok(match opened {
+            Err(Errno::ROFS | Errno::ACCESS) if !create => {
+                rustix::fs::openat(&self.dir, name, flags | OFlags::RDONLY, mode)?
+            }
+            opened => opened?,
+        })
     }
 
     /// Whether the disk reads the first byte of some file but this one, of [`OTHERS_MAX`] at most.

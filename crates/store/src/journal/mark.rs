@@ -36,7 +36,8 @@ fn decode(bytes: &[u8; BYTES]) -> Option<u64> {
     (encode(unix_ms) == *bytes).then_some(unix_ms)
 }
 
-fn name(prefix: &str) -> String {
+/// The file's name.
+pub(crate) fn name(prefix: &str) -> String {
     format!("{prefix}.mark")
 }
 

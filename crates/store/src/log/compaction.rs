@@ -351,7 +351,7 @@ fn candidate(
             let whole = extent.len.saturating_sub(FILE_HEADER_BYTES);
             let dead = whole.saturating_sub(alive(*number, extent));
             *number != last
-                && extent.marker.is_some()
+                && extent.is_known()
                 && !blocked.contains(number)
                 && u128::from(dead) * 100 > u128::from(whole) * u128::from(dead_percent)
         })

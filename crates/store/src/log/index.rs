@@ -64,12 +64,21 @@ pub(crate) struct Extent {
     pub len: u64,
     /// `None` where neither its head nor its index file tells it: then its frames cannot be searched for.
     pub marker: Option<Marker>,
+    /// The disk could not read some of it when the store opened: there may be records in it that are not known.
+    pub unread: bool,
     /// Bytes of the frames of live records in it.
     pub live: u64,
     /// Removals in it.
     pub removals: u64,
     /// Bytes of its fillers.
     pub fillers: u64,
+}
+
+impl Extent {
+    /// Whether all that is in it is known, but for what is damaged for good.
+    pub(crate) fn is_known(&self) -> bool {
+        self.marker.is_some() && !self.unread
+    }
 }
 
 /// The first bits of an id that choose its table.
@@ -326,6 +335,11 @@ impl Index {
         (extent.len, extent.marker) = (len, marker);
     }
 
+    /// Tells that the disk could not read some of a segment.
+    pub(crate) fn unread(&mut self, segment: u32) {
+        self.segments.entry(segment).or_default().unread = true;
+    }
+
     /// The first segment from `number` on.
     pub(crate) fn segment_from(&self, number: u32) -> Option<(u32, Extent)> {
         self.segments.range(number..).next().map(|(number, extent)| (*number, *extent))
@@ -336,9 +350,9 @@ impl Index {
         self.segments.iter().map(|(number, extent)| (*number, extent))
     }
 
-    /// Segments whose frames cannot be searched for.
+    /// Segments of which nobody knows what all is in them.
     pub(crate) fn unreadable(&self) -> u64 {
-        self.segments.values().filter(|extent| extent.marker.is_none()).count() as u64
+        self.segments.values().filter(|extent| !extent.is_known()).count() as u64
     }
 
     /// Forgets a segment without live records.
@@ -348,12 +362,22 @@ impl Index {
     }
 
     /// The live records whose frames begin within one of these ranges of a segment. It looks at
-    /// every record.
+    /// every record, once however many ranges there are.
     pub(crate) fn within(&self, segment: u32, ranges: &[(u64, u64)]) -> Vec<(RecordId, Location)> {
+        let mut sorted = ranges.to_vec();
+        sorted.sort_unstable();
+        // Each ends where the last of those that begin no later does.
+        let mut end = 0;
+        for range in &mut sorted {
+            end = end.max(range.1);
+            range.1 = end;
+        }
         let hit = |location: &Location| {
             let offset = u64::from(location.offset);
-            location.segment == segment
-                && ranges.iter().any(|(from, to)| (*from..*to).contains(&offset))
+            location.segment == segment && {
+                let before = sorted.partition_point(|(from, _)| *from <= offset);
+                before.checked_sub(1).is_some_and(|last| offset < sorted[last].1)
+            }
         };
         let found = self.records.iter().filter(|(_, location)| hit(location));
         let mut found: Vec<_> = found.map(|(id, location)| (*id, *location)).collect();

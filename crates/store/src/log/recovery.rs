@@ -262,6 +262,8 @@ impl Opened {
         segment.suspect = unread_end.is_some() || self.recovery.damaged_frames > damaged_before;
         if let Some(before) = unread_end {
             tracing::error!(file = name, before, "the disk cannot read some of a segment");
+            // It may later, so the segment stays until a start that reads it.
+            self.index.unread(segment.number);
         }
         Ok(if cut { (intact_end, true) } else { (segment.len, false) })
     }

@@ -20,9 +20,12 @@ use crate::journal::{Journal, JournalOptions, journal_name};
 use crate::log::{CreateError, create, log_name, log_number};
 use crate::{StoreError, io_error};
 
-/// How far a restored journal goes on behind its last offset: more than a peer can have given since
+/// How far a restored journal goes on behind its last offset at least: more than a peer can have given since
 /// the snapshot, at ten thousand a second for five days and at a thousand for fifty.
 const OFFSETS_SKIPPED: u64 = 1 << 32;
+/// And at most so many times as far, by chance: a snapshot may be restored a second time, and what was given since the first
+/// must not be given again.
+const SKIPS_MAX: u64 = 1 << 20;
 
 /// How a snapshot is restored.
 #[derive(Clone, Debug)]
@@ -173,7 +176,8 @@ fn move_journal_on(draft: &Draft, env: &Env, layout: &Layout) -> Result<(), Stor
     let disk = std::sync::Arc::new(place::open(&draft.path().join(layout.journal))?);
     let journal =
         Journal::open(disk.clone(), env.clone(), layout.prefix, JournalOptions::default())?;
-    let number = journal.end().saturating_add(OFFSETS_SKIPPED);
+    let chance = u64::from(u32::from_be_bytes(env.random())) % SKIPS_MAX;
+    let number = journal.end().saturating_add((1 + chance) * OFFSETS_SKIPPED);
     drop(journal);
     begin(&*disk, &journal_name(layout.prefix, number), Family::Journal, number, env)
 }

@@ -286,6 +286,7 @@ fn offsets_given_after_the_snapshot_are_not_given_again() {
         world.take("snap", None).unwrap();
         world.grow(20..25).await;
         let last = world.journal.end();
+        let mut given = std::collections::BTreeSet::new();
         for name in ["first", "second"] {
             world.restore("snap", name, None).unwrap();
             let disk = DirDisk::open(world.path(name).join("news")).unwrap();
@@ -296,6 +297,25 @@ fn offsets_given_after_the_snapshot_are_not_given_again() {
             assert_eq!(journal.start(), 0, "older ones are still there");
             let read = journal.read(last, 10).await.unwrap();
             assert_eq!(read, [(offset, now, Bytes::from_static(b"new"))], "{name}");
+            assert!(given.insert(offset), "{offset} was given after another restore");
+        }
+    });
+}
+
+/// Else a peer that was still catching up would never look for what it missed.
+#[test]
+fn up_to_when_a_peer_had_caught_up_comes_back_with_its_journal() {
+    run(1, |env| async move {
+        let world = World::new(&env).await;
+        world.take("before", None).unwrap();
+        world.journal.mark(1_000).await.unwrap();
+        world.take("snap", Some("before")).unwrap();
+        world.journal.mark(2_000).await.unwrap();
+        for (snapshot, marked) in [("before", None), ("snap", Some(1_000))] {
+            let name = format!("of-{snapshot}");
+            world.restore(snapshot, &name, None).unwrap();
+            let disk = DirDisk::open(world.path(&name).join("news")).unwrap();
+            assert_eq!(open_journal(Arc::new(disk), &env).marked_ms(), marked);
         }
     });
 }

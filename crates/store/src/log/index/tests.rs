@@ -62,6 +62,27 @@ fn ids_ground_to_begin_alike_make_no_table_long() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    /// Ranges in any order, that lie in each other or overlap.
+    #[test]
+    fn what_begins_within_ranges_is_found_as_if_each_were_looked_at(
+        offsets in proptest::collection::btree_set(0_u32..100, 0..40),
+        ranges in proptest::collection::vec((0_u64..100, 0_u64..20), 0..12),
+    ) {
+        let mut index = Index::default();
+        for offset in &offsets {
+            let here = Location { offset: *offset, segment: offset % 2, ..location(0) };
+            index.records.insert(alike(0, *offset), here);
+        }
+        let ranges: Vec<(u64, u64)> =
+            ranges.into_iter().map(|(from, long)| (from, from + long)).collect();
+        let found = index.within(1, &ranges);
+        let mut found: Vec<u32> = found.iter().map(|(_, location)| location.offset).collect();
+        found.sort_unstable();
+        let hit = |offset: u64| ranges.iter().any(|(from, to)| (*from..*to).contains(&offset));
+        let wanted = offsets.into_iter().filter(|at| at % 2 == 1 && hit(u64::from(*at)));
+        prop_assert_eq!(found, wanted.collect::<Vec<_>>());
+    }
+
     /// Against a model: few ids that share any number of first bytes, in tables that were split for many others.
     #[test]
     fn ids_come_in_order_from_any_on(
