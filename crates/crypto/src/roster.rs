@@ -15,7 +15,8 @@
 //!
 //! A former key is one that an organisation had: what it signed (certificates, passes, revocations) counts as the
 //! organisation's until `until`, so that a key can be changed without a moment in which its peers count for nothing.
-//! It signs no rosters. A key that was stolen is changed without that.
+//! It signs no rosters. A key that was stolen is changed without that. It stays in the list behind that time, for leases
+//! that were signed before.
 //!
 //! Limits: [`ROSTER_BYTES_MAX`] encoded, [`ORGANISATIONS_MAX`] organisations and as many former keys,
 //! [`ROSTERS_MAX`] changes in the life of a network.

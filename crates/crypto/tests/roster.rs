@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use crypto::lease::{self, Checked, LEASE_SECONDS_MAX, Leaf, Terms};
 use crypto::{
-    CertificateError, Change, Class, Classified, Genesis, Listing, OrgId, Organisation,
-    PeerCertificate, PeerId, Revocation, Roster, RosterError, Rosters, SecretKey, SignedRoster,
-    Suite, Taught,
+    CertificateError, Change, Class, Classified, ClientKey, Genesis, Listing, OrgId, Organisation,
+    Pass, PeerCertificate, PeerId, Place, Revocation, Roster, RosterError, Rosters, SecretKey,
+    SignedRoster, Suite, Taught, Tier,
 };
 use proptest::prelude::*;
 
@@ -328,7 +329,12 @@ fn a_former_key_speaks_for_its_organisation_until_its_end() {
     // The next roster carries it on, and nobody makes it last longer or names one that never was.
     let after = next.changed(&add(4), NOW).unwrap().unwrap();
     assert_eq!(after.former(), next.former());
-    assert!(next.changed(&add(4), until).unwrap().unwrap().former().is_empty());
+    // For leases that were signed before its end it is known for as long as those may run.
+    let long_after = until + LEASE_SECONDS_MAX;
+    let known = next.changed(&add(4), long_after - 1).unwrap().unwrap();
+    assert_eq!(known.former(), next.former());
+    assert!(PeerCertificate::verify(&old, &known, until).is_err());
+    assert!(next.changed(&add(4), long_after).unwrap().unwrap().former().is_empty());
     let with = |former: Vec<crypto::FormerKey>| {
         next.next(after.organisations().to_vec(), former).map(drop)
     };
@@ -341,6 +347,40 @@ fn a_former_key_speaks_for_its_organisation_until_its_end() {
     let mut present = next.former().to_vec();
     present[0].former = org(1);
     assert!(matches!(with(present), Err(RosterError::Field("former key"))));
+}
+
+/// What was paid for under a key that is no longer the organisation's is mended like all else: its lease is checked at the time at
+/// which it was signed.
+#[test]
+fn a_lease_outlives_the_key_that_signed_its_pass() {
+    let first = Roster::first(&genesis(2));
+    let client = secret(30);
+    let pass = Pass {
+        client: ClientKey::new(client.public()),
+        organisation: org(2),
+        tier: Tier::Known,
+        quota: 0,
+        from: NOW - 10,
+        until: NOW + 1000,
+    };
+    let pass = pass.sign(&secret(2), &first.network());
+    let leaf = Leaf { place: Place::new([7; 32]), bytes: 100 };
+    let signed = |from: u64| {
+        let terms = Terms { redundancy: 3, from, until: NOW + 100_000 };
+        lease::sign(&[leaf], terms, &pass, &client, &first.network()).unwrap()
+    };
+    let (before, after) = (signed(NOW), signed(NOW + 500));
+    let key = Change::Key { from: org(2), to: org(3), until: Some(NOW + 300) };
+    let next = first.changed(&key, NOW + 100).unwrap().unwrap();
+    let later = next.changed(&add(4), NOW + 50_000).unwrap().unwrap();
+    let checked = |shown: &lease::Shown| Checked::verify(&shown.lease, &shown.pass, &later);
+    assert_eq!(checked(&before).unwrap().organisation, org(3), "it pays for it by its present key");
+    checked(&after).unwrap_err();
+    // A key that was stolen speaks for nothing, and one that left for nobody.
+    for change in [Change::Key { from: org(2), to: org(3), until: None }, Change::Remove(org(2))] {
+        let next = first.changed(&change, NOW + 100).unwrap().unwrap();
+        Checked::verify(&before.lease, &before.pass, &next).unwrap_err();
+    }
 }
 
 /// Two rosters of the same number, the one that wins first.

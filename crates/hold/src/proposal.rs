@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use crypto::roster::ROSTER_BYTES_MAX;
-use crypto::{Organisation, RecordId, Roster, SignedRoster};
+use crypto::{FormerKey, Organisation, RecordId, Roster, SignedRoster};
 use serde::Serialize;
 
 use crate::error::HoldError;
@@ -123,7 +123,8 @@ impl Proposal {
         let list = |orgs: &[Organisation], with: &dyn Fn(&&Organisation) -> bool| {
             orgs.iter().filter(|org| with(org)).map(Who::of).collect::<Vec<_>>()
         };
-        let former = next.former().iter().map(|former| Kept {
+        let counts = |former: &&FormerKey| crate::peerdir::now_s() < former.until;
+        let former = next.former().iter().filter(counts).map(|former| Kept {
             key: former.former.to_string(),
             organisation: Who {
                 key: former.organisation.to_string(),

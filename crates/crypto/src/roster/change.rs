@@ -1,8 +1,12 @@
 //! The changes that organisations agree on, one a roster: joining, leaving, changing a key or a name.
 //!
-//! Each keeps what it does not name. Former keys that have run out, or whose organisation left, are not carried on.
+//! Each keeps what it does not name. Former keys are carried on for as long as a lease may run that was signed before they ran out
+//! ([`LEASE_SECONDS_MAX`]), since a lease is checked at the time of its signing wherever its record is mended; those whose
+//! organisation left are not, and of more than a roster has room for those go first that ran out first.
 
 use super::{FormerKey, Roster, RosterError};
+use crate::genesis::ORGANISATIONS_MAX;
+use crate::lease::LEASE_SECONDS_MAX;
 use crate::{OrgId, Organisation};
 
 /// A change of a roster.
@@ -34,7 +38,7 @@ impl Roster {
     pub fn changed(&self, change: &Change, now: u64) -> Result<Option<Self>, RosterError> {
         let mut organisations = self.organisations.clone();
         let mut former: Vec<FormerKey> = self.former.clone();
-        former.retain(|former| now < former.until);
+        former.retain(|former| now < former.until.saturating_add(LEASE_SECONDS_MAX));
         let at = |key: &OrgId| self.organisations.iter().position(|known| known.key == *key);
         match change {
             Change::Add(organisation) => {
@@ -68,6 +72,11 @@ impl Roster {
                 let Some(at) = at(&organisation.key) else { return Ok(None) };
                 organisations[at].name.clone_from(&organisation.name);
             }
+        }
+        if former.len() > ORGANISATIONS_MAX {
+            former.sort_by_key(|former| former.until);
+            let ended = former.partition_point(|former| former.until <= now);
+            former.drain(..ended.min(former.len() - ORGANISATIONS_MAX));
         }
         self.next(organisations, former).map(Some)
     }

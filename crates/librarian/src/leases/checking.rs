@@ -152,7 +152,9 @@ fn invalid(reason: String) -> CallError {
 }
 
 impl Leases {
-    /// Checks leases that came with these records: each record is paid for, and nothing that did not come.
+    /// Checks leases that came with these records: each record is paid for, and nothing that did not come. Of those that a peer
+    /// passes on one that does not count is left out where another holds its place, or the lease of an organisation that left, or
+    /// one of too few bytes, would keep what others pay for from being mended.
     ///
     /// # Errors
     /// `Invalid` or `Denied`, with what is wrong with which.
@@ -166,22 +168,36 @@ impl Leases {
         for record in records {
             *bytes.entry(record.place).or_default() += record.bytes.len() as u64;
         }
-        let covered = self.check_all(shown, by).await?;
-        for leaf in covered.ones.iter().flat_map(|one| &one.leaves).map(|shown| shown.leaf) {
-            let Some(&found) = bytes.get(&leaf.place) else {
-                let place = leaf.place;
-                let reason = format!("a lease for {place} came, and no record that lives there");
-                return Err(invalid(reason));
-            };
-            if found > leaf.bytes {
-                let (place, said) = (leaf.place, leaf.bytes);
-                return Err(refusal(&LeaseError::Understated { place, said, found }));
+        let places = shown.iter().flat_map(|one| &one.leaves).map(|shown| shown.leaf.place);
+        let places: BTreeSet<Place> = places.collect();
+        if let Some(place) = places.iter().find(|place| !bytes.contains_key(place)) {
+            let reason = format!("a lease for {place} came, and no record that lives there");
+            return Err(invalid(reason));
+        }
+        let understated = |one: &One| {
+            let found = |leaf: &Leaf| bytes.get(&leaf.place).copied().unwrap_or_default();
+            let leaf =
+                one.leaves.iter().map(|shown| shown.leaf).find(|leaf| found(leaf) > leaf.bytes)?;
+            let (place, said, found) = (leaf.place, leaf.bytes, found(&leaf));
+            Some(refusal(&LeaseError::Understated { place, said, found }))
+        };
+        let (mut covered, mut defect) = (Covered { by, ..Covered::default() }, None);
+        for one in self.check_apart(shown, by).await? {
+            match one.and_then(|one| understated(&one).map_or(Ok(one), Err)) {
+                Ok(one) => covered.ones.push(one),
+                Err(error) if by == By::Client => return Err(error),
+                Err(error) => defect = defect.or(Some(error)),
             }
         }
         let paid = |place: &Place| {
             let mut leaves = covered.ones.iter().flat_map(|one| &one.leaves);
             leaves.any(|shown| shown.leaf.place == *place)
         };
+        if let Some(error) = defect
+            && !places.iter().all(&paid)
+        {
+            return Err(error);
+        }
         if by == By::Peer
             && let Some(record) = records
                 .iter()
@@ -304,12 +320,25 @@ impl Leases {
         payers.ones.iter().filter(|payer| payer.until > now).all(|payer| payer.is_kept_by(&theirs))
     }
 
-    /// Checks leases by themselves, on a CPU thread where they are many.
+    /// Checks leases by themselves.
     pub(crate) async fn check_all(
         self: &Arc<Self>,
         shown: Vec<Shown>,
         by: By,
     ) -> Result<Covered, CallError> {
+        let ones = self.check_apart(shown, by).await?.into_iter().collect::<Result<_, _>>()?;
+        Ok(Covered { ones, by, charged: None })
+    }
+
+    /// The same, each apart from the others, on a CPU thread where they are many.
+    ///
+    /// # Errors
+    /// `Invalid`: too many.
+    async fn check_apart(
+        self: &Arc<Self>,
+        shown: Vec<Shown>,
+        by: By,
+    ) -> Result<Vec<Result<One, CallError>>, CallError> {
         let leaves: usize = shown.iter().map(|one| one.leaves.len()).sum();
         if shown.len() > SHOWN_MAX || leaves > SHOWN_LEAVES_MAX {
             return Err(invalid(format!(
@@ -317,13 +346,13 @@ impl Leases {
             )));
         }
         if shown.len() <= CHECKED_HERE_MAX && leaves <= LEAVES_HERE_MAX {
-            return self.check_each(shown, by);
+            return Ok(self.check_each(shown, by));
         }
         let leases = Arc::clone(self);
-        self.env.cpu(move || leases.check_each(shown, by)).await
+        Ok(self.env.cpu(move || leases.check_each(shown, by)).await)
     }
 
-    fn check_each(&self, shown: Vec<Shown>, by: By) -> Result<Covered, CallError> {
+    fn check_each(&self, shown: Vec<Shown>, by: By) -> Vec<Result<One, CallError>> {
         let now = self.env.clock.unix_s();
         let one = |shown: Shown| {
             let Shown { lease, pass, leaves } = shown;
@@ -343,8 +372,7 @@ impl Leases {
             }
             Ok(One { checked, lease, pass, leaves })
         };
-        let ones = shown.into_iter().map(one).collect::<Result<_, _>>()?;
-        Ok(Covered { ones, by, charged: None })
+        shown.into_iter().map(one).collect()
     }
 
     /// The lease, its signatures checked now or a moment ago, by this roster.
@@ -445,8 +473,8 @@ impl Leases {
     }
 
     /// Takes leases for these places, or nothing of them; what is to be written for it. `charges` is who is charged for what is
-    /// about to be stored, and for how many bytes where. Unless it is `all_or_nothing`, one that there is no room for is left out
-    /// where others that came with it hold all of its places, for the reason that [`Leases::passed_on`] has.
+    /// about to be stored, and for how many bytes where. Unless it is `all_or_nothing`, one that there is no room for, or that its client
+    /// ended, is left out where others that came with it hold all of its places, for the reason that [`Leases::passed_on`] has.
     ///
     /// # Errors
     /// `Denied` (an organisation's quota, a forgotten lease, a full table), `Busy` where a place is being dropped.
@@ -459,7 +487,7 @@ impl Leases {
     ) -> Result<Admission, CallError> {
         let mut admission =
             Admission { leases: Arc::clone(self), admitted: Vec::new(), records: Vec::new() };
-        let (mut held, mut no_room) = (BTreeSet::new(), Vec::new());
+        let (mut held, mut left_out) = (BTreeSet::new(), Vec::new());
         for One { checked, lease, pass, leaves } in &covered.ones {
             let mine: Vec<&ShownLeaf> =
                 leaves.iter().filter(|shown| places(&shown.leaf.place)).collect();
@@ -475,9 +503,9 @@ impl Leases {
             let admitted = table.admit(checked, kept_pass, &plain, within, here);
             let admitted = match admitted {
                 Ok(admitted) => admitted,
-                Err(refusal) if refusal.is_of_room() && !all_or_nothing => {
+                Err(refusal) if refusal.is_of_one() && !all_or_nothing => {
                     drop(table);
-                    no_room.push((plain, refusal));
+                    left_out.push((plain, refusal));
                     continue;
                 }
                 Err(refusal) => {
@@ -513,7 +541,7 @@ impl Leases {
             admission.records.push(frame);
         }
         let alone = |leaves: &[Leaf]| leaves.iter().any(|leaf| !held.contains(&leaf.place));
-        match no_room.iter().find(|(leaves, _)| alone(leaves)) {
+        match left_out.iter().find(|(leaves, _)| alone(leaves)) {
             Some((_, refusal)) => Err(refused(refusal)),
             None => Ok(admission),
         }

@@ -78,9 +78,9 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Whether there is no room for it, and nothing is wrong with it.
-    pub(crate) fn is_of_room(&self) -> bool {
-        matches!(self, Self::Quota { .. } | Self::Full)
+    /// Whether it is of that lease alone: another for the same place may count.
+    pub(crate) fn is_of_one(&self) -> bool {
+        matches!(self, Self::Quota { .. } | Self::Full | Self::Forgotten(_))
     }
 }
 

@@ -495,6 +495,48 @@ fn a_copy_is_not_fetched_while_its_holder_does_not_say_who_pays() {
     });
 }
 
+/// Who lets a lease end, signs for too few bytes, or ends it by its word, keeps nothing of others from being mended: of those that a
+/// peer passes on the ones count that hold.
+#[test]
+fn a_lease_that_does_not_count_keeps_no_other_from_being_passed_on() {
+    testkit::time::run(32, |env| async move {
+        let town = town_with(&env, 2, |_| {}).await;
+        let (owner, other) = (Client::new(&town, 1).await, Client::new(&town, 0).await);
+        let records: Vec<Record> = (1..5).map(|seed| page(seed, 500)).collect();
+        let good: Vec<Shown> =
+            records.iter().map(|record| owner.lease(&town, &[record], 300 * SPAN_S)).collect();
+        let of = |record: &Record, seconds| other.lease(&town, &[record], seconds);
+        let few = Leaf { place: records[1].place, bytes: 10 };
+        let mut forged = of(&records[2], 300 * SPAN_S);
+        forged.lease = forged.lease.slice(..forged.lease.len() - 1);
+        let ended = of(&records[3], 200 * SPAN_S);
+        other.store(&town, 0, &records[3], vec![ended.clone()]).await.unwrap();
+        other.end(&town, 0, &ended).await.unwrap();
+        assert!(!town.stores[0].holds(&records[3].id));
+        let bad =
+            [of(&records[0], SPAN_S), other.lease_of(&town, few, 300 * SPAN_S), forged, ended];
+        env.clock.sleep(Duration::from_secs(2 * SPAN_S)).await;
+        let (peer, to) = (town.peer_calls(1), town.at(0));
+        let brought = async |record: &Record, leases: Vec<Shown>| {
+            let call = peer.store_leased(&to, vec![record.clone()], leases, LIMIT);
+            call.await.and_then(|mut outcomes| outcomes.remove(0))
+        };
+        let owner = Client::new(&town, 1).await;
+        for (number, ((record, bad), good)) in records.iter().zip(bad).zip(good).enumerate() {
+            let alone = brought(record, vec![bad.clone()]).await;
+            let is_here = town.stores[0].holds(&record.id);
+            assert!(alone.is_err() && !is_here, "{number}: {alone:?}");
+            let both = brought(record, vec![bad.clone(), good.clone()]).await;
+            assert_eq!(both, Ok(StoreOutcome::Stored));
+            assert_eq!(owner.look(&town, 0, record).await.leases, [good]);
+            assert!(
+                brought(record, vec![bad]).await.is_err(),
+                "one that is there makes it no better"
+            );
+        }
+    });
+}
+
 #[test]
 fn a_peer_that_says_it_needs_no_lease_does_not_bring_back_what_was_forgotten() {
     testkit::time::run(27, |env| async move {
