@@ -3,8 +3,9 @@
 //! A peer that takes more than it can do is slow for everybody; one that says *busy* at once is
 //! fast for most (the design's Q7). So a call takes a permit before any work and gives it back when
 //! its future ends, however it ends. This bounds concurrency and bytes in flight; strangers together
-//! get a part of it, so that keys made for the purpose cannot take every place. Rates and quotas
-//! are counted by `limiter` and `quota` behind it, and share its answer.
+//! get a part of it, so that keys made for the purpose cannot take every place, and those that introduce themselves
+//! another: what strangers ask may wait (`Committee::read_at`), and nobody is kept from becoming known by it. Rates and
+//! quotas are counted by `limiter` and `quota` behind it, and share its answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -36,8 +37,10 @@ pub(crate) struct Admission {
 #[derive(Debug, Default)]
 struct Inner {
     calls: usize,
-    /// Those of strangers.
+    /// Those of strangers, but for introductions.
     strangers: usize,
+    /// Those by which strangers become known.
+    introductions: usize,
     write_bytes: usize,
     /// Keys with calls in progress; at most `calls_max` of them.
     by_key: HashMap<PublicKey, usize>,
@@ -49,8 +52,27 @@ struct Inner {
 pub(crate) struct Permit {
     admission: Arc<Admission>,
     key: PublicKey,
-    stranger: bool,
+    part: Part,
     write_bytes: usize,
+}
+
+/// What a call is counted with, besides all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Known,
+    Stranger,
+    Introduction,
+}
+
+impl Inner {
+    /// How many calls there are of those that have a bound together.
+    fn of(&mut self, part: Part) -> Option<&mut usize> {
+        match part {
+            Part::Known => None,
+            Part::Stranger => Some(&mut self.strangers),
+            Part::Introduction => Some(&mut self.introductions),
+        }
+    }
 }
 
 impl Admission {
@@ -73,13 +95,36 @@ impl Admission {
         standing: &Standing,
         write_bytes: usize,
     ) -> Result<Permit, CallError> {
+        let stranger = matches!(standing, Standing::Stranger);
+        self.admit(key, standing, if stranger { Part::Stranger } else { Part::Known }, write_bytes)
+    }
+
+    /// Lets a call in that says who its caller is.
+    ///
+    /// # Errors
+    /// As [`Admission::enter`].
+    pub(crate) fn introduce(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        standing: &Standing,
+    ) -> Result<Permit, CallError> {
+        let stranger = matches!(standing, Standing::Stranger);
+        self.admit(key, standing, if stranger { Part::Introduction } else { Part::Known }, 0)
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        standing: &Standing,
+        part: Part,
+        write_bytes: usize,
+    ) -> Result<Permit, CallError> {
         let mut inner = self.lock();
         if inner.draining {
             return Err(CallError::Busy { retry_after: RETRY_AFTER_DRAIN });
         }
         let own = inner.by_key.get(key).copied().unwrap_or(0);
-        let stranger = matches!(standing, Standing::Stranger);
-        let strange = stranger && inner.strangers >= self.limits.calls_strangers_max;
+        let strange = inner.of(part).is_some_and(|all| *all >= self.limits.calls_strangers_max);
         let own_max = match standing {
             Standing::Peer(..) => self.limits.calls_peer_max,
             Standing::Client { .. } => self.limits.calls_client_max,
@@ -95,10 +140,12 @@ impl Admission {
         if inner.calls == strain::CALLS {
             self.crowd.notify_one();
         }
-        inner.strangers += usize::from(stranger);
+        if let Some(all) = inner.of(part) {
+            *all += 1;
+        }
         inner.write_bytes += write_bytes;
         inner.by_key.insert(*key, own + 1);
-        Ok(Permit { admission: Arc::clone(self), key: *key, stranger, write_bytes })
+        Ok(Permit { admission: Arc::clone(self), key: *key, part, write_bytes })
     }
 
     /// Lets nobody in any more.
@@ -145,7 +192,9 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut inner = self.admission.lock();
         inner.calls -= 1;
-        inner.strangers -= usize::from(self.stranger);
+        if let Some(all) = inner.of(self.part) {
+            *all -= 1;
+        }
         inner.write_bytes -= self.write_bytes;
         let left = inner.by_key.get(&self.key).map_or(0, |own| own - 1);
         if left == 0 {
@@ -200,6 +249,22 @@ mod tests {
         let _member = admission.enter(&key(4), &member, 0).expect("a member's place");
         drop(first);
         assert!(admission.enter(&key(3), &Standing::Stranger, 0).is_ok(), "given back");
+    }
+
+    /// Whatever strangers wait for, somebody becomes known beside it.
+    #[test]
+    fn strangers_that_ask_keep_none_from_introducing_themselves() {
+        let limits = Limits { calls_max: 10, calls_strangers_max: 2, ..small() };
+        let admission = Admission::new(limits);
+        let asks = |n| admission.enter(&key(n), &Standing::Stranger, 0);
+        let introduces = |n| admission.introduce(&key(n), &Standing::Stranger);
+        let asking = [asks(1), asks(2)];
+        assert!(asking.iter().all(Result::is_ok) && asks(3).is_err());
+        let first = introduces(3).expect("a place of those that introduce themselves");
+        let _second = introduces(4).expect("another");
+        assert!(introduces(5).is_err() && introduces(3).is_err());
+        drop(first);
+        assert!(introduces(5).is_ok() && asks(5).is_err(), "each gives back what it took");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::news;
 use crate::objects::ObjectShelf;
 use crate::options::{Limits, Rhythm};
+use crate::proofs::Proofs;
 use crate::publications::Publications;
 use crate::quota::Quotas;
 use crate::seats::Seats;
@@ -60,6 +61,7 @@ pub(crate) struct Core {
     pub(crate) announcer: Arc<Announcer>,
     pub(crate) standings: Standings,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) proofs: Proofs,
     pub(crate) strain: Strain,
     pub(crate) limiter: Limiter,
     pub(crate) quotas: Quotas,

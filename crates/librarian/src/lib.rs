@@ -69,6 +69,7 @@ mod options;
 mod page;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod proofs;
 mod publications;
 mod quota;
 mod rates;

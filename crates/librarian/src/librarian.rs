@@ -40,6 +40,7 @@ use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::objects::{ObjectShelf, Parts};
 use crate::options::LibrarianOptions;
+use crate::proofs::Proofs;
 use crate::publications::{Outlets, Publications};
 use crate::quota::Quotas;
 use crate::room::Room;
@@ -173,6 +174,7 @@ impl Prepared {
             started: env.clock.elapsed(),
             standings: Standings::new(options.limits.standings_max),
             admission: Admission::new(options.limits),
+            proofs: Proofs::new(),
             strain: Strain::default(),
             limiter: Limiter::new(options.limits.rates),
             quotas: Quotas::new(options.stored_bytes),

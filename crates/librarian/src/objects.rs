@@ -26,6 +26,7 @@ mod elsewhere;
 mod feed;
 mod heads;
 mod kept;
+mod memory;
 mod names;
 mod own;
 mod permissions;
@@ -54,6 +55,7 @@ pub(crate) use self::elsewhere::Elsewhere;
 use self::elsewhere::Fetched;
 use self::feed::Feed;
 use self::heads::Heads;
+pub(crate) use self::memory::Bringer;
 use self::names::Names;
 use self::permissions::Claims;
 pub(crate) use self::permissions::Reader;
@@ -101,6 +103,11 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<Metrics>,
 }
 
+/// What chooses the bits of filters: nothing that follows from the peer's key tells anything of it.
+fn secret_of_filters(secret: &SecretKey) -> [u8; 32] {
+    Suite::Holdfast1.mac(&secret.to_bytes(), b"holdfast filters of attestations")
+}
+
 impl ObjectShelf {
     /// Reads what the store has of objects.
     ///
@@ -116,7 +123,9 @@ impl ObjectShelf {
         let (suite, cache_bytes_max) = (options.suite, options.cache_bytes_max);
         let objects = Objects::open(Arc::clone(&store), options)?;
         let policies = KnownPolicies::new(suite, network);
-        let attestations = Attestations::new(suite);
+        // Known to nobody else, and no other at the next start.
+        let of_filters = secret_of_filters(&secret);
+        let attestations = Attestations::new(suite, of_filters);
         let heads = Heads::new(suite);
         let shelf = Arc::new(Self {
             turns: Turns::new(),

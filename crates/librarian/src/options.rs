@@ -125,7 +125,7 @@ pub struct Limits {
     pub calls_client_max: usize,
     /// Calls being answered for one stranger.
     pub calls_stranger_max: usize,
-    /// Calls being answered for all strangers.
+    /// Calls being answered for all strangers, and of those as many again by which they introduce themselves.
     pub calls_strangers_max: usize,
     /// Record bytes of writes being answered.
     pub write_bytes_max: usize,

@@ -1,16 +1,20 @@
 //! The operator's page: metrics, health and status over HTTP, on a loopback address alone.
+//!
+//! A browser on this machine shows pages of anybody, whose name may be made to lead here (DNS rebinding): so it answers whoever asks
+//! for an address, or for a name of one label as this machine and its neighbours have, and nobody who asks for a name of the DNS.
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
@@ -69,8 +73,10 @@ impl MetricsPage {
     ) -> Result<(), LibrarianError> {
         let pages = Router::new()
             .route("/metrics", get(metrics))
-            .route("/healthz", get(healthz))
             .route("/status", get(status))
+            .layer(axum::middleware::from_fn(by_address))
+            // Whether it serves anybody may know.
+            .route("/healthz", get(healthz))
             .with_state(librarian);
         let address = self.address;
         let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -160,6 +166,31 @@ pub async fn serve_metrics(
     MetricsPage::bind(listen).await?.serve(librarian, stop).await
 }
 
+/// Refuses who asks for a name that anybody may have made to lead here.
+async fn by_address(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or("."));
+    match host.is_none_or(is_near) {
+        true => next.run(request).await,
+        false => {
+            let text = "this page is asked for by its address or as localhost\n";
+            (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+        }
+    }
+}
+
+/// Whether a `Host`, with or without a port, is an address or a name of one label.
+fn is_near(host: &str) -> bool {
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        _ => host,
+    };
+    let v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    !name.contains('.')
+        || name.parse::<Ipv4Addr>().is_ok()
+        || v6.is_some_and(|name| name.parse::<Ipv6Addr>().is_ok())
+}
+
 async fn metrics(State(librarian): State<Arc<Librarian>>) -> Response {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], librarian.metrics()).into_response()
 }
@@ -176,5 +207,34 @@ async fn status(State(librarian): State<Arc<Librarian>>) -> Response {
     match serde_json::to_string(&librarian.status()) {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json + "\n").into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_a_name_that_may_lead_anywhere_is_told_from_others() {
+        let near =
+            ["127.0.0.1", "127.0.0.1:9100", "localhost", "LocalHost:1", "peer:9100", "[::1]:9100"];
+        for host in near.into_iter().chain(["", "[::ffff:127.0.0.1]", "10.0.0.7:80"]) {
+            assert!(is_near(host), "{host}");
+        }
+        let names = [
+            "evil.example",
+            "evil.example:9100",
+            "localhost.evil.example:1",
+            "127.0.0.1.evil.example",
+        ];
+        for host in names.into_iter().chain([
+            ".",
+            "evil.",
+            "user@127.0.0.1",
+            "127.0.0.1:9100:1",
+            "127.0.0.1:x",
+        ]) {
+            assert!(!is_near(host), "{host}");
+        }
     }
 }

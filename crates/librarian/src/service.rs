@@ -83,7 +83,11 @@ impl Endpoints {
             core.metrics.refused(asked.tier, method, Bound::Strained);
             CallError::Busy { retry_after }
         })?;
-        let permit = core.admission.enter(key, &standing, load.bytes).inspect_err(|_| {
+        let permit = match method {
+            Method::Introduce => core.admission.introduce(key, &standing),
+            _ => core.admission.enter(key, &standing, load.bytes),
+        };
+        let permit = permit.inspect_err(|_| {
             core.metrics.refused(asked.tier, method, Bound::Crowded);
         })?;
         // An introduction is counted when it is known what it proves.
@@ -276,7 +280,7 @@ impl Service for Endpoints {
         caller: Caller,
         request: VerifyRequest,
     ) -> Result<VerifyResponse, CallError> {
-        self.answer(Method::Verify, caller, Load::ONE, self.verified(request)).await
+        self.answer(Method::Verify, caller, Load::ONE, self.verified(caller, request)).await
     }
 
     async fn verify_batch(
@@ -285,7 +289,7 @@ impl Service for Endpoints {
         requests: Vec<VerifyRequest>,
     ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
         let load = Load::requests(requests.len());
-        self.answer(Method::VerifyBatch, caller, load, self.verified_all(requests)).await
+        self.answer(Method::VerifyBatch, caller, load, self.verified_all(caller, requests)).await
     }
 
     async fn store(&self, caller: Caller, record: Record) -> Result<StoreOutcome, CallError> {

@@ -26,7 +26,7 @@ use crate::{ObjectKey, VersionError};
 
 mod policies;
 
-pub use policies::{POLICIES_BYTES_MAX, Policies, Taken};
+pub use policies::{POLICIES_BYTES_MAX, Policies, Taken, weight};
 
 /// The most readers, and the most writers, that a policy lists.
 pub const POLICY_KEYS_MAX: usize = 256;

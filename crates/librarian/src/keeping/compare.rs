@@ -211,6 +211,9 @@ async fn compare(core: &Core, keeping: &Keeping, peer: PeerId) -> (PeerId, Durat
     (peer, core.env.clock.elapsed().saturating_sub(since))
 }
 
+/// How many parts further a comparison begins, each second later: no divisor of their number.
+const TURN: usize = 97;
+
 async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), CallError> {
     let Some(epoch) = keeping.epoch() else { return Ok(()) };
     let mut calls = 0;
@@ -219,7 +222,13 @@ async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), C
     while calls < CALLS_MAX {
         if let Some(range) = ranges.pop() {
             calls += 1;
-            let Some(answer) = sums(core, keeping, peer, range).await? else { return Ok(()) };
+            let Some(mut answer) = sums(core, keeping, peer, range).await? else { return Ok(()) };
+            // Elsewhere each time: what stays different, as copies for which there is no room here, must not be all that is ever come to.
+            if !answer.differ.is_empty() {
+                let turn = core.env.clock.elapsed().as_secs() as usize * TURN;
+                let first = turn % answer.differ.len();
+                answer.differ.rotate_left(first);
+            }
             for number in answer.differ {
                 let part = range.part(number);
                 let Some(mine) = mine(keeping, peer, part) else { return Ok(()) };

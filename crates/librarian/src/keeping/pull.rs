@@ -19,6 +19,7 @@ use walk::Health;
 use super::ask::{LARGE_LIMIT, ask, strange};
 use super::{Keeping, locked};
 use crate::core::Core;
+use crate::objects::Bringer;
 use crate::shelf::one_line;
 
 /// How often it is looked for something to fetch.
@@ -238,7 +239,7 @@ async fn put_objects(core: &Core, records: Vec<Record>) -> bool {
     let (suite, last) = (core.genesis.suite, records.last().map(|record| record.id));
     let put = PutObjects { records: records.clone(), ..PutObjects::default() };
     let mut taken = false;
-    match core.objects.put(put).await {
+    match core.objects.put(put, Bringer::Repair).await {
         Ok(answer) => {
             let last = answer.outcomes.last();
             taken = matches!(last, Some(Ok(PutOutcome::Stored | PutOutcome::Present)));

@@ -3,7 +3,8 @@
 //! Attestations are read from the store; in memory is what finds them. One of few versions has an entry for each of them, by eight bytes
 //! of its hash. One of many, as a door signs a second's writes with, has a filter of [`BITS_EACH`] bits a version: a look
 //! asks all filters, and reads the batch where one says that it may be there. So a million versions of a door cost
-//! two and a half megabytes.
+//! two and a half megabytes. Which bits stand for a version is a secret of this peer: whoever knew it would make batches whose
+//! filters say that a stranger's version may be there, and enough of those are read instead of the one that names it.
 //!
 //! A batch that was read stays in memory with its tree, of which paths are made, by a budget.
 
@@ -43,8 +44,9 @@ pub(super) struct Attestations {
     suite: Suite,
 }
 
-#[derive(Default)]
 struct Index {
+    /// By which a version's bits in filters are chosen.
+    secret: [u8; 32],
     rows: Vec<RecordId>,
     /// The first bytes of a version's hash, and the row of one that names it.
     few: BTreeSet<(u64, u32)>,
@@ -56,6 +58,13 @@ struct Filter {
     bits: Box<[u64]>,
 }
 
+/// What chooses a version's bits in filters of any length.
+#[derive(Clone, Copy)]
+struct Probes {
+    first: u64,
+    step: u64,
+}
+
 /// An attestation that was read.
 pub(super) struct Opened {
     pub(super) attestation: AnyAttestation,
@@ -63,42 +72,62 @@ pub(super) struct Opened {
     tree: OnceLock<Option<Tree>>,
 }
 
-fn word(h: &RecordId, at: usize) -> u64 {
+fn word(bytes: &[u8; 32], at: usize) -> u64 {
     let mut word = [0; 8];
-    word.copy_from_slice(&h.as_bytes()[at..at + 8]);
+    word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_be_bytes(word)
 }
 
+/// By which versions are told apart that stand in attestations of few.
+fn short(h: &RecordId) -> u64 {
+    word(h.as_bytes(), 0)
+}
+
+impl Probes {
+    fn bits(self, count: u64) -> impl Iterator<Item = usize> {
+        let Self { first, step } = self;
+        (0..PROBES).map(move |n| (first.wrapping_add(step.wrapping_mul(n)) % count) as usize)
+    }
+}
+
 impl Filter {
-    fn new(hs: &[RecordId]) -> Self {
+    fn new(hs: impl ExactSizeIterator<Item = Probes>) -> Self {
         let mut filter = Self { bits: vec![0; (hs.len() * BITS_EACH).div_ceil(64)].into() };
-        for h in hs {
-            for bit in filter.places(h) {
+        for probes in hs {
+            for bit in probes.bits(filter.count()) {
                 filter.bits[bit / 64] |= 1 << (bit % 64);
             }
         }
         filter
     }
 
-    /// A hash is as random as any.
-    fn places(&self, h: &RecordId) -> impl Iterator<Item = usize> + use<> {
-        let (first, step, bits) = (word(h, 8), word(h, 16) | 1, self.bits.len() as u64 * 64);
-        (0..PROBES).map(move |n| (first.wrapping_add(step.wrapping_mul(n)) % bits) as usize)
+    fn count(&self) -> u64 {
+        self.bits.len() as u64 * 64
     }
 
-    fn may_contain(&self, h: &RecordId) -> bool {
-        self.places(h).all(|bit| self.bits[bit / 64] & (1 << (bit % 64)) != 0)
+    fn may_contain(&self, probes: Probes) -> bool {
+        probes.bits(self.count()).all(|bit| self.bits[bit / 64] & (1 << (bit % 64)) != 0)
     }
 }
 
 impl Index {
+    fn new(secret: [u8; 32]) -> Self {
+        Self { secret, rows: Vec::new(), few: BTreeSet::new(), many: Vec::new() }
+    }
+
+    fn probes(&self, h: &RecordId) -> Probes {
+        let bytes = Suite::Holdfast1.mac(&self.secret, h.as_bytes());
+        Probes { first: word(&bytes, 0), step: word(&bytes, 8) | 1 }
+    }
+
     fn add(&mut self, id: RecordId, hs: &[RecordId]) {
         let Ok(row) = u32::try_from(self.rows.len()) else { return };
         self.rows.push(id);
         if hs.len() >= MANY {
-            self.many.push((row, Filter::new(hs)));
+            let filter = Filter::new(hs.iter().map(|h| self.probes(h)));
+            self.many.push((row, filter));
         } else {
-            self.few.extend(hs.iter().map(|h| (word(h, 0), row)));
+            self.few.extend(hs.iter().map(|h| (short(h), row)));
         }
     }
 
@@ -113,21 +142,23 @@ impl Index {
 
     /// Rows of attestations of few versions, one of which this is.
     fn few(&self, h: &RecordId) -> impl Iterator<Item = &u32> {
-        let first = word(h, 0);
+        let first = short(h);
         self.few.range((first, 0)..=(first, u32::MAX)).map(|(_, row)| row)
     }
 
     /// Attestations that may name a version, the newest batches first.
     fn of(&self, h: &RecordId) -> Vec<RecordId> {
-        let many = self.many.iter().rev().filter(|(_, filter)| filter.may_contain(h));
+        let probes = self.probes(h);
+        let many = self.many.iter().rev().filter(|(_, filter)| filter.may_contain(probes));
         let rows = self.few(h).chain(many.map(|(row, _)| row)).take(READ_MAX);
         rows.filter_map(|row| self.rows.get(*row as usize)).copied().collect()
     }
 }
 
 impl Attestations {
-    pub(super) fn new(suite: Suite) -> Self {
-        Self { index: Mutex::default(), opened: Mutex::default(), suite }
+    /// `secret` is nobody else's.
+    pub(super) fn new(suite: Suite, secret: [u8; 32]) -> Self {
+        Self { index: Mutex::new(Index::new(secret)), opened: Mutex::default(), suite }
     }
 
     /// Nothing that can panic half-way through a change runs under the lock.
@@ -302,7 +333,7 @@ mod tests {
 
     #[test]
     fn few_and_many_are_found_and_others_seldom() {
-        let attestations = Attestations::new(SUITE);
+        let attestations = Attestations::new(SUITE, [7; 32]);
         let author = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
         let mut ids = Vec::new();
         for (first, count) in [(0, 1), (1, 5), (100, 5_000), (6_000, 200)] {
@@ -333,7 +364,7 @@ mod tests {
     /// Batches that came later, which do not name a version, are not read instead of the one that does.
     #[test]
     fn what_was_written_before_thousands_of_batches_is_still_found() {
-        let attestations = Attestations::new(SUITE);
+        let attestations = Attestations::new(SUITE, [7; 32]);
         let first = hs(0, 200);
         attestations.index().add(SUITE.id(b"the first"), &first);
         for number in 1..4_000 {
@@ -347,9 +378,45 @@ mod tests {
         assert!(read < 2 * 200, "{read} are read for 200");
     }
 
+    /// What a filter says at one peer is not to be reckoned from outside: versions that were chosen so that batches of them seem to name
+    /// another's, by bits that depend on hashes alone, are as any others.
+    #[test]
+    fn batches_that_were_made_to_seem_to_name_a_version_do_not_hide_the_one_that_does() {
+        let [theirs, ours] = [[1; 32], [2; 32]].map(Index::new);
+        let victim = hs(0, 200)[0];
+        // Of the bits that stand for the victim each version of a batch sets one, by what somebody else would choose.
+        let count = (MANY * BITS_EACH).div_ceil(64) as u64 * 64;
+        let mut left: BTreeSet<usize> = theirs.probes(&victim).bits(count).collect();
+        let mut made = Vec::new();
+        for number in 1_000.. {
+            let h = SUITE.id(&u64::to_be_bytes(number));
+            let before = left.len();
+            for bit in theirs.probes(&h).bits(count) {
+                left.remove(&bit);
+            }
+            if left.len() < before || (left.is_empty() && made.len() < MANY) {
+                made.push(h);
+            }
+            if made.len() == MANY && left.is_empty() {
+                break;
+            }
+        }
+        for (mut index, may) in [(theirs, true), (ours, false)] {
+            let first = SUITE.id(b"the first");
+            index.add(first, &hs(0, 200));
+            for number in 0..READ_MAX {
+                made.rotate_left(1);
+                index.add(SUITE.id(&number.to_be_bytes()), &made);
+            }
+            let found = index.of(&victim);
+            assert_eq!(found.len(), if may { READ_MAX } else { 1 });
+            assert_eq!(found.contains(&first), !may, "what is chosen in the open can be made");
+        }
+    }
+
     #[test]
     fn what_was_read_keeps_within_its_budget() {
-        let attestations = Attestations::new(SUITE);
+        let attestations = Attestations::new(SUITE, [7; 32]);
         let author = SecretKey::from_bytes(&[1; 32]).expect("a scalar");
         for number in 0..40 {
             let mut batch = BatchAttester::new(SUITE, NetworkId::new([9; 32]), 0);

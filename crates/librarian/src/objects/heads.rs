@@ -19,6 +19,7 @@ use version::head::BRANCH_BYTES_MAX;
 use version::policy::Taken;
 use version::{Branch, DeviceList, Head, ObjectKey, ObjectRecord, VersionError};
 
+use super::memory::{Bringer, Memory};
 use super::permissions::{Reader, unreadable};
 use super::reads::{Room, too_much};
 use super::{ObjectShelf, invalid};
@@ -27,8 +28,8 @@ use super::{ObjectShelf, invalid};
 const KEPT_MAX: usize = 256;
 /// How far either may go over before it is brought back to it.
 const SLACK: usize = 32;
-/// Bytes of heads and lists of devices in memory, about.
-const BYTES_MAX: usize = 64 << 20;
+/// Bytes of heads and lists of devices in memory, about: those that one organisation brings are half of it.
+const BYTES_MAX: usize = 128 << 20;
 /// What is around one of them in memory, about.
 const AROUND_BYTES: usize = 512;
 /// What one that a head supersedes takes there, about: its hash, and that it is named.
@@ -42,11 +43,12 @@ pub(super) struct Heads {
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
 struct Inner {
     branches: BTreeMap<(ObjectKey, String), Known>,
     devices: BTreeMap<PublicKey, (DeviceList, RecordId)>,
-    bytes: usize,
+    /// Who brought those lists.
+    devices_by: BTreeMap<PublicKey, Bringer>,
+    memory: Memory,
 }
 
 /// The heads of one branch. How many are superseded, and how many others are no tips, is counted as they come and go: a branch of
@@ -73,6 +75,7 @@ struct Met {
     came: u64,
     /// Whether its device counts.
     counts: bool,
+    by: Bringer,
 }
 
 fn size(head: &Head) -> usize {
@@ -182,13 +185,14 @@ impl Known {
         id: RecordId,
         head: Head,
         devices: Option<&(DeviceList, RecordId)>,
+        by: Bringer,
     ) -> Result<Taken, VersionError> {
         self.count_by(devices);
         let counts = self.counts(&head.device, devices);
         if self.branch.take(id, head)? == Taken::Known {
             return Ok(Taken::Known);
         }
-        self.met.insert(id, Met { came: self.next, counts });
+        self.met.insert(id, Met { came: self.next, counts, by });
         self.next += 1;
         let is_superseded = self.named.contains_key(&id);
         self.superseded += usize::from(is_superseded);
@@ -199,16 +203,16 @@ impl Known {
         Ok(Taken::New)
     }
 
-    /// Forgets a head; the bytes that it took.
-    fn remove(&mut self, id: RecordId) -> usize {
-        let Some(Met { counts, .. }) = self.met.remove(&id) else { return 0 };
+    /// Forgets a head; who brought it, and the bytes that it took.
+    fn remove(&mut self, id: RecordId) -> Option<(Bringer, usize)> {
+        let Met { counts, by, .. } = self.met.remove(&id)?;
         let is_superseded = self.named.contains_key(&id);
         self.superseded -= usize::from(is_superseded);
         self.others -= usize::from(!is_superseded && !counts);
         if is_superseded || counts {
             self.unhear(id);
         }
-        self.branch.remove(&id).map_or(0, |head| size(&head))
+        Some((by, self.branch.remove(&id).map_or(0, |head| size(&head))))
     }
 
     fn is_tip(&self, id: &RecordId, met: &Met) -> bool {
@@ -224,10 +228,10 @@ impl Known {
         (all.into_iter().map(|(.., id)| id).collect(), tips)
     }
 
-    /// Drops what is more than is kept; which, and the bytes that they took.
-    fn prune(&mut self) -> (Vec<RecordId>, usize) {
+    /// Drops what is more than is kept; which.
+    fn prune(&mut self, memory: &mut Memory) -> Vec<RecordId> {
         if self.superseded.max(self.others) <= KEPT_MAX + SLACK {
-            return (Vec::new(), 0);
+            return Vec::new();
         }
         let (ids, tips) = self.in_order();
         let (mut of_those, mut others) = (0, 0);
@@ -237,14 +241,22 @@ impl Known {
             *kept > KEPT_MAX
         };
         let dropped: Vec<RecordId> = ids.into_iter().skip(tips).filter(is_over).collect();
-        let bytes = dropped.iter().map(|id| self.remove(*id)).sum();
-        (dropped, bytes)
+        for (by, bytes) in dropped.iter().filter_map(|id| self.remove(*id)) {
+            memory.give_back(by, bytes);
+        }
+        dropped
     }
 }
 
 impl Heads {
     pub(super) fn new(suite: Suite) -> Self {
-        Self { suite, inner: Mutex::default() }
+        let inner = Inner {
+            branches: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            devices_by: BTreeMap::new(),
+            memory: Memory::new(BYTES_MAX),
+        };
+        Self { suite, inner: Mutex::new(inner) }
     }
 
     /// Nothing that can panic half-way through a change runs under the lock.
@@ -258,56 +270,84 @@ impl Heads {
             return false;
         }
         if is_head {
-            return Head::verify(bytes).is_ok_and(|head| self.take(id, head).is_ok());
+            return Head::verify(bytes)
+                .is_ok_and(|head| self.take(id, head, Bringer::Start).is_ok());
         }
-        let taken = DeviceList::verify(bytes).and_then(|list| self.take_devices(list, id));
+        let taken =
+            DeviceList::verify(bytes).and_then(|list| self.take_devices(list, id, Bringer::Start));
         matches!(taken, Ok(()) | Err(VersionError::OldDevices { .. }))
     }
 
-    /// Whether there is room for one more.
-    pub(super) fn check(&self) -> Result<(), CallError> {
-        match self.lock().bytes < BYTES_MAX {
-            true => Ok(()),
-            false => Err(CallError::Busy { retry_after: AGAIN }),
+    /// Keeps room for a head of whoever brings it, which is on its way into the store: how much, to be given back.
+    ///
+    /// # Errors
+    /// `Busy` where that one may bring no more.
+    pub(super) fn reserve(&self, head: &Head, by: Bringer) -> Result<usize, CallError> {
+        let memory = &mut self.lock().memory;
+        let bytes = size(head);
+        if !memory.has_room(by, bytes) {
+            return Err(CallError::Busy { retry_after: AGAIN });
         }
+        memory.add(by, bytes);
+        Ok(bytes)
+    }
+
+    pub(super) fn give_back(&self, by: Bringer, bytes: usize) {
+        self.lock().memory.give_back(by, bytes);
     }
 
     /// Takes a proven head; which ones it crowded out.
     ///
     /// # Errors
     /// [`VersionError::Full`] where the branch has as many tips as are looked at.
-    pub(super) fn take(&self, id: RecordId, head: Head) -> Result<Vec<RecordId>, VersionError> {
+    pub(super) fn take(
+        &self,
+        id: RecordId,
+        head: Head,
+        by: Bringer,
+    ) -> Result<Vec<RecordId>, VersionError> {
         let object = head.branch.object(self.suite)?;
         let mut inner = self.lock();
-        let Inner { branches, devices, bytes } = &mut *inner;
+        let Inner { branches, devices, memory, .. } = &mut *inner;
         let key = (object, head.branch.branch.clone());
         let known = branches.entry(key).or_insert_with(|| Known::new(&head));
         let weight = size(&head);
-        if known.take(id, head, devices.get(&known.object.owner))? == Taken::Known {
+        if known.take(id, head, devices.get(&known.object.owner), by)? == Taken::Known {
             return Ok(Vec::new());
         }
-        let (dropped, freed) = known.prune();
-        *bytes = (*bytes + weight).saturating_sub(freed);
-        Ok(dropped)
+        memory.add(by, weight);
+        Ok(known.prune(memory))
     }
 
     /// Takes a proven list of devices. It counts from now on.
     ///
     /// # Errors
     /// [`VersionError::OldDevices`], [`VersionError::Full`].
-    pub(super) fn take_devices(&self, list: DeviceList, id: RecordId) -> Result<(), VersionError> {
+    pub(super) fn take_devices(
+        &self,
+        list: DeviceList,
+        id: RecordId,
+        by: Bringer,
+    ) -> Result<(), VersionError> {
         let mut inner = self.lock();
-        let known = inner.devices.get(&list.owner).map(|(list, _)| list);
+        let Inner { devices, devices_by, memory, .. } = &mut *inner;
+        let known = devices.get(&list.owner).map(|(list, _)| list);
         if list.follows(known)? == Taken::Known {
             return Ok(());
         }
         let weight = |list: &DeviceList| AROUND_BYTES + 33 * list.devices.len();
-        let bytes = inner.bytes + weight(&list) - known.map_or(0, weight);
-        if bytes > BYTES_MAX {
+        let before = devices_by.get(&list.owner).copied().zip(known.map(weight));
+        // Whoever brought the one before: a list that names no more than that is always taken.
+        let more = weight(&list).saturating_sub(before.map_or(0, |(_, bytes)| bytes));
+        if more > 0 && !memory.has_room(by, more) {
             return Err(VersionError::Full { what: "memory of devices", max: BYTES_MAX });
         }
-        inner.bytes = bytes;
-        inner.devices.insert(list.owner, (list, id));
+        memory.add(by, weight(&list));
+        if let Some((bringer, bytes)) = before {
+            memory.give_back(bringer, bytes);
+        }
+        devices_by.insert(list.owner, by);
+        devices.insert(list.owner, (list, id));
         Ok(())
     }
 

@@ -5,8 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use crypto::{NetworkId, PublicKey, RecordId, Suite};
-use version::policy::{For, Taken};
+use version::policy::{For, POLICIES_BYTES_MAX, Taken, weight};
 use version::{ObjectRecord, Policies, Policy, VersionError};
+
+use super::memory::{Bringer, Memory};
 
 /// Every policy that counts. Bounded as [`Policies`] is.
 pub(super) struct KnownPolicies {
@@ -17,12 +19,21 @@ pub(super) struct KnownPolicies {
 
 struct Inner {
     policies: Policies,
-    records: BTreeMap<(PublicKey, For), RecordId>,
+    records: BTreeMap<(PublicKey, For), Row>,
+    memory: Memory,
+}
+
+/// The record that says a policy, who brought it, and what it takes in memory.
+struct Row {
+    id: RecordId,
+    by: Bringer,
+    bytes: usize,
 }
 
 impl KnownPolicies {
     pub(super) fn new(suite: Suite, network: NetworkId) -> Self {
-        let inner = Inner { policies: Policies::new(suite, network), records: BTreeMap::new() };
+        let (records, memory) = (BTreeMap::new(), Memory::new(POLICIES_BYTES_MAX));
+        let inner = Inner { policies: Policies::new(suite, network), records, memory };
         Self { suite, network, inner: Mutex::new(inner) }
     }
 
@@ -36,20 +47,36 @@ impl KnownPolicies {
         if self.suite.id(bytes) != id {
             return false;
         }
-        let taken = Policy::verify(bytes).and_then(|policy| self.take(policy, id));
+        let taken = Policy::verify(bytes).and_then(|policy| self.take(policy, id, Bringer::Start));
         matches!(taken, Ok(_) | Err(VersionError::OldPolicy { .. }))
     }
 
     /// Takes a proven policy. It counts from now on.
     ///
     /// # Errors
-    /// As [`Policies::take`].
-    pub(super) fn take(&self, policy: Policy, id: RecordId) -> Result<Taken, VersionError> {
+    /// As [`Policies::take`]; [`VersionError::Full`] also where who brings it has brought as much as it leaves free.
+    pub(super) fn take(
+        &self,
+        policy: Policy,
+        id: RecordId,
+        by: Bringer,
+    ) -> Result<Taken, VersionError> {
         let mut inner = self.lock();
-        let key = (policy.owner, policy.for_what.clone());
-        let taken = inner.policies.take(policy)?;
+        let Inner { policies, records, memory } = &mut *inner;
+        let (key, bytes) = ((policy.owner, policy.for_what.clone()), weight(&policy));
+        let known = records.get(&key);
+        // Whoever brought the one before: a policy that names no more than that is always taken.
+        let more = bytes.saturating_sub(known.map_or(0, |known| known.bytes));
+        if more > 0 && !memory.has_room(by, more) {
+            let what = "memory of policies that one organisation may bring";
+            return Err(VersionError::Full { what, max: POLICIES_BYTES_MAX });
+        }
+        let taken = policies.take(policy)?;
         if taken == Taken::New {
-            inner.records.insert(key, id);
+            memory.add(by, bytes);
+            if let Some(before) = records.insert(key, Row { id, by, bytes }) {
+                memory.give_back(before.by, before.bytes);
+            }
         }
         Ok(taken)
     }
@@ -67,7 +94,7 @@ impl KnownPolicies {
     pub(super) fn record_of(&self, object: &ObjectRecord) -> Option<RecordId> {
         let inner = self.lock();
         let policy = inner.policies.of(object)?;
-        inner.records.get(&(policy.owner, policy.for_what.clone())).copied()
+        inner.records.get(&(policy.owner, policy.for_what.clone())).map(|row| row.id)
     }
 
     /// How many copies the policy of an object asks for.

@@ -20,6 +20,7 @@ use version::{
     VersionError, places,
 };
 
+use super::Bringer;
 use super::feed::News;
 use super::proving::{Given, refusal};
 use super::{ObjectShelf, denied, invalid};
@@ -40,9 +41,10 @@ impl ObjectShelf {
     pub(crate) async fn put(
         self: &Arc<Self>,
         request: PutObjects,
+        by: Bringer,
     ) -> Result<PutObjectsAnswer, CallError> {
         let shelf = Arc::clone(self);
-        let work = async move { shelf.put_here(request).await };
+        let work = async move { shelf.put_here(request, by).await };
         owned(&self.env, work).await.unwrap_or_else(|| Err(closed()))
     }
 
@@ -54,19 +56,24 @@ impl ObjectShelf {
     pub(crate) async fn put_here(
         self: &Arc<Self>,
         request: PutObjects,
+        by: Bringer,
     ) -> Result<PutObjectsAnswer, CallError> {
         check(&request)?;
         self.shelf.check_writes()?;
-        Box::pin(self.put_all(request)).await
+        Box::pin(self.put_all(request, by)).await
     }
 
-    async fn put_all(self: &Arc<Self>, request: PutObjects) -> Result<PutObjectsAnswer, CallError> {
+    async fn put_all(
+        self: &Arc<Self>,
+        request: PutObjects,
+        by: Bringer,
+    ) -> Result<PutObjectsAnswer, CallError> {
         let PutObjects { records, compress, durability, receipt } = request;
         let ids: Vec<RecordId> = records.iter().map(|record| record.id).collect();
         let is_version: Vec<bool> =
             records.iter().map(|record| record.kind == Kind::Version).collect();
         let given = self.prove(records).await;
-        let mut putting = Putting::new(self, given, compress);
+        let mut putting = Putting::new(self, given, compress, by);
         putting.objects();
         putting.words();
         putting.versions().await?;
@@ -117,6 +124,10 @@ impl ObjectShelf {
 struct Putting<'a> {
     shelf: &'a Arc<ObjectShelf>,
     compress: bool,
+    /// Whose share of memory words take.
+    bringer: Bringer,
+    /// What the heads of the request take of it until they are written.
+    on_its_way: OnItsWay<'a>,
     given: Vec<Option<Given>>,
     outcomes: Vec<Option<Outcome>>,
     incoming: Incoming,
@@ -130,6 +141,16 @@ struct Putting<'a> {
     named: HashMap<ObjectKey, Arc<ObjectRecord>>,
     /// Bytes counted for versions that are not here.
     reserved: HashMap<usize, (ObjectKey, Hint, u64)>,
+}
+
+/// Bytes of memory that are kept for heads, and given back when they count or were not written.
+struct OnItsWay<'a>(usize, Bringer, &'a ObjectShelf);
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        let Self(bytes, by, shelf) = self;
+        shelf.heads.give_back(*by, *bytes);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -149,10 +170,13 @@ impl<'a> Putting<'a> {
         shelf: &'a Arc<ObjectShelf>,
         given: Vec<Result<Given, CallError>>,
         compress: bool,
+        bringer: Bringer,
     ) -> Self {
         let mut putting = Self {
             shelf,
             compress,
+            bringer,
+            on_its_way: OnItsWay(0, bringer, shelf),
             given: Vec::with_capacity(given.len()),
             outcomes: Vec::with_capacity(given.len()),
             incoming: shelf.objects.incoming(shelf.env.clone()),
@@ -201,13 +225,15 @@ impl<'a> Putting<'a> {
         for at in 0..self.given.len() {
             let Some(Given { record, proven, .. }) = &self.given[at] else { continue };
             let taken = match proven {
-                Proven::Policy(policy) => self.shelf.take_policy(policy, record.id),
+                Proven::Policy(policy) => self.shelf.take_policy(policy, record.id, self.bringer),
                 Proven::Devices(list) => self
                     .shelf
                     .heads
-                    .take_devices((**list).clone(), record.id)
+                    .take_devices((**list).clone(), record.id, self.bringer)
                     .map_err(|error| refusal(&error)),
-                Proven::Head(_) => self.shelf.heads.check(),
+                Proven::Head(head) => self.shelf.heads.reserve(head, self.bringer).map(|bytes| {
+                    self.on_its_way.0 += bytes;
+                }),
                 _ => continue,
             };
             let record = record.clone();
@@ -386,7 +412,8 @@ impl<'a> Putting<'a> {
 
     /// Writes what was taken; the outcomes of all.
     async fn commit(self, durability: Option<store::Durability>) -> Vec<Outcome> {
-        let Self { shelf, mut outcomes, incoming, written, reserved, .. } = self;
+        let Self { shelf, bringer, on_its_way, mut outcomes, incoming, written, reserved, .. } =
+            self;
         let beside: Vec<Record> = incoming.beside().cloned().collect();
         let stored = |done: &objects::Written| {
             let new = beside.iter().zip(&done.beside).filter(|(_, new)| **new);
@@ -395,8 +422,9 @@ impl<'a> Putting<'a> {
         let done = incoming.commit(durability, stored).await;
         if let Ok(done) = &done {
             let new = beside.iter().zip(&done.beside).filter(|(_, new)| **new);
-            shelf.words_stored(new.map(|(record, _)| record)).await;
+            shelf.words_stored(new.map(|(record, _)| record), bringer).await;
         }
+        drop(on_its_way);
         for (slot, (object, n, bytes)) in reserved {
             let new = done.as_ref().is_ok_and(|done| done.versions.get(slot) == Some(&true));
             if !new {
@@ -426,7 +454,7 @@ impl<'a> Putting<'a> {
 
 impl ObjectShelf {
     /// Heads and lists of devices are in the store: they count, and watchers are told.
-    async fn words_stored(&self, records: impl Iterator<Item = &Record>) {
+    async fn words_stored(&self, records: impl Iterator<Item = &Record>, by: Bringer) {
         let mut dropped = Vec::new();
         for Record { kind, id, bytes, .. } in records {
             match kind {
@@ -434,7 +462,7 @@ impl ObjectShelf {
                     let Ok(head) = Head::verify(bytes) else { continue };
                     let branch: Arc<str> = head.branch.branch.as_str().into();
                     let Ok(object) = head.branch.object(self.suite) else { continue };
-                    match self.heads.take(*id, head) {
+                    match self.heads.take(*id, head, by) {
                         Ok(others) => dropped.extend(others),
                         Err(error) => tracing::warn!(%error, "a branch has too many tips"),
                     }
@@ -450,8 +478,8 @@ impl ObjectShelf {
         self.forget(dropped).await;
     }
 
-    fn take_policy(&self, policy: &Policy, id: RecordId) -> Result<(), CallError> {
-        let taken = self.policies.take(policy.clone(), id);
+    fn take_policy(&self, policy: &Policy, id: RecordId, by: Bringer) -> Result<(), CallError> {
+        let taken = self.policies.take(policy.clone(), id, by);
         taken.map(drop).map_err(|error: VersionError| refusal(&error))
     }
 

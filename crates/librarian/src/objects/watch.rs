@@ -9,15 +9,17 @@
 //! polls: the stream sleeps until the feed grows. Whether the watcher may read is looked at for each object as it is
 //! told of, so a new policy counts at once, and whether its pass still counts before each event.
 //!
-//! Limits: one object's tips, or [`PAGE_MAX`] events, are in memory for a watcher, and the keys of a family's objects
-//! ([`FAMILY_MAX`]). It is pulled, and has a seat as subscribers do.
+//! Limits: what is to be told next, of one object's tips or [`PAGE_MAX`] events, is in memory for a watcher by name, and the keys of
+//! a family's objects ([`FAMILY_MAX`]); the record itself is read when it is told, but for a branch's heads, which are no more than an
+//! answer holds. It is pulled, and has a seat as subscribers
+//! do.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::PublicKey;
+use crypto::{PublicKey, RecordId};
 use document::Record;
 use env::calls::CallError;
 use env::calls::objects::{
@@ -61,6 +63,16 @@ enum What {
     Branch(PublicKey, ObjectKey, Bytes),
 }
 
+/// What is to be told, before it is read.
+enum Ahead {
+    Gap,
+    /// What others made of it already: small.
+    Head(FoundVersion),
+    Tip(ObjectKey, RecordId),
+    /// And what the watcher has seen with it.
+    News(News, u64),
+}
+
 struct Watching {
     shelf: Arc<ObjectShelf>,
     around: Surroundings,
@@ -73,7 +85,7 @@ struct Watching {
     resuming: bool,
     /// Objects whose tips are still to be told; `None` where they were.
     before: Option<VecDeque<ObjectKey>>,
-    ready: VecDeque<WatchEvent>,
+    ahead: VecDeque<Ahead>,
     caught_up: bool,
     /// When something was told last.
     told: Duration,
@@ -103,7 +115,7 @@ impl ObjectShelf {
             what,
             resuming: false,
             before: None,
-            ready: VecDeque::new(),
+            ahead: VecDeque::new(),
             caught_up: false,
             finished: false,
         };
@@ -192,8 +204,8 @@ impl Watching {
 
     /// Tells of a gap, and then all that there is.
     async fn gap(&mut self) -> Result<(), CallError> {
-        self.ready.clear();
-        self.ready.push_back(WatchEvent::Gap);
+        self.ahead.clear();
+        self.ahead.push_back(Ahead::Gap);
         self.begin_tips().await
     }
 
@@ -218,8 +230,13 @@ impl Watching {
             return self.end();
         }
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(Ok(event));
+            match self.next_ahead().await {
+                Ok(None) => {}
+                Ok(Some(event)) => return Some(Ok(event)),
+                Err(error) => {
+                    self.finished = true;
+                    return Some(Err(error));
+                }
             }
             if self.around.stop.is_cancelled() || self.around.seat.ended.is_cancelled() {
                 return self.end();
@@ -258,6 +275,28 @@ impl Watching {
         Some(Err(CallError::Busy { retry_after: RETRY_AFTER }))
     }
 
+    /// Reads what is to be told next of what was found; `None` where that was all.
+    async fn next_ahead(&mut self) -> Result<Option<WatchEvent>, CallError> {
+        while let Some(ahead) = self.ahead.pop_front() {
+            if self.around.stop.is_cancelled() || self.around.seat.ended.is_cancelled() {
+                return Ok(None);
+            }
+            let (found, cursor) = match ahead {
+                Ahead::Gap => return Ok(Some(WatchEvent::Gap)),
+                Ahead::Head(found) => (Some(found), None),
+                Ahead::Tip(object, h) => (self.version(&object, &h).await?, None),
+                Ahead::News(news, next) => {
+                    let found = self.told_of(&news).await?;
+                    (found, Some(self.cursor(next)))
+                }
+            };
+            if let Some(found) = found {
+                return Ok(Some(WatchEvent::Record { found, cursor }));
+            }
+        }
+        Ok(None)
+    }
+
     /// Looks for what is to be told next; `false` where all was.
     async fn look(&mut self) -> Result<bool, CallError> {
         if let Some(before) = &mut self.before {
@@ -265,9 +304,8 @@ impl Watching {
                 self.before = None;
                 return Ok(true);
             };
-            for found in self.there_is(&object).await? {
-                self.ready.push_back(WatchEvent::Record { found, cursor: None });
-            }
+            let found = self.there_is(&object).await?;
+            self.ahead.extend(found);
             return Ok(true);
         }
         let behind = self.shelf.news().next().saturating_sub(self.next);
@@ -283,31 +321,40 @@ impl Watching {
         let any = !events.is_empty();
         for news in events {
             self.next += 1;
-            if let Some(found) = self.told_of(&news).await? {
-                let cursor = Some(self.cursor(self.next));
-                self.ready.push_back(WatchEvent::Record { found, cursor });
-            }
+            self.ahead.push_back(Ahead::News(news, self.next));
         }
         Ok(any)
     }
 
     /// What there is of an object, for this watcher.
-    async fn there_is(&self, object: &ObjectKey) -> Result<Vec<FoundVersion>, CallError> {
+    async fn there_is(&self, object: &ObjectKey) -> Result<Vec<Ahead>, CallError> {
         if let What::Branch(owner, object, branch) = &self.what {
             let (owner, object, branch) = (*owner, *object, branch.clone());
             let request = GetHeads { owner, object, branch, reader: None };
             let heads = self.shelf.heads(self.reader, request).await?;
-            return Ok(heads.devices.into_iter().chain(heads.heads).map(alone).collect());
+            let found = heads.devices.into_iter().chain(heads.heads);
+            return Ok(found.map(|record| Ahead::Head(alone(record))).collect());
         }
+        Ok(self
+            .shelf
+            .objects
+            .tips(object)
+            .into_iter()
+            .map(|tip| Ahead::Tip(*object, tip.h))
+            .collect())
+    }
+
+    /// A version, where this watcher may read it now.
+    async fn version(
+        &self,
+        object: &ObjectKey,
+        h: &RecordId,
+    ) -> Result<Option<FoundVersion>, CallError> {
         let named = match self.shelf.readable(&self.reader, object).await {
-            Err(CallError::Denied { .. }) => return Ok(Vec::new()),
+            Err(CallError::Denied { .. }) => return Ok(None),
             named => named?,
         };
-        let mut found = Vec::new();
-        for tip in self.shelf.objects.tips(object) {
-            found.extend(self.shelf.version_of(object, &tip.h, named.as_deref(), true).await?);
-        }
-        Ok(found)
+        self.shelf.version_of(object, h, named.as_deref(), true).await
     }
 
     /// An event as this watcher is told it; `None` where it is none of its own.

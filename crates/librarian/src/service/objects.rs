@@ -5,11 +5,11 @@ use env::calls::objects::{
     ObjectsAnswer, ObjectsRequest, PutObjects, PutObjectsAnswer, PutOutcome, WatchEvents,
     WatchRequest,
 };
-use env::calls::{CallError, Caller};
+use env::calls::{CallError, Caller, Service};
 
 use super::{Endpoints, Load};
 use crate::metrics::Method;
-use crate::objects::{Elsewhere, Reader, Surroundings};
+use crate::objects::{Bringer, Elsewhere, Reader, Surroundings};
 use crate::right::Right;
 
 /// Which endpoint a request is counted as, and how much it asks for.
@@ -93,7 +93,9 @@ impl Endpoints {
     ) -> Result<PutObjectsAnswer, CallError> {
         let sizes: Vec<usize> = put.records.iter().map(|record| record.bytes.len()).collect();
         let charged = self.charge(caller, Method::ObjectsPut, sizes.iter().sum())?;
-        let answer = self.0.objects.put_here(put).await;
+        // Of a caller that was vouched for until a moment ago it is what was fetched.
+        let by = self.vouched_by(caller).map_or(Bringer::Repair, Bringer::Organisation);
+        let answer = self.0.objects.put_here(put, by).await;
         let outcomes = answer.as_ref().map(|answer| &answer.outcomes[..]).unwrap_or_default();
         let stored = |at: usize| matches!(outcomes.get(at), Some(Ok(PutOutcome::Stored)));
         let (mut taken, mut back) = (0, 0);

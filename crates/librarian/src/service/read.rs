@@ -14,7 +14,8 @@ use env::calls::{
 };
 use futures::StreamExt;
 
-use super::{Endpoints, Load, invalid};
+use super::{Endpoints, Load, closed, invalid};
+use crate::core::Core;
 use crate::metrics::Method;
 
 /// Closer peers told where a record is not held.
@@ -39,6 +40,14 @@ async fn let_others_run(answered: usize) {
     if answered % READ_PARALLEL == READ_PARALLEL - 1 {
         tokio::task::yield_now().await;
     }
+}
+
+async fn mac(core: &Core, key: [u8; 32], record: Record) -> [u8; 32] {
+    let suite = core.genesis.suite;
+    if record.bytes.len() < LARGE_BYTES {
+        return suite.mac(&key, &record.bytes);
+    }
+    core.env.cpu(move || suite.mac(&key, &record.bytes)).await
 }
 
 impl Endpoints {
@@ -111,9 +120,10 @@ impl Endpoints {
 
     pub(super) async fn verified(
         &self,
+        caller: Caller,
         request: VerifyRequest,
     ) -> Result<VerifyResponse, CallError> {
-        Ok(match self.proof(request).await? {
+        Ok(match self.proof(caller, request).await? {
             Some(mac) => VerifyResponse::Mac(mac),
             None => VerifyResponse::Closest(self.closest(&request.place)),
         })
@@ -121,13 +131,14 @@ impl Endpoints {
 
     pub(super) async fn verified_all(
         &self,
+        caller: Caller,
         requests: Vec<VerifyRequest>,
     ) -> Result<Vec<Result<VerifyResponse, CallError>>, CallError> {
         if requests.len() > BATCH_MAX {
             return Err(invalid(format!("a batch has at most {BATCH_MAX} requests")));
         }
         let proofs = requests.into_iter().map(|request| async move {
-            let proof = self.proof(request).await;
+            let proof = self.proof(caller, request).await;
             (request.place, proof)
         });
         let mut proofs = futures::stream::iter(proofs).buffered(READ_PARALLEL);
@@ -141,11 +152,20 @@ impl Endpoints {
     }
 
     /// The MAC of a record's bytes; `None` where it is not here.
-    async fn proof(&self, request: VerifyRequest) -> Result<Option<[u8; 32]>, CallError> {
-        match self.0.shelf.find(&request.id, &request.place).await? {
-            Some(record) => Ok(Some(self.mac(request.mac_key, record).await)),
-            None => Ok(None),
-        }
+    async fn proof(
+        &self,
+        caller: Caller,
+        request: VerifyRequest,
+    ) -> Result<Option<[u8; 32]>, CallError> {
+        let core = Arc::clone(&self.0);
+        let made = async move {
+            match core.shelf.find(&request.id, &request.place).await? {
+                Some(record) => Ok(Some(mac(&core, request.mac_key, record).await)),
+                None => Ok(None),
+            }
+        };
+        let proof = self.0.proofs.make(&caller.key, &self.0.env, made).await;
+        proof.unwrap_or_else(|| Err(closed()))
     }
 
     /// Counts record bytes that are answered, for the operator and against the caller's day.
@@ -154,14 +174,6 @@ impl Endpoints {
         let asked = self.asked(method, &self.0.standing(&caller.key), Load::NONE);
         let now = self.0.env.clock.elapsed();
         self.0.limiter.answered(&caller.key, &asked, bytes as u64, now);
-    }
-
-    async fn mac(&self, key: [u8; 32], record: Record) -> [u8; 32] {
-        let suite = self.0.genesis.suite;
-        if record.bytes.len() < LARGE_BYTES {
-            return suite.mac(&key, &record.bytes);
-        }
-        self.0.env.cpu(move || suite.mac(&key, &record.bytes)).await
     }
 
     /// The announcements of the peers that rank first for a place, this one left out.

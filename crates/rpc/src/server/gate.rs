@@ -4,7 +4,7 @@
 //! One layer over all services. A unary call is bounded as a whole, its body included, so a caller
 //! who sends slowly does not hold a handler. A streaming call is bounded until it begins to answer,
 //! then message by message in `streams`. The health service passes even while the server stops, or is full: that is when
-//! somebody asks it.
+//! somebody asks it; so many at a time ([`PAST_MAX`]) have a place of their own.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -50,7 +50,10 @@ const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// Such calls at a time; whoever makes them has no more than it leaves free.
 const HEALTH_WATCHES_MAX: usize = 256;
 const WATCH_AGAIN: Duration = Duration::from_secs(5);
-/// How long a call of any other service takes at most: there is reflection alone.
+/// Calls of the health service at a time that a full or stopping server takes; whoever makes them has no more than it leaves free.
+const PAST_MAX: usize = 64;
+const PAST_AGAIN: Duration = Duration::from_millis(500);
+/// How long a call of any other service takes at most, but for those watches: there are health and reflection.
 const OTHERS_FOR: Duration = Duration::from_secs(10);
 /// And how long its messages are.
 const OTHERS_MESSAGE_BYTES_MAX: usize = 4 << 10;
@@ -93,6 +96,8 @@ pub(super) struct Gate {
     handlers: Arc<Handlers>,
     /// Watches of the peer's health: they end with their connections alone, and are no calls in work.
     watches: Arc<Room>,
+    /// Calls of the health service that found no place.
+    past: Arc<Room>,
 }
 
 /// What some callers share.
@@ -134,6 +139,7 @@ impl Gate {
             houses: Houses::default(),
             handlers,
             watches: Room::new(HEALTH_WATCHES_MAX),
+            past: Room::new(PAST_MAX),
         })
     }
 
@@ -311,10 +317,13 @@ where
             (peer.stranger, peer.house) = (true, peer.source.clone());
         }
     }
-    let (in_work, few) = match gate.enter(&peer) {
-        Ok((in_work, few)) => (Some(in_work), few),
+    let (in_work, past, few) = match gate.enter(&peer) {
+        Ok((in_work, few)) => (Some(in_work), None, few),
         Err(error) if !passes => return Ok(refused(&error)),
-        Err(_) => (None, true),
+        Err(_) => match gate.past.at_once(&peer.house.share.past, 1) {
+            Some(past) => (None, Some(past), true),
+            None => return Ok(refused(&CallError::Busy { retry_after: PAST_AGAIN })),
+        },
     };
     // They never end by themselves, and do not hold up a stop.
     let watch = match request.uri().path() == HEALTH_WATCH {
@@ -325,11 +334,11 @@ where
         },
     };
     // What else is not ours is a question or some, and no more of a call than ours are.
-    let until = (!ours && !passes).then(|| gate.env.clock.sleep(OTHERS_FOR));
+    let until = (!ours && watch.is_none()).then(|| gate.env.clock.sleep(OTHERS_FOR));
     let asked = request.headers().get("grpc-timeout").and_then(|text| deadline_of(text.as_bytes()));
     // A streaming call is bounded here until it begins to answer.
     let asked = asked.filter(|_| allowed.unary).unwrap_or(Duration::MAX);
-    let limit = asked.min(gate.limits.call);
+    let limit = asked.min(gate.limits.call).min(if ours { Duration::MAX } else { OTHERS_FOR });
 
     let budget = Budget {
         room: gate.pool(&peer).requests.clone(),
@@ -382,7 +391,10 @@ where
             refused(&CallError::Internal { reason })
         }
     };
-    let in_work = in_work.filter(|_| watch.is_none());
+    let (in_work, past) = match watch {
+        None => (in_work, past),
+        Some(_) => (None, None),
+    };
     // The bytes of an answer of known length are taken whole, those of a stream part by part.
     let exact = response.body().size_hint().exact();
     let bytes = match exact.and_then(large) {
@@ -393,7 +405,7 @@ where
         },
     };
     let answer = gate.unread.answer(&gate.env, gate.limits.unread, peer.ends);
-    let held = Arc::new(Held { _bytes: bytes, _in_work: in_work, _watch: watch });
+    let held = Arc::new(Held { _bytes: bytes, _in_work: in_work, _past: past, _watch: watch });
     let parts = exact.is_none().then_some(answers);
     let counted = |body| Counted { body, answer, held, parts, frame: None, taking: None, until };
     Ok(response.map(|body| Body::new(counted(body))))
@@ -408,6 +420,7 @@ fn large(bytes: u64) -> Option<usize> {
 struct Held {
     _bytes: Option<Taken>,
     _in_work: Option<InWork>,
+    _past: Option<Taken>,
     _watch: Option<Taken>,
 }
 

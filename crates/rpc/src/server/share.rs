@@ -29,6 +29,8 @@ pub(super) struct Share {
     pub(super) handshakes: Arc<AtomicUsize>,
     /// Watches of the peer's health.
     pub(super) watches: Arc<AtomicUsize>,
+    /// Questions for it that found no place among the calls.
+    pub(super) past: Arc<AtomicUsize>,
 }
 
 /// Bytes, or whatever is counted, that all share.

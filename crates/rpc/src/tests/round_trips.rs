@@ -216,6 +216,32 @@ async fn watches_of_health_and_questions_of_reflection_are_bounded() {
     assert!(open(&long).await.is_err());
 }
 
+/// Also a full peer is asked whether it is well: by as many at a time as have a place for it, and no longer than others ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_for_health_that_say_nothing_are_few_and_end() {
+    use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+    let peer = Running::start(ServerLimits { calls: 16, ..ServerLimits::default() });
+    let connection =
+        crate::client::connection::Connection::dial(&identity(2, 1), None, &peer.endpoint())
+            .await
+            .unwrap();
+    let ask = async || {
+        let mut calls = tonic::client::Grpc::new(connection.line.channel.clone());
+        calls.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
+        let path = "/grpc.health.v1.Health/Check".parse().unwrap();
+        let never = tonic::Request::new(futures::stream::pending());
+        calls.client_streaming(never, path, codec).await.unwrap_err().code()
+    };
+    let told = futures::future::join_all((0..200).map(|_| ask())).await;
+    let of = |code| told.iter().filter(|told| **told == code).count();
+    // A stranger has half of a quarter of the calls, where two that come at once may both pass, and half of the places beside them.
+    let ended = of(tonic::Code::DeadlineExceeded);
+    assert!((34..=36).contains(&ended), "{ended}");
+    assert_eq!(of(tonic::Code::ResourceExhausted), 200 - ended);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_and_reflection_answer_on_the_same_listener() {
     use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};

@@ -10,7 +10,7 @@ use super::{For, Policy};
 use crate::{ObjectKey, ObjectRecord, VersionError};
 
 /// The most bytes of policies that are known at once, about: as they are written, and what is around them in memory.
-pub const POLICIES_BYTES_MAX: usize = 64 << 20;
+pub const POLICIES_BYTES_MAX: usize = 128 << 20;
 /// What is around one of them in memory, about.
 const AROUND_BYTES: usize = 512;
 
@@ -65,7 +65,7 @@ impl Policies {
                 return Err(VersionError::OldPolicy { found, newest });
             }
         }
-        let bytes = self.bytes + size(&policy) - known.map_or(0, size);
+        let bytes = self.bytes + weight(&policy) - known.map_or(0, weight);
         if bytes > POLICIES_BYTES_MAX {
             let max = POLICIES_BYTES_MAX;
             return Err(VersionError::Full { what: "memory of policies", max });
@@ -117,7 +117,8 @@ impl Policies {
     }
 }
 
-fn size(policy: &Policy) -> usize {
+/// What a policy takes of [`POLICIES_BYTES_MAX`].
+pub fn weight(policy: &Policy) -> usize {
     let (For::Object(name) | For::Family(name)) = &policy.for_what;
     AROUND_BYTES + name.len() + 33 * (policy.readers.len() + policy.writers.len())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use crypto::{NetworkId, SecretKey};
+use crypto::{NetworkId, OrgId, SecretKey};
 use version::head::{BranchName, RECORDS_MAX};
 use version::{Hint, VersionId};
 
@@ -106,7 +106,7 @@ fn what_is_counted_as_heads_come_is_what_a_look_at_all_of_them_finds() {
     let mut plain = Plain { heads: BTreeMap::new() };
     let lists = [&[2][..], &[2, 3], &[], &[3], &[2, 3, 4]];
     let (mut newest, mut sequence) = (list(1, lists[0]), 1);
-    heads.take_devices(newest.0.clone(), newest.1).unwrap();
+    heads.take_devices(newest.0.clone(), newest.1, Bringer::Start).unwrap();
     let mut state = 7_u64;
     let mut random = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -122,10 +122,10 @@ fn what_is_counted_as_heads_come_is_what_a_look_at_all_of_them_finds() {
         if random(150) == 0 {
             sequence += 1;
             newest = list(sequence, lists[sequence as usize % lists.len()]);
-            heads.take_devices(newest.0.clone(), newest.1).unwrap();
+            heads.take_devices(newest.0.clone(), newest.1, Bringer::Start).unwrap();
         }
         plain.take(id(number), came, one.clone(), &newest.0);
-        dropped += heads.take(id(number), one).unwrap().len();
+        dropped += heads.take(id(number), one, Bringer::Start).unwrap().len();
         if came % 10 == 0 || came > 1_900 {
             let object = head(device(1), []).branch.object(SUITE).unwrap();
             let (ids, tips, said) = heads.of(&device(1), &object, "main");
@@ -138,7 +138,7 @@ fn what_is_counted_as_heads_come_is_what_a_look_at_all_of_them_finds() {
     let known = inner.branches.values().next().unwrap();
     let weight = known.branch.records().map(|(_, head)| size(head)).sum::<usize>();
     let of_list = AROUND_BYTES + 33 * newest.0.devices.len();
-    assert_eq!(inner.bytes, weight + of_list);
+    assert_eq!(inner.memory.held(), weight + of_list);
     // Nothing is remembered of those that were dropped.
     let heard = |(id, head): &(&RecordId, &Head)| {
         known.named.contains_key(id) || known.counts(&head.device, Some(&newest))
@@ -155,15 +155,48 @@ fn heads_of_a_branch_of_thousands_cost_little() {
     let (owner, stranger) = (device(1), device(9));
     let began = Instant::now();
     for number in 0..3_600 {
-        assert_eq!(heads.take(id(number), head(owner, [])).unwrap(), []);
+        assert_eq!(heads.take(id(number), head(owner, []), Bringer::Repair).unwrap(), []);
     }
     let mut dropped = 0;
     for number in 10_000..11_024 {
-        dropped += heads.take(id(number), head(stranger, [])).unwrap().len();
+        dropped += heads.take(id(number), head(stranger, []), Bringer::Start).unwrap().len();
     }
     // Before, it took tens of seconds.
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert!((1_024 - KEPT_MAX - SLACK..=1_024 - KEPT_MAX).contains(&dropped), "{dropped}");
     assert_eq!(heads.len(), 3_600 + 1_024 - dropped);
     assert!(heads.len() < RECORDS_MAX);
+}
+
+/// Branches cost nothing: of what one organisation's clients carry here another's next head is not refused.
+#[test]
+fn heads_that_one_organisation_brings_leave_room_for_anothers() {
+    let heads = Heads::new(SUITE);
+    let [one, two] = [1, 2].map(|n| Bringer::Organisation(OrgId::new(device(n))));
+    let heavy = |number: u64| {
+        let mut heavy = head(device(9), (0..1_000).map(|other| number * 1_000 + other));
+        heavy.branch.branch = format!("b{number}");
+        heavy
+    };
+    let mut number = 0;
+    let mut fill = |by: Bringer| {
+        let before = heads.lock().memory.held();
+        while let Ok(bytes) = heads.reserve(&heavy(number), by) {
+            heads.give_back(by, bytes);
+            heads.take(id(number), heavy(number), by).unwrap();
+            number += 1;
+        }
+        heads.lock().memory.held() - before
+    };
+    let (first, second) = (fill(one), fill(two));
+    let about = |bytes: usize, part: usize| bytes.abs_diff(BYTES_MAX / part) < 1 << 20;
+    assert!(about(first, 2) && about(second, 4), "{first}, {second}");
+    // What is on its way counts too: many batches at once are no way around it.
+    let mut reserved = 0;
+    while let Ok(bytes) = heads.reserve(&heavy(0), Bringer::Repair) {
+        reserved += bytes;
+    }
+    assert!(about(reserved, 8), "{reserved}: what is fetched has a share too");
+    heads.give_back(Bringer::Repair, reserved);
+    assert_eq!(heads.lock().memory.held(), first + second);
 }

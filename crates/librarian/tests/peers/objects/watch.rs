@@ -1,5 +1,6 @@
 //! Watching: what there is, what is new, where a watcher goes on, and where it must begin again.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -101,6 +102,39 @@ fn a_watcher_is_told_what_there_is_and_what_is_new_and_goes_on_from_its_cursor()
             let (told, _, gaps) = caught_up(&env, &mut events).await;
             assert_eq!((told, gaps), (vec![second.h()], 1));
         }
+    });
+}
+
+/// What there is is read when it is told: of all that is to come nothing is in memory but names.
+#[test]
+fn a_watcher_that_takes_one_event_has_no_more_of_them_read() {
+    testkit::time::run(14, |env| async move {
+        let mut town = Town::new(&env, 1, 1).await;
+        let client = caller(&town).await;
+        let pen = Pen::new(&town, 1, "report");
+        let root = opened(&client, &pen).await;
+        let mut tips = Vec::new();
+        for number in 0..60 {
+            let tip = pen.write(&[&root], &format!("tip {number}"));
+            put(&client, &pen, &tip).await;
+            tips.push(tip.h());
+        }
+        // Nothing of it is in memory any more.
+        town.restart(0).await;
+        let client = caller(&town).await;
+        let what = || Watched::Objects(vec![pen.object()]);
+        let reads = || town.stores[0].reads.load(Ordering::SeqCst);
+        let before = reads();
+        let mut events = watch(&client, what(), None).await.unwrap();
+        let WatchEvent::Record { found, .. } = next(&env, &mut events).await else {
+            panic!("a version")
+        };
+        assert!(reads() - before < 20, "{} were read for one", reads() - before);
+        let (mut told, ..) = caught_up(&env, &mut events).await;
+        told.push(found.record.id);
+        told.sort_unstable();
+        tips.sort_unstable();
+        assert_eq!(told, tips);
     });
 }
 
