@@ -293,9 +293,17 @@ fn a_member_without_its_share_or_its_votes_follows_and_does_not_vote() {
         let status = members.handle(3).status().await.expect("it runs");
         assert!(!status.votes, "amnesia is a lie like any other");
         assert!(status.height >= height, "it follows");
+        // What its engine wrote meanwhile is no vote: the next start finds as little.
+        for _ in 0..2 {
+            members.kill(3).await;
+            members.run(&[3]).await;
+            members.context.sleep(Duration::from_secs(5)).await;
+            let status = members.handle(3).status().await.expect("it runs");
+            assert!(!status.votes, "it has not come by its votes by starting again");
+        }
         // A disk that is empty: a charter alone.
         members.kill(3).await;
-        for partition in ["m3-committee", "m3-votes-0", "m3-chain"] {
+        for partition in ["m3-committee", "m3-votes-0", "m3-follows-0", "m3-chain"] {
             let _ = members.context.remove(partition, None).await;
         }
         join(&members.context, "m3", &members.charter).await.expect("an empty disk");
@@ -310,6 +318,24 @@ fn a_member_without_its_share_or_its_votes_follows_and_does_not_vote() {
         let next =
             members.update(crate::proving::set(key, Some((version(1), height)), version(2), &[5]));
         assert!(members.handle(0).update(next).await.is_err(), "two votes of three");
+    });
+}
+
+/// Its own votes are still there, which an engine without a share does not take for its own.
+#[test]
+fn a_member_that_lost_its_share_alone_follows() {
+    simulated(14, async |context| {
+        let mut members = Members::start(context, 4).await;
+        let key = members.known().await;
+        members.kill(3).await;
+        let share = members.context.remove("m3-committee", Some(b"share")).await;
+        share.expect("it had one");
+        members.run(&[3]).await;
+        let set = set(key, None, version(1), &[5]);
+        let Ok(Outcome::Accepted { height }) = members.ask(&[0], set).await else { panic!() };
+        members.context.sleep(Duration::from_secs(5)).await;
+        let status = members.handle(3).status().await.expect("it runs");
+        assert!(!status.votes && status.height >= height, "{status:?}");
     });
 }
 

@@ -41,8 +41,15 @@ use crate::{CommitteeError, State};
 /// How many epochs back votes are looked for that must go.
 const VOTES_BACK: u64 = 8;
 
+/// Where the engine of a member that votes keeps its journal: its votes, and what others sent.
 pub(super) fn votes_partition(name: &str, epoch: u64) -> String {
     format!("{name}-votes-{epoch}")
+}
+
+/// Where that of one that follows does. It is another place: a member that lost its votes must find none at every later start, and
+/// the votes of one that lost its share are not to be read by an engine without.
+fn follows_partition(name: &str, epoch: u64) -> String {
+    format!("{name}-follows-{epoch}")
 }
 
 /// The members of an epoch.
@@ -232,9 +239,16 @@ impl<E: Runtime> Member<E> {
     fn make_engine(&self, port: Port) -> Result<Engine<E>, CommitteeError> {
         let names = namespace(&self.charter.rules.network);
         let (members, polynomial) = (self.term.keys().clone(), self.term.outcome.public().clone());
-        let scheme = match self.share.clone() {
-            Some(share) => Scheme::signer(&names, members, polynomial, share),
-            None => Scheme::member(&names, members, polynomial, &self.me),
+        let (name, epoch) = (&self.settings.name, self.term.epoch);
+        let (scheme, partition) = match self.share.clone() {
+            Some(share) => {
+                let scheme = Scheme::signer(&names, members, polynomial, share);
+                (scheme, votes_partition(name, epoch))
+            }
+            None => {
+                let scheme = Scheme::member(&names, members, polynomial, &self.me);
+                (scheme, follows_partition(name, epoch))
+            }
         };
         let scheme = scheme.ok_or(CommitteeError::Files("the share is not the epoch's"))?;
         let leader_timeout = self.settings.rest + Duration::from_millis(1_000);
@@ -247,9 +261,9 @@ impl<E: Runtime> Member<E> {
             reporter: port,
             track_historical_votes: false,
             strategy: Sequential,
-            partition: votes_partition(&self.settings.name, self.term.epoch),
+            partition,
             mailbox_size: NZUsize!(1_024),
-            epoch: Epoch::new(self.term.epoch),
+            epoch: Epoch::new(epoch),
             floor: self.floor()?,
             replay_buffer: NZUsize!(1 << 20),
             write_buffer: NZUsize!(64 << 10),
@@ -281,11 +295,16 @@ impl<E: Runtime> Member<E> {
         if epoch > 0 && files::forget_shares(&self.context, &self.settings.name, epoch).await? {
             tracing::info!(epoch, "the shares of the epochs before are overwritten");
         }
-        for old in epoch.saturating_sub(VOTES_BACK)..epoch {
-            let partition = votes_partition(&self.settings.name, old);
+        let name = &self.settings.name;
+        let old = epoch.saturating_sub(VOTES_BACK)..epoch;
+        for partition in
+            old.flat_map(|old| [votes_partition(name, old), follows_partition(name, old)])
+        {
             match self.context.remove(&partition, None).await {
                 Ok(()) | Err(commonware_runtime::Error::PartitionMissing(_)) => {}
-                Err(error) => tracing::warn!(%error, old, "old votes could not be removed"),
+                Err(error) => {
+                    tracing::warn!(%error, partition, "old votes could not be removed");
+                }
             }
         }
         self.closed = Some(epoch);
