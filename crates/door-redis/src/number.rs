@@ -54,6 +54,9 @@ pub(crate) fn push_integer(into: &mut Vec<u8>, value: i64) {
     into.extend_from_slice(&digits[at..]);
 }
 
+/// Up to this whole doubles are written as integers: half of the largest `long long`, as `double2ll` of Redis 7.2 has it.
+const WHOLE_MAX: f64 = 4_611_686_018_427_387_904.0;
+
 /// A double's text.
 pub(crate) fn text(value: f64) -> String {
     if value.is_infinite() {
@@ -62,7 +65,7 @@ pub(crate) fn text(value: f64) -> String {
     if value.is_nan() {
         return "nan".into();
     }
-    if value == value.trunc() && value.abs() < 4_503_599_627_370_496.0 {
+    if value == value.trunc() && value.abs() <= WHOLE_MAX {
         let sign = if value.is_sign_negative() && value == 0.0 { "-" } else { "" };
         return format!("{sign}{}", value as i64);
     }
@@ -165,6 +168,10 @@ mod tests {
             (3.0, "3"),
             (-0.0, "-0"),
             (0.1, "0.1"),
+            (1e16, "10000000000000000"),
+            (1_732_000_000_123_456_789.0, "1732000000123456768"),
+            (-1.7e18, "-1700000000000000000"),
+            (1e19, "1e+19"),
             (1e21, "1e+21"),
             (1.5e300, "1.5e+300"),
             (1e-7, "1e-7"),

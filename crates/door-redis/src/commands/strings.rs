@@ -244,6 +244,10 @@ pub(crate) fn getrange(door: &mut Door, call: &mut Call<'_>) -> Done {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
     let found = door.text(call.arg(1))?;
     let bytes = found.map_or(&[][..], |index| door.bytes(index));
+    // An end before the beginning is the beginning, unless both count from the end and cross.
+    let crosses = start < 0 && end < 0 && start > end;
+    let before = end < 0 && end.unsigned_abs() > bytes.len() as u64;
+    let end = if before && !crosses { 0 } else { end };
     match range(start, end, bytes.len()) {
         Some((first, last)) => call.out.bulk(&bytes[first..=last]),
         None => call.out.bulk(b""),
