@@ -32,6 +32,7 @@ use walk::WalkError;
 use crate::author::Author;
 use crate::content::{At, Content, PageAt};
 use crate::error::{self, AuthorError};
+use crate::put_file;
 use asking::{Part, Spot};
 
 /// Places that are renewed or ended together, under one lease.
@@ -350,6 +351,17 @@ impl Author {
         };
         let envelope = spot_of(&opened.record);
         let reader = opened.envelope.reader;
+        // Else a put that was interrupted would go on as if its pages were there still.
+        let eek = opened.eek.clone();
+        let journals = self.at_home(move |home| {
+            let journals = put_file::journals(home);
+            journals.remove_of(home.keyring(), &eek).map_err(|source| AuthorError::Io {
+                action: "remove the journal of a put of it in",
+                path: home.dir().to_owned(),
+                source,
+            })
+        });
+        journals.await?;
         let head = match self.content_of(opened).await {
             Ok(content) => {
                 self.forget_pages(&content, &mut forgetting).await?;

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod author;
+mod below;
 pub mod certified;
 mod check;
 mod content;
@@ -52,6 +53,7 @@ mod types;
 mod window;
 
 pub use author::Author;
+pub use below::Below;
 pub use check::{Checked, State, WRONG_MAX, Wrong};
 pub use error::{AuthorError, Part};
 pub use file::FileSink;

@@ -6,14 +6,13 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::OFlags;
-
 use crate::author::Author;
+use crate::below::Below;
 use crate::error::AuthorError;
 use crate::home::Home;
 use crate::job::Job;
@@ -56,34 +55,36 @@ impl Author {
         resume: bool,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
-        self.put_path(path, open, (options, resume), progress).await
+        self.put_path(path.to_owned(), open, (options, resume), progress).await
     }
 
-    /// As [`Author::put_file`], of a path that was found in a folder and was a file then: one that is a link or a pipe by now, of
-    /// somebody who may write there, is refused.
+    /// As [`Author::put_file`], of what was found below a folder and was a file then: where it or a folder above it is a link or a pipe
+    /// by now, of somebody who may write there, it is refused.
     ///
     /// # Errors
     /// As [`Author::put_file`].
     pub async fn put_found_file(
         &self,
+        folder: &Arc<Below>,
         path: &Path,
         options: PutOptions,
         resume: bool,
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
-        self.put_path(path, open_itself, (options, resume), progress).await
+        let (folder, below) = (Arc::clone(folder), path.to_owned());
+        let whole = folder.path().join(path);
+        self.put_path(whole, move |_| folder.file(&below), (options, resume), progress).await
     }
 
     async fn put_path(
         &self,
-        path: &Path,
-        open: fn(&Path) -> io::Result<File>,
+        path: PathBuf,
+        open: impl FnOnce(&Path) -> io::Result<File> + Send + 'static,
         (options, resume): (PutOptions, bool),
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, AuthorError> {
         let options = self.resolved(options).await?;
-        let opening = path.to_owned();
-        let opened = Job::blocking(self.env(), move || opened(&opening, open));
+        let opened = Job::blocking(self.env(), move || opened(&path, open));
         let (file, about, absolute) = opened.await.ok_or(AuthorError::Stopped)??;
         if !about.is_file() {
             // A pipe gives what it has, and has no journal.
@@ -222,21 +223,11 @@ fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Opens a regular file, and nothing that a link leads to.
-fn open_itself(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it was a file and is none any more")),
-    }
-}
-
 /// Opens a file; also by which name its journal knows it, where it has one: what is reached by a handle alone (a pipe of the
 /// shell's, a file that was removed) has none.
 fn opened(
     path: &Path,
-    open: fn(&Path) -> io::Result<File>,
+    open: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<(File, Metadata, Option<PathBuf>), AuthorError> {
     let failed = |source| AuthorError::Io { action: "read", path: path.to_owned(), source };
     let file = open(path).map_err(failed)?;

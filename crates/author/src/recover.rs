@@ -105,7 +105,7 @@ struct Logged {
 impl Logged {
     fn add(&mut self, counter: u64, publication: Publication, received_ms: u64, max: usize) {
         let claims = self.hits.entry(counter).or_default();
-        let known = claims.iter().any(|(known, _)| known.envelope == publication.envelope);
+        let known = claims.iter().any(|(known, _)| *known == publication);
         if !known && claims.len() < max {
             claims.push((publication, received_ms));
         }
@@ -201,7 +201,8 @@ impl Author {
         Ok(addresses)
     }
 
-    /// Of the envelopes that one counter is said to have, the one that opens.
+    /// Of the envelopes that one counter is said to have, the one that opens and is that counter's: a librarian may name another
+    /// of this user's, which opens too, and so hide this one.
     async fn opened_of(&self, claims: Vec<(Publication, u64)>) -> Option<Recovered> {
         let mut unopened = None;
         for (publication, received_ms) in claims {
@@ -216,8 +217,15 @@ impl Author {
 
     async fn opened(&self, publication: Publication, received_ms: u64, own: bool) -> Recovered {
         let Publication { envelope: address, entry, .. } = publication;
-        let content = self.content(address).await;
-        let opened = content.map(|content| (content.details(), content.created_s));
+        let opened = async {
+            let opened = self.open(address).await?;
+            let says = Publication::from_envelope(address, &opened.envelope);
+            if own && says != publication {
+                return Err(AuthorError::NotForUs { address });
+            }
+            self.content_of(opened).await
+        };
+        let opened = opened.await.map(|content| (content.details(), content.created_s));
         Recovered { address, entry, own, received_ms, opened }
     }
 

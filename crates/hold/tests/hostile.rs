@@ -211,12 +211,22 @@ fn noise_at_every_port_of_a_peer_does_no_harm() {
     home.get(&via, &address, &back).expect(0);
     assert_same(&file, &back);
     for peer in &network.peers {
-        let mut stream = TcpStream::connect(&peer.metrics).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let ask = |page: &str, host: &str| {
+            let mut stream = TcpStream::connect(&peer.metrics).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let asked = format!("GET {page} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            stream.write_all(asked.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let answer = ask("/healthz", "x");
         assert!(answer.contains("200 OK") && answer.contains("serving"), "{answer}");
+        // A name may be anybody's who makes it lead here.
+        for page in ["/status", "/metrics"] {
+            assert!(ask(page, "evil.example").starts_with("HTTP/1.1 421"), "{page}");
+            assert!(ask(page, &peer.metrics).starts_with("HTTP/1.1 200"), "{page}");
+        }
         assert!(!peer.log().contains("panicked"), "{}", peer.log());
     }
     drop(open);

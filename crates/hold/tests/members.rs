@@ -171,7 +171,14 @@ impl Town {
         let at = free_addresses(1);
         let mut command = hold(["committee", "join", "--json", "--committee", &self.key, "--dir"]);
         command.arg(self.dir(which)).args(["--listen", &at[0]]);
-        let joined = run(command.args(["--via", &self.network.peers[0].address])).expect(0).json();
+        // One organisation's word is not enough.
+        let [first, second] = [0, 1].map(|peer| self.network.peers[peer].address.as_str());
+        let alone = run(command.args(["--via", first])).expect(2);
+        assert!(alone.stderr.contains("two organisations"), "{alone:?}");
+        let both = [first, second].join(",");
+        let mut command = hold(["committee", "join", "--json", "--committee", &self.key, "--dir"]);
+        command.arg(self.dir(which)).args(["--listen", &at[0], "--via", &both]);
+        let joined = run(&mut command).expect(0).json();
         self.members.push(joined["member"].as_str().unwrap().to_owned());
         self.until(which, "following", |status| {
             status["committee"]["running"] == true && status["committee"]["votes"] == false

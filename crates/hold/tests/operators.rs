@@ -25,6 +25,16 @@ fn revoked(outcome: &Outcome) -> Vec<String> {
     list.iter().map(|key| key.as_str().unwrap().to_owned()).collect()
 }
 
+/// The list that an organisation's directory keeps.
+fn kept_of(org: &Path) -> PathBuf {
+    let paths = fs::read_dir(org).unwrap().map(|item| item.unwrap().path());
+    let is_one =
+        |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("revoked-");
+    let kept: Vec<PathBuf> = paths.filter(is_one).collect();
+    assert_eq!(kept.len(), 1);
+    kept[0].clone()
+}
+
 #[test]
 fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
     let mut network = Network::new(2, &[]);
@@ -43,13 +53,8 @@ fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
     let first = revoke(0, KEYS[0], &[], &list("first")).expect(0);
     assert!(first.stderr.contains("no earlier list"), "{}", first.stderr);
     // Another copy of the organisation's directory, which has no list: as after a loss, or on another machine.
-    let kept: Vec<PathBuf> = fs::read_dir(&network.orgs[0])
-        .unwrap()
-        .map(|item| item.unwrap().path())
-        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("revoked-"))
-        .collect();
-    assert_eq!(kept.len(), 1);
-    fs::remove_file(&kept[0]).unwrap();
+    let kept = kept_of(&network.orgs[0]);
+    fs::remove_file(&kept).unwrap();
     // The list of another organisation is none of this one's.
     revoke(1, KEYS[1], &[], &list("others")).expect(0);
     let others = list("others").to_str().unwrap().to_owned();
@@ -71,8 +76,25 @@ fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
     });
     revoke(0, KEYS[0], &["--undo"], &pipe).expect(0);
     assert!(!fs::metadata(&pipe).unwrap().is_file());
-    assert_eq!(through.join().unwrap(), fs::read(&kept[0]).unwrap());
-    fs::write(list("third"), fs::read(&kept[0]).unwrap()).unwrap();
+    assert_eq!(through.join().unwrap(), fs::read(&kept).unwrap());
+    fs::write(list("third"), fs::read(&kept).unwrap()).unwrap();
+
+    // One that was signed while the clock was ahead, which no peer takes: what it revokes goes on, and its date does not.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let text = fs::read_to_string(network.orgs[1].join("org.key")).unwrap();
+    let secret: [u8; 32] = hex::decode(text.trim()).unwrap().try_into().unwrap();
+    let secret = crypto::SecretKey::from_bytes(&secret).unwrap();
+    let ahead = crypto::Revocation {
+        organisation: crypto::OrgId::new(secret.public()),
+        sequence: (now.as_secs() + 7_200) * 1000,
+        keys: vec![*KEYS[0].parse::<crypto::ClientKey>().unwrap().key()],
+    };
+    let signed = kept_of(&network.orgs[1]);
+    let id = signed.file_name().unwrap().to_str().unwrap().strip_prefix("revoked-").unwrap();
+    fs::write(&signed, ahead.sign(&secret, &id.parse().unwrap())).unwrap();
+    let right = revoke(1, KEYS[1], &[], &list("right")).expect(0);
+    assert_eq!(revoked(&right), KEYS);
+    assert!(right.stderr.contains("ahead"), "{}", right.stderr);
 
     // A peer takes the newest, and says so of an older one.
     let set = |list: &Path| {

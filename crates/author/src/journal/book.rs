@@ -114,6 +114,30 @@ impl Book {
         Ok(opened(&bytes, keyring).unwrap_or(Read::Damaged))
     }
 
+    /// The header alone of the journal of that name; `None` where there is none that opens.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn header(
+        disk: &dyn Disk,
+        name: &str,
+        keyring: &Keyring,
+    ) -> io::Result<Option<Header>> {
+        let file = match disk.open(name, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let mut bytes = vec![0; HEAD_BYTES];
+        match file.read_at(0, &mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        Ok(match opened(&bytes, keyring) {
+            Some(Read::Whole(header, _)) => Some(*header),
+            _ => None,
+        })
+    }
+
     /// Removes the journal of that name, durably.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crypto::{Eek, Keyring};
 use env::disk::{DirDisk, Disk};
 
 use super::book::Book;
@@ -78,6 +79,23 @@ impl Folder {
         journals.sort_unstable();
         let surplus = (journals.len() + 1).saturating_sub(JOURNALS_MAX);
         journals.into_iter().take(surplus).for_each(|one| self.remove(one));
+    }
+
+    /// Removes the journals of a content: what they say was stored is about to be dropped. One that a put has stays, and one that
+    /// cannot be read, which nobody goes on with.
+    ///
+    /// # Errors
+    /// The system's, where one of it cannot be removed.
+    pub(crate) fn remove_of(&self, keyring: &Keyring, eek: &Eek) -> io::Result<()> {
+        for (_, name) in self.journals() {
+            let Ok(Some(held)) = self.take(&name) else { continue };
+            match Book::header(&held.disk, &name, keyring) {
+                Ok(Some(header)) if header.is_of(eek) => held.remove()?,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, name, "a put's journal cannot be read"),
+            }
+        }
+        Ok(())
     }
 
     /// Removes a journal, unless a put has it, or had it since it was looked at.

@@ -3,7 +3,7 @@
 //! Fixed lengths, so that no length field can be damaged: a journal that ends early lost what was never synced, and
 //! anything else that does not open is damage.
 
-use crypto::{ChunkTag, EEK_BYTES, RecordId};
+use crypto::{ChunkTag, EEK_BYTES, Eek, RecordId};
 use zeroize::Zeroizing;
 
 /// A header before it is sealed, in bytes.
@@ -57,6 +57,11 @@ pub(crate) enum Row {
 }
 
 impl Header {
+    /// Whether the put that it began seals with this key.
+    pub(crate) fn is_of(&self, eek: &Eek) -> bool {
+        self.eek[..] == eek.to_bytes()[..]
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&self.eek[..]);

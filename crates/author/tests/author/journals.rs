@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use author::{
-    Author, AuthorError, AuthorOptions, JOURNAL_AGE_MAX, NoProgress, Progress, PutOptions,
+    Author, AuthorError, AuthorOptions, Below, JOURNAL_AGE_MAX, NoProgress, Progress, PutOptions,
     PutReport,
 };
 use crypto::{RecordId, Suite};
@@ -248,6 +248,26 @@ async fn a_put_whose_key_was_forgotten_starts_anew() {
     assert_eq!(home.next_counter().unwrap(), 2, "under another key");
 }
 
+/// Also where the forgetting was not brought to its end, and the key is not forgotten: what some holders heard is gone there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_of_what_was_begun_to_be_forgotten_starts_anew() {
+    let net = Net::new(&Env::real(), 3, 4, Suite::Holdfast1);
+    let author = net.payer("ada", 3600);
+    let town = Town::of(net, author);
+    let options = PutOptions::default();
+    town.interrupted(&options, 8).await;
+    let journal = town.journals().pop().unwrap();
+    let left = std::fs::read(&journal).unwrap();
+    let report = town.put(&options).await;
+    assert!(report.resumed.pages > 0, "{report:?}");
+    // As if it had been killed before it removed its journal; these peers know of no leases, so nothing is brought to an end.
+    std::fs::write(&journal, left).unwrap();
+    let ended = town.author.forget(report.address).await;
+    assert!(ended.as_ref().map_or(true, |ended| !ended.key_forgotten), "{ended:?}");
+    assert!(town.journals().is_empty());
+    assert_eq!(town.put(&options).await.resumed.pages, 0);
+}
+
 /// Same path, size, time of change and inode, other bytes in one chunk: found before the chunk is sealed, wherever it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_chunk_behind_an_unchanged_face_is_found() {
@@ -300,8 +320,10 @@ async fn a_damaged_journal_is_not_gone_on_with() {
 async fn what_is_no_file_any_more_since_it_was_found_is_not_followed() {
     let town = Town::new(Suite::Holdfast1);
     let put = async |path: &Path| {
-        let options = PutOptions::default();
-        town.author.put_found_file(path, options, true, Arc::new(NoProgress)).await
+        let folder = Arc::new(Below::open(path.parent().unwrap()).unwrap());
+        let (name, options) = (path.file_name().unwrap(), PutOptions::default());
+        let progress = Arc::new(NoProgress);
+        town.author.put_found_file(&folder, Path::new(name), options, true, progress).await
     };
     put(&town.file).await.unwrap();
     let [link, pipe] = ["link", "pipe"].map(|name| town.file.with_file_name(name));

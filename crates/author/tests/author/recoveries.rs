@@ -141,6 +141,34 @@ fn liars_and_cut_logs_hide_and_invent_nothing_unseen() {
     });
 }
 
+/// An envelope of this user's own opens whatever counter it is said to have.
+#[test]
+fn a_librarian_that_names_another_envelope_of_ones_own_hides_none() {
+    time::run(13, |env| async move {
+        let net = Net::new(&env, 3, 9, Suite::Holdfast1);
+        let ada = net.user("ada");
+        let (first, second) =
+            (put(&ada, b"first").await.unwrap(), put(&ada, b"second").await.unwrap());
+        let seen = net.shared.log.borrow().clone();
+        let of_second = seen.iter().find(|(seen, ..)| seen.envelope == second.address);
+        let of_second = of_second.expect("it was published").0.clone();
+        // First in every log, and so looked at first.
+        for peer in &net.peers {
+            let (envelope, entry) = (first.address, first.entry);
+            let mut invented = peer.invented.lock().unwrap();
+            invented.push(Publication { envelope, entry, ..of_second.clone() });
+            // Its own envelope, with another entry or to another reader.
+            invented.push(Publication { entry, ..of_second.clone() });
+            invented.push(Publication { reader: seen[0].0.reader, ..of_second.clone() });
+        }
+        let (report, found) = recover(&restored(&net, &ada, "again")).await;
+        let mut both = vec![first.address, second.address];
+        both.sort_unstable();
+        assert_eq!(addresses(&found, true), both, "{found:?}");
+        assert_eq!((report.own, report.unopened), (2, 0));
+    });
+}
+
 #[test]
 fn a_log_without_end_is_given_up_and_another_is_read() {
     time::run(9, |env| async move {

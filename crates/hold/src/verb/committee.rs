@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use author::certified::CertifiedHeads;
-use author::objects::Objects;
 use clap::{Args, Subcommand};
 use committee::GroupKey;
 
@@ -68,7 +67,7 @@ pub(super) struct Of {
 pub(crate) async fn heads(
     session: &Session,
     group: GroupKey,
-) -> Result<(Objects, CertifiedHeads), HoldError> {
+) -> Result<(object::Own, CertifiedHeads), HoldError> {
     let objects = object::objects(session).await?;
     let heads = CertifiedHeads::new(&objects, group)?;
     Ok((objects, heads))

@@ -102,10 +102,9 @@ pub(crate) async fn run(session: &Session) -> Result<Exit, HoldError> {
             // First, since they tell who takes part now.
             let walker = connect::stranger(&network)?;
             let librarians = librarians(config, &walker).await;
-            let roster = walker.directory().roster();
             checks.push(takes_part(config, walker.directory()));
             if let Some(client) = client {
-                checks.push(pass(config, &roster, client));
+                checks.push(pass(config, walker.directory(), client));
             }
             checks.extend(librarians);
         }
@@ -162,12 +161,17 @@ async fn keyring(session: &Session, config: &Config, checks: &mut Vec<Check>) ->
     }
 }
 
-fn pass(config: &Config, roster: &Roster, key: ClientKey) -> Check {
-    let now = peerdir::now_s();
+fn pass(config: &Config, directory: &Directory, key: ClientKey) -> Check {
+    let (roster, now) = (&*directory.roster(), peerdir::now_s());
     let renewed = client::credential(config, roster, key);
     let path = config.home.join(client::PASS_FILE);
     let held = renewed.and_then(|_| client::held_pass(&path, roster, key, now));
     match held {
+        // The librarians told whom their organisations disown.
+        Ok(Some((_, pass))) if directory.is_revoked(&pass.organisation, key.key()) => {
+            let revoked = crypto::CertificateError::Revoked(pass.organisation);
+            Check::failed("pass", &revoked.into())
+        }
         Ok(Some((_, pass))) => {
             let name = network_file::name_of(roster, &pass.organisation);
             let hours = pass.until.saturating_sub(now) / 3600;

@@ -43,6 +43,8 @@ struct Line {
     entry: String,
     /// When a librarian logged it, Unix milliseconds.
     received: u64,
+    /// Whether the envelope was looked at: else all of it is what one librarian says, for no holder answered.
+    proven: bool,
 }
 
 impl From<&Received> for Line {
@@ -52,13 +54,15 @@ impl From<&Received> for Line {
             author: received.author.to_string(),
             entry: received.entry.to_string(),
             received: received.received_ms,
+            proven: received.proven,
         }
     }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.address)
+        f.write_str(&self.address)?;
+        if self.proven { Ok(()) } else { f.write_str("  unproven") }
     }
 }
 
@@ -157,5 +161,23 @@ impl Inbox {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_librarian_alone_says_is_told_as_unproven() {
+        let line = |proven| Line {
+            address: "hold:1".to_owned(),
+            author: String::new(),
+            entry: String::new(),
+            received: 1,
+            proven,
+        };
+        assert_eq!(line(true).to_string(), "hold:1");
+        assert_eq!(line(false).to_string(), "hold:1  unproven");
     }
 }

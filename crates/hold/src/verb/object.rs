@@ -11,6 +11,7 @@ mod tips;
 mod watch;
 mod write;
 
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use author::objects::{
@@ -20,7 +21,7 @@ use clap::{Args, Subcommand};
 use crypto::{ClientKey, PublicKey};
 
 use crate::cli::Session;
-use crate::connect;
+use crate::connect::{self, User};
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
@@ -152,10 +153,31 @@ fn named<'a>(objects: &Objects, text: &'a str) -> Result<(PublicKey, &'a str), H
     Ok((objects.public_key(), text))
 }
 
+/// This user's objects; while it lives, the user stays current: its pass, and whom it knows.
+pub(crate) struct Own {
+    objects: Objects,
+    user: User,
+}
+
+impl Own {
+    /// As [`User::left`].
+    pub(crate) async fn left(&self) -> HoldError {
+        self.user.left().await
+    }
+}
+
+impl Deref for Own {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
+}
+
 /// This user's objects.
-pub(crate) async fn objects(session: &Session) -> Result<Objects, HoldError> {
-    let author = connect::author(session).await?;
-    Ok(Objects::new(&author, ObjectsOptions::default()))
+pub(crate) async fn objects(session: &Session) -> Result<Own, HoldError> {
+    let user = connect::author(session).await?;
+    Ok(Own { objects: Objects::new(&user, ObjectsOptions::default()), user })
 }
 
 /// A version as it is written everywhere: `h:l:n`.

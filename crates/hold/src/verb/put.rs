@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use author::{Author, AuthorError, Progress, PutOptions, PutReport, Resumed, SchemaArtifact};
+use author::{
+    Author, AuthorError, Below, Progress, PutOptions, PutReport, Resumed, SchemaArtifact,
+};
 use clap::Args;
 use crypto::ReaderKey;
 use placement::Profile;
@@ -273,6 +275,8 @@ impl Put {
         readers: Vec<ReaderKey>,
         files: Vec<PathBuf>,
     ) -> Result<Exit, HoldError> {
+        let below = Below::open(&self.source).map_err(HoldError::io("read", &self.source))?;
+        let below = &Arc::new(below);
         let named = files.into_iter().map(|path| {
             let name = path.strip_prefix(&self.source).unwrap_or(&path);
             (name.to_string_lossy().into_owned(), path)
@@ -282,7 +286,8 @@ impl Put {
             let options = self.options(author, readers.clone(), Some(name), size);
             async move {
                 let resume = !self.no_resume;
-                let put = |progress| author.put_found_file(&path, options, resume, progress);
+                let found = path.strip_prefix(&self.source).unwrap_or(&path);
+                let put = |progress| author.put_found_file(below, found, options, resume, progress);
                 Ok(stored(session, bar, put).await??)
             }
         };

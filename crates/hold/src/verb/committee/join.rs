@@ -2,8 +2,7 @@
 //!
 //! It takes the charter from librarians that host a member, and checks that it makes the key that was asked for. The key does not prove
 //! whose receipts count: by a charter with other organisations a member would come to other states than all others, and be lost to
-//! them. So all librarians that tell one must tell the same, two of them of different organisations or one that names none but
-//! the network's own. A follower has no share and does not vote; it becomes a member by a reshare.
+//! them. So all librarians that tell one must tell the same, two of them of different organisations. A follower has no share and does not vote; it becomes a member by a reshare.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -66,7 +65,7 @@ impl Join {
         Ok(Exit::Done)
     }
 
-    /// The charter that all librarians of --via tell which have one, with the cards that they show.
+    /// The charter that all librarians of --via tell which have one, of two organisations at least, with the cards that they show.
     async fn charter_of_all(
         &self,
         session: &Session,
@@ -102,14 +101,13 @@ impl Join {
             }
         }
         let Some((charter, cards)) = told else { return Err(failed.unwrap_or(HoldError::NoVia)) };
-        let roster = walker.directory().roster();
-        let unlisted = |one: &&OrgId| roster.organisation(one).is_none();
-        let unlisted = charter.rules.organisations.iter().filter(unlisted).count();
-        if unlisted > 0 && tellers.len() < 2 {
-            let what = format!(
-                "the charter counts receipts of {unlisted} organisations that the network does not list: give librarians of two \
-                 organisations that host members"
-            );
+        // Nothing that is certified says by which rules: a member that goes by others stops at the first update that they tell apart.
+        if tellers.len() < 2 {
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let what = "one organisation alone tells this committee's charter, and could tell one that it changed: give librarians of \
+                        two organisations that host members";
             return Err(HoldError::argument("--via", what));
         }
         Ok((charter, cards))
@@ -121,7 +119,13 @@ impl Join {
         walker: &Walker,
         address: &str,
     ) -> Result<(Charter, Vec<Bytes>, Option<OrgId>), HoldError> {
-        let to = Endpoint::at(address);
+        // Whose it is, and what it tells, over connections to one key.
+        let mut to = Endpoint::at(address);
+        let shown = walker.introduce(&to).await;
+        let shown =
+            shown.map_err(|source| HoldError::Call { address: address.to_owned(), source })?;
+        to.peer = Announcement::claims(&shown.announcement);
+        let of = to.peer.and_then(|peer| walker.directory().organisation_of(&peer));
         let group = Some(*self.of.key.id().as_bytes());
         let env = Env::real();
         // A peer that nobody of theirs vouches for asks as seldom as any stranger.
@@ -140,9 +144,6 @@ impl Join {
         let network = walker.directory().genesis().network();
         let mut cards = status.cards;
         cards.retain(|card| Card::verify(card, &network).is_ok());
-        let shown = walker.introduce(&to).await.ok();
-        let shown = shown.and_then(|answer| Announcement::claims(&answer.announcement));
-        let of = shown.and_then(|peer| walker.directory().organisation_of(&peer));
         Ok((Charter::decode(&charter)?, cards, of))
     }
 }
@@ -153,8 +154,11 @@ fn charter_holds(charter: &Charter, of: &Of, walker: &Walker) -> Result<(), Hold
     if charter.group != of.key {
         return Err(CommitteeError::Group.into());
     }
-    match charter.rules.network == network {
+    if charter.rules.network != network {
+        return Err(CommitteeError::Network(charter.rules.network).into());
+    }
+    match charter.rules.suite == walker.directory().genesis().suite {
         true => Ok(()),
-        false => Err(CommitteeError::Network(charter.rules.network).into()),
+        false => Err(CommitteeError::Field("suite").into()),
     }
 }

@@ -101,10 +101,10 @@ struct Changed {
 }
 
 impl Changed {
-    fn new(told: Told, changed: bool, list: Option<&[Placed]>) -> Self {
-        let listed = list.filter(|_| changed).unwrap_or_default().iter();
-        let left_out = listed.map(|place| &place.member).filter(|one| !told.members.contains(one));
-        let left_out = left_out.cloned().collect();
+    /// Of a change to these members.
+    fn new(told: Told, changed: bool, mut wanted_to_be: Vec<String>) -> Self {
+        wanted_to_be.retain(|one| changed && !told.members.contains(one));
+        let left_out = wanted_to_be;
         let Told {
             committee, member, epoch, number, phase, members, wanted, missing, votes, ..
         } = told;
@@ -341,6 +341,11 @@ impl At {
     ) -> Result<Exit, HoldError> {
         let list = wanted.members.as_deref();
         let before = Before::of(&told, list);
+        // New shares are for all that there are.
+        let wanted_to_be = match list {
+            Some(list) => list.iter().map(|place| place.member.clone()).collect(),
+            None => told.members.clone(),
+        };
         wanted.write(dir)?;
         let mut told = taken(dir, &wanted, &self.dir).await?;
         if !self.no_wait {
@@ -354,7 +359,7 @@ impl At {
             Some(false) => return Err(HoldError::Unchanged { why: told.ended }),
             over => over.is_some(),
         };
-        let changed = Changed::new(told, changed, list);
+        let changed = Changed::new(told, changed, wanted_to_be);
         session.out.result(&changed)?;
         Ok(if changed.left_out.is_empty() { Exit::Done } else { Exit::Partly })
     }
@@ -479,12 +484,9 @@ mod tests {
 
     #[test]
     fn who_was_wanted_and_is_no_member_is_named() {
-        let list: Vec<Placed> = ["a", "b", "e"]
-            .map(|member| Placed { member: member.to_owned(), address: None })
-            .into();
         let changed = |done| {
             let told = told(4, 6, "rest", &["a", "b"]);
-            Changed::new(told, done, Some(&list))
+            Changed::new(told, done, ["a", "b", "e"].map(String::from).to_vec())
         };
         assert_eq!(changed(true).left_out, ["e"]);
         assert!(changed(true).to_string().ends_with("; left out, since not there: e"));

@@ -157,7 +157,7 @@ async fn begun(
     of: &Of,
     group: GroupKey,
     fresh: bool,
-) -> Result<(Objects, CertifiedHeads, Option<Certified>), HoldError> {
+) -> Result<(object::Own, CertifiedHeads, Option<Certified>), HoldError> {
     let (objects, heads) = committee_verb::heads(session, group).await?;
     let mut last = None;
     for object in of.which.candidates(&objects)? {
@@ -263,7 +263,11 @@ pub(super) async fn watch(
     };
     let mut watch = heads.watch(&object, &of.branch);
     loop {
-        match watch.next().await {
+        let next = tokio::select! {
+            next = watch.next() => next,
+            left = objects.left() => return Err(left),
+        };
+        match next {
             Ok(read) => {
                 kept.keep(&read.proof).await?;
                 if !session.out.follow(&CertifiedText::from(&read))? {

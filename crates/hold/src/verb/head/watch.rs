@@ -55,7 +55,10 @@ impl Watch {
                 }
                 Err(error) => return Err(error.into()),
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::select! {
+                left = objects.left() => return Err(left),
+                () = tokio::time::sleep(EVERY) => {}
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::network_file::{self, NetworkFile};
 use crate::out::{PathText, one_line};
-use crate::proposal;
+use crate::{peerdir, proposal};
 
 /// How long one librarian may take to answer.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -191,7 +191,9 @@ fn keep_at(dir: &Path, network: &NetworkFile) -> Result<(), HoldError> {
     if found != network.genesis().network() {
         return Err(crypto::CertificateError::Network(found).into());
     }
-    network_file::keep(&path, &network.rosters()).map(drop)
+    network_file::keep(&path, &network.rosters())?;
+    let kept = network_file::rosters_path(&path);
+    if kept.exists() { peerdir::give(dir, &kept) } else { Ok(()) }
 }
 
 /// Offers a librarian the rosters it lacks, in their order.

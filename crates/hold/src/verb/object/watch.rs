@@ -71,6 +71,7 @@ impl WatchVerb {
         loop {
             let told = tokio::select! {
                 told = watch.next() => told,
+                left = objects.left() => return Err(left),
                 () = Kept::due(kept.as_ref()) => {
                     Kept::keep(kept.as_mut()).await?;
                     continue;

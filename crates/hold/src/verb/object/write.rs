@@ -182,7 +182,10 @@ impl Put {
         let options = self.how.options();
         let Some(value) = value else {
             let path = self.content.file.unwrap_or_else(|| "-".into());
-            return lines::put(session, (&objects, &object), path, base, options).await;
+            return tokio::select! {
+                put = lines::put(session, (&objects, &object), path, base, options) => put,
+                left = objects.left() => Err(left),
+            };
         };
         let written = object.put(base.as_ref(), value, options).await?;
         told(session, &object, written).await

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
+use crypto::certificate::CLOCK_SKEW_S;
 use crypto::{PublicKey, Revocation};
 use serde::Serialize;
 
@@ -74,7 +75,11 @@ impl Revoke {
         let _alone = files::lock(&self.dir.join("revoked.lock"))?;
         let read = |path: &Path| {
             let bytes = files::read_small(path)?;
-            Ok::<_, HoldError>(Revocation::verify(&Bytes::copy_from_slice(&bytes), roster, now)?)
+            Ok::<_, HoldError>(Revocation::verify_kept(
+                &Bytes::copy_from_slice(&bytes),
+                roster,
+                now,
+            )?)
         };
         let kept_list = match read(&kept) {
             Err(HoldError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -112,7 +117,18 @@ impl Revoke {
         if !self.undo {
             keys.extend(named);
         }
-        let sequence = (now * 1000).max(last.sequence + 1);
+        let sequence = match last.sequence > (now + CLOCK_SKEW_S) * 1000 {
+            false => (now * 1000).max(last.sequence + 1),
+            // No peer with a right clock took that one: its keys go on, and its date does not.
+            true => {
+                session.out.warn(format_args!(
+                    "the earlier list is dated {} s ahead: the clock was, when it was signed, and peers whose clocks were right refused \
+                     it; hand this one to a peer",
+                    last.sequence / 1000 - now
+                ));
+                now * 1000
+            }
+        };
         let list = Revocation { organisation: org.public.key, sequence, keys };
         let bytes = list.sign(&org.key, &network);
         let list = Revocation::verify(&bytes, roster, now)?;

@@ -9,12 +9,12 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use author::Below;
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf};
 use tokio_util::io::SyncIoBridge;
 
@@ -102,27 +102,22 @@ fn write(
     let broken = || HoldError::io("pack", folder);
     let mut tar = tar::Builder::new(BufWriter::with_capacity(WRITE_BYTES, pipe));
     // The folder's own mode and time: who unpacks it gives them to what it becomes.
-    let about = std::fs::metadata(folder).map_err(HoldError::io("read", folder))?;
+    let below = Below::open(folder).map_err(HoldError::io("read", folder))?;
+    let about = below.about().map_err(HoldError::io("read", folder))?;
     tar.append_data(&mut header(&about, tar::EntryType::Directory, 0), "./", io::empty())
         .map_err(broken())?;
     for item in items {
         let name = item.path.strip_prefix(folder).unwrap_or(&item.path);
         let failed = || HoldError::io("read", &item.path);
         if item.is_folder {
-            let about = std::fs::metadata(&item.path).map_err(failed())?;
+            let about = below.folder(name).and_then(|folder| folder.metadata()).map_err(failed())?;
             let mut header = header(&about, tar::EntryType::Directory, 0);
             tar.append_data(&mut header, name, io::empty()).map_err(broken())?;
             continue;
         }
         // What was a file when the folder was listed may be a link or a pipe by now, of somebody who may write there.
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-        let mut options = File::options();
-        options.read(true).custom_flags(flags.bits().cast_signed());
-        let mut file = options.open(&item.path).map_err(failed())?;
+        let mut file = below.file(name).map_err(failed())?;
         let about = file.metadata().map_err(failed())?;
-        if !about.is_file() {
-            return Err(failed()(io::Error::other("it was a file and is none any more")));
-        }
         let mut header = header(&about, tar::EntryType::Regular, about.len());
         let mut exactly = Exactly { file: &mut file, left: about.len() };
         tar.append_data(&mut header, name, &mut exactly).map_err(failed())?;
@@ -210,6 +205,17 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "a file").unwrap();
         assert!(packed().is_ok());
+        // Nor where a folder above it is a link by now.
+        let sub = folder.path().join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        std::fs::write(sub.join("listed"), "a file").unwrap();
+        let items = [Item { path: sub.join("listed"), is_folder: false }];
+        assert!(write(folder.path(), &items, &mut Vec::new()).is_ok());
+        std::fs::rename(&sub, folder.path().join("away")).unwrap();
+        std::os::unix::fs::symlink("away", &sub).unwrap();
+        assert!(write(folder.path(), &items, &mut Vec::new()).is_err());
+        let items = [Item { path: sub, is_folder: true }];
+        assert!(write(folder.path(), &items, &mut Vec::new()).is_err());
     }
 
     #[test]
