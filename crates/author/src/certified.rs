@@ -25,7 +25,8 @@
 //! - A read is as of the height that one member knows, and never of a lower one than this user saw
 //!   before, in any run (`memory`). Where one does not answer soon others are asked beside it, up to
 //!   f + 1 at a time. [`CertifiedHeads::read_fresh`] asks n - f members how far they are, so that no
-//!   one of them is trusted to be.
+//!   one of them is trusted to be, and takes no header that is older than [`FRESH_FOR`], so that
+//!   former members are not, either.
 //! - Answers and reads are bytes that prove themselves offline: keep them, and check them with `hold committee verify`.
 
 mod asking;
@@ -54,6 +55,7 @@ use crate::objects::Objects;
 
 pub use asking::ask_patiently;
 pub use error::CertifiedError;
+pub use fresh::FRESH_FOR;
 pub use memory::Seat;
 pub use seats::{MemberReport, Report, Seats};
 pub use update::{Decided, Expected};
@@ -174,8 +176,8 @@ impl CertifiedHeads {
         }
     }
 
-    /// Reads from the first of these members whose answer holds, is not behind, and is at this epoch
-    /// and view or a later one. Of members of whom so many may lie, one more is asked at a time, so
+    /// Reads from the first of these members whose answer holds, is not behind, and is fresh, at this epoch
+    /// and view or a later one, where one is named. Of members of whom so many may lie, one more is asked at a time, so
     /// that liars do not hold it up.
     async fn read_from(
         &self,
@@ -231,8 +233,11 @@ impl CertifiedHeads {
         if head.header.height < known {
             return Err(CertifiedError::Behind { found: head.header.height, known });
         }
-        if at.is_some_and(|at| found < at) {
-            return Err(CertifiedError::Behind { found: head.header.height, known });
+        if let Some(at) = at {
+            if found < at {
+                return Err(CertifiedError::Behind { found: head.header.height, known });
+            }
+            self.check_fresh(&head.header)?;
         }
         Ok(Certified { object: *object, head, proof: bytes.clone(), at: found })
     }

@@ -104,6 +104,19 @@ pub enum AuthorError {
         #[source]
         source: WalkError,
     },
+    /// What a renewal was of is gone, and was taken out of what this home notes as paid for.
+    #[error(
+        "{part} of {address} is gone: nothing is paid for there any more, and it is not renewed again"
+    )]
+    Gone {
+        /// The content, or the envelope to somebody else.
+        address: RecordId,
+        /// What of it was looked for.
+        part: Part,
+        /// What the holders said.
+        #[source]
+        source: WalkError,
+    },
     /// A record could not be stored at enough holders.
     #[error("cannot store {part}")]
     Store {
@@ -222,7 +235,9 @@ impl Classified for AuthorError {
             | Self::Unsealable(_)
             | Self::PaidTimeOver { .. }
             | Self::Exhausted => Class::Invalid,
-            Self::Fetch { source, .. } | Self::Store { source, .. } => source.class(),
+            Self::Fetch { source, .. } | Self::Gone { source, .. } | Self::Store { source, .. } => {
+                source.class()
+            }
             Self::Follow(source) => source.class(),
             Self::NoPeers | Self::TooFewPeers { .. } => Class::Unavailable,
             Self::Locked(_) => Class::Busy,

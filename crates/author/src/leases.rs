@@ -11,6 +11,11 @@
 //! Invariant: of what a holder says a lease counts where its signatures do and it has a leaf for the place that was asked about
 //! (`asking`): nothing is signed, and nothing believed, for a lease of something else.
 //!
+//! What is gone is told by one renewal and then noted as paid for no more: an envelope to somebody else whose entry is gone, and
+//! whatever was paid until a time that is over, as this home notes, where the holders answer that they do not have it. What they
+//! lack while it is paid for may be lost or hidden: it stays noted and is told again, until its time is over or
+//! [`Author::forget`] takes it out. So does what one librarian says that walks for this user.
+//!
 //! Limits: holders that are away are not asked. A lease is shown to who holds a record now; who was away and lacks it keeps the record as
 //! long as its older lease says. A word that ends one reaches them by the other holders when they return.
 
@@ -21,6 +26,7 @@ mod found;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crypto::certificate::CLOCK_SKEW_S;
 use crypto::lease::{self, Forget, LEAF_BYTES_MAX, Leaf};
 use crypto::{LeaseId, PeerId, Place, RecordId};
 use document::{Document, Kind, Record};
@@ -195,7 +201,8 @@ impl Author {
     /// an address of this user's.
     ///
     /// # Errors
-    /// [`AuthorError::NoPass`] where nobody pays for this user, and as [`Author::payment`].
+    /// [`AuthorError::NoPass`] where nobody pays for this user; [`AuthorError::Gone`] where nothing is left to pay for, which this home
+    /// notes then; and as [`Author::payment`].
     pub async fn renew(
         &self,
         address: RecordId,
@@ -211,6 +218,10 @@ impl Author {
                 }
                 self.renew_envelope(address, seconds, &mut renewed).await?;
                 return Ok(renewed);
+            }
+            Err(error) if is_absent(&error) => {
+                let over = self.is_over(&address).await?;
+                return Err(if over { self.note_gone(address, error).await? } else { error });
             }
             content => content?,
         };
@@ -242,10 +253,7 @@ impl Author {
             return Err(AuthorError::NotForUs { address });
         };
         match self.fetch(error::Part::Entry, envelope.entry).await {
-            Err(error) if is_absent(&error) => {
-                self.note_paid(address, 0).await?;
-                return Err(error);
-            }
+            Err(error) if is_absent(&error) => return Err(self.note_gone(address, error).await?),
             entry => drop(entry?),
         }
         self.renew_part(vec![spot_of(&record)], seconds, renewed).await?;
@@ -253,6 +261,29 @@ impl Author {
             self.note_paid(address, renewed.until).await?;
         }
         Ok(())
+    }
+
+    /// Whether this home notes something as paid for until a time that is over by any holder's clock.
+    async fn is_over(&self, address: &RecordId) -> Result<bool, AuthorError> {
+        let until = self.paid().await?.get(address).copied();
+        let now = self.env().clock.unix_s();
+        Ok(until.is_some_and(|until| until.saturating_add(CLOCK_SKEW_S) < now))
+    }
+
+    /// Notes that something is paid for no more, since holders answered that it is gone; the error that tells so. Where a librarian walks
+    /// for this user it is that one's word alone, and nothing is noted.
+    async fn note_gone(
+        &self,
+        address: RecordId,
+        error: AuthorError,
+    ) -> Result<AuthorError, AuthorError> {
+        match error {
+            AuthorError::Fetch { part, source } if !self.walker().is_thin() => {
+                self.note_paid(address, 0).await?;
+                Ok(AuthorError::Gone { address, part, source })
+            }
+            error => Ok(error),
+        }
     }
 
     async fn renew_part(

@@ -192,6 +192,9 @@ pub(crate) enum HoldError {
     /// Identity, TLS or the listener.
     #[error(transparent)]
     Rpc(#[from] rpc::RpcError),
+    /// The listener for signed requests.
+    #[error(transparent)]
+    Signed(rpc::RpcError),
     /// A peer that does not start or does not end well.
     #[error(transparent)]
     Librarian(#[from] librarian::LibrarianError),
@@ -334,7 +337,7 @@ impl HoldError {
             Self::Call { source, .. } => source.class().into(),
             Self::Page { .. } => Exit::Unavailable,
             Self::Walk(source) => source.class().into(),
-            Self::Rpc(source) => rpc_exit(source),
+            Self::Rpc(source) | Self::Signed(source) => rpc_exit(source),
             Self::Librarian(librarian::LibrarianError::Listen { source, .. })
             | Self::Door(door_redis::DoorError::Listen { source, .. }) => listen_exit(source),
             Self::Librarian(source) => source.class().into(),
@@ -431,16 +434,49 @@ impl HoldError {
             Self::Passphrase(crate::passphrase::NO_TERMINAL) => {
                 "set HOLD_PASSPHRASE or --passphrase-file, or use a terminal"
             }
-            Self::Listen { .. } => "another program has the port; choose one with --listen",
             Self::Roster(source) | Self::RosterFile { source, .. } => roster_hint(source)?,
             Self::Certificate(source) => certificate_hint(source)?,
             Self::Librarian(librarian::LibrarianError::Certificate(source)) => {
                 certificate_hint(source)?
             }
             Self::CertificateFile { source, .. } => certificate_hint(source).unwrap_or(SIGN_ANEW),
-            _ => return None,
+            _ => return self.listen_hint(),
         };
         Some(hint.to_owned())
+    }
+
+    /// What helps where the system lets nobody listen, and by which setting another port or address is chosen.
+    fn listen_hint(&self) -> Option<String> {
+        let (kind, by) = match self {
+            Self::Listen { source, .. }
+            | Self::Door(door_redis::DoorError::Listen { source, .. }) => {
+                (source.kind(), "--listen")
+            }
+            Self::Rpc(rpc::RpcError::Listen { source, .. }) => {
+                (source.kind(), "`listen` in D/peer.toml")
+            }
+            Self::Signed(rpc::RpcError::Listen { source, .. }) => {
+                (source.kind(), "--signed-listen, or `signed_listen` in D/peer.toml")
+            }
+            Self::Librarian(librarian::LibrarianError::Listen { source, .. }) => {
+                (source.kind(), "`metrics` in D/peer.toml")
+            }
+            Self::Overlay(overlay::OverlayError::Listen { in_use, .. }) => {
+                let kind = if *in_use { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
+                (kind, "`p2p_listen` in D/peer.toml")
+            }
+            _ => return None,
+        };
+        Some(match kind {
+            io::ErrorKind::AddrInUse => format!("another program has the port; choose one by {by}"),
+            io::ErrorKind::PermissionDenied => {
+                format!("ports below 1024 are not for every user; choose another one by {by}")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                format!("this machine has no such address; name one of its own by {by}")
+            }
+            _ => format!("name an address of this machine and a free port by {by}"),
+        })
     }
 }
 
@@ -561,6 +597,8 @@ fn author_hint(error: &AuthorError) -> Option<&'static str> {
         AuthorError::ThinSurvey => "walk yourself: without --thin",
         // A file or a pipe of this machine: the network is not to blame.
         AuthorError::Read(_) | AuthorError::Write(_) | AuthorError::Io { .. } => return None,
+        // It says all itself: nothing is to be done.
+        AuthorError::Gone { .. } => return None,
         _ => match Exit::from(error.class()) {
             Exit::Unavailable => "hold doctor --via HOST:PORT",
             Exit::NotFound => "an address is of one network: is it this one? (hold doctor)",
@@ -586,5 +624,51 @@ fn io_exit(error: &io::Error) -> Exit {
         // Text that is none: a list, words.
         io::ErrorKind::InvalidData => Exit::Invalid,
         _ => Class::Bug.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    /// Every listener of a peer and of a door, and by what its port is chosen.
+    #[test]
+    fn a_taken_port_is_busy_and_the_hint_names_its_setting() {
+        let taken = || io::Error::from(io::ErrorKind::AddrInUse);
+        let at = SocketAddr::from(([127, 0, 0, 1], 7100));
+        let address = at.to_string();
+        let of_rpc = || rpc::RpcError::Listen { address: address.clone(), source: taken() };
+        let of_overlay = overlay::OverlayError::Listen {
+            address: address.clone(),
+            reason: taken().to_string(),
+            in_use: true,
+        };
+        let of_page = librarian::LibrarianError::Listen { address: at, source: taken() };
+        let of_door = door_redis::DoorError::Listen { address: at, source: taken() };
+        let all = [
+            (HoldError::Rpc(of_rpc()), "by `listen` in D/peer.toml"),
+            (HoldError::Signed(of_rpc()), "`signed_listen` in D/peer.toml"),
+            (HoldError::Overlay(of_overlay), "by `p2p_listen` in D/peer.toml"),
+            (HoldError::Librarian(of_page), "by `metrics` in D/peer.toml"),
+            (HoldError::Door(of_door), "by --listen"),
+            (HoldError::Listen { address: address.clone(), source: taken() }, "by --listen"),
+        ];
+        for (error, by) in all {
+            let hint = error.hint().unwrap_or_default();
+            assert!(hint.starts_with("another program has the port"), "{error}: {hint}");
+            assert!(hint.ends_with(by), "{error}: {hint}");
+            assert_eq!(error.exit(), Exit::Busy, "{error}");
+            assert!(error.to_string().contains("7100"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_told_as_that() {
+        let source = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let error = rpc::RpcError::Listen { address: "192.0.2.1:1".to_owned(), source };
+        let hint = HoldError::Rpc(error).hint().unwrap_or_default();
+        assert!(hint.contains("no such address") && hint.contains("`listen`"), "{hint}");
     }
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::logging;
 use crate::platform::Terminal;
 
 /// A token that is cancelled by SIGINT, SIGTERM or SIGHUP. Who begins a run that is to outlive its terminal (`nohup`) has the last
@@ -35,6 +36,7 @@ pub(crate) fn token() -> Result<CancellationToken, HoldError> {
             }
             terminal.restore();
             if stopping {
+                logging::flush();
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
             fired.cancel();

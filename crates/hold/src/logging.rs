@@ -1,17 +1,24 @@
 //! Logs: to stderr, as lines or JSON, chosen by `HOLD_LOG`.
 //!
-//! A verb is silent unless something is wrong; a peer tells of its start, its peers and its end.
+//! A verb is silent unless something is wrong; a peer tells of its start, its peers and its end. What serves others logs by a
+//! queue, so that it never waits for who reads its log ([`queue`]); a verb that ends by itself writes each line at once.
 //! What is logged never holds a secret or a name of what is stored: the crates below see to that,
 //! and `hold demo` looks for planted markers in its own log.
 
+mod queue;
+
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use self::queue::Queue;
 use crate::environment;
 use crate::error::HoldError;
 
@@ -21,6 +28,11 @@ pub(crate) const VERB_LEVEL: &str = "error";
 /// it should not be sent, whoever sent them (yamux as of errors): a stranger could fill the disk with such lines.
 pub(crate) const PEER_LEVEL: &str =
     "info,libp2p=error,multistream_select=error,yamux=off,h2=warn,hyper=warn,tonic=warn";
+
+/// How long the end of the process waits for who reads its log.
+const FLUSH_FOR: Duration = Duration::from_secs(1);
+/// The lines of stderr, in a process that serves others.
+static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
 fn filter(default: &str) -> EnvFilter {
     let chosen = chosen().and_then(|text| EnvFilter::try_new(text).ok());
@@ -59,6 +71,45 @@ fn check_text(text: &str) -> Result<(), HoldError> {
 /// Logs to stderr from now on. A second call changes nothing.
 pub(crate) fn to_stderr(default: &str, json: bool) {
     start(default, json, io::stderr);
+}
+
+/// As [`to_stderr`], of what serves others: lines wait in a bounded queue, and those for which there is no room are counted.
+pub(crate) fn to_stderr_queued(default: &str, json: bool) {
+    if QUEUE.get().is_some() {
+        return;
+    }
+    // Of its own, and not the library's: that is locked while it is written to, and whoever panics would wait for it.
+    let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    match stderr.and_then(|stderr| Queue::start(stderr, json)) {
+        Ok(queue) => start(default, json, QUEUE.get_or_init(|| queue).clone()),
+        // Better a log that others can stall than none.
+        Err(_) => to_stderr(default, json),
+    }
+}
+
+/// Whether a line for stderr was taken by the queue of this process: it stands there behind what was logged before. Else the
+/// caller writes it.
+pub(crate) fn took(line: &str) -> bool {
+    let Some(queue) = QUEUE.get() else { return false };
+    queue.push(format!("{line}\n").as_bytes());
+    true
+}
+
+/// Waits until what was logged is written, [`FLUSH_FOR`] at most; nothing waits where lines are written at once.
+pub(crate) fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(FLUSH_FOR);
+    }
+}
+
+/// [`flush`] when it is dropped: however the program ends, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Flush;
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        flush();
+    }
 }
 
 /// Logs everything of `default` to a new file: what a demonstration looks through.

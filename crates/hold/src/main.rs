@@ -70,10 +70,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error).into(),
     };
+    let _logged = logging::Flush;
     let out = Out::new(cli.global.json, cli.global.quiet);
     match start(cli, out) {
         Ok(exit) => exit.into(),
         Err((out, error)) => {
+            // So there is room for it.
+            logging::flush();
             out.error(&error);
             error.exit().into()
         }

@@ -53,7 +53,8 @@ pub(crate) fn read_genesis(path: &Path) -> Result<Genesis, HoldError> {
     let bytes = files::read_needed(
         path,
         "the network file",
-        "hold network init --org ORG,... -o NET, or get the file from whoever made the network",
+        "hold network init --org ORG,... -o NET, or get the file from whoever made the network, or name \
+         it: HOLD_NETWORK=NET",
     )?;
     Genesis::decode(&bytes).map_err(|source| HoldError::GenesisFile { path: path.into(), source })
 }

@@ -15,6 +15,7 @@ use crypto::genesis::hides;
 use crate::environment;
 use crate::error::HoldError;
 use crate::exit::Exit;
+use crate::logging;
 
 /// A path in a result. One that is no UTF-8 has replacement characters, in text and in JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -140,7 +141,7 @@ impl Out {
     /// Tells what is going on, to people alone.
     pub(crate) fn note(&self, text: impl Display) {
         if !self.quiet && !self.json {
-            let _ = write_line(&mut io::stderr().lock(), &text.to_string());
+            aside(&text.to_string());
         }
     }
 
@@ -149,7 +150,7 @@ impl Out {
         let text = text.to_string();
         if self.json {
             let object = serde_json::to_string(&WarningObject { warning: &text });
-            let _ = write_line(&mut io::stderr().lock(), &object.unwrap_or_default());
+            aside(&object.unwrap_or_default());
         } else if !self.quiet {
             self.labelled("warning", "33", &text);
         }
@@ -168,8 +169,7 @@ impl Out {
         }
         self.labelled("error", "31", &message);
         for cause in &causes {
-            let line = format!("  because: {}", Plain(cause));
-            let _ = write_line(&mut io::stderr().lock(), &line);
+            aside(&format!("  because: {}", Plain(cause)));
         }
         if let Some(hint) = hint {
             self.labelled("hint", "36", &hint);
@@ -185,8 +185,7 @@ impl Out {
     fn error_object(&self, message: &str, causes: &[String], exit: Exit, hint: Option<&str>) {
         let (class, exit) = (exit.class_name(), exit.code());
         let object = ErrorObject { error: message, causes, class, exit, hint };
-        let text = serde_json::to_string(&object).unwrap_or_default();
-        let _ = write_line(&mut io::stderr().lock(), &text);
+        aside(&serde_json::to_string(&object).unwrap_or_default());
     }
 
     /// Names in it may be anybody's: a terminal gets no control characters of theirs.
@@ -197,7 +196,14 @@ impl Out {
         } else {
             format!("{label}: {text}")
         };
-        let _ = write_line(&mut io::stderr().lock(), &line);
+        aside(&line);
+    }
+}
+
+/// A line on stderr that is no result. What serves others waits for nobody who reads it: there it goes the way of the log.
+fn aside(line: &str) {
+    if !logging::took(line) {
+        let _ = write_line(&mut io::stderr().lock(), line);
     }
 }
 

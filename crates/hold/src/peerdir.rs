@@ -291,11 +291,42 @@ pub(crate) fn change_config(dir: &Path, values: &toml::Table) -> Result<(), Hold
 /// Where the system does not let this user.
 pub(crate) fn give(dir: &Path, made: &Path) -> Result<(), HoldError> {
     let Ok(key) = std::fs::metadata(dir.join("peer.key")) else { return Ok(()) };
-    let failed = || HoldError::io("give to the peer's user", made);
-    if std::fs::metadata(made).map_err(failed())?.uid() == key.uid() {
+    let given = std::fs::metadata(made).and_then(|told| match told.uid() == key.uid() {
+        true => Ok(()),
+        false => std::os::unix::fs::chown(made, Some(key.uid()), Some(key.gid())),
+    });
+    match given {
+        // The peer, which runs, was done with it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        given => given.map_err(HoldError::io("give to the peer's user", made)),
+    }
+}
+
+/// As [`give`], of a file, or of a folder and all that is in it, where this user is root: whoever else writes there is the peer's
+/// user. Links are left alone, so that nothing elsewhere is given away by them.
+///
+/// # Errors
+/// Where the system does not let this user.
+pub(crate) fn give_all(dir: &Path, made: &Path) -> Result<(), HoldError> {
+    if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    std::os::unix::fs::chown(made, Some(key.uid()), Some(key.gid())).map_err(failed())
+    let failed = || HoldError::io("give to the peer's user", made);
+    let kind = match made.symlink_metadata() {
+        // The peer, which runs, was done with it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        told => told.map_err(failed())?.file_type(),
+    };
+    if kind.is_symlink() {
+        return Ok(());
+    }
+    give(dir, made)?;
+    if kind.is_dir() {
+        for item in std::fs::read_dir(made).map_err(failed())? {
+            give_all(dir, &item.map_err(failed())?.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// The file that says that a peer handed over everything and left, in its directory.

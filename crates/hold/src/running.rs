@@ -230,7 +230,8 @@ fn bind_signed(dir: &PeerDir, identity: &Arc<Identity>) -> Result<Option<SignedS
         dir.network.genesis().suite,
         transport,
     );
-    Ok(Some(SignedServer::bind(listen, options, ServerLimits::default())?))
+    let bound = SignedServer::bind(listen, options, ServerLimits::default());
+    bound.map(Some).map_err(HoldError::Signed)
 }
 
 fn options(dir: &PeerDir) -> Result<LibrarianOptions, HoldError> {

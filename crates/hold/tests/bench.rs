@@ -301,6 +301,36 @@ fn as_json_the_object_is_all() {
 }
 
 #[test]
+fn where_results_cannot_be_written_nothing_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, b"mine").unwrap();
+    for out in [&file, &file.join("below")] {
+        let refused = run(hold(["bench", "limit", "--quick", "--out"]).arg(out)).expect_error(2);
+        assert_eq!(refused.text(), "", "no table of a measurement");
+        assert!(refused.stderr.contains("name another folder"), "{}", refused.stderr);
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_printed_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    // The folder is one that can be written, and the file is not.
+    fs::create_dir(folder.path().join("limit.json")).unwrap();
+    for form in [&["--json"][..], &[]] {
+        let mut command = hold(["bench", "limit", "--quick", "--out"]);
+        let outcome = run(command.arg(folder.path()).args(form));
+        assert!(!matches!(outcome.code, Some(0 | 3)), "{outcome:?}");
+        assert!(outcome.stderr.contains("limit.json"), "{}", outcome.stderr);
+        let text = outcome.text();
+        let report: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(report["experiment"], "limit");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "what was tried is gone");
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     for args in [
         ["kv", "redis", "--requests", "49"],

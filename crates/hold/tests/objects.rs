@@ -145,7 +145,8 @@ fn a_user_makes_versions_reads_their_history_and_merges_branches() {
     owner.put(&["counter", "--value", "7", "--base", &root]);
     owner.object(&["merge", "counter", "--function", "aggregate-sum"]).expect(0);
     assert_eq!(owner.get(&["counter"]), "12");
-    owner.object(&["merge", "counter", "--function", "no-such"]).expect_error(2);
+    let none = owner.object(&["merge", "counter", "--function", "no-such"]).expect_error(2);
+    assert!(none.stderr.contains("aggregate-sum, append"), "those there are: {}", none.stderr);
     owner.object(&["get", "nothing-of-that-name"]).expect_error(10);
     owner.object(&["get", "notes", "zz:1:00"]).expect_error(2);
     // Many at once, each told; with receipts of the peers.

@@ -7,6 +7,7 @@ mod harness;
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,6 +48,23 @@ fn steps(name: &'static str) -> Vec<Step> {
     steps
 }
 
+/// What `sudo` is here, where there is one user: the peer's user sees nothing of the operator's folder, nor what its shell exported, and
+/// `/srv/holdfast` is there for who comes through here alone.
+const SUDO: &str = r#"#!/bin/bash
+unset "${!HOLD_@}"
+if [ "$1 $2" = "-u holdfast" ]; then
+  shift 2
+  cd /
+fi
+words=()
+while [ $# -gt 0 ]; do
+  if [ "$1 $2" = "-o holdfast" ]; then shift 2; continue; fi
+  words+=("${1//\/srv\/holdfast/$OPERATING_SRV}")
+  shift
+done
+exec "${words[@]}"
+"#;
+
 /// The operator's machine: a folder, the peer that its systemd runs, and what the shell exported.
 struct Machine {
     folder: tempfile::TempDir,
@@ -73,19 +91,20 @@ impl Machine {
         let ports = listeners
             .map(|(name, listener)| (name, format!(":{}", listener.local_addr().unwrap().port())));
         fs::create_dir(at("srv")).unwrap();
+        fs::create_dir(at("bin")).unwrap();
+        fs::write(at("bin/sudo"), SUDO).unwrap();
+        fs::set_permissions(at("bin/sudo"), fs::Permissions::from_mode(0o755)).unwrap();
         let (ports, exports) = (ports.to_vec(), Vec::new());
         Self { folder, ports, revoked, exports, peer: None }
     }
 
-    /// The command as it is here: no other user, other ports, another folder.
+    /// The command as it is here: other ports, another host, and a key that is one.
     fn here(&self, command: &str) -> String {
-        let mut command = command.replace("sudo -u holdfast ", "").replace(" KEY ", " REVOKED ");
+        let mut command = command.replace(" KEY ", " REVOKED ");
         for (name, port) in &self.ports {
             command = command.replace(name, port);
         }
-        let srv = self.folder.path().join("srv");
         command
-            .replace("/srv/holdfast", srv.to_str().unwrap())
             .replace("peer1.example.org", "127.0.0.1")
             .replace(" REVOKED ", &format!(" {} ", self.revoked))
     }
@@ -107,7 +126,7 @@ impl Machine {
     fn shell(&self, command: &str) -> (bool, String) {
         let program = Path::new(env!("CARGO_BIN_EXE_hold")).parent().unwrap();
         let path = std::env::join_paths(
-            [program.to_owned()]
+            [self.folder.path().join("bin"), program.to_owned()]
                 .into_iter()
                 .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
         );
@@ -121,6 +140,7 @@ impl Machine {
         let script = format!("{}{command}", self.exports.concat());
         shell.args(["-c", &script]).current_dir(self.folder.path()).env("PATH", path.unwrap());
         shell.env("HOME", self.folder.path());
+        shell.env("OPERATING_SRV", self.folder.path().join("srv"));
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let done = Running::start(&mut shell).finish(PATIENCE);
         (done.code == Some(0), format!("{}{}", done.text(), done.stderr))

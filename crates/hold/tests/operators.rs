@@ -128,6 +128,42 @@ fn a_list_of_revoked_keys_goes_on_from_the_last_one_wherever_that_is_kept() {
     set(&list("others")).expect(0);
 }
 
+/// Whoever lost a device, and lists its key, sees on the device that it is over.
+#[test]
+fn doctor_tells_a_client_that_its_key_is_revoked() {
+    let mut network = Network::new(2, &[]);
+    network.add_peers(1);
+    network.start_all();
+    let (home, via) = (network.home("home", 0), network.via());
+    let looked = || {
+        let outcome = run(&mut home.hold(["doctor", "--json", "--via", &via]));
+        let checks = outcome.json()["checks"].as_array().unwrap().clone();
+        let pass = checks.into_iter().find(|check| check["check"] == "pass").unwrap();
+        (outcome.code, pass)
+    };
+    let (_, before) = looked();
+    assert_eq!(before["verdict"], "ok", "{before}");
+
+    let listed = run(&mut home.hold(["keys", "list", "--json"])).expect(0).json();
+    let list = network.folder.path().join("list");
+    let mut revoke = hold(["org", "revoke", "--key", listed["client_key"].as_str().unwrap()]);
+    revoke.arg("--dir").arg(&network.orgs[0]).arg("--network").arg(&network.file);
+    run(revoke.arg("-o").arg(&list)).expect(0);
+    let mut set = hold(["peer", "set", "--dir"]);
+    run(set.arg(&network.peers[0].dir).arg("--revocations").arg(&list)).expect(0);
+    // The peer takes it within seconds.
+    let started = Instant::now();
+    let (code, told) = loop {
+        let (code, pass) = looked();
+        if pass["verdict"] != "ok" || started.elapsed() > PATIENCE {
+            break (code, pass);
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    assert_eq!((code, &told["verdict"]), (Some(1), &"fail".into()), "{told}");
+    assert!(told["text"].as_str().unwrap().contains("revoked this key"), "{told}");
+}
+
 #[test]
 fn a_peer_or_an_organisation_is_made_whole_or_not_at_all() {
     let network = Network::new(1, &[]);
@@ -242,6 +278,28 @@ fn a_peer_whose_log_and_ready_line_cannot_be_written_serves_on() {
     peer.signal("TERM");
     let ended = peer.finish(PATIENCE).expect_error(1);
     assert!(ended.stderr.contains("cannot write the output"), "{}", ended.stderr);
+}
+
+/// What reads a peer's log may stall, as `less` does, or a collector that was stopped: the peer goes on.
+#[test]
+fn a_peer_whose_log_nobody_reads_serves_on_and_stops() {
+    let mut network = Network::new(1, &[]);
+    network.add_peers(1);
+    let dir = network.peers[0].dir.clone();
+    let (reader, log) = rustix::pipe::pipe().unwrap();
+    let mut log = fs::File::from(log);
+    // There is room for nothing more.
+    let room = rustix::pipe::fcntl_getpipe_size(&log).unwrap();
+    log.write_all(&vec![b'\n'; room]).unwrap();
+    let mut command = hold(["peer", "run", "--dir"]);
+    let mut peer = Running::start(command.arg(&dir).env("HOLD_LOG", "debug").stderr(log));
+    until_serving(&mut peer, &dir);
+    // Its tasks have looked at their files, and logged, by then.
+    std::thread::sleep(Duration::from_secs(3));
+    until_serving(&mut peer, &dir);
+    peer.signal("TERM");
+    peer.finish(PATIENCE).expect(0);
+    drop(reader);
 }
 
 /// A signal ends a program that waits for its standard input.

@@ -7,6 +7,7 @@ mod harness;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use harness::{
@@ -171,6 +172,19 @@ fn an_organisation_joins_a_running_network_holds_and_serves_and_restarts_keep_it
     get_same(&home, &newcomer, &before["address"], &file);
 }
 
+/// A watch, and a put of lines of which none comes: each goes on until it is stopped.
+fn goes_on(home: &Home, via: &str) -> Vec<Running> {
+    let made = run(&mut home.hold(["object", "create", "board", "--json", "--via", via]));
+    assert!(matches!(made.code, Some(0 | 3)), "{made:?}");
+    let verbs = [&["watch", "board"][..], &["put", "list", "--lines"]];
+    let start = |verb: &[&str]| {
+        let mut command = home.hold(["object"]);
+        command.args(verb).args(["--json", "--via", via]).stdin(Stdio::piped());
+        Running::start(&mut command)
+    };
+    verbs.into_iter().map(start).collect()
+}
+
 #[test]
 fn an_organisation_that_leaves_is_refused_everywhere_and_the_others_go_on() {
     let world = World::running(4);
@@ -183,6 +197,7 @@ fn an_organisation_that_leaves_is_refused_everywhere_and_the_others_go_on() {
     let mut follower = Running::start(&mut follower);
     let mut theirs = leaves.hold(["inbox", "--follow", "--json", "--via", &world.network.via()]);
     let mut theirs = Running::start(&mut theirs);
+    let going = if full() { goes_on(&leaves, &world.network.via()) } else { Vec::new() };
     std::thread::sleep(Duration::from_secs(1));
 
     let name = "org2";
@@ -228,6 +243,11 @@ fn an_organisation_that_leaves_is_refused_everywhere_and_the_others_go_on() {
         world.until("who left is told so", |_| theirs.ended());
         let told = theirs.finish(PATIENCE).expect_error(13);
         assert!(told.stderr.contains("by roster 1"), "{}", told.stderr);
+        for mut one in going {
+            world.until("what goes on is told so", |_| one.ended());
+            let told = one.finish(PATIENCE).expect_error(13);
+            assert!(told.stderr.contains("by roster 1"), "{}", told.stderr);
+        }
         // It asks what changed once a minute.
         let beside = rosters_beside(&stays.dir.join("network"));
         let _ = fs::remove_file(&beside);

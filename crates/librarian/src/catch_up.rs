@@ -15,25 +15,39 @@
 //!
 //! 1. What the other logged before the time up to which memory reaches *and* before this peer last came to the end
 //!    of several logs ([`WHOLE_MAX`]) was forgotten: it is skipped. After an absence or a flood no such end was
-//!    reached, so nothing of it is skipped, however much was logged here since.
-//! 2. Where much is not remembered ([`LOOK_UP_FROM`]), it is looked up in the own log, so that two peers never feed
-//!    each other more than memory holds, round after round.
+//!    reached, so nothing of it is skipped, however much was logged here since. Nor is anything of a peer whose log was not
+//!    read to its end since that peer was last away, or never. In a network that was cut in two each half comes to the ends
+//!    of its own logs all the time, and they have nothing of the other half.
+//! 2. Where something that is left is older than memory reaches, or much is not remembered ([`LOOK_UP_FROM`]), it is looked
+//!    up in the own log, so that two peers never feed each other more than memory holds, round after round.
 //! 3. Else it is logged, and now and then something twice: all remember it from then on, so it does not go round
 //!    again.
 //!
+//! Who is away is looked at before each round: a peer counts as away after a minute without an answer, and memory is not
+//! filled anew within some minutes. Of a half of the network that was cut off it is enough to have seen one peer away, which
+//! brings what all of them logged.
+//!
+//! The other leaves out what this peer says to have, by a filter that takes some of what is new for known where it says much:
+//! one in a hundred with 52,000 publications, four in ten with all that is remembered. That is another log's to bring. Where
+//! few others are there ([`FEW_MAX`]), a peer whose log was not read to its end since it was away, or never, sends all instead.
+//!
 //! Nothing is read while the disk is full (`news`), and the cursors stay where they are. They are in memory; up to when enough
-//! logs were read is marked beside the own one, and a start begins there.
+//! logs were read is marked beside the own one, and a start begins there. The mark waits for each log that was not read to
+//! its end since its peer was away, but no longer than memory reaches: what is remembered nobody sends again after a start,
+//! however long some peer stays away.
 //!
 //! Limits: [`ROUND_MAX`] publications and [`ROUND_TIME`] a round; what is left is a later round's, every second of
 //! which goes on with the same peer. An envelope that nobody answers for, or that is not found while a peer is away, is
-//! tried in [`TRIES_MAX`] rounds.
+//! tried in [`TRIES_MAX`] rounds. What peers logged that were away for longer than memory reaches does not come to a peer that
+//! was started anew meanwhile, but from those that were not. Among more than a few peers the filter may hide a publication in
+//! all logs: with ten peers of about two in ten thousand, with sixteen of one in a million, while it has all that is remembered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::{PeerId, RecordId};
+use crypto::{PeerId, PeerState, RecordId};
 use document::{Kind, Publication, Record};
 use env::Env;
 use env::calls::{CallError, Cursor, Events, SubscribeEvent, SubscribeRequest};
@@ -43,6 +57,7 @@ use walk::{Health, Sought, WalkError};
 use crate::core::Core;
 use crate::metrics::Source;
 use crate::publications::Publications;
+use crate::remembered::REMEMBERED_MAX;
 use crate::shelf;
 
 /// Publications read from another log in one round.
@@ -55,6 +70,10 @@ const LOOK_UP_FROM: usize = 4096;
 /// How many logs' ends, of different peers, are to be reached until a peer has what was told before: of half of the
 /// others, and no more than this. Peers that were away together have nothing to tell.
 const WHOLE_MAX: usize = 8;
+/// So many others are few: none of what one of them has may be left to the rest to bring.
+const FEW_MAX: usize = 8;
+/// Of so many publications a filter takes one in a million wrongly for known ([`document::Bloom::strict`]).
+const KNOWN_STRICT_MAX: usize = 16_384;
 /// The longest wait for the other peer's next event.
 const EVENT_LIMIT: Duration = Duration::from_secs(10);
 /// Publications proven and logged at once.
@@ -85,6 +104,15 @@ struct Met {
     tries: u32,
     /// When the last round began that came to the log's end, Unix milliseconds; 0 where none did.
     whole_ms: u64,
+    /// The peer was away since then: what it logged meanwhile, nobody told here.
+    apart: bool,
+}
+
+impl Met {
+    /// Whether the log has what nobody here may have told.
+    fn is_unread(&self) -> bool {
+        self.apart || self.whole_ms == 0
+    }
 }
 
 /// How a round ended.
@@ -105,7 +133,7 @@ impl Progress {
 
     /// Where to go on with a peer.
     fn with(&self, peer: &PeerId) -> Met {
-        let new = Met { cursor: self.first, tries: 0, whole_ms: 0 };
+        let new = Met { cursor: self.first, tries: 0, whole_ms: 0, apart: false };
         self.met.get(peer).copied().unwrap_or(new)
     }
 
@@ -113,7 +141,9 @@ impl Progress {
     fn note(&mut self, peer: PeerId, began_ms: u64, round: &Round) {
         let met = self.with(&peer);
         let now = match round {
-            Round::Whole(cursor) => Met { cursor: *cursor, tries: 0, whole_ms: began_ms },
+            Round::Whole(cursor) => {
+                Met { cursor: *cursor, tries: 0, whole_ms: began_ms, apart: false }
+            }
             Round::Part(cursor) => Met { cursor: *cursor, tries: 0, ..met },
             Round::Retry => Met { tries: met.tries + 1, ..met },
         };
@@ -134,17 +164,52 @@ impl Progress {
         self.unfinished = self.unfinished.filter(|unfinished| unfinished != peer);
     }
 
-    /// What was logged elsewhere before then, Unix milliseconds, and is not remembered, was forgotten, where there are so many
-    /// other peers and memory reaches back to `floor_ms`; 0 where that is not known of anything.
-    fn old_ms(&self, others: usize, floor_ms: u64, now: u64) -> u64 {
-        match floor_ms > now {
+    /// These peers do not answer. Who was not met has not been read in any case.
+    fn away(&mut self, peers: impl IntoIterator<Item = PeerId>) {
+        for peer in peers {
+            if let Some(met) = self.met.get_mut(&peer) {
+                met.apart = true;
+            }
+        }
+    }
+
+    /// Others' logs are to be read again from this place on, but where less of them was read.
+    fn again(&mut self, from: Cursor, members: impl IntoIterator<Item = PeerId>) {
+        let places = members.into_iter().map(|peer| (peer, self.with(&peer)));
+        let less = |met: &Met| met.is_unread() && met.cursor.unix_ms < from.unix_ms;
+        let met: HashMap<PeerId, Met> = places.filter(|(_, met)| less(met)).collect();
+        *self = Self { met, ..Self::starting_at(from) };
+    }
+
+    /// What this peer logged before then, Unix milliseconds, and is not remembered, was forgotten, where there are so many
+    /// others and memory reaches back to `floor_ms`; 0 where that is not known of anything.
+    fn old_ms(&self, peer: &PeerId, others: usize, floor_ms: u64, now: u64) -> u64 {
+        match self.with(peer).is_unread() {
             true => 0,
             false => floor_ms.min(self.had_ms(others, now)),
         }
     }
 
-    /// What was logged elsewhere before then, Unix milliseconds, was read, where there are so many other peers; 0 where that is not
-    /// known of anything.
+    /// Of how many publications at most a filter tells this peer that they are known, where there are so many members beside this
+    /// one; of more it sends all.
+    fn known_max(&self, peer: &PeerId, members: usize) -> usize {
+        match self.with(peer).is_unread() && members <= FEW_MAX {
+            true => KNOWN_STRICT_MAX,
+            false => REMEMBERED_MAX,
+        }
+    }
+
+    /// Until when others' logs need not be read again after a restart, Unix milliseconds, where these are the other members, so
+    /// many of them well; `None` where no time is known.
+    fn mark_ms(&self, members: &[PeerId], others: usize, floor_ms: u64, now: u64) -> Option<u64> {
+        let had_ms = self.had_ms(others, now);
+        let unread = members.iter().map(|peer| self.with(peer)).filter(Met::is_unread);
+        let read_ms = unread.map(|met| met.cursor.unix_ms).min().unwrap_or(u64::MAX);
+        (had_ms > 0).then(|| had_ms.min(read_ms.max(floor_ms)))
+    }
+
+    /// What was logged before then, Unix milliseconds, by peers that hear each other and this one was read, where there are so
+    /// many others; 0 where that is not known of anything.
     fn had_ms(&self, others: usize, now: u64) -> u64 {
         // Times of a calendar that was ahead until it jumped back say nothing.
         let whole = self.met.values().map(|met| met.whole_ms).filter(|ms| *ms <= now);
@@ -168,14 +233,18 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
         if !core.pause(core.jittered(pause)).await {
             return;
         }
+        let members = members(&core);
+        let away = members.iter().filter(|(_, health)| *health == Health::Away);
+        progress.away(away.map(|(peer, _)| *peer));
         if core.shelf.is_full() {
             continue;
         }
         if let Some(unix_ms) = core.publications.take_again() {
             // Entries of the own log were found damaged: others' logs have them from then on.
-            progress = Progress::starting_at(before(unix_ms));
+            progress.again(before(unix_ms), members.iter().map(|(peer, _)| *peer));
             quick = QUICK_ROUNDS;
-            mark(&core, unix_ms).await;
+            let marked_ms = core.journal.marked_ms().unwrap_or(unix_ms);
+            mark(&core, unix_ms.min(marked_ms)).await;
         }
         // The first rounds go to different peers.
         let Some(peer) = choose(&core, &mut progress, quick > 0) else {
@@ -207,11 +276,15 @@ pub(crate) async fn catch_up_all(core: Arc<Core>) {
 /// publication.
 async fn note_had(core: &Core, progress: &Progress) {
     let now = core.env.clock.unix_ms();
-    let had_ms = progress.had_ms(others(core).len(), now);
+    let members: Vec<PeerId> = members(core).into_iter().map(|(peer, _)| peer).collect();
+    let floor_ms = past(core.publications.floor_ms(), now);
+    let mark_ms = progress.mark_ms(&members, others(core).len(), floor_ms, now);
     // A mark in the time to come is one of a calendar that was ahead.
-    let marked_ms = core.journal.marked_ms().filter(|marked| *marked <= now).unwrap_or(0);
-    if had_ms > 0 && had_ms >= marked_ms.saturating_add(OVERLAP_MS) {
-        mark(core, had_ms).await;
+    let marked_ms = core.journal.marked_ms().filter(|marked| *marked <= now);
+    let moved_on =
+        |ms: &u64| marked_ms.is_none_or(|marked| *ms >= marked.saturating_add(OVERLAP_MS));
+    if let Some(mark_ms) = mark_ms.filter(moved_on) {
+        mark(core, mark_ms).await;
     }
 }
 
@@ -226,11 +299,22 @@ fn before(unix_ms: u64) -> Cursor {
     Cursor { peer: None, offset: 0, unix_ms: unix_ms.saturating_sub(OVERLAP_MS) }
 }
 
+/// A time, Unix milliseconds; 0 for one to come, which is of a calendar that was ahead and says nothing.
+fn past(unix_ms: u64, now: u64) -> u64 {
+    if unix_ms > now { 0 } else { unix_ms }
+}
+
+/// The other peers that have not left, and how well each is.
+fn members(core: &Core) -> Vec<(PeerId, Health)> {
+    let peers = core.directory.peers().into_iter();
+    let others = peers.filter(|status| status.peer != core.own && status.state != PeerState::Left);
+    others.map(|status| (status.peer, status.health)).collect()
+}
+
 /// The other peers that are well.
 fn others(core: &Core) -> Vec<PeerId> {
-    let peers = core.directory.peers();
-    let well = peers.iter().filter(|status| status.health == Health::Healthy);
-    well.map(|status| status.peer).filter(|peer| *peer != core.own).collect()
+    let well = members(core).into_iter().filter(|(_, health)| *health == Health::Healthy);
+    well.map(|(peer, _)| peer).collect()
 }
 
 fn choose(core: &Core, progress: &mut Progress, new_only: bool) -> Option<PeerId> {
@@ -254,28 +338,28 @@ async fn meet(core: &Core, progress: &mut Progress, peer: PeerId) -> Result<(), 
     let (Met { cursor, tries, .. }, began_ms) = (progress.with(&peer), core.env.clock.unix_ms());
     // The other's calendar may be ahead, or this one's may have been.
     let from = Cursor { unix_ms: cursor.unix_ms.min(began_ms), ..cursor };
-    let known = known(core, &from).await;
+    let known = known(core, &from, progress.known_max(&peer, members(core).len())).await;
     let request = SubscribeRequest { from, known, ..SubscribeRequest::default() };
     let events = core.calls.subscribe(&to, request, EVENT_LIMIT).await;
     if let Err(error) = &events {
         core.directory.failed(&peer, error);
     }
-    let floor_ms = core.publications.floor_ms();
-    let old_ms = progress.old_ms(others(core).len(), floor_ms, began_ms);
+    let floor_ms = past(core.publications.floor_ms(), began_ms);
+    let old_ms = progress.old_ms(&peer, others(core).len(), floor_ms, began_ms);
     let read = read(&core.env, &core.publications, events?, from, old_ms).await?;
-    let round = take(core, read, tries + 1 >= TRIES_MAX).await?;
+    let round = take(core, read, floor_ms, tries + 1 >= TRIES_MAX).await?;
     progress.note(peer, began_ms, &round);
     Ok(())
 }
 
-/// What this peer has of that part of the other log. Where the clocks differ by more than the overlap, some of it is
-/// sent all the same.
-async fn known(core: &Core, from: &Cursor) -> Option<Bytes> {
+/// What this peer has of that part of the other log, where it is no more than so much. Where the clocks differ by more than
+/// the overlap, some of it is sent all the same.
+async fn known(core: &Core, from: &Cursor, known_max: usize) -> Option<Bytes> {
     let since_ms = from.unix_ms.saturating_sub(OVERLAP_MS);
     let publications = Arc::clone(&core.publications);
     // Random: what this filter hides wrongly, another peer's does not.
     let seed = u64::from_be_bytes(core.env.random());
-    let bloom = core.env.cpu(move || publications.known_since(since_ms, seed)).await;
+    let bloom = core.env.cpu(move || publications.known_since(since_ms, seed, known_max)).await;
     bloom.map(|bloom| bloom.encode())
 }
 
@@ -326,10 +410,10 @@ async fn read(
     Ok(read)
 }
 
-/// Logs what is new of what was read.
-async fn take(core: &Core, read: Read, last_try: bool) -> Result<Round, CallError> {
+/// Logs what is new of what was read, where memory reaches back to `floor_ms`.
+async fn take(core: &Core, read: Read, floor_ms: u64, last_try: bool) -> Result<Round, CallError> {
     let Read { unknown, at, whole } = read;
-    let unknown = new_of(&core.publications, unknown, LOOK_UP_FROM).await?;
+    let unknown = new_of(&core.publications, unknown, floor_ms, LOOK_UP_FROM).await?;
     let until = core.env.clock.elapsed() + ROUND_TIME;
     let (mut complete, mut end) = (true, None);
     let mut batches = unknown.chunks(BATCH_MAX).peekable();
@@ -353,13 +437,15 @@ async fn take(core: &Core, read: Read, last_try: bool) -> Result<Round, CallErro
     })
 }
 
-/// Of what is not remembered, where it is so much, what is not in the log either.
+/// Of what is not remembered, where it is so much or some of it may have been forgotten, what is not in the log either.
 async fn new_of(
     publications: &Publications,
     mut unknown: Vec<(Bytes, Cursor)>,
+    floor_ms: u64,
     look_up_from: usize,
 ) -> Result<Vec<(Bytes, Cursor)>, CallError> {
-    if unknown.len() >= look_up_from {
+    let forgotten = unknown.iter().any(|(_, behind)| behind.unix_ms < floor_ms);
+    if forgotten || unknown.len() >= look_up_from {
         let all: Vec<Bytes> = unknown.iter().map(|(publication, _)| publication.clone()).collect();
         let new = publications.not_logged(&all).await.map_err(|error| shelf::refusal(&error))?;
         unknown.retain(|(publication, _)| new.contains(publication));
@@ -476,9 +562,10 @@ mod tests {
     ) {
         let (cursor, now) = (progress.with(&peer).cursor, env.clock.unix_ms());
         let events = events(other, cursor.offset, peer).await;
-        let old_ms = progress.old_ms(1, own.floor_ms(), now);
+        let floor_ms = past(own.floor_ms(), now);
+        let old_ms = progress.old_ms(&peer, 1, floor_ms, now);
         let read = read(env, own, events, cursor, old_ms).await.unwrap();
-        let new = new_of(own, read.unknown, look_up_from).await.unwrap();
+        let new = new_of(own, read.unknown, floor_ms, look_up_from).await.unwrap();
         learn(own, new.into_iter().map(|(publication, _)| publication)).await;
         let round = if read.whole { Round::Whole(read.at) } else { Round::Part(read.at) };
         progress.note(peer, now, &round);
@@ -517,24 +604,165 @@ mod tests {
         }
     }
 
+    /// A round of each of these logs with each other that it hears.
+    async fn rounds(
+        env: &Env,
+        logs: &[Arc<Publications>],
+        progress: &mut [Progress],
+        look_up_from: usize,
+        hears: impl Fn(usize, usize) -> bool,
+    ) {
+        for (own, progress) in progress.iter_mut().enumerate() {
+            for other in (0..logs.len()).filter(|other| *other != own && hears(own, *other)) {
+                let there = (&*logs[other], peer(other));
+                round(env, (&*logs[own], &mut *progress), there, look_up_from).await;
+            }
+        }
+    }
+
+    fn same_half(own: usize, other: usize) -> bool {
+        own / 2 == other / 2
+    }
+
+    /// Two halves of two peers that remember 16 publications, of which each logs 100 while it hears its own half alone.
+    #[test]
+    fn halves_that_were_apart_for_longer_than_memory_reaches_hear_of_all_and_feed_nobody_twice() {
+        // Where all that is unknown is looked up, nothing comes twice; else little, and once.
+        for (look_up_from, rows_max) in [(1, 208), (8, 232)] {
+            run(1, |env| async move {
+                let (mut logs, mut progress) = (Vec::new(), Vec::new());
+                for _ in 0..4 {
+                    let (log, _) = log_of(&env, journal(&env), 16).await;
+                    learn(&log, (0..8).map(publication)).await;
+                    logs.push(log);
+                    progress.push(Progress::starting_at(Cursor::default()));
+                }
+                rounds(&env, &logs, &mut progress, look_up_from, |_, _| true).await;
+                env.clock.sleep(Duration::from_secs(3600)).await;
+                for batch in 0..10 {
+                    learn(&logs[0], (0..10).map(|n| publication(1000 + 10 * batch + n))).await;
+                    learn(&logs[2], (0..10).map(|n| publication(3000 + 10 * batch + n))).await;
+                    rounds(&env, &logs, &mut progress, look_up_from, same_half).await;
+                    for (own, progress) in progress.iter_mut().enumerate() {
+                        let away = (0..4).filter(|other| !same_half(own, *other));
+                        progress.away(away.map(peer));
+                    }
+                    env.clock.sleep(Duration::from_secs(600)).await;
+                }
+                env.clock.sleep(Duration::from_secs(3600)).await;
+                for _ in 0..30 {
+                    rounds(&env, &logs, &mut progress, look_up_from, |_, _| true).await;
+                }
+                let ends: Vec<u64> = logs.iter().map(|log| log.journal().end()).collect();
+                let all = (0..8).chain(1000..1100).chain(3000..3100).map(publication);
+                let all: Vec<Bytes> = all.collect();
+                for log in &logs {
+                    let rows = log.journal().read(0, 1000).await.unwrap();
+                    assert!(rows.len() <= rows_max, "{} rows", rows.len());
+                    let mut told: Vec<Bytes> = rows.into_iter().map(|(.., bytes)| bytes).collect();
+                    told.sort();
+                    told.dedup();
+                    assert_eq!(told, all);
+                }
+                for _ in 0..30 {
+                    rounds(&env, &logs, &mut progress, look_up_from, |_, _| true).await;
+                }
+                let after: Vec<u64> = logs.iter().map(|log| log.journal().end()).collect();
+                assert_eq!(after, ends, "nothing goes round");
+            });
+        }
+    }
+
     #[test]
     fn nothing_is_old_before_the_ends_of_half_of_the_logs_were_reached() {
         let mut progress = Progress::starting_at(Cursor::default());
         let (floor, now) = (8 * HOUR, 10 * HOUR);
+        let old = |progress: &Progress, others, floor_ms| {
+            progress.old_ms(&peer(0), others, past(floor_ms, now), now)
+        };
         for number in 0..3 {
-            assert_eq!(progress.old_ms(5, floor, now), 0, "{number} of 5");
+            assert_eq!(old(&progress, 5, floor), 0, "{number} of 5");
             let began_ms = (2 + number as u64) * HOUR;
             progress.note(peer(number), began_ms, &Round::Whole(Cursor::default()));
         }
-        assert_eq!(progress.old_ms(5, floor, now), 2 * HOUR - OVERLAP_MS);
-        assert_eq!(progress.old_ms(3, floor, now), 3 * HOUR - OVERLAP_MS);
+        assert_eq!(old(&progress, 5, floor), 2 * HOUR - OVERLAP_MS);
+        assert_eq!(old(&progress, 3, floor), 3 * HOUR - OVERLAP_MS);
         progress.note(peer(0), 9 * HOUR, &Round::Part(Cursor::default()));
-        assert_eq!(progress.old_ms(1, floor, now), 4 * HOUR - OVERLAP_MS, "no end");
-        assert_eq!(progress.old_ms(1, HOUR, now), HOUR, "memory reaches back further");
-        assert_eq!(progress.old_ms(1, 0, now), 0, "nothing was forgotten");
+        assert_eq!(old(&progress, 1, floor), 4 * HOUR - OVERLAP_MS, "no end");
+        assert_eq!(old(&progress, 1, HOUR), HOUR, "memory reaches back further");
+        assert_eq!(old(&progress, 1, 0), 0, "nothing was forgotten");
         progress.note(peer(4), 11 * HOUR, &Round::Whole(Cursor::default()));
-        assert_eq!(progress.old_ms(1, floor, now), 4 * HOUR - OVERLAP_MS, "of a wrong calendar");
-        assert_eq!(progress.old_ms(1, 11 * HOUR, now), 0, "of a wrong calendar too");
+        assert_eq!(old(&progress, 1, floor), 4 * HOUR - OVERLAP_MS, "of a wrong calendar");
+        assert_eq!(old(&progress, 1, 11 * HOUR), 0, "of a wrong calendar too");
+    }
+
+    #[test]
+    fn nothing_is_old_of_a_peer_whose_log_was_not_read_to_its_end_since_it_was_away() {
+        let mut progress = Progress::starting_at(Cursor::default());
+        let (floor, now) = (8 * HOUR, 10 * HOUR);
+        let old = |progress: &Progress, number| progress.old_ms(&peer(number), 2, floor, now);
+        for number in 0..2 {
+            progress.note(peer(number), 9 * HOUR, &Round::Whole(Cursor::default()));
+        }
+        assert_eq!([0, 1, 2].map(|number| old(&progress, number)), [floor, floor, 0]);
+        progress.away([peer(1), peer(2)]);
+        assert_eq!([0, 1, 2].map(|number| old(&progress, number)), [floor, 0, 0]);
+        for round in [Round::Part(Cursor::default()), Round::Retry] {
+            progress.note(peer(1), 9 * HOUR, &round);
+            assert_eq!(old(&progress, 1), 0, "not to its end");
+        }
+        progress.note(peer(1), 9 * HOUR, &Round::Whole(Cursor::default()));
+        assert_eq!(old(&progress, 1), floor);
+    }
+
+    #[test]
+    fn among_few_peers_no_filter_hides_what_a_peer_logged_while_it_was_away() {
+        let mut progress = Progress::starting_at(Cursor::default());
+        assert_eq!(progress.known_max(&peer(0), FEW_MAX), KNOWN_STRICT_MAX, "never read");
+        assert_eq!(progress.known_max(&peer(0), FEW_MAX + 1), REMEMBERED_MAX, "others bring it");
+        progress.note(peer(0), HOUR, &Round::Whole(Cursor::default()));
+        assert_eq!(progress.known_max(&peer(0), FEW_MAX), REMEMBERED_MAX);
+        progress.away([peer(0)]);
+        assert_eq!(progress.known_max(&peer(0), FEW_MAX), KNOWN_STRICT_MAX);
+    }
+
+    fn at_time(unix_ms: u64) -> Cursor {
+        Cursor { unix_ms, ..Cursor::default() }
+    }
+
+    #[test]
+    fn a_mark_waits_for_the_logs_of_peers_that_are_away_as_long_as_memory_reaches() {
+        let members = [peer(0), peer(1)];
+        let mark = |progress: &Progress, floor| progress.mark_ms(&members, 1, floor, 10 * HOUR);
+        let had = Some(9 * HOUR - OVERLAP_MS);
+        let mut progress = Progress::starting_at(at_time(HOUR));
+        assert_eq!(mark(&progress, 0), None, "no end was reached");
+        progress.note(peer(0), 9 * HOUR, &Round::Whole(at_time(8 * HOUR)));
+        assert_eq!(mark(&progress, 0), Some(HOUR), "one was never read");
+        progress.note(peer(1), 3 * HOUR, &Round::Whole(at_time(2 * HOUR)));
+        assert_eq!(mark(&progress, 0), had);
+        progress.away([peer(1)]);
+        assert_eq!(mark(&progress, 0), Some(2 * HOUR));
+        assert_eq!(mark(&progress, 5 * HOUR), Some(5 * HOUR));
+        assert_eq!(mark(&progress, 10 * HOUR), had);
+        progress.note(peer(1), 9 * HOUR, &Round::Part(at_time(4 * HOUR)));
+        assert_eq!(mark(&progress, 0), Some(4 * HOUR), "it goes on with what was read");
+        progress.note(peer(1), 9 * HOUR, &Round::Whole(at_time(8 * HOUR)));
+        assert_eq!(mark(&progress, 0), had);
+    }
+
+    #[test]
+    fn what_is_read_again_begins_no_later_than_where_the_log_of_an_away_peer_was_left() {
+        let mut progress = Progress::starting_at(at_time(HOUR));
+        for (number, read_ms) in [(0, 8 * HOUR), (1, 2 * HOUR), (2, 8 * HOUR)] {
+            progress.note(peer(number), read_ms, &Round::Whole(at_time(read_ms)));
+        }
+        progress.away([peer(1), peer(2)]);
+        progress.again(at_time(5 * HOUR), (0..4).map(peer));
+        let places = [0, 1, 2, 3].map(|number| progress.with(&peer(number)).cursor.unix_ms);
+        assert_eq!(places, [5 * HOUR, 2 * HOUR, 5 * HOUR, HOUR]);
+        let old = |number| progress.old_ms(&peer(number), 1, 8 * HOUR, 10 * HOUR);
+        assert_eq!([0, 1, 2, 3].map(old), [0; 4]);
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod present;
 mod prove;
 mod pull;
 mod surplus;
+mod taken;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -69,6 +70,7 @@ pub(crate) use observed::{Fresh, Observed};
 use paces::Paces;
 use present::{Present, Spans};
 pub(crate) use pull::again;
+use taken::TimeTaken;
 use work::Work;
 
 /// Stripes looked at before others have their turn.
@@ -139,6 +141,8 @@ pub(crate) struct Keeping {
     /// The fragment of a stripe that this peer is about to drop: it says of it no more that it has it, so that of two that drop at once
     /// neither counts on the other, whatever became of their claims.
     dropping: Mutex<Option<(RecordId, u8)>>,
+    /// What others' comparisons took of this peer's time.
+    taken: Mutex<TimeTaken>,
     /// Of challenges that are answered at once.
     proving: Semaphore,
     /// Who is being answered one now.
@@ -160,6 +164,8 @@ pub(crate) struct Keeping {
     leaves: Notify,
     /// Whether all was handed over.
     left: AtomicBool,
+    /// Of a peer that leaves: how many copies each other lacks that should have them, as of the last look.
+    takers: Mutex<BTreeMap<PeerId, u64>>,
     /// Of a peer that leaves: fragments that others took, by their ids. It has them still.
     given: Mutex<BTreeMap<RecordId, leave::Given>>,
     /// Whether versions here may lack what came with them, and are looked for.
@@ -231,11 +237,22 @@ pub struct RepairStatus {
     pub leaving: bool,
     /// Of a peer that leaves: what is not handed over yet, as of its last look.
     pub left_to_hand_over: u64,
+    /// Of a peer that leaves: who lacks copies yet that it should take, as of the last look.
+    pub takers: Vec<TakerStatus>,
     /// Other peers with which this one has not compared since the last of them came or went.
     pub unknown: usize,
     /// Whether nothing is left to be done here: it was compared with all others, and all that any of them has was found. Stripes
     /// that nobody can read now are none of it, once their holders were asked.
     pub settled: bool,
+}
+
+/// Who has yet to take what a peer hands over that leaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct TakerStatus {
+    /// Its key, hex.
+    pub peer: String,
+    /// Copies that it lacks.
+    pub copies: u64,
 }
 
 /// What one peer proved of what it should hold.
@@ -293,6 +310,7 @@ impl Keeping {
             paces: Mutex::default(),
             compared_last: Mutex::default(),
             dropping: Mutex::default(),
+            taken: Mutex::default(),
             proving: Semaphore::new(prove::PROVEN_AT_ONCE),
             proved: Mutex::default(),
             refreshing: Semaphore::new(1),
@@ -304,6 +322,7 @@ impl Keeping {
             leaving: AtomicBool::new(false),
             leaves: Notify::new(),
             left: AtomicBool::new(false),
+            takers: Mutex::default(),
             given: Mutex::default(),
             bereft: AtomicBool::new(false),
         })
@@ -476,6 +495,27 @@ impl Keeping {
             // A stripe that is new may lack what a holder has that is absent: no change of peers will say so.
             self.look_at(core, &stripes.into_iter().collect::<Vec<RecordId>>());
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Counts what is here of a stripe whose header could not be read when that was looked at, and can be now.
+    pub(crate) fn header_is_back(&self, core: &Core, stripe: &RecordId, header: &Stripe) {
+        let place = Place::from(*stripe);
+        let here = header.fragments().iter().filter(|id| core.shelf.holds(id));
+        // Which of the two kinds of fragments it is makes no difference.
+        let stored = here.map(|id| Change::Stored(Placed { id: *id, kind: Kind::Page, place }));
+        self.fresh.again(stored.collect());
+    }
+
+    /// Counts as a copy, too, what is here as a fragment of a stripe and lives at its own id: the store knows one place of each.
+    async fn is_here(&self, core: &Core, id: &RecordId, place: &Place) {
+        let counted = locked(&self.inventory).as_ref().is_none_or(|all| all.has_copy(id, place));
+        if counted || *place != Place::from(*id) {
+            return;
+        }
+        if let Ok(Some(record)) = core.shelf.get(id).await {
+            let placed = Placed { id: *id, kind: record.kind, place: *place };
+            self.fresh.again(vec![Change::Stored(placed)]);
         }
     }
 
@@ -685,6 +725,10 @@ impl Keeping {
         status.dropped = counts.dropped.get();
         status.leaving = self.is_leaving();
         status.left_to_hand_over = u64::try_from(counts.to_hand_over.get()).unwrap_or(0);
+        let takers = locked(&self.takers);
+        let taker = |(peer, copies): (&PeerId, &u64)| TakerStatus { peer: peer.to_string(), copies: *copies };
+        status.takers = takers.iter().map(taker).collect();
+        drop(takers);
         status.unknown = self.unknown(core).len();
         status.settled &= status.unknown == 0
             && status.copies_lacking == 0

@@ -90,7 +90,7 @@ mod upkeep;
 
 pub use committee::{Hosted, MemberStatus};
 pub use error::LibrarianError;
-pub use keeping::{AuditStatus, KeepingOptions, RepairStatus};
+pub use keeping::{AuditStatus, KeepingOptions, RepairStatus, TakerStatus};
 pub use leases::LeaseSettings;
 pub use librarian::{Librarian, Prepared};
 pub use options::{LibrarianOptions, Limits, ObjectsSettings, Rhythm};

@@ -18,7 +18,7 @@
 //! asked longest ago is forgotten: it counts as different again, which is the stricter side. Nothing
 //! here outlives the process; what a pass may store in all does (`quota`).
 
-mod bucket;
+pub(crate) mod bucket;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

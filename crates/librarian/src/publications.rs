@@ -192,10 +192,13 @@ impl Publications {
     }
 
     /// The keys of those logged from then on, Unix milliseconds, as far as memory goes, in a filter as
-    /// [`env::calls::SubscribeRequest::known`] says; `None` where there are none. Some milliseconds of work for a
-    /// hundred thousand.
-    pub(crate) fn known_since(&self, unix_ms: u64, seed: u64) -> Option<Bloom> {
+    /// [`env::calls::SubscribeRequest::known`] says; `None` where there are none, or more than so many. Some milliseconds of work
+    /// for a hundred thousand.
+    pub(crate) fn known_since(&self, unix_ms: u64, seed: u64, keys_max: usize) -> Option<Bloom> {
         let keys = self.remembered().since(unix_ms);
+        if keys.len() > keys_max {
+            return None;
+        }
         // What it takes wrongly for known is not asked for again of that peer.
         let mut bloom = Bloom::strict(keys.len(), seed);
         keys.iter().for_each(|key| bloom.insert(key));
@@ -483,6 +486,19 @@ pub(crate) mod tests {
             assert!(!log.carry(&[publication(4)]), "out of the queue, and not told yet");
             drop(first);
             assert!(log.carry(&[publication(4)]));
+        });
+    }
+
+    #[test]
+    fn what_is_known_is_told_of_so_many_publications_and_no_more() {
+        run(4, |env| async move {
+            let (log, _spread) = log_of(&env, journal(&env), 16).await;
+            assert!(log.known_since(0, 1, 10).is_none(), "there are none");
+            learn(&log, (0..10).map(publication)).await;
+            assert!(log.known_since(0, 1, 9).is_none());
+            let known = log.known_since(0, 1, 10).unwrap();
+            let key = Suite::Holdfast1.id(&publication(9));
+            assert!(known.may_contain(&key.as_bytes()[..env::calls::KNOWN_KEY_BYTES]));
         });
     }
 

@@ -420,15 +420,23 @@ impl Service for Endpoints {
     }
 }
 
-/// Places to be looked at that count as one request: of each a few maps in memory are asked.
+/// Places, records and stripes that count as one request: of each a few maps in memory are asked.
 const LOOKED_AS_ONE: usize = 8;
+/// Records of which it is asked whether they are here that count as one request: of each one map.
+const HAD_AS_ONE: usize = 64;
 
-/// How many requests one about what is kept counts as: those that read records, each record.
+/// How many requests one about what is kept counts as: those that read records, each record. What comparisons take is counted by the
+/// time that they take (`keeping::taken`).
 fn requests_of(request: &KeepRequest) -> usize {
+    let looked = |count: usize| count.div_ceil(LOOKED_AS_ONE).max(1);
     match request {
         KeepRequest::Fetch(records) => records.len(),
         KeepRequest::Prove(asks) => asks.len(),
-        KeepRequest::Look(places) => places.len().div_ceil(LOOKED_AS_ONE).max(1),
+        KeepRequest::Look(places) => looked(places.len()),
+        KeepRequest::Have(ids) => ids.len().div_ceil(HAD_AS_ONE).max(1),
+        KeepRequest::Claim(stripes) => looked(stripes.len()),
+        KeepRequest::Settled(stripes) => looked(stripes.len()),
+        KeepRequest::Lists(listed) => listed.len().max(1),
         _ => 1,
     }
 }
@@ -442,17 +450,19 @@ impl Endpoints {
                 reason: "this peer is set to compare and mend nothing".to_owned(),
             });
         };
-        let may = match core.standing(&caller.key) {
-            Standing::Peer(..) => true,
-            Standing::Client { .. } => matches!(request, KeepRequest::Look(_)),
-            Standing::Stranger => false,
+        let organisation = match core.standing(&caller.key) {
+            Standing::Peer(_, organisation) => Some(organisation),
+            Standing::Client { organisation, .. } => {
+                matches!(request, KeepRequest::Look(_)).then_some(organisation)
+            }
+            Standing::Stranger => None,
         };
-        if !may {
+        let Some(organisation) = organisation else {
             return Err(CallError::Denied {
                 reason: "peers alone compare and mend what they keep".to_owned(),
             });
-        }
-        keeping.answer(core, PeerId::new(caller.key), request).await
+        };
+        keeping.answer(core, PeerId::new(caller.key), organisation, request).await
     }
 
     async fn introduced(

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{NetworkId, OrgId, PeerId, SecretKey};
-use env::Env;
-use futures::StreamExt;
+use env::{Clock, Env};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use libp2p::core::multiaddr::Protocol;
 use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
 use libp2p::identity::Keypair;
@@ -221,7 +222,8 @@ fn keypair(byte: u8) -> Keypair {
 /// An envelope told in the name of one peer and signed by another, written by hand: `Told` of docs/formats/news.md.
 fn told(name: u8, signer: u8, text: &str) -> Vec<u8> {
     let news = envelope(text).encode().unwrap();
-    let mut bytes = vec![0x0a, u8::try_from(news.len()).unwrap()];
+    let mut bytes = vec![0x0a];
+    prost::encoding::encode_varint(news.len() as u64, &mut bytes);
     bytes.extend(news);
     bytes.extend([0x12, 33]);
     bytes.extend(id(name).as_bytes());
@@ -315,14 +317,23 @@ async fn a_peer_with_another_kind_of_key_gets_no_link() {
     a.close().await;
 }
 
-/// A peer alone that knows only this one as a member, and a stranger's link to it.
-async fn with_stranger(member: u8) -> (Arc<Libp2p>, Swarm<gossipsub::Behaviour>) {
-    let members: Members =
-        Arc::new(move |peer| (*peer == id(member)).then(|| OrgId::new(*peer.key())));
-    let a = Libp2p::start(options(1, NETWORK, "127.0.0.1:0", members)).await.unwrap();
-    let mut swarm = rogue(keypair(9));
+/// This one alone is a member.
+fn only(member: u8) -> Members {
+    Arc::new(move |peer| (*peer == id(member)).then(|| OrgId::new(*peer.key())))
+}
+
+/// The link to the peer of whoever has this key.
+async fn linked(a: &Arc<Libp2p>, byte: u8) -> Swarm<gossipsub::Behaviour> {
+    let mut swarm = rogue(keypair(byte));
     swarm.dial(a.addresses()[0].parse::<Multiaddr>().unwrap()).unwrap();
     until_subscribed(&mut swarm).await;
+    swarm
+}
+
+/// A peer alone that knows only this one as a member, and a stranger's link to it.
+async fn with_stranger(member: u8) -> (Arc<Libp2p>, Swarm<gossipsub::Behaviour>) {
+    let a = Libp2p::start(options(1, NETWORK, "127.0.0.1:0", only(member))).await.unwrap();
+    let swarm = linked(&a, 9).await;
     (a, swarm)
 }
 
@@ -437,6 +448,65 @@ async fn what_a_member_told_goes_no_further_where_a_stranger_brings_it() {
     assert!(heard, "it is news to the peer itself");
     // Nor does it count as told: where it is this peer's turn to tell it, it does.
     assert_eq!(a.publish_all(vec![envelope("of long ago")]).await.unwrap(), 1);
+    a.close().await;
+}
+
+/// A clock that stands: no budget grows again meanwhile. Waiting takes as long as ever.
+struct Standing;
+
+impl Clock for Standing {
+    fn unix_ms(&self) -> u64 {
+        0
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        tokio::time::sleep(duration).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_that_brings_old_messages_silences_nobody() {
+    let mut options = options(1, NETWORK, "127.0.0.1:0", only(2));
+    options.env.clock = Arc::new(Standing);
+    let a = Libp2p::start(options).await.unwrap();
+    let mut stranger = linked(&a, 9).await;
+    let mut at_a = a.news();
+    let large = |number: usize| told(2, 2, &format!("{number} {}", " ".repeat(32_000)));
+    // What the members of one organisation may tell at once, and a little more.
+    let all = overlay::LINK_BYTES_BURST / 2 / large(0).len();
+    for number in 0..all + 4 {
+        stranger.behaviour_mut().publish(topic(), large(number)).unwrap();
+    }
+    let replayed = async {
+        let mut heard = 0;
+        while heard < all {
+            tokio::select! {
+                _ = stranger.select_next_some() => {}
+                news = at_a.next() => heard += usize::from(news.is_some()),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, replayed).await.unwrap();
+    let mut member = linked(&a, 2).await;
+    let new = format!("new {}", " ".repeat(32_000));
+    member.behaviour_mut().publish(topic(), told(2, 2, &new)).unwrap();
+    let heard = async {
+        loop {
+            tokio::select! {
+                _ = member.select_next_some() => {}
+                news = at_a.next() => {
+                    if news == Some(Heard { from: id(2), news: envelope(&new) }) {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.unwrap();
     a.close().await;
 }
 

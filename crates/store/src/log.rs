@@ -53,6 +53,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use version::Codecs;
 
 use self::asked::Asked;
+use self::compaction::Told;
 use self::frame::{Content, HEADER_BYTES_MAX, Header};
 use self::index::{Index, Location};
 pub(crate) use self::index_file::marker_of;
@@ -161,6 +162,7 @@ pub(crate) struct Shared {
     sealed: Sealed,
     /// Segments that compaction could not move, and the bytes alive in each then.
     stuck: Mutex<BTreeMap<u32, u64>>,
+    told: Told,
     /// Held by every fsync of a segment: the system tells an error once for a file that is open once, so whoever syncs behind
     /// one that failed must find the store poisoned.
     syncing: Mutex<()>,
@@ -537,6 +539,7 @@ impl LogStore {
             sync_due: AtomicBool::new(false),
             sealed: Sealed::default(),
             stuck: Mutex::default(),
+            told: Told::default(),
             syncing: Mutex::default(),
             lock: Mutex::new(Some(opened.lock)),
         });

@@ -121,10 +121,10 @@ pub enum Fault {
 /// Where copying is, for whoever watches or stands in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// A file is about to be opened.
+    /// A file is about to be opened, or copied.
     File,
-    /// Everything was copied, and is about to be compared with what is there now.
-    Copied,
+    /// Everything is held, and is about to be compared with what is there now.
+    Held,
 }
 
 /// Told how far copying is: bytes done, and how many there are about. It may wait, to slow the copying
@@ -185,7 +185,8 @@ impl<'a> Progress<'a> {
 ///
 /// # Errors
 /// [`StoreError::NotEmpty`], [`StoreError::Locked`] where another one is being taken there,
-/// [`StoreError::Full`], [`StoreError::Stopped`], [`StoreError::NotASnapshot`] and
+/// [`StoreError::Full`], [`StoreError::Stopped`], [`StoreError::Unsettled`] where the peer's disk is nearly full
+/// and its files go faster than they are copied, [`StoreError::NotASnapshot`] and
 /// [`StoreError::Manifest`] of the base, or the system's. Nothing is left then.
 pub fn take(
     peer: &Path,
@@ -230,11 +231,41 @@ fn copy_all(
     let mut files = Files::new();
     // An older one is never wrong, and a newer one than the journal would be.
     copy_mark(peer, into, options, &mut files)?;
+    let mut numbered = Vec::new();
     // In this order: see the ADR on snapshots.
     for (folder, kind) in [(log, Kind::Log(options.suite)), (journal, Kind::Journal(prefix))] {
+        numbered.extend(Numbered::open(peer, into, options, (folder, kind))?);
+    }
+    let chains: Vec<Chain<'_>> = numbered.iter().map(|one| one.chain(base)).collect();
+    for (chain, copied) in chains.iter().zip(chain::copy(&chains, progress)?) {
+        let folder = chain.folder;
+        let lines = copied.into_iter();
+        files.extend(lines.map(|(name, Copied { line, .. })| (format!("{folder}/{name}"), line)));
+    }
+    let left_out = copy_others(peer, into, options, &mut files)?;
+    Ok((files, left_out))
+}
+
+/// A folder of numbered files, of the peer and of the snapshot, and an earlier snapshot's.
+struct Numbered {
+    folder: &'static str,
+    kind: Kind<'static>,
+    source: DirDisk,
+    target: DirDisk,
+    base: Option<DirDisk>,
+}
+
+impl Numbered {
+    /// Opens one; `None` where the peer has none.
+    fn open(
+        peer: &Path,
+        into: &Path,
+        options: &TakeOptions<'_>,
+        (folder, kind): (&'static str, Kind<'static>),
+    ) -> Result<Option<Self>, StoreError> {
         let source_path = peer.join(folder);
         if !source_path.is_dir() {
-            continue;
+            return Ok(None);
         }
         let source = place::open(&source_path)?;
         if source.is_behind() {
@@ -249,21 +280,19 @@ fn copy_all(
             }
         }
         let target = place::open(&into.join(folder))?;
-        let base_disk = match options.base.map(|path| path.join(folder)) {
+        let base = match options.base.map(|path| path.join(folder)) {
             Some(path) if path.is_dir() => Some(place::open(&path)?),
             _ => None,
         };
-        let base = base_disk.as_ref().map(|disk| disk as _).zip(base);
-        let chain = Chain { kind, folder, source: &source, target: &target, base };
-        let copied = chain.copy(progress)?;
-        files.extend(
-            copied
-                .into_iter()
-                .map(|(name, Copied { line, .. })| (format!("{folder}/{name}"), line)),
-        );
+        Ok(Some(Self { folder, kind, source, target, base }))
     }
-    let left_out = copy_others(peer, into, options, &mut files)?;
-    Ok((files, left_out))
+
+    /// How it is copied, against the earlier snapshot of this manifest.
+    fn chain<'a>(&'a self, manifest: Option<&'a Manifest>) -> Chain<'a> {
+        let Self { folder, kind, source, target, base } = self;
+        let base = base.as_ref().map(|disk| disk as &dyn Disk).zip(manifest);
+        Chain { kind: *kind, folder, source, target, base }
+    }
 }
 
 fn is_unwritable(error: &io::Error) -> bool {

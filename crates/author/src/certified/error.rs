@@ -53,6 +53,17 @@ pub enum CertifiedError {
         /// What is remembered.
         known: u64,
     },
+    /// Whatever was answered to a fresh read was certified too long ago: by those who were members then, by members that
+    /// certify nothing now, or the clock here is ahead.
+    #[error(
+        "what was answered was certified {} s ago: by former members, by members that certify nothing now, or this \
+         machine's clock is ahead",
+        age.as_secs()
+    )]
+    Stale {
+        /// How long ago, by the clock here.
+        age: Duration,
+    },
     /// What this user saw before cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     Memory {
@@ -83,9 +94,8 @@ impl Classified for CertifiedError {
     fn class(&self) -> Class {
         match self {
             Self::Committee(source) => source.class(),
-            Self::NoMembers { .. } | Self::Behind { .. } | Self::TooLong { .. } => {
-                Class::Unavailable
-            }
+            Self::NoMembers { .. } | Self::Behind { .. } | Self::Stale { .. } => Class::Unavailable,
+            Self::TooLong { .. } => Class::Unavailable,
             Self::Unanswered { last, .. } => match last.class() {
                 class @ (Class::Busy | Class::Denied) => class,
                 _ => Class::Unavailable,

@@ -8,6 +8,10 @@
 //! is refused, and of two the one under the higher height counts; and it is asked on until a quorum of seats is known and f + 1 of
 //! the members' own librarians told the same list: one of them is honest, and knows of a later one. Whoever else has not answered
 //! by then is not waited for. With fewer than that the best of what was told counts, after everyone was asked.
+//!
+//! Of former members more than f may lie. For a fresh read a list is therefore not enough that a header certifies which is too old
+//! for one (`fresh`): it is asked on, and the present members, where any of them is among those that are asked, certify theirs
+//! under a higher height.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -107,7 +111,7 @@ impl CertifiedHeads {
             if !known {
                 return done;
             }
-            (seats, known) = (self.find_seats().await?, false);
+            (seats, known) = (self.find_seats(0).await?, false);
         }
     }
 
@@ -116,24 +120,25 @@ impl CertifiedHeads {
         let known = self.known().seats.clone();
         match known {
             Some(seats) => Ok((seats, true)),
-            None => Ok((self.find_seats().await?, false)),
+            None => Ok((self.find_seats(0).await?, false)),
         }
     }
 
     /// Looks for them anew. Members that were just founded, have just started, or are between two
     /// epochs certify nothing yet and are busy: it is waited for them for a while, whatever others
-    /// say, since one that lies or lags says something else.
-    pub(super) async fn find_seats(&self) -> Result<Arc<Seats>, CertifiedError> {
+    /// say, since one that lies or lags says something else. While what was told is certified by headers from before
+    /// `since_ms`, Unix milliseconds, others are asked, as long as there are any.
+    pub(super) async fn find_seats(&self, since_ms: u64) -> Result<Arc<Seats>, CertifiedError> {
         let limit = super::READ_WITHIN;
-        let found = self.env().within(limit, self.find_patiently()).await;
+        let found = self.env().within(limit, self.find_patiently(since_ms)).await;
         let asked = self.known().memory.seats.len();
         found.unwrap_or(Err(CertifiedError::TooLong { asked, limit }))
     }
 
-    async fn find_patiently(&self) -> Result<Arc<Seats>, CertifiedError> {
+    async fn find_patiently(&self, since_ms: u64) -> Result<Arc<Seats>, CertifiedError> {
         let mut retries = Retries::new(self.env(), TRIES);
         loop {
-            match self.look_for_seats().await {
+            match self.look_for_seats(since_ms).await {
                 Ok(found) => return Ok(found),
                 Err(unfound) if unfound.busy && retries.again().await => {}
                 Err(unfound) => return Err(unfound.error),
@@ -141,7 +146,7 @@ impl CertifiedHeads {
         }
     }
 
-    async fn look_for_seats(&self) -> Result<Arc<Seats>, Unfound> {
+    async fn look_for_seats(&self, since_ms: u64) -> Result<Arc<Seats>, Unfound> {
         // Members that answer at once are at slightly different heights: none of them is behind for that.
         let (remembered, floor) = {
             let known = self.known();
@@ -169,7 +174,7 @@ impl CertifiedHeads {
             heard.hear(&to, told);
             let Some(best) = heard.best() else { continue };
             let seats = self.seated(&heard.cards, &best.members);
-            if heard.are_enough(best, &seats) {
+            if best.time_ms >= since_ms && heard.are_enough(best, &seats) {
                 break;
             }
             // Those that it is about are asked before others.
@@ -240,18 +245,18 @@ impl CertifiedHeads {
             return Err(Refused::Wrong(CommitteeError::Field("answer")));
         };
         let members: Vec<MemberId> = status.members.iter().copied().map(MemberId::new).collect();
-        let height = self.certify_members(to, &members, floor).await?;
+        let (height, time_ms) = self.certify_members(to, &members, floor).await?;
         let cards = self.shown(&status);
-        Ok(Told { members, height, cards })
+        Ok(Told { members, height, time_ms, cards })
     }
 
-    /// Checks that a certified header names these members; its height.
+    /// Checks that a certified header names these members; its height and its time.
     async fn certify_members(
         &self,
         to: &Endpoint,
         members: &[MemberId],
         floor: u64,
-    ) -> Result<u64, Refused> {
+    ) -> Result<(u64, u64), Refused> {
         let (object, branch) = ANYTHING;
         let name = Bytes::from_static(branch.as_bytes());
         let ask = CommitteeAsk::Read { object, branch: name, at: None };
@@ -263,7 +268,7 @@ impl CertifiedHeads {
             return Err(Refused::Behind(header.height));
         }
         match are_members(&header, members) {
-            true => Ok(header.height),
+            true => Ok((header.height, header.time_ms)),
             // A lie, or an epoch began between the two answers: until a block of it is certified, none names its members.
             false => Err(Refused::Call(CallError::Busy { retry_after: PAUSE })),
         }
@@ -295,7 +300,7 @@ impl CertifiedHeads {
     /// # Errors
     /// As [`CertifiedHeads::seats`].
     pub async fn status(&self) -> Result<Vec<MemberReport>, CertifiedError> {
-        let found = self.find_seats().await?;
+        let found = self.find_seats(0).await?;
         let reports = found.members.iter().map(|member| async {
             let seat = found.seats.iter().find(|seat| seat.member == *member).cloned();
             let Some(seat) = seat else {
@@ -357,6 +362,8 @@ impl Candidates {
 struct Told {
     members: Vec<MemberId>,
     height: u64,
+    /// When that was, Unix milliseconds.
+    time_ms: u64,
     cards: Vec<Card>,
 }
 

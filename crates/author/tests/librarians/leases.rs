@@ -13,7 +13,7 @@ use document::Kind;
 use env::calls::leases::{LeaseAnswer, LeaseRequest, PlaceLeases};
 use env::calls::{CallError, Calls, Credential, Endpoint, IntroduceRequest};
 use placement::Profile;
-use testkit::network::{LeaseLie, key};
+use testkit::network::{Fault, LeaseLie, key};
 use testkit::time::run;
 
 use crate::town::Town;
@@ -320,6 +320,55 @@ fn what_was_shared_is_renewed_with_all_else_and_not_beyond_its_content() {
             assert_eq!(ada.renew(*address, None).await.unwrap_err().class(), Class::NotFound);
         }
         assert!(ada.paid().await.unwrap().is_empty());
+    });
+}
+
+/// What was to be renewed too late is told once, and is no failure of each later renewal.
+#[test]
+fn what_is_gone_behind_the_end_of_its_lease_is_told_once_and_noted_no_more() {
+    run(13, |env| async move {
+        let town = Town::new(&env, 9).await;
+        let (ada, ben) = (town.payer("ada", 0).await, town.payer("ben", 1).await);
+        let long = put(&ada, b"a letter", Some(30 * SPAN_S)).await;
+        let short = put(&ada, b"another", Some(SPAN_S)).await;
+        let mut shared = Vec::new();
+        let readers = [ben.reader_keys()[0], ben.reader_keys()[1]];
+        let sharing = ada.share_all(long.address, &readers, Some(SPAN_S), |one| shared.push(one));
+        sharing.await.unwrap();
+        let mut over: Vec<RecordId> = shared.into_iter().map(|one| one.outcome.unwrap()).collect();
+        over.push(short.address);
+        let noted = ada.paid().await.unwrap();
+        assert_eq!(noted.len(), 4);
+
+        // While it is paid for, that no holder has it may be a lie or a loss: it is told each time.
+        town.peers.iter().for_each(|peer| town.network.set(&peer.peer(), Fault::Deny));
+        for address in over.iter().chain(&over) {
+            let error = ada.renew(*address, None).await.unwrap_err();
+            assert!(matches!(error, AuthorError::Fetch { .. }), "{error:?}");
+            assert_eq!(error.class(), Class::NotFound);
+        }
+        assert_eq!(ada.paid().await.unwrap(), noted);
+        town.network.heal();
+
+        env.clock.sleep(Duration::from_secs(3 * SPAN_S)).await;
+        let ada = town.payer("ada", 0).await;
+        // Where holders cannot be asked nothing is certain.
+        let all: Vec<PeerId> = town.peers.iter().map(|peer| peer.peer()).collect();
+        town.cut(&all);
+        for address in &over {
+            assert_eq!(ada.renew(*address, None).await.unwrap_err().class(), Class::Unavailable);
+        }
+        assert_eq!(ada.paid().await.unwrap(), noted);
+        town.cut(&[]);
+
+        let ada = town.payer("ada", 0).await;
+        for address in &over {
+            let error = ada.renew(*address, None).await.unwrap_err();
+            assert!(matches!(error, AuthorError::Gone { .. }), "{error:?}");
+            assert_eq!(error.class(), Class::NotFound);
+        }
+        assert_eq!(ada.paid().await.unwrap().into_keys().collect::<Vec<_>>(), [long.address]);
+        assert!(ada.renew(long.address, None).await.unwrap().taken > 0);
     });
 }
 

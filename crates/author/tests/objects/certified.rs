@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use author::certified::{CertifiedError, CertifiedHeads, Expected, KeptReceipts, ask_patiently};
+use author::certified::{
+    CertifiedError, CertifiedHeads, Expected, FRESH_FOR, KeptReceipts, ask_patiently,
+};
 use author::objects::{PolicyOptions, WriteOptions};
 use bytes::Bytes;
 use committee::{Operation, Outcome, Submission, Update};
@@ -34,7 +36,7 @@ fn cards(stage: &Stage, members: &[u8], from: usize, time_ms: u64) -> Vec<Bytes>
 }
 
 fn council(stage: &Stage, wanted: u8) -> Arc<Council> {
-    Council::new(stage.community.genesis.network(), &FIRST, wanted)
+    Council::new(&stage.env, stage.community.genesis.network(), &FIRST, wanted)
 }
 
 /// Four members at the first four keepers.
@@ -111,7 +113,7 @@ fn members_that_stall_hold_no_fresh_read_up() {
     run(10, |env| async move {
         for (members, lying) in [(&TEN[..4], 1), (&TEN[..], 3)] {
             let stage = Stage::of(&env, 12);
-            let council = Council::new(stage.community.genesis.network(), members, 1);
+            let council = Council::new(&env, stage.community.genesis.network(), members, 1);
             seat(&stage, &council, members, 0, 1);
             let cards = cards(&stage, members, 0, 1);
             // They are the first to say how far they are, and then say nothing for long.
@@ -209,6 +211,55 @@ fn members_that_are_none_any_more_are_not_asked_for_long() {
 }
 
 const NEXT: [u8; 4] = [5, 6, 7, 8];
+
+#[test]
+fn former_members_pass_no_old_header_off_as_fresh() {
+    run(16, |env| async move {
+        let stage = Stage::new(&env);
+        let council = seated(&stage);
+        council.reaches(10);
+        let old = council.now();
+        council.becomes(&NEXT, 50);
+        seat(&stage, &council, &NEXT, 4, 2);
+        // Not f of the former members, but all of them say what was so, and are the first to answer.
+        let shown = cards(&stage, &FIRST, 0, 1);
+        for (which, member) in FIRST.into_iter().enumerate() {
+            let stuck = council.stuck(member, shown.clone(), old.clone());
+            stage.keepers[which].hosts(Some(stuck));
+        }
+        env.clock.sleep(FRESH_FOR + Duration::from_secs(1)).await;
+        council.reaches(60);
+        (4..8).for_each(|which| stage.set(which, Fault::Delay(Duration::from_millis(700))));
+        // Where present members can be reached, they are the ones that are asked.
+        let read = heads(&stage, "ada", &council).read_fresh(&ANY, "main").await.unwrap();
+        assert_eq!((read.head.header.height, read.head.header.epoch), (60, 1));
+        // Where none can, nothing is taken for fresh; who asks for no more reads what there is.
+        (4..9).for_each(|which| stage.set(which, Fault::Down));
+        let bob = heads(&stage, "bob", &council);
+        let error = bob.read_fresh(&ANY, "main").await.unwrap_err();
+        assert!(matches!(error, CertifiedError::Stale { age } if age > FRESH_FOR), "{error}");
+        assert_eq!(error.class(), Class::Unavailable, "{error}");
+        assert_eq!(bob.read(&ANY, "main").await.unwrap().head.header.height, 10);
+    });
+}
+
+#[test]
+fn a_fresh_header_may_be_as_old_as_clocks_are_off() {
+    run(17, |env| async move {
+        let stage = Stage::new(&env);
+        let council = seated(&stage);
+        council.reaches(10);
+        env.clock.sleep(FRESH_FOR - Duration::from_secs(30)).await;
+        let heads = heads(&stage, "ada", &council);
+        assert_eq!(heads.read_fresh(&ANY, "main").await.unwrap().head.header.height, 10);
+        env.clock.sleep(Duration::from_secs(31)).await;
+        let error = heads.read_fresh(&ANY, "main").await.unwrap_err();
+        assert!(matches!(error, CertifiedError::Stale { .. }), "{error}");
+        // As soon as a block is certified it is fresh again.
+        council.reaches(11);
+        assert_eq!(heads.read_fresh(&ANY, "main").await.unwrap().head.header.height, 11);
+    });
+}
 
 /// An epoch whose last block this user has seen; with `lags` one member has not.
 async fn ended(env: &env::Env, lags: bool) -> (Stage, Arc<Council>) {

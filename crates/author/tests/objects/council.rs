@@ -24,6 +24,7 @@ use commonware_utils::{N3f1, NZU32, TestRng, non_empty};
 use crypto::{NetworkId, Suite};
 use env::calls::CallError;
 use env::calls::committee::{CommitteeAnswer, CommitteeAsk, CommitteeStatus};
+use env::{Clock, Env};
 use version::ObjectKey;
 
 use crate::keeper::{Hosted, Keeper};
@@ -42,6 +43,7 @@ pub(crate) struct Point {
 
 pub(crate) struct Council {
     pub(crate) group: GroupKey,
+    clock: Arc<dyn Clock>,
     network: NetworkId,
     wanted: u8,
     schemes: Vec<Scheme>,
@@ -73,7 +75,8 @@ pub(crate) fn card(keeper: &Keeper, member: u8, time_ms: u64) -> Bytes {
 
 impl Council {
     /// One of these members, that wants so many receipts for a version.
-    pub(crate) fn new(network: NetworkId, members: &[u8], wanted: u8) -> Arc<Self> {
+    pub(crate) fn new(env: &Env, network: NetworkId, members: &[u8], wanted: u8) -> Arc<Self> {
+        let clock = Arc::clone(&env.clock);
         let deal = deal_anonymous::<_, N3f1>(TestRng::new(7), Mode::NonZeroCounter, NZU32!(4));
         let (polynomial, shares) = deal;
         let keys = (0..4).map(|one| ed25519::PrivateKey::from_seed(one).public_key());
@@ -86,7 +89,7 @@ impl Council {
         let header = Header::genesis(network, group.clone(), digest(members));
         let (state, told, view) = (State::default(), members.to_vec(), 1);
         let now = Mutex::new(Point { header, state, told, view });
-        let council = Self { group, network, wanted, schemes, now };
+        let council = Self { group, clock, network, wanted, schemes, now };
         council.reaches(1);
         Arc::new(council)
     }
@@ -95,9 +98,10 @@ impl Council {
         self.now.lock().unwrap().clone()
     }
 
-    /// Time passes, until this height is certified.
+    /// Time passes, until this height is certified: now, by the clock of the test.
     pub(crate) fn reaches(&self, height: u64) {
         let mut now = self.now.lock().unwrap();
+        now.header.time_ms = self.clock.unix_ms();
         now.header.height = height;
         now.header.count = 0;
         now.view = height + 5;
@@ -112,6 +116,7 @@ impl Council {
     pub(crate) fn becomes(&self, members: &[u8], height: u64) {
         let mut now = self.now.lock().unwrap();
         now.told = members.to_vec();
+        now.header.time_ms = self.clock.unix_ms();
         now.header.members = digest(members);
         now.header.epoch += 1;
         now.header.height = height;

@@ -167,7 +167,8 @@ impl Wanted {
     /// # Errors
     /// Where it cannot be written.
     pub(crate) fn write(&self, dir: &MemberDir) -> Result<(), HoldError> {
-        write(dir, WANTED, self)
+        write(dir, WANTED, self)?;
+        dir.give()
     }
 
     /// Asks for it no more, where it was not taken up.

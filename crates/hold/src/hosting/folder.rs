@@ -1,4 +1,6 @@
 //! A member's folder in a peer's directory: its files, and what each holds ([`super`] lists them).
+//!
+//! Whoever founds or joins may be root, and the peer another user: what is made here is given to that one, who runs the member.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,6 +16,7 @@ use committee::{Card, CommitteeError, Member};
 use super::NAME;
 use crate::error::HoldError;
 use crate::files::{self, Access};
+use crate::peerdir;
 
 /// Cards that are kept: of two epochs.
 pub(super) const CARDS_MAX: usize = 2 * committee::engine::MEMBERS_MAX;
@@ -55,14 +58,15 @@ impl MemberDir {
     /// Opens the member's folder in a peer's directory; `None` where there is none.
     ///
     /// # Errors
-    /// Where something in it is missing or damaged.
+    /// Where something in it is missing or damaged, or this user may not look into it.
     pub(crate) fn open(peer: &Path) -> Result<Option<Self>, HoldError> {
         let path = peer.join(FOLDER);
-        if !path.join(LINKS).exists() {
+        let links = path.join(LINKS);
+        if !links.try_exists().map_err(HoldError::io("read", &links))? {
             return Ok(None);
         }
         let not = || HoldError::NotA { what: WHAT, path: path.clone() };
-        let text = files::read_small(&path.join(LINKS))?;
+        let text = files::read_small(&links)?;
         let text = std::str::from_utf8(&text).map_err(|_| not())?;
         let mut words = text.split_whitespace().map(str::parse::<SocketAddr>);
         let (Some(Ok(listen)), Some(Ok(address))) = (words.next(), words.next()) else {
@@ -77,7 +81,7 @@ impl MemberDir {
     /// Makes the folder, with a fresh key where there is none, and says where the member is.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Where it cannot be written, or given to the peer's user.
     pub(crate) fn make(
         peer: &Path,
         listen: SocketAddr,
@@ -91,8 +95,12 @@ impl MemberDir {
             env::Entropy::fill(&env::SystemEntropy, &mut *bytes);
             files::write_key(&key, &bytes)?;
         }
+        // Before the links, by which the librarian sees that there is one.
+        peerdir::give_all(peer, &path)?;
         let links = format!("{listen}\n{address}\n");
-        files::replace(&path.join(LINKS), links.as_bytes(), Access::Public)?;
+        let to = path.join(LINKS);
+        files::replace(&to, links.as_bytes(), Access::Public)?;
+        peerdir::give_all(peer, &to)?;
         let not = || HoldError::NotA { what: WHAT, path: path.clone() };
         Self::open(peer)?.ok_or_else(not)
     }
@@ -108,10 +116,19 @@ impl MemberDir {
     /// Where it is damaged.
     pub(crate) fn charter(&self) -> Result<Option<Charter>, HoldError> {
         let path = self.path.join(CHARTER);
-        match path.exists() {
+        match path.try_exists().map_err(HoldError::io("read", &path))? {
             true => Ok(Some(Charter::decode(&files::read_small(&path)?)?)),
             false => Ok(None),
         }
+    }
+
+    /// Gives the folder and what is in it to the user that runs the peer, where root made some of it.
+    ///
+    /// # Errors
+    /// Where the system does not let this user.
+    pub(crate) fn give(&self) -> Result<(), HoldError> {
+        let peer = self.path.parent().unwrap_or(&self.path);
+        peerdir::give_all(peer, &self.path)
     }
 
     /// Takes the folder for a founding or a joining, which must not be disturbed by whoever runs members; `None` where another has it.
@@ -131,13 +148,14 @@ impl MemberDir {
         }
     }
 
-    /// As [`MemberDir::lock`], and waits for whoever has it only to look.
+    /// As [`MemberDir::lock`], and waits for whoever has it only to look. What is there is given as by [`MemberDir::give`].
     ///
     /// # Errors
     /// [`HoldError::Locked`] where another founds or joins there.
     pub(crate) async fn hold(&self) -> Result<File, HoldError> {
         for _ in 0..LOOKS {
             if let Some(lock) = self.lock()? {
+                self.give()?;
                 return Ok(lock);
             }
             tokio::time::sleep(LOOK).await;
@@ -176,13 +194,16 @@ impl MemberDir {
         Err(HoldError::argument("--dir", what))
     }
 
-    /// Keeps the charter, and the members' cards: from now on the member runs.
+    /// Keeps the charter, and the members' cards: from now on the member runs, as the peer's user.
     ///
     /// # Errors
-    /// Where they cannot be written.
+    /// Where they cannot be written, or given to that user.
     pub(crate) fn begin(&self, charter: &Charter, cards: &[Bytes]) -> Result<(), HoldError> {
         self.keep_cards(cards)?;
-        self.keep_charter(charter)
+        // What the founding or joining made, before the librarian starts the member on it.
+        self.give()?;
+        self.keep_charter(charter)?;
+        self.give()
     }
 
     fn keep_charter(&self, charter: &Charter) -> Result<(), HoldError> {
@@ -305,6 +326,46 @@ mod tests {
         assert_eq!(stamp(folder.path()), before);
         MemberDir::make(folder.path(), moved, at).unwrap();
         assert_ne!(stamp(folder.path()), before);
+    }
+
+    #[test]
+    fn a_folder_is_for_the_user_that_the_peer_runs_as_whoever_founds() {
+        use std::os::unix::fs::chown;
+        let folder = tempfile::tempdir().unwrap();
+        let (peer, somebody) = (folder.path(), 54_321);
+        let (key, elsewhere) = (peer.join("peer.key"), peer.join("elsewhere"));
+        std::fs::write(&key, b"").unwrap();
+        std::fs::write(&elsewhere, b"").unwrap();
+        if chown(&key, Some(somebody), Some(somebody)).is_err() {
+            println!("SKIPPED: only root gives a file away");
+            return;
+        }
+        let of = |path: &Path| path.symlink_metadata().unwrap().uid();
+        let before = of(&elsewhere);
+        let at = "127.0.0.1:4100".parse().unwrap();
+        let dir = MemberDir::make(peer, at, at).unwrap();
+        for name in ["", LINKS, KEY] {
+            assert_eq!(of(&dir.file(name)), somebody, "{name}");
+        }
+        // What a founding makes: its lock, its number, and what the member itself keeps.
+        assert!(dir.lock().unwrap().is_some());
+        dir.take_number(1).unwrap();
+        std::fs::create_dir_all(dir.engine().join("log")).unwrap();
+        std::fs::write(dir.engine().join("log/0"), b"").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, dir.engine().join("link")).unwrap();
+        dir.give().unwrap();
+        for name in ["lock", "number", "engine", "engine/log", "engine/log/0"] {
+            assert_eq!(of(&dir.file(name)), somebody, "{name}");
+        }
+        assert_eq!(of(&elsewhere), before, "nothing outside is given away");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_looked_into_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        // As one of another user is; root looks into all of those.
+        std::fs::write(folder.path().join(FOLDER), b"").unwrap();
+        assert!(matches!(MemberDir::open(folder.path()), Err(HoldError::Io { .. })));
     }
 
     #[test]

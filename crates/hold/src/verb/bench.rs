@@ -5,6 +5,7 @@
 
 mod kv;
 
+use std::fs::{self, File};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ use kv::KvArgs;
 use crate::cli::Session;
 use crate::error::HoldError;
 use crate::exit::Exit;
-use crate::logging;
+use crate::{files, logging};
 
 /// `hold bench`.
 #[derive(Debug, Args)]
@@ -351,6 +352,7 @@ impl Bench {
         let program = std::env::current_exe().map_err(HoldError::io("find", "this program"))?;
         let (stop, json) = (Stop::default(), session.out.json());
         let Self { experiment, quick, out, dir } = self;
+        out.as_deref().map_or(Ok(()), try_out)?;
         let (send, done) = tokio::sync::oneshot::channel();
         let tables = move |text: &str| {
             if !json {
@@ -381,11 +383,26 @@ impl Bench {
     }
 }
 
-/// Writes the files, the bars, and the last line.
+/// Makes the folder of the results and a file in it, which it removes: an experiment takes minutes, and is not to learn behind them
+/// that nothing can be written.
+fn try_out(folder: &Path) -> Result<(), HoldError> {
+    let tried = fs::create_dir_all(folder).and_then(|()| {
+        let (draft, _) = files::make_beside(&folder.join("try"), |draft| File::create_new(draft))?;
+        fs::remove_file(draft)
+    });
+    tried.map_err(|error| {
+        let folder = folder.display();
+        let reason = format!(
+            "cannot write in {folder} ({error}): name another folder, or leave it out, as the last line of \
+             the output is all of the result"
+        );
+        HoldError::argument("--out", reason)
+    })
+}
+
+/// Writes the files, the bars, and the last line; the lines also where the files cannot be written.
 fn told(session: &Session, report: &Report, out: Option<PathBuf>) -> Result<Exit, HoldError> {
-    if let Some(folder) = out {
-        report.write(&folder)?;
-    }
+    let written = out.map_or(Ok(()), |folder| report.write(&folder));
     if !session.out.json() {
         let mut stdout = std::io::stdout().lock();
         let _ = write!(stdout, "{}", report.bars_told());
@@ -397,7 +414,8 @@ fn told(session: &Session, report: &Report, out: Option<PathBuf>) -> Result<Exit
     match writeln!(std::io::stdout().lock(), "{line}") {
         // Whoever reads has what it wanted.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        written => written.map_err(HoldError::Output)?,
+        printed => printed.map_err(HoldError::Output)?,
     }
+    written?;
     Ok(if report.is_met() { Exit::Done } else { Exit::Partly })
 }

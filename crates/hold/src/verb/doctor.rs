@@ -179,7 +179,8 @@ fn pass(config: &Config, directory: &Directory, key: ClientKey) -> Check {
         }
         Ok(None) => Check::new("pass", Verdict::Warn, "none: this client may read and not store")
             .hint(format!(
-                "an organisation's operator: hold org pass --client {key} -o PASS; then move it to {}",
+                "an organisation's operator: hold org pass --dir ORG --network NET --client {key} -o PASS; \
+                 then copy it to {}",
                 path.display()
             )),
         Err(error) => Check::failed("pass", &error),
@@ -262,8 +263,8 @@ fn reached(status: &Status) -> Check {
 fn certificate(status: &Status) -> Option<Check> {
     let asked = status.peers.iter().find(|line| line.peer == status.peer)?;
     let text = format!("that of {} ends in {} days", status.via, asked.days_left()?);
-    let hint = "its operator: hold org sign-peer --request D/peer.request -o NEW, NEW to \
-                D/peer.cert, and start the peer again";
+    let hint = "its operator: hold org sign-peer --dir ORG --network NET --request D/peer.request \
+                -o NEW, NEW to D/peer.cert, and start the peer again";
     Some(Check::new("certificate", Verdict::Warn, text).hint(hint))
 }
 

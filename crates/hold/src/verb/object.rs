@@ -19,6 +19,7 @@ use author::objects::{
 };
 use clap::{Args, Subcommand};
 use crypto::{ClientKey, PublicKey};
+use version::{Merge, Merges};
 
 use crate::cli::Session;
 use crate::connect::{self, User};
@@ -190,4 +191,20 @@ pub(crate) fn version(text: &str) -> Result<VersionId, String> {
 pub(crate) fn key(text: &str) -> Result<PublicKey, String> {
     let parsed = text.parse().map(|key: ClientKey| *key.key());
     parsed.map_err(|_| format!("{text:?} is no key (66 hex digits)"))
+}
+
+/// The merge function of this name.
+///
+/// # Errors
+/// [`HoldError::Argument`] where there is none, with the names of all.
+pub(crate) fn merge_function<'a>(
+    merges: &'a Merges,
+    name: &str,
+) -> Result<&'a dyn Merge, HoldError> {
+    let unknown = || {
+        let names: Vec<&str> = merges.names().collect();
+        let reason = format!("{name:?} is none; there are {}", names.join(", "));
+        HoldError::argument("--function", reason)
+    };
+    merges.get(name).ok_or_else(unknown)
 }

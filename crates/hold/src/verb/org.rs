@@ -78,7 +78,7 @@ pub(crate) struct PassArgs {
     /// The network file
     #[arg(long, value_name = "NET")]
     network: PathBuf,
-    /// The client's public key (`hold keys list`)
+    /// The client's public key (`hold keys show --client`)
     #[arg(long, value_name = "KEY")]
     client: String,
     /// Where the pass goes

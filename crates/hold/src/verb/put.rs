@@ -59,7 +59,8 @@ pub(crate) struct Put {
     /// or copies:N [default: the network's, or by the number of its peers]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
-    /// How long it is paid for: a number and s, m, h, d, w or y [default: a year]
+    /// How long it is paid for: a number and s, m, h, d, w or y [default: lease_days of holdfast.toml,
+    /// else a year]
     #[arg(long = "for", value_name = "TIME", value_parser = span::of_lease)]
     span: Option<Span>,
     /// A folder as one content: a tar of its files and folders, with one address (hold get --unpack)

@@ -1,4 +1,7 @@
 //! `hold renew`: contents paid for longer.
+//!
+//! What is gone for certain fails once, and says that it is noted as paid for no more; from then on `--all` does not
+//! count it ([`author::AuthorError::Gone`]).
 
 use std::fmt;
 
@@ -27,7 +30,8 @@ pub(crate) struct Renew {
     /// it notes none
     #[arg(long)]
     all: bool,
-    /// For how long from now: a number and s, m, h, d, w or y [default: a year]
+    /// For how long from now: a number and s, m, h, d, w or y [default: lease_days of
+    /// holdfast.toml, else a year]
     #[arg(long = "for", value_name = "TIME", value_parser = span::of_lease)]
     span: Option<Span>,
 }

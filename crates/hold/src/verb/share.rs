@@ -34,7 +34,8 @@ pub(crate) struct Share {
     /// A file of readers' keys, one a line; what follows a # is a remark
     #[arg(long, value_name = "FILE")]
     to_file: Option<PathBuf>,
-    /// For how long the readers' envelopes are paid for: a number and s, m, h, d, w or y [default: a year]
+    /// For how long the readers' envelopes are paid for: a number and s, m, h, d, w or y [default:
+    /// lease_days of holdfast.toml, else a year]
     #[arg(long = "for", value_name = "TIME", value_parser = span::of_lease)]
     span: Option<Span>,
 }

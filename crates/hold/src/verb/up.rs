@@ -73,7 +73,7 @@ impl fmt::Display for Ready {
 impl Up {
     /// Serves until a signal.
     pub(crate) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        logging::to_stderr(logging::VERB_LEVEL, session.log_json);
+        logging::to_stderr_queued(logging::VERB_LEVEL, session.log_json);
         let temporary = match &self.dir {
             Some(_) => None,
             None => Some(TemporaryFolder::new("hold-up")?),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crypto::{PeerId, RecordId};
+use crypto::{OrgId, PeerId, RecordId};
 use document::{Kind, Record};
 use env::calls::keep::{
     CLAIMS_MAX, COMPANIONS_MAX, COMPARE_BITS_MAX, ClaimAnswer, Compare, CompareAnswer, FETCH_MAX,
@@ -42,18 +42,21 @@ fn check_range(range: Range, bits_max: u8) -> Result<(), CallError> {
 }
 
 impl Keeping {
-    /// Answers another peer.
+    /// Answers another peer, of this organisation.
     pub(crate) async fn answer(
         &self,
         core: &Core,
         caller: PeerId,
+        organisation: OrgId,
         request: KeepRequest,
     ) -> Result<KeepAnswer, CallError> {
         match request {
             KeepRequest::Compare(compare) => {
-                self.compared(core, caller, compare).map(KeepAnswer::Compare)
+                self.compared(core, caller, organisation, compare).map(KeepAnswer::Compare)
             }
-            KeepRequest::Lists(theirs) => self.lists(core, caller, &theirs).map(KeepAnswer::Lists),
+            KeepRequest::Lists(theirs) => {
+                self.lists(core, caller, organisation, &theirs).await.map(KeepAnswer::Lists)
+            }
             KeepRequest::Claim(stripes) => {
                 self.claims_of(core, caller, &stripes).map(KeepAnswer::Claim)
             }
@@ -95,6 +98,7 @@ impl Keeping {
         &self,
         core: &Core,
         caller: PeerId,
+        organisation: OrgId,
         compare: Compare,
     ) -> Result<CompareAnswer, CallError> {
         let Compare { range, sums, view, words } = compare;
@@ -106,12 +110,18 @@ impl Keeping {
         let now = core.env.clock.elapsed();
         locked(&self.present).hear(caller, words, now);
         let words = self.own_words();
+        if range != Range::ALL {
+            locked(&self.taken).enter(&organisation, now)?;
+        }
         let (own, mine) = {
             let inventory = locked(&self.inventory);
             let Some(inventory) = inventory.as_ref() else {
                 return Ok(CompareAnswer { words, ..CompareAnswer::default() });
             };
-            (inventory.epoch().hash, inventory.sums(&caller, range))
+            let since = core.env.clock.elapsed();
+            let sums = inventory.sums(&caller, range);
+            self.took(core, organisation, since);
+            (inventory.epoch().hash, sums)
         };
         let mut differ = Vec::new();
         if own == view {
@@ -124,10 +134,11 @@ impl Keeping {
         Ok(CompareAnswer { differ, view: own, words })
     }
 
-    fn lists(
+    async fn lists(
         &self,
         core: &Core,
         caller: PeerId,
+        organisation: OrgId,
         theirs: &[Listed],
     ) -> Result<Vec<Listed>, CallError> {
         check("ranges", theirs.len(), RANGES_MAX)?;
@@ -140,25 +151,54 @@ impl Keeping {
                 return Err(invalid("a list of all places; compare first, and list what differs"));
             }
         }
+        locked(&self.taken).enter(&organisation, core.env.clock.elapsed())?;
         let mut mine = Vec::with_capacity(theirs.len());
         let mut left = ITEMS_MAX;
         for listed in theirs {
-            let inventory = locked(&self.inventory);
-            let own = inventory.as_ref().map(|mine| mine.listed(&caller, listed.range, left));
-            let own = own.unwrap_or(Listed {
-                range: listed.range,
-                copies: Vec::new(),
-                fragments: Vec::new(),
-                more: true,
-            });
+            let own = self.listed_here(core, &caller, organisation, listed.range, left);
             left = left.saturating_sub(own.copies.len() + own.fragments.len());
             mine.push(own);
+            self.next_part(core, &organisation).await?;
         }
         for listed in theirs {
+            let since = core.env.clock.elapsed();
             // Who has something twice is told by the peer that asked.
             let _ = super::compare::learn(core, self, &caller, listed);
+            self.took(core, organisation, since);
+            self.next_part(core, &organisation).await?;
         }
         Ok(mine)
+    }
+
+    /// What is here of one range; where that is not known: nothing, and more.
+    fn listed_here(
+        &self,
+        core: &Core,
+        caller: &PeerId,
+        organisation: OrgId,
+        range: Range,
+        most: usize,
+    ) -> Listed {
+        let inventory = locked(&self.inventory);
+        let Some(inventory) = inventory.as_ref() else {
+            return Listed { range, copies: Vec::new(), fragments: Vec::new(), more: true };
+        };
+        let since = core.env.clock.elapsed();
+        let listed = inventory.listed(caller, range, most);
+        self.took(core, organisation, since);
+        listed
+    }
+
+    /// Notes what an organisation's comparison took of this peer's time since then.
+    fn took(&self, core: &Core, organisation: OrgId, since: Duration) {
+        let now = core.env.clock.elapsed();
+        locked(&self.taken).add(organisation, now.saturating_sub(since), now);
+    }
+
+    /// Each range is a look at up to a 256th of everything that is here: others have their turn behind it, and what took far too much ends.
+    async fn next_part(&self, core: &Core, organisation: &OrgId) -> Result<(), CallError> {
+        tokio::task::yield_now().await;
+        locked(&self.taken).goes_on(organisation, core.env.clock.elapsed())
     }
 
     fn claims_of(

@@ -211,8 +211,16 @@ async fn compare(core: &Core, keeping: &Keeping, peer: PeerId) -> (PeerId, Durat
     (peer, core.env.clock.elapsed().saturating_sub(since))
 }
 
-/// How many parts further a comparison begins, each second later: no divisor of their number.
-const TURN: usize = 97;
+/// By what the second of a comparison is multiplied for where it begins: two to the 64th by the golden ratio, whose multiples lie
+/// evenly, so that whatever number of parts differ each is the first in its turn.
+const TURN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Begins elsewhere each time: what stays different, as copies for which there is no room here, must not be all that is ever come to.
+fn begin_elsewhere(differ: &mut [u8], now: Duration) {
+    let turn = now.as_secs().wrapping_mul(TURN) >> u32::BITS;
+    let first = (turn * differ.len() as u64) >> u32::BITS;
+    differ.rotate_left(first as usize);
+}
 
 async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), CallError> {
     let Some(epoch) = keeping.epoch() else { return Ok(()) };
@@ -223,12 +231,7 @@ async fn compared(core: &Core, keeping: &Keeping, peer: &PeerId) -> Result<(), C
         if let Some(range) = ranges.pop() {
             calls += 1;
             let Some(mut answer) = sums(core, keeping, peer, range).await? else { return Ok(()) };
-            // Elsewhere each time: what stays different, as copies for which there is no room here, must not be all that is ever come to.
-            if !answer.differ.is_empty() {
-                let turn = core.env.clock.elapsed().as_secs() as usize * TURN;
-                let first = turn % answer.differ.len();
-                answer.differ.rotate_left(first);
-            }
+            begin_elsewhere(&mut answer.differ, core.env.clock.elapsed());
             for number in answer.differ {
                 let part = range.part(number);
                 let Some(mine) = mine(keeping, peer, part) else { return Ok(()) };
@@ -299,7 +302,7 @@ pub(super) async fn sums(
     core.metrics.keeping.messages.inc();
     let mine = sums.clone();
     let request = KeepRequest::Compare(Compare { range, sums, view, words });
-    let KeepAnswer::Compare(answer) = ask(core, peer, request, SMALL_LIMIT).await? else {
+    let KeepAnswer::Compare(answer) = ask_again(core, peer, request).await? else {
         return Err(strange(peer));
     };
     let now = core.env.clock.elapsed();
@@ -315,6 +318,22 @@ pub(super) async fn sums(
     Ok(Some(answer))
 }
 
+/// Asks, and once more where the other had enough of its organisation's comparisons for now: what it listed so far is learnt, so the
+/// rest of a comparison is worth to be waited for.
+async fn ask_again(
+    core: &Core,
+    peer: &PeerId,
+    request: KeepRequest,
+) -> Result<KeepAnswer, CallError> {
+    match ask(core, peer, request.clone(), SMALL_LIMIT).await {
+        Err(CallError::Busy { retry_after }) if retry_after < COMPARED_MAX => {
+            core.env.clock.sleep(retry_after).await;
+            ask(core, peer, request, SMALL_LIMIT).await
+        }
+        answer => answer,
+    }
+}
+
 fn mine(keeping: &Keeping, peer: &PeerId, range: Range) -> Option<Listed> {
     locked(&keeping.inventory).as_ref().map(|mine| mine.listed(peer, range, ITEMS_MAX))
 }
@@ -322,7 +341,7 @@ fn mine(keeping: &Keeping, peer: &PeerId, range: Range) -> Option<Listed> {
 async fn exchange(core: &Core, peer: &PeerId, mine: Vec<Listed>) -> Result<Vec<Listed>, CallError> {
     let ranges: Vec<Range> = mine.iter().map(|listed| listed.range).collect();
     core.metrics.keeping.messages.inc();
-    let answer = ask(core, peer, KeepRequest::Lists(mine), SMALL_LIMIT).await?;
+    let answer = ask_again(core, peer, KeepRequest::Lists(mine)).await?;
     let KeepAnswer::Lists(theirs) = answer else { return Err(strange(peer)) };
     if !theirs.iter().map(|listed| listed.range).eq(ranges) {
         return Err(strange(peer));
@@ -458,5 +477,24 @@ mod tests {
         assert_eq!(begun(&mut turns), [2].map(peer));
         turns.ended(&peer(3), COMPARED_MAX);
         assert!(begun(&mut turns).is_empty(), "it is under way still");
+    }
+
+    #[test]
+    fn a_comparison_begins_with_each_of_what_differs_in_turn() {
+        for count in 0..=u8::MAX {
+            let all: Vec<u8> = (0..count).collect();
+            // One every ten seconds, as peers compare.
+            let firsts = (0..2_560).step_by(10).filter_map(|second| {
+                let mut differ = all.clone();
+                begin_elsewhere(&mut differ, Duration::from_secs(second));
+                let first = differ.first().copied();
+                differ.sort_unstable();
+                assert_eq!(differ, all);
+                first
+            });
+            let firsts: BTreeSet<u8> = firsts.collect();
+            // Of all, and nowhere far from one another.
+            assert!(firsts.len() * 5 >= all.len(), "{} of {count}", firsts.len());
+        }
     }
 }

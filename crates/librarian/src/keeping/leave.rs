@@ -3,6 +3,9 @@
 //! To the others it counts as absent at once, so copies become the duty of the next in rank, who fetch them; its fragments it moves by
 //! itself. It has left when everybody whose duty one of its copies is has it, and each of its fragments is at another: what another
 //! took and lost meanwhile, with its disk or for good, is this peer's to move again.
+//!
+//! Who takes nothing for [`PATIENCE`], as it is full, reads only or lies, does not keep it here: what all others have whose duty it is, one
+//! of them at least, counts as handed over then. It is told who that is, and of how many copies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crypto::{PeerId, PeerState, RecordId};
+use env::calls::CallError;
 use env::calls::keep::{HAVE_MAX, KeepAnswer, KeepRequest};
 
 use super::ask::{SMALL_LIMIT, ask};
@@ -22,6 +26,12 @@ use crate::core::Core;
 const EVERY: Duration = Duration::from_secs(5);
 /// Records asked about at a time.
 const STEP: usize = 4096;
+/// For how long a peer may take none of what it should before the others' copies count without it.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// How often it is told who takes nothing.
+const TELL_EVERY: Duration = Duration::from_secs(300);
+/// Times that a peer which is busy is asked again.
+const BUSY_TIMES: usize = 3;
 
 /// Waits for the wish to leave, and hands over until nothing is left.
 pub(super) async fn leave_all(core: Arc<Core>, keeping: Arc<Keeping>) {
@@ -37,14 +47,17 @@ pub(super) async fn leave_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     }
     tracing::info!("this peer leaves: it hands over what it holds");
     core.announce(PeerState::Leaving).await;
+    let mut takers = Takers::default();
     while core.pause(EVERY).await {
         let left = tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
-            left = to_hand_over(&core, &keeping) => left,
+            left = to_hand_over(&core, &keeping, &mut takers) => left,
         };
         let Some(left) = left else { continue };
         core.metrics.keeping.to_hand_over.set(i64::try_from(left).unwrap_or(i64::MAX));
+        (*locked(&keeping.takers)).clone_from(&takers.lacks);
+        takers.tell(core.env.clock.elapsed());
         if left == 0 {
             break;
         }
@@ -52,9 +65,60 @@ pub(super) async fn leave_all(core: Arc<Core>, keeping: Arc<Keeping>) {
     if core.stop.is_cancelled() {
         return;
     }
+    for (peer, copies) in &takers.lacks {
+        tracing::warn!(%peer, copies, "this peer leaves without that one having taken what it should: of these copies there is one less until it does");
+    }
     tracing::info!("all is handed over, and this peer has left");
     core.announce(PeerState::Left).await;
     keeping.left.store(true, Ordering::SeqCst);
+}
+
+/// Who has yet to take what.
+#[derive(Default)]
+struct Takers {
+    /// How many copies each lacked as of the last look.
+    lacks: BTreeMap<PeerId, u64>,
+    /// The fewest that each lacked, and since when.
+    fewest: BTreeMap<PeerId, (u64, Duration)>,
+    told_at: Duration,
+}
+
+impl Takers {
+    /// Whether a peer took nothing for so long that others' copies count without it.
+    fn takes_nothing(&self, peer: &PeerId, now: Duration) -> bool {
+        self.fewest.get(peer).is_some_and(|(_, since)| now.saturating_sub(*since) >= PATIENCE)
+    }
+
+    /// Notes what each lacked as of a look.
+    fn looked(&mut self, lacks: BTreeMap<PeerId, u64>, now: Duration) {
+        self.fewest.retain(|peer, _| lacks.contains_key(peer));
+        for (peer, count) in &lacks {
+            let fewest = self.fewest.entry(*peer).or_insert((*count, now));
+            if *count < fewest.0 {
+                *fewest = (*count, now);
+            }
+        }
+        self.lacks = lacks;
+    }
+
+    /// Whether a copy counts as handed over of which these do not have theirs, of so many whose duty it is.
+    fn is_handed_over(&self, lack: &[PeerId], duty: usize, now: Duration) -> bool {
+        lack.len() < duty && lack.iter().all(|peer| self.takes_nothing(peer, now))
+    }
+
+    /// Tells, now and then, who took nothing since.
+    fn tell(&mut self, now: Duration) {
+        if now.saturating_sub(self.told_at) < TELL_EVERY {
+            return;
+        }
+        self.told_at = now;
+        let slow =
+            self.fewest.iter().filter(|(_, (_, since))| now.saturating_sub(*since) >= TELL_EVERY);
+        for (peer, (copies, since)) in slow {
+            let minutes = now.saturating_sub(*since).as_secs() / 60;
+            tracing::warn!(%peer, copies, minutes, "a peer takes none of what this one hands over: it may be full or read only");
+        }
+    }
 }
 
 /// A fragment that another took.
@@ -122,7 +186,7 @@ async fn take_back(core: &Core, keeping: &Keeping, epoch: &Epoch, asked: bool) -
 }
 
 /// How many copies and fragments are here that are not where they should be; `None` where nobody can say.
-async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
+async fn to_hand_over(core: &Core, keeping: &Keeping, takers: &mut Takers) -> Option<usize> {
     let epoch = keeping.epoch()?;
     if !epoch.leaving.contains(&core.own) {
         return None;
@@ -131,6 +195,7 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
     let stays = |peer: &PeerId| *peer != core.own && !epoch.leaving.contains(peer);
     let others = epoch.view.candidates().iter().any(|candidate| stays(&candidate.peer));
     let (mut left, mut part) = (0, 0);
+    let mut lacks: BTreeMap<PeerId, u64> = BTreeMap::new();
     loop {
         let (copies, next) = {
             let inventory = locked(&keeping.inventory);
@@ -140,22 +205,32 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
                 copies.iter().map(|held| (held.placed.id, inventory.duty(held))).collect();
             (due, next)
         };
-        let mut asked: BTreeMap<PeerId, Vec<RecordId>> = BTreeMap::new();
-        for (id, duty) in copies {
+        let mut asked: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
+        for (at, (_, duty)) in copies.iter().enumerate() {
             left += usize::from(others && duty.is_empty());
             for peer in duty {
-                asked.entry(peer).or_default().push(id);
+                asked.entry(*peer).or_default().push(at);
             }
         }
-        for (peer, ids) in asked {
-            for some in ids.chunks(HAVE_MAX) {
-                let answer = ask(core, &peer, KeepRequest::Have(some.to_vec()), SMALL_LIMIT).await;
-                left += match answer {
-                    Ok(KeepAnswer::Have(have)) if have.len() == some.len() => {
-                        have.iter().filter(|have| !**have).count()
-                    }
-                    _ => some.len(),
-                };
+        // Of each copy, those who do not have theirs.
+        let mut lack: Vec<Vec<PeerId>> = vec![Vec::new(); copies.len()];
+        for (peer, all) in asked {
+            for some in all.chunks(HAVE_MAX) {
+                let ids = some.iter().map(|at| copies[*at].0).collect();
+                let have = have(core, &peer, ids).await;
+                let not = some.iter().enumerate().filter(|(number, _)| {
+                    have.as_ref().is_none_or(|have| have.get(*number) != Some(&true))
+                });
+                for (_, at) in not {
+                    *lacks.entry(peer).or_default() += 1;
+                    lack[*at].push(peer);
+                }
+            }
+        }
+        let now = core.env.clock.elapsed();
+        for ((_, duty), lack) in copies.iter().zip(&lack) {
+            if !takers.is_handed_over(lack, duty.len(), now) {
+                left += lack.len();
             }
         }
         match next {
@@ -163,6 +238,7 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
             None => break,
         }
     }
+    takers.looked(lacks, core.env.clock.elapsed());
     let staying = {
         let inventory = locked(&keeping.inventory);
         let inventory = inventory.as_ref()?;
@@ -174,6 +250,20 @@ async fn to_hand_over(core: &Core, keeping: &Keeping) -> Option<usize> {
     };
     let left = left + staying;
     Some(left + take_back(core, keeping, &epoch, left == 0).await)
+}
+
+/// What a peer says that it has of these; `None` where it does not say.
+async fn have(core: &Core, peer: &PeerId, ids: Vec<RecordId>) -> Option<Vec<bool>> {
+    for _ in 0..BUSY_TIMES {
+        match ask(core, peer, KeepRequest::Have(ids.clone()), SMALL_LIMIT).await {
+            Ok(KeepAnswer::Have(have)) if have.len() == ids.len() => return Some(have),
+            Err(CallError::Busy { retry_after }) if retry_after <= SMALL_LIMIT => {
+                core.env.clock.sleep(retry_after).await;
+            }
+            _ => return None,
+        }
+    }
+    None
 }
 
 impl Keeping {
@@ -191,5 +281,37 @@ impl Keeping {
     pub(crate) fn leave(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         self.leaves.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(n: u8) -> PeerId {
+        PeerId::new(crypto::SecretKey::from_bytes(&[n; 32]).expect("a scalar").public())
+    }
+
+    #[test]
+    fn who_takes_nothing_for_long_keeps_nobody_here_where_another_has_it() {
+        let [full, slow] = [1, 2].map(peer);
+        let mut takers = Takers::default();
+        let look = |slow_lacks: u64| BTreeMap::from([(full, 5), (slow, slow_lacks)]);
+        takers.looked(look(100), Duration::ZERO);
+        for minute in 1..60 {
+            takers.looked(look(100 - minute), Duration::from_secs(60 * minute));
+        }
+        let before = PATIENCE - Duration::from_secs(1);
+        assert!(!takers.is_handed_over(&[full], 3, before));
+        assert!(takers.is_handed_over(&[full], 3, PATIENCE));
+        assert!(takers.is_handed_over(&[], 3, Duration::ZERO), "all of them have it");
+        assert!(!takers.is_handed_over(&[slow], 3, PATIENCE), "it takes some all the time");
+        assert!(!takers.is_handed_over(&[full, slow], 3, PATIENCE));
+        assert!(!takers.is_handed_over(&[full], 1, PATIENCE), "nobody else would have it");
+        // It takes something again, and then all.
+        takers.looked(BTreeMap::from([(full, 4)]), PATIENCE);
+        assert!(!takers.is_handed_over(&[full], 3, PATIENCE + before));
+        takers.looked(BTreeMap::new(), PATIENCE * 2);
+        assert!(takers.fewest.is_empty() && takers.lacks.is_empty());
     }
 }

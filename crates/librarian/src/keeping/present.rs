@@ -3,7 +3,7 @@
 //! One peer's word moves nothing: `placement::absent` counts by organisations. Words of others are forgotten when they are
 //! old, so that whoever fell silent has no voice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use crypto::{OrgId, PeerId, PeerState};
@@ -92,12 +92,13 @@ impl Present {
                 }
             }
         }
-        let known = |peer: &PeerId| peers.iter().any(|status| status.peer == *peer);
-        self.unwell.retain(|peer, _| known(peer));
-        self.faulty.retain(known);
+        let of: HashMap<PeerId, OrgId> =
+            peers.iter().map(|status| (status.peer, status.organisation)).collect();
+        self.unwell.retain(|peer, _| of.contains_key(peer));
+        self.faulty.retain(|peer| of.contains_key(peer));
         let words = Words {
-            absent: absent.into_iter().take(WORDS_MAX).collect(),
-            faulty: self.faulty.iter().copied().take(WORDS_MAX).collect(),
+            absent: said(&absent, &of, WORDS_MAX),
+            faulty: said(&self.faulty, &of, WORDS_MAX),
         };
         let changed = words != self.own;
         self.own = words;
@@ -169,6 +170,22 @@ impl Present {
         }
         now.saturating_sub(*self.few_since.get_or_insert(now)) < cut_off
     }
+}
+
+/// Those of whom it is said, ascending: all, or as many as there is room for, from each organisation one in turn. An organisation that
+/// certifies a thousand peers which never run leaves room so for what others lose.
+fn said(all: &BTreeSet<PeerId>, of: &HashMap<PeerId, OrgId>, most: usize) -> Vec<PeerId> {
+    let mut counted: HashMap<OrgId, usize> = HashMap::new();
+    let turn = |peer: &PeerId| {
+        let turn = counted.entry(*of.get(peer)?).or_default();
+        *turn += 1;
+        Some((*turn, *peer))
+    };
+    let mut turns: Vec<(usize, PeerId)> = all.iter().filter_map(turn).collect();
+    turns.sort_unstable();
+    let mut some: Vec<PeerId> = turns.into_iter().take(most).map(|(_, peer)| peer).collect();
+    some.sort_unstable();
+    some
 }
 
 /// How long what was heard counts.

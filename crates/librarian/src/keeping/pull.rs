@@ -82,6 +82,9 @@ async fn pull(core: &Core, keeping: &Keeping, holder: &PeerId, ids: Vec<(RecordI
         let mut work = locked(&keeping.work);
         here.iter().for_each(|(id, place)| work.found(id, place));
     }
+    for (id, place) in &here {
+        keeping.is_here(core, id, place).await;
+    }
     if ids.is_empty() {
         return;
     }

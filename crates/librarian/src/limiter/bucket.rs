@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// One caller's, or one tier's, use of one rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     /// Units x nanoseconds of the period that were taken and have not run out.
     level: u128,
     at: Duration,
@@ -20,7 +20,7 @@ impl Bucket {
     ///
     /// More than a whole period's rate is let into an empty bucket and waited for afterwards, so
     /// that no batch is refused for ever. A rate of 0 lets nothing in, ever.
-    pub(super) fn wait(&self, units: u64, rate: u64, period: Duration, now: Duration) -> Duration {
+    pub(crate) fn wait(&self, units: u64, rate: u64, period: Duration, now: Duration) -> Duration {
         if units == 0 {
             return Duration::ZERO;
         }
@@ -35,7 +35,7 @@ impl Bucket {
     }
 
     /// Takes units, whether they fit or not.
-    pub(super) fn take(&mut self, units: u64, rate: u64, period: Duration, now: Duration) {
+    pub(crate) fn take(&mut self, units: u64, rate: u64, period: Duration, now: Duration) {
         let cost = u128::from(units).saturating_mul(period.as_nanos());
         self.level = self.level_at(rate, now).saturating_add(cost);
         self.at = now;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crypto::{Place, RecordId};
-use document::Kind;
+use document::{Document, Kind};
 use store::Damaged;
 use tokio::sync::Notify;
 
@@ -145,8 +145,16 @@ async fn mend(core: &Core, damaged: &Damaged, given_up: &mut BTreeSet<RecordId>)
         rebuilding::again(core, id, place).await
     };
     match found {
-        Ok(record) => match core.shelf.mend(record, &id).await {
-            Ok(()) => true,
+        Ok(record) => match core.shelf.mend(record.clone(), &id).await {
+            Ok(()) => {
+                // Of fragments whose header could not be read at the start nobody here knows.
+                if let (Some(keeping), Ok(Document::Stripe(header))) =
+                    (&core.keeping, Document::decode(&record.bytes))
+                {
+                    keeping.header_is_back(core, &id, &header);
+                }
+                true
+            }
             Err(error) => {
                 tracing::error!(record = %id, %error, "a damaged record cannot be written again");
                 false

@@ -1,15 +1,17 @@
 //! Two peers that hold the same, or nearly: what it costs them to know it, however much it is.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::{Place, RecordId, Suite};
 use document::{Kind, Record};
+use env::calls::keep::{CompareAnswer, KeepAnswer, KeepRequest, Listed};
 use store::{MemoryStore, RecordStore};
 
+use crate::audit::{Bent, bend};
 use crate::repair::{put_stripes, quick, town};
 use crate::town::{LIMIT, Shop, Town, page};
 
@@ -141,5 +143,47 @@ fn headers_of_stripes_are_read_some_at_a_time() {
         let listed = takes * u32::try_from(held).unwrap();
         let read = takes * u32::try_from(headers).unwrap() * 3 / 4;
         assert!(took < listed + read, "{took:?}, {listed:?} of it for the list");
+    });
+}
+
+/// What stays different, as copies for which there is no room, is not all that two peers ever come to.
+#[test]
+fn each_comparison_begins_with_another_part_of_what_differs() {
+    testkit::time::run(84, |env| async move {
+        let town = town(&env, 2, 2).await;
+        // Whether the next list is the first of a comparison, and which parts were first.
+        let seen = Arc::new(Mutex::new((false, Vec::new())));
+        let noted = seen.clone();
+        let answers = move |request: &KeepRequest| {
+            let mut noted = noted.lock().unwrap();
+            Some(match request {
+                KeepRequest::Compare(compare) => {
+                    noted.0 = true;
+                    let (view, words) = (compare.view, compare.words.clone());
+                    let differ = (0..=255).collect();
+                    KeepAnswer::Compare(CompareAnswer { differ, view, words })
+                }
+                KeepRequest::Lists(lists) => {
+                    if std::mem::take(&mut noted.0) {
+                        noted.1.push(lists[0].range);
+                    }
+                    let ranges = lists.iter().map(|one| one.range);
+                    let none = |range| Listed {
+                        range,
+                        copies: Vec::new(),
+                        fragments: Vec::new(),
+                        more: false,
+                    };
+                    KeepAnswer::Lists(ranges.map(none).collect())
+                }
+                _ => return None,
+            })
+        };
+        bend(&town, 1, Bent::With(Arc::new(answers)));
+        env.clock.sleep(Duration::from_secs(60)).await;
+        let firsts = std::mem::take(&mut seen.lock().unwrap().1);
+        let different: BTreeSet<_> = firsts.iter().copied().collect();
+        assert!(firsts.len() >= 10, "{firsts:?}");
+        assert!(different.len() * 2 > firsts.len(), "{firsts:?}");
     });
 }

@@ -1,6 +1,7 @@
 //! Who may ask what: strangers, clients, peers, and credentials that do not count.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crypto::{ClientKey, PeerState, Tier};
@@ -236,6 +237,81 @@ fn a_stranger_finds_once_a_second_and_a_flood_of_them_slows_no_member() {
         let _newcomer = town.client(0, Tier::Own).await;
         env.clock.sleep(Duration::from_secs(1)).await;
         stranger.find(&town.at(0), find, LIMIT).await.unwrap();
+    });
+}
+
+/// What strangers ask may wait, for a slow disk or for a committee: somebody becomes known beside it.
+#[test]
+fn strangers_whose_questions_wait_are_so_many_and_keep_none_from_introducing_itself() {
+    testkit::time::run(22, |env| async move {
+        let mut town = Town::empty(&env, 1, 1);
+        town.start_next(|options| options.limits.calls_strangers_max = 2).await;
+        let (member, to, record) = (town.client(0, Tier::Own).await, town.at(0), page(1, 100));
+        member.store(&to, record.clone(), LIMIT).await.unwrap();
+        town.stores[0].slow_reads(&env, Duration::from_secs(5));
+        let find = FindRequest { id: record.id, place: record.place };
+        let strangers =
+            [1, 2, 3].map(|number| town.network.calls(key("stranger", number).public()));
+        let mut asking: Vec<_> =
+            strangers[..2].iter().map(|one| one.find(&to, find, LIMIT)).collect();
+        for call in &mut asking {
+            assert!(futures::poll!(call.as_mut()).is_pending(), "it waits for the disk");
+        }
+        let over = strangers[2].find(&to, find, LIMIT).await;
+        assert!(matches!(over, Err(CallError::Busy { .. })), "{over:?}");
+        // One of nobody, and one that is somebody from then on.
+        introduce(&strangers[2], &to, Credential::None).await.unwrap();
+        let newcomer = key("client", 77).public();
+        let pass = town.community.pass(ClientKey::new(newcomer), 0, Tier::Known, &env);
+        let newcomer = town.network.calls(newcomer);
+        introduce(&newcomer, &to, Credential::Client(pass)).await.unwrap();
+        newcomer.store(&to, page(2, 100), LIMIT).await.unwrap();
+        for call in asking {
+            let found = call.await;
+            assert_eq!(found, Ok(FindResponse::Found(record.clone())));
+        }
+    });
+}
+
+/// A request for a proof is a hundred bytes, and what it reads may be megabytes.
+#[test]
+fn proofs_are_made_so_many_at_once_for_one_caller_and_for_all() {
+    testkit::time::run(23, |env| async move {
+        let mut town = Town::empty(&env, 1, 1);
+        town.start_next(|_| {}).await;
+        let (member, to, record) = (town.client(0, Tier::Own).await, town.at(0), page(1, 100));
+        member.store(&to, record.clone(), LIMIT).await.unwrap();
+        let mut callers = Vec::new();
+        for number in 0..9 {
+            let caller = key("client", 100 + number).public();
+            let pass = town.community.pass(ClientKey::new(caller), 0, Tier::Own, &env);
+            let calls = town.network.calls(caller);
+            introduce(&calls, &to, Credential::Client(pass)).await.unwrap();
+            callers.push(calls);
+        }
+        town.stores[0].slow_reads(&env, Duration::from_secs(5));
+        let reads = || town.stores[0].reads.load(Ordering::SeqCst);
+        let before = reads();
+        let proof = VerifyRequest { id: record.id, place: record.place, mac_key: [1; 32] };
+        let mut asking = Vec::new();
+        // Two batches of one caller, then one of each other.
+        for (some, most) in [(&callers[..1], 8), (&callers[..1], 8), (&callers[1..], 32)] {
+            for caller in some {
+                let mut call = caller.verify_batch(&to, vec![proof; 40], LIMIT);
+                assert!(futures::poll!(call.as_mut()).is_pending(), "it waits for the disk");
+                asking.push(call);
+            }
+            env.clock.sleep(Duration::from_millis(10)).await;
+            assert_eq!(reads() - before, most, "records are being read");
+        }
+        // Where the callers went away what began has its places until it is done, and no longer.
+        drop(asking);
+        let mut last = callers[0].verify(&to, proof, LIMIT * 2);
+        assert!(futures::poll!(last.as_mut()).is_pending());
+        env.clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(reads() - before, 32, "it waits for its place");
+        let proven = last.await;
+        assert!(matches!(proven, Ok(env::calls::VerifyResponse::Mac(_))), "{proven:?}");
     });
 }
 

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use crypto::{RecordId, Suite, Tier};
 use document::{Kind, Record};
 use env::Env;
+use env::calls::keep::{KeepAnswer, KeepRequest};
 use env::calls::{FindRequest, FindResponse};
 use env::disk::Disk;
 use librarian::UpkeepOptions;
@@ -19,6 +20,7 @@ use store::{
 use testkit::disk::FaultyDisk;
 
 use crate::lines::Lines;
+use crate::repair::quick;
 use crate::subscribers::rot_entry;
 use crate::town::{LIMIT, Town, envelope, page};
 
@@ -423,6 +425,53 @@ fn damaged_fragments_are_made_again_from_their_stripe_and_a_liars_are_left() {
         env.clock.sleep(60 * MINUTE).await;
         assert_eq!(asked(&town), before, "the stripe is not fetched again and again");
         assert_eq!((told(&town).damaged, told(&town).upkeep.rebuilt_fragments), (1, 2));
+    });
+}
+
+/// Fragments whose header could not be read when the store was, count from the moment it is mended, not from the next start on.
+#[test]
+fn fragments_count_again_when_their_header_is_mended() {
+    testkit::time::run(9, |env| async move {
+        let disk = FaultyDisk::new(9);
+        let striped = testkit::network::stripe(1, 2, 4, RECORD_BYTES);
+        let mine = [striped.header.clone(), striped.fragments[1].clone()];
+        let before = Watched::open(&disk, &env);
+        for record in &mine {
+            before.put(vec![record.clone()]).await.unwrap();
+        }
+        before.close().await.unwrap();
+        damage(&disk, &striped.header);
+        let mut town = Town::empty(&env, 3, 3);
+        let kept = |options: &mut librarian::LibrarianOptions| {
+            quick(options);
+            options.upkeep = self::options(0, 0);
+        };
+        let first = town.start(0, Watched::open(&disk, &env), kept).await;
+        town.peers.push(first);
+        for _ in 1..3 {
+            town.start_next(quick).await;
+        }
+        town.until("all know all", |town| {
+            town.peers.iter().all(|peer| peer.directory().view().len() == 3)
+        })
+        .await;
+        let calls = town.peer_calls(1);
+        let claim = || async {
+            let claim = KeepRequest::Claim(vec![striped.header.id]);
+            match calls.keep(&town.at(0), claim, LIMIT).await {
+                Ok(KeepAnswer::Claim(answers)) => Some(answers[0].held.clone()),
+                _ => None,
+            }
+        };
+        while claim().await.is_none() {
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(claim().await, Some(Vec::new()), "nobody knows of which stripe it is");
+        let other = town.client_of(1, Tier::Own, &[1]).await;
+        other.store(&town.at(1), striped.header.clone(), LIMIT).await.unwrap();
+        town.until("it is mended", |town| town.peers[0].status().store.damaged == 0).await;
+        env.clock.sleep(Duration::from_secs(5)).await;
+        assert_eq!(claim().await, Some(vec![1]));
     });
 }
 

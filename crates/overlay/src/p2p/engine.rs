@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use crypto::OrgId;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -300,7 +301,8 @@ impl Engine {
         let now = self.now();
         let bytes = Bytes::from(message.data);
         let linked = self.links.has(&link);
-        let by_member = self.is_member(&link);
+        let by = self.shared.organisation_at(&link);
+        let by_member = by.is_some();
         if !linked || !self.intake.affordable(link, by_member, bytes.len(), now) {
             self.report(&id, &link, MessageAcceptance::Ignore);
             // Of what it sends, gossipsub notes at least that it came: a member's link is worth that for a while, a stranger's is not.
@@ -314,7 +316,7 @@ impl Engine {
             return self.report(&id, &link, MessageAcceptance::Reject);
         };
         if self.is_worth_checking(&told, &link, by_member, now) {
-            self.check(id, link, by_member, told, bytes.len());
+            self.check(id, link, by, told, bytes.len());
         } else {
             self.report(&id, &link, MessageAcceptance::Ignore);
         }
@@ -334,12 +336,12 @@ impl Engine {
             && (self.shared.is_member(&told.from) || self.intake.has_room(link))
     }
 
-    /// Checks the message's signature and takes what it tells.
+    /// Checks the message's signature and takes what it tells; a link of the organisation `by` brought it, `None` of a stranger.
     fn check(
         &mut self,
         id: gossipsub::MessageId,
         link: PeerId,
-        by_member: bool,
+        by: Option<OrgId>,
         mut told: Told,
         bytes: usize,
     ) {
@@ -348,10 +350,10 @@ impl Engine {
         }
         let now = self.now();
         let organisation = self.shared.organisation_of(&told.from);
-        if organisation.is_some_and(|one| !self.intake.may_tell(one, bytes, now)) {
+        if organisation.is_some_and(|one| !self.intake.may_tell(one, by, bytes, now)) {
             return self.report(&id, &link, MessageAcceptance::Ignore);
         }
-        let trust = Trust { signer: organisation.is_some(), link: by_member };
+        let trust = Trust { signer: organisation.is_some(), link: by.is_some() };
         let news = std::mem::take(&mut told.news);
         let arrival = Arrival { id, link, from: told.from, news };
         let (verdict, heard) = self.intake.arrived(arrival, trust, now);

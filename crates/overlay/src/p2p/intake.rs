@@ -5,7 +5,7 @@
 //! over the link's budget                     dropped; a link that goes on is closed ([`FLOODS_FOR`])
 //! heard or published in the last 2 minutes   dropped
 //! its signer is forgotten                    dropped
-//! over its signer's organisation's budget    dropped
+//! over what may be told                      dropped: see below whose budget it is
 //! its signer is a member                     heard; passed on where a member's link brought it
 //! its signer is no member (yet):
 //!   no room for it                           dropped, before its signature is checked
@@ -30,7 +30,19 @@
 //! from being heard. A message of several news counts while any of it is new.
 //!
 //! Why organisations have budgets beside links: what is passed on comes by honest links, so a member that gives each neighbour
-//! other noise would use up theirs with everybody else. And why a member's link is closed too where it goes on over its budget: of each message,
+//! other noise would use up theirs with everybody else. Whose budget a member's message is taken from depends on who brought it,
+//! since anybody can bring again what was told long ago, and must not silence in this way who told it then:
+//! ```text
+//! a stranger's link                          one that all strangers share: nothing of it is passed on
+//! a link of the signer's own organisation    that organisation's
+//! another member's link                      the same, and of it no more than PASSED_ON_BYTES_*, a quarter, by all links of
+//!                                            the organisation that brings it
+//! ```
+//! So it takes several organisations that all replay to use up another's budget at a peer. What this leaves: a member that
+//! brings other old messages to each of many neighbours has each pass a quarter on, and where those meet they are the
+//! teller's. Only a time in each message could tell old from new.
+//!
+//! And why a member's link is closed too where it goes on over its budget: of each message,
 //! dropped or not, gossipsub keeps for two minutes that it came.
 
 use std::collections::{HashMap, VecDeque};
@@ -57,6 +69,14 @@ pub const LINK_BYTES_BURST: usize = 4 << 20;
 pub(super) const ORGANISATION_BYTES_A_SECOND: usize = LINK_BYTES_A_SECOND / 2;
 /// Bytes of news that they may tell at once.
 pub(super) const ORGANISATION_BYTES_BURST: usize = LINK_BYTES_BURST / 2;
+/// Bytes of one organisation's news that the links of another one may bring a second, on average, all together.
+pub(super) const PASSED_ON_BYTES_A_SECOND: usize = ORGANISATION_BYTES_A_SECOND / 4;
+/// Bytes of them that they may bring at once.
+pub(super) const PASSED_ON_BYTES_BURST: usize = ORGANISATION_BYTES_BURST / 4;
+/// Bytes of members' news that the links of all strangers together may bring a second, on average.
+pub(super) const STRANGERS_BYTES_A_SECOND: usize = ORGANISATION_BYTES_A_SECOND;
+/// Bytes of it that they may bring at once.
+pub(super) const STRANGERS_BYTES_BURST: usize = ORGANISATION_BYTES_BURST;
 /// What a message counts as at least where a stranger's link brings it: small ones cost as much to look at.
 pub(super) const STRANGERS_MESSAGE_BYTES_MIN: usize = 4 << 10;
 /// The same of a member's link. Peers tell many news in one message, and give theirs to others to tell.
@@ -65,6 +85,8 @@ pub(super) const MESSAGE_BYTES_MIN: usize = 1 << 10;
 pub const FLOODS_FOR: Duration = Duration::from_secs(60);
 /// Organisations whose budgets are remembered: more than a roster has.
 const ORGANISATIONS_MAX: usize = 4_096;
+/// Pairs of who tells and who passes it on whose budgets are remembered; each is full again after four seconds without news.
+const PASSED_ON_MAX: usize = 4_096;
 /// Budgets of links that are gone, at most; each is kept until it is full again.
 const BUDGETS_KEPT: usize = 1_024;
 
@@ -105,6 +127,10 @@ pub(super) struct Intake {
     budgets: HashMap<PeerId, Budget>,
     /// By who tells, as it signed.
     organisations: HashMap<OrgId, Budget>,
+    /// By who tells, as it signed, and who of another organisation passes it on.
+    passed_on: HashMap<(OrgId, OrgId), Budget>,
+    /// Of what members told and strangers bring; `None` before the first of it.
+    strangers: Option<Budget>,
 }
 
 /// What a message told whose signer is not known yet.
@@ -152,6 +178,10 @@ impl Budget {
 const LINK: (usize, usize) = (LINK_BYTES_A_SECOND, LINK_BYTES_BURST);
 /// Those of an organisation.
 const ORGANISATION: (usize, usize) = (ORGANISATION_BYTES_A_SECOND, ORGANISATION_BYTES_BURST);
+/// Those of what one organisation passes on of another.
+const PASSED_ON: (usize, usize) = (PASSED_ON_BYTES_A_SECOND, PASSED_ON_BYTES_BURST);
+/// Those of what strangers bring of members.
+const STRANGERS: (usize, usize) = (STRANGERS_BYTES_A_SECOND, STRANGERS_BYTES_BURST);
 
 impl Intake {
     /// Whether the link may still bring a message of so many bytes; they are taken from its budget.
@@ -179,9 +209,24 @@ impl Intake {
         budget.over > LINK_BYTES_BURST
     }
 
-    /// Whether a member of the organisation may still tell a message of so many bytes; they are taken from the budget of all its
-    /// members. Whoever names it has proven that it is of it.
-    pub(super) fn may_tell(&mut self, organisation: OrgId, bytes: usize, now: Duration) -> bool {
+    /// Whether a message of so many bytes may still count that a member of the organisation signed and a link of the
+    /// organisation `by` brought, `None` of a stranger. The bytes are taken from the budgets that the module names. That it
+    /// was signed says who told it once, and not who tells it now.
+    pub(super) fn may_tell(
+        &mut self,
+        organisation: OrgId,
+        by: Option<OrgId>,
+        bytes: usize,
+        now: Duration,
+    ) -> bool {
+        let Some(by) = by else {
+            let full = Budget::full(STRANGERS_BYTES_BURST, now);
+            return self.strangers.get_or_insert(full).take(bytes, STRANGERS, now);
+        };
+        // First: what is over this takes nothing of what is the teller's.
+        if by != organisation && !self.may_pass_on(organisation, by, bytes, now) {
+            return false;
+        }
         if self.organisations.len() >= ORGANISATIONS_MAX
             && !self.organisations.contains_key(&organisation)
         {
@@ -190,6 +235,22 @@ impl Intake {
         let full = Budget::full(ORGANISATION_BYTES_BURST, now);
         let budget = self.organisations.entry(organisation).or_insert(full);
         budget.take(bytes, ORGANISATION, now)
+    }
+
+    /// Whether the links of `by` may still bring so many bytes that members of the organisation signed.
+    fn may_pass_on(&mut self, organisation: OrgId, by: OrgId, bytes: usize, now: Duration) -> bool {
+        let pair = (organisation, by);
+        if self.passed_on.len() >= PASSED_ON_MAX && !self.passed_on.contains_key(&pair) {
+            self.passed_on.retain(|_, budget| {
+                budget.take(0, PASSED_ON, now);
+                budget.left < PASSED_ON_BYTES_BURST
+            });
+            if self.passed_on.len() >= PASSED_ON_MAX {
+                self.passed_on.clear();
+            }
+        }
+        let full = Budget::full(PASSED_ON_BYTES_BURST, now);
+        self.passed_on.entry(pair).or_insert(full).take(bytes, PASSED_ON, now)
     }
 
     /// A link is gone. Its budget stays until it is full again, or a new link would begin with another burst.
@@ -319,6 +380,10 @@ mod tests {
     fn peer(byte: u8) -> crypto::PeerId {
         let secret = crypto::SecretKey::from_bytes(&[byte; 32]).expect("a scalar");
         crypto::PeerId::new(secret.public())
+    }
+
+    fn organisation(byte: u8) -> OrgId {
+        OrgId::new(*peer(byte).key())
     }
 
     fn arrival(link: PeerId, from: u8, news: News) -> Arrival {
@@ -533,13 +598,81 @@ mod tests {
     #[test]
     fn an_organisation_leaves_room_for_others_on_every_link() {
         let mut intake = Intake::default();
-        let [one, other] = [1, 2].map(|byte| OrgId::new(*peer(byte).key()));
-        assert!(intake.may_tell(one, ORGANISATION_BYTES_BURST, NOW));
-        assert!(!intake.may_tell(one, 1, NOW));
-        assert!(intake.may_tell(other, 1, NOW));
+        let [one, other] = [organisation(1), organisation(2)];
+        assert!(intake.may_tell(one, Some(one), ORGANISATION_BYTES_BURST, NOW));
+        assert!(!intake.may_tell(one, Some(one), 1, NOW));
+        assert!(!intake.may_tell(one, Some(other), 1, NOW), "nor what others pass on of it");
+        assert!(intake.may_tell(other, Some(other), 1, NOW));
+        assert!(intake.may_tell(other, Some(one), 1, NOW));
         let second = NOW + Duration::from_secs(1);
-        assert!(intake.may_tell(one, ORGANISATION_BYTES_A_SECOND, second));
-        assert!(!intake.may_tell(one, 1, second));
+        assert!(intake.may_tell(one, Some(one), ORGANISATION_BYTES_A_SECOND, second));
+        assert!(!intake.may_tell(one, Some(one), 1, second));
+    }
+
+    #[test]
+    fn what_strangers_bring_of_a_member_takes_nothing_of_its_organisations_budget() {
+        let mut intake = Intake::default();
+        let [one, other] = [organisation(1), organisation(2)];
+        // Half of it of each of two organisations: strangers have one budget for all of them.
+        let half = STRANGERS_BYTES_BURST / 2;
+        assert!(intake.may_tell(one, None, half, NOW));
+        assert!(intake.may_tell(other, None, half, NOW));
+        assert!(!intake.may_tell(one, None, 1, NOW));
+        assert!(intake.may_tell(one, Some(one), ORGANISATION_BYTES_BURST, NOW));
+        assert!(intake.may_tell(other, Some(one), PASSED_ON_BYTES_BURST, NOW));
+        let second = NOW + Duration::from_secs(1);
+        assert!(intake.may_tell(one, None, STRANGERS_BYTES_A_SECOND, second));
+        assert!(!intake.may_tell(one, None, 1, second));
+    }
+
+    #[test]
+    fn what_another_organisation_brings_takes_a_part_of_the_tellers_budget_alone() {
+        let mut intake = Intake::default();
+        let [one, other, third] = [organisation(1), organisation(2), organisation(3)];
+        let mut brought = 0;
+        // All that a link of the other may bring at once, of what the one told long ago.
+        for _ in 0..LINK_BYTES_BURST / MESSAGE_BYTES_MIN {
+            let taken = intake.may_tell(one, Some(other), MESSAGE_BYTES_MIN, NOW);
+            brought += usize::from(taken) * MESSAGE_BYTES_MIN;
+        }
+        assert_eq!(brought, PASSED_ON_BYTES_BURST);
+        let left = ORGANISATION_BYTES_BURST - PASSED_ON_BYTES_BURST;
+        assert!(intake.may_tell(one, Some(third), PASSED_ON_BYTES_BURST, NOW));
+        assert!(intake.may_tell(one, Some(one), left - PASSED_ON_BYTES_BURST, NOW));
+        assert!(!intake.may_tell(one, Some(one), 1, NOW), "the whole of it is bounded as before");
+        let second = NOW + Duration::from_secs(1);
+        assert!(intake.may_tell(one, Some(other), PASSED_ON_BYTES_A_SECOND, second));
+        assert!(!intake.may_tell(one, Some(other), 1, second));
+    }
+
+    #[test]
+    fn budgets_of_who_passes_on_whose_news_are_bounded() {
+        let mut intake = Intake::default();
+        let organisations: Vec<OrgId> = (1..=70).map(organisation).collect();
+        let mut pairs = Vec::new();
+        for teller in &organisations {
+            pairs.extend(organisations.iter().filter(|by| *by != teller).map(|by| (*teller, *by)));
+        }
+        assert!(pairs.len() > PASSED_ON_MAX);
+        let (used_up, others) = pairs.split_first().expect("a pair");
+        assert!(intake.may_tell(used_up.0, Some(used_up.1), PASSED_ON_BYTES_BURST, NOW));
+        let (first, last) = others.split_at(PASSED_ON_MAX - 1);
+        for (teller, by) in first {
+            assert!(intake.may_tell(*teller, Some(*by), 1, NOW));
+        }
+        assert_eq!(intake.passed_on.len(), PASSED_ON_MAX);
+        // Where there is no more room, those that are full again are forgotten, and not the one that is used up.
+        let later = NOW + Duration::from_millis(1);
+        for (teller, by) in last {
+            assert!(intake.may_tell(*teller, Some(*by), 1, later));
+        }
+        assert_eq!(intake.passed_on.len(), last.len() + 1);
+        assert!(!intake.may_tell(used_up.0, Some(used_up.1), PASSED_ON_BYTES_BURST, later));
+        // Nor does it grow where none is full.
+        for (teller, by) in first {
+            assert!(intake.may_tell(*teller, Some(*by), 2, later));
+            assert!(intake.passed_on.len() <= PASSED_ON_MAX);
+        }
     }
 
     #[test]

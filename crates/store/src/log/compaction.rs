@@ -28,10 +28,10 @@
 //! one segment, and half of the reserve at most is used for it. Readers with open files go on; one that finds
 //! its file gone looks into the index again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use document::Record;
@@ -79,7 +79,8 @@ pub struct Compaction {
     pub moved_bytes: u64,
     /// Bytes of the files that were removed.
     pub freed_bytes: u64,
-    /// Segments that stay because a live record in them is damaged, or because they cannot be read.
+    /// Segments that stay because a live record in them is damaged, or because they cannot be read. Those of which the
+    /// start could not read all count in the first pass behind it alone: they stay as they are until another one.
     pub blocked: u64,
 }
 
@@ -102,11 +103,22 @@ impl LogStore {
         options: CompactionOptions,
         done: &mut Compaction,
     ) -> Result<(), StoreError> {
+        // None of them is a candidate: nobody knows what is in it.
+        if !self.shared.told.compacting.swap(true, Ordering::SeqCst) {
+            done.blocked += self.shared.index().unknown().len() as u64;
+        }
+        self.compact_known(options, done).await
+    }
+
+    /// Compacts what is a candidate.
+    async fn compact_known(
+        &self,
+        options: CompactionOptions,
+        done: &mut Compaction,
+    ) -> Result<(), StoreError> {
         let (mut blocked, mut too_large) = (Vec::new(), Vec::new());
         let (mut some_read, mut unread) = (false, None);
         let damaged = self.shared.index().damaged_bytes();
-        // None of them is a candidate: nobody knows what is in it.
-        done.blocked += self.shared.index().unreadable();
         loop {
             self.check_open()?;
             let passed = [&blocked[..], &too_large].concat();
@@ -129,7 +141,9 @@ impl LogStore {
                     continue;
                 }
                 Err(Failed::Read { error, answers }) => {
-                    tracing::warn!(segment = number, %error, "a segment is not compacted");
+                    if self.shared.tells_of(number) {
+                        tracing::warn!(segment = number, %error, "a segment is not compacted");
+                    }
                     some_read |= answers;
                     unread.get_or_insert(error);
                     self.shared.note_stuck(number);
@@ -180,7 +194,17 @@ impl LogStore {
         self.check_open()?;
         self.ask(0, |answer| Request::End { answer }).await?;
         let options = CompactionOptions { dead_percent: 0, ..options };
-        let compacted = self.compact_counting(options, done).await;
+        if !self.shared.told.erasing.swap(true, Ordering::SeqCst) {
+            let unknown = self.shared.index().unknown();
+            done.blocked += unknown.len() as u64;
+            for number in unknown {
+                tracing::error!(
+                    file = log_name(number),
+                    "dropped bytes stay in a segment that was not read whole at the start"
+                );
+            }
+        }
+        let compacted = self.compact_known(options, done).await;
         // Bytes that went through memory on their way to a file may be there still.
         let disk = self.shared.disk.clone();
         let wiped = self.shared.env.blocking(move || disk.wipe()).await;
@@ -456,7 +480,26 @@ pub(super) fn is_there(index: &Index, number: u32) -> bool {
     index.segment_from(number).is_some_and(|(found, _)| found == number)
 }
 
+/// What was told since the start, so that it is not told again.
+#[derive(Default)]
+pub(super) struct Told {
+    /// To whoever compacts: which segments the start could not read.
+    compacting: AtomicBool,
+    /// To whoever erases.
+    erasing: AtomicBool,
+    /// Segments that could not be read later.
+    segments: Mutex<BTreeSet<u32>>,
+}
+
 impl Shared {
+    /// Whether it is to be told that a segment is not compacted: once from a start on.
+    fn tells_of(&self, number: u32) -> bool {
+        let index = self.index();
+        let mut told = self.told.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|number| is_there(&index, *number));
+        told.insert(number)
+    }
+
     fn stuck(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -351,8 +351,9 @@ impl Index {
     }
 
     /// Segments of which nobody knows what all is in them.
-    pub(crate) fn unreadable(&self) -> u64 {
-        self.segments.values().filter(|extent| !extent.is_known()).count() as u64
+    pub(crate) fn unknown(&self) -> Vec<u32> {
+        let unknown = self.segments.iter().filter(|(_, extent)| !extent.is_known());
+        unknown.map(|(number, _)| *number).collect()
     }
 
     /// Forgets a segment without live records.

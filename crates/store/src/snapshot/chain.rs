@@ -2,18 +2,27 @@
 //! dropped.
 //!
 //! ```text
-//! list -> forget copies of what is gone -> copy or link all but the last -> the last's intact part
-//!      -> list again: something of the first list is gone? from the beginning
+//! settle: list -> let go of what is gone -> hold all: sealed files by a link or open, the last one
+//!         with its length -> list again: something of the first list is gone? from the beginning
+//! copy:   what is held, however long that takes
 //! ```
 //!
-//! **Why the second list.** Say a segment is copied, then dropped, and with it, a moment later, the
+//! **Why the second list.** Say a segment is held, then dropped, and with it, a moment later, the
 //! last removal of a record of its. A copy of all that was ever seen has the record again. Where
 //! every file of a list still exists after the last one's length was read, they are what a power cut
 //! at that moment would have left: a prefix of the log.
 //!
-//! Limits: memory is one buffer; files that vanish are looked for again [`ROUNDS_MAX`] times at most.
+//! **Why held.** A store that ends leases writes nearly all of its segments again each day. Copied
+//! by their names, those of a list would be gone before they are reached, again and again, where
+//! copying takes longer than that. A file that is removed stays for whoever has a link to it or has it open:
+//! holding all of a list takes milliseconds a file, and each is then read once.
+//!
+//! Limits: memory is one buffer and a row a file. Held files take room on the source's disk as long as
+//! they are not copied: where less than [`FREE_BYTES_MIN`] are free there, those that are gone are let go of, and
+//! copying begins again with what there is, [`LET_GO_MAX`] times at most. A process that can have no more files open
+//! copies the others at once, and looks again for what vanished meanwhile, [`ROUNDS_MAX`] times at most.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
@@ -33,8 +42,15 @@ use crate::{StoreError, io_error};
 /// Bytes read at once.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// Lists of the files that are tried. Each needs compaction to have dropped a segment since the one
-/// before, and copies only what is new, so some are enough.
+/// before, and holds only what is new, so some are enough.
 const ROUNDS_MAX: u32 = 100;
+/// Bytes free on the source's disk below which nothing is held that is gone there: a peer refuses writes
+/// long after that, and compaction needs the room of a segment.
+pub(super) const FREE_BYTES_MIN: u64 = 512 << 20;
+/// How often what is gone is let go of, and copying begins again.
+pub(super) const LET_GO_MAX: u32 = 3;
+/// Files that can be opened while all are held: for the copying itself.
+const SPARE_FILES: usize = 32;
 /// A last file that is cut while it is read is read again so often.
 const CUTS_MAX: u32 = 100;
 
@@ -81,38 +97,75 @@ pub(super) struct Copied {
     pub linked: bool,
 }
 
+/// What is held of a folder as it was at one moment, and what of that is copied.
+#[derive(Default)]
+struct Held {
+    /// Copied, or linked to the earlier snapshot's.
+    done: BTreeMap<String, Copied>,
+    /// To be copied. None of them is written to any more.
+    sealed: BTreeMap<String, Pin>,
+    last: Option<Last>,
+    /// The process can have no more files open: others are copied at once.
+    full: bool,
+}
+
+/// A sealed file that is held.
+struct Pin {
+    /// The file; `None` where the target has a link to it.
+    file: Option<Arc<dyn File>>,
+    /// Its head, where its index file alone tells that: it goes with the segment.
+    head: Option<FileHead>,
+}
+
+/// The last file, up to the length that it had at the moment.
+struct Last {
+    name: String,
+    file: Arc<dyn File>,
+    len: u64,
+    head: Option<FileHead>,
+}
+
+/// Copies what was in each of the folders at one moment, which is not before that of the folders before it.
+///
+/// # Errors
+/// [`StoreError::Format`], [`StoreError::Unsettled`], [`StoreError::Full`], or the system's.
+pub(super) fn copy(
+    chains: &[Chain<'_>],
+    progress: &mut Progress<'_>,
+) -> Result<Vec<BTreeMap<String, Copied>>, StoreError> {
+    let mut all: Vec<Held> = chains.iter().map(|_| Held::default()).collect();
+    for _ in 0..=LET_GO_MAX {
+        for (chain, held) in chains.iter().zip(&mut all) {
+            chain.settle(held, progress)?;
+        }
+        let mut whole = true;
+        for (chain, held) in chains.iter().zip(&mut all) {
+            whole = whole && chain.copy_held(held, progress)?;
+        }
+        if whole {
+            return Ok(all.into_iter().map(|held| held.done).collect());
+        }
+    }
+    Err(StoreError::Unsettled)
+}
+
 impl Chain<'_> {
-    /// Copies until the target holds what was there at one moment.
-    ///
-    /// # Errors
-    /// [`StoreError::Format`], [`StoreError::Unsettled`], [`StoreError::Full`], or the system's.
-    pub(super) fn copy(
-        &self,
-        progress: &mut Progress<'_>,
-    ) -> Result<BTreeMap<String, Copied>, StoreError> {
-        let mut done: BTreeMap<String, Copied> = BTreeMap::new();
+    /// Holds what is there at one moment.
+    fn settle(&self, held: &mut Held, progress: &mut Progress<'_>) -> Result<(), StoreError> {
         for _ in 0..ROUNDS_MAX {
             let names = self.list()?;
-            let gone: Vec<String> =
-                done.keys().filter(|name| !names.contains(name)).cloned().collect();
-            for name in gone {
-                self.target.remove(&name).map_err(io_error("remove", &name))?;
-                done.remove(&name);
-            }
-            let Some((last, sealed)) = names.split_last() else { return Ok(done) };
-            if !self.copy_sealed(sealed, last, &mut done, progress)? {
+            self.let_go(held, &names)?;
+            let Some((last, sealed)) = names.split_last() else { return Ok(()) };
+            if !self.hold_sealed(sealed, last, held, progress)? {
                 continue;
             }
-            let Some(tail) = self.copy_last(last, progress)? else { continue };
-            progress.moment(Moment::Copied);
-            let now = self.list()?;
+            let Some(tail) = self.hold_last(last, progress)? else { continue };
+            progress.moment(Moment::Held);
+            let now: BTreeSet<String> = self.list()?.into_iter().collect();
             if names.iter().all(|name| now.contains(name)) {
-                done.extend(tail.map(|tail| (last.clone(), tail)));
-                self.target.sync_names().map_err(io_error("sync", self.folder))?;
-                return Ok(done);
+                held.last = Some(tail);
+                return Ok(());
             }
-            // It may be gone by the next list, and nobody would know of its copy.
-            self.target.remove(last).map_err(io_error("remove", last))?;
         }
         Err(StoreError::Unsettled)
     }
@@ -125,33 +178,142 @@ impl Chain<'_> {
         Ok(numbered.into_values().collect())
     }
 
-    /// Takes in those that are not there yet; `false` where one is gone.
-    fn copy_sealed(
+    /// Lets go of all that is not among `names`, and of the last file, which may have grown since.
+    fn let_go(&self, held: &mut Held, names: &[String]) -> Result<(), StoreError> {
+        let there: BTreeSet<&String> = names.iter().collect();
+        let known = held.done.keys().chain(held.sealed.keys());
+        let mut gone: Vec<String> = known.filter(|name| !there.contains(name)).cloned().collect();
+        gone.extend(held.last.take().map(|last| last.name));
+        for name in gone {
+            self.target.remove(&name).map_err(io_error("remove", &name))?;
+            held.done.remove(&name);
+            held.sealed.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// Holds those that are not held yet; `false` where one is gone.
+    fn hold_sealed(
         &self,
         names: &[String],
         last: &str,
-        done: &mut BTreeMap<String, Copied>,
+        held: &mut Held,
         progress: &mut Progress<'_>,
     ) -> Result<bool, StoreError> {
         let last_of_base = self.last_of_base();
+        let mut spare = if held.full { Vec::new() } else { self.spare_files() };
         for (at, name) in names.iter().enumerate() {
-            if done.contains_key(name) {
+            if held.done.contains_key(name) || held.sealed.contains_key(name) {
                 continue;
             }
             progress.moment(Moment::File);
-            // A successor without a frame may vanish in a power cut, and this one be written to
-            // again.
             let next = names.get(at + 1).map_or(last, String::as_str);
-            let linkable = self.open(next)?.is_some_and(|file| file.len().is_ok_and(has_frames));
-            let copied = match self.reuse(name, last_of_base)? {
-                Reuse::Gone => return Ok(false),
-                Reuse::Linked(copied) => copied,
-                Reuse::Not(file) => self.copy_whole(name, &*file, linkable, progress)?,
-            };
-            progress.add(copied.line.bytes, copied.linked);
-            done.insert(name.clone(), copied);
+            let mut there = self.hold(name, next, last_of_base, held, progress);
+            if !held.full && there.as_ref().is_err_and(is_out_of_files) {
+                spare.clear();
+                held.full = true;
+                there = self.hold(name, next, last_of_base, held, progress);
+            }
+            if !there? {
+                return Ok(false);
+            }
         }
         Ok(true)
+    }
+
+    /// Files that are open for nothing, so that others can be in their place.
+    fn spare_files(&self) -> Vec<std::fs::File> {
+        let Some(folder) = self.source.folder() else { return Vec::new() };
+        (0..SPARE_FILES).map_while(|_| std::fs::File::open(folder).ok()).collect()
+    }
+
+    /// Holds a sealed file, or links the earlier snapshot's; `false` where it is gone.
+    fn hold(
+        &self,
+        name: &str,
+        next: &str,
+        last_of_base: Option<u64>,
+        held: &mut Held,
+        progress: &mut Progress<'_>,
+    ) -> Result<bool, StoreError> {
+        // A successor without a frame may vanish in a power cut, and this one be written to
+        // again.
+        let linkable = self.open(next)?.is_some_and(|file| file.len().is_ok_and(has_frames));
+        let copied = match self.reuse(name, last_of_base)? {
+            Reuse::Gone => return Ok(false),
+            Reuse::Linked(copied) => copied,
+            Reuse::Not(file) => {
+                let pin = self.pin(name, file, linkable)?;
+                if !held.full {
+                    held.sealed.insert(name.to_owned(), pin);
+                    return Ok(true);
+                }
+                self.copy_whole(name, pin, progress)?
+            }
+        };
+        progress.add(copied.line.bytes, copied.linked);
+        held.done.insert(name.to_owned(), copied);
+        Ok(true)
+    }
+
+    /// Holds a file of the source: by a link in the target where that can be, which needs no file to be open.
+    fn pin(&self, name: &str, file: Arc<dyn File>, linkable: bool) -> Result<Pin, StoreError> {
+        let len = file.len().map_err(io_error("measure", name))?;
+        let head = self.head_by_index(name, &*file, len)?;
+        self.target.remove(name).map_err(io_error("remove", name))?;
+        let linked = linkable && head.is_none() && link(self.source, self.target, name);
+        Ok(Pin { file: (!linked).then_some(file), head })
+    }
+
+    /// Holds the last file; `None` where it is gone.
+    fn hold_last(
+        &self,
+        name: &str,
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Last>, StoreError> {
+        progress.moment(Moment::File);
+        let Some(file) = self.open(name)? else { return Ok(None) };
+        let len = file.len().map_err(io_error("measure", name))?;
+        let head = self.head_by_index(name, &*file, len)?;
+        Ok(Some(Last { name: name.to_owned(), file, len, head }))
+    }
+
+    /// Copies what is held; `false` where some of it is to be let go of, and the copying to begin again.
+    fn copy_held(&self, held: &mut Held, progress: &mut Progress<'_>) -> Result<bool, StoreError> {
+        loop {
+            if self.fills_the_disk(held)? {
+                return Ok(false);
+            }
+            let Some((name, pin)) = held.sealed.pop_first() else { break };
+            progress.moment(Moment::File);
+            let copied = self.copy_whole(&name, pin, progress)?;
+            progress.add(copied.line.bytes, copied.linked);
+            held.done.insert(name, copied);
+        }
+        if let Some(last) = &held.last {
+            progress.moment(Moment::File);
+            let copied = self.copy_last(last, progress)?;
+            held.done.extend(copied.map(|copied| (last.name.clone(), copied)));
+        }
+        self.target.sync_names().map_err(io_error("sync", self.folder))?;
+        Ok(true)
+    }
+
+    /// Whether the source's disk has little room and something is held that is gone there.
+    fn fills_the_disk(&self, held: &Held) -> Result<bool, StoreError> {
+        let has_little = self.source.free_bytes().is_ok_and(|free| free < FREE_BYTES_MIN);
+        if !has_little || held.sealed.is_empty() {
+            return Ok(false);
+        }
+        let there: BTreeSet<String> = self.list()?.into_iter().collect();
+        let fills = held.sealed.keys().any(|name| !there.contains(name));
+        if fills {
+            tracing::warn!(
+                folder = self.folder,
+                "the peer's disk is nearly full: files that it removed meanwhile are not held, and copying begins again"
+            );
+        }
+        Ok(fills)
     }
 
     /// A file of the source; `None` where it is gone.
@@ -203,34 +365,40 @@ impl Chain<'_> {
         Ok(Reuse::Not(file))
     }
 
+    /// Copies a file that is held, or makes sure of the link to it.
     fn copy_whole(
         &self,
         name: &str,
-        file: &dyn File,
-        linkable: bool,
+        pin: Pin,
         progress: &mut Progress<'_>,
     ) -> Result<Copied, StoreError> {
+        let Pin { file, head } = pin;
+        let linked = file.is_none();
+        let file = match file {
+            Some(file) => file,
+            // The source's as long as it has the name: it knows whether that disk reads other files.
+            None => match self.open(name)? {
+                Some(file) => file,
+                None => self.target.open(name, false).map_err(io_error("open", name))?,
+            },
+        };
         let len = file.len().map_err(io_error("measure", name))?;
-        let head = self.head_by_index(name, file, len)?;
-        self.target.remove(name).map_err(io_error("remove", name))?;
-        if linkable && head.is_none() && link(self.source, self.target, name) {
-            let (checksum, unread) = hash(name, file, len, progress)?;
-            if unread > 0 {
-                // Of a link, too, the disk could not read it.
-                self.target.remove(name).map_err(io_error("remove", name))?;
-                return self.copy_whole(name, file, false, progress);
+        if linked {
+            let (checksum, unread) = hash(name, &*file, len, progress)?;
+            if unread == 0 {
+                // What a peer seals beside its writes may not be on the disk yet.
+                let synced = self.target.open(name, false).and_then(|linked| linked.sync());
+                synced.map_err(io_error("sync", name))?;
+                return Ok(Copied { line: FileLine { checksum, bytes: len }, linked: true });
             }
-            // What a peer seals beside its writes may not be on the disk yet.
-            let synced = self.target.open(name, false).and_then(|linked| linked.sync());
-            synced.map_err(io_error("sync", name))?;
-            return Ok(Copied { line: FileLine { checksum, bytes: len }, linked: true });
+            // Of a link, too, the disk could not read it: a copy takes its place.
         }
         let mut sink = Sink::create(self.target, name)?;
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut unread = 0;
         while sink.at < len {
             let part = part_of(&mut buffer, len - sink.at);
-            unread += read(file, len, sink.at, part).map_err(io_error("read", name))?;
+            unread += read(&*file, len, sink.at, part).map_err(io_error("read", name))?;
             put_head(head, sink.at, part);
             sink.push(name, part)?;
             progress.wait_for(part.len() as u64)?;
@@ -287,27 +455,25 @@ impl Chain<'_> {
         Ok(marker.map(|marker| FileHeader { number: number.into(), marker }.encode(family)))
     }
 
-    /// Copies the intact part of the last file. The outer `None`: it is gone; the inner one: a crash
-    /// left it without a head, so nothing is in it.
+    /// Copies the intact part of the last file; `None` where a crash left it without a head, so that nothing is in it.
     fn copy_last(
         &self,
-        name: &str,
+        last: &Last,
         progress: &mut Progress<'_>,
-    ) -> Result<Option<Option<Copied>>, StoreError> {
+    ) -> Result<Option<Copied>, StoreError> {
+        let (name, source) = (last.name.as_str(), &*last.file);
         for _ in 0..CUTS_MAX {
-            progress.moment(Moment::File);
-            let Some(source) = self.open(name)? else { return Ok(None) };
-            let len = source.len().map_err(io_error("measure", name))?;
-            let head = self.head_by_index(name, &*source, len)?;
+            // What is behind the length of the moment came later. It may have been cut since, but for what was acknowledged.
+            let len = last.len.min(source.len().map_err(io_error("measure", name))?);
             let mut sink = Sink::create(self.target, name)?;
             let mut buffer = vec![0; BUFFER_BYTES];
             let (mut cut, mut unread) = (false, 0);
             while sink.at < len && !cut {
                 let part = part_of(&mut buffer, len - sink.at);
-                match read(&*source, len, sink.at, part) {
+                match read(source, len, sink.at, part) {
                     Ok(zeros) => {
                         unread += zeros;
-                        put_head(head, sink.at, part);
+                        put_head(last.head, sink.at, part);
                         sink.push(name, part)?;
                     }
                     // A write failed and was cut back meanwhile.
@@ -318,7 +484,7 @@ impl Chain<'_> {
             }
             if !cut {
                 progress.unread += unread;
-                return self.keep_intact(name, &sink, len).map(Some);
+                return self.keep_intact(name, &sink, len);
             }
         }
         Err(StoreError::Unsettled)
@@ -374,6 +540,12 @@ fn put_head(head: Option<FileHead>, at: u64, part: &mut [u8]) {
     {
         there.copy_from_slice(&head);
     }
+}
+
+/// Whether the process, or the system, has as many files open as it may: `ENFILE`, `EMFILE`.
+fn is_out_of_files(error: &StoreError) -> bool {
+    let StoreError::Io { source, .. } = error else { return false };
+    matches!(source.raw_os_error(), Some(23 | 24))
 }
 
 fn has_frames(len: u64) -> bool {

@@ -119,6 +119,7 @@ impl Init {
         let lock = dir.hold().await?;
         let begun = dir.clone();
         if let Some(charter) = blocking(move || begun.take_up()).await? {
+            dir.give()?;
             session.out.note("a founding that was cut short when all had agreed: it goes on");
             return self.founded(session, &dir, &charter);
         }
@@ -147,7 +148,10 @@ impl Init {
         // Before it is founded: whoever is cut short from now on goes on with them.
         let cards: Vec<Bytes> = founders.iter().map(|one| one.bytes.clone()).collect();
         dir.keep_cards(&cards)?;
-        let charter = self.found(&peer, &dir, &founders, end).await?;
+        let founded = self.found(&peer, &dir, &founders, end).await;
+        // Also what was not finished: the librarian takes it up where the others had agreed.
+        dir.give()?;
+        let charter = founded?;
         dir.begin(&charter, &cards)?;
         drop(lock);
         self.founded(session, &dir, &charter)

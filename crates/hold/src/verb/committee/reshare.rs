@@ -417,7 +417,12 @@ async fn taken(dir: &MemberDir, wanted: &Wanted, peer: &Path) -> Result<Told, Ho
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    use crate::config::{Flags, Settings};
+    use crate::hosting::change::Taken;
+    use crate::out::Out;
 
     fn told(epoch: u64, number: u64, phase: &str, members: &[&str]) -> Told {
         Told {
@@ -491,6 +496,36 @@ mod tests {
         assert_eq!(changed(true).left_out, ["e"]);
         assert!(changed(true).to_string().ends_with("; left out, since not there: e"));
         assert!(changed(false).left_out.is_empty(), "it goes on");
+    }
+
+    /// By the verb's end a script sees that a member lacks.
+    #[tokio::test]
+    async fn a_change_that_left_out_a_member_that_was_wanted_does_not_end_as_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = "127.0.0.1:7".parse().unwrap();
+        let dir = MemberDir::make(folder.path(), address, address).unwrap();
+        let settings = Settings::new(Flags::default()).unwrap();
+        let session = Session::new(Out::new(true, true), settings, false, CancellationToken::new());
+        let all = ["a", "b", "c", "d", "e"];
+        let list = |members: &[&str]| -> Vec<Placed> {
+            let placed = |member: &&str| Placed { member: (*member).to_owned(), address: None };
+            members.iter().map(placed).collect()
+        };
+        // New shares for all, and a list; with all that were wanted, and without one.
+        for members in [None, Some(list(&all))] {
+            for (there, end) in [(&all[..], Exit::Done), (&all[..4], Exit::Partly)] {
+                let before = told(3, 5, change::REST, &all);
+                let asked = wanted(&before, members.clone(), None, Vec::new());
+                // What its librarian tells once the change is over.
+                let taken = Some(Taken { id: asked.id.clone(), refused: None });
+                let after = Told { taken, ..told(4, 6, change::REST, there) };
+                let bytes = serde_json::to_vec(&after).unwrap();
+                std::fs::write(folder.path().join("committee/change"), bytes).unwrap();
+                let at = At { dir: folder.path().to_owned(), no_wait: false, within: 60 };
+                let ended = at.ask(&session, &dir, before, asked).await.unwrap();
+                assert_eq!(ended, end, "{there:?}");
+            }
+        }
     }
 
     #[test]

@@ -291,6 +291,9 @@ pub(crate) fn hint(error: &CertifiedError) -> Option<&'static str> {
             "is --via a librarian of the committee's network? hold doctor"
         }
         CertifiedError::Behind { .. } => "hold head read --fresh",
+        CertifiedError::Stale { .. } => {
+            "hold doctor compares the clocks; hold committee status --committee KEY"
+        }
         CertifiedError::Spoilt(_) => {
             "without it older heads are believed again: remove it only where that does no harm"
         }

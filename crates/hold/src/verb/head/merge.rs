@@ -24,8 +24,7 @@ impl Merge {
     /// Runs it: 14 where two of them conflict, and all stay.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let merges = version::Merges::new();
-        let unknown = || HoldError::argument("--function", format!("{:?} is none", self.function));
-        let function = merges.get(&self.function).ok_or_else(unknown)?;
+        let function = object::merge_function(&merges, &self.function)?;
         let objects = object::objects(session).await?;
         let object = self.of.which.open(&objects).await?;
         let heads = objects.heads();

@@ -228,3 +228,41 @@ async fn introduce(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    use crypto::{Change, Organisation};
+    use testkit::network::community;
+
+    use super::*;
+
+    #[test]
+    fn rosters_are_for_the_user_that_the_peer_runs_as_whoever_applies_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (peer, somebody) = (folder.path().join("peer"), 54_321);
+        std::fs::create_dir(&peer).unwrap();
+        let key = peer.join("peer.key");
+        std::fs::write(&key, b"").unwrap();
+        if chown(&key, Some(somebody), Some(somebody)).is_err() {
+            println!("SKIPPED: only root gives a file away");
+            return;
+        }
+        let community = community(3, 1);
+        let genesis = (*community.genesis).clone();
+        let mut network = NetworkFile::new(&folder.path().join("NET"), genesis);
+        network.copy_to(&peer.join("network")).unwrap();
+        let kept = network_file::rosters_path(&peer.join("network"));
+        // Where there is nothing newer, nothing is made.
+        keep_at(&peer, &network).unwrap();
+        assert!(!kept.exists());
+        let name = "renamed".to_owned();
+        let change = Change::Name(Organisation { name, ..community.organisation(2) });
+        let roster = community.roster(network.roster(), &change, &[0, 1]);
+        assert_eq!(network.learn(&roster).unwrap(), Taught::Newer);
+        keep_at(&peer, &network).unwrap();
+        assert_eq!(std::fs::metadata(&kept).unwrap().uid(), somebody);
+    }
+}

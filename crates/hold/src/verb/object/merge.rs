@@ -32,10 +32,7 @@ impl Merge {
     /// Runs it: 14 where the two conflict, and both stay.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
         let merges = Merges::new();
-        let function = self.function.as_deref().map(|name| {
-            let unknown = || HoldError::argument("--function", format!("{name:?} is none"));
-            merges.get(name).ok_or_else(unknown)
-        });
+        let function = self.function.as_deref().map(|name| super::merge_function(&merges, name));
         let function = function.transpose()?;
         let value = match self.content.is_none() {
             true => None,

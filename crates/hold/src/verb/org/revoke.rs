@@ -27,7 +27,7 @@ pub(crate) struct Revoke {
     /// The network file
     #[arg(long, value_name = "NET")]
     network: PathBuf,
-    /// Public keys of peers (`hold peer status`) or clients (`hold keys list`) to revoke
+    /// Public keys of peers (`hold peer status`) or clients (`hold keys show --client`) to revoke
     #[arg(long, value_name = "KEY,...", required = true, value_delimiter = ',')]
     key: Vec<String>,
     /// Take these keys off the list again instead

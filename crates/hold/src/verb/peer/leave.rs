@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::out::PathText;
 use crate::page::Told;
 use crate::peerdir;
+use crate::verb::peer::own::OwnTaker;
 
 /// How often it is looked how far the peer is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -40,15 +41,18 @@ struct LeaveResult {
     left: bool,
     /// Records that it had not handed over when it was last looked.
     to_hand_over: Option<u64>,
+    /// Who lacked copies then that it should take. One that took none for an hour is left without having them, where others do.
+    takers: Vec<OwnTaker>,
 }
 
 impl fmt::Display for LeaveResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.left, self.to_hand_over) {
-            (true, _) => f.write_str("left: everything it held is at other peers"),
-            (false, Some(left)) => write!(f, "leaves: {left} records are to be handed over"),
-            (false, None) => f.write_str("leaves: as soon as it runs"),
+            (true, _) => f.write_str("left: everything it held is at other peers")?,
+            (false, Some(left)) => write!(f, "leaves: {left} records are to be handed over")?,
+            (false, None) => f.write_str("leaves: as soon as it runs")?,
         }
+        self.takers.iter().try_for_each(|taker| write!(f, "\n{taker}"))
     }
 }
 
@@ -68,11 +72,13 @@ impl Leave {
         if !self.no_wait {
             seen.wait(session, dir).await;
         }
-        let Seen { said_left, to_hand_over, .. } = seen;
+        let Seen { said_left, to_hand_over, takers, .. } = seen;
         // A peer that ended, between two looks or long ago, noted it in its directory.
         let left = said_left || peerdir::has_left(dir);
         let to_hand_over = to_hand_over.filter(|_| !left);
-        session.out.result(&LeaveResult { dir: dir.into(), left, to_hand_over })?;
+        // Of one that noted it between two looks they may have taken theirs meanwhile.
+        let takers = if said_left || !left { takers } else { Vec::new() };
+        session.out.result(&LeaveResult { dir: dir.into(), left, to_hand_over, takers })?;
         Ok(if left || self.no_wait { Exit::Done } else { Exit::Partly })
     }
 }
@@ -82,6 +88,7 @@ impl Leave {
 struct Seen {
     said_left: bool,
     to_hand_over: Option<u64>,
+    takers: Vec<OwnTaker>,
     /// Looks that failed in a row.
     failed: u32,
 }
@@ -131,6 +138,7 @@ impl Seen {
         let begun = page.pointer("/repair/leaving").and_then(Value::as_bool) == Some(true);
         let left = page.pointer("/repair/left_to_hand_over").and_then(Value::as_u64);
         self.to_hand_over = left.filter(|_| begun);
+        self.takers = OwnTaker::all(&page);
         self.said_left = page.pointer("/state").and_then(Value::as_str) == Some("left");
         !self.said_left
     }
@@ -145,7 +153,9 @@ mod tests {
     #[test]
     fn one_look_that_fails_does_not_end_the_wait() {
         let leaving = || {
-            let repair = json!({ "leaving": true, "left_to_hand_over": 7 });
+            let lacks = |peer: &str, copies: u64| json!({ "peer": peer, "copies": copies });
+            let takers = [lacks("aa", 2), lacks("bb", 5)];
+            let repair = json!({ "leaving": true, "left_to_hand_over": 7, "takers": takers });
             Look::Page(json!({ "state": "leaving", "repair": repair }))
         };
         let mut seen = Seen::default();
@@ -158,6 +168,16 @@ mod tests {
         assert_eq!(seen.to_hand_over, Some(7), "as of the last look");
         assert!(!seen.take(Look::Failed));
         assert!(!seen.said_left);
+        let result = LeaveResult {
+            dir: Path::new("p1").into(),
+            left: false,
+            to_hand_over: seen.to_hand_over,
+            takers: seen.takers,
+        };
+        let said = "leaves: 7 records are to be handed over\n\
+                    bb lacks 5 copies that it should take\n\
+                    aa lacks 2 copies that it should take";
+        assert_eq!(result.to_string(), said);
 
         let mut seen = Seen::default();
         assert!(seen.take(leaving()));

@@ -2,6 +2,7 @@
 
 mod member;
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::path::Path;
 
@@ -202,6 +203,8 @@ struct OwnRepair {
     leaving: bool,
     /// Of a peer that leaves: records not handed over yet.
     left_to_hand_over: u64,
+    /// Of a peer that leaves: who lacks copies yet that it should take.
+    takers: Vec<OwnTaker>,
     /// Other peers with which it has not compared since the last of them came or went.
     unknown: u64,
     /// Whether nothing is left to be done here: it was compared with all others, and all that any of them has was found. Stripes
@@ -209,6 +212,35 @@ struct OwnRepair {
     settled: bool,
     /// What each other peer proved of what it should hold.
     audits: Vec<OwnAudit>,
+}
+
+/// Who has yet to take what a peer hands over that leaves.
+#[derive(Serialize)]
+pub(super) struct OwnTaker {
+    /// Its key.
+    peer: String,
+    /// Copies that it lacks.
+    copies: u64,
+}
+
+impl OwnTaker {
+    /// Those that a page's `/status` names, who lacks most first.
+    pub(super) fn all(status: &Value) -> Vec<Self> {
+        let one = |value: &Value| {
+            let peer = value.get("peer")?.as_str()?.to_owned();
+            Some(Self { peer, copies: value.get("copies").and_then(Value::as_u64)? })
+        };
+        let all = status.pointer("/repair/takers").and_then(Value::as_array);
+        let mut all: Vec<Self> = all.into_iter().flatten().filter_map(one).collect();
+        all.sort_by_key(|taker| Reverse(taker.copies));
+        all
+    }
+}
+
+impl fmt::Display for OwnTaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} lacks {} copies that it should take", self.peer, self.copies)
+    }
 }
 
 /// What another peer proved to this one of what it should hold.
@@ -271,6 +303,7 @@ impl OwnRepair {
             bytes_s: number("bytes_s"),
             leaving: page.is("/repair/leaving"),
             left_to_hand_over: number("left_to_hand_over"),
+            takers: OwnTaker::all(&page.0),
             unknown: number("unknown"),
             settled: page.is("/repair/settled"),
             audits: OwnAudit::all(page),
@@ -314,6 +347,7 @@ impl fmt::Display for OwnRepair {
         }
         if self.leaving {
             write!(f, "\nleaves: {} records to be handed over", self.left_to_hand_over)?;
+            self.takers.iter().try_for_each(|taker| write!(f, "\n{taker}"))?;
         }
         Ok(())
     }

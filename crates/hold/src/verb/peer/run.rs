@@ -56,7 +56,7 @@ impl fmt::Display for Ready {
 impl Run {
     /// Serves until SIGTERM or SIGINT, then drains.
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        logging::to_stderr(logging::PEER_LEVEL, session.log_json);
+        logging::to_stderr_queued(logging::PEER_LEVEL, session.log_json);
         let mut dir = PeerDir::open(&self.dir, peerdir::now_s())?;
         dir.config.signed_listen = self.signed_listen.or(dir.config.signed_listen);
         let env = Env::real();

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::Session;
 use crate::client;
+use crate::descriptors;
 use crate::error::HoldError;
 use crate::exit::Exit;
 use crate::files;
@@ -98,6 +99,8 @@ impl Snapshot {
         let key = files::read_secret_key(&self.dir.join(LAYOUT.key), hint)?;
         let peer = PeerId::new(key.public());
         let mut watch = Watch::new(session, "snapshot", self.rate);
+        // On another file system each segment is held open until it is copied.
+        descriptors::raise();
         let shown = client::blocking(move || {
             let options = TakeOptions {
                 layout: LAYOUT,

@@ -139,8 +139,8 @@ impl fmt::Display for Status {
         write!(f, "{via} holds {records} records, {bytes} bytes; it knows roster {roster}")?;
         for line in &self.peers {
             let Line { peer, organisation, address, state, health, .. } = line;
-            let short: String = peer.chars().take(10).collect();
-            write!(f, "\n{health:8} {state:9} {address:21} {short} {organisation}")?;
+            // Whole: it is what `hold org revoke` takes.
+            write!(f, "\n{health:8} {state:9} {address:21} {peer} {organisation}")?;
             if let Some(days) = line.days_left() {
                 write!(f, " (certificate ends in {days} days)")?;
             }
@@ -173,4 +173,26 @@ async fn run(session: &Session) -> Result<Exit, HoldError> {
         }
     }
     Err(failed.unwrap_or(HoldError::NoVia))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peers_key_is_there_whole_as_it_is_revoked_by() {
+        let (key, via) = ("02".repeat(33), "127.0.0.1:7101".to_owned());
+        let line = Line {
+            peer: key.clone(),
+            organisation: "Clinic".to_owned(),
+            address: via.clone(),
+            state: "serving",
+            health: "healthy",
+            certificate_until: u64::MAX,
+        };
+        let (peer, peers) = (key.clone(), vec![line]);
+        let (roster, records, bytes, clock_ahead_s) = (0, 0, 0, 0);
+        let status = Status { via, peer, roster, records, bytes, clock_ahead_s, peers };
+        assert!(status.to_string().contains(&format!(" {key} Clinic")), "{status}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, Id};
 
 use super::{Cell, MADE};
 use crate::cli::Cli;
@@ -16,23 +16,38 @@ pub(super) fn page() -> String {
         `hold help VERB` says the same.\n\n## Flags of every verb\n"
     );
     arguments(&mut page, root.get_arguments().filter(|arg| arg.is_global_set()));
-    verbs(&mut page, &root, "hold");
+    verbs(&mut page, &root, "hold", &globals(&root));
     page
 }
 
-/// Every verb below `command`, each before those below it. What is hidden is left out.
-fn verbs(page: &mut String, command: &Command, path: &str) {
+/// The flags of a command that verbs below it have too.
+fn globals(command: &Command) -> Vec<Id> {
+    let all = command.get_arguments().filter(|arg| arg.is_global_set());
+    all.map(|arg| arg.get_id().clone()).collect()
+}
+
+/// Every verb below `command`, each before those below it. What is hidden is left out, and so are flags that were `told` above: those
+/// of `command` and of what is above it that count here too.
+fn verbs(page: &mut String, command: &Command, path: &str, told: &[Id]) {
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let path = format!("{path} {}", verb.get_name());
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
         let _ = write!(page, "\n## {path}\n\n{about}.\n");
+        let own = |arg: &&Arg| {
+            let is_told = arg.is_global_set() && told.contains(arg.get_id());
+            !is_told && !arg.is_hide_set() && arg.get_id() != "help"
+        };
         if verb.has_subcommands() {
-            verbs(page, verb, &path);
+            let of_all = |arg: &&Arg| own(arg) && arg.is_global_set();
+            if verb.get_arguments().any(|arg| of_all(&arg)) {
+                page.push_str("\nFlags of every verb below:\n");
+                arguments(page, verb.get_arguments().filter(of_all));
+            }
+            verbs(page, verb, &path, &globals(verb));
             continue;
         }
         let usage = verb.clone().render_usage().to_string();
         let _ = write!(page, "\n```text\n{}\n```\n", usage.trim_start_matches("Usage: ").trim());
-        let own = |arg: &&Arg| !arg.is_global_set() && !arg.is_hide_set() && arg.get_id() != "help";
         if verb.get_arguments().any(|arg| own(&arg)) {
             arguments(page, verb.get_arguments().filter(own));
         }

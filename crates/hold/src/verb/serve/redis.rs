@@ -119,7 +119,7 @@ impl fmt::Display for Ready {
 
 impl Redis {
     pub(super) async fn run(self, session: &Session) -> Result<Exit, HoldError> {
-        logging::to_stderr(logging::PEER_LEVEL, session.log_json);
+        logging::to_stderr_queued(logging::PEER_LEVEL, session.log_json);
         let options = self.options()?;
         let home = open_home(session).await?;
         let owner = home.keyring().owner();

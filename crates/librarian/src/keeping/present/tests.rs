@@ -153,3 +153,20 @@ fn who_says_now_that_it_leaves_and_now_that_it_does_not_is_taken_to_leave() {
     assert!(seen(true, 1_000) && seen(false, 1_000 + LEAVES_FOR.as_secs() - 1));
     assert!(!seen(false, 1_000 + LEAVES_FOR.as_secs()));
 }
+
+#[test]
+fn an_organisation_with_many_dead_peers_leaves_room_for_what_others_lose() {
+    let (view, peers) = world(2, 40);
+    let of: HashMap<PeerId, OrgId> =
+        view.candidates().iter().map(|one| (one.peer, one.organisation)).collect();
+    let crowd: BTreeSet<PeerId> =
+        peers.iter().filter(|peer| of[*peer] == of[&peers[0]]).copied().collect();
+    // Whatever its key is: the one that others lost too.
+    for lost in peers.iter().filter(|peer| of[*peer] != of[&peers[0]]) {
+        let all: BTreeSet<PeerId> = crowd.iter().chain([lost]).copied().collect();
+        let told = said(&all, &of, 5);
+        assert_eq!(told.len(), 5);
+        assert!(told.contains(lost) && told.is_sorted());
+        assert!(said(&all, &of, all.len()).iter().eq(&all), "all where there is room");
+    }
+}
